@@ -2,6 +2,7 @@
 #include "src/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <vector>
 
 #include "src/base/file.h"
 #include "src/base/parse_flags.h"
@@ -45,7 +46,9 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* a
   const std::unique_ptr<CLI::App> app = MakeCommandLine(program, action);
   app->set_version_flag("--version", std::string(kTesseraVersion));
   app->footer(kFooter);
-  return ParseFlags(app.get(), argc, argv);
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && program != kInspectName) words[1] = VerbNamed(words[1]).data();
+  return ParseFlags(app.get(), argc, words.data());
 }
 
 }  // namespace tessera::cli

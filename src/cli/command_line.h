@@ -24,9 +24,12 @@ struct Verb {
   const char* help;
   // Adds the verb's options to `app`. The action reads them after parsing.
   Action (*add)(CLI::App* app);
+  const char* synonym = nullptr;  // the singular or plural of a kind of objects, as with kubectl
 };
 
 std::span<const Verb> Verbs();
+// The verb's name if `word` is its synonym, else `word`.
+std::string_view VerbNamed(std::string_view word);
 
 // The command line with all verbs of the program of this name. Sets `action` when a verb is
 // parsed.

@@ -51,6 +51,34 @@ TEST(CommandLineTest, VerbsAcceptTheirOptions) {
   EXPECT_EQ(Parsed(LedgerVerb::kGpus, "n1").node, "n1");
 }
 
+TEST(CommandLineTest, KindsAreSingularOrPlural) {
+  for (const auto& [word, verb] :
+       {std::pair("pod", "pods"), std::pair("pods", "pods"), std::pair("node", "nodes"),
+        std::pair("nodes", "nodes"), std::pair("gpu", "gpus"), std::pair("quotas", "quota")}) {
+    const Outcome help = Parse({"tessera", word, "--help"});
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_NE(help.out.find(fmt::format("tessera {} [OPTIONS]", verb)), std::string::npos)
+        << help.out;
+  }
+  EXPECT_TRUE(Parse({"kubectl-tessera", "pod", "nginx"}).runs);
+  EXPECT_EQ(Parse({"tessera", "podz"}).code, 64);
+}
+
+TEST(CommandLineTest, PodsAndNodesAreNamedAsForKubectl) {
+  EXPECT_EQ(Parsed(LedgerVerb::kPods, "a b -n ml").names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(Parsed(LedgerVerb::kNodes, "node/n1").names, (std::vector<std::string>{"node/n1"}));
+  const auto error_of = [](LedgerVerb verb, const std::string& words) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunLedgerCommand(Parsed(verb, words)), 64);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string rest = " with the name x: use either of them\n";
+  EXPECT_EQ(error_of(LedgerVerb::kPods, "x -A"), "tessera: -A" + rest);
+  EXPECT_EQ(error_of(LedgerVerb::kPods, "x -l a=b"), "tessera: -l" + rest);
+  EXPECT_EQ(error_of(LedgerVerb::kNodes, "x --field-selector metadata.name=x"),
+            "tessera: --field-selector" + rest);
+}
+
 TEST(CommandLineTest, InvalidLimitsAreRejectedBeforeTheKubeconfigIsRead) {
   LedgerCommandOptions limit = Parsed(LedgerVerb::kLimit, "nginx --kubeconfig /nonexistent");
   const auto error_of = [&limit](const char* memory, const char* compute) {

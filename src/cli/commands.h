@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/cli/output/listing.h"
@@ -17,11 +18,15 @@
 
 namespace tessera::cli {
 
-Result<std::string> ShowNodes(const ClusterView& view, const Style& style);
+// Shows the nodes with these names, or all nodes with GPUs if there is none.
+Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
+                              const std::vector<std::string>& names = {});
 // Shows one node, or all nodes if `node` is "".
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style);
-// Shows one namespace, or all namespaces if `ns` is "".
-Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style);
+// Shows one namespace, or all namespaces if `ns` is ""; of it the pods with these names, or all
+// pods that request GPUs if there is none.
+Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,
+                             const std::vector<std::string>& names = {});
 // Shows one namespace, or all namespaces with limits or usage if `ns` is "". If limits are unknown,
 // `problem` is the reason, and is shown in place of the limits.
 Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, const Status& problem,

@@ -67,6 +67,29 @@ binpack-2   gpu-mem: 3 GiB   big    2      Placed
 )");
 }
 
+TEST_F(CommandsTest, PodsAndNodesAreShownByName) {
+  EXPECT_EQ(ShowPods(cluster_.view(), "default", {}, {"nginx", "binpack-1"}).value(),
+            R"(NAME        ASKS FOR                           NODE   GPUS   STATUS
+nginx       vcuda-core: 30, vcuda-memory: 20   big    1      Placed
+binpack-1   gpu-mem: 8 GiB                     big    2      Placed
+)");
+  const auto missing = ShowPods(cluster_.view(), "default", {}, {"nginx", "binpack-2"});
+  EXPECT_EQ(missing.status().code(), Code::kNotFound);
+  EXPECT_EQ(missing.status().message(),
+            "there is no pod \"binpack-2\" in namespace default, but in web: -n web");
+  EXPECT_EQ(ShowNodes(cluster_.view(), {}, {"nowhere"}).status().code(), Code::kNotFound);
+  // One object by its name is no list, several are.
+  const auto printed = [&](const char* output, const std::vector<std::string>& names) {
+    const Style style = MakeStyle({.output = output}, false).value();
+    return ShowPods(cluster_.view(), "default", style, names).value() + " " +
+           ShowNodes(cluster_.view(), style, {"mini"}).value();
+  };
+  EXPECT_EQ(printed("jsonpath={.metadata.name}", {"nginx"}), "nginx mini");
+  EXPECT_EQ(printed("jsonpath={.items[*].metadata.name}{.metadata.name}", {"nginx", "binpack-1"}),
+            "nginx binpack-1 mini");
+  EXPECT_EQ(printed("name", {"nginx"}), "pod/nginx\n node/mini\n");
+}
+
 TEST_F(CommandsTest, QuotaShowsUsedLeftAndLimit) {
   cluster_.ledger().SetQuota(
       placement::ParseQuota(

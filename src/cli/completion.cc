@@ -78,7 +78,7 @@ Typed Read(CLI::App* app, const std::vector<std::string>& words) {
     }
     if (typed.verb == nullptr) {
       const auto named =
-          app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == word; });
+          app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == VerbNamed(word); });
       typed.verb = named.empty() ? nullptr : named[0];
       continue;
     }

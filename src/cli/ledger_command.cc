@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -22,11 +23,39 @@ constexpr Duration kWatchInterval = std::chrono::seconds(1);
 constexpr Duration kAgentPatience = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
+// The name in NAME, or in kubectl's notation KIND/NAME if KIND is one of `kinds`.
+std::string NameIn(const std::string& argument, std::initializer_list<std::string_view> kinds) {
+  const size_t slash = argument.find('/');
+  const bool is_kind = slash != std::string::npos &&
+                       std::ranges::find(kinds, argument.substr(0, slash)) != kinds.end();
+  return is_kind ? argument.substr(slash + 1) : argument;
+}
+
+std::string PodIn(const std::string& argument) { return NameIn(argument, {"pod", "pods", "po"}); }
+std::string NodeIn(const std::string& argument) {
+  return NameIn(argument, {"node", "nodes", "no"});
+}
+
+// Names select objects of one namespace, and exclude other selections, as with kubectl.
+Status CheckNames(const LedgerCommandOptions& options) {
+  if (options.names.empty()) return Status::Ok();
+  const char* other = !options.selector.empty()               ? "-l"
+                      : !options.style.field_selector.empty() ? "--field-selector"
+                      : options.ns.all                        ? "-A"
+                                                              : nullptr;
+  if (other == nullptr) return Status::Ok();
+  return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", other,
+               options.names.front());
+}
+
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class LedgerCommandRun {
  public:
   LedgerCommandRun(LedgerCommandOptions line, Style style, const std::string& default_namespace)
-      : line_(std::move(line)), style_(std::move(style)), ns_(line_.ns.Of(default_namespace)) {}
+      : line_(std::move(line)), style_(std::move(style)), ns_(line_.ns.Of(default_namespace)) {
+    line_.node = NodeIn(line_.node);
+    for (std::string& name : line_.names) name = ListsPods() ? PodIn(name) : NodeIn(name);
+  }
 
   // Ends the program. `load_config` reloads the configuration.
   [[noreturn]] void Run(kube::Config config, Follower::LoadConfig load_config) {
@@ -170,11 +199,11 @@ class LedgerCommandRun {
     const ClusterView view(ledger, session().facts());
     switch (line_.verb) {
       case LedgerVerb::kNodes:
-        return ShowNodes(view, style_);
+        return ShowNodes(view, style_, line_.names);
       case LedgerVerb::kGpus:
         return ShowGpus(view, line_.node, style_);
       case LedgerVerb::kPods:
-        return ShowPods(view, ns_, style_);
+        return ShowPods(view, ns_, style_, line_.names);
       case LedgerVerb::kQuota:
         // Without -n all namespaces.
         return ShowQuota(view, line_.ns.Of(""), session().quota_problem(), style_);
@@ -201,12 +230,10 @@ class LedgerCommandRun {
 
   // Namespace and name from the command line.
   std::pair<std::string, std::string> PodName() const {
-    const size_t slash = line_.pod.find('/');
-    if (slash == std::string::npos) return {ns_, line_.pod};
-    const std::string before = line_.pod.substr(0, slash);
-    // kubectl's notation: pod/NAME.
-    const bool is_kind = before == "pod" || before == "pods" || before == "po";
-    return {is_kind ? ns_ : before, line_.pod.substr(slash + 1)};
+    const std::string name = PodIn(line_.pod);
+    const size_t slash = name.find('/');
+    if (slash == std::string::npos) return {ns_, name};
+    return {name.substr(0, slash), name.substr(slash + 1)};
   }
 
   Result<const kube::PodObject*> FindPod() {
@@ -221,7 +248,7 @@ class LedgerCommandRun {
     runner_->Quit();
   }
 
-  const LedgerCommandOptions line_;
+  LedgerCommandOptions line_;
   const Style style_;
   const std::string ns_;  // "": all
   EpollTaskRunner* runner_ = nullptr;
@@ -239,6 +266,8 @@ class LedgerCommandRun {
 int RunLedgerCommand(const LedgerCommandOptions& options) {
   Result<Style> style = StyleOf(options.style);
   if (!style.ok()) return Fail(style.status());
+  const Status names = CheckNames(options);
+  if (!names.ok()) return Fail(names);
   if (options.verb == LedgerVerb::kLimit) {
     const Status valid = CheckNewLimits({options.memory, options.compute});
     if (!valid.ok()) return Fail(valid);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "src/cli/options.h"
 #include "src/placement/policy.h"
@@ -26,9 +27,10 @@ struct LedgerCommandOptions {
   ClusterOptions cluster;
   NamespaceOptions ns;
   StyleOptions style;
-  std::string selector;  // of nodes, or of pods for `pods`
-  std::string node;      // gpus, inspect; "": all nodes
-  std::string pod;       // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
+  std::string selector;            // of nodes, or of pods for `pods`
+  std::vector<std::string> names;  // nodes, pods: NAME or KIND/NAME; none: all
+  std::string node;                // gpus, inspect: NAME or node/NAME; "": all nodes
+  std::string pod;                 // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
   std::string memory, compute;  // limit

@@ -32,11 +32,13 @@ void AddOwnOptions(CLI::App* app, LedgerCommandOptions* options) {
   constexpr const char* kOfNodes = "only nodes with these labels";
   switch (options->verb) {
     case LedgerVerb::kNodes:
+      app->add_option("NODE", options->names, "only these nodes");
       return AddSelectorOption(app, &options->selector, kOfNodes);
     case LedgerVerb::kGpus:
       app->add_option("NODE", options->node, "only this node");
       return AddSelectorOption(app, &options->selector, kOfNodes);
     case LedgerVerb::kPods:
+      app->add_option("POD", options->names, "only these pods of the namespace");
       AddNamespaceOption(app, &options->ns);
       AddAllNamespacesOption(app, &options->ns);
       return AddSelectorOption(app, &options->selector, "only pods with these labels");

@@ -65,9 +65,22 @@ std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
   return cells;
 }
 
+Result<std::vector<NodeRow>> NodesNamed(const ClusterView& view,
+                                        const std::vector<std::string>& names) {
+  if (names.empty()) return view.Nodes();
+  std::vector<NodeRow> nodes;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(NodeRow node, view.Node(name));
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
 }  // namespace
 
-Result<std::string> ShowNodes(const ClusterView& view, const Style& style) {
+Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
+                              const std::vector<std::string>& names) {
+  ASSIGN_OR_RETURN(const std::vector<NodeRow> nodes, NodesNamed(view, names));
   Listing list{.kind = "Node",
                .columns = {"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"},
                .nothing =
@@ -76,7 +89,8 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style) {
                    "-l app.kubernetes.io/name=tessera-agent"};
   if (style.wide()) list.columns.insert(list.columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
   list.columns.emplace_back("STATUS");
-  for (const NodeRow& node : view.Nodes()) {
+  list.is_one_object = names.size() == 1;
+  for (const NodeRow& node : nodes) {
     Listing::Row& row = list.rows.emplace_back();
     if (style.shows_cells()) row.cells = CellsOf(node, style);
     if (style.needs_objects()) row.object = JsonOfNode(node);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "src/cli/commands.h"
 #include "src/cli/json_of.h"
 #include "src/cli/output/table.h"
 #include "src/cli/output/text.h"
+#include "src/cli/session.h"
 
 namespace tessera::cli {
 namespace {
@@ -40,6 +43,28 @@ std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool wit
   return cells;
 }
 
+// The pods with these names; all if there is none.
+Result<std::vector<const PodEntry*>> PodsNamed(const ClusterView& view, std::string_view ns,
+                                               const std::vector<std::string>& names) {
+  const std::vector<const PodEntry*> all = view.Pods(ns);
+  if (names.empty()) return all;
+  std::vector<const PodEntry*> pods;
+  for (const std::string& name : names) {
+    const auto is_named = [&](const auto& pod) { return pod->request.name == name; };
+    const auto found = std::ranges::find_if(all, is_named);
+    if (found != all.end()) {
+      pods.push_back(*found);
+      continue;
+    }
+    for (const auto& [uid, pod] : view.ledger().pods()) {
+      if (pod.request.ns != ns || pod.request.name != name) continue;
+      return Error(Code::kNotFound, "pod {} in namespace {} requests no GPU", name, ns);
+    }
+    return NoSuchPod(view.ledger(), std::string(ns), name);
+  }
+  return pods;
+}
+
 }  // namespace
 
 Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
@@ -73,7 +98,9 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
   return json;
 }
 
-Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style) {
+Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,
+                             const std::vector<std::string>& names) {
+  ASSIGN_OR_RETURN(const std::vector<const PodEntry*> pods, PodsNamed(view, ns, names));
   Listing list{.kind = "Pod",
                .nothing = ns.empty() ? "No pod requests GPUs."
                                      : fmt::format("No pod in namespace {} requests GPUs; -A shows "
@@ -83,7 +110,8 @@ Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const
   list.columns.insert(list.columns.end(), {"NAME", "ASKS FOR", "NODE", "GPUS"});
   if (style.wide()) list.columns.insert(list.columns.end(), {"PRIORITY", "UUIDS"});
   list.columns.emplace_back("STATUS");
-  for (const PodEntry* pod : view.Pods(ns)) {
+  list.is_one_object = names.size() == 1;
+  for (const PodEntry* pod : pods) {
     Listing::Row& row = list.rows.emplace_back();
     if (style.shows_cells()) row.cells = CellsOf(view, *pod, ns.empty(), style);
     if (style.needs_objects()) row.object = JsonOfPod(view, *pod);

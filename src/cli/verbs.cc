@@ -13,11 +13,11 @@ std::span<const Verb> Verbs() {
        AddMigrate},
       {"status", "whether each component works, and what to do if not", AddStatus},
       {"dashboard", "the web console on this machine, with your rights", AddDashboard},
-      {"nodes", "GPUs of each node, used and free", AddNodes},
-      {"gpus", "each GPU: holders, free capacity, health", AddGpus},
-      {"pods", "GPU requests of pods, and the GPUs they hold", AddPods},
+      {"nodes", "GPUs of each node, used and free", AddNodes, "node"},
+      {"gpus", "each GPU: holders, free capacity, health", AddGpus, "gpu"},
+      {"pods", "GPU requests of pods, and the GPUs they hold", AddPods, "pod"},
       {"explain", "why a pod is on its node, or why it waits", AddExplain},
-      {"quota", "GPUs by namespace and model: used, left, limit", AddQuota},
+      {"quota", "GPUs by namespace and model: used, left, limit", AddQuota, "quotas"},
       {"top", "GPU usage of containers with a share, from the agents", AddTop},
       {"limit", "lower the GPU limits of a running pod's containers", AddLimit},
       {"inspect-gpushare",
@@ -31,6 +31,13 @@ std::span<const Verb> Verbs() {
       {"completion", "script that completes the command line in a shell", AddCompletion},
   };
   return kVerbs;
+}
+
+std::string_view VerbNamed(std::string_view word) {
+  for (const Verb& verb : Verbs()) {
+    if (verb.synonym != nullptr && word == verb.synonym) return verb.name;
+  }
+  return word;
 }
 
 }  // namespace tessera::cli

@@ -78,6 +78,9 @@ std::string Table(Listing listing, const Style& style) {
 }
 
 Json DocumentOf(Listing listing) {
+  if (listing.is_one_object && listing.rows.size() == 1) {
+    return std::move(listing.rows.front().object);
+  }
   Json document = Json::MakeObject({{"kind", Json::String(listing.kind + "List")}});
   Json items = Json::MakeArray();
   for (Listing::Row& row : listing.rows) items.Append(std::move(row.object));

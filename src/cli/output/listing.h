@@ -59,6 +59,8 @@ struct Listing {
   std::string kind;  // kind of the items, for -o name and the document: "GPU" makes a "GPUList"
   std::vector<std::string> columns;
   std::vector<Row> rows;
+  // The user named one object: JSON, YAML and JSONPath have it instead of a list.
+  bool is_one_object = false;
   Json::Object members;  // further members of the document
   std::string nothing;   // printed instead of a table without rows
   std::string note;      // printed below the table
