@@ -32,6 +32,29 @@ std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
 
 bool IsNamespace(const ObjectId& id) { return id.kind == "Namespace"; }
 
+// Why the API server rejects the object; "": it does not.
+Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has_namespace) {
+  const ObjectId id = IdOf(object);
+  Json checked = object;
+  // The server checks no object of a namespace that does not exist yet.
+  const bool moved = !has_namespace && id.ns == names::kSystemNamespace;
+  if (moved) checked.Find("metadata")->Set("namespace", Json::String("default"));
+  const Status answer = api.Apply(checked, true).status();
+  const bool rejected = answer.code() == Code::kInvalidArgument || answer.code() == Code::kNotFound;
+  if (answer.ok()) return std::string();
+  if (!rejected) return answer;
+  // The server knows the type of the resource only after an installation.
+  if (id == TesseraResourceId() && answer.code() == Code::kNotFound) {
+    return std::string();
+  }
+  // Without the path of the request, which names another namespace.
+  const std::string place = IdOf(checked).Text() + ": ";
+  std::string_view why = answer.message();
+  if (why.starts_with(place)) why.remove_prefix(place.size());
+  if (why.starts_with("PATCH /")) why.remove_prefix(std::min(why.find(": ") + 2, why.size()));
+  return fmt::format("{}: {}", id.Text(), why);
+}
+
 double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -42,6 +65,19 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
   std::vector<Json> objects = {components::SystemNamespace()};
   for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
   return objects;
+}
+
+Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects) {
+  const Result<Json> ns = api.Get(IdOf(components::SystemNamespace()));
+  if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
+  std::vector<std::string> problems;
+  for (const Json& object : objects) {
+    ASSIGN_OR_RETURN(std::string why, WhyRejected(api, object, ns.ok()));
+    if (!why.empty()) problems.push_back(std::move(why));
+  }
+  if (problems.empty()) return Status::Ok();
+  return Error(Code::kInvalidArgument, "the API server rejects {} of {} objects: {}",
+               problems.size(), objects.size(), fmt::join(problems, "; "));
 }
 
 Result<std::optional<Installation>> FindInstallation(ClusterClient& api) {

@@ -24,6 +24,11 @@ namespace tessera::cli {
 // The objects for these settings, with the namespace first.
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
+// Whether the API server would accept the objects, by a dry run that changes nothing. OK if it
+// would; INVALID_ARGUMENT names each object that it rejects, with the field. Other errors: not
+// checked.
+Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
+
 // The installation that `tessera install` made; nullopt if there is none.
 Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.

@@ -10,8 +10,10 @@
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/install/uninstaller.h"
 #include "src/cli/options.h"
+#include "src/cli/output/text.h"
 #include "src/cli/status.h"
 #include "src/cli/verbs.h"
+#include "src/components/objects.h"
 #include "src/components/settings.h"
 #include "src/formats/yaml.h"
 
@@ -24,7 +26,7 @@ constexpr Duration kRequestPatience = std::chrono::seconds(30);
 struct InstallFlags {
   ClusterOptions cluster;
   SpecOptions spec;
-  bool dry_run = false;
+  std::string dry_run;  // "": none; "server", and for an installation "client" or "auto"
   std::string output;
   bool wait = false;
   bool force = false;
@@ -51,6 +53,14 @@ void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
       ->option_text("FORMAT");
   app->add_flag("--wait", flags->wait, "wait until all pods are ready, at most --timeout");
   AddClusterOptions(app, &flags->cluster);
+}
+
+// `modes`: the values, as of kubectl; the first is that of the flag alone.
+void AddDryRun(CLI::App* app, const std::vector<std::string>& modes, InstallFlags* flags,
+               const char* help) {
+  app->add_flag(fmt::format("--dry-run{{{}}}", modes.front()), flags->dry_run, help)
+      ->check(CLI::IsMember(modes))
+      ->option_text(" ");
 }
 
 int ExitCodeOf(const Status& status) {
@@ -80,7 +90,7 @@ std::optional<Duration> PatienceOf(const InstallFlags& flags) {
 }
 
 Status CheckOutput(const InstallFlags& flags) {
-  if (flags.output.empty() || flags.dry_run) return Status::Ok();
+  if (flags.output.empty() || !flags.dry_run.empty()) return Status::Ok();
   return Error(Code::kInvalidArgument, "-o {}: only --dry-run prints objects: add it",
                flags.output);
 }
@@ -94,15 +104,37 @@ Result<Json> ReadSettings(const SpecOptions& options) {
   return spec;
 }
 
+// The objects that the command applies, and those that the operator applies then.
+Status CheckObjects(const InstallFlags& flags, const Json& spec, std::vector<Json> objects) {
+  ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
+  ClusterClient api(std::move(config), kRequestPatience);
+  if (flags.with_operator) {
+    ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
+    for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
+  }
+  return CheckByServer(api, objects);
+}
+
+Status DryRunInstall(const InstallFlags& flags, const Json& spec) {
+  ASSIGN_OR_RETURN(const std::vector<Json> objects,
+                   flags.with_operator ? OperatorObjects(spec) : ObjectsToInstall(spec));
+  if (flags.dry_run != "client") {
+    const Status checked = CheckObjects(flags, spec, objects);
+    const bool must_hold = flags.dry_run == "server" || checked.code() == Code::kInvalidArgument;
+    if (!checked.ok() && must_hold) return checked;
+    if (!checked.ok()) {
+      fmt::print(stderr, "tessera: no API server has checked the objects: {}\n",
+                 Printable(checked.message()));
+    }
+  }
+  PrintObjects(objects, flags.output);
+  return Status::Ok();
+}
+
 Status Install(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
   ASSIGN_OR_RETURN(const Json spec, ReadSettings(flags.spec));
-  if (flags.dry_run) {
-    ASSIGN_OR_RETURN(const std::vector<Json> objects,
-                     flags.with_operator ? OperatorObjects(spec) : ObjectsToInstall(spec));
-    PrintObjects(objects, flags.output);
-    return Status::Ok();
-  }
+  if (!flags.dry_run.empty()) return DryRunInstall(flags, spec);
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
   if (flags.with_operator) {
@@ -130,15 +162,17 @@ Status Upgrade(const InstallFlags& flags) {
     PrintObjects(objects, flags.output);
     return Status::Ok();
   }
-  return Installer(api, stdout, PatienceOf(flags)).Upgrade(changes, flags.reset, flags.dry_run);
+  return Installer(api, stdout, PatienceOf(flags))
+      .Upgrade(changes, flags.reset, !flags.dry_run.empty());
 }
 
 Status Uninstall(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
-  return Uninstaller(
-             api, stdout,
-             {.dry_run = flags.dry_run, .force = flags.force, .patience = flags.cluster.timeout()})
+  return Uninstaller(api, stdout,
+                     {.dry_run = !flags.dry_run.empty(),
+                      .force = flags.force,
+                      .patience = flags.cluster.timeout()})
       .Run();
 }
 
@@ -147,7 +181,9 @@ Status Uninstall(const InstallFlags& flags) {
 Action AddInstall(CLI::App* app) {
   const SharedFlags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
-  app->add_flag("--dry-run", flags->dry_run, "print the objects, and do not ask the cluster");
+  AddDryRun(app, {"auto", "client", "server"}, flags.get(),
+            "print the objects, and change nothing. =server: only if the API server accepts them; "
+            "=client: without asking it; alone: as =server if it can be reached");
   app->add_flag("--operator", flags->with_operator,
                 "install the operator and its resource; the operator installs all other objects");
   app->add_flag(
@@ -159,7 +195,7 @@ Action AddInstall(CLI::App* app) {
 Action AddUpgrade(CLI::App* app) {
   const SharedFlags flags = MakeFlags();
   AddSettingsFlags(app, flags.get());
-  app->add_flag("--dry-run", flags->dry_run, "print what would change, and change nothing");
+  AddDryRun(app, {"server"}, flags.get(), "print what would change, and change nothing");
   app->add_flag("--reset", flags->reset,
                 "forget the settings that are stored: those not given have their defaults");
   return [flags] { return ExitCodeOf(Upgrade(*flags)); };
@@ -167,7 +203,7 @@ Action AddUpgrade(CLI::App* app) {
 
 Action AddUninstall(CLI::App* app) {
   const SharedFlags flags = MakeFlags();
-  app->add_flag("--dry-run", flags->dry_run, "print what would be removed, and remove nothing");
+  AddDryRun(app, {"server"}, flags.get(), "print what would be removed, and remove nothing");
   app->add_flag("--force", flags->force,
                 "also while pods have GPUs, which go on, and what a release of Helm has installed");
   AddClusterOptions(app, &flags->cluster);

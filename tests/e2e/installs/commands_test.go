@@ -127,6 +127,21 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		}
 	}
 
+	// The namespace is gone, and the server checks the objects nevertheless.
+	if objects := bed.Tessera(t, "install", "--dry-run=server"); !strings.Contains(objects, "kind: DaemonSet") {
+		t.Errorf("a dry run prints %.600s", objects)
+	}
+	for _, mode := range []string{"--dry-run", "--dry-run=server"} {
+		text, code := bed.TryTessera("install", mode, "--set", "daemonsets.nodeSelector.a b=c", "--set", "scheduler.nodeSelector.c d=e")
+		if code != 64 || !strings.Contains(text, "DaemonSet tessera-system/tessera-agent: ") || !strings.Contains(text, "spec.template.spec.nodeSelector") ||
+			!strings.Contains(text, "Deployment tessera-system/tessera-scheduler: ") {
+			t.Errorf("%s of values that the API server rejects ends with %d: %s", mode, code, text)
+		}
+	}
+	if text, code := bed.TryTessera("install", "--dry-run=client", "--set", "daemonsets.nodeSelector.a b=c"); code != 0 {
+		t.Errorf("--dry-run=client ends with %d: %s", code, text)
+	}
+
 	began := time.Now()
 	text := bed.Tessera(t, append([]string{"install"}, settings()...)...)
 	t.Logf("install to ready: %.1f s on %d nodes\n%s", time.Since(began).Seconds(), len(bed.Shared.Nodes), text)
