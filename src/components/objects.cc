@@ -333,7 +333,13 @@ std::vector<Json> ObjectsOfEveryKind() {
   MonitoringSettings& monitoring = settings.monitoring;
   monitoring.pod_monitor.enabled = monitoring.service_monitor.enabled = true;
   monitoring.prometheus_rule = monitoring.dashboards = true;
-  return RenderObjects(settings);
+  std::vector<Json> objects;
+  for (const Json& object : RenderObjects(settings)) {
+    Json& kept = objects.emplace_back(Json::MakeObject());
+    for (const char* field : {"apiVersion", "kind", "metadata"})
+      kept.Set(field, *object.Find(field));
+  }
+  return objects;
 }
 
 Json TesseraDefinition() {
