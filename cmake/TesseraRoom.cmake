@@ -35,6 +35,9 @@ add_custom_target(threads_tests)
 # One gtest program; CTest sees each of its tests under its own name. LABELS is unit or component;
 # THREADS says that ThreadSanitizer has something to find in it. APART are sources that use a name of
 # the other sources for something else; a unity build compiles them in units of their own.
+#
+# With sanitizers CTest sees the program in four parts, because starting it takes longer than most of
+# its tests. Each part writes its results to results/ of the build folder, as gtest's XML.
 function(tessera_test)
   cmake_parse_arguments(ARG "THREADS" "NAME;TIMEOUT" "SOURCES;APART;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -62,6 +65,17 @@ function(tessera_test)
   # One label that `ctest -L`, which takes patterns, finds by each of its parts: discovery cannot
   # pass on a list.
   list(JOIN ARG_LABELS "-" ARG_LABELS)
+  if(TESSERA_SANITIZE)
+    set(parts 4)
+    foreach(part RANGE 1 ${parts})
+      math(EXPR index "${part} - 1")
+      set(name "${ARG_NAME}.${part}of${parts}")
+      add_test(NAME ${name} COMMAND ${ARG_NAME})
+      set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${ARG_LABELS}" ENVIRONMENT
+        "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/results/${name}.xml;${ARG_ENVIRONMENT}")
+    endforeach()
+    return()
+  endif()
   include(GoogleTest)
   # Names of cases come from the test: of most values GoogleTest would print the bytes.
   gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60

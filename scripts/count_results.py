@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what CTest (JUnit XML) and `go test -json` reported.
+"""Adds up what CTest and GoogleTest (JUnit XML) and `go test -json` reported.
 
   count_results.py FOLDER [LOG...] the reasons of what was skipped, what failed with the last lines of
                                    its output, and the closing line; each LOG is of a step that failed
@@ -27,6 +27,20 @@ def from_junit(path):
         elif "[  SKIPPED ]" in text:
             yield name, "skipped", gtest_reason(text)
         else:
+            yield name, "passed", ""
+
+
+def from_gtest(path):
+    for case in xml.parse(path).getroot().iter("testcase"):
+        name = f"{path.parent.name}: {case.get('classname')}.{case.get('name')}"
+        failures = [failure.get("message", "") for failure in case.iter("failure")]
+        skipped = case.find("skipped")
+        if failures:
+            yield name, "failed", "\n".join(failures)
+        elif skipped is not None:
+            # The place, and then the reason.
+            yield name, "skipped", (skipped.get("message") or "no reason was printed").splitlines()[-1]
+        elif case.get("result") == "completed":
             yield name, "passed", ""
 
 
@@ -77,7 +91,10 @@ def main():
     directory = pathlib.Path(sys.argv[1])
     results = []
     for path in sorted(directory.iterdir()):
-        results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
+        if path.is_dir():
+            results += [result for file in sorted(path.iterdir()) for result in from_gtest(file)]
+        else:
+            results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
     for log in map(pathlib.Path, sys.argv[2:]):
         results.append((f"step {log.stem}", "failed", log.read_text(errors="replace")))
     for name, kind, text in results:
