@@ -184,15 +184,13 @@ func (o *options) nodeOr(other int) int {
 	return o.node
 }
 
-// become replaces this program by the command, which then gets the terminal's signals.
+// become replaces this program by the command, which then gets the terminal's signals. Of a variable that is set
+// twice, such as the caller's own KUBECONFIG, the command gets the last value only.
 func become(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err
 	}
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	return fmt.Errorf("%s: %w", cmd.Path, syscall.Exec(cmd.Path, cmd.Args, cmd.Env))
+	return fmt.Errorf("%s: %w", cmd.Path, syscall.Exec(cmd.Path, cmd.Args, cmd.Environ()))
 }
 
 var signals = map[string]syscall.Signal{
