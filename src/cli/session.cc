@@ -12,9 +12,6 @@ namespace {
 // A server counts as unreachable after this many failed attempts. A server that is only restarting
 // answers one of these attempts.
 constexpr int kMaxFailures = 3;
-// Every live server answers this request from memory, to every authenticated user.
-constexpr const char* kProbePath = "/version";
-constexpr Duration kProbePatience = std::chrono::seconds(10);
 
 // `place` is for errors of certificates; errors of loading name their file.
 Result<kube::Config> WithUsableCertificates(Result<kube::Config> config, const std::string& place) {
@@ -47,35 +44,16 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                  last_error_.ok() ? "" : "; the last error was ", last_error_.message()));
   });
   Begin(device::MemoryUnit::kGiB, true);
-  if (options_.follow) ProbeLater();
+  if (!options_.follow) return;
+  probe_.emplace(client_, options_.probe,
+                 ledger::ServerProbe::Handlers{
+                     .on_answer = [this] { OnRecovered(ledger::ServerProbe::kPath); },
+                     .on_silence =
+                         [this](const Status& status, WallTime since) {
+                           SetOutage(ledger::ServerProbe::kPath, status, since);
+                         }});
 }
 Session::~Session() = default;
-
-void Session::ProbeLater() {
-  runner_.PostDelayed(options_.probe, [this, weak = weak_.Get()] {
-    if (weak) Probe();
-  });
-}
-
-void Session::Probe() {
-  const Duration patience = std::min(kProbePatience, options_.probe);
-  const WallTime sent = runner_.clock().WallNow();
-  probe_ = client_.Stream(
-      kProbePath, kube::ListQuery{}, {.connect = patience, .header = patience, .body = patience},
-      {.on_head =
-           [this](const net::Response& head) {
-             if (head.status < 500) OnRecovered(kProbePath);
-           },
-       .on_data = [](std::string_view) {},
-       .on_end =
-           [this, sent](const Status& status) {
-             // All other errors end the watches too.
-             if (status.code() == Code::kDeadlineExceeded) {
-               SetOutage(kProbePath, status.Annotate(fmt::format("GET {}", kProbePath)), sent);
-             }
-             ProbeLater();
-           }});
-}
 
 void Session::SetOutage(std::string_view what, const Status& status, WallTime since) {
   outages_.Set(what, WithRemedy(what, status), since);

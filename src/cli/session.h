@@ -25,6 +25,7 @@
 #include "src/kube/config.h"
 #include "src/ledger/feed.h"
 #include "src/ledger/outages.h"
+#include "src/ledger/server_probe.h"
 #include "src/net/io_thread.h"
 #include "src/placement/policy.h"
 
@@ -35,11 +36,9 @@ struct SessionOptions {
   std::string policy{placement::kDefaultPolicy};
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
-  // Interval at which a following session requests the server's version, because a watch cannot
-  // distinguish a hanging server from one without changes.
-  Duration probe = std::chrono::seconds(15);
-  std::string pods_ns;  // "": pods of all namespaces
-  std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
+  Duration probe = ledger::ServerProbe::kInterval;  // of a following session
+  std::string pods_ns;                              // "": pods of all namespaces
+  std::string pod;  // "ns/name" of the pod to keep for FindPod; "": none
   // Label selectors; the ledger has only the nodes and pods that they select.
   std::string node_selector, pod_selector;
 };
@@ -72,8 +71,6 @@ class Session final : private ledger::ClusterFeed::Delegate {
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
   void Finish(Status status);
-  void ProbeLater();
-  void Probe();
   void SetOutage(std::string_view what, const Status& status, WallTime since);
   Status WithRemedy(std::string_view what, const Status& status) const;
 
@@ -91,7 +88,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   Status quota_problem_;
   Status last_error_;
   ledger::Outages outages_;  // of the feed, and of the probe
-  kube::Operation probe_;
+  std::optional<ledger::ServerProbe> probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
   std::unique_ptr<ledger::ClusterFeed> feed_;  // replaces snapshot_ if it follows

@@ -16,7 +16,16 @@ size_t HashOf(std::string_view text) { return std::hash<std::string_view>()(text
 }  // namespace
 
 ClusterModel::ClusterModel(kube::Client& client, ModelOptions options, Delegate& delegate)
-    : client_(client), runner_(client.runner()), options_(std::move(options)), delegate_(delegate) {
+    : client_(client),
+      runner_(client.runner()),
+      options_(std::move(options)),
+      delegate_(delegate),
+      probe_(client, options_.probe,
+             {.on_answer = [this] { OnRecovered(ledger::ServerProbe::kPath); },
+              .on_silence =
+                  [this](const Status& status, WallTime since) {
+                    SetOutage(ledger::ServerProbe::kPath, status, since);
+                  }}) {
   Begin(device::MemoryUnit::kGiB, !options_.feed.quota_name.empty());
 }
 ClusterModel::~ClusterModel() = default;
@@ -210,8 +219,12 @@ void ClusterModel::OnError(std::string_view what, const Status& status) {
     }
     return;
   }
+  SetOutage(what, status, runner_.clock().WallNow());
+}
+
+void ClusterModel::SetOutage(std::string_view what, const Status& status, WallTime since) {
   const bool first = outages_.empty();
-  outages_.Set(what, status, runner_.clock().WallNow());
+  outages_.Set(what, status, since);
   if (!first) return;
   Log(Severity::kWarning, "cannot follow the cluster, the shown state is becoming stale",
       {{"error", status.message()}});

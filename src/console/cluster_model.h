@@ -8,8 +8,8 @@
 // memory than all else; the model keeps the hash of each. The reasons of waiting pods depend on the
 // whole cluster, so they are computed at most every kReasons.
 //
-// While the API server is unreachable, the last state stays, and outage() returns the start of the
-// outage.
+// While the API server is unreachable or hangs, the last state stays, and outage() returns the
+// start of the outage.
 //
 // Threads: the client's runner. Ownership: client and delegate outlive it.
 #pragma once
@@ -29,6 +29,7 @@
 #include "src/ledger/feed.h"
 #include "src/ledger/ledger.h"
 #include "src/ledger/outages.h"
+#include "src/ledger/server_probe.h"
 #include "src/placement/policy.h"
 
 namespace tessera::console {
@@ -37,6 +38,7 @@ struct ModelOptions {
   std::string policy{placement::kDefaultPolicy};
   OtherTenants other_tenants = OtherTenants::kShares;
   ledger::FeedOptions feed;
+  Duration probe = ledger::ServerProbe::kInterval;
 };
 
 class ClusterModel final : private ledger::ClusterFeed::Delegate {
@@ -109,6 +111,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void ReasonsLater();
   void UpdateReasons();
   std::string ReasonOf(const ledger::PodEntry& pod);
+  void SetOutage(std::string_view what, const Status& status, WallTime since);
 
   void OnSynced() override;
   void OnNode(const std::string& name) override;
@@ -125,6 +128,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   Delegate& delegate_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<ledger::ClusterFeed> feed_;
+  ledger::ServerProbe probe_;
   bool with_quota_ = true;
   bool synced_ = false;
   uint64_t version_ = 0;

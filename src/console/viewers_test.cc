@@ -239,6 +239,7 @@ class ChangingClusterTest : public ViewersTestBase {
     PutPod("first");
     ModelOptions options;
     options.feed.quota_name.clear();
+    options.probe = std::chrono::milliseconds(200);
     Start(options);
     ASSERT_TRUE(Until([&] { return model_->synced(); }));
   }
@@ -283,6 +284,13 @@ TEST_F(ChangingClusterTest, ADeletionDuringAnOutageIsNoticedAfterIt) {
   EXPECT_TRUE(Until([&] { return NodeShows("second"); }));
   EXPECT_FALSE(NodeShows("first"));
   EXPECT_EQ(model_->pods().size(), 1U);
+}
+
+TEST_F(ChangingClusterTest, AServerThatHangsIsNoticedThoughItsWatchesStayOpen) {
+  api_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
+  EXPECT_TRUE(Until([&] { return model_->outage().has_value(); }));
+  api_.SetFault(nullptr);
+  EXPECT_TRUE(Until([&] { return !model_->outage(); }));
 }
 
 TEST_F(ViewersTest, ASlowViewerGetsTheStateThatItMissed) {
