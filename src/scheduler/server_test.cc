@@ -94,7 +94,7 @@ TEST_F(ServerTest, RejectsARequestWithoutALength) {
 // kube-scheduler waits for each binding on its own connection, and filters the next pod meanwhile.
 TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
   constexpr int kBindings = 100;
-  constexpr Duration kDelay = std::chrono::seconds(2);
+  constexpr Duration kDelay = std::chrono::seconds(4);
   net::HttpServer::Options slow;
   slow.address.host = "127.0.0.1";
   slow.limits.connections = 2 * kBindings;
