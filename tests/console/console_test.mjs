@@ -467,6 +467,10 @@ test('a person creates a workload with the form', async (t) => {
   await page.getByLabel('Name', { exact: true }).fill('from-form');
   await page.getByLabel('Namespace').fill('team-a');
   await page.getByLabel('Image').fill('cuda:12');
+  for (const share of ['0.305', '1.5', '0']) {
+    await page.getByLabel('Share of compute').fill(share);
+    await page.getByText('From 0.01 to 0.99 in steps of 0.01.').waitFor();
+  }
   await page.getByLabel('Share of compute').fill('0.5');
   await page.getByLabel('Memory').fill('8');
   await page.getByText(/Fits on 3 of 3 nodes/).waitFor();

@@ -148,8 +148,8 @@ function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) 
               label="share"
               value={form.hundredths / 100}
               number={{ min: 0.01, max: 0.99, step: 0.01 }}
-              error={errors.hundredths}
-              onInput={(value) => set({ hundredths: Math.round(Number(value) * 100) })}
+              error={errors.hundredths && t('shareRange')}
+              onInput={(value) => set({ hundredths: Number((Number(value) * 100).toFixed(6)) })}
             />
             <MemoryField form={form} set={set} error={errors.memoryBlocks} />
           </>

@@ -166,7 +166,7 @@ export function NodePage({ name }: { name: string }) {
   const node = nodes.get(name);
   const loaded = useLoaded(name, () => api<Details>(`/api/v1/nodes/${encodeURIComponent(name)}`));
   if (!mayListNodes) return <Empty page title={t('forbiddenNodes')} hint={t('forbiddenNodesHint')} />;
-  if (!node) return <Empty page title={t('notFound')} />;
+  if (!node) return <Empty page title={t('noNode', name)} />;
   const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
   return (
     <>
