@@ -18,11 +18,16 @@
 
 namespace tessera::cli {
 
-// Shows the nodes with these names, or all nodes with GPUs if there is none.
+// Shows the nodes with these names, or all nodes with GPUs if there is none. `selector`: of the
+// nodes in the view; "": all nodes.
 Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
-                              const std::vector<std::string>& names = {});
-// Shows one node, or all nodes if `node` is "".
-Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style);
+                              const std::vector<std::string>& names = {},
+                              std::string_view selector = "");
+// Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
+Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
+                             std::string_view selector = "");
+// What is printed if no node with GPUs is in the view: `all` if its nodes are not selected.
+std::string NoNodes(std::string_view selector, std::string_view all);
 // Shows one namespace, or all namespaces if `ns` is ""; of it the pods with these names, or all
 // pods that request GPUs if there is none.
 Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,

@@ -176,6 +176,10 @@ TEST_F(CommandsTest, ColorsOnlyOnRequest) {
 TEST(CommandsOnEmptyClusterTest, SayThatThereIsNothing) {
   FakeCluster cluster;
   EXPECT_TRUE(ShowNodes(cluster.view(), {}).value().starts_with("No node has GPUs."));
+  EXPECT_EQ(ShowNodes(cluster.view(), {}, {}, "zone=a").value(),
+            "No node with GPUs matches -l zone=a.\n");
+  EXPECT_EQ(ShowGpus(cluster.view(), "", {}, "zone=a").value(),
+            "No node with GPUs matches -l zone=a.\n");
   EXPECT_EQ(ShowPods(cluster.view(), "", {}).value(), "No pod requests GPUs.\n");
   EXPECT_EQ(ShowQuota(cluster.view(), "", {}, {}).value(),
             "No namespace has a GPU quota, and none uses GPUs.\n");

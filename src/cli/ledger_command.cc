@@ -199,9 +199,9 @@ class LedgerCommandRun {
     const ClusterView view(ledger, session().facts());
     switch (line_.verb) {
       case LedgerVerb::kNodes:
-        return ShowNodes(view, style_, line_.names);
+        return ShowNodes(view, style_, line_.names, line_.selector);
       case LedgerVerb::kGpus:
-        return ShowGpus(view, line_.node, style_);
+        return ShowGpus(view, line_.node, style_, line_.selector);
       case LedgerVerb::kPods:
         return ShowPods(view, ns_, style_, line_.names);
       case LedgerVerb::kQuota:

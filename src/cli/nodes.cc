@@ -78,15 +78,21 @@ Result<std::vector<NodeRow>> NodesNamed(const ClusterView& view,
 
 }  // namespace
 
+std::string NoNodes(std::string_view selector, std::string_view all) {
+  if (selector.empty()) return std::string(all);
+  return fmt::format("No node with GPUs matches -l {}.", selector);
+}
+
 Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
-                              const std::vector<std::string>& names) {
+                              const std::vector<std::string>& names, std::string_view selector) {
   ASSIGN_OR_RETURN(const std::vector<NodeRow> nodes, NodesNamed(view, names));
   Listing list{.kind = "Node",
                .columns = {"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"},
-               .nothing =
-                   "No node has GPUs. tessera-agent writes GPUs to annotation "
-                   "tessera.dev/devices of its Node: check the agents: kubectl get pods -A "
-                   "-l app.kubernetes.io/name=tessera-agent"};
+               .nothing = NoNodes(
+                   selector,
+                   "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices "
+                   "of its Node: check the agents: kubectl get pods -A "
+                   "-l app.kubernetes.io/name=tessera-agent")};
   if (style.wide()) list.columns.insert(list.columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
   list.columns.emplace_back("STATUS");
   list.is_one_object = names.size() == 1;
