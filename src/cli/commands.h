@@ -26,7 +26,7 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
 // Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
                              std::string_view selector = "");
-// What is printed if no node with GPUs is in the view: `all` if its nodes are not selected.
+// The text instead of a table without nodes: that none matches `selector`, or, if it is "", `all`.
 std::string NoNodes(std::string_view selector, std::string_view all);
 // Shows one namespace, or all namespaces if `ns` is ""; of it the pods with these names, or all
 // pods that request GPUs if there is none.

@@ -36,9 +36,10 @@ struct SessionOptions {
   std::string policy{placement::kDefaultPolicy};
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
-  Duration probe = ledger::ServerProbe::kInterval;  // of a following session
-  std::string pods_ns;                              // "": pods of all namespaces
-  std::string pod;  // "ns/name" of the pod to keep for FindPod; "": none
+  // How often a following session checks that the server answers.
+  Duration probe = ledger::ServerProbe::kInterval;
+  std::string pods_ns;  // "": pods of all namespaces
+  std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
   // Label selectors; the ledger has only the nodes and pods that they select.
   std::string node_selector, pod_selector;
 };

@@ -95,7 +95,7 @@ Status Translate(const Alias& alias, Json* spec) {
   return Status::Ok();
 }
 
-// Of the section `operator` only the tolerations remain.
+// Removes all values of the section `operator` except the tolerations, and checks these.
 Status KeepOperatorTolerations(Json* spec) {
   const Json* value = ValueAt(*spec, {"operator", "tolerations"});
   const Json tolerations = value == nullptr ? Json::MakeArray() : *value;

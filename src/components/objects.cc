@@ -336,8 +336,9 @@ std::vector<Json> ObjectsOfEveryKind() {
   std::vector<Json> objects;
   for (const Json& object : RenderObjects(settings)) {
     Json& kept = objects.emplace_back(Json::MakeObject());
-    for (const char* field : {"apiVersion", "kind", "metadata"})
+    for (const char* field : {"apiVersion", "kind", "metadata"}) {
       kept.Set(field, *object.Find(field));
+    }
   }
   return objects;
 }

@@ -91,7 +91,7 @@ export const en = {
   container: 'Container',
   waitingTime: 'Waits',
   peak: 'Peak',
-  noShares: 'No container holds a share of a GPU. Use of whole GPUs is that of the GPU.',
+  noShares: 'No container holds a share of a GPU. The table above shows the use of whole GPUs.',
   notLimited: 'not limited',
   withoutLimiter: '{0} processes without the limiter',
   refused: '{0} allocations refused',

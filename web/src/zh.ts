@@ -93,7 +93,7 @@ export const zh: Record<Key, string> = {
   container: '容器',
   waitingTime: '等待占比',
   peak: '峰值',
-  noShares: '没有容器持有 GPU 的份额。整块 GPU 的使用情况见该 GPU。',
+  noShares: '没有容器持有 GPU 的份额。整块 GPU 的使用情况见上表。',
   notLimited: '未受限制',
   withoutLimiter: '{0} 个进程绕过限制',
   refused: '{0} 次分配被拒绝',

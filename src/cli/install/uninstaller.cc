@@ -17,7 +17,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kPartOf = "app.kubernetes.io/part-of=tessera";
+constexpr const char* kPartOf = names::kPartOfSelector.data();
 // The label of the operator's own objects, in contrast to the objects that it installs.
 constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
 constexpr size_t kMaxListed = 10;
