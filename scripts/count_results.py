@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up what CTest and GoogleTest (JUnit XML) and `go test -json` reported.
 
-  count_results.py FOLDER [LOG...] the reasons of what was skipped, what failed with the last lines of
-                                   its output, and the closing line; each LOG is of a step that failed
+  count_results.py FOLDER [LOG...] the reasons of what was skipped, what failed with the lines of its
+                                   output that tell why, and the closing line; each LOG is of a step
+                                   that failed
   count_results.py --failures FILE the output of the tests that failed in one go test file
 """
 
 import json
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
 
-# The summary shows this number of last lines of a failed test's output.
-LINES_OF_A_FAILURE = 12
+# The summary shows this number of lines of a failed test's output.
+LINES_OF_A_FAILURE = 16
+# A line that tells why a test failed: of Go, GoogleTest, Node.js and Python. The lines after it explain it.
+REASON = re.compile(r"_?\w+\.go:\d+: |\.cc:\d+: Failure|^\s*not ok |\u2716|\berror: |\w*Error\b|^panic: |^Timeout\b")
+LINES_AFTER_A_REASON = 4
 
 
 def from_junit(path):
@@ -82,6 +87,18 @@ def from_go(path):
             yield f"go: {name}", kind, text
 
 
+def telling_lines(text):
+    """The reasons, each with the lines after it; the last lines of an output without a reason."""
+    lines = text.splitlines()
+    kept, until = [], -1
+    for at, line in enumerate(lines):
+        if REASON.search(line):
+            until = at + LINES_AFTER_A_REASON
+        if at <= until:
+            kept.append(line)
+    return kept[:LINES_OF_A_FAILURE] if kept else lines[-LINES_OF_A_FAILURE:]
+
+
 def main():
     if sys.argv[1] == "--failures":
         for name, kind, text in from_go(pathlib.Path(sys.argv[2])):
@@ -89,21 +106,21 @@ def main():
                 print(f"FAILED {name}\n{text}")
         return 0
     directory = pathlib.Path(sys.argv[1])
-    results = []
+    # The steps come first, so that the end of the summary names the failed tests.
+    results = [(f"step {log.stem}", "failed", log.read_text(errors="replace"))
+               for log in map(pathlib.Path, sys.argv[2:])]
     for path in sorted(directory.iterdir()):
         if path.is_dir():
             results += [result for file in sorted(path.iterdir()) for result in from_gtest(file)]
         else:
             results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
-    for log in map(pathlib.Path, sys.argv[2:]):
-        results.append((f"step {log.stem}", "failed", log.read_text(errors="replace")))
     for name, kind, text in results:
         if kind == "skipped":
             print(f"skipped  {name}: {text}")
     for name, kind, text in results:
         if kind == "failed":
             print(f"FAILED   {name}")
-            for line in text.splitlines()[-LINES_OF_A_FAILURE:]:
+            for line in telling_lines(text):
                 print(f"    {line[:300]}")
     count = {kind: sum(k == kind for _, k, _ in results) for kind in ("passed", "failed", "skipped")}
     print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
