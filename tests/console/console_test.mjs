@@ -827,7 +827,7 @@ test('markup in what others write is shown as text', async (t) => {
   assert.equal(await page.evaluate(() => window.hacked), undefined);
   assert.equal(await page.locator('main img').count(), 0);
   await page.goto(`${base}/#/node/${encodeURIComponent(kEvil)}`);
-  await page.getByText('There is no such page').waitFor();
+  await page.getByText(`The cluster has no GPU node "${kEvil}"`, { exact: true }).waitFor();
   await page.goto(`${base}/#/workload/${encodeURIComponent(kEvil)}/${encodeURIComponent(kEvil)}`);
   await page.getByRole('alert').waitFor();
   assert.equal(await page.evaluate(() => window.hacked), undefined);
