@@ -30,9 +30,7 @@ kube::LabelSelector SelectorOf(const Json& term) {
     kube::LabelSelector::Requirement& one = selector.requirements.emplace_back();
     one.key = rule.StringAt("key").value_or("");
     const auto op = kube::OperatorOf(rule.StringAt("operator").value_or(""));
-    // No node meets In without values. This stands for Gt and Lt, which only node affinity has and
-    // the installation does not use.
-    if (!op.ok()) continue;
+    if (!op.ok()) continue;  // no node meets In without values
     one.op = *op;
     for (const Json& value : ItemsOf(rule.Find("values"))) {
       if (value.is_string()) one.values.push_back(value.string_value());

@@ -260,6 +260,14 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
 constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{0}",
   "labels":{{"a":"b"}},"annotations":{{"c":"d\u00e9"}}}},"spec":{{
   "schedulingGates":[{{"name":"example.com/gate"}}],
+  "nodeSelector":{{"disk":"ssd"}},
+  "tolerations":[{{"key":"team","operator":"Equal","value":"ml","effect":"NoSchedule"}},
+                 {{"operator":"Exists"}}],
+  "affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":
+    {{"nodeSelectorTerms":[
+      {{"matchExpressions":[{{"key":"zone","operator":"In","values":["a","b"]}}],
+       "matchFields":[{{"key":"metadata.name","operator":"In","values":["n1"]}}]}},
+      {{"matchExpressions":[{{"key":"gpus","operator":"Gt","values":["4"]}}]}}]}}}}}},
   "initContainers":[{{"name":"i","image":"x"}},
                     {{"name":"s","image":"x","restartPolicy":"Always"}}],
   "containers":[{{"name":"m","image":"x","resources":{{"limits":
@@ -287,7 +295,7 @@ TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
         done = page.status();
         for (size_t i = 0; page.ok() && i < page->items.size(); ++i) {
           EXPECT_EQ(page->items[i].json() != nullptr, encoding == Encoding::kJson);
-          objects.push_back(Decode<T>(page->items[i]).value());
+          objects.push_back(Decode<T>(page->items[i], {.constraints = true}).value());
         }
       });
       EXPECT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));

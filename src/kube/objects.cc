@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/objects.h"
 
-#include <algorithm>
-
 #include "src/kube/object_decoders.h"
 
 namespace tessera::kube {
@@ -34,35 +32,6 @@ uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
   if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
   const std::hash<std::string_view> hash;
   return (hash(reason) * 31 + hash(message)) | 1;
-}
-
-Result<LabelSelector::Operator> OperatorOf(std::string_view text) {
-  using Operator = LabelSelector::Operator;
-  if (text == "In") return Operator::kIn;
-  if (text == "NotIn") return Operator::kNotIn;
-  if (text == "Exists") return Operator::kExists;
-  if (text == "DoesNotExist") return Operator::kDoesNotExist;
-  return Error(Code::kInvalidArgument, "unknown operator \"{}\" of a label selector", text);
-}
-
-bool LabelSelector::Matches(const StringMap& labels) const {
-  return std::all_of(requirements.begin(), requirements.end(), [&](const Requirement& one) {
-    const auto label = labels.find(one.key);
-    const bool has = label != labels.end();
-    const bool listed =
-        has && std::find(one.values.begin(), one.values.end(), label->second) != one.values.end();
-    switch (one.op) {
-      case Operator::kIn:
-        return listed;
-      case Operator::kNotIn:
-        return !listed;
-      case Operator::kExists:
-        return has;
-      case Operator::kDoesNotExist:
-        return !has;
-    }
-    return false;
-  });
 }
 
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {

@@ -23,6 +23,7 @@
 #include "src/base/uid.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/resources.h"
+#include "src/kube/selectors.h"
 
 namespace tessera::kube {
 
@@ -34,6 +35,8 @@ struct Keep {
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
   // Whether to keep the ids and ends of a pod's containers, which only the node's agent needs.
   bool containers_run = false;
+  // Whether to keep where a pod may run (PodObject::constraints), for explanations.
+  bool constraints = false;
   // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
   std::string manager;
 };
@@ -74,6 +77,7 @@ struct PodObject {
   uint64_t failed_attempt = 0;        // hash of condition PodScheduled=False; 0: none
   std::vector<std::string> gates;     // remaining scheduling gates
   std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
+  NodeConstraints constraints;        // only with Keep::constraints
   // Ids of started containers by name: "containerd://<id>". Only with Keep::containers_run.
   StringMap container_ids;
   // Containers that have ended and are not running again. Only with Keep::containers_run.
@@ -82,13 +86,6 @@ struct PodObject {
   // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
   bool operator==(const PodObject&) const = default;
-};
-
-struct Taint {
-  std::string key;
-  std::string value;
-  std::string effect;
-  bool operator==(const Taint&) const = default;
 };
 
 struct NodeObject {
@@ -120,24 +117,6 @@ struct LeaseObject {
   int32_t transitions = 0;
   bool operator==(const LeaseObject&) const = default;
 };
-
-// Selects objects by their labels.
-struct LabelSelector {
-  enum class Operator : uint8_t { kIn, kNotIn, kExists, kDoesNotExist };
-  struct Requirement {
-    std::string key;
-    Operator op = Operator::kIn;
-    std::vector<std::string> values;
-    bool operator==(const Requirement&) const = default;
-  };
-  std::vector<Requirement> requirements;  // including matchLabels
-
-  // Without requirements all objects match.
-  bool Matches(const StringMap& labels) const;
-  bool operator==(const LabelSelector&) const = default;
-};
-// "In", "NotIn", "Exists", "DoesNotExist"; INVALID_ARGUMENT for another text.
-Result<LabelSelector::Operator> OperatorOf(std::string_view text);
 
 struct PodDisruptionBudgetObject {
   static constexpr ResourceType kType = kPodDisruptionBudgets;

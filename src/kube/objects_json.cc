@@ -137,6 +137,41 @@ void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& k
   });
 }
 
+void ReadRequirements(Fields& fields, std::string_view key,
+                      std::vector<LabelSelector::Requirement>* out) {
+  fields.Each(key, [&](Fields& expression) {
+    LabelSelector::Requirement& one = out->emplace_back();
+    one.key = expression.Text("key");
+    one.op = expression.Take(OperatorOf(expression.Text("operator")), one.op);
+    one.values = expression.Texts("values");
+  });
+}
+
+void ReadConstraints(Fields& spec, NodeConstraints* out) {
+  spec.Map("nodeSelector", {}, &out->selector);
+  spec.Each("tolerations", [&](Fields& fields) {
+    out->tolerations.push_back({.key = fields.Text("key"),
+                                .any_value = fields.Text("operator") == "Exists",
+                                .value = fields.Text("value"),
+                                .effect = fields.Text("effect")});
+  });
+  Fields affinity = spec.Object("affinity");
+  Fields node = affinity.Object("nodeAffinity");
+  constexpr std::string_view kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+  if (node.Find(kRequired) != nullptr) {
+    std::vector<NodeConstraints::AffinityTerm>& terms = out->affinity.emplace();
+    Fields required = node.Object(kRequired);
+    required.Each("nodeSelectorTerms", [&](Fields& fields) {
+      NodeConstraints::AffinityTerm& term = terms.emplace_back();
+      ReadRequirements(fields, "matchExpressions", &term.labels.requirements);
+      ReadRequirements(fields, "matchFields", &term.fields.requirements);
+    });
+    node.Note(required, kRequired);
+  }
+  affinity.Note(node, "nodeAffinity");
+  spec.Note(affinity, "affinity");
+}
+
 }  // namespace
 
 Status FromJson(const Json& object, const Keep& keep, ObjectMeta* out) {
@@ -155,6 +190,7 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   spec.Each("schedulingGates", [&](Fields& gate) { out->gates.push_back(gate.Text("name")); });
   ReadContainers(spec, "initContainers", true, keep, &out->containers);
   ReadContainers(spec, "containers", false, keep, &out->containers);
+  if (keep.constraints) ReadConstraints(spec, &out->constraints);
   fields.Note(spec, "spec");
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
@@ -223,12 +259,7 @@ Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject*
     for (const auto& [key, value] : labels) {
       all.push_back({key, LabelSelector::Operator::kIn, {value}});
     }
-    selector.Each("matchExpressions", [&](Fields& expression) {
-      LabelSelector::Requirement& one = all.emplace_back();
-      one.key = expression.Text("key");
-      one.op = expression.Take(OperatorOf(expression.Text("operator")), one.op);
-      one.values = expression.Texts("values");
-    });
+    ReadRequirements(selector, "matchExpressions", &all);
     spec.Note(selector, "selector");
   }
   fields.Note(spec, "spec");

@@ -133,6 +133,62 @@ Status ReadContainer(std::string_view message, const Keep& keep, bool init, Cont
   return reader.status();
 }
 
+Status ReadRequirement(std::string_view message, LabelSelector::Requirement* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) out->key = reader.Bytes();
+    if (reader.field() == 2) {
+      ASSIGN_OR_RETURN(out->op, OperatorOf(reader.Bytes()));
+    }
+    if (reader.field() == 3) out->values.emplace_back(reader.Bytes());
+  }
+  return reader.status();
+}
+
+Status ReadToleration(std::string_view message, NodeConstraints::Toleration* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) out->key = reader.Bytes();
+    if (reader.field() == 2) out->any_value = reader.Bytes() == "Exists";
+    if (reader.field() == 3) out->value = reader.Bytes();
+    if (reader.field() == 4) out->effect = reader.Bytes();
+  }
+  return reader.status();
+}
+
+Status ReadTerm(std::string_view message, NodeConstraints::AffinityTerm* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    std::vector<LabelSelector::Requirement>* all = reader.field() == 1   ? &out->labels.requirements
+                                                   : reader.field() == 2 ? &out->fields.requirements
+                                                                         : nullptr;
+    if (all != nullptr) RETURN_IF_ERROR(ReadRequirement(reader.Bytes(), &all->emplace_back()));
+  }
+  return reader.status();
+}
+
+// Reads affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: each is the field 1
+// of its message.
+Status ReadAffinity(std::string_view message, NodeConstraints* out) {
+  WireReader affinity(message);
+  while (affinity.Next()) {
+    if (affinity.field() != 1) continue;
+    WireReader node(affinity.Bytes());
+    while (node.Next()) {
+      if (node.field() != 1) continue;
+      std::vector<NodeConstraints::AffinityTerm>& terms = out->affinity.emplace();
+      WireReader required(node.Bytes());
+      while (required.Next()) {
+        if (required.field() == 1)
+          RETURN_IF_ERROR(ReadTerm(required.Bytes(), &terms.emplace_back()));
+      }
+      RETURN_IF_ERROR(required.status());
+    }
+    RETURN_IF_ERROR(node.status());
+  }
+  return affinity.status();
+}
+
 Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
   std::vector<Container> main;  // PodObject has init containers first, the encoding last
   WireReader reader(message);
@@ -163,6 +219,17 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
         status = gate.status();
         break;
       }
+      case 7:
+        if (keep.constraints) status = AddText(reader.Bytes(), {}, &out->constraints.selector);
+        break;
+      case 18:
+        if (keep.constraints) status = ReadAffinity(reader.Bytes(), &out->constraints);
+        break;
+      case 22:
+        if (keep.constraints) {
+          status = ReadToleration(reader.Bytes(), &out->constraints.tolerations.emplace_back());
+        }
+        break;
       default:
         break;
     }
@@ -218,18 +285,6 @@ Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out)
     }
   }
   return status.status();
-}
-
-Status ReadRequirement(std::string_view message, LabelSelector::Requirement* out) {
-  WireReader reader(message);
-  while (reader.Next()) {
-    if (reader.field() == 1) out->key = reader.Bytes();
-    if (reader.field() == 2) {
-      ASSIGN_OR_RETURN(out->op, OperatorOf(reader.Bytes()));
-    }
-    if (reader.field() == 3) out->values.emplace_back(reader.Bytes());
-  }
-  return reader.status();
 }
 
 Status ReadSelector(std::string_view message, LabelSelector* out) {

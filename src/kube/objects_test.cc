@@ -56,6 +56,14 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
   }
 }
 
+// The numbers of these fields are compared with a real API server in apiserver_test.cc.
+TEST(ObjectsTest, KeepsConstraintsOnRequest) {
+  PodObject pod{.constraints = {.selector = {{"disk", "ssd"}}}};
+  const RawObject object(ParseJson(R"({"spec":{"nodeSelector":{"disk":"ssd"}}})").value());
+  EXPECT_EQ(Decode<PodObject>(object, {.constraints = true}).value(), pod);
+  EXPECT_EQ(Decode<PodObject>(object).value(), PodObject());
+}
+
 TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
   const auto decode = [](const char* holds, const char* reason, const char* words) {
     const std::string json = fmt::format(
@@ -136,24 +144,6 @@ TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
 TEST(ObjectsTest, NullFieldsAreTreatedAsMissing) {
   const char* text = R"({"metadata":{"labels":null,"creationTimestamp":null},"spec":null})";
   EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(text).value())).value(), PodObject{});
-}
-
-TEST(LabelSelectorTest, EveryRequirementMustHold) {
-  using Operator = LabelSelector::Operator;
-  const StringMap labels{{"app", "train"}, {"tier", "a"}};
-  EXPECT_TRUE(LabelSelector{}.Matches(labels));
-  EXPECT_TRUE(LabelSelector{}.Matches({}));
-  const auto matches = [&](std::vector<LabelSelector::Requirement> all) {
-    return LabelSelector{std::move(all)}.Matches(labels);
-  };
-  EXPECT_TRUE(matches({{"app", Operator::kIn, {"serve", "train"}}}));
-  EXPECT_FALSE(matches({{"app", Operator::kIn, {"serve"}}}));
-  EXPECT_FALSE(matches({{"other", Operator::kIn, {"train"}}}));
-  EXPECT_FALSE(matches({{"app", Operator::kNotIn, {"train"}}}));
-  EXPECT_TRUE(matches({{"other", Operator::kNotIn, {"train"}}}));
-  EXPECT_TRUE(matches({{"app", Operator::kExists, {}}}));
-  EXPECT_FALSE(matches({{"app", Operator::kDoesNotExist, {}}}));
-  EXPECT_FALSE(matches({{"app", Operator::kExists, {}}, {"tier", Operator::kIn, {"b"}}}));
 }
 
 TEST(RawObjectTest, OpensTheEnvelope) {

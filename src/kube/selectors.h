@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which objects a label selector selects, and on which nodes a pod may run by its node selector,
+// required node affinity and tolerations. The rules are those of kube-scheduler's plugins
+// NodeAffinity, TaintToleration and NodeUnschedulable (pkg/scheduler/framework/plugins) and of
+// k8s.io/component-helpers/scheduling/corev1.
+//
+// For answers to people: kube-scheduler itself decides. Threads: values and pure functions.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/strings.h"
+
+namespace tessera::kube {
+
+// Selects objects by their labels.
+struct LabelSelector {
+  // kGt and kLt compare integers; only node affinities have them.
+  enum class Operator : uint8_t { kIn, kNotIn, kExists, kDoesNotExist, kGt, kLt };
+  struct Requirement {
+    std::string key;
+    Operator op = Operator::kIn;
+    std::vector<std::string> values;
+    auto operator<=>(const Requirement&) const = default;
+  };
+  std::vector<Requirement> requirements;  // including matchLabels
+
+  // Without requirements all objects match.
+  bool Matches(const StringMap& labels) const;
+  auto operator<=>(const LabelSelector&) const = default;
+};
+// "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"; INVALID_ARGUMENT for another text.
+Result<LabelSelector::Operator> OperatorOf(std::string_view text);
+
+inline constexpr std::string_view kLabelHostname = "kubernetes.io/hostname";
+
+struct Taint {
+  std::string key;
+  std::string value;
+  std::string effect;
+  auto operator<=>(const Taint&) const = default;
+};
+
+// Where a pod may run, by its spec.
+struct NodeConstraints {
+  struct Toleration {
+    std::string key;  // "": all keys
+    bool any_value = false;
+    std::string value;
+    std::string effect;  // "": all effects
+    auto operator<=>(const Toleration&) const = default;
+  };
+  // A node must match all labels and fields of a term. A term without both matches no node.
+  struct AffinityTerm {
+    LabelSelector labels;
+    LabelSelector fields;  // the only field of a node is metadata.name
+    auto operator<=>(const AffinityTerm&) const = default;
+  };
+  StringMap selector;  // nodeSelector
+  std::optional<std::vector<AffinityTerm>>
+      affinity;  // required: one term must match; nullopt: none
+  std::vector<Toleration> tolerations;
+
+  bool Tolerates(const Taint& taint) const;
+  // Whether the pod may run on a cordoned node.
+  bool ToleratesCordon() const;
+  auto operator<=>(const NodeConstraints&) const = default;
+};
+
+// What a Node says to NodeConstraints.
+struct NodeTraits {
+  StringMap labels;
+  std::vector<Taint> taints;
+  auto operator<=>(const NodeTraits&) const = default;
+};
+
+// Why kube-scheduler leaves out a node.
+struct Exclusion {
+  std::string_view kind;  // for JSON: "taint", "node-selector", "node-affinity"
+  // A clause for people, equal for all nodes with this reason: "taint a=b:NoSchedule is not
+  // tolerated".
+  std::string reason;
+};
+// The first reason; nullopt if there is none. A node without the label kubernetes.io/hostname is
+// taken to have it with its name, so that all nodes of one type can share `traits`.
+std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::string& node,
+                                     const NodeTraits& traits);
+
+}  // namespace tessera::kube
