@@ -32,6 +32,10 @@ std::string TermsText(const Candidate& candidate) {
   return text;
 }
 
+std::string NoteOf(const Candidate& candidate) {
+  return candidate.note.empty() ? "" : ": " + candidate.note;
+}
+
 bool HasShares(const ledger::PodEntry& pod) {
   return std::ranges::any_of(pod.assignment().containers, [](const auto& container) {
     return std::ranges::any_of(container.second,
@@ -122,11 +126,12 @@ class ExplanationWriter {
       return;
     }
     WriteRejections();
+    WriteLeftOut();
     if (explanation_.fitting > 0) {
-      WriteCandidates(fmt::format(
-          "{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
-          "reasons (CPU, memory, taints, node selector, affinity): kubectl describe pod.",
-          explanation_.fitting, Plural(explanation_.fitting)));
+      WriteCandidates(
+          fmt::format("{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
+                      "reasons (CPU, memory, volumes, affinity to pods): kubectl describe pod.",
+                      explanation_.fitting, Plural(explanation_.fitting)));
     } else {
       WriteNearest();
     }
@@ -148,6 +153,18 @@ class ExplanationWriter {
     }
     for (const std::string& reservation : explanation_.reservations) {
       output_.Line("  A node with room does not take it: " + reservation, Tone::kBad);
+    }
+  }
+
+  void WriteLeftOut() {
+    for (const auto& [reason, nodes] : explanation_.left_out) {
+      constexpr size_t kNamed = 5;
+      std::string names = fmt::format(
+          "{}", fmt::join(nodes.begin(), nodes.begin() + std::min(nodes.size(), kNamed), ", "));
+      if (nodes.size() > kNamed) names += ", …";
+      output_.Line(fmt::format("  kube-scheduler leaves out {} node{} with room ({}): {}.",
+                               nodes.size(), Plural(nodes.size()), names, reason),
+                   Tone::kBad);
     }
   }
 
@@ -204,7 +221,7 @@ class ExplanationWriter {
     for (const Candidate& candidate : explanation_.candidates) {
       const bool here = candidate.node == explanation_.pod.node;
       table.Add({fmt::format("{}/{}", candidate.rank, explanation_.fitting),
-                 Cell(candidate.node + candidate.note + (here ? " (here)" : ""),
+                 Cell(candidate.node + (here ? " (here" + NoteOf(candidate) + ")" : ""),
                       here ? Tone::kGood : Tone::kPlain),
                  ScoreText(candidate.score), TermsText(candidate)});
     }
@@ -303,6 +320,14 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
                                         {"refusedByQuota", JsonOf(found.rejected_by_quota)}}));
     json.Set("overQuota", Json::Bool(found.over_quota));
     json.Set("candidates", JsonOfCandidates(found));
+  }
+  if (!found.left_out.empty()) {
+    Json left_out = Json::MakeArray();
+    for (const auto& [reason, nodes] : found.left_out) {
+      left_out.Append(
+          Json::MakeObject({{"reason", Json::String(reason)}, {"nodes", Json::Strings(nodes)}}));
+    }
+    json.Set("leftOut", std::move(left_out));
   }
   if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));
   if (!found.quota_rejections.empty()) {

@@ -32,10 +32,9 @@ TEST_F(ExplainTest, ShowsThePodsGpusAndTheScoresOfNodes) {
   main        3     A100    0.3 GPU, 5 GiB   GPU-big-3
 
 Current scores of nodes by policy Tessera, without this pod:
-  RANK   NODE             SCORE   MADE OF
-  1/3    big (here)       300     waste avoided 300
-  2/3    mini             -687    waste avoided -687
-  3/3    old (cordoned)   -687    waste avoided -687
+  RANK   NODE         SCORE   MADE OF
+  1/2    big (here)   300     waste avoided 300
+  2/2    mini         -687    waste avoided -687
 )");
 }
 
@@ -52,10 +51,6 @@ Nodes closest to having room:
     1     a whole GPU wanted, but pods have parts of it; 0.7 GPU free (default/nginx)
     2     a whole GPU wanted, but pods have parts of it; 1 GPU free (default/binpack-1, web/binpack-2)
     3     fits
-  old: 2 GPUs wanted, 1 of 2 free: 1 unhealthy
-    GPU   WHY NOT
-    0     fits
-    1     unhealthy: XID 79: GPU has fallen off the bus
   mini: 2 GPUs wanted, 1 of 1 free
     GPU   WHY NOT
     0     fits
@@ -84,7 +79,7 @@ TEST_F(ExplainTest, ANodeOfAnotherModelDoesNotHideTheQuota) {
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}})));
   EXPECT_EQ(text.find("does not allow it on any node"), std::string::npos) << text;
-  EXPECT_NE(text.find("The quota rejects 3 nodes with room"), std::string::npos) << text;
+  EXPECT_NE(text.find("The quota rejects 2 nodes with room"), std::string::npos) << text;
 }
 
 TEST_F(ExplainTest, ShowsTheRemainingQuota) {
@@ -94,6 +89,7 @@ TEST_F(ExplainTest, ShowsTheRemainingQuota) {
   EXPECT_EQ(text, R"(Pod ml/next requests gpu: 1 and waits.
   Its quota does not allow it on any node: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted.
   3/3 nodes have room.
+  kube-scheduler leaves out 1 node with room (old): node is cordoned.
 
 Quota of namespace ml, without this pod:
   NAMESPACE   MODEL   USED   LEFT   LIMIT   POOLS
@@ -119,13 +115,36 @@ TEST_F(ExplainTest, ShowsNodesThatFit) {
       Explained(cluster_.Add(PodIn("ml", "one", {{names::kResourceGpu, "1"}})));
   EXPECT_EQ(text, R"(Pod ml/one requests gpu: 1 and waits.
   3/3 nodes have room.
+  kube-scheduler leaves out 1 node with room (old): node is cordoned.
 
-3 nodes with room for its GPUs. If it still waits, see kube-scheduler's reasons (CPU, memory, taints, node selector, affinity): kubectl describe pod.
-  RANK   NODE             SCORE   MADE OF
-  1/3    big              0
-  2/3    mini             0
-  3/3    old (cordoned)   0
+2 nodes with room for its GPUs. If it still waits, see kube-scheduler's reasons (CPU, memory, volumes, affinity to pods): kubectl describe pod.
+  RANK   NODE   SCORE   MADE OF
+  1/2    big    0
+  2/2    mini   0
 )");
+}
+
+TEST_F(ExplainTest, NamesNodesWithRoomThatKubeSchedulerLeavesOut) {
+  kube::NodeObject tainted = ledger::testing::GpuNode("ml-1", 1);
+  tainted.taints = {{"team", "ml", "NoSchedule"}};
+  tainted.meta.labels["disk"] = "ssd";
+  cluster_.Add(tainted);
+  kube::PodObject pod = PodIn("ml", "one", {{names::kResourceGpu, "1"}});
+  pod.constraints.selector = {{"disk", "ssd"}};
+  const kube::PodObject& waiting = cluster_.Add(pod);
+  const std::string text = Explained(waiting);
+  EXPECT_NE(text.find("leaves out 1 node with room (ml-1): taint team=ml:NoSchedule is not "
+                      "tolerated."),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("(big, mini): the node selector disk=ssd does not match."), std::string::npos)
+      << text;
+  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.facts(), waiting,
+                                      {.format = OutputFormat::kJson})
+                                  .value())
+                        .value();
+  EXPECT_EQ(json.Find("nodes")->IntAt("fitting").value(), 0);
+  EXPECT_EQ(json.Find("leftOut")->items().size(), 3U);
 }
 
 TEST_F(ExplainTest, ReportsPodsWithoutGpus) {

@@ -141,7 +141,7 @@ void Explainer::QueryLedger() {
 void Explainer::Evaluate(ClusterLedger::Query& query) {
   std::set<std::string_view> fitting;
   std::set<std::string> rejections;
-  size_t usable = 0, rejected = 0;  // nodes whose GPUs the pod may use
+  size_t usable = 0, rejected = 0;  // nodes that the pod may use
   const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
@@ -149,6 +149,11 @@ void Explainer::Evaluate(ClusterLedger::Query& query) {
     const placement::NodeShortfall shortfall =
         placement::WhyNot(ledger_.cluster().node(node.id), demand);
     if (PermanenceOf(shortfall.reason) >= kOtherGpus) continue;
+    const auto left_out = ClusterLedger::WhyLeftOut(query.request, node);
+    if (left_out && name != object_.node_name) {
+      if (shortfall.ok()) explanation_.left_out[left_out->reason].push_back(name);
+      continue;
+    }
     ++usable;
     const Status& allowed = ledger_.CheckQuota(query, node);
     if (!allowed.ok()) {
@@ -177,10 +182,9 @@ void Explainer::Rank(const ClusterLedger::Query& query, const std::set<std::stri
   std::vector<Candidate> all;
   for (const std::string_view name : fitting) {
     const ledger::NodeEntry& node = ledger_.nodes().find(name)->second;
+    const auto left_out = ClusterLedger::WhyLeftOut(query.request, node);
     all.push_back({.node = std::string(name),
-                   .note = node.unschedulable ? " (cordoned)"
-                           : node.ready       ? ""
-                                              : " (not ready)",
+                   .note = left_out ? left_out->reason : "",
                    .score = scores[node.id]});
   }
   std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.score > b.score; });
@@ -207,7 +211,7 @@ void Explainer::FindNearest(const ClusterLedger::Query& query) {
     if (node.id == placement::kNoNode) continue;
     const placement::NodeView view = ledger_.cluster().node(node.id);
     const placement::NodeShortfall shortfall = placement::WhyNot(view, demand);
-    if (shortfall.ok()) continue;
+    if (shortfall.ok() || ClusterLedger::WhyLeftOut(query.request, node)) continue;
     near.push_back({{PermanenceOf(shortfall.reason), shortfall.wanted - shortfall.free,
                      SmallestShortfall(view, demand, shortfall)},
                     &node});

@@ -22,7 +22,7 @@ enum class Finding : uint8_t { kEnded, kNoGpus, kUnreadable, kPlaced, kWaits };
 // A node that fits the pod.
 struct Candidate {
   std::string node;
-  std::string note;  // such as " (cordoned)"
+  std::string note;  // why kube-scheduler would leave out the pod's own node now; mostly ""
   float score = 0;
   size_t rank = 0;  // from 1; equal scores by order of nodes
   std::vector<std::pair<std::string, double>> terms;
@@ -51,8 +51,9 @@ struct Explanation {
   std::string summary;                // in one line
   std::vector<Candidate> candidates;  // the best nodes first, and the pod's own node
   std::vector<Misfit> nearest;        // the nearest first
-  // The namespace's quota allows the pod on no node whose GPUs it may use, whether there is room
-  // or not.
+  // Nodes with room that kube-scheduler leaves out, by reason: taints, the node selector, cordoned.
+  std::map<std::string, std::vector<std::string>> left_out;
+  // The namespace's quota allows the pod on no node that it may use, whether there is room or not.
   bool over_quota = false;
   // Number of nodes with room that the quota rejects.
   size_t rejected_by_quota = 0;

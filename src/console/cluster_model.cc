@@ -44,6 +44,7 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   ledger_ = *std::move(ledger);
   ledger::FeedOptions feed = options_.feed;
   feed.objects = false;
+  feed.constraints = true;
   if (!with_quota) feed.quota_name.clear();
   ledger::ClusterFeed::Delegate& self = *this;
   feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);

@@ -18,8 +18,10 @@ using ledger::ClusterLedger;
 
 constexpr size_t kMostNamedNodes = 20;
 constexpr size_t kMostCandidates = 10;
-// A UID that no object has.
-constexpr const char* kPreviewUid = "console-preview";
+// The start of UIDs that no object has.
+constexpr std::string_view kPreviewUid = "console-preview";
+constexpr int64_t kMostReplicas = 50;
+constexpr Duration kHold = std::chrono::minutes(1);  // longer than a preview takes
 
 struct ReasonGroup {
   size_t nodes = 0;
@@ -33,25 +35,32 @@ struct Evaluation {
   std::map<std::string, ReasonGroup, std::less<>> groups;  // by kind of reason
 };
 
+// The reason of tessera-scheduler, or else of kube-scheduler.
+std::optional<kube::Exclusion> WhyNot(ClusterLedger& ledger, ClusterLedger::Query& query,
+                                      const ledger::NodeEntry& node) {
+  const ledger::Verdict verdict = ledger.Evaluate(query, &node);
+  if (!verdict.fits) return kube::Exclusion{verdict.kind, std::string(verdict.reason)};
+  if (auto left_out = ClusterLedger::WhyLeftOut(query.request, node)) return left_out;
+  const placement::Demand& demand = ledger.cluster().demand(query.shape);
+  const placement::NodeShortfall shortfall =
+      placement::WhyNot(ledger.cluster().node(node.id), demand);
+  if (shortfall.ok()) return std::nullopt;
+  return kube::Exclusion{placement::MetricLabelOf(shortfall.reason),
+                         placement::TextOf(shortfall, demand, ledger.cluster())};
+}
+
 Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
   Evaluation result;
   for (const auto& [name, node] : ledger.nodes()) {
     if (node.id == placement::kNoNode) continue;
     ++result.nodes;
-    const ledger::Verdict verdict = ledger.Evaluate(query, &node);
-    if (verdict.fits) {
-      // The scheduler leaves out cordoned nodes before it asks about GPUs.
-      if (!node.unschedulable && node.ready) {
-        result.fitting.push_back(name);
-        continue;
-      }
-      ReasonGroup& group = result.groups[node.ready ? "cordoned" : "not-ready"];
-      if (++group.nodes == 1) group.reason = node.ready ? "node is cordoned" : "node is not ready";
-      if (group.names.size() < kMostNamedNodes) group.names.push_back(name);
+    const std::optional<kube::Exclusion> why = WhyNot(ledger, query, node);
+    if (!why) {
+      result.fitting.push_back(name);
       continue;
     }
-    ReasonGroup& group = result.groups[std::string(verdict.kind)];
-    if (++group.nodes == 1) group.reason = verdict.reason;
+    ReasonGroup& group = result.groups[std::string(why->kind)];
+    if (++group.nodes == 1) group.reason = why->reason;
     if (group.names.size() < kMostNamedNodes) group.names.push_back(name);
   }
   return result;
@@ -100,6 +109,26 @@ Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t us
   return line;
 }
 
+// How many pods of a Deployment have room one after the other, of at most kMostReplicas.
+int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replicas) {
+  std::vector<Uid> placed;
+  const int64_t most = std::min(replicas, kMostReplicas);
+  while (static_cast<int64_t>(placed.size()) < most) {
+    pod.meta.uid = Uid(fmt::format("{}-{}", kPreviewUid, placed.size()));
+    Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
+    if (!query.ok()) break;
+    const std::vector<std::string> fitting = Evaluate(ledger, *query).fitting;
+    if (fitting.empty()) break;
+    const std::span<const float> scores = ledger.Scores(*query);
+    const std::string& best = *std::ranges::max_element(
+        fitting, {}, [&](const std::string& name) { return scores[ledger.FindNode(name)->id]; });
+    if (!ledger.Assume(*query, best, kHold).ok()) break;
+    placed.push_back(pod.meta.uid);
+  }
+  for (const Uid& uid : placed) ledger.RemovePod(uid);
+  return static_cast<int64_t>(placed.size());
+}
+
 }  // namespace
 
 void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
@@ -114,8 +143,8 @@ void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool deta
 }
 
 Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_quota) {
-  ASSIGN_OR_RETURN(kube::PodObject pod,
-                   kube::Decode<kube::PodObject>(kube::RawObject(manifest.pod)));
+  ASSIGN_OR_RETURN(kube::PodObject pod, kube::Decode<kube::PodObject>(kube::RawObject(manifest.pod),
+                                                                      {.constraints = true}));
   pod.meta.uid = Uid(kPreviewUid);
   pod.meta.ns = with_quota ? manifest.ns : "";  // ParseQuota rejects a quota of ""
   pod.meta.name = manifest.name;
@@ -125,6 +154,10 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   out.Set("request",
           Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit)));
   AddEvaluation(ledger, query, false, &out);
+  if (query.requests_gpus() && manifest.replicas > 1) {
+    out.Set("replicas", Json::Int(std::min(manifest.replicas, kMostReplicas)));
+    out.Set("roomFor", Json::Int(CountReplicas(ledger, pod, manifest.replicas)));
+  }
   if (with_quota) out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
   return out;
 }

@@ -17,6 +17,7 @@
 namespace tessera::console {
 
 // How many nodes fit a pod of the manifest, the reasons of the others, and the namespace's quota.
+// For several replicas also how many have room together ("roomFor" of "replicas", at most 50).
 // Without `with_quota` no quota applies and none is shown, because either would tell how much the
 // namespace uses. INVALID_ARGUMENT for a request that breaks a rule of its dialect.
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);

@@ -49,6 +49,51 @@ TEST_F(InsightTest, CordonedNodesDoNotFit) {
   EXPECT_EQ(preview.Find("groups")->items().at(0).StringAt("kind").value(), "cordoned");
 }
 
+TEST_F(InsightTest, NodesThatThePodDoesNotTolerateOrSelectDoNotFit) {
+  kube::NodeObject node = GpuNode("b", 4);
+  node.taints = {{"team", "ml", "NoSchedule"}};
+  ledger_->SetNode(node);
+  Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = 1}), .name = "x"};
+  manifest.pod = manifest.object;
+  manifest.pod.Find("spec")->Set("nodeSelector", ParseJson(R"({"disk":"ssd"})").value());
+  const Json selecting = Preview(*ledger_, manifest, false).value();
+  EXPECT_EQ(selecting.IntAt("fits").value(), 0);
+  EXPECT_EQ(selecting.Find("groups")->items().at(0).StringAt("kind").value(), "node-selector");
+  manifest.pod.Find("spec")->Erase("nodeSelector");
+  const Json any = Preview(*ledger_, manifest, false).value();
+  EXPECT_EQ(any.IntAt("fits").value(), 1);
+  EXPECT_EQ(any.Find("groups")->items().at(0).StringAt("kind").value(), "taint");
+}
+
+TEST_F(InsightTest, NodesWithoutEnoughCpuDoNotFit) {
+  Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = 1}), .name = "x"};
+  manifest.pod = manifest.object;
+  Json& container = manifest.pod.Find("spec")->Find("containers")->items().at(0);
+  container.Find("resources")->Set("requests", ParseJson(R"({"cpu":"1000"})").value());
+  const Json preview = Preview(*ledger_, manifest, false).value();
+  EXPECT_EQ(preview.IntAt("fits").value(), 0);
+  EXPECT_EQ(preview.Find("groups")->items().at(0).StringAt("kind").value(), "cpu");
+}
+
+TEST_F(InsightTest, ThePreviewCountsReplicasThatHaveRoomTogether) {
+  const auto room_for = [&](int gpus, int64_t replicas, const std::string& ns) {
+    Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = gpus}),
+                      .ns = ns,
+                      .name = "x",
+                      .replicas = replicas};
+    manifest.pod = manifest.object;
+    return Preview(*ledger_, manifest, true)->IntAt("roomFor").value_or(-1);
+  };
+  EXPECT_EQ(room_for(2, 3, "ns"), 3);
+  EXPECT_EQ(room_for(2, 9, "ns"), 3);
+  EXPECT_EQ(room_for(3, 2, "ns"), 1);
+  EXPECT_EQ(room_for(1, 1, "ns"), -1) << "one pod has no such line";
+  ledger_->SetQuota(placement::ParseQuota(R"({"team":{"quota":{"A100":4}}})").value());
+  EXPECT_EQ(room_for(2, 3, "team"), 2);
+  EXPECT_TRUE(ledger_->pods().empty());
+  EXPECT_EQ(PreviewOf({.name = "y", .image = "i", .gpus = 4}).IntAt("fits").value(), 1);
+}
+
 TEST_F(InsightTest, ThePreviewShowsTheQuota) {
   ledger_->SetQuota(placement::ParseQuota(R"({"team":{"quota":{"A100":1}}})").value());
   const Json preview = PreviewOf({.name = "x", .ns = "team", .image = "i", .gpus = 2});

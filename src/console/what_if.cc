@@ -24,8 +24,9 @@ constexpr size_t kMostNear = 6;
 constexpr size_t kMostTries = 400;
 constexpr size_t kMostMoves = 5;
 
-bool MayTake(const NodeEntry& node) {
-  return node.id != placement::kNoNode && node.ready && !node.unschedulable;
+// Whether kube-scheduler asks about the GPUs of the node for this pod.
+bool MayTake(const PodRequest& request, const NodeEntry& node) {
+  return node.id != placement::kNoNode && !ClusterLedger::WhyLeftOut(request, node);
 }
 
 struct NearNode {
@@ -100,7 +101,9 @@ void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
   if (Result<ClusterLedger::Query> query = ledger.MakeQuery(without.pod().request); query.ok()) {
     std::vector<const NodeEntry*> fitting;
     for (const auto& [name, node] : ledger.nodes()) {
-      if (name == move.node || !MayTake(node) || !ledger.Evaluate(*query, &node).fits) continue;
+      if (name == move.node || !MayTake(query->request, node) ||
+          !ledger.Evaluate(*query, &node).fits)
+        continue;
       fitting.push_back(&node);
     }
     others = static_cast<int64_t>(fitting.size());
@@ -133,7 +136,7 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bo
   size_t tries = 0;
   for (const auto& [name, node] : ledger.nodes()) {
     const std::vector<Uid> pods = ledger.PodsOn(name);  // a copy: trying changes the ledger's set
-    if (pods.empty() || !MayTake(node) || IsHopeless(ledger, request, node)) continue;
+    if (pods.empty() || !MayTake(request, node) || IsHopeless(ledger, request, node)) continue;
     for (const Uid& uid : pods) {
       const PodEntry& pod = ledger.pods().at(uid);
       if (pod.deleting) continue;
@@ -198,7 +201,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   std::vector<NearNode> near;
   size_t reports = 0;
   for (const auto& [name, node] : ledger.nodes()) {
-    if (!MayTake(node) || ++reports > kMostReports) continue;
+    if (!MayTake(query.request, node) || ++reports > kMostReports) continue;
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
     NearNode one{name, *std::move(report)};

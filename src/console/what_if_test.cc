@@ -53,6 +53,14 @@ TEST_F(WhatIfTest, FindsThePodsWhoseEndMakesRoom) {
   EXPECT_TRUE(room.BoolAt("complete").value());
 }
 
+TEST_F(WhatIfTest, NoPodMakesRoomOnANodeThatTheWaitingPodDoesNotSelect) {
+  Bind("large", 4, "a");
+  kube::PodObject waiting = Whole("w", 3);
+  waiting.constraints.selector = {{"kubernetes.io/hostname", "b"}};
+  ledger_->SetPod(waiting);
+  EXPECT_TRUE(RoomFor(waiting).Find("pods")->items().empty());
+}
+
 TEST_F(WhatIfTest, AQuestionLeavesTheLedgerAsItWas) {
   Bind("large", 4, "a");
   const kube::PodObject waiting = Wait("w", 3);

@@ -118,6 +118,10 @@ struct ClusterFeed::State {
     return {.label = none, .annotation = none};
   }
 
+  AlsoKept Kept() const {
+    return {.labels = options.budgets || options.labels, .constraints = options.constraints};
+  }
+
   template <typename T>
   static bool IsAnyObject(const T&) {
     return true;
@@ -126,7 +130,7 @@ struct ClusterFeed::State {
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
-        KeepOfNodes(ledger.options().labels), node_handler, kube::Watch::Options{},
+        KeepOfNodes(ledger.options().labels, Kept()), node_handler, kube::Watch::Options{},
         options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
     if (options.budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
@@ -153,7 +157,7 @@ struct ClusterFeed::State {
         kube::ListQuery{.ns = options.pods_ns,
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
-        KeepOfPods(options.budgets || options.labels), pod_handler, kube::Watch::Options{},
+        KeepOfPods(Kept()), pod_handler, kube::Watch::Options{},
         !options.objects ? IsAnyObject<kube::PodObject>
         : all            ? nullptr
                          : HasNoGpus);

@@ -39,6 +39,8 @@ struct FeedOptions {
   bool budgets = false;
   // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
   bool labels = false;
+  // Whether ClusterLedger::WhyLeftOut knows pods' constraints, and the labels and taints of nodes.
+  bool constraints = false;
   // Whether FindPod and FindNode find objects. Without them the feed has only UIDs beside the
   // ledger, which saves several kilobytes for each object.
   bool objects = true;

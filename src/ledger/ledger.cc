@@ -22,6 +22,15 @@ std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   return found == node.meta.labels.end() ? std::string() : found->second;
 }
 
+// Without the label of the host name, if it is the node's name: nodes of one type then have equal
+// labels.
+kube::NodeTraits TraitsOf(const kube::NodeObject& node) {
+  kube::NodeTraits traits{.labels = node.meta.labels, .taints = node.taints};
+  const auto host = traits.labels.find(kube::kLabelHostname);
+  if (host != traits.labels.end() && host->second == node.meta.name) traits.labels.erase(host);
+  return traits;
+}
+
 int64_t GpuMemUnits(const kube::NodeObject& node) {
   const auto offered = node.allocatable.find(names::kResourceGpuMem);
   if (offered == node.allocatable.end()) return 0;
@@ -125,7 +134,13 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
   entry.model_label = UnmatchedModelLabel(LabelOf(object, options_.labels.model),
                                           entry.node.inventory.without_uuids());
   // The kubelet writes the status every few minutes, mostly without a change.
-  if (!added && IsSame(known->second, entry)) return false;
+  kube::NodeTraits traits = TraitsOf(object);
+  const bool same_traits = *known->second.traits == traits;
+  entry.traits = same_traits ? known->second.traits : traits_.Get(SharedValue(std::move(traits)));
+  if (!added && IsSame(known->second, entry)) {
+    known->second.traits = std::move(entry.traits);
+    return !same_traits;
+  }
   entry.node.inventory.ShareIn(&inventories_);
   known->second = std::move(entry);
   Install(known->second);
@@ -280,6 +295,15 @@ Verdict ClusterLedger::Evaluate(Query& query, const NodeEntry* known) {
   const std::string_view reserved = ReservedReason(query, node);
   if (!reserved.empty()) return {.reason = reserved, .kind = Verdict::kReserved};
   return {.fits = true};
+}
+
+std::optional<kube::Exclusion> ClusterLedger::WhyLeftOut(const PodRequest& pod,
+                                                         const NodeEntry& node) {
+  if (node.unschedulable && !pod.constraints->ToleratesCordon()) {
+    return kube::Exclusion{"cordoned", "node is cordoned"};
+  }
+  if (!node.ready) return kube::Exclusion{"not-ready", "node is not ready"};
+  return kube::WhyExcluded(*pod.constraints, node.node.name, *node.traits);
 }
 
 std::span<const float> ClusterLedger::Scores(const Query& query) {

@@ -88,6 +88,8 @@ struct NodeEntry {
   Uid uid;
   int64_t gpu_mem_units = 0;  // allocatable aliyun.com/gpu-mem
   std::string model_label;    // model by a label that its GPUs do not confirm; quotas use it
+  // Taints, and labels: all of them with AlsoKept::constraints, else those of KeepOfNodes.
+  SharedValue<kube::NodeTraits> traits;
 };
 
 // A pod. A cluster has tens of thousands of pods with GPUs, so values that most pods share or lack
@@ -210,6 +212,9 @@ class ClusterLedger {
   // Whether the quota of the pod's namespace allows its GPUs on the node, whether the node has room
   // or not. RESOURCE_EXHAUSTED, PERMISSION_DENIED: the reason. Valid as long as the query.
   const Status& CheckQuota(Query& query, const NodeEntry& node) const;
+  // Why kube-scheduler leaves the node out for this pod before it asks about GPUs: also "cordoned"
+  // and "not-ready". Only with AlsoKept::constraints.
+  static std::optional<kube::Exclusion> WhyLeftOut(const PodRequest& pod, const NodeEntry& node);
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
   // policy that the pod names, else the ledger's. Valid until the next call.
   std::span<const float> Scores(const Query& query);
@@ -359,6 +364,8 @@ class ClusterLedger {
   std::unordered_map<std::string, std::vector<Uid>> pods_of_;  // by node; sorted
   SharedPool<device::DeviceRequest> requests_;
   SharedPool<StringMap> labels_;
+  SharedPool<kube::NodeConstraints> constraints_;
+  SharedPool<kube::NodeTraits> traits_;
   SharedPool<std::vector<placement::QuotaCharge>> charges_;
   std::set<Uid> assumed_;
   std::unordered_map<std::string, std::set<Uid>> nominated_;  // by node

@@ -236,6 +236,7 @@ void ClusterLedger::SetRequest(PodEntry& pod, PodRequest request) {
   if (!(pod.request.devices == request.devices)) Release(pod);
   pod.request = std::move(request);
   pod.request.devices = requests_.Get(pod.request.devices);
+  pod.request.constraints = constraints_.Get(pod.request.constraints);
 }
 
 void ClusterLedger::BeginWaiting(PodEntry& pod) {

@@ -64,6 +64,29 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   EXPECT_EQ(Free(), 2000);
 }
 
+TEST_F(LedgerTest, TellsWhichNodesKubeSchedulerLeavesOut) {
+  kube::NodeObject node = GpuNode("n", 4);
+  const auto why = [&](const kube::NodeConstraints& constraints) {
+    ledger_->SetNode(node);
+    const PodRequest pod{.constraints = SharedValue(constraints)};
+    const auto left_out = ClusterLedger::WhyLeftOut(pod, *ledger_->FindNode("n"));
+    return std::string(left_out ? left_out->kind : "");
+  };
+  EXPECT_EQ(why({}), "");
+  EXPECT_EQ(why({.selector = {{"kubernetes.io/hostname", "n"}}}), "");
+  node.taints = {{"team", "ml", "NoSchedule"}};
+  EXPECT_EQ(why({}), "taint");
+  EXPECT_EQ(why({.tolerations = {{.key = "team", .any_value = true}}}), "");
+  EXPECT_FALSE(ledger_->SetNode(node)) << "nothing has changed";
+  node.taints.clear();
+  EXPECT_TRUE(ledger_->SetNode(node)) << "a taint has gone";
+  node.unschedulable = true;
+  EXPECT_EQ(why({}), "cordoned");
+  EXPECT_EQ(why({.tolerations = {{.any_value = true}}}), "");
+  node.ready = false;
+  EXPECT_EQ(why({.tolerations = {{.any_value = true}}}), "not-ready");
+}
+
 TEST_F(LedgerTest, ABoundPodKeepsItsAssumedGpus) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});

@@ -88,6 +88,9 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
   }
   ASSIGN_OR_RETURN(device::DeviceRequest devices, device::ParseRequest(spec, options));
   request.devices = SharedValue(std::move(devices));
+  if (pod.constraints != kube::NodeConstraints{}) {
+    request.constraints = SharedValue(pod.constraints);
+  }
   ASSIGN_OR_RETURN(request.cpu, MostAtOnce<device::MilliCpu>(pod, "cpu", device::ParseCpu));
   ASSIGN_OR_RETURN(request.memory, MostAtOnce<Bytes>(pod, "memory", device::ParseMemory));
   return request;
@@ -104,24 +107,27 @@ bool HasNoGpus(const kube::PodObject& pod) {
                       });
 }
 
-kube::Keep KeepOfPods(bool labels) {
-  return {.label = [labels](std::string_view) { return labels; },
+kube::Keep KeepOfPods(AlsoKept also) {
+  return {.label = [labels = also.labels](std::string_view) { return labels; },
           .annotation = IsPodAnnotation,
           .resource =
               [](std::string_view key) {
                 return key == "cpu" || key == "memory" || IsGpuResource(key);
-              }};
+              },
+          .constraints = also.constraints};
 }
 
-kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels) {
-  return {
-      .label = [labels](std::string_view key) { return key == labels.pool || key == labels.model; },
-      .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
-      .resource =
-          [](std::string_view key) {
-            // The command line derives the memory unit from a node's amount of gpu-mem.
-            return key == "cpu" || key == "memory" || key == names::kResourceGpuMem;
-          }};
+kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
+  return {.label =
+              [labels, all = also.constraints](std::string_view key) {
+                return all || key == labels.pool || key == labels.model;
+              },
+          .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
+          .resource =
+              [](std::string_view key) {
+                // The command line derives the memory unit from a node's amount of gpu-mem.
+                return key == "cpu" || key == "memory" || key == names::kResourceGpuMem;
+              }};
 }
 
 }  // namespace tessera::ledger

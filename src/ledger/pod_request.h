@@ -29,6 +29,8 @@ struct PodRequest {
   // The maximum over time of all running containers, as kube-scheduler computes it.
   device::MilliCpu cpu;
   Bytes memory;
+  // Where the pod may run; only with AlsoKept::constraints.
+  SharedValue<kube::NodeConstraints> constraints;
 
   // "ns/name".
   std::string Text() const { return ns + "/" + name; }
@@ -40,9 +42,12 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 // Whether no container requests a GPU resource.
 bool HasNoGpus(const kube::PodObject& pod);
 
-// The labels, annotations and resources that PodRequestOf and the ledger read, for informers.
-// `labels`: also keep all labels of pods, because PodDisruptionBudgets may select by any of them.
-kube::Keep KeepOfPods(bool labels = false);
-kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels);
+// What informers keep beside the annotations and resources that PodRequestOf and the ledger read.
+struct AlsoKept {
+  bool labels = false;       // all labels of pods: PodDisruptionBudgets may select by any of them
+  bool constraints = false;  // what ClusterLedger::WhyLeftOut reads: all labels of nodes, too
+};
+kube::Keep KeepOfPods(AlsoKept also = {});
+kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also = {});
 
 }  // namespace tessera::ledger

@@ -65,7 +65,7 @@ TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
   EXPECT_TRUE(pods.annotation(names::kAnnotationAssignment));
   EXPECT_FALSE(pods.annotation(names::kAnnotationDevices));
   EXPECT_FALSE(pods.label("app"));
-  EXPECT_TRUE(KeepOfPods(true).label("app"));
+  EXPECT_TRUE(KeepOfPods({.labels = true}).label("app"));
 }
 
 TEST(QuotaInTest, IsEmptyWhereTheConfigMapHasNoSuchKey) {

@@ -94,8 +94,8 @@ export class ApiServer {
                '--bind-address=127.0.0.1', `--secure-port=${this.ports.api}`, '--advertise-address=127.0.0.1',
                '--endpoint-reconciler-type=none', '--service-cluster-ip-range=10.96.0.0/24',
                '--authorization-mode=RBAC', '--anonymous-auth=false', '--allow-privileged=true',
-               // No controller makes ServiceAccounts for the pods of these tests.
-               '--disable-admission-plugins=ServiceAccount',
+               // No controller makes ServiceAccounts for these pods, or removes the taint of a new node.
+               '--disable-admission-plugins=ServiceAccount,TaintNodesByCondition',
                `--token-auth-file=${at('tokens.csv')}`, `--tls-cert-file=${at('tls.crt')}`,
                `--tls-private-key-file=${at('tls.key')}`, '--service-account-issuer=https://kubernetes.default.svc',
                `--service-account-key-file=${at('sa.pub')}`, `--service-account-signing-key-file=${at('sa.key')}`, ...this.flags);

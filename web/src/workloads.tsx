@@ -100,6 +100,8 @@ export interface Fit {
   fits: number;
   summary: string;
   quota?: string;
+  replicas?: number;
+  roomFor?: number; // of `replicas`, together
   best?: string[];
   near?: NearNode[];
   groups: { kind: string; nodes: number; example?: string; names?: string[] }[];
@@ -127,6 +129,7 @@ export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
       <p class="verdict">
         {fit.fits > 0 ? t('fitsOn', fit.fits, fit.nodes) : t('fitsNone', fit.nodes)}
       </p>
+      {fit.roomFor !== undefined && <p>{t('roomFor', fit.roomFor, fit.replicas!)}</p>}
       {fit.quota && <p>{t('quotaLeft', namespace, fit.quota)}</p>}
       {fit.best && fit.best.length > 0 && <p>{t('bestNodes', fit.best.join(', '))}</p>}
       {groups.length > 0 && (
