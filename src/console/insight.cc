@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/console/json_of.h"
+#include "src/console/quota_edit.h"
 #include "src/console/what_if.h"
 #include "src/ledger/pod_request.h"
 
@@ -189,7 +190,7 @@ Json ExplainPod(ClusterLedger& ledger, const Uid& uid, bool details) {
 
 Json JsonOfQuotas(const ClusterLedger& ledger,
                   const std::function<bool(const std::string&)>& visible) {
-  std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
+  std::map<std::string, UseByModel, std::less<>> used;
   for (const auto& [uid, pod] : ledger.pods()) {
     for (const placement::QuotaCharge& charge : *pod.charges) {
       used[charge.namespace_name][charge.model] += charge.amount.count();
@@ -213,6 +214,9 @@ Json JsonOfQuotas(const ClusterLedger& ledger,
     for (const placement::QuotaLimit& line : *quota->second.lines) {
       lines.Append(JsonOfQuotaLine(ns, line.model, ledger.quota().Used(ns, line.model).count(),
                                    line.gpus * kWholeGpu.count(), pools));
+    }
+    for (const auto& [model, milli] : UnlistedOf(used[ns], *quota->second.lines)) {
+      lines.Append(JsonOfQuotaLine(ns, model, milli, 0, pools));
     }
   }
   return lines;

@@ -138,5 +138,14 @@ TEST_F(InsightTest, QuotasAreShownForVisibleNamespaces) {
   EXPECT_EQ(lines.items()[0].IntAt("limitMilli").value(), 4000);
 }
 
+TEST_F(InsightTest, AModelWithoutALineIsShownWhileItIsInUse) {
+  ledger::testing::Bind(*ledger_, Whole("x", 2), "a");  // in namespace "ns"
+  ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"H100":4}}})").value());
+  const Json lines = JsonOfQuotas(*ledger_, [](const std::string&) { return true; });
+  ASSERT_EQ(lines.items().size(), 2U);
+  EXPECT_EQ(lines.items()[1].IntAt("usedMilli").value(), 2000);
+  EXPECT_EQ(lines.items()[1].IntAt("limitMilli").value(), 0);
+}
+
 }  // namespace
 }  // namespace tessera::console

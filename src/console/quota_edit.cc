@@ -53,23 +53,37 @@ void AddOver(const std::vector<const PodEntry*>& pods, const std::string& model,
   }
 }
 
-// Models in use that no line names: new pods may not use them.
 void AddUnlisted(const std::vector<const PodEntry*>& pods,
-                 const std::vector<placement::QuotaLimit>& limits, Json* lines) {
-  std::map<std::string, int64_t> unlisted;
+                 const std::vector<placement::QuotaLimit>& limits, Json* lines, Json* over) {
+  UseByModel used;
   for (const PodEntry* pod : pods) {
     for (const placement::QuotaCharge& charge : *pod->charges) {
-      const bool listed = std::ranges::any_of(limits, [&](const placement::QuotaLimit& limit) {
-        return device::MatchesModel(charge.model, limit.model);
-      });
-      if (!listed) unlisted[charge.model] += charge.amount.count();
+      used[charge.model] += charge.amount.count();
     }
   }
-  for (const auto& [model, milli] : unlisted) {
+  for (const auto& [model, milli] : UnlistedOf(used, limits)) {
     lines->Append(Json::MakeObject({{"model", Json::String(model)},
                                     {"usedMilli", Json::Int(milli)},
                                     {"limitMilli", Json::Int(0)}}));
+    AddOver(pods, model, milli, over);
   }
+}
+
+// Models with a line that no GPU of the cluster has.
+Json JsonOfUnknown(const ClusterLedger& ledger, const placement::NamespaceQuota& quota) {
+  Json unknown = Json::MakeArray();
+  if (!quota.lines) return unknown;
+  for (const placement::QuotaLimit& line : *quota.lines) {
+    const bool known = std::ranges::any_of(ledger.nodes(), [&](const auto& node) {
+      return node.second.model_label == line.model ||
+             std::ranges::any_of(node.second.node.inventory.without_uuids().gpus,
+                                 [&](const device::Gpu& gpu) {
+                                   return device::MatchesModel(gpu.model, line.model);
+                                 });
+    });
+    if (!known) unknown.Append(Json::String(line.model));
+  }
+  return unknown;
 }
 
 size_t FittingNodes(ClusterLedger& ledger, const ledger::PodRequest& request) {
@@ -77,7 +91,7 @@ size_t FittingNodes(ClusterLedger& ledger, const ledger::PodRequest& request) {
   if (!query.ok() || !query->requests_gpus()) return 0;  // an invalid request fits nowhere
   size_t fitting = 0;
   for (const auto& [name, node] : ledger.nodes()) {
-    if (node.id == placement::kNoNode || node.unschedulable || !node.ready) continue;
+    if (node.id == placement::kNoNode || ClusterLedger::WhyLeftOut(request, node)) continue;
     if (ledger.Evaluate(*query, &node).fits) ++fitting;
   }
   return fitting;
@@ -96,7 +110,7 @@ Json JsonOfLines(const ClusterLedger& ledger, const std::string& ns,
                                    {"limitMilli", Json::Int(limit)}}));
     AddOver(pods, line.model, used - limit, over);
   }
-  AddUnlisted(pods, *quota.lines, &lines);
+  AddUnlisted(pods, *quota.lines, &lines, over);
   return lines;
 }
 
@@ -115,6 +129,17 @@ Json JsonOfOutside(const ClusterLedger& ledger, const placement::NamespaceQuota&
 }
 
 }  // namespace
+
+UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::QuotaLimit>& limits) {
+  UseByModel unlisted;
+  for (const auto& [model, milli] : used) {
+    const bool listed = std::ranges::any_of(limits, [&](const placement::QuotaLimit& limit) {
+      return device::MatchesModel(model, limit.model);
+    });
+    if (!listed) unlisted.emplace(model, milli);
+  }
+  return unlisted;
+}
 
 Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns) {
   const auto entry = config.find(ns);
@@ -169,6 +194,7 @@ Json Consequences(ClusterLedger& ledger, const QuotaChange& change) {
                                      {"after", Json::Int(static_cast<int64_t>(after))}}));
   }
   return Json::MakeObject({{"lines", std::move(lines)},
+                           {"unknown", JsonOfUnknown(ledger, quota)},
                            {"over", std::move(over)},
                            {"outside", JsonOfOutside(ledger, quota, pods)},
                            {"waiting", std::move(waiting)}});

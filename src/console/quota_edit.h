@@ -4,9 +4,12 @@
 // ledger.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/formats/json.h"
@@ -18,6 +21,11 @@ namespace tessera::console {
 // A namespace's entry, as in the ConfigMap: {"quota":{"A100":8},"pool":["public"]}; null: no limit.
 Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns);
 
+// Thousandths of GPUs by model.
+using UseByModel = std::map<std::string, int64_t>;
+// What is used of models that no line of a namespace's quota names: new pods may not use them.
+UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::QuotaLimit>& limits);
+
 struct QuotaChange {
   std::string ns;
   Json before;  // the entry that the person saw
@@ -27,7 +35,8 @@ struct QuotaChange {
 Result<QuotaChange> ParseQuotaChange(const Json& body);
 
 // What would follow:
-// {"lines":[{"model":…,"usedMilli":…,"limitMilli":…}],
+// {"lines":[{"model":…,"usedMilli":…,"limitMilli":…}],   0 for models in use without a line
+//  "unknown":[…],                            models with a line that no GPU of the cluster has
 //  "over":[{"pod":…,"model":…,"milli":…}],   running pods above a line, newest first; they go on
 //  "outside":[…],                            pods on nodes of other pools; they go on
 //  "waiting":[{"pod":…,"before":3,"after":0}]}   waiting pods, with the nodes that fit

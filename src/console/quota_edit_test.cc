@@ -75,6 +75,12 @@ TEST_F(QuotaEditTest, ShowsModelsAndPoolsThatAreNoLongerAllowed) {
   const Json found = ConsequencesOf(R"({"quota":{"H100":1},"pool":["gold"]})");
   EXPECT_EQ(found.Find("lines")->items().at(1).IntAt("usedMilli").value(), 1000);
   EXPECT_EQ(found.Find("outside")->Serialize(), R"(["p"])");
+  EXPECT_EQ(found.Find("over")->items().at(0).StringAt("pod").value(), "p");
+}
+
+TEST_F(QuotaEditTest, NamesModelsThatNoGpuHas) {
+  EXPECT_EQ(ConsequencesOf(R"({"quota":{"A100":1,"A10O":1}})").Find("unknown")->Serialize(),
+            R"(["A10O"])");
 }
 
 TEST_F(QuotaEditTest, OtherNamespacesAndKeysStay) {

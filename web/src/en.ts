@@ -230,6 +230,8 @@ export const en = {
   quotaTwice: '{0} occurs twice.',
   consequences: 'What would follow',
   quotaLine: '{0}: {1} of {2} GPUs in use',
+  quotaOthers: 'Models that are not listed get no new pods.',
+  quotaNoSuchModel: 'No GPU of this cluster is of this model: {0}',
   quotaOver: 'Above the limit, and going on until they end: {0}',
   quotaOutside: 'On nodes of other pools, and going on until they end: {0}',
   quotaBlocked: 'Still waiting, and fitting nowhere: {0}',

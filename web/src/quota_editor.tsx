@@ -11,6 +11,7 @@ export type Entry = { quota?: Record<string, number>; pool?: string[] } | null;
 
 interface Consequences {
   lines: { model: string; usedMilli: number; limitMilli: number }[];
+  unknown: string[]; // models that no GPU has
   over: { pod: string; model: string; milli: number }[];
   outside: string[];
   waiting: { pod: string; before: number; after: number }[];
@@ -47,11 +48,13 @@ function Consequence({ found }: { found: Consequences }) {
   const names = (pods: { pod: string }[]) => pods.map((one) => one.pod).join(', ');
   return (
     <ul class="consequences">
+      {found.lines.length > 0 && <li>{t('quotaOthers')}</li>}
       {found.lines.map((line) => (
         <li key={line.model} class={line.usedMilli > line.limitMilli ? 'alarm' : ''}>
           {t('quotaLine', line.model, gpuText(line.usedMilli), gpuText(line.limitMilli))}
         </li>
       ))}
+      {found.unknown.length > 0 && <li class="alarm">{t('quotaNoSuchModel', found.unknown.join(', '))}</li>}
       {over.length > 0 && <li>{t('quotaOver', names(found.over))}</li>}
       {found.outside.length > 0 && <li>{t('quotaOutside', found.outside.join(', '))}</li>}
       {blocked.length > 0 && <li>{t('quotaBlocked', names(blocked))}</li>}

@@ -232,6 +232,8 @@ export const zh: Record<Key, string> = {
   quotaTwice: '{0} 重复出现。',
   consequences: '将产生的影响',
   quotaLine: '{0}:已用 {1},上限 {2}',
+  quotaOthers: '未列出的型号不会分配给新的 Pod。',
+  quotaNoSuchModel: '集群中没有此型号的 GPU：{0}',
   quotaOver: '超出上限,将运行至结束:{0}',
   quotaOutside: '位于其他资源池的节点上,将运行至结束:{0}',
   quotaBlocked: '仍在等待且无处可放:{0}',
