@@ -138,6 +138,34 @@ Result<std::vector<Json>> ClusterClient::List(const std::string& api_version,
   return objects;
 }
 
+std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& ids) {
+  std::vector<Result<kube::ResourceType>> types;
+  for (const ObjectId& id : ids) types.push_back(TypeOf(id.api_version, id.kind));
+  std::vector<Result<std::vector<Json>>> lists(ids.size(), std::vector<Json>());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    lists[i] = types[i].status();
+    if (!types[i].ok()) continue;
+    ReadList({.type = *types[i],
+              .ns = types[i]->namespaced ? ids[i].ns : "",
+              .field_selector = "metadata.name=" + ids[i].name,
+              .metadata_only = true},
+             &lists[i]);
+  }
+  Wait();
+  std::vector<Result<Json>> answers;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Result<std::vector<Json>>& list = lists[i];
+    const Json* metadata = list.ok() && !list->empty() ? list->front().Find("metadata") : nullptr;
+    if (metadata != nullptr) {
+      answers.emplace_back(*metadata);
+    } else {
+      answers.emplace_back(list.ok() ? Error(Code::kNotFound, "{} is missing", ids[i].Text())
+                                     : list.status());
+    }
+  }
+  return answers;
+}
+
 Result<Json> ClusterClient::Document(const std::string& path) {
   return Await<Json>([&](auto done) { return client_.GetDocument(path, std::move(done)); });
 }

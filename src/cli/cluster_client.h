@@ -69,6 +69,9 @@ class ClusterClient {
   // apiVersion and kind.
   Result<std::vector<Json>> List(const std::string& api_version, const std::string& kind,
                                  const std::string& label_selector, const std::string& ns = "");
+  // The metadata of each object; NOT_FOUND if there is no such object, or no such type. Needs only
+  // the right to list the object by its name, and does not read the data of a Secret.
+  std::vector<Result<Json>> Metadata(const std::vector<ObjectId>& ids);
   // A document that is no object, such as "/version".
   Result<Json> Document(const std::string& path);
 

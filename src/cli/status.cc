@@ -74,11 +74,20 @@ std::string LeaderOf(const InstallationObjects& objects) {
 InstallationStatus StatusOf(const InstallationObjects& objects) {
   InstallationStatus status;
   status.components = OperatorLines(objects);
+  if (objects.installed.tool == InstallTool::kNone && status.components.empty()) {
+    status.components = {{"Tessera", false, "not installed", "tessera install"}};
+    return status;
+  }
+  std::ranges::move(MissingObjectLines(objects), std::back_inserter(status.components));
   std::ranges::move(DriverLines(objects), std::back_inserter(status.components));
   std::ranges::move(AgentLines(objects), std::back_inserter(status.components));
   status.components.push_back(SchedulerLine(objects));
   status.components.push_back(WebhookLine(objects));
   status.components.push_back(KubeSchedulerLine(objects));
+  const bool has_no_agents = objects.agent_daemonsets.ok() && objects.agent_daemonsets->empty();
+  const std::string fix_without_agent =
+      has_no_agents ? FixOfMissing(objects)
+                    : "check daemonsets.nodeSelector and daemonsets.tolerations";
   const PodsByNode agents = ByNode(objects.pods, names::kAgent);
   const PodsByNode drivers = ByNode(objects.driver_pods, "");
   int64_t with_gpus = 0, ready = 0;
@@ -87,7 +96,7 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
     with_gpus += condition != nullptr ? 1 : 0;
     ready += IsTrue(condition) ? 1 : 0;
     const std::string name = TextAt(node, {"metadata", "name"});
-    if (auto line = NodeLine(node, PodOf(agents, name), PodOf(drivers, name))) {
+    if (auto line = NodeLine(node, PodOf(agents, name), PodOf(drivers, name), fix_without_agent)) {
       status.nodes.push_back(*std::move(line));
     }
   }

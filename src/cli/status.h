@@ -12,6 +12,7 @@
 
 #include "src/base/status.h"
 #include "src/cli/commands.h"
+#include "src/cli/installed_objects.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -50,6 +51,7 @@ struct InstallationObjects {
   Result<Json> resource = Status(Code::kNotFound, "");  // the Tessera that the operator follows
   // The metrics page of the scheduler's leader; an error if it cannot be read.
   Result<std::string> leader_metrics = Status(Code::kNotFound, "");
+  InstalledObjects installed;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
   std::vector<Json> nodes;        // metadata and status of all nodes

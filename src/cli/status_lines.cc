@@ -2,6 +2,8 @@
 #include "src/cli/status_lines.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "api/names.h"
@@ -13,6 +15,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
+constexpr size_t kMaxObjects = 10;  // named in one line
 constexpr std::string_view kUpgradeFailed = "upgrade-failed";
 
 int64_t CountAt(const Json& json, std::string_view key) {
@@ -41,16 +44,6 @@ std::string FixOfError(const Status& status) {
     return "check the API server: kubectl get --raw /readyz";
   }
   return "ask for the right to read it: ClusterRole tessera-view";
-}
-
-// The line of a component whose object could not be read.
-StatusLine Unreadable(std::string name, const Status& status, std::string_view what) {
-  if (status.code() == Code::kNotFound) {
-    return {
-        std::move(name), false, fmt::format("{} is missing", what),
-        "install it with the tool of the installation: tessera install, or helm upgrade --install"};
-  }
-  return {std::move(name), false, std::string(status.message()), FixOfError(status)};
 }
 
 // Why a pod is not ready, from its containers or its scheduling; "" if it is ready.
@@ -172,6 +165,46 @@ std::string FixOfResource(std::string_view reason) {
   return "kubectl describe tessera tessera";
 }
 
+// Why the operator does not restore missing objects, and what to do; empty if nothing shows why.
+struct RestoreProblem {
+  std::string why;
+  std::string fix;
+};
+RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
+  const Result<Json>& deployment = objects.operator_deployment;
+  if (deployment.status().code() == Code::kNotFound) {
+    return {"the operator is missing", std::string(components::kRestoreOperator)};
+  }
+  if (deployment.ok() && CountAt(*deployment, "readyReplicas") == 0) {
+    return {"no replica of the operator is ready",
+            Kubectl(fmt::format("describe deployment {}", names::kOperator))};
+  }
+  const Json* degraded =
+      objects.resource.ok() ? ConditionOf(*objects.resource, "Degraded") : nullptr;
+  if (!IsTrue(degraded)) return {};
+  return {TextOfCondition(*degraded), FixOfResource(degraded->StringAt("reason").value_or(""))};
+}
+
+std::string Listed(const std::vector<ObjectId>& ids) {
+  std::string text;
+  for (const ObjectId& id : std::span(ids).first(std::min(ids.size(), kMaxObjects))) {
+    fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : ", ", id.Text());
+  }
+  if (ids.size() > kMaxObjects) {
+    fmt::format_to(std::back_inserter(text), " and {} more", ids.size() - kMaxObjects);
+  }
+  return text;
+}
+
+// The line of a component whose object could not be read.
+StatusLine Unreadable(std::string name, const Status& status, std::string_view what,
+                      const InstallationObjects& objects) {
+  if (status.code() == Code::kNotFound) {
+    return {std::move(name), false, fmt::format("{} is missing", what), FixOfMissing(objects)};
+  }
+  return {std::move(name), false, std::string(status.message()), FixOfError(status)};
+}
+
 // The state that the operator reports on its resource.
 StatusLine ResourceLine(const Json& resource) {
   StatusLine line{"resource Tessera", true, "", ""};
@@ -224,10 +257,52 @@ std::string FixOfCondition(std::string_view reason, const std::string& node) {
 
 }  // namespace
 
+std::string FixOfMissing(const InstallationObjects& objects) {
+  switch (objects.installed.tool) {
+    case InstallTool::kTessera:
+      return "tessera upgrade, which applies all objects again with the settings of the "
+             "installation";
+    case InstallTool::kHelm:
+      return fmt::format(
+          "helm upgrade -n {} {} CHART --reuse-values, with the chart of the installed version",
+          objects.installed.release.ns, objects.installed.release.name);
+    case InstallTool::kOperator: {
+      const RestoreProblem problem = ProblemOfOperator(objects);
+      if (!problem.fix.empty()) return problem.fix;
+      return fmt::format("the operator restores it within seconds; if it does not: {}",
+                         Kubectl(fmt::format("logs deployment/{}", names::kOperator)));
+    }
+    case InstallTool::kNone:
+    case InstallTool::kOther:
+      break;
+  }
+  return "install it with the tool of the installation: tessera install, or helm upgrade --install";
+}
+
+std::vector<StatusLine> MissingObjectLines(const InstallationObjects& objects) {
+  const InstalledObjects& installed = objects.installed;
+  std::vector<StatusLine> lines;
+  if (!installed.missing_of_operator.empty()) {
+    lines.push_back({"operator's objects", false,
+                     "missing: " + Listed(installed.missing_of_operator),
+                     std::string(components::kRestoreOperator)});
+  }
+  if (!installed.missing.empty()) {
+    StatusLine line{"objects", false, "missing: " + Listed(installed.missing),
+                    FixOfMissing(objects)};
+    if (installed.tool == InstallTool::kOperator) {
+      const std::string why = ProblemOfOperator(objects).why;
+      if (!why.empty()) line.detail += "; not restored: " + why;
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
   constexpr std::string_view kSet = "DaemonSet tessera-agent";
   if (!objects.agent_daemonsets.ok()) {
-    return {Unreadable("agent", objects.agent_daemonsets.status(), kSet)};
+    return {Unreadable("agent", objects.agent_daemonsets.status(), kSet, objects)};
   }
   std::vector<StatusLine> lines;
   bool has_general = false;
@@ -237,7 +312,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
     lines.push_back(DaemonSetLine(pool.empty() ? "agent" : "agent of pool " + pool, set));
   }
   if (!has_general) {
-    lines.push_back(Unreadable("agent", Status(Code::kNotFound, ""), kSet));
+    lines.push_back(Unreadable("agent", Status(Code::kNotFound, ""), kSet, objects));
   }
   std::ranges::sort(lines, {}, &StatusLine::name);
   return lines;
@@ -246,7 +321,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
 StatusLine SchedulerLine(const InstallationObjects& objects) {
   if (!objects.scheduler_deployment.ok()) {
     return Unreadable("scheduler", objects.scheduler_deployment.status(),
-                      "Deployment tessera-scheduler");
+                      "Deployment tessera-scheduler", objects);
   }
   StatusLine line =
       DeploymentLine("scheduler", names::kScheduler, *objects.scheduler_deployment, objects);
@@ -260,10 +335,16 @@ StatusLine SchedulerLine(const InstallationObjects& objects) {
 }
 
 StatusLine WebhookLine(const InstallationObjects& objects) {
-  if (objects.webhook.status().code() == Code::kNotFound) {
+  const bool is_missing = std::ranges::any_of(objects.installed.missing, [](const ObjectId& id) {
+    return id.kind == "ValidatingWebhookConfiguration";
+  });
+  if (objects.webhook.status().code() == Code::kNotFound && !is_missing) {
     return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
   }
-  if (!objects.webhook.ok()) return Unreadable("webhook", objects.webhook.status(), "");
+  if (!objects.webhook.ok()) {
+    return Unreadable("webhook", objects.webhook.status(),
+                      "ValidatingWebhookConfiguration tessera-webhook", objects);
+  }
   const Json::Array& webhooks = ItemsAt(*objects.webhook, {"webhooks"});
   const bool has_authority =
       !webhooks.empty() && std::ranges::all_of(webhooks, [](const Json& hook) {
@@ -341,7 +422,8 @@ std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
   return lines;
 }
 
-std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver) {
+std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver,
+                                   const std::string& fix_without_agent) {
   const std::string name = TextAt(node, {"metadata", "name"});
   const Json* gpus = ConditionOf(node, names::kConditionGpuReady);
   if (!IsTrue(ConditionOf(node, "Ready"))) {
@@ -368,8 +450,7 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   if (gpus == nullptr) return std::nullopt;
   // The condition outlives the agent.
   if (agent == nullptr) {
-    return StatusLine{name, false, "it has GPUs, and no agent runs on it",
-                      "check daemonsets.nodeSelector and daemonsets.tolerations"};
+    return StatusLine{name, false, "it has GPUs, and no agent runs on it", fix_without_agent};
   }
   if (IsTrue(gpus)) return std::nullopt;
   const std::string reason = gpus->StringAt("reason").value_or("");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/cli/status.h"
@@ -11,6 +12,10 @@
 
 namespace tessera::cli {
 
+// The objects of the installation that do not exist; no line if all exist.
+std::vector<StatusLine> MissingObjectLines(const InstallationObjects& objects);
+// How to restore missing objects with the tool that installed Tessera.
+std::string FixOfMissing(const InstallationObjects& objects);
 // One line for each DaemonSet: "agent", "agent of pool a10".
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects);
 StatusLine SchedulerLine(const InstallationObjects& objects);
@@ -21,7 +26,9 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects);
 // One line for each DaemonSet of driver containers.
 std::vector<StatusLine> DriverLines(const InstallationObjects& objects);
 // The problem of a node with GPUs, or of a node whose agent or driver container does not run;
-// nullopt if the node works. `agent` and `driver` may be null.
-std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver);
+// nullopt if the node works. `agent` and `driver` may be null; `fix_without_agent`: what to do if
+// `agent` is null.
+std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver,
+                                   const std::string& fix_without_agent);
 
 }  // namespace tessera::cli

@@ -69,6 +69,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   // Without the driver's pods, the node's condition still shows that its driver does not work.
   if (driver_pods.ok()) objects.driver_pods = *std::move(driver_pods);
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
+  objects.installed = ReadInstalledObjects(api, objects.resource);
   return objects;
 }
 

@@ -94,6 +94,15 @@ TEST_F(InstallationStatusTest, NamesWhatIsNotInstalled) {
   EXPECT_TRUE(nothing.components[2].works) << "a chart without a webhook";
 }
 
+TEST_F(InstallationStatusTest, ANodeWithoutAgentsHasTheFixOfTheMissingDaemonSet) {
+  objects_.agent_daemonsets = std::vector<Json>();
+  objects_.pods.erase(objects_.pods.begin());
+  objects_.installed.tool = InstallTool::kTessera;
+  EXPECT_THAT(OnlyNode().fix, HasSubstr("tessera upgrade"));
+  objects_.agent_daemonsets = std::vector{AgentsOf("", 0, 0)};
+  EXPECT_THAT(OnlyNode().fix, HasSubstr("daemonsets.tolerations"));
+}
+
 TEST_F(InstallationStatusTest, NamesAMissingRight) {
   objects_.agent_daemonsets = Status(Code::kPermissionDenied, "daemonsets is forbidden");
   EXPECT_FALSE(Component("agent").works);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <set>
 
@@ -52,6 +53,51 @@ void ExpectLabelsAndNames(const std::vector<Json>& objects) {
                            metadata.StringAt("namespace").value_or("") + "/" + name)
                     .second)
         << name;
+  }
+}
+
+std::string PluralOf(std::string kind) {
+  std::ranges::transform(kind, kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (kind.ends_with("policy")) return kind.substr(0, kind.size() - 1) + "ies";
+  return kind + (kind.ends_with("class") ? "es" : "s");
+}
+
+bool HasText(const Json* list, std::string_view text) {
+  return list != nullptr &&
+         std::ranges::find(list->items(), Json::String(text)) != list->items().end();
+}
+
+// Whether a rule lets its holder list the object by its name.
+bool MayList(const Json& role, const Json& object) {
+  const std::string api_version = object.StringAt("apiVersion").value();
+  const size_t slash = api_version.find('/');
+  const std::string group = slash == std::string::npos ? "" : api_version.substr(0, slash);
+  return std::ranges::any_of(role.Find("rules")->items(), [&](const Json& rule) {
+    const Json* names = rule.Find("resourceNames");
+    return HasText(rule.Find("apiGroups"), group) && HasText(rule.Find("verbs"), "list") &&
+           HasText(rule.Find("resources"), PluralOf(object.StringAt("kind").value())) &&
+           (names == nullptr || HasText(names, object.Find("metadata")->StringAt("name").value()));
+  });
+}
+
+// `tessera status` compares these objects with those that exist. Secrets are for administrators.
+TEST(ObjectsTest, AViewerMayListEachObjectByItsName) {
+  const Settings settings = SettingsOf(
+      std::string(kEverything) +
+      "console: {enabled: true, behindHttps: true}\ndriver: {enabled: true, version: 550.54.15}\n");
+  const Json role = ObjectOf(settings, "ClusterRole", "tessera-view");
+  std::vector<Json> objects = RenderObjects(settings);
+  const auto add = [&](std::vector<Json> more) {
+    objects.insert(objects.end(), more.begin(), more.end());
+  };
+  add(RenderObjects(SettingsOf("serviceMonitor: {enabled: true}")));
+  add(RenderOperator(settings));
+  add({TesseraDefinition()});
+  for (const Json& object : objects) {
+    const std::string kind = object.StringAt("kind").value();
+    if (kind == "Secret" || kind == "Namespace") continue;
+    EXPECT_TRUE(MayList(role, object))
+        << kind << " " << object.Find("metadata")->StringAt("name").value();
   }
 }
 

@@ -6,9 +6,8 @@
 
 #include <map>
 
-#include "src/base/strings.h"
 #include "src/cli/testing/command_fixture.h"
-#include "src/components/objects.h"
+#include "src/cli/testing/installed_cluster.h"
 
 namespace tessera::cli {
 namespace {
@@ -16,32 +15,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string PluralOf(const std::string& kind) {
-  const std::string lower = ToLower(kind);
-  if (lower.ends_with("policy")) return lower.substr(0, lower.size() - 1) + "ies";
-  return lower + (lower.ends_with("class") ? "es" : "s");
-}
-
 class DryRunTest : public testing::CommandFixture {
  protected:
   DryRunTest() {
-    std::map<std::string, std::map<std::string, bool>> kinds{{"v1", {{"Namespace", false}}}};
-    std::vector<Json> objects = components::ObjectsOfEveryKind();
-    objects.push_back(components::TesseraDefinition());
-    for (const Json& object : objects) {
-      kinds[object.StringAt("apiVersion").value()][object.StringAt("kind").value()] =
-          object.Find("metadata")->Find("namespace") != nullptr;
-    }
-    for (const auto& [api_version, resources] : kinds) {
-      std::string list;
-      for (const auto& [kind, namespaced] : resources) {
-        list += fmt::format(R"({}{{"name":"{}","namespaced":{},"kind":"{}"}})",
-                            list.empty() ? "" : ",", PluralOf(kind), namespaced, kind);
-      }
-      const bool is_core = api_version == "v1";
-      server_.Put((is_core ? "/api/" : "/apis/") + api_version,
-                  ParseJson(fmt::format(R"({{"resources":[{}]}})", list)).value());
-    }
+    testing::PutTypes(server_);
     server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
       if (request.method != "PATCH") return false;
       EXPECT_THAT(request.target, HasSubstr("dryRun=All"));

@@ -84,7 +84,7 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=toolkit.enabled=false,agent.extraArgs={--binding=allocate}": "name: install-runtime",
 		"--set=webhook.enabled=false":                                      "WebhookConfiguration",
 		"--set=webhook.enabled=false,scheduler.enabled=false":              "kind: Deployment",
-		"--set=privilegedPolicy.enabled=false":                             "tessera-privileged",
+		"--set=privilegedPolicy.enabled=false":                             "name: tessera-privileged",
 		"--set=networkPolicy.enabled=false":                                "kind: NetworkPolicy",
 		"--set=gpuManagerMetric.enabled=false":                             "name: gpu-manager-metric",
 		"--set=agent.createDeviceNodes=false":                              "--create-device-nodes",
@@ -149,7 +149,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	}
 
 	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s")
-	if text, code := status(); code != 1 || !strings.Contains(text, "DaemonSet tessera-agent is missing") {
+	if text, code := status(); code != 1 || !strings.Contains(text, "not installed") {
 		t.Errorf("tessera status ends with %d after helm uninstall\n%s", code, text)
 	}
 	left := bed.Kubectl(t, "get", "-A", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name",

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera status` where objects of the installation are missing, against a fake API server.
+#include "src/cli/installed_objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/cli/install/installer.h"
+#include "src/cli/install/inventory.h"
+#include "src/cli/install/operator_installer.h"
+#include "src/cli/testing/command_fixture.h"
+#include "src/cli/testing/installed_cluster.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The objects of an installation, without pods: the components have problems in all tests.
+class InstalledObjectsTest : public testing::CommandFixture {
+ protected:
+  InstalledObjectsTest() { testing::PutTypes(server_); }
+
+  void InstallDirectly(const std::string& settings = "{}") {
+    const Json spec = ParseYaml(settings).value();
+    Installation installation{.version = "1", .spec = spec};
+    const std::vector<Json> objects = ObjectsToInstall(spec).value();
+    for (const Json& object : objects) installation.objects.push_back(IdOf(object));
+    testing::PutAll(server_, objects);
+    testing::PutAll(server_, {InventoryObject(installation)});
+  }
+  void InstallByHelm(const std::string& settings = "{}") {
+    std::vector<Json> objects = ObjectsToInstall(ParseYaml(settings).value()).value();
+    for (Json& object : objects) {
+      Json* annotations = object.Find("metadata")->ObjectAt("annotations").value();
+      annotations->Set("meta.helm.sh/release-name", Json::String("gpus"));
+      annotations->Set("meta.helm.sh/release-namespace", Json::String("tessera-system"));
+      testing::PutAll(server_, {object});
+    }
+  }
+  void InstallByOperator() {
+    testing::PutAll(server_, OperatorObjects(Json::MakeObject()).value());
+    testing::PutAll(server_, ObjectsToInstall(Json::MakeObject()).value());
+  }
+  void Remove(const ObjectId& id) { server_.Remove(testing::PathOf(id)); }
+  // The line of a component and its fix; "" if there is none.
+  std::string LineOf(const std::string& component) {
+    const std::string out = Run({"status", "--no-headers"}).out;
+    const size_t begin = out.starts_with(component + " ") ? 0 : out.find("\n" + component + " ");
+    if (begin == out.npos) return "";
+    const size_t fix = out.find('\n', begin + 1);
+    return out.substr(begin, out.find('\n', fix + 1) - begin);
+  }
+
+  const ObjectId role_{"rbac.authorization.k8s.io/v1", "ClusterRole", "", "tessera-agent"};
+  const ObjectId binding_{"rbac.authorization.k8s.io/v1", "RoleBinding", "tessera-system",
+                          "tessera-scheduler"};
+  const ObjectId service_{"v1", "Service", "tessera-system", "tessera-scheduler"};
+  const ObjectId webhook_{"admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "",
+                          "tessera-webhook"};
+  const ObjectId agents_{"apps/v1", "DaemonSet", "tessera-system", "tessera-agent"};
+};
+
+TEST_F(InstalledObjectsTest, NamesEachMissingObjectAndTheCommandThatRestoresIt) {
+  InstallDirectly();
+  EXPECT_EQ(LineOf("objects"), "");
+  for (const ObjectId& id : {role_, binding_, service_, webhook_, agents_}) Remove(id);
+  const std::string line = LineOf("objects");
+  for (const ObjectId& id : {role_, binding_, service_, webhook_, agents_}) {
+    EXPECT_THAT(line, HasSubstr(id.Text()));
+  }
+  EXPECT_THAT(line, HasSubstr("problem"));
+  EXPECT_THAT(line, HasSubstr("fix: tessera upgrade"));
+  EXPECT_THAT(LineOf("agent"), HasSubstr("fix: tessera upgrade"));
+  EXPECT_THAT(LineOf("webhook"), HasSubstr("ValidatingWebhookConfiguration tessera-webhook is"));
+  EXPECT_THAT(Run({"doctor", "--no-headers"}).out, HasSubstr("component-broken   objects "));
+  for (const char* name : {"agent", "scheduler", "webhook", "view"}) {
+    for (const char* kind : {"ClusterRole", "ClusterRoleBinding"}) {
+      Remove({role_.api_version, kind, "", fmt::format("tessera-{}", name)});
+    }
+  }
+  EXPECT_THAT(LineOf("objects"), HasSubstr(" and 1 more\n"));
+}
+
+TEST_F(InstalledObjectsTest, SettingsOfTheInstallationDecideWhatShouldExist) {
+  InstallDirectly(
+      "{webhook: {enabled: false}, pools: [{name: t4, nodeSelector: {a: b}}],"
+      " dashboards: {enabled: true}}");
+  EXPECT_EQ(LineOf("objects"), "");
+  EXPECT_THAT(LineOf("webhook"), HasSubstr("off"));
+  Remove({"apps/v1", "DaemonSet", "tessera-system", "tessera-agent-t4"});
+  Remove({"v1", "ConfigMap", "tessera-system", "tessera-dashboard-pod"});
+  EXPECT_THAT(LineOf("objects"),
+              HasSubstr("missing: DaemonSet tessera-system/tessera-agent-t4, ConfigMap "
+                        "tessera-system/tessera-dashboard-pod\n"));
+}
+
+TEST_F(InstalledObjectsTest, NamesTheReleaseOfHelmAndGuessesItsSettings) {
+  InstallByHelm("{webhook: {enabled: false}, console: {enabled: true}}");
+  EXPECT_EQ(LineOf("objects"), "");
+  EXPECT_THAT(LineOf("webhook"), HasSubstr("off"));
+  InstallByHelm();
+  Remove(webhook_);
+  Remove(service_);
+  const std::string line = LineOf("objects");
+  EXPECT_THAT(line, HasSubstr(webhook_.Text()));
+  EXPECT_THAT(line, HasSubstr(service_.Text()));
+  EXPECT_THAT(line, HasSubstr("fix: helm upgrade -n tessera-system gpus CHART --reuse-values"));
+}
+
+TEST_F(InstalledObjectsTest, AReleaseOfNvidiasOperatorIsNotThatOfTessera) {
+  testing::PutAll(server_, ObjectsToInstall(Json::MakeObject()).value());  // by kubectl
+  testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
+                                      "{name: nvidia, annotations: {meta.helm.sh/release-name: "
+                                      "gpu-operator}}}")
+                                .value()});
+  EXPECT_EQ(LineOf("objects"), "");
+  Remove(service_);
+  EXPECT_THAT(LineOf("objects"), HasSubstr("fix: install it with the tool of the installation"));
+}
+
+TEST_F(InstalledObjectsTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
+  InstallByOperator();
+  EXPECT_EQ(LineOf("objects"), "");
+  EXPECT_EQ(LineOf("operator's objects"), "");
+  Remove(role_);
+  EXPECT_THAT(LineOf("objects"), HasSubstr("not restored: no replica of the operator is ready"));
+  EXPECT_THAT(LineOf("objects"), HasSubstr("describe deployment tessera-operator"));
+  Remove({"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tessera-operator"});
+  EXPECT_THAT(LineOf("operator's objects"),
+              HasSubstr("missing: ClusterRoleBinding tessera-operator\n"));
+  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera install --operator --dry-run"));
+  const ObjectId deployment{"apps/v1", "Deployment", "tessera-system", "tessera-operator"};
+  Json running = *server_.Find(testing::PathOf(deployment));
+  running.Set("status", ParseYaml("{readyReplicas: 2}").value());
+  testing::PutAll(server_, {running});
+  EXPECT_THAT(LineOf("objects"), HasSubstr("fix: the operator restores it within seconds"));
+  Json resource = *server_.Find(testing::PathOf(TesseraResourceId()));
+  resource.Set("status", ParseYaml("conditions: [{type: Degraded, status: 'True', reason: "
+                                   "Forbidden, message: cannot patch}]\n")
+                             .value());
+  testing::PutAll(server_, {resource});
+  EXPECT_THAT(LineOf("objects"), HasSubstr("not restored: Forbidden: cannot patch"));
+  EXPECT_THAT(LineOf("objects"), HasSubstr("tessera install --operator --dry-run"));
+}
+
+TEST_F(InstalledObjectsTest, IsSilentAboutObjectsThatTheUserMayNotList) {
+  InstallDirectly();
+  Remove(role_);
+  Remove(service_);
+  server_.Refuse("clusterroles", 403);
+  const std::string line = LineOf("objects");
+  EXPECT_THAT(line, HasSubstr("missing: " + service_.Text() + "\n"));
+  EXPECT_THAT(line, Not(HasSubstr("forbidden")));
+}
+
+TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
+  testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
+                                      "{name: nvidia}}")
+                                .value()});
+  const testing::CommandResult ran = Run({"status", "--no-headers"});
+  EXPECT_EQ(ran.out,
+            "Tessera   problem   not installed\n"
+            "                    fix: tessera install\n");
+  EXPECT_EQ(ran.exit_code, 1);
+  // An operator without its resource has installed nothing either.
+  const std::vector<Json> objects = OperatorObjects(Json::MakeObject()).value();
+  for (const Json& object : objects) {
+    if (IdOf(object).kind == "Deployment") testing::PutAll(server_, {object});
+  }
+  EXPECT_THAT(LineOf("resource Tessera"), HasSubstr("missing, so the operator installs nothing"));
+  EXPECT_THAT(LineOf("agent"), HasSubstr("DaemonSet tessera-agent is missing"));
+}
+
+}  // namespace
+}  // namespace tessera::cli

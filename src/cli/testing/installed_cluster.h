@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: gives a fake API server the types and objects of an installation.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/strings.h"
+#include "src/cli/cluster_client.h"
+#include "src/components/objects.h"
+#include "src/kube/testing/fake_api_server.h"
+
+namespace tessera::cli::testing {
+
+inline std::string PluralOf(const std::string& kind) {
+  const std::string lower = ToLower(kind);
+  if (lower.ends_with("policy")) return lower.substr(0, lower.size() - 1) + "ies";
+  return lower + (lower.ends_with("class") ? "es" : "s");
+}
+
+inline std::string GroupPath(const std::string& api_version) {
+  return (api_version == "v1" ? "/api/" : "/apis/") + api_version;
+}
+
+inline std::string PathOf(const ObjectId& id) {
+  return fmt::format("{}/{}{}/{}", GroupPath(id.api_version),
+                     id.ns.empty() ? "" : fmt::format("namespaces/{}/", id.ns), PluralOf(id.kind),
+                     id.name);
+}
+
+// The documents of discovery for all types that the commands use.
+inline void PutTypes(kube::testing::FakeApiServer& server) {
+  std::map<std::string, std::map<std::string, bool>> kinds{
+      {"v1", {{"Namespace", false}, {"Node", false}, {"Pod", true}}},
+      {"coordination.k8s.io/v1", {{"Lease", true}}},
+      {"discovery.k8s.io/v1", {{"EndpointSlice", true}}}};
+  std::vector<Json> objects = components::ObjectsOfEveryKind();
+  objects.push_back(components::TesseraDefinition());
+  for (const Json& object : objects) {
+    const ObjectId id = IdOf(object);
+    kinds[id.api_version][id.kind] = !id.ns.empty();
+  }
+  for (const auto& [api_version, resources] : kinds) {
+    std::string list;
+    for (const auto& [kind, namespaced] : resources) {
+      list += fmt::format(R"({}{{"name":"{}","namespaced":{},"kind":"{}"}})",
+                          list.empty() ? "" : ",", PluralOf(kind), namespaced, kind);
+    }
+    server.Put(GroupPath(api_version),
+               ParseJson(fmt::format(R"({{"resources":[{}]}})", list)).value());
+  }
+}
+
+inline void PutAll(kube::testing::FakeApiServer& server, const std::vector<Json>& objects) {
+  for (const Json& object : objects) server.Put(PathOf(IdOf(object)), object);
+}
+
+}  // namespace tessera::cli::testing
