@@ -358,6 +358,13 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
 StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
   const std::optional<int64_t> requests =
       objects.leader_metrics.ok() ? FilterRequests(*objects.leader_metrics) : std::nullopt;
+  if (objects.leader_metrics.status().code() == Code::kPermissionDenied) {
+    return {"kube-scheduler", true,
+            fmt::format("not shown to you: it takes the right get on pods/proxy in {} (Role "
+                        "tessera-view-usage)",
+                        names::kSystemNamespace),
+            ""};
+  }
   if (!requests) {
     return {"kube-scheduler", true,
             "unknown: " + std::string(objects.leader_metrics.ok()

@@ -11,13 +11,16 @@ constexpr double kOldSample = 30;  // seconds; the agents sample each second
 void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (page.ok()) continue;
-    const bool denied = page.status().code() == Code::kPermissionDenied;
+    if (page.status().code() == Code::kPermissionDenied) {
+      findings->Note("agents", "you have no right to read their metrics",
+                     "it takes the right get on pods/proxy in namespace tessera-system",
+                     "ask an administrator to bind you to Role tessera-view-usage there");
+      return;  // the right is the same for all agents
+    }
     findings->Add("node " + node, "the agent's metrics cannot be read",
                   std::string(page.status().message()),
-                  denied ? "ask an administrator to bind you to Role tessera-view-usage in "
-                           "tessera-system, which allows get on pods/proxy"
-                         : "look at the log of the agent's pod on this node: kubectl -n "
-                           "tessera-system logs POD");
+                  "look at the log of the agent's pod on this node: kubectl -n tessera-system logs "
+                  "POD");
   }
 }
 

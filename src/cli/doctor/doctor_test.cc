@@ -294,6 +294,17 @@ TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndNoOther) {
   EXPECT_EQ(Plants().size(), AllChecks().size());
 }
 
+TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
+  ClusterFacts facts = Healthy();
+  const Status denied(Code::kPermissionDenied, "pods/proxy is forbidden");
+  facts.agent_metrics.at("n1") = denied;
+  facts.agent_metrics.emplace("n2", denied);
+  const std::vector<DoctorFinding> findings = Diagnose(facts);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_FALSE(findings[0].serious);
+  EXPECT_NE(findings[0].fix.find("tessera-view-usage"), std::string::npos);
+}
+
 TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   ClusterFacts facts = Healthy();
   Plants().at("xids-reported")(facts);
