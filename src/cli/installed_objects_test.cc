@@ -32,13 +32,8 @@ class InstalledObjectsTest : public testing::CommandFixture {
     testing::PutAll(server_, {InventoryObject(installation)});
   }
   void InstallByHelm(const std::string& settings = "{}") {
-    std::vector<Json> objects = ObjectsToInstall(ParseYaml(settings).value()).value();
-    for (Json& object : objects) {
-      Json* annotations = object.Find("metadata")->ObjectAt("annotations").value();
-      annotations->Set("meta.helm.sh/release-name", Json::String("gpus"));
-      annotations->Set("meta.helm.sh/release-namespace", Json::String("tessera-system"));
-      testing::PutAll(server_, {object});
-    }
+    const Json spec = ParseYaml(settings).value();
+    testing::PutAll(server_, testing::AsInstalledByHelm(ObjectsToInstall(spec).value()));
   }
   void InstallByOperator() {
     testing::PutAll(server_, OperatorObjects(Json::MakeObject()).value());

@@ -9,6 +9,7 @@
 #include "api/names.h"
 #include "src/base/version.h"
 #include "src/cli/install/changes.h"
+#include "src/cli/install/helm_release.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/object_fields.h"
@@ -22,7 +23,6 @@ namespace {
 
 // The first Kubernetes 1.x whose pod tokens name the pod's node (deploy/chart/Chart.yaml).
 constexpr int kMinMinor = 32;
-constexpr const char* kHelmRelease = "meta.helm.sh/release-name";
 
 std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
   std::vector<ObjectId> ids;
@@ -88,20 +88,6 @@ Result<std::optional<Installation>> FindInstallation(ClusterClient& api) {
   return std::optional(std::move(installation));
 }
 
-Status CheckNoHelmRelease(ClusterClient& api) {
-  const Result<Json> agent = api.Get(
-      {"apps/v1", "DaemonSet", std::string(names::kSystemNamespace), std::string(names::kAgent)});
-  if (agent.status().code() == Code::kNotFound) return Status::Ok();
-  RETURN_IF_ERROR(agent.status());
-  const Json* annotations = agent->Find("metadata")->Find("annotations");
-  const Json* release = annotations == nullptr ? nullptr : annotations->Find(kHelmRelease);
-  if (release == nullptr || !release->is_string()) return Status::Ok();
-  return Error(Code::kFailedPrecondition,
-               "Tessera is installed by Helm, as release {0}: use \"helm upgrade {0}\" or \"helm "
-               "uninstall {0}\", or take its objects over with --force",
-               release->string_value());
-}
-
 ObjectId TesseraResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
 
 Status CheckNoOperator(ClusterClient& api) {
@@ -134,6 +120,18 @@ Status Installer::CheckNothingInstalled() {
                there->version);
 }
 
+Status Installer::ForgetHelmRelease() {
+  ASSIGN_OR_RETURN(const std::optional<HelmRelease> release, FindHelmRelease(api_));
+  if (!release) return Status::Ok();
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *release));
+  for (const ObjectId& id : records) RETURN_IF_ERROR(api_.Delete(id));
+  if (!records.empty()) {
+    fmt::print(out_, "release {} of Helm: its objects are taken over, its record is deleted\n",
+               Printable(release->name));
+  }
+  return Status::Ok();
+}
+
 Status Installer::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(spec));
   Installation before;
@@ -142,6 +140,7 @@ Status Installer::Install(const Json& spec, bool force) {
     RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory does not matter, because the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
+    RETURN_IF_ERROR(ForgetHelmRelease());
   } else {
     RETURN_IF_ERROR(CheckNothingInstalled());
   }

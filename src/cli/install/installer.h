@@ -33,8 +33,6 @@ Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
 Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.
 ObjectId TesseraResourceId();
-// FAILED_PRECONDITION if a release of Helm has the agent.
-Status CheckNoHelmRelease(ClusterClient& api);
 // FAILED_PRECONDITION if the resource of the operator exists.
 Status CheckNoOperator(ClusterClient& api);
 
@@ -56,6 +54,8 @@ class Installer {
   Status CheckServer();
   Status PrintChanges(const Installation& before, const Json& spec,
                       const std::vector<Json>& objects);
+  // Deletes the record of a release of Helm, whose objects this installation takes over.
+  Status ForgetHelmRelease();
   Status LeaveObjectsOfOthers(std::vector<Json>* objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
   Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);

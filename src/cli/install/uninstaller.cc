@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/cli/gpu_pods.h"
+#include "src/cli/install/helm_release.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/output/text.h"
@@ -153,6 +154,12 @@ Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
   return found;
 }
 
+Result<std::vector<ObjectId>> Uninstaller::FindHelmRecords() {
+  ASSIGN_OR_RETURN(const std::optional<HelmRelease> release, FindHelmRelease(api_));
+  if (!release) return std::vector<ObjectId>();
+  return RecordsOf(api_, *release);
+}
+
 Result<std::vector<ObjectId>> Uninstaller::Find() {
   ASSIGN_OR_RETURN(std::vector<ObjectId> labeled, FindByLabel());
   // In the opposite order of an installation: agents end before their rights do.
@@ -169,6 +176,8 @@ Result<std::vector<ObjectId>> Uninstaller::Find() {
     if (is_there) objects.push_back(id);
   }
   objects = UnionOf(std::move(objects), MadeAtRunTime());
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, FindHelmRecords());
+  objects = UnionOf(records, objects);
   std::ranges::stable_partition(objects, [](const ObjectId& id) { return !IsDefinition(id); });
   return objects;
 }

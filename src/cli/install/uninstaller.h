@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes Tessera from a cluster: the objects of the inventory, other objects with Tessera's label,
-// the objects that the scheduler made, the marks of the agents on Nodes, and tessera-runtime in the
-// engines' configurations. All pods continue, also pods with GPUs.
+// the objects that the scheduler made, the record of a release of Helm, the marks of the agents on
+// Nodes, and tessera-runtime in the engines' configurations. All pods continue, also pods with
+// GPUs.
 //
 // The quotas (ConfigMap gpuquota), annotations of pods, and /opt/tessera on each node stay, because
 // containerd stops running containers through /opt/tessera. The kubelet itself sets the resources
@@ -43,6 +44,7 @@ class Uninstaller {
   // The objects, in the order in which they are deleted.
   Result<std::vector<ObjectId>> Find();
   Result<std::vector<ObjectId>> FindByLabel();
+  Result<std::vector<ObjectId>> FindHelmRecords();
   Status DeleteAll(const std::vector<ObjectId>& objects);
   // Pods of a node that does not answer never end. With --force prints the error `waited` and
   // returns OK; without it returns `waited`.

@@ -56,4 +56,14 @@ inline void PutAll(kube::testing::FakeApiServer& server, const std::vector<Json>
   for (const Json& object : objects) server.Put(PathOf(IdOf(object)), object);
 }
 
+// The objects as release "gpus" of Helm has them.
+inline std::vector<Json> AsInstalledByHelm(std::vector<Json> objects) {
+  for (Json& object : objects) {
+    Json* annotations = object.Find("metadata")->ObjectAt("annotations").value();
+    annotations->Set("meta.helm.sh/release-name", Json::String("gpus"));
+    annotations->Set("meta.helm.sh/release-namespace", Json::String("tessera-system"));
+  }
+  return objects;
+}
+
 }  // namespace tessera::cli::testing
