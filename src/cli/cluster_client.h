@@ -79,6 +79,7 @@ class ClusterClient {
   Status WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done);
   void Sleep(Duration duration);
   MonotonicTime Now() const { return runner_.clock().Now(); }
+  WallTime WallNow() const { return runner_.clock().WallNow(); }
 
   // --- Many at once. Each request writes its answer into `*into`, which must live until Wait
   // returns.

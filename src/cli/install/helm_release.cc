@@ -31,6 +31,7 @@ Status CheckNoHelmRelease(ClusterClient& api) {
 
 Result<std::vector<ObjectId>> RecordsOf(ClusterClient& api, const HelmRelease& release) {
   std::vector<ObjectId> records;
+  if (release.ns.empty()) return records;  // would list all namespaces
   for (const char* kind : {"Secret", "ConfigMap"}) {
     ASSIGN_OR_RETURN(
         const std::vector<Json> objects,

@@ -121,26 +121,26 @@ Status Installer::CheckNothingInstalled() {
 }
 
 Status Installer::ForgetHelmRelease() {
-  ASSIGN_OR_RETURN(const std::optional<HelmRelease> release, FindHelmRelease(api_));
-  if (!release) return Status::Ok();
-  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *release));
+  if (!replaced_) return Status::Ok();
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *replaced_));
   for (const ObjectId& id : records) RETURN_IF_ERROR(api_.Delete(id));
   if (!records.empty()) {
     fmt::print(out_, "release {} of Helm: its objects are taken over, its record is deleted\n",
-               Printable(release->name));
+               Printable(replaced_->name));
   }
   return Status::Ok();
 }
 
 Status Installer::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(spec));
+  RETURN_IF_ERROR(lock_.Acquire("tessera install"));
   Installation before;
   if (force) {
     RETURN_IF_ERROR(CheckServer());
     RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory does not matter, because the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
-    RETURN_IF_ERROR(ForgetHelmRelease());
+    ASSIGN_OR_RETURN(replaced_, FindHelmRelease(api_));
   } else {
     RETURN_IF_ERROR(CheckNothingInstalled());
   }
@@ -153,6 +153,7 @@ Status Installer::Install(const Json& spec, bool force) {
 }
 
 Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
+  if (!dry_run) RETURN_IF_ERROR(lock_.Acquire("tessera upgrade"));
   RETURN_IF_ERROR(CheckServer());
   RETURN_IF_ERROR(CheckNoOperator(api_));
   ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api_));
@@ -245,11 +246,14 @@ Status Installer::Apply(const Installation& before, Installation next,
   next.objects = UnionOf(wanted, before.objects);
   RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
   for (const Json& object : std::span(objects).subspan(1)) {
+    RETURN_IF_ERROR(lock_.Renew());
     RETURN_IF_ERROR(api_.Apply(object, false).status());
   }
   RETURN_IF_ERROR(Prune(before.objects, wanted));
   next.objects = wanted;
   RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
+  RETURN_IF_ERROR(ForgetHelmRelease());
+  lock_.Release();
   fmt::print(out_, "{} objects of Tessera {} applied\n", wanted.size(), kTesseraVersion);
   std::fflush(out_);
   if (!patience_) return Status::Ok();
@@ -261,6 +265,7 @@ Status Installer::Apply(const Installation& before, Installation next,
 Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted) {
   for (const ObjectId& id : before) {
     if (IsNamespace(id) || std::ranges::find(wanted, id) != wanted.end()) continue;
+    RETURN_IF_ERROR(lock_.Renew());
     RETURN_IF_ERROR(api_.Delete(id));
   }
   return Status::Ok();

@@ -16,7 +16,9 @@
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
+#include "src/cli/install/install_lock.h"
 #include "src/cli/install/inventory.h"
+#include "src/cli/installed_objects.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -65,6 +67,8 @@ class Installer {
   ClusterClient& api_;
   std::FILE* const out_;
   const std::optional<Duration> patience_;
+  std::optional<HelmRelease> replaced_;  // its record is deleted once its objects are applied
+  InstallLock lock_{api_};
 };
 
 }  // namespace tessera::cli

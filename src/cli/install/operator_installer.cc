@@ -50,6 +50,8 @@ Result<std::vector<Json>> OperatorObjects(const Json& spec) {
 
 Status OperatorInstaller::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
+  InstallLock lock(api_);
+  RETURN_IF_ERROR(lock.Acquire("tessera install --operator"));
   Installer installer(api_, out_, patience_);
   const Status vacant = installer.CheckNothingInstalled();
   const bool is_there = api_.Get(TesseraResourceId()).ok();
@@ -57,10 +59,12 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   if (!vacant.ok() && !(force && is_there)) return vacant;
   const MonotonicTime start = api_.Now();
   for (const Json& object : std::span(objects).first(objects.size() - 1)) {
+    RETURN_IF_ERROR(lock.Renew());
     RETURN_IF_ERROR(api_.Apply(object, false).status());
   }
   if (is_there) RETURN_IF_ERROR(ReplaceSpec(spec));
   RETURN_IF_ERROR(ApplyResource(objects.back()));
+  lock.Release();
   fmt::print(out_, "operator and resource of Tessera {} applied\n", kTesseraVersion);
   std::fflush(out_);
   if (!patience_) return Status::Ok();

@@ -58,6 +58,7 @@ bool IsOurNamespace(std::string_view ns) {
 }  // namespace
 
 Status Uninstaller::Run() {
+  if (!options_.dry_run) RETURN_IF_ERROR(lock_.Acquire("tessera uninstall"));
   ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));
   has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
@@ -94,8 +95,15 @@ Status Uninstaller::Run() {
   return Status::Ok();
 }
 
-Status Uninstaller::WaitUntilGone(const ObjectId& id) {
+Status Uninstaller::WaitUntil(const std::function<Result<bool>()>& is_done) {
   return api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+    RETURN_IF_ERROR(lock_.Renew());
+    return is_done();
+  });
+}
+
+Status Uninstaller::WaitUntilGone(const ObjectId& id) {
+  return WaitUntil([&]() -> Result<bool> {
     const Result<Json> object = api_.Get(id);
     if (object.status().code() == Code::kNotFound) return true;
     RETURN_IF_ERROR(object.status());
@@ -185,7 +193,9 @@ Result<std::vector<ObjectId>> Uninstaller::Find() {
 Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
   const auto delete_if = [&](bool definitions) -> Status {
     for (const ObjectId& id : objects) {
-      if (IsDefinition(id) == definitions) RETURN_IF_ERROR(api_.Delete(id));
+      if (IsDefinition(id) != definitions) continue;
+      RETURN_IF_ERROR(lock_.Renew());
+      RETURN_IF_ERROR(api_.Delete(id));
     }
     return Status::Ok();
   };
@@ -206,7 +216,7 @@ Status Uninstaller::UnlessForced(const Status& waited) {
 }
 
 Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
-  Status waited = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+  Status waited = WaitUntil([&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
                      api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
     return pods.empty();
@@ -232,7 +242,7 @@ Status Uninstaller::CleanNodes() {
   }
   for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Apply(cleanup, false).status());
   std::string missing;
-  Status cleaned = api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+  Status cleaned = WaitUntil([&]() -> Result<bool> {
     for (const Json& cleanup : cleanups) {
       ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup)));
       missing = WhyNotRolledOut(now);
@@ -265,6 +275,7 @@ Status Uninstaller::CleanNodeObjects() {
     const components::NodeMarks marks = components::MarksOfTessera(node);
     if (marks.empty()) continue;
     ++cleaned;
+    RETURN_IF_ERROR(lock_.Renew());
     if (options_.dry_run) {
       fmt::print(out_, "Node {}: would lose {} labels, {} annotations, {} conditions\n", name,
                  marks.labels.size(), marks.annotations.size(), marks.conditions.size());

@@ -12,12 +12,14 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
+#include "src/cli/install/install_lock.h"
 #include "src/cli/install/inventory.h"
 #include "src/components/settings.h"
 
@@ -49,6 +51,8 @@ class Uninstaller {
   // Pods of a node that does not answer never end. With --force prints the error `waited` and
   // returns OK; without it returns `waited`.
   Status UnlessForced(const Status& waited);
+  // Waits at most `patience`, and keeps the lock.
+  Status WaitUntil(const std::function<Result<bool>()>& is_done);
   Status WaitUntilGone(const ObjectId& id);
   Status WaitForNoPods(const std::string& label_selector);
   Status CleanNodes();
@@ -58,6 +62,7 @@ class Uninstaller {
   ClusterClient& api_;
   std::FILE* const out_;
   const UninstallOptions options_;
+  InstallLock lock_{api_};
   bool has_inventory_ = false;
   Installation installation_;
   components::Settings settings_;
