@@ -151,6 +151,30 @@ TEST_F(InstalledObjectsTest, IsSilentAboutObjectsThatTheUserMayNotList) {
   EXPECT_THAT(line, Not(HasSubstr("forbidden")));
 }
 
+TEST_F(InstalledObjectsTest, FindsPodsThatKubeSchedulerCannotPlace) {
+  InstallDirectly();
+  const auto put = [&](const char* name, const char* resource, const char* reason,
+                       const char* message) {
+    server_.Put(
+        fmt::format("/api/v1/namespaces/ml/pods/{}", name),
+        ParseJson(
+            fmt::format(R"({{"metadata":{{"name":"{}","namespace":"ml"}},"spec":{{)"
+                        R"("containers":[{{"resources":{{"limits":{{"{}":"1"}}}}}}]}},)"
+                        R"("status":{{"phase":"Pending","conditions":[{{"type":)"
+                        R"("PodScheduled","status":"False","reason":"{}","message":"{}"}}]}}}})",
+                        name, resource, reason, message))
+            .value());
+  };
+  put("waits", "nvidia.com/gpu", "Unschedulable", "0/3 nodes are available");
+  put("other", "cpu", "SchedulerError", "etcd is full");
+  EXPECT_THAT(LineOf("kube-scheduler"), HasSubstr("ok"));
+  put("train", "nvidia.com/gpu", "SchedulerError",
+      "Post https://10.96.0.9:9410/v1/extender/filter: connection refused");
+  EXPECT_THAT(LineOf("kube-scheduler"),
+              HasSubstr("problem   cannot place 1 pod: ml/train: Post https://10.96.0.9:9410"));
+  EXPECT_THAT(LineOf("kube-scheduler"), HasSubstr("fix: let kube-scheduler reach port 9410"));
+}
+
 TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
   testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
                                       "{name: nvidia}}")

@@ -56,6 +56,11 @@ bool InstallationStatus::works() const {
   return nodes.empty() && std::ranges::all_of(components, &StatusLine::works);
 }
 
+bool NamesExtender(std::string_view message) {
+  return message.find("/v1/extender/") != message.npos ||
+         message.find("/gpushare-scheduler/") != message.npos;
+}
+
 std::string LeaderOf(const InstallationObjects& objects) {
   if (!objects.scheduler_endpoints.ok()) return "";
   const Json::Array& endpoints = ItemsAt(*objects.scheduler_endpoints, {"endpoints"});

@@ -54,10 +54,15 @@ struct InstallationObjects {
   InstalledObjects installed;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
-  std::vector<Json> nodes;        // metadata and status of all nodes
+  // Pods that kube-scheduler cannot place because of an error, such as that of its extender; each
+  // has its metadata and the condition PodScheduled.
+  std::vector<Json> failed_placements;
+  std::vector<Json> nodes;  // metadata and status of all nodes
 };
 
 InstallationStatus StatusOf(const InstallationObjects& objects);
+// Whether a message of kube-scheduler is about a call of its extender.
+bool NamesExtender(std::string_view message);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 

@@ -8,6 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/components/objects.h"
 
@@ -255,6 +256,30 @@ std::string FixOfCondition(std::string_view reason, const std::string& node) {
   return fmt::format("kubectl describe node {}", node);
 }
 
+// What to do if kube-scheduler has this error when it asks its extender.
+std::string FixOfExtender(std::string_view message, const Json& pod) {
+  const auto has = [&](std::string_view text) { return message.find(text) != message.npos; };
+  if (!NamesExtender(message)) {
+    return Kubectl(fmt::format("describe pod {}", TextAt(pod, {"metadata", "name"})),
+                   TextAt(pod, {"metadata", "namespace"}));
+  }
+  if (has("x509:") || has("tls:")) return std::string(kConnectKubeScheduler);
+  if (has(", code ")) return Kubectl("logs deployment/tessera-scheduler");
+  return "let kube-scheduler reach port 9410 of Service tessera-system/tessera-scheduler: check "
+         "the NetworkPolicies of tessera-system and the firewalls, and that the address in "
+         "kube-scheduler's configuration is the Service's CLUSTER-IP";
+}
+
+StatusLine FailedPlacementLine(const std::vector<Json>& pods) {
+  const Json& first = pods.front();
+  const std::string message =
+      ConditionOf(first, "PodScheduled")->StringAt("message").value_or("no message");
+  return {"kube-scheduler", false,
+          fmt::format("cannot place {} pod{}: {}{}: {}", pods.size(), pods.size() == 1 ? "" : "s",
+                      NameOfPod(first), pods.size() == 1 ? "" : ", ...", message),
+          FixOfExtender(message, first)};
+}
+
 }  // namespace
 
 std::string FixOfMissing(const InstallationObjects& objects) {
@@ -356,6 +381,7 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
 }
 
 StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
+  if (!objects.failed_placements.empty()) return FailedPlacementLine(objects.failed_placements);
   const std::optional<int64_t> requests =
       objects.leader_metrics.ok() ? FilterRequests(*objects.leader_metrics) : std::nullopt;
   if (objects.leader_metrics.status().code() == Code::kPermissionDenied) {

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/cli/gpu_pods.h"
+#include "src/cli/object_fields.h"
 
 namespace tessera::cli {
 namespace {
@@ -29,6 +31,17 @@ Json Reduced(const Json& object) {
   return reduced;
 }
 
+// Keeps a pod that kube-scheduler cannot place because of an error; null for any other pod, which
+// may wait for a free GPU.
+Json FailedPlacement(const Json& pod) {
+  const Json* scheduled = ConditionOf(pod, "PodScheduled");
+  if (scheduled == nullptr || IsTrue(scheduled)) return {};
+  const bool names_extender = NamesExtender(scheduled->StringAt("message").value_or(""));
+  const bool failed = scheduled->StringAt("reason").value_or("") == "SchedulerError";
+  if (!names_extender && !(failed && RequestsGpus(pod))) return {};
+  return Reduced(pod);
+}
+
 Result<std::string> ReadLeaderMetrics(ClusterClient& api, const std::string& leader) {
   if (leader.empty()) return Status(Code::kNotFound, "no replica of the scheduler leads");
   Result<std::string> page = std::string();
@@ -44,7 +57,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   const std::string scheduler(names::kScheduler), webhook(names::kWebhook);
   InstallationObjects objects;
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
-  Result<std::vector<Json>> driver_pods = std::vector<Json>();
+  Result<std::vector<Json>> driver_pods = std::vector<Json>(), unplaced = std::vector<Json>();
   api.ReadList({.type = kube::kPods, .ns = ns}, &pods, Reduced);
   api.ReadList({.type = kube::kNodes, .label_selector = nodes_with}, &nodes, Reduced);
   api.ReadList({.type = kube::kDaemonSets,
@@ -54,6 +67,8 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   api.ReadList({.type = kube::kDaemonSets, .label_selector = kDriverSelector},
                &objects.driver_daemonsets);
   api.ReadList({.type = kube::kPods, .label_selector = kDriverSelector}, &driver_pods, Reduced);
+  api.ReadList({.type = kube::kPods, .field_selector = "spec.nodeName=,status.phase=Pending"},
+               &unplaced, FailedPlacement);
   api.ReadObject({kube::kDeployments, std::string(names::kOperator), ns, ""},
                  &objects.operator_deployment);
   api.ReadObject({kube::kTesseras, std::string(names::kCustomResourceName), "", ""},
@@ -68,6 +83,8 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   objects.nodes = *std::move(nodes);
   // Without the driver's pods, the node's condition still shows that its driver does not work.
   if (driver_pods.ok()) objects.driver_pods = *std::move(driver_pods);
+  if (unplaced.ok()) objects.failed_placements = *std::move(unplaced);
+  std::erase_if(objects.failed_placements, [](const Json& pod) { return pod.is_null(); });
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
   objects.installed = ReadInstalledObjects(api, objects.resource);
   return objects;

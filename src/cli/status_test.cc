@@ -311,6 +311,35 @@ TEST_F(InstallationStatusTest, ReportsThatKubeSchedulerIsNotConnected) {
   EXPECT_THAT(Component("kube-scheduler").fix, HasSubstr("https://CLUSTER_IP:9410/v1/extender"));
 }
 
+TEST_F(InstallationStatusTest, NamesPodsForWhichKubeSchedulerCannotReachTheExtender) {
+  const auto fix = [&](const std::string& message) {
+    Json pod = Object(R"({"metadata":{"name":"train","namespace":"ml"}})");
+    pod.Set("status",
+            Json::MakeObject({{"conditions", Json::MakeArray({Json::MakeObject(
+                                                 {{"type", Json::String("PodScheduled")},
+                                                  {"status", Json::String("False")},
+                                                  {"reason", Json::String("SchedulerError")},
+                                                  {"message", Json::String(message)}})})}}));
+    objects_.failed_placements = {pod};
+    EXPECT_FALSE(Evaluate().works());
+    EXPECT_EQ(Component("kube-scheduler").detail, "cannot place 1 pod: ml/train: " + message);
+    return Component("kube-scheduler").fix;
+  };
+  const std::string post = "Post \"https://10.96.0.9:9410/v1/extender/filter\": ";
+  EXPECT_THAT(fix(post + "dial tcp 10.96.0.9:9410: connect: connection refused"),
+              HasSubstr("NetworkPolicies"));
+  EXPECT_THAT(fix(post + "context deadline exceeded"), HasSubstr("CLUSTER-IP"));
+  EXPECT_THAT(fix(post + "tls: failed to verify certificate: x509: certificate signed by unknown "
+                         "authority"),
+              HasSubstr("Secret tessera-system/tessera-scheduler-client"));
+  EXPECT_EQ(fix("failed filter with extender at URL https://10.96.0.9:9410/v1/extender/filter, "
+                "code 503"),
+            "kubectl -n tessera-system logs deployment/tessera-scheduler");
+  EXPECT_EQ(fix("running Bind plugin: conflict"), "kubectl -n ml describe pod train");
+  objects_.failed_placements.push_back(objects_.failed_placements.front());
+  EXPECT_THAT(Component("kube-scheduler").detail, HasSubstr("cannot place 2 pods: ml/train, ...:"));
+}
+
 TEST_F(InstallationStatusTest, JsonHasEachLine) {
   objects_.nodes[0] = NodeOf("n1", kHealthy, "False");
   const Json json = Object(ShowStatus(Evaluate(), {.format = OutputFormat::kJson}).value());
