@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
         "daemonsets: {updateStrategy: OnDelete}\n"
         "agent: {createDeviceNodes: false, devRoot: /host, resources: {limits: {memory: 1Gi, cpu: "
         "2}},\n"
-        "  extraArgs: [--log-format=json, --verbose], env: [{name: A, value: b}, {name: C}]}\n",
+        "  extraArgs: [--log-format=json, --no-hostname], env: [{name: A, value: b}, {name: C}]}\n",
         "toolkit: {enabled: false}\nagent: {extraArgs: [--binding=allocate]}\n",
         "runtime: {repair: true, runtimeClass: gpu, resources: {requests: {cpu: 1}}}\n"
         "sharing: {vcuda: false, memoryUnit: MiB}\n",
@@ -326,6 +326,31 @@ TEST_F(ValuesThatTheChartNeeds, AreCheckedBeforeATemplateReadsThem) {
   }
 }
 
+// Each list of flags in the schema is that of the program in docs/reference/programs.md, which
+// scripts/reference writes. A flag that ends the program is not for a pod.
+TEST(FlagsOfPrograms, AreThoseThatTheSchemaAllows) {
+  const std::string root(TESSERA_SOURCE_DIR);
+  const std::string page = ReadFile(root + "/docs/reference/programs.md").value();
+  const Json schema =
+      ParseJson(ReadFile(root + "/deploy/chart/values.schema.json").value()).value();
+  for (const std::string program : {"agent", "scheduler", "console"}) {
+    const size_t begin = page.find(fmt::format("\n## tessera-{}\n", program)) + 1;
+    const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
+    std::string pattern;
+    for (const std::string_view line : Split(section, '\n')) {
+      if (!line.starts_with("  -")) continue;
+      const std::string_view names = line.substr(2, line.find_first_of(" {", 2) - 2);
+      for (const std::string_view name : Split(names, ',')) {
+        if (!name.starts_with("--") || name == "--help" || name == "--version") continue;
+        pattern += fmt::format("{}{}", pattern.empty() ? "" : "|", name.substr(2));
+      }
+    }
+    const Json* definition = schema.Find("definitions")->Find(program + "Flags");
+    EXPECT_EQ(definition->Find("items")->StringAt("pattern").value(),
+              fmt::format("^--({})(=.*)?$", pattern));
+  }
+}
+
 class RejectedByBoth : public ChartTest {};
 
 TEST_P(RejectedByBoth, IsRejectedByTheChartAndByTheSettings) {
@@ -339,9 +364,13 @@ INSTANTIATE_TEST_SUITE_P(
     Values, RejectedByBoth,
     ::testing::Values(
         "scheduler: {replica: 1}\n", "scheduler: {replicas: 0}\n", "agent: {driverRoot: driver}\n",
-        "sharing: {memoryUnit: MB}\n", "agent: {extraArgs: [verbose]}\n",
-        "console: {enabled: yes please}\n", "console: {otherTenants: all}\n",
-        "console: {prometheusUrl: prometheus}\n", "console: {prometheus: {token: secret}}\n",
+        "sharing: {memoryUnit: MB}\n", "agent: {extraArgs: [verbose]}\n", "image: {tag: 'a b'}\n",
+        "image: {tag: -1}\n", "image: {registry: 'https://a'}\n", "image: {registry: 'a/'}\n",
+        "runtime: {runtimeClass: NVIDIA}\n", "image: {pullSecrets: [a_b]}\n",
+        "scheduler: {extraArgs: ['--policy Random']}\n", "console: {extraArgs: [--]}\n",
+        "agent: {extraArgs: [--verbose]}\n", "console: {enabled: yes please}\n",
+        "console: {otherTenants: all}\n", "console: {prometheusUrl: prometheus}\n",
+        "console: {prometheus: {token: secret}}\n",
         "console: {oidc: {issuerUrl: 'http://login'}}\n", "driver: {enabled: true}\n",
         "migManager: {enabled: true}\n", "gfd: {enabled: false}\n", "toolkit: {enabled: false}\n",
         "scheduler: {enabled: false}\n", "daemonsets: {labels: {a: true}}\n",

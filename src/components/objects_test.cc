@@ -266,8 +266,8 @@ TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
 TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
   const std::set<std::string> known = {
       "$schema", "title",     "description", "type",    "properties", "additionalProperties",
-      "items",   "minLength", "minimum",     "maximum", "pattern",    "enum",
-      "required"};
+      "items",   "minLength", "maxLength",   "minimum", "maximum",    "pattern",
+      "enum",    "required"};
   const std::function<void(const Json&)> check = [&](const Json& schema) {
     // The API server rejects the definition otherwise.
     EXPECT_TRUE(schema.StringAt("type").value_or("") != "array" || schema.Find("items") != nullptr)

@@ -87,6 +87,9 @@ bool Matches(const std::string& text, const std::string& pattern) {
 bool IsValidText(const Json& schema, const std::string& text) {
   if (text.size() > kMaxText || text.find('\0') != std::string::npos) return false;
   if (static_cast<int64_t>(text.size()) < NumberOf(schema, "minLength").value_or(0)) return false;
+  if (static_cast<int64_t>(text.size()) > NumberOf(schema, "maxLength").value_or(kMaxText)) {
+    return false;
+  }
   const std::string pattern = TextOf(schema, "pattern");
   return pattern.empty() || Matches(text, pattern);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks values against a JSON schema. Supports the keywords that our own schema uses: type,
-// (one or a list), properties, additionalProperties, required, items, enum, minLength, minimum,
-// maximum, pattern. Errors show the `description` of the schema. Other keywords are ignored.
+// (one or a list), properties, additionalProperties, required, items, enum, minLength, maxLength,
+// minimum, maximum, pattern. Errors show the `description` of the schema. Other keywords are
+// ignored.
 //
 // Threads: pure functions.
 #pragma once

@@ -45,7 +45,9 @@ TEST(SettingsTest, ErrorsNameTheLineTheSettingTheValueAndTheRemedy) {
   EXPECT_EQ(ErrorOf("limits: {replica: 1}"),
             "line 1: limits.replica: unknown setting: want one of enabled, failOpen, stopBypass");
   EXPECT_EQ(ErrorOf("image: {pullSecrets: [a, 5]}"),
-            "line 1: image.pullSecrets[1]: invalid value 5: want a text that is not empty");
+            "line 1: image.pullSecrets[1]: invalid value 5: want the name of an object: lower-case "
+            "letters, digits, - and "
+            "., at most 253");
   EXPECT_EQ(ErrorOf("[1]"), "line 1: settings: invalid value [1]: want an object");
   EXPECT_THAT(ErrorOf("daemonsets: {labels: {a: true}}"), HasSubstr("daemonsets.labels.a"));
 }
@@ -140,6 +142,17 @@ TEST(SettingsTest, RejectsValuesThatTheApiServerWouldReject) {
            {"agent: {resources: {limit: {memory: 1Gi}}}", "want one of requests, limits, claims"},
            {"limits: {failOpen: [A_b]}", "\"A_b\": want the name of a namespace, or * for all"},
            {"scheduler: {clusterIP: 10.0.0}", "\"10.0.0\": want an address"},
+           {"image: {tag: 'a b'}", "\"a b\": want the tag of an image"},
+           {"image: {tag: .a}", "\".a\": want the tag of an image"},
+           {"image: {registry: 'https://a'}", "\"https://a\": want a registry without a scheme"},
+           {"image: {registry: a/}", "\"a/\": want a registry without a scheme"},
+           {"image: {registry: a/B}", "\"a/B\": want a registry without a scheme"},
+           {"runtime: {runtimeClass: NVIDIA}", "\"NVIDIA\": want the name of an object"},
+           {"operator: {runtimeClass: a_b}", "\"a_b\": want the name of an object"},
+           {"agent: {extraArgs: [-v]}", "\"-v\": want a flag that tessera-agent --help lists"},
+           {"agent: {extraArgs: ['--log-format json']}", "in one text: --name or --name=value"},
+           {"scheduler: {extraArgs: [--polcy=FGD]}", "want a flag that tessera-scheduler --help"},
+           {"console: {extraArgs: [--version]}", "want a flag that tessera-console --help"},
            {"daemonsets: {rollingUpdate: {maxUnavailable: 200%}}",
             "\"200%\": want a number from 1, or a percentage from 1% to 100%"},
            {"daemonsets: {rollingUpdate: {maxUnavailable: 0}}", "invalid value 0"}}) {
@@ -147,8 +160,16 @@ TEST(SettingsTest, RejectsValuesThatTheApiServerWouldReject) {
   }
   EXPECT_EQ(ErrorOf("startupTaint: {keys: [a, example.com/b_c.d]}\nlimits: {failOpen: ['*', a-1]}\n"
                     "agent: {resources: {limits: {cpu: 0.5, memory: 1.5e3}, requests: {cpu: 2}}}\n"
-                    "scheduler: {clusterIP: 'fd00::a'}"),
+                    "scheduler: {clusterIP: 'fd00::a', extraArgs: [--leader-elect, --hold=5,\n"
+                    "  '--gpu-pool-label=']}\n"
+                    "runtime: {runtimeClass: gpu.v1}\n"
+                    "image: {registry: 'registry.example.com:5000/gpu/a__b-c', tag: 1.2_RC-3}"),
             "");
+  for (const char* registry : {"localhost:5000", "'[fd00::1]:5000/a'", "docker.io/library"}) {
+    EXPECT_EQ(ErrorOf(fmt::format("image: {{registry: {}}}", registry)), "");
+  }
+  EXPECT_NE(ErrorOf(fmt::format("image: {{tag: {}}}", std::string(129, 'a'))), "");
+  EXPECT_NE(ErrorOf(fmt::format("runtime: {{runtimeClass: {}}}", std::string(254, 'a'))), "");
 }
 
 TEST(SettingsTest, ThePoliciesAreThoseOfTheScheduler) {
@@ -186,14 +207,14 @@ TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
 
 TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {
   const auto settings = Parse(
-      "agent: {driverRoot: /opt, extraArgs: [--a]}\nlimits: {failOpen: [x]}\n"
-      "pools:\n- name: a\n  nodeSelector: {pool: a}\n  agent: {extraArgs: [--b]}\n"
+      "agent: {driverRoot: /opt, extraArgs: [--supervise]}\nlimits: {failOpen: [x]}\n"
+      "pools:\n- name: a\n  nodeSelector: {pool: a}\n  agent: {extraArgs: [--no-hostname]}\n"
       "- name: b\n  nodeSelector: {pool: b}\n  mode: whole\n");
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   ASSERT_EQ(settings->pools.size(), 2u);
   const AgentSettings& a = settings->pools[0].agent;
   EXPECT_EQ(a.driver_root, "/opt");
-  EXPECT_THAT(a.extra_args, ::testing::ElementsAre("--b"));
+  EXPECT_THAT(a.extra_args, ::testing::ElementsAre("--no-hostname"));
   EXPECT_THAT(a.limits_fail_open, ::testing::ElementsAre("x"));
   EXPECT_TRUE(a.gpu_mem);
   EXPECT_FALSE(settings->pools[1].agent.gpu_mem || settings->pools[1].agent.vcuda);

@@ -34,7 +34,7 @@ func TestTheChartRefusesWhatItCannotDo(t *testing.T) {
 		"--set=sharing.memoryUnit=MB":     "value must be one of 'GiB', 'MiB'",
 		"--set=scheduler.replica=1":       "additional properties 'replica' not allowed",
 		"--set=scheduler.replicas=0":      "minimum: got 0, want 1",
-		"--set=agent.extraArgs={verbose}": "'verbose' does not match pattern '^--'",
+		"--set=agent.extraArgs={verbose}": "'verbose' does not match pattern '^--",
 	} {
 		if text := render(flags); !strings.Contains(text, want) {
 			t.Errorf("%s: %q is missing in %.600s", flags, want, text)
