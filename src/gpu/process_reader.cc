@@ -2,6 +2,7 @@
 #include "src/gpu/process_reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -9,26 +10,24 @@
 
 namespace tessera::gpu {
 
-// One job at a time uses the session; no job starts while another job hangs.
+// Used by one job for each GPU at the same time. The last of its owners closes it, which can block:
+// the owner is a job, except at the end of the reader.
 struct ProcessReader::NvmlSession {
-  std::shared_ptr<NvmlLoader> loader;
   std::shared_ptr<Nvml> nvml;
   std::string fingerprint;
+  std::atomic<bool> is_dead{false};  // the driver has ended it
 
   ~NvmlSession() {
-    if (nvml != nullptr) (void)nvml->Shutdown();
+    if (nvml != nullptr && !is_dead) (void)nvml->Shutdown();
   }
 
-  Status Open() {
-    const std::string now = loader->Fingerprint();
-    if (nvml != nullptr && now == fingerprint) return Status::Ok();
-    if (nvml != nullptr) (void)nvml->Shutdown();
-    nvml.reset();
-    ASSIGN_OR_RETURN(std::shared_ptr<Nvml> loaded, loader->Load());
-    RETURN_IF_ERROR(loaded->Init());
-    nvml = std::move(loaded);
-    fingerprint = now;
-    return Status::Ok();
+  static Result<std::shared_ptr<NvmlSession>> Open(NvmlLoader* loader) {
+    auto session = std::make_shared<NvmlSession>();
+    session->fingerprint = loader->Fingerprint();
+    ASSIGN_OR_RETURN(std::shared_ptr<Nvml> nvml, loader->Load());
+    RETURN_IF_ERROR(nvml->Init());
+    session->nvml = std::move(nvml);
+    return session;
   }
 
   Result<ProcessReport::GpuProcesses> ReadGpu(int index, WallTime since) {
@@ -49,96 +48,213 @@ struct ProcessReader::NvmlSession {
     }
     return gpu;
   }
+};
 
-  void Read(WallTime since, ProcessReport* report) {
-    report->status = Open();
-    if (!report->status.ok()) return;
-    const Result<int> count = nvml->DeviceCount();
-    report->status = count.status();
-    for (int i = 0; count.ok() && i < *count; ++i) {
-      Result<ProcessReport::GpuProcesses> gpu = ReadGpu(i, since);
-      if (gpu.ok()) report->gpus.push_back(*std::move(gpu));
-      if (gpu.status().code() == Code::kFailedPrecondition) report->status = gpu.status();
+// The first step of a query: a session that works, and the number of its GPUs.
+struct ProcessReader::SessionCheck {
+  std::shared_ptr<NvmlSession> session;  // the one used before, then the one to use; may be null
+  int count = 0;
+  Status status;
+
+  void Run(NvmlLoader* loader) {
+    if (session != nullptr && (session->is_dead || loader->Fingerprint() != session->fingerprint)) {
+      session.reset();
     }
-    // The session is dead; the next request opens a new one.
-    if (report->status.code() == Code::kFailedPrecondition) nvml.reset();
+    if (session == nullptr) {
+      Result<std::shared_ptr<NvmlSession>> opened = NvmlSession::Open(loader);
+      status = opened.status();
+      if (!opened.ok()) return;
+      session = *std::move(opened);
+    }
+    const Result<int> counted = session->nvml->DeviceCount();
+    status = counted.status();
+    count = counted.value_or(0);
+    if (status.code() != Code::kFailedPrecondition) return;
+    session->is_dead = true;  // the next request opens a new one
+    session.reset();
   }
 };
 
 struct ProcessReader::State {
+  struct GpuQuery {
+    bool query_running = false;                         // true also while it hangs
+    bool awaited = false;                               // by the current query
+    std::optional<ProcessReport::GpuProcesses> answer;  // to the current query
+  };
+
   TaskRunner* runner;
   BlockingCaller* caller;
-  std::shared_ptr<NvmlSession> session;
-  bool running = false;  // true also while a query hangs
+  std::shared_ptr<NvmlLoader> loader;
+  std::shared_ptr<NvmlSession> session;  // null also while it is checked
+  const NvmlSession* session_of_gpus = nullptr;
+  std::vector<GpuQuery> gpus;
+  uint64_t generation = 0;     // of `gpus`; answers for earlier ones are ignored
+  bool running = false;        // a query runs
+  bool session_hangs = false;  // the check of the session has missed its deadline
+  uint64_t query = 0;          // number of the query
+  size_t awaited = 0;          // GPUs that the current query waits for
+  Status session_error;        // of a GPU of the current query whose session died
   std::vector<OnRead> waiting;
   std::shared_ptr<const ProcessReport> last;
   MonotonicTime last_at{};
 
-  void Answer(std::shared_ptr<const ProcessReport> report) {
-    last = std::move(report);
-    last_at = runner->clock().Now();
-    const std::shared_ptr<const ProcessReport> answer = last;
-    for (const OnRead& on_read : std::exchange(waiting, {})) on_read(answer);
-  }
+  void Start();
+  void OnSession(const SessionCheck& check);
+  void StartGpu(size_t index);
+  void OnGpu(uint64_t of_generation, uint64_t of_query, size_t index,
+             Result<ProcessReport::GpuProcesses> answer);
+  void OnAnswered(uint64_t of_query, size_t index);
+  void AnswerGpus();
+  void Answer(ProcessReport report);
 
   WeakPtrFactory<State> weak{this};
 };
+
+void ProcessReader::State::Start() {
+  running = true;
+  const auto check = std::make_shared<SessionCheck>();
+  check->session = std::move(session);
+  session = nullptr;
+  BlockingCaller::Job job;
+  job.name = "nvml-processes";
+  job.deadline = kDeadline;
+  job.work = [check, loader = loader] { check->Run(loader.get()); };
+  job.finished = [weak = weak.Get(), check] {
+    if (weak) weak->OnSession(*check);
+  };
+  job.overdue = [weak = weak.Get()] {
+    if (!weak) return;
+    weak->session_hangs = true;
+    weak->Answer({.status = Status(Code::kDeadlineExceeded,
+                                   "cannot read the processes on the GPUs: the driver did not "
+                                   "answer within 3 s: run nvidia-smi on the node"),
+                  .gpus = {}});
+  };
+  caller->Start(std::move(job));
+}
+
+void ProcessReader::State::OnSession(const SessionCheck& check) {
+  const bool was_late = std::exchange(session_hangs, false);
+  session = check.session;
+  if (was_late) {  // its requests are answered already
+    running = false;
+    last = nullptr;
+    return;
+  }
+  if (!check.status.ok()) {
+    running = false;
+    return Answer({.status = check.status, .gpus = {}});
+  }
+  const auto count = static_cast<size_t>(check.count);
+  if (session.get() != session_of_gpus || count != gpus.size()) {
+    ++generation;
+    session_of_gpus = session.get();
+    gpus.assign(count, {});
+  }
+  ++query;
+  session_error = Status::Ok();
+  // Set before the first job starts, because a job may end at once.
+  awaited = static_cast<size_t>(
+      std::ranges::count(gpus, false, [](const GpuQuery& gpu) { return gpu.query_running; }));
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].answer.reset();
+    gpus[i].awaited = !gpus[i].query_running;
+    if (gpus[i].awaited) StartGpu(i);
+  }
+  if (awaited == 0) AnswerGpus();
+}
+
+void ProcessReader::State::StartGpu(size_t index) {
+  gpus[index].query_running = true;
+  struct ProcessQuery {
+    std::shared_ptr<NvmlSession> session;
+    Result<ProcessReport::GpuProcesses> answer = ProcessReport::GpuProcesses();
+  };
+  const auto reading = std::make_shared<ProcessQuery>();
+  reading->session = session;
+  BlockingCaller::Job job;
+  job.name = fmt::format("nvml-procs-{}", index);
+  job.deadline = kGpuDeadline;
+  job.work = [reading, index, since = runner->clock().WallNow() - kPeriod] {
+    const std::shared_ptr<NvmlSession> session = reading->session;
+    reading->answer = session->ReadGpu(static_cast<int>(index), since);
+    if (reading->answer.status().code() == Code::kFailedPrecondition) session->is_dead = true;
+    reading->session.reset();
+  };
+  job.finished = [weak = weak.Get(), reading, generation = generation, query = query, index] {
+    if (weak) weak->OnGpu(generation, query, index, std::move(reading->answer));
+  };
+  job.overdue = [weak = weak.Get(), generation = generation, query = query, index] {
+    if (weak && generation == weak->generation) weak->OnAnswered(query, index);
+  };
+  caller->Start(std::move(job));
+}
+
+void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size_t index,
+                                 Result<ProcessReport::GpuProcesses> answer) {
+  if (of_generation != generation) return;
+  gpus[index].query_running = false;
+  if (of_query != query || awaited == 0) return;  // its query has been answered without it
+  if (answer.ok()) gpus[index].answer = *std::move(answer);
+  if (answer.status().code() == Code::kFailedPrecondition) session_error = answer.status();
+  OnAnswered(of_query, index);
+}
+
+void ProcessReader::State::OnAnswered(uint64_t of_query, size_t index) {
+  // A GPU may return after its deadline, which has been counted then.
+  if (of_query != query || !std::exchange(gpus[index].awaited, false)) return;
+  if (--awaited == 0) AnswerGpus();
+}
+
+void ProcessReader::State::AnswerGpus() {
+  running = false;
+  ProcessReport report{.status = session_error, .gpus = {}};
+  bool any_hangs = false;
+  for (GpuQuery& gpu : gpus) {
+    any_hangs = any_hangs || gpu.query_running;
+    if (gpu.answer) report.gpus.push_back(*std::exchange(gpu.answer, std::nullopt));
+  }
+  if (report.status.ok() && report.gpus.empty() && any_hangs) {
+    report.status = Status(Code::kDeadlineExceeded,
+                           "cannot read the processes on the GPUs: none answered within "
+                           "250 ms: run nvidia-smi on the node");
+  }
+  Answer(std::move(report));
+}
+
+void ProcessReader::State::Answer(ProcessReport report) {
+  last = std::make_shared<const ProcessReport>(std::move(report));
+  last_at = runner->clock().Now();
+  const std::shared_ptr<const ProcessReport> answer = last;
+  for (const OnRead& on_read : std::exchange(waiting, {})) on_read(answer);
+}
 
 ProcessReader::ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
                              BlockingCaller* caller)
     : state_(std::make_unique<State>()) {
   state_->runner = runner;
   state_->caller = caller;
-  state_->session = std::make_shared<NvmlSession>();
-  state_->session->loader = std::move(loader);
+  state_->loader = std::move(loader);
 }
 ProcessReader::~ProcessReader() = default;
 
 void ProcessReader::Read(OnRead on_read, Duration max_age) {
   State& state = *state_;
   const bool fresh = state.last != nullptr && state.runner->clock().Now() - state.last_at < max_age;
-  const bool hangs = state.running && state.last != nullptr &&
-                     state.last->status.code() == Code::kDeadlineExceeded;
-  if (fresh || hangs) {
-    state.runner->Post([weak = state.weak.Get(), on_read = std::move(on_read)] {
-      if (weak) on_read(weak->last);
+  if (fresh || state.session_hangs) {
+    state.runner->Post([weak = state.weak.Get(), on_read = std::move(on_read), last = state.last] {
+      if (weak) on_read(last);
     });
     return;
   }
   state.waiting.push_back(std::move(on_read));
-  if (!state.running) Start();
+  if (!state.running) state.Start();
 }
 
 void ProcessReader::Refresh() {
-  if (state_->running || state_->session->nvml == nullptr) return;
+  if (state_->running || state_->session == nullptr) return;
   state_->last = nullptr;
   Read([](const auto&) {});
-}
-
-void ProcessReader::Start() {
-  state_->running = true;
-  const auto report = std::make_shared<ProcessReport>();
-  const WeakPtr<State> weak = state_->weak.Get();
-  BlockingCaller::Job job;
-  job.name = "nvml-processes";
-  job.deadline = kDeadline;
-  job.work = [session = state_->session, report,
-              since = state_->runner->clock().WallNow() - kPeriod] {
-    session->Read(since, &*report);
-  };
-  job.finished = [weak, report] {
-    if (!weak) return;
-    weak->running = false;
-    weak->Answer(report);
-  };
-  job.overdue = [weak] {
-    if (!weak) return;
-    weak->Answer(std::make_shared<ProcessReport>(ProcessReport{
-        .status =
-            Status(Code::kDeadlineExceeded, "the driver did not return the processes on the GPUs"),
-        .gpus = {}}));
-  };
-  state_->caller->Start(std::move(job));
 }
 
 }  // namespace tessera::gpu

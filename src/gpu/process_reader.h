@@ -4,9 +4,13 @@
 // (inventory.h).
 //
 // It opens a driver session of its own at the first request, and a new one if the driver was
-// replaced or the session died. One query runs at a time. Requests during a query, and within
-// kFresh after it, share its answer unless they ask for a newer one. Five servers that scrape every
-// second thus cost the driver one query per second.
+// replaced or the session died. Each GPU is queried on a thread of its own, so that a GPU that
+// hangs delays no other: an answer has the GPUs that returned their processes within kGpuDeadline.
+// A GPU that hangs is queried again when its call has returned.
+//
+// One query runs at a time. Requests during a query, and within kFresh after it, share its answer
+// unless they ask for a newer one. Five servers that scrape every second thus cost the driver one
+// query per second.
 //
 // Threads, callbacks: the runner's. Without requests there is no cost.
 #pragma once
@@ -37,10 +41,10 @@ struct ProcessReport {
     std::string uuid;
     std::vector<ProcessUse> processes;  // by pid
   };
-  // Why the report is empty: the driver is missing or hangs. If a single GPU does not answer, only
-  // that GPU is missing in `gpus`.
+  // Why the report is empty: the driver is missing, or no GPU answers. If a single GPU does not
+  // answer, only that GPU is missing in `gpus`: its processes are unknown.
   Status status;
-  std::vector<GpuProcesses> gpus;
+  std::vector<GpuProcesses> gpus;  // by index
 };
 
 class ProcessReader {
@@ -48,7 +52,9 @@ class ProcessReader {
   static constexpr Duration kFresh = std::chrono::milliseconds(500);
   // The period over which loads are measured.
   static constexpr Duration kPeriod = std::chrono::seconds(1);
+  // To open a session, which may initialize GPUs.
   static constexpr Duration kDeadline = std::chrono::seconds(3);
+  static constexpr Duration kGpuDeadline = std::chrono::milliseconds(250);
 
   using OnRead = std::function<void(std::shared_ptr<const ProcessReport>)>;
 
@@ -59,16 +65,17 @@ class ProcessReader {
   ProcessReader& operator=(const ProcessReader&) = delete;
 
   // Calls back once, asynchronously, and never after the reader is destroyed. The answer is at most
-  // `max_age` old, plus the time of the query. A query that hangs, and all later requests until the
-  // driver works again, are answered with DEADLINE_EXCEEDED.
+  // `max_age` old, plus the time of the query. If the session cannot be opened or checked in time,
+  // this request, and all later ones until the driver works again, are answered with
+  // DEADLINE_EXCEEDED.
   void Read(OnRead on_read, Duration max_age = kFresh);
   // Closes the session if the driver has disappeared, without waiting for the next request.
   void Refresh();
 
  private:
   struct NvmlSession;
+  struct SessionCheck;
   struct State;
-  void Start();
 
   const std::unique_ptr<State> state_;
 };

@@ -16,11 +16,12 @@ class ProcessReaderTest : public ::testing::Test {
                                           {.pid = 8, .memory = GiB(1)}};
     loader_->driver->gpus[1].loads = {{.pid = 40, .percent = 30}, {.pid = 99, .percent = 5}};
   }
+  // Null if the answer comes later.
   std::shared_ptr<const ProcessReport> Read() {
-    std::shared_ptr<const ProcessReport> got;
-    reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+    const auto got = std::make_shared<std::shared_ptr<const ProcessReport>>();
+    reader_.Read([got](std::shared_ptr<const ProcessReport> report) { *got = std::move(report); });
     runner_.RunUntilIdle();
-    return got;
+    return *got;
   }
   int Calls(NvmlCall call) { return loader_->driver->calls[call]; }
 
@@ -95,8 +96,59 @@ TEST_F(ProcessReaderTest, ReopensADeadSession) {
   EXPECT_TRUE(Read()->status.ok());
 }
 
+TEST_F(ProcessReaderTest, AGpuThatHangsIsUnknownAndDelaysNoOther) {
+  loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}] = {};
+  std::shared_ptr<const ProcessReport> got;
+  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+  runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline - std::chrono::milliseconds(1));
+  EXPECT_EQ(got, nullptr);
+  runner_.AdvanceTimeAndRun(std::chrono::milliseconds(1));
+  ASSERT_NE(got, nullptr);
+  EXPECT_TRUE(got->status.ok());
+  ASSERT_EQ(got->gpus.size(), 1u);
+  EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[1].uuid);
+  // Later queries do not wait for this GPU, and do not query it.
+  for (int i = 0; i < 3; ++i) {
+    runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+    got = Read();
+    ASSERT_NE(got, nullptr);
+    EXPECT_EQ(got->gpus.size(), 1u);
+  }
+  EXPECT_EQ(caller_.stuck(), 1u);
+  loader_->driver->faults.clear();
+  caller_.Release();
+  runner_.RunUntilIdle();
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  got = Read();
+  ASSERT_EQ(got->gpus.size(), 2u);
+  EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[0].uuid);
+}
+
+TEST_F(ProcessReaderTest, NoAnswerOfAnyGpuIsAnError) {
+  loader_->driver->faults[{NvmlCall::kComputeProcesses, -1}] = {};
+  Read();
+  runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline);
+  const auto report = Read();
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status.code(), Code::kDeadlineExceeded);
+}
+
+TEST_F(ProcessReaderTest, AGpuThatHangsWhileTheDriverIsReplacedIsQueriedInTheNewSession) {
+  loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}] = {};
+  Read();
+  runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline + ProcessReader::kFresh);
+  loader_->driver->faults.clear();
+  loader_->fingerprint = "second";
+  EXPECT_EQ(Read()->gpus.size(), 2u);
+  caller_.Release();  // the old call returns, and the old session is closed
+  runner_.RunUntilIdle();
+  loader_->driver->initialised = true;  // NVML counts its sessions, this fake does not
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_EQ(Read()->gpus.size(), 2u);
+}
+
 TEST_F(ProcessReaderTest, AHangingDriverIsReportedAndQueriedOnlyOnce) {
-  loader_->driver->faults[{NvmlCall::kComputeProcesses, 1}] = {};
+  loader_->driver->faults[{NvmlCall::kDeviceCount, -1}] = {};
   std::shared_ptr<const ProcessReport> got;
   reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
   runner_.AdvanceTimeAndRun(ProcessReader::kDeadline);

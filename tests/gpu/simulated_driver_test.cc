@@ -295,6 +295,25 @@ TEST_F(SimulatedDriverTest, AGpuThatIsLostFromTheStartIsListed) {
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
 
+TEST_F(SimulatedDriverTest, AGpuThatHangsHidesOnlyItsOwnProcesses) {
+  CreateDriver();
+  Start();
+  ASSERT_TRUE(RunUntilHealthy(kGpus)) << Describe();
+  const std::string call(NvmlCallName(NvmlCall::kComputeProcesses));
+  ASSERT_EQ(state().AddFault(call.c_str(), 1, 0, true, 0, 0), 0);
+  // On a busy machine another GPU may miss the deadline, too.
+  ProcessReport report;
+  for (int i = 0; i < 20 && report.gpus.size() < kGpus - 1; ++i) report = ReadProcesses();
+  EXPECT_TRUE(report.status.ok()) << report.status.ToString();
+  ASSERT_EQ(report.gpus.size(), kGpus - 1);
+  for (const ProcessReport::GpuProcesses& gpu : report.gpus) {
+    EXPECT_NE(gpu.uuid, state().facts(1).uuid);
+  }
+  state().ClearFaults(nullptr, sim::kAllGpus);
+  for (int i = 0; i < 20 && report.gpus.size() < kGpus; ++i) report = ReadProcesses();
+  EXPECT_EQ(report.gpus.size(), kGpus);
+}
+
 TEST_F(SimulatedDriverTest, ReportsAnInitThatHangsAndRecovers) {
   CreateDriver();
   ASSERT_EQ(state().AddFault("nvmlInit_v2", sim::kAllGpus, 0, true, 0, 0), 0);

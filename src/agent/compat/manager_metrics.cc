@@ -83,14 +83,17 @@ std::string PidsText(const std::vector<int>& pids) {
 }
 
 Json JsonOfDevice(const ManagedGpu& gpu) {
-  Json pids = Json::MakeArray();
-  for (const int pid : gpu.pids) pids.Append(Json::Int(pid));
-  return Json::MakeObject({{"id", Json::String(gpu.pci_bus_id)},
-                           {"card_idx", Json::String(fmt::format("{}", gpu.index))},
-                           {"gpu", Json::Int(gpu.percent)},
-                           {"mem", Json::NumberText(Decimal(Mib(gpu.used)))},
-                           {"pids", std::move(pids)},
-                           {"device_mem", Json::NumberText(Decimal(Mib(gpu.total)))}});
+  Json device = Json::MakeObject({{"id", Json::String(gpu.pci_bus_id)},
+                                  {"card_idx", Json::String(fmt::format("{}", gpu.index))}});
+  if (gpu.is_known) {
+    Json pids = Json::MakeArray();
+    for (const int pid : gpu.pids) pids.Append(Json::Int(pid));
+    device.Set("gpu", Json::Int(gpu.percent));
+    device.Set("mem", Json::NumberText(Decimal(Mib(gpu.used))));
+    device.Set("pids", std::move(pids));
+  }
+  device.Set("device_mem", Json::NumberText(Decimal(Mib(gpu.total))));
+  return device;
 }
 
 }  // namespace
@@ -105,9 +108,13 @@ std::string ManagerMetricPage(const ManagerState& state) {
     for (const ManagedContainer* container : containers) {
       for (const ManagedGpu& gpu : container->gpus) {
         if (!family.value_on_gpu) break;
+        if (!gpu.is_known) continue;
         const std::string which = fmt::format("gpu{}", gpu.index);
         text.Sample(family.name, LabelsOf(state, *container, family, which),
                     family.value_on_gpu(gpu));
+      }
+      if (family.value_on_gpu && !std::ranges::all_of(container->gpus, &ManagedGpu::is_known)) {
+        continue;
       }
       text.Sample(family.name, LabelsOf(state, *container, family, "total"),
                   family.total_of(*container));
@@ -141,7 +148,8 @@ Json ManagerGraph(const ManagerState& state) {
     graph += fmt::format(
         "|---GPU{} (pids: {}, usedMemory: {}, totalMemory: {}, allocatableCores: {}, "
         "allocatableMemory: {})\n",
-        gpu.index, PidsText(gpu.pids), gpu.used.count(), gpu.total.count(),
+        gpu.index, gpu.is_known ? PidsText(gpu.pids) : "unknown",
+        gpu.is_known ? fmt::format("{}", gpu.used.count()) : "unknown", gpu.total.count(),
         gpu.free_milli / device::kVcudaCore.count(), gpu.free.count());
   }
   return Json::MakeObject({{"graph", Json::String(graph)}});

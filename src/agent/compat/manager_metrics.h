@@ -9,6 +9,9 @@
 //   container_request_gpu_memory{…,req_of_gpu_memory="total"}   limit of the container in MiB
 //   container_request_gpu_utilization{…,req_of_gpu="total"}     limit of the container in GPUs: 0.3
 //
+// The use of a GPU that does not answer is unknown: it has no series and no fields, and its
+// containers have no total.
+//
 // Not for our own metrics (agent/metrics.h). Threads: values and pure functions.
 #pragma once
 
@@ -27,7 +30,9 @@ struct ManagedGpu {
   int index = 0;
   std::string pci_bus_id;
   Bytes total;  // memory of the GPU
-  Bytes used;   // memory that the container uses
+  // Whether the driver has returned the processes of the GPU. If not, the next three are empty.
+  bool is_known = true;
+  Bytes used;  // memory that the container uses
   int percent = 0;
   std::vector<int> pids;  // the container's processes on this GPU, ascending
 };
@@ -45,6 +50,7 @@ struct ManagedContainer {
 // A GPU of the node, for /graph.
 struct ManagedNodeGpu {
   int index = 0;
+  bool is_known = true;  // as above
   std::vector<int> pids;
   Bytes used;  // memory that all processes use
   Bytes total;
@@ -54,7 +60,7 @@ struct ManagedNodeGpu {
 
 struct ManagerState {
   std::string node;
-  std::string problem;  // why use is unknown; limits are known
+  std::string problem;  // why the use of all GPUs is unknown; limits are known
   std::vector<ManagedContainer> containers;
   std::vector<ManagedNodeGpu> gpus;
 };

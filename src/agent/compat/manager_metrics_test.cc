@@ -112,6 +112,30 @@ TEST_F(ManagerStateTest, UseThatIsNotKnownIsNotZero) {
   EXPECT_NE(page.find("container_request_gpu_utilization{"), std::string::npos);
 }
 
+TEST_F(ManagerStateTest, AGpuThatDoesNotAnswerHidesOnlyItsOwnUse) {
+  Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
+  Hold("train", 0, 300, GiB(5)).engine_id = "bb";
+  holdings_.containers.back().shares.push_back({"GPU-1", kWholeGpu, GiB(16)});
+  report_.gpus[0].processes = {{10, MiB(100), 20}, {11, MiB(50), 5}};
+  report_.gpus.pop_back();
+  owners_ = {{10, {Uid(kPodUid), "aa"}}, {11, {Uid(kPodUid), "bb"}}};
+  const std::string page = ManagerMetricPage(State());
+  const auto has = [&](const std::string& name, const std::string& gpu) {
+    return page.find(fmt::format("{{container_name=\"{}\",gpu_memory=\"{}\"", name, gpu)) !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(has("nginx", "gpu0"));
+  EXPECT_TRUE(has("nginx", "total"));
+  EXPECT_TRUE(has("train", "gpu0"));
+  EXPECT_FALSE(has("train", "gpu1"));
+  EXPECT_FALSE(has("train", "total")) << "a sum without GPU 1 is not the total";
+  const std::string usage = ManagerUsage(State()).Serialize();
+  EXPECT_NE(usage.find(R"("card_idx":"1","device_mem":16384})"), std::string::npos) << usage;
+  EXPECT_NE(ManagerGraph(State()).StringAt("graph").value().find(
+                "|---GPU1 (pids: unknown, usedMemory: unknown, totalMemory: 17179869184, "),
+            std::string::npos);
+}
+
 TEST_F(ManagerStateTest, UsageAndGraphAreInGpuManagersJson) {
   Hold("nginx", 0, 300, GiB(5));
   report_.gpus[0].processes = {{10, MiB(100), 20}};

@@ -48,39 +48,58 @@ ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory
   return managed;
 }
 
+using Positions = std::map<const HeldContainer*, size_t>;  // in ManagerState::containers
+
+// Counts the processes on a GPU for it and for their containers.
+void AddProcesses(const gpu::ProcessReport::GpuProcesses& reported, const Holdings& holdings,
+                  const OwnerOfPid& owner_of, const Positions& positions, ManagedNodeGpu* shown,
+                  ManagerState* state) {
+  for (const gpu::ProcessUse& process : reported.processes) {
+    shown->pids.push_back(process.pid);
+    shown->used += process.memory;
+    const std::optional<ProcessOwner> owner = owner_of(process.pid);
+    const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
+    if (container == nullptr) continue;
+    for (ManagedGpu& managed : state->containers[positions.at(container)].gpus) {
+      if (managed.index != shown->index) continue;
+      managed.used += process.memory;
+      managed.percent += process.percent;
+      managed.pids.push_back(process.pid);
+    }
+  }
+}
+
+void MarkUnknown(int index, ManagerState* state) {
+  for (ManagedContainer& container : state->containers) {
+    for (ManagedGpu& gpu : container.gpus) gpu.is_known = gpu.is_known && gpu.index != index;
+  }
+}
+
 }  // namespace
 
 ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of) {
   ManagerState state{.node = node, .problem = report.status.message()};
-  std::map<const HeldContainer*, size_t> positions;
+  Positions positions;
   for (const HeldContainer& held : holdings.containers) {
     positions[&held] = state.containers.size();
     state.containers.push_back(LimitsOf(held, inventory));
   }
   for (const device::Gpu& gpu : inventory.gpus) {
     const GpuUse held = holdings.accounts.UseOf(gpu.uuid);
-    ManagedNodeGpu shown{.index = gpu.index, .total = gpu.memory};
+    const auto reported =
+        std::ranges::find(report.gpus, gpu.uuid, &gpu::ProcessReport::GpuProcesses::uuid);
+    ManagedNodeGpu shown{
+        .index = gpu.index, .is_known = reported != report.gpus.end(), .total = gpu.memory};
     if (!held.whole) {
       shown.free_milli = std::max<int64_t>(0, kWholeGpu.count() - held.compute.count());
       shown.free = std::max(Bytes(0), gpu.memory - held.memory);
     }
-    const auto same = [&](const auto& reported) { return reported.uuid == gpu.uuid; };
-    const auto reported = std::ranges::find_if(report.gpus, same);
-    for (size_t i = 0; reported != report.gpus.end() && i < reported->processes.size(); ++i) {
-      const gpu::ProcessUse& process = reported->processes[i];
-      shown.pids.push_back(process.pid);
-      shown.used += process.memory;
-      const std::optional<ProcessOwner> owner = owner_of(process.pid);
-      const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
-      if (container == nullptr) continue;
-      for (ManagedGpu& managed : state.containers[positions[container]].gpus) {
-        if (managed.index != gpu.index) continue;
-        managed.used += process.memory;
-        managed.percent += process.percent;
-        managed.pids.push_back(process.pid);
-      }
+    if (shown.is_known) {
+      AddProcesses(*reported, holdings, owner_of, positions, &shown, &state);
+    } else {
+      MarkUnknown(gpu.index, &state);
     }
     state.gpus.push_back(std::move(shown));
   }
