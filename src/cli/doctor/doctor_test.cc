@@ -218,6 +218,12 @@ const std::map<std::string, Plant>& Plants() {
              .Set("env", Parsed(R"([{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}])"));
          facts.pods->push_back(pod);
        }},
+      {"test-left",
+       [](ClusterFacts& facts) {
+         facts.pods->push_back(
+             Parsed(R"({"metadata":{"name":"share","namespace":"tessera-test-1","labels":)"
+                    R"({"app.kubernetes.io/name":"tessera-test"}},"status":{"phase":"Failed"}})"));
+       }},
       {"waiting-pods",
        PodStatus(R"({"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False",)"
                  R"("message":"0/1 nodes"}]})")},

@@ -7,6 +7,7 @@
 #include "src/cli/doctor/checks.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/selftest/cases.h"
 
 namespace tessera::cli {
 namespace {
@@ -165,6 +166,23 @@ void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
+// A `tessera test` that was killed leaves its namespace. Its pods end by themselves.
+void CheckTestPods(const ClusterFacts& facts, DoctorFindings* findings) {
+  std::map<std::string, std::string> left;  // names of pods by namespace
+  for (const Json& pod : *facts.pods) {
+    const std::string ns = TextAt(pod, {"metadata", "namespace"});
+    const bool is_ours = TextAt(pod, {"metadata", "labels", "app.kubernetes.io/name"}) == kTestName;
+    if (!is_ours || !ns.starts_with(kTestName)) continue;  // its namespace will be deleted
+    std::string& names = left[ns];
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(pod, {"metadata", "name"}));
+  }
+  for (const auto& [ns, names] : left) {
+    findings->Note("namespace " + ns, "pods of tessera test: " + names,
+                   "a tessera test runs now, was started with --keep, or was killed",
+                   fmt::format("if none runs now: kubectl delete namespace {}", ns));
+  }
+}
+
 }  // namespace
 
 std::span<const DoctorCheck> PodChecks() {
@@ -179,6 +197,7 @@ std::span<const DoctorCheck> PodChecks() {
       {"visible-devices-without-request",
        "an image names all GPUs, but its container sees none (without Tessera: all)",
        CheckVisibleDevices},
+      {"test-left", "pods of a test stay, and may hold GPUs", CheckTestPods},
       {"waiting-pods", "pods stay Pending, and GPUs look free", CheckWaiting},
   };
   return kChecks;

@@ -115,6 +115,12 @@ std::string TailOf(std::string_view log) {
 
 std::span<const TestCase> TestCases() { return kCases; }
 
+std::string TestCaseNames() {
+  std::vector<std::string_view> names;
+  for (const TestCase& test : kCases) names.emplace_back(test.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string ReasonToSkip(const TestCase& test, const std::vector<Json>& nodes) {
   if (test.resource.empty()) return "";
   for (const Json& node : nodes) {
@@ -125,7 +131,7 @@ std::string ReasonToSkip(const TestCase& test, const std::vector<Json>& nodes) {
 }
 
 Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& image,
-               const std::string& pull_policy) {
+               const std::string& pull_policy, std::chrono::seconds deadline) {
   Json args = Json::MakeArray();
   for (const char* arg : test.args) {
     if (arg != nullptr) args.Append(Json::String(arg));
@@ -148,7 +154,7 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
         "env", Json::MakeArray({Json::MakeObject({{"name", Json::String(names::kEnvVisibleDevices)},
                                                   {"value", Json::String("all")}})}));
   }
-  Json labels = Json::MakeObject({{"app.kubernetes.io/name", Json::String("tessera-test")},
+  Json labels = Json::MakeObject({{"app.kubernetes.io/name", Json::String(kTestName)},
                                   {"app.kubernetes.io/component", Json::String(test.name)}});
   return Json::MakeObject(
       {{"apiVersion", Json::String("v1")},
@@ -158,6 +164,7 @@ Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& i
                                       {"labels", std::move(labels)}})},
        {"spec", Json::MakeObject({{"restartPolicy", Json::String("Never")},
                                   {"terminationGracePeriodSeconds", Json::Int(1)},
+                                  {"activeDeadlineSeconds", Json::Int(deadline.count())},
                                   {"automountServiceAccountToken", Json::Bool(false)},
                                   {"containers", Json::MakeArray({std::move(container)})}})}});
 }

@@ -2,6 +2,7 @@
 // The pods that `tessera test` runs, and the judgement of each. Pure. Included only in src/cli.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,12 +32,17 @@ struct TestCase {
 };
 
 std::span<const TestCase> TestCases();
+// "whole-gpu, share, …"
+std::string TestCaseNames();
+
+// The label of the pods and the namespace of `tessera test`.
+inline constexpr std::string_view kTestName = "tessera-test";
 
 // Why the case cannot run on these nodes; "" if it can.
 std::string ReasonToSkip(const TestCase& test, const std::vector<Json>& nodes);
-// The pod of a case.
+// The pod of a case. The kubelet ends it after `deadline`, also if the command has been killed.
 Json PodOfCase(const TestCase& test, const std::string& ns, const std::string& image,
-               const std::string& pull_policy);
+               const std::string& pull_policy, std::chrono::seconds deadline);
 // Why the case failed, from its pod's end; "" if it passed.
 std::string Judge(const TestCase& test, const CaseResult& result);
 // Why a pod has not ended: the state of its container, or of its scheduling.

@@ -10,6 +10,8 @@
 namespace tessera::cli {
 namespace {
 
+using namespace std::chrono_literals;
+
 const TestCase& CaseOf(std::string_view name) {
   for (const TestCase& test : TestCases()) {
     if (name == test.name) return test;
@@ -37,11 +39,12 @@ std::string AssignmentOfOneGpu() {
 const std::string kAssigned = AssignmentOfOneGpu();
 
 TEST(TestCasesTest, APodRequestsTheResourceOfItsCase) {
-  const Json pod = PodOfCase(CaseOf("memory-limit"), "ns", "img", "Never");
+  const Json pod = PodOfCase(CaseOf("memory-limit"), "ns", "img", "Never", 150s);
+  EXPECT_EQ(At(pod, {"spec", "activeDeadlineSeconds"})->ToInt().value(), 150);
   const Json& container = pod.Find("spec")->Find("containers")->items()[0];
   EXPECT_EQ(At(container, {"resources", "limits", "aliyun.com/gpu-mem"})->ToInt().value(), 1);
   EXPECT_EQ(container.Find("args")->items().size(), 2u);
-  const Json denied = PodOfCase(CaseOf("default-deny"), "ns", "img", "Never");
+  const Json denied = PodOfCase(CaseOf("default-deny"), "ns", "img", "Never", 150s);
   EXPECT_EQ(denied.Serialize().find("nvidia.com/gpu"), std::string::npos);
   EXPECT_NE(denied.Serialize().find(R"("NVIDIA_VISIBLE_DEVICES","value":"all")"),
             std::string::npos);

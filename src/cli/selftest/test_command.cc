@@ -23,6 +23,8 @@ constexpr Duration kPoll = std::chrono::milliseconds(500);
 // A namespace is usable once it has its service account.
 constexpr Duration kNamespacePatience = std::chrono::seconds(20);
 constexpr Duration kRemovalPatience = std::chrono::seconds(60);
+// The kubelet's deadline must not end a pod whose timeout this command reports.
+constexpr std::chrono::seconds kDeadlineAfterTimeout{30};
 constexpr size_t kMaxTestLog = 64 << 10;
 constexpr int kExitFailed = 1;
 constexpr int kExitInterrupted = 130;
@@ -88,7 +90,7 @@ class SelfTest {
          {"metadata",
           Json::MakeObject({{"name", Json::String(ns_)},
                             {"labels", Json::MakeObject({{"app.kubernetes.io/name",
-                                                          Json::String("tessera-test")}})}})}});
+                                                          Json::String(kTestName)}})}})}});
     const Status created = api_.Create({kNamespaceType, ns_, "", ""}, body).status();
     // After a timeout the namespace may exist.
     created_ = created.ok() || created.code() == Code::kDeadlineExceeded;
@@ -97,7 +99,9 @@ class SelfTest {
 
   // Retries while the namespace has no service account yet.
   Status CreatePod(const TestCase& test) {
-    const Json pod = PodOfCase(test, ns_, options_.image, options_.pull_policy);
+    const Json pod =
+        PodOfCase(test, ns_, options_.image, options_.pull_policy,
+                  std::chrono::seconds(options_.case_timeout_s) + kDeadlineAfterTimeout);
     const MonotonicTime end = api_.Now() + kNamespacePatience;
     while (true) {
       Status status = api_.Create(kube::Pod(ns_, test.name), pod).status();
@@ -217,7 +221,8 @@ int RunTest(const TestOptions& options) {
   for (const std::string& name : options.only) {
     if (std::ranges::none_of(TestCases(),
                              [&](const TestCase& test) { return name == test.name; })) {
-      return Fail(Error(Code::kInvalidArgument, "--only: there is no test {}", name));
+      return Fail(Error(Code::kInvalidArgument, "--only: there is no test {}: want one of {}", name,
+                        TestCaseNames()));
     }
   }
   Result<kube::Config> config = ConfigOf(options.cluster);
@@ -239,8 +244,7 @@ Action AddTest(CLI::App* app) {
   app->add_option("--image-pull-policy", options->pull_policy, "image pull policy of the test pods")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
       ->capture_default_str();
-  app->add_option("--only", options->only,
-                  "only these tests: whole-gpu, share, linked-pair, memory-limit, default-deny")
+  app->add_option("--only", options->only, "only these tests: " + TestCaseNames())
       ->delimiter(',')
       ->option_text("NAME,...");
   app->add_option("--case-timeout", options->case_timeout_s, "seconds for each test")
