@@ -56,6 +56,14 @@ std::string ImageOf(const Json& pod) {
   return containers.empty() ? "unknown" : "image " + TextAt(containers.front(), {"image"});
 }
 
+// The image of the init container that installs tessera-runtime; "" if the pod has none.
+std::string RuntimeImageOf(const Json& pod) {
+  for (const Json& container : ItemsAt(pod, {"spec", "initContainers"})) {
+    if (TextAt(container, {"name"}) == "install-runtime") return TextAt(container, {"image"});
+  }
+  return "";
+}
+
 Status AddCluster(const VersionOptions& options, Listing* list) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
   ClusterClient api(std::move(config), options.cluster.timeout(), kVersionPatience);
@@ -85,8 +93,14 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   for (const auto& [pod, page] : pages) {
     const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
     if (component.empty()) continue;
-    AddRow(component, TextAt(*pod, {"spec", "nodeName"}),
-           MetricsPortOf(*pod).empty() ? ImageOf(*pod) : VersionIn(page), list);
+    const std::string node = TextAt(*pod, {"spec", "nodeName"});
+    const std::string version = MetricsPortOf(*pod).empty() ? ImageOf(*pod) : VersionIn(page);
+    AddRow(component, node, version, list);
+    // It comes with the agent, from the same image.
+    const std::string runtime = "image " + RuntimeImageOf(*pod);
+    if (runtime != "image ") {
+      AddRow("tessera-runtime", node, runtime == ImageOf(*pod) ? version : runtime, list);
+    }
   }
   if (!nodes.ok()) return Status::Ok();
   ClusterFacts facts;

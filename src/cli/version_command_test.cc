@@ -12,14 +12,16 @@ using ::testing::HasSubstr;
 class VersionCommandTest : public testing::CommandFixture {
  protected:
   // A pod of a component; `port` is "" or the member of a container.
-  void PutPod(const std::string& component, const std::string& ports) {
+  void PutPod(const std::string& component, const std::string& ports,
+              const std::string& init_containers = "") {
     server_.Put(
         kPods + component,
         ParseJson(
             fmt::format(R"({{"metadata":{{"name":"{0}","namespace":"tessera-system","labels":)"
                         R"({{"app.kubernetes.io/name":"tessera-{0}"}}}},"spec":{{"nodeName":"n1",)"
+                        R"("initContainers":[{2}],)"
                         R"("containers":[{{"image":"tessera.dev/{0}:v3","ports":[{1}]}}]}}}})",
-                        component, ports))
+                        component, ports, init_containers))
             .value());
   }
   void PutMetrics(const std::string& pod, const std::string& port) {
@@ -43,8 +45,10 @@ TEST_F(VersionCommandTest, AsksEachPodAtItsOwnPortForMetrics) {
     }
     return true;
   });
-  PutPod("agent", R"({"name":"gpu-manager","containerPort":5678},)"
-                  R"({"name":"metrics","containerPort":9400})");
+  PutPod("agent",
+         R"({"name":"gpu-manager","containerPort":5678},)"
+         R"({"name":"metrics","containerPort":9400})",
+         R"({"name":"install-runtime","image":"tessera.dev/agent:v3"})");
   PutPod("scheduler", R"({"name":"metrics","containerPort":9411})");
   PutPod("operator", R"({"name":"metrics","containerPort":9412})");
   PutPod("console", R"({"name":"web","containerPort":8090})");
@@ -59,6 +63,7 @@ TEST_F(VersionCommandTest, AsksEachPodAtItsOwnPortForMetrics) {
   EXPECT_THAT(ran.out, HasSubstr("tessera-agent       of-agent\n"));
   EXPECT_THAT(ran.out, HasSubstr("tessera-console     image tessera.dev/console:v3\n"));
   EXPECT_THAT(ran.out, HasSubstr("tessera-operator    of-operator\n"));
+  EXPECT_THAT(ran.out, HasSubstr("tessera-runtime     of-agent\n"));
   EXPECT_THAT(ran.out, HasSubstr("tessera-scheduler   of-scheduler\n"));
 }
 
