@@ -51,6 +51,16 @@ TEST(CommandLineTest, VerbsAcceptTheirOptions) {
   EXPECT_EQ(Parsed(LedgerVerb::kGpus, "n1").node, "n1");
 }
 
+TEST(CommandLineTest, EachVerbHasTheVersionOfTheProgram) {
+  const Outcome own = Parse({"tessera", "--version"});
+  EXPECT_EQ(own.code, 0);
+  for (const char* verb : {"explain", "status", "pod", "version"}) {
+    const Outcome outcome = Parse({"tessera", verb, "--version"});
+    EXPECT_EQ(outcome.code, 0) << verb << outcome.err;
+    EXPECT_EQ(outcome.out, own.out) << verb;
+  }
+}
+
 TEST(CommandLineTest, KindsAreSingularOrPlural) {
   for (const auto& [word, verb] :
        {std::pair("pod", "pods"), std::pair("pods", "pods"), std::pair("node", "nodes"),

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/base/file.h"
+#include "src/base/version.h"
 
 namespace tessera::runtime {
 namespace {
@@ -17,6 +18,7 @@ Usage: tessera-runtime explain [OPTIONS]
 
 Options:
   -h,--help                   Print this help message and exit
+  --version                   Print the version and exit
   -b,--bundle DIR=.           The container's bundle, with its config.json
 )";
 // Exit code for an invalid command line, as in most programs.
@@ -24,6 +26,7 @@ constexpr int kExitUsage = 2;
 
 struct ExplainArguments {
   bool help = false;
+  bool version = false;
   std::string bundle = ".";
 };
 
@@ -33,6 +36,8 @@ Result<ExplainArguments> ReadArguments(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument == "--help" || argument == "-h") {
       arguments.help = true;
+    } else if (argument == "--version") {
+      arguments.version = true;
     } else if (argument.starts_with("--bundle=")) {
       arguments.bundle = argument.substr(std::strlen("--bundle="));
     } else if (argument == "--bundle" || argument == "-b") {
@@ -117,8 +122,10 @@ int ExplainMain(int argc, char** argv, const Result<Options>& options) {
                             arguments.status().message()),
                 kExitUsage);
   }
-  const Result<std::string> text =
-      arguments->help ? std::string(kExplainHelp) : Explain(arguments->bundle, options);
+  const Result<std::string> text = arguments->help ? std::string(kExplainHelp)
+                                   : arguments->version
+                                       ? fmt::format("tessera-runtime: {}\n", kTesseraVersion)
+                                       : Explain(arguments->bundle, options);
   if (!text.ok()) return Fail(text.status().message(), InfoOf(text.status().code()).exit_code);
   return WriteFd(STDOUT_FILENO, *text).ok() ? 0 : 1;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/base/version.h"
 #include "src/oci/config_document.h"
 #include "tests/runtime/container_fixture.h"
 
@@ -335,6 +336,16 @@ TEST_P(Container, HelpNamesOurCommandsAndDashDashHelpGoesToTheLowLevelRuntime) {
   EXPECT_THAT(help.out, HasSubstr("tessera-runtime explain "));
   // Standard output is a pipe here, so the caller is a program and not a person.
   EXPECT_THAT(RunOwn({"--help"}).out, Not(HasSubstr("tessera-runtime")));
+}
+
+TEST_P(Container, EachOwnCommandHasTheVersion) {
+  const std::string version = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
+  EXPECT_THAT(RunOwn({"--version"}).out, HasSubstr(version));
+  for (const char* command : {"explain", "configure"}) {
+    const SubprocessResult shown = RunOwn({command, "--version"});
+    EXPECT_EQ(shown.exit_code, 0) << command;
+    EXPECT_EQ(shown.out, version) << command;
+  }
 }
 
 TEST_P(Container, ExplainHasHelpAndRejectsWhatItDoesNotKnow) {

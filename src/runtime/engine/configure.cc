@@ -17,6 +17,7 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/base/version.h"
 #include "src/formats/toml.h"
 #include "src/oci/shared_tree.h"
 #include "src/runtime/engine/configurator.h"
@@ -376,6 +377,8 @@ int ConfigureMain(int argc, char** argv) {
   ConfigureFlags flags;
   CLI::App app("Makes a container engine use tessera-runtime; --undo reverts that",
                "tessera-runtime configure");
+  app.set_version_flag("--version", fmt::format("tessera-runtime: {}", kTesseraVersion),
+                       "Print the version and exit");
   AddEngineFlags(&app, &flags);
   AddOtherFlags(&app, &flags);
   try {
