@@ -319,6 +319,30 @@ TEST_F(ControllerTest, ARemovalThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
   EXPECT_GE(writes, 4) << "three objects and the finalizer";
 }
 
+// The list was made before the objects were applied, but arrives afterwards. Then the watch
+// delivers the objects.
+TEST_F(ControllerTest, AnObjectThatALateListLacksIsNotDeleted) {
+  std::vector<net::HttpServer::Reply> lists;
+  server_.SetFault([&](const net::Request& request, const net::HttpServer::Reply& reply) {
+    const bool is_list = std::string(request.path()).ends_with("/configmaps") &&
+                         request.Query("sendInitialEvents").has_value();
+    if (is_list) lists.push_back(reply);
+    return is_list;
+  });
+  PutResource("{}", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return ValueOf("b2") != "none" && !lists.empty(); }));
+  runner_.RunFor(milliseconds(100));  // the controller has the answers
+  const std::string end =
+      R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":)"
+      R"({"k8s.io/initial-events-end":"true"}}}})";
+  for (const auto& reply : lists) {
+    reply({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = end + "\n"});
+  }
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  EXPECT_TRUE(metrics_.repairs.values().empty());
+}
+
 TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
   PutResource("{}", 1);
   Start();

@@ -81,7 +81,11 @@ void ObjectSet::OnObject(const std::string& key) {
 }
 
 void ObjectSet::OnScopeSynced(const WatchScope& scope) {
-  wanted_.OnDelivered(scope);
+  if (const Duration again = wanted_.OnListed(scope); again > Duration::zero()) {
+    client_.runner().PostDelayed(again, [this, scope, weak = weak_.Get()] {
+      if (weak) OnScopeSynced(scope);
+    });
+  }
   // Objects that were deleted while the watch was broken are noticed now.
   for (const WantedObjects::AppliedComponent& component : wanted_.components())
     queue_.Add(component.name);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/weak_ptr.h"
 #include "src/components/objects.h"
 #include "src/kube/client.h"
 #include "src/kube/keyed_queue.h"
@@ -115,6 +116,7 @@ class ObjectSet : private ObjectWatches::Delegate {
   WantedObjects wanted_;
   std::map<std::string, kube::Operation> operations_;  // by component
   kube::KeyedQueue queue_;                             // of components
+  WeakPtrFactory<ObjectSet> weak_{this};
 };
 
 }  // namespace tessera::operators

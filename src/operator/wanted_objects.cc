@@ -19,6 +19,8 @@ constexpr Duration kQuiet = std::chrono::minutes(10);
 // restorations.
 constexpr int kContestedRepairs = 5;
 constexpr Duration kContested = std::chrono::minutes(2);
+// An object that was applied this long ago would have been listed or delivered by now.
+constexpr Duration kLateEvent = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -89,10 +91,15 @@ void WantedObjects::OnDelivered(const std::string& key) {
   if (WantedObject* object = Find(key)) object->awaits = false;
 }
 
-void WantedObjects::OnDelivered(const WatchScope& scope) {
+Duration WantedObjects::OnListed(const WatchScope& scope) {
+  Duration again = Duration::zero();
   for (auto& [key, object] : objects_) {
-    if (ScopeOf(object.object) == scope) object.awaits = false;
+    if (!object.awaits || ScopeOf(object.object) != scope) continue;
+    const Duration left = object.applied_at + kLateEvent - clock_.Now();
+    object.awaits = left > Duration::zero();
+    if (object.awaits) again = std::max(again, left);
   }
+  return again;
 }
 
 Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::string& text,
@@ -106,6 +113,7 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
   const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
   object->fields = seen ? actual->applied_fields : now.applied_fields;
   object->awaits = !seen;
+  object->applied_at = clock_.Now();
   if (now.meta.resource_version == version) return ApplyEffect::kUnchanged;
   return version.empty() ? ApplyEffect::kCreated : ApplyEffect::kChanged;
 }

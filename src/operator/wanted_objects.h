@@ -31,6 +31,7 @@ struct WantedObject {
   uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
   // The watch has not delivered the result of the last apply yet, so the watched state is older.
   bool awaits = false;
+  MonotonicTime applied_at{};
   int repairs = 0;
   MonotonicTime repaired{};
   Status error;
@@ -66,9 +67,12 @@ class WantedObjects {
   Duration RepairWait(const WantedObject& object) const;
   bool AllApplied() const;
 
-  // The watch has delivered the object, or all of a scope.
+  // The watch has delivered the object.
   void OnDelivered(const std::string& key);
-  void OnDelivered(const WatchScope& scope);
+  // The watch has listed a scope. An object that was applied before and is not listed is deleted,
+  // but an object that was applied while the list was under way follows as an event. Returns when
+  // to call this again for such objects; 0: never.
+  Duration OnListed(const WatchScope& scope);
   // The server has accepted `text`; `version` is the resourceVersion before, "" if there was none.
   Result<ApplyEffect> OnApplied(WantedObject* object, const std::string& text,
                                 const std::string& version, const Json& answer) const;
