@@ -259,6 +259,22 @@ TEST_F(ControllerTest, AnInvalidSpecKeepsTheObjectsOfTheLastValidOne) {
   EXPECT_TRUE(RunUntil([&] { return Ready() && ValueOf("b2") == "y"; }));
 }
 
+// The API server drops it if another client has broken the definition of the resource.
+TEST_F(ControllerTest, AResourceThatLostItsSpecKeepsItsObjectsAndCanBeDeleted) {
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return Ready(); }));
+  Json resource = *server_.Find(kResource);
+  resource.Erase("spec");
+  server_.Put(kResource, std::move(resource));
+  ASSERT_TRUE(RunUntil([&] { return ConditionText("Degraded", "reason") == "InvalidSpec"; }));
+  EXPECT_THAT(ConditionText("Degraded", "message"), HasSubstr("spec is missing"));
+  EXPECT_EQ(Values(), "xxx");
+  const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
+  deletion_ = client_.Delete(ref, {}, [](const Result<Json>&) {});
+  EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
+}
+
 TEST_F(ControllerTest, DeletesWhatIsNoLongerRenderedAndNothingElse) {
   PutResource("{}", 1);
   server_.Put(std::string(kMaps) + "foreign", MapNamed("foreign", "f"));

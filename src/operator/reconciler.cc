@@ -121,6 +121,12 @@ void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataOb
   generation_ = meta.generation;
   keeps_off_ = !policies_.name().empty() && !AdoptsNodesOfNvidia(resource.meta);
   const Json spec = SpecOf(resource);
+  if (spec.is_null()) {
+    // The API server drops the spec if the resource is written while its definition has no schema.
+    return SetSpecError(
+        Error(Code::kInvalidArgument,
+              "spec is missing: write it again, or \"spec: {{}}\" for the defaults"));
+  }
   if (Status status = SetDriverPools(spec); !status.ok()) return SetSpecError(std::move(status));
   // Rendering without the driver's DaemonSets would delete the existing ones.
   if (drivers_ != nullptr && !drivers_->ready()) return;
