@@ -21,7 +21,7 @@ constexpr size_t kMostNamedNodes = 20;
 constexpr size_t kMostCandidates = 10;
 // The start of UIDs that no object has.
 constexpr std::string_view kPreviewUid = "console-preview";
-constexpr int64_t kMostReplicas = 50;
+constexpr int64_t kMaxCountedReplicas = 50;
 constexpr Duration kHold = std::chrono::minutes(1);  // longer than a preview takes
 
 struct ReasonGroup {
@@ -110,20 +110,23 @@ Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t us
   return line;
 }
 
-// How many pods of a Deployment have room one after the other, of at most kMostReplicas.
+// How many pods of a Deployment have room one after the other.
 int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replicas) {
   std::vector<Uid> placed;
-  const int64_t most = std::min(replicas, kMostReplicas);
-  while (static_cast<int64_t>(placed.size()) < most) {
+  while (static_cast<int64_t>(placed.size()) < replicas) {
     pod.meta.uid = Uid(fmt::format("{}-{}", kPreviewUid, placed.size()));
     Result<ClusterLedger::Query> query = ledger.MakeQuery(pod);
     if (!query.ok()) break;
-    const std::vector<std::string> fitting = Evaluate(ledger, *query).fitting;
-    if (fitting.empty()) break;
     const std::span<const float> scores = ledger.Scores(*query);
-    const std::string& best = *std::ranges::max_element(
-        fitting, {}, [&](const std::string& name) { return scores[ledger.FindNode(name)->id]; });
-    if (!ledger.Assume(*query, best, kHold).ok()) break;
+    const std::string* best = nullptr;
+    float best_score = placement::kUnfit;
+    for (const auto& [name, node] : ledger.nodes()) {
+      if (node.id == placement::kNoNode || scores[node.id] <= best_score) continue;
+      if (WhyNot(ledger, *query, node)) continue;
+      best = &name;
+      best_score = scores[node.id];
+    }
+    if (best == nullptr || !ledger.Assume(*query, *best, kHold).ok()) break;
     placed.push_back(pod.meta.uid);
   }
   for (const Uid& uid : placed) ledger.RemovePod(uid);
@@ -155,9 +158,10 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   out.Set("request",
           Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit)));
   AddEvaluation(ledger, query, false, &out);
-  if (query.requests_gpus() && manifest.replicas > 1) {
-    out.Set("replicas", Json::Int(std::min(manifest.replicas, kMostReplicas)));
-    out.Set("roomFor", Json::Int(CountReplicas(ledger, pod, manifest.replicas)));
+  const int64_t replicas = std::min(ReadForm(manifest).form.replicas, kMaxCountedReplicas);
+  if (query.requests_gpus() && replicas > 1) {
+    out.Set("replicas", Json::Int(replicas));
+    out.Set("roomFor", Json::Int(CountReplicas(ledger, pod, replicas)));
   }
   if (with_quota) out.Set("quota", Json::String(ledger.quota().TextOfLines(manifest.ns)));
   return out;

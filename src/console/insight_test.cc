@@ -18,8 +18,7 @@ class InsightTest : public ::testing::Test {
     ledger_->SetNode(GpuNode("b", 4));
   }
   Json PreviewOf(const WorkloadForm& form, bool with_quota = true) {
-    Manifest manifest{.object = ManifestOf(form), .ns = form.ns, .name = form.name};
-    manifest.pod = manifest.object;
+    const Manifest manifest = ParseManifest(ManifestOf(form)).value();
     const Result<Json> preview = Preview(*ledger_, manifest, with_quota);
     EXPECT_TRUE(preview.ok()) << preview.status().ToString();
     return *preview;
@@ -53,8 +52,7 @@ TEST_F(InsightTest, NodesThatThePodDoesNotTolerateOrSelectDoNotFit) {
   kube::NodeObject node = GpuNode("b", 4);
   node.taints = {{"team", "ml", "NoSchedule"}};
   ledger_->SetNode(node);
-  Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = 1}), .name = "x"};
-  manifest.pod = manifest.object;
+  Manifest manifest = ParseManifest(ManifestOf({.name = "x", .image = "i", .gpus = 1})).value();
   manifest.pod.Find("spec")->Set("nodeSelector", ParseJson(R"({"disk":"ssd"})").value());
   const Json selecting = Preview(*ledger_, manifest, false).value();
   EXPECT_EQ(selecting.IntAt("fits").value(), 0);
@@ -66,8 +64,7 @@ TEST_F(InsightTest, NodesThatThePodDoesNotTolerateOrSelectDoNotFit) {
 }
 
 TEST_F(InsightTest, NodesWithoutEnoughCpuDoNotFit) {
-  Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = 1}), .name = "x"};
-  manifest.pod = manifest.object;
+  Manifest manifest = ParseManifest(ManifestOf({.name = "x", .image = "i", .gpus = 1})).value();
   Json& container = manifest.pod.Find("spec")->Find("containers")->items().at(0);
   container.Find("resources")->Set("requests", ParseJson(R"({"cpu":"1000"})").value());
   const Json preview = Preview(*ledger_, manifest, false).value();
@@ -77,12 +74,9 @@ TEST_F(InsightTest, NodesWithoutEnoughCpuDoNotFit) {
 
 TEST_F(InsightTest, ThePreviewCountsReplicasThatHaveRoomTogether) {
   const auto room_for = [&](int gpus, int64_t replicas, const std::string& ns) {
-    Manifest manifest{.object = ManifestOf({.name = "x", .image = "i", .gpus = gpus}),
-                      .ns = ns,
-                      .name = "x",
-                      .replicas = replicas};
-    manifest.pod = manifest.object;
-    return Preview(*ledger_, manifest, true)->IntAt("roomFor").value_or(-1);
+    const WorkloadForm form{
+        .name = "x", .ns = ns, .image = "i", .gpus = gpus, .replicas = replicas};
+    return PreviewOf(form).IntAt("roomFor").value_or(-1);
   };
   EXPECT_EQ(room_for(2, 3, "ns"), 3);
   EXPECT_EQ(room_for(2, 9, "ns"), 3);

@@ -24,7 +24,7 @@ bool IsWritten(std::string_view label) {
          domain == "nvidia.com" || domain == "gaia.tencent.com";
 }
 
-kube::LabelSelector SelectorOf(const Json& term) {
+kube::LabelSelector SelectorOfTerm(const Json& term) {
   kube::LabelSelector selector;
   for (const Json& rule : ItemsOf(term.Find("matchExpressions"))) {
     kube::LabelSelector::Requirement& one = selector.requirements.emplace_back();
@@ -100,7 +100,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   const Json* terms =
       FindPath(*pod, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
                       "nodeSelectorTerms"});
-  for (const Json& term : ItemsOf(terms)) pool.terms.push_back(SelectorOf(term));
+  for (const Json& term : ItemsOf(terms)) pool.terms.push_back(SelectorOfTerm(term));
   return pool;
 }
 

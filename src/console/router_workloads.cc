@@ -3,17 +3,31 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/strings.h"
 #include "src/console/insight.h"
 #include "src/console/replies.h"
 #include "src/console/router.h"
 #include "src/console/what_if.h"
 #include "src/console/workload.h"
-#include "src/formats/yaml.h"
 
 namespace tessera::console {
 namespace {
 
 bool SeesAll(const WebSession& session) { return session.rights.nodes && session.rights.all_pods; }
+
+// The manifest after an edit: "yaml" is its text before, "form" has the fields that the person has
+// changed, all of them for a new manifest. Problems of the form are stored in `errors`.
+Result<Manifest> EditedManifest(const Json& body, FieldErrors* errors) {
+  const std::string yaml = body.StringAt("yaml").value_or("");
+  const Json* form = body.Find("form");
+  if (form == nullptr || !form->is_object()) return ParseManifest(yaml);
+  if (Trim(yaml).empty()) return ParseManifest(ManifestOf(ParseForm(*form, nullptr, errors).form));
+  ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(yaml));
+  const FormReading before = ReadForm(manifest);
+  ASSIGN_OR_RETURN(const std::string text,
+                   WithEdit(manifest, before, ParseForm(*form, &before, errors)));
+  return ParseManifest(text);
+}
 
 }  // namespace
 
@@ -74,18 +88,12 @@ void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSessio
                                     const Reply& reply) {
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
-  std::string yaml = body->StringAt("yaml").value_or("");
-  if (const Json* form = body->Find("form"); form != nullptr && form->is_object()) {
-    FieldErrors errors;
-    const WorkloadForm parsed = ParseForm(*form, &errors);
-    if (!errors.empty()) return reply(ErrorsOfFields(errors));
-    yaml = WriteYaml(ManifestOf(parsed));
-  }
-  const Result<Manifest> manifest = ParseManifest(yaml);
+  FieldErrors errors;
+  const Result<Manifest> manifest = EditedManifest(*body, &errors);
+  if (!errors.empty()) return reply(ErrorsOfFields(errors));
   if (!manifest.ok()) return reply(ErrorsOfFields({{"yaml", manifest.status().message()}}));
-  Json out = Json::MakeObject({{"yaml", Json::String(yaml)}});
-  const auto form = FormOf(manifest->object);
-  if (form) out.Set("form", JsonOfForm(*form));
+  Json out = JsonOf(ReadForm(*manifest));
+  out.Set("yaml", Json::String(manifest->text));
   Result<Json> preview =
       Preview(model_.ledger(), *manifest, session.rights.SeesPodsOf(manifest->ns));
   if (!preview.ok()) return reply(ErrorsOfFields({{"yaml", preview.status().message()}}));

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/console/workload.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/formats/yaml.h"
+#include "src/formats/yaml_patcher.h"
 
 namespace tessera::console {
 namespace {
@@ -14,6 +17,9 @@ constexpr int64_t kMostGpus = 64;
 constexpr int64_t kMostReplicas = 10'000;
 constexpr int64_t kMostBlocks = 4096;  // 1 TiB
 constexpr size_t kMostManifest = 256 << 10;
+// Fields of the page that are one field of a manifest.
+constexpr std::string_view kAmount = "amount";
+constexpr std::string_view kAmountFields[] = {"whole", "gpus", "hundredths", "memoryBlocks"};
 
 std::string TextAt(const Json& json, std::string_view key) {
   return json.StringAt(key).value_or("");
@@ -27,38 +33,49 @@ const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
   return at;
 }
 
-class FormReader {
+class FieldReader {
  public:
-  FormReader(const Json& json, FieldErrors* errors) : json_(json), errors_(*errors) {}
+  FieldReader(const Json& json, FormEdit* edit, bool complete, FieldErrors* errors)
+      : json_(json), edit_(*edit), complete_(complete), errors_(*errors) {}
 
-  int64_t Number(const char* field, int64_t least, int64_t most) {
-    const Result<int64_t> number = json_.IntAt(field);
-    if (number.ok() && *number >= least && *number <= most) return *number;
-    errors_[field] = fmt::format("a whole number from {} to {}", least, most);
-    return least;
+  // Whether the page has sent this field, or must send all. The field then belongs to the edit.
+  bool BeginField(std::string_view field) {
+    const bool has =
+        field == kAmount
+            ? std::ranges::any_of(
+                  kAmountFields, [&](std::string_view part) { return json_.Find(part) != nullptr; })
+            : json_.Find(field) != nullptr;
+    if (has || complete_) edit_.fields.emplace(field);
+    return has || complete_;
   }
-  std::string DnsName(const char* field) {
-    std::string text = TextAt(json_, field);
-    if (!IsDnsName(text) || text.size() > 63) {
+  void ReadNumber(const char* field, int64_t least, int64_t most, int64_t* number) {
+    const Result<int64_t> read = json_.IntAt(field);
+    if (read.ok() && *read >= least && *read <= most) {
+      *number = *read;
+    } else {
+      errors_[field] = fmt::format("a whole number from {} to {}", least, most);
+    }
+  }
+  void ReadDnsName(const char* field, std::string* name) {
+    *name = TextAt(json_, field);
+    if (!IsDnsName(*name) || name->size() > 63) {
       errors_[field] = "lower-case letters, digits and '-', at most 63";
     }
-    return text;
   }
 
  private:
   const Json& json_;
+  FormEdit& edit_;
+  const bool complete_;
   FieldErrors& errors_;
 };
 
-Json ResourcesOf(const WorkloadForm& form) {
-  Json limits = Json::MakeObject();
-  if (form.whole) {
-    limits.Set(names::kResourceGpu, Json::Int(form.gpus));
-  } else {
-    limits.Set(names::kResourceVcudaCore, Json::Int(form.hundredths));
-    limits.Set(names::kResourceVcudaMemory, Json::Int(form.memory_blocks));
-  }
-  return Json::MakeObject({{"limits", std::move(limits)}});
+Json LimitsOf(const WorkloadForm& form) {
+  if (form.whole)
+    return Json::MakeObject({{std::string(names::kResourceGpu), Json::Int(form.gpus)}});
+  return Json::MakeObject(
+      {{std::string(names::kResourceVcudaCore), Json::Int(form.hundredths)},
+       {std::string(names::kResourceVcudaMemory), Json::Int(form.memory_blocks)}});
 }
 
 Json MetaOf(const WorkloadForm& form, bool named) {
@@ -71,128 +88,321 @@ Json MetaOf(const WorkloadForm& form, bool named) {
   return meta;
 }
 
-Json SpecOf(const WorkloadForm& form) {
-  Json container = Json::MakeObject({{"name", Json::String("main")},
-                                     {"image", Json::String(form.image)},
-                                     {"resources", ResourcesOf(form)}});
-  return Json::MakeObject({{"containers", Json::MakeArray({std::move(container)})}});
+Json ContainersOf(const WorkloadForm& form) {
+  Json container =
+      Json::MakeObject({{"name", Json::String("main")},
+                        {"image", Json::String(form.image)},
+                        {"resources", Json::MakeObject({{"limits", LimitsOf(form)}})}});
+  return Json::MakeArray({std::move(container)});
 }
 
-// The metadata of the pods, with the annotation that asks for a model.
-Json PodMetaOf(const WorkloadForm& form, bool named) {
-  Json meta = MetaOf(form, named);
+Json PodOf(const WorkloadForm& form) {
+  Json meta = MetaOf(form, true);
+  // The annotation that asks for a model.
   if (!form.model.empty()) {
     meta.Set(
         "annotations",
         Json::MakeObject({{std::string(names::kAnnotationGpuModels), Json::String(form.model)}}));
   }
-  return meta;
+  return Json::MakeObject({{"apiVersion", Json::String("v1")},
+                           {"kind", Json::String("Pod")},
+                           {"metadata", std::move(meta)},
+                           {"spec", Json::MakeObject({{"containers", ContainersOf(form)}})}});
 }
 
-void ReadLimits(const Json& limits, WorkloadForm* form) {
-  const auto number = [&](std::string_view key) -> int64_t {
-    const Json* value = limits.Find(key);
-    if (value == nullptr) return 0;
-    const Result<int64_t> parsed =
-        value->is_string() ? ParseInt(value->string_value()) : value->ToInt();
-    return parsed.value_or(0);
+// A Deployment of such pods. Annotations are about the pods, so they move to the template.
+Json DeploymentOf(const Json& pod, int64_t replicas) {
+  Json meta = *pod.Find("metadata");
+  const Json* labels = meta.Find("labels");
+  if (labels == nullptr || !labels->is_object() || labels->members().empty()) {
+    meta.Set("labels", Json::MakeObject({{"app", Json::String(TextAt(meta, "name"))}}));
+    labels = meta.Find("labels");
+  }
+  Json pod_meta = Json::MakeObject({{"labels", *labels}});
+  if (const Json* annotations = meta.Find("annotations")) {
+    pod_meta.Set("annotations", *annotations);
+  }
+  const Json* app = labels->Find("app");
+  Json selected = app == nullptr ? *labels : Json::MakeObject({{"app", *app}});
+  meta.Erase("annotations");
+  Json pods = Json::MakeObject({{"metadata", std::move(pod_meta)}});
+  if (const Json* spec = pod.Find("spec")) pods.Set("spec", *spec);
+  Json deployment = pod;
+  deployment.Set("apiVersion", Json::String("apps/v1"));
+  deployment.Set("kind", Json::String("Deployment"));
+  deployment.Set("metadata", std::move(meta));
+  deployment.Set(
+      "spec",
+      Json::MakeObject({{"replicas", Json::Int(replicas)},
+                        {"selector", Json::MakeObject({{"matchLabels", std::move(selected)}})},
+                        {"template", std::move(pods)}}));
+  return deployment;
+}
+
+bool IsGpuResource(std::string_view name) {
+  return name == names::kResourceGpu || name == names::kResourceGpuMem ||
+         name == names::kResourceVcudaCore || name == names::kResourceVcudaMemory ||
+         name.starts_with(names::kResourceMigPrefix);
+}
+
+// The GPU resources of limits or requests; empty if `resources` is null.
+std::vector<std::string> GpuResourcesIn(const Json* resources) {
+  std::vector<std::string> found;
+  if (resources == nullptr || !resources->is_object()) return found;
+  for (const auto& [name, value] : resources->members()) {
+    if (IsGpuResource(name)) found.push_back(name);
+  }
+  return found;
+}
+
+std::string ScalarTextOf(const Json& value) {
+  return value.is_string() ? value.string_value() : value.Serialize();
+}
+
+std::optional<Unread> ReadAmount(const Json* limits, WorkloadForm* form) {
+  const std::vector<std::string> found = GpuResourcesIn(limits);
+  if (found.empty()) return Unread{"no-gpus", ""};
+  const auto text = [&](std::string_view name) {
+    return fmt::format("{}: {}", name, ScalarTextOf(*limits->Find(name)));
   };
-  form->whole = limits.Find(names::kResourceGpu) != nullptr;
-  if (form->whole) {
+  const auto number = [&](std::string_view name) -> int64_t {
+    const Json* value = limits->Find(name);
+    if (value == nullptr) return 0;
+    return (value->is_string() ? ParseInt(value->string_value()) : value->ToInt()).value_or(0);
+  };
+  const bool whole = found.front() == names::kResourceGpu;
+  for (const std::string& name : found) {
+    const bool part = name == names::kResourceVcudaCore || name == names::kResourceVcudaMemory;
+    if (whole ? name != names::kResourceGpu : !part) return Unread{"other", text(name)};
+  }
+  form->whole = whole;
+  if (whole) {
     form->gpus = number(names::kResourceGpu);
-  } else {
-    form->hundredths = number(names::kResourceVcudaCore);
-    form->memory_blocks = number(names::kResourceVcudaMemory);
+    return form->gpus > 0 ? std::nullopt : std::optional(Unread{"value", text(found.front())});
+  }
+  const int64_t core = number(names::kResourceVcudaCore);
+  const int64_t blocks = number(names::kResourceVcudaMemory);
+  if (core < 1 || core > 99) return Unread{"value", text(found.front())};
+  if (blocks < 1) return Unread{"value", text(found.back())};
+  form->hundredths = core;
+  form->memory_blocks = blocks;
+  return std::nullopt;
+}
+
+void ReadContainer(const Manifest& manifest, FormReading* reading) {
+  const Json* list = At(manifest.pod, {"spec", "containers"});
+  if (list == nullptr || !list->is_array() || list->items().empty()) {
+    reading->unread["image"] = reading->unread[std::string(kAmount)] = {"missing", ""};
+    return;
+  }
+  const Json::Array& containers = list->items();
+  const auto limits = [](const Json& container) { return At(container, {"resources", "limits"}); };
+  const auto chosen = std::ranges::find_if(
+      containers, [&](const Json& one) { return !GpuResourcesIn(limits(one)).empty(); });
+  reading->containers = containers.size();
+  reading->container =
+      chosen == containers.end() ? 0 : static_cast<size_t>(chosen - containers.begin());
+  const Json& container = containers[reading->container];
+  reading->container_name = TextAt(container, "name");
+  reading->form.image = TextAt(container, "image");
+  if (reading->form.image.empty()) reading->unread["image"] = {"missing", ""};
+  if (auto unread = ReadAmount(limits(container), &reading->form)) {
+    reading->unread[std::string(kAmount)] = *std::move(unread);
   }
 }
+
+class EditMaker {
+ public:
+  EditMaker(const Manifest& manifest, const FormReading& before, const FormEdit& edit)
+      : manifest_(manifest), before_(before), form_(edit.form), fields_(edit.fields) {
+    if (manifest.deployment) pod_ = {"spec", "template"};
+  }
+
+  std::vector<TextEdit> Make() && {
+    if (Changes("name")) Rename();
+    if (Changes("namespace")) Set({"metadata", "namespace"}, Json::String(form_.ns));
+    if (manifest_.deployment && Changes("replicas")) {
+      Set({"spec", "replicas"}, Json::Int(form_.replicas));
+    }
+    if (Changes("model")) SetModel();
+    if (before_.containers == 0) {
+      if (Changes("image") || Changes(kAmount)) {
+        Set(InPod({"spec", "containers"}), ContainersOf(form_));
+      }
+      return std::move(edits_);
+    }
+    if (Changes("image")) Set(InContainer({"image"}), Json::String(form_.image));
+    if (Changes(kAmount)) SetAmount();
+    return std::move(edits_);
+  }
+
+ private:
+  bool Changes(std::string_view field) const { return fields_.contains(std::string(field)); }
+  void Set(KeyPath path, Json value) {
+    edits_.push_back({EditKind::kSet, std::move(path), std::move(value)});
+  }
+  void Remove(KeyPath path) { edits_.push_back({EditKind::kRemove, std::move(path), {}}); }
+  KeyPath InPod(const KeyPath& rest) const {
+    KeyPath path = pod_;
+    path.insert(path.end(), rest.begin(), rest.end());
+    return path;
+  }
+  KeyPath InContainer(const KeyPath& rest) const {
+    KeyPath path = InPod({"spec", "containers", fmt::format("{}", before_.container)});
+    path.insert(path.end(), rest.begin(), rest.end());
+    return path;
+  }
+  // Removes the members of an object, and the object if nothing is left of it.
+  void RemoveFrom(const KeyPath& path, const Json* object, const std::vector<std::string>& keys) {
+    if (keys.empty()) return;
+    if (keys.size() == object->members().size()) return Remove(path);
+    for (const std::string& key : keys) {
+      KeyPath member = path;
+      member.push_back(key);
+      Remove(std::move(member));
+    }
+  }
+
+  // Labels "app" with the old name are those that the form has made.
+  void Rename() {
+    Set({"metadata", "name"}, Json::String(form_.name));
+    std::set<KeyPath> labels = {{"metadata", "labels", "app"},
+                                InPod({"metadata", "labels", "app"})};
+    if (manifest_.deployment) labels.insert({"spec", "selector", "matchLabels", "app"});
+    for (const KeyPath& path : labels) {
+      const Json* app = FindPath(manifest_.object, path);
+      if (app != nullptr && app->is_string() && app->string_value() == before_.form.name) {
+        Set(path, Json::String(form_.name));
+      }
+    }
+  }
+  void SetModel() {
+    const std::string key(names::kAnnotationGpuModels);
+    if (!form_.model.empty()) {
+      return Set(InPod({"metadata", "annotations", key}), Json::String(form_.model));
+    }
+    const Json* annotations = At(manifest_.pod, {"metadata", "annotations"});
+    if (annotations == nullptr || annotations->Find(key) == nullptr) return;
+    RemoveFrom(InPod({"metadata", "annotations"}), annotations, {key});
+  }
+  void SetAmount() {
+    const Json& container = At(manifest_.pod, {"spec", "containers"})->items()[before_.container];
+    const Json limits = LimitsOf(form_);
+    for (const auto& [name, value] : limits.members()) {
+      Set(InContainer({"resources", "limits", name}), value);
+    }
+    for (const std::string& name : GpuResourcesIn(At(container, {"resources", "limits"}))) {
+      if (limits.Find(name) == nullptr) Remove(InContainer({"resources", "limits", name}));
+    }
+    // Requests of GPUs must equal their limits, and do so if they are left out.
+    const Json* requests = At(container, {"resources", "requests"});
+    RemoveFrom(InContainer({"resources", "requests"}), requests, GpuResourcesIn(requests));
+  }
+
+  const Manifest& manifest_;
+  const FormReading& before_;
+  const WorkloadForm& form_;
+  const std::set<std::string>& fields_;
+  KeyPath pod_;  // of the pods in the manifest
+  std::vector<TextEdit> edits_;
+};
 
 }  // namespace
 
-WorkloadForm ParseForm(const Json& json, FieldErrors* errors) {
-  WorkloadForm form;
-  FormReader reader(json, errors);
-  form.name = reader.DnsName("name");
-  form.ns = reader.DnsName("namespace");
-  form.image = TextAt(json, "image");
-  if (form.image.empty() || form.image.find_first_of(" \t\r\n") != std::string::npos) {
-    (*errors)["image"] = "the name of an image, such as registry.example/team/image:1";
+FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* errors) {
+  FormEdit edit;
+  if (base != nullptr) edit.form = base->form;
+  WorkloadForm& form = edit.form;
+  FieldReader reader(json, &edit, base == nullptr, errors);
+  if (reader.BeginField("name")) reader.ReadDnsName("name", &form.name);
+  if (reader.BeginField("namespace")) reader.ReadDnsName("namespace", &form.ns);
+  if (reader.BeginField("image")) {
+    form.image = TextAt(json, "image");
+    if (form.image.empty() || form.image.find_first_of(" \t\r\n") != std::string::npos) {
+      (*errors)["image"] = "the name of an image, such as registry.example/team/image:1";
+    }
   }
-  form.whole = json.BoolAt("whole").value_or(true);
-  if (form.whole) {
-    form.gpus = reader.Number("gpus", 1, kMostGpus);
-  } else {
-    form.hundredths = reader.Number("hundredths", 1, 99);
-    form.memory_blocks = reader.Number("memoryBlocks", 1, kMostBlocks);
+  if (reader.BeginField(kAmount)) {
+    form.whole = json.BoolAt("whole").value_or(form.whole);
+    if (form.whole) {
+      reader.ReadNumber("gpus", 1, kMostGpus, &form.gpus);
+    } else {
+      reader.ReadNumber("hundredths", 1, 99, &form.hundredths);
+      reader.ReadNumber("memoryBlocks", 1, kMostBlocks, &form.memory_blocks);
+    }
   }
-  form.model = TextAt(json, "model");
-  form.replicas = reader.Number("replicas", 1, kMostReplicas);
-  return form;
+  if (reader.BeginField("model")) form.model = TextAt(json, "model");
+  if (reader.BeginField("replicas"))
+    reader.ReadNumber("replicas", 1, kMostReplicas, &form.replicas);
+  return edit;
 }
 
-Json JsonOfForm(const WorkloadForm& form) {
-  return Json::MakeObject({{"name", Json::String(form.name)},
-                           {"namespace", Json::String(form.ns)},
-                           {"image", Json::String(form.image)},
-                           {"whole", Json::Bool(form.whole)},
-                           {"gpus", Json::Int(form.gpus)},
-                           {"hundredths", Json::Int(form.hundredths)},
-                           {"memoryBlocks", Json::Int(form.memory_blocks)},
-                           {"model", Json::String(form.model)},
-                           {"replicas", Json::Int(form.replicas)}});
+FormReading ReadForm(const Manifest& manifest) {
+  FormReading reading;
+  reading.form.name = manifest.name;
+  if (manifest.name.empty()) reading.unread["name"] = {"missing", ""};
+  reading.form.ns = manifest.ns;
+  const Json* replicas = manifest.deployment ? At(manifest.object, {"spec", "replicas"}) : nullptr;
+  if (replicas != nullptr) {
+    const Result<int64_t> number = replicas->ToInt();
+    reading.form.replicas = number.value_or(1);
+    if (!number.ok()) reading.unread["replicas"] = {"value", ScalarTextOf(*replicas)};
+  }
+  const Json* model = At(manifest.pod, {"metadata", "annotations", names::kAnnotationGpuModels});
+  if (model != nullptr && model->is_string()) {
+    reading.form.model = model->string_value();
+  } else if (model != nullptr) {
+    reading.unread["model"] = {"value", ScalarTextOf(*model)};
+  }
+  ReadContainer(manifest, &reading);
+  return reading;
 }
 
-Json ManifestOf(const WorkloadForm& form) {
-  if (form.replicas == 1) {
-    return Json::MakeObject({{"apiVersion", Json::String("v1")},
-                             {"kind", Json::String("Pod")},
-                             {"metadata", PodMetaOf(form, true)},
-                             {"spec", SpecOf(form)}});
+Json JsonOf(const FormReading& reading) {
+  const WorkloadForm& form = reading.form;
+  Json unread = Json::MakeObject();
+  for (const auto& [field, why] : reading.unread) {
+    unread.Set(field, Json::MakeObject(
+                          {{"why", Json::String(why.why)}, {"found", Json::String(why.found)}}));
   }
-  Json selector =
-      Json::MakeObject({{"matchLabels", Json::MakeObject({{"app", Json::String(form.name)}})}});
-  Json pods = Json::MakeObject({{"metadata", PodMetaOf(form, false)}, {"spec", SpecOf(form)}});
-  return Json::MakeObject({{"apiVersion", Json::String("apps/v1")},
-                           {"kind", Json::String("Deployment")},
-                           {"metadata", MetaOf(form, true)},
-                           {"spec", Json::MakeObject({{"replicas", Json::Int(form.replicas)},
-                                                      {"selector", std::move(selector)},
-                                                      {"template", std::move(pods)}})}});
+  Json json =
+      Json::MakeObject({{"form", Json::MakeObject({{"name", Json::String(form.name)},
+                                                   {"namespace", Json::String(form.ns)},
+                                                   {"image", Json::String(form.image)},
+                                                   {"whole", Json::Bool(form.whole)},
+                                                   {"gpus", Json::Int(form.gpus)},
+                                                   {"hundredths", Json::Int(form.hundredths)},
+                                                   {"memoryBlocks", Json::Int(form.memory_blocks)},
+                                                   {"model", Json::String(form.model)},
+                                                   {"replicas", Json::Int(form.replicas)}})},
+                        {"unread", std::move(unread)}});
+  if (reading.containers > 1) json.Set("container", Json::String(reading.container_name));
+  return json;
 }
 
-std::optional<WorkloadForm> FormOf(const Json& manifest) {
-  WorkloadForm form;
-  const Json* meta = manifest.Find("metadata");
-  if (meta == nullptr) return std::nullopt;
-  form.name = TextAt(*meta, "name");
-  form.ns = TextAt(*meta, "namespace");
-  const Json* pod = &manifest;
-  if (TextAt(manifest, "kind") == "Deployment") {
-    pod = At(manifest, {"spec", "template"});
-    const Json* replicas = At(manifest, {"spec", "replicas"});
-    if (pod == nullptr || replicas == nullptr) return std::nullopt;
-    form.replicas = replicas->ToInt().value_or(0);
+std::string ManifestOf(const WorkloadForm& form) {
+  const Json pod = PodOf(form);
+  return WriteYaml(form.replicas == 1 ? pod : DeploymentOf(pod, form.replicas));
+}
+
+Result<std::string> WithEdit(const Manifest& manifest, const FormReading& before,
+                             const FormEdit& edit) {
+  // A text in which a person has changed nothing stays the form's own.
+  if (before.unread.empty() && manifest.text == ManifestOf(before.form)) {
+    return ManifestOf(edit.form);
   }
-  const Json* model = At(*pod, {"metadata", "annotations", names::kAnnotationGpuModels});
-  if (model != nullptr && model->is_string()) form.model = model->string_value();
-  const Json* containers = At(*pod, {"spec", "containers"});
-  if (containers == nullptr || !containers->is_array() || containers->items().size() != 1) {
-    return std::nullopt;
-  }
-  const Json& container = containers->items()[0];
-  form.image = TextAt(container, "image");
-  const Json* limits = At(container, {"resources", "limits"});
-  if (limits == nullptr) return std::nullopt;
-  ReadLimits(*limits, &form);
-  // A manifest with anything that the form does not have is different from the form's manifest.
-  if (ManifestOf(form) != manifest) return std::nullopt;
-  return form;
+  ASSIGN_OR_RETURN(std::string text,
+                   PatchYaml(manifest.text, EditMaker(manifest, before, edit).Make()));
+  if (manifest.deployment || edit.form.replicas == 1) return text;
+  ASSIGN_OR_RETURN(const Json pod, ParseYaml(text));
+  return WriteYaml(DeploymentOf(pod, edit.form.replicas));
 }
 
 Result<Manifest> ParseManifest(std::string_view yaml) {
   if (yaml.size() > kMostManifest) {
     return Error(Code::kInvalidArgument, "the manifest is longer than {} KiB", kMostManifest >> 10);
   }
-  Manifest manifest;
+  Manifest manifest{.text = std::string(yaml)};
   ASSIGN_OR_RETURN(manifest.object, ParseYaml(yaml));
   const std::string kind = manifest.object.is_object() ? TextAt(manifest.object, "kind") : "";
   const std::string version = kind.empty() ? "" : TextAt(manifest.object, "apiVersion");
@@ -216,9 +426,6 @@ Result<Manifest> ParseManifest(std::string_view yaml) {
     return Error(Code::kInvalidArgument, "the Deployment has no spec.template: add it");
   }
   manifest.pod = *pods;
-  if (const Json* replicas = At(manifest.object, {"spec", "replicas"})) {
-    manifest.replicas = replicas->ToInt().value_or(1);
-  }
   return manifest;
 }
 

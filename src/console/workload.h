@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the form "create a workload" to its manifest and back. A manifest is a Pod, or a
-// Deployment for several replicas. Pure; any thread.
+// The form "create a workload" beside its manifest, a Pod or a Deployment. The form makes a new
+// manifest, reads its fields from any manifest, and changes them in the text of a manifest, which
+// keeps everything else. Pure; any thread.
 //
 // A part of a GPU becomes tencent.com/vcuda-core (hundredths) and tencent.com/vcuda-memory (blocks
 // of 256 MiB), whole GPUs become nvidia.com/gpu.
@@ -8,7 +9,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -33,25 +34,55 @@ struct WorkloadForm {
 // Messages by field of the form: "name", "image", "gpus"…
 using FieldErrors = std::map<std::string, std::string>;
 
-// Reads the form of the page. Stores problems in `errors`; the returned form then has default
-// values.
-WorkloadForm ParseForm(const Json& json, FieldErrors* errors);
-Json JsonOfForm(const WorkloadForm& form);
-
-Json ManifestOf(const WorkloadForm& form);
-// The form of which this is the manifest; nullopt if the form cannot express the manifest.
-std::optional<WorkloadForm> FormOf(const Json& manifest);
-
 // The parts of a manifest that the console uses.
 struct Manifest {
+  std::string text;
   Json object;
   bool deployment = false;
   std::string ns;
   std::string name;
-  int64_t replicas = 1;
   Json pod;  // what one of its pods looks like
 };
 // INVALID_ARGUMENT names the line if the text is neither a Pod nor a Deployment.
 Result<Manifest> ParseManifest(std::string_view yaml);
+
+// Why a field cannot be read from a manifest: a code for the page, and what the manifest has.
+//   missing   the manifest does not have the field
+//   no-gpus   the container requests no GPU
+//   other     the container requests GPUs by `found`, for which the form has no field
+//   value     `found` is a value that the form does not have
+struct Unread {
+  std::string why;
+  std::string found;
+  bool operator==(const Unread&) const = default;
+};
+
+// What the form shows of a manifest.
+struct FormReading {
+  WorkloadForm form;
+  std::map<std::string, Unread> unread;  // by field; "amount" for GPUs and memory
+  // Of the pod's containers the form shows the first one that requests GPUs, or the first one.
+  size_t container = 0;
+  size_t containers = 0;
+  std::string container_name;
+};
+FormReading ReadForm(const Manifest& manifest);
+Json JsonOf(const FormReading& reading);
+
+// A change of some fields, which `fields` names as in FormReading::unread.
+struct FormEdit {
+  WorkloadForm form;
+  std::set<std::string> fields;
+};
+// Reads the fields of the page that `json` has. `base`: the other fields; null if the form must be
+// complete. Stores problems in `errors`; the returned form then has other values.
+FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* errors);
+
+// A new manifest with all fields of the form: a Pod, or a Deployment for several replicas.
+std::string ManifestOf(const WorkloadForm& form);
+// The text of the manifest with the changed fields. A Pod with several replicas becomes a
+// Deployment; then, and where PatchYaml cannot keep the layout, the text loses its comments.
+Result<std::string> WithEdit(const Manifest& manifest, const FormReading& before,
+                             const FormEdit& edit);
 
 }  // namespace tessera::console

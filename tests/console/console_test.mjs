@@ -486,7 +486,7 @@ test('a person creates a workload with the form', async (t) => {
   await page.getByLabel('Memory').fill('8');
   await page.getByText(/Fits on 3 of 3 nodes/).waitFor();
   await page.getByText(/Quota of team-a: A100: 2 used, 2 left/).waitFor();
-  assert.match(await page.getByLabel('Manifest').inputValue(), /vcuda-core: 50[\s\S]*vcuda-memory: 8/);
+  await waitFor('the manifest', async () => /vcuda-core: 50[\s\S]*vcuda-memory: 8/.test(await page.getByLabel('Manifest').inputValue()));
   await picture(page, 'create');
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByText('Created team-a/from-form.').waitFor();
@@ -509,11 +509,47 @@ test('form and manifest follow each other', async (t) => {
   await page.getByLabel('Manifest').fill(yaml.replace('vcuda-core: 30', 'vcuda-core: 70').replaceAll('good', 'better'));
   await page.waitForFunction(() => document.querySelector('#name').value === 'better');
   assert.equal(await page.getByLabel('Share of compute').inputValue(), '0.7');
-  await page.getByLabel('Manifest').fill(`${yaml}  hostNetwork: true\n`);
-  await page.getByText('The form cannot show all of this manifest').waitFor();
   await page.getByLabel('Manifest').fill('kind: [');
   await page.locator('#yaml-error').waitFor();
   assert.equal(await page.getByRole('button', { name: 'Create' }).isDisabled(), true);
+});
+
+test('the form changes its own fields in a manifest and keeps the rest', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('own');
+  await page.getByLabel('Image').fill('x');
+  const manifest = page.getByLabel('Manifest');
+  const shows = (text) => waitFor('the manifest', async () => (await manifest.inputValue()) === text);
+  await waitFor('the manifest', async () => (await manifest.inputValue()) !== '');
+  const [main, limits] = (await manifest.inputValue()).split('    resources:\n');
+  const written = `${main.replace('app: own', 'app: front')}    args: [--hold]  # an hour\n    resources:\n${limits}  - name: side
+    image: y
+    env: [{name: A, value: b}]
+  nodeSelector: {disk: ssd}
+`;
+  await manifest.fill(written);
+  await page.getByText('The form shows "main".').waitFor();
+  await page.getByLabel('Share of compute').fill('0.4');
+  await shows(written.replace('vcuda-core: 30', 'vcuda-core: 40'));
+  await page.getByLabel('Name', { exact: true }).fill('renamed');
+  await page.getByLabel('Image').fill('z');
+  const renamed = written.replace('vcuda-core: 30', 'vcuda-core: 40').replace('name: own', 'name: renamed').replace('image: x', 'image: z');
+  await shows(renamed);
+
+  const other = renamed.replace(/tencent.com\/vcuda-core: 40\n.*\n/, 'aliyun.com/gpu-mem: 8\n').replace('name: renamed', 'generateName: renamed-');
+  await manifest.fill(other);
+  await page.getByText('The manifest requests "aliyun.com/gpu-mem: 8", which the form cannot show.').waitFor();
+  await page.getByText('The manifest does not have this field.').waitFor();
+  assert.equal(await page.getByLabel('Name', { exact: true }).inputValue(), '');
+  assert.equal(await page.getByLabel('Whole GPUs').isChecked(), false);
+  assert.deepEqual(await checkAxe(page, 'unread fields'), []);
+  await page.getByLabel('Replicas').fill('0');
+  await page.getByText('A whole number from 1 to 10,000.').waitFor();
+  assert.equal(await manifest.inputValue(), other);
+  await page.getByLabel('Replicas').fill('1');
+  await page.getByLabel('Whole GPUs').check();
+  await shows(other.replace('aliyun.com/gpu-mem: 8', 'nvidia.com/gpu: 1'));
 });
 
 test('only a manifest that shows the last edit can be created', async (t) => {

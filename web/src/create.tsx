@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of a workload beside its manifest. The server makes each from the other, and its
-// placement engine says where the workload fits.
+// The form of a workload beside its manifest. The server reads the form's fields from the manifest and
+// changes them in its text, and its placement engine says where the workload fits.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { Empty, ErrorNote } from './parts';
@@ -19,9 +19,17 @@ interface Form {
   replicas: number;
 }
 
+// Why the form cannot show a field of the manifest.
+interface Unread {
+  why: 'missing' | 'no-gpus' | 'other' | 'value';
+  found: string;
+}
+
 interface Answer {
   yaml?: string;
   form?: Form;
+  unread?: Record<string, Unread>;
+  container?: string; // the one that the form shows, if there are several
   fields?: Record<string, string>;
   preview?: Fit & { request: string; requestsGpus: boolean };
 }
@@ -41,17 +49,29 @@ const kEmptyForm: Form = {
   replicas: 1,
 };
 
+// What was edited last: the text, or fields of the form in the text.
+interface Edit {
+  yaml: string;
+  form?: Partial<Form>;
+}
+
+// Fields that are one field of the manifest.
+const kAmount = ['whole', 'gpus', 'hundredths', 'memoryBlocks'] as const;
+
+const unreadText = (unread?: Unread) => unread && t(`unread:${unread.why}`, unread.found);
+
 interface FieldProps {
   id: string;
   label: Key;
   error?: string;
+  hint?: string;
   value: string | number;
   onInput: (value: string) => void;
   list?: string[];
   number?: { min: number; max: number; step: number };
 }
 
-function Field({ id, label, error, value, onInput, list, number }: FieldProps) {
+function Field({ id, label, error, hint, value, onInput, list, number }: FieldProps) {
   return (
     <div class="field">
       <label for={id}>{t(label)}</label>
@@ -62,7 +82,7 @@ function Field({ id, label, error, value, onInput, list, number }: FieldProps) {
         value={value}
         list={list && `${id}-list`}
         aria-invalid={error ? true : undefined}
-        aria-describedby={error && `${id}-error`}
+        aria-describedby={error ? `${id}-error` : hint && `${id}-hint`}
         autocomplete="off"
         spellcheck={false}
         onInput={(e) => onInput(e.currentTarget.value)}
@@ -77,6 +97,11 @@ function Field({ id, label, error, value, onInput, list, number }: FieldProps) {
       {error && (
         <span class="field-error" id={`${id}-error`}>
           {error}
+        </span>
+      )}
+      {!error && hint && (
+        <span class="hint" id={`${id}-hint`}>
+          {hint}
         </span>
       )}
     </div>
@@ -108,31 +133,50 @@ function MemoryField({ form, set, error }: { form: Form; set: (part: Partial<For
   );
 }
 
-function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) => void; errors: Record<string, string> }) {
+interface InputsProps {
+  form: Form;
+  set: (part: Partial<Form>) => void;
+  errors: Record<string, string>;
+  unread: Record<string, Unread>;
+  container?: string;
+}
+
+function Inputs({ form, set, errors, unread, container }: InputsProps) {
   const { nodes, pods } = useCluster();
   const models = [...new Set([...nodes.values()].map((node) => node.model).filter((m) => m && m !== 'mixed'))].sort();
   const namespaces = [...new Set(['default', ...[...pods.values()].map((pod) => pod.namespace)])].sort();
   const text = (field: 'name' | 'namespace' | 'image') => ({
     id: field,
     label: field as Key,
-    value: form[field],
+    value: unread[field] ? '' : form[field],
     error: errors[field],
+    hint: unreadText(unread[field]),
     onInput: (value: string) => set({ [field]: value }),
   });
   return (
     <>
       <Field {...text('name')} />
       <Field {...text('namespace')} list={namespaces} />
+      {container && <p class="hint">{t('containerShown', container)}</p>}
       <Field {...text('image')} />
-      <fieldset>
+      <fieldset aria-describedby={unread.amount && 'amount-hint'}>
         <legend>{t('amount')}</legend>
-        <label class="radio">
-          <input type="radio" name="kind" checked={form.whole} onChange={() => set({ whole: true })} /> {t('whole')}
-        </label>
-        <label class="radio">
-          <input type="radio" name="kind" checked={!form.whole} onChange={() => set({ whole: false })} /> {t('part')}
-        </label>
-        {form.whole ? (
+        {([true, false] as const).map((whole) => (
+          <label class="radio" key={whole}>
+            <input
+              type="radio"
+              name="kind"
+              checked={!unread.amount && form.whole === whole}
+              onChange={() => set({ whole })}
+            />{' '}
+            {t(whole ? 'whole' : 'part')}
+          </label>
+        ))}
+        {unread.amount ? (
+          <span class="hint" id="amount-hint">
+            {unreadText(unread.amount)}
+          </span>
+        ) : form.whole ? (
           <Field
             id="gpus"
             label="count"
@@ -148,7 +192,7 @@ function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) 
               label="share"
               value={form.hundredths / 100}
               number={{ min: 0.01, max: 0.99, step: 0.01 }}
-              error={errors.hundredths && t('shareRange')}
+              error={errors.hundredths}
               onInput={(value) => set({ hundredths: Number((Number(value) * 100).toFixed(6)) })}
             />
             <MemoryField form={form} set={set} error={errors.memoryBlocks} />
@@ -157,17 +201,28 @@ function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) 
       </fieldset>
       <div class="field">
         <label for="model">{t('model')}</label>
-        <select id="model" value={form.model} onChange={(e) => set({ model: e.currentTarget.value })}>
+        <select
+          id="model"
+          value={unread.model ? '' : form.model}
+          aria-describedby={unread.model && 'model-hint'}
+          onChange={(e) => set({ model: e.currentTarget.value })}
+        >
           <option value="">{t('anyModel')}</option>
           {[...new Set([...models, form.model].filter(Boolean))].map((model) => (
             <option value={model}>{model}</option>
           ))}
         </select>
+        {unread.model && (
+          <span class="hint" id="model-hint">
+            {unreadText(unread.model)}
+          </span>
+        )}
       </div>
       <Field
         id="replicas"
         label="replicas"
-        value={form.replicas}
+        value={unread.replicas ? '' : form.replicas}
+        hint={unreadText(unread.replicas)}
         number={{ min: 1, max: 10000, step: 1 }}
         error={errors.replicas}
         onInput={(value) => set({ replicas: Number(value) })}
@@ -177,7 +232,7 @@ function Inputs({ form, set, errors }: { form: Form; set: (part: Partial<Form>) 
 }
 
 // Sends what was edited last, a moment after the last key; later answers replace earlier ones.
-function usePreview(edited: { form?: Form; yaml?: string } | null, take: (answer: Answer) => void) {
+function usePreview(edited: Edit | null, take: (answer: Answer) => void) {
   const [error, setError] = useState('');
   const number = useRef(0);
   useEffect(() => {
@@ -202,35 +257,44 @@ export function CreatePage() {
   const { loaded } = useCluster();
   const [form, setForm] = useState(kEmptyForm);
   const [yaml, setYaml] = useState('');
-  const [custom, setCustom] = useState(false);
-  const [edited, setEdited] = useState<{ form?: Form; yaml?: string } | null>(null);
+  const [edited, setEdited] = useState<Edit | null>(null);
+  // Fields that were changed and are not in the text yet.
+  const changes = useRef<Partial<Form>>({});
   const [answer, setAnswer] = useState<Answer>({});
   const [result, setResult] = useState<{ error?: string; namespace?: string; name?: string }>({});
   const [busy, setBusy] = useState(false);
   // Whether the manifest and its preview are those of the last edit.
   const [current, setCurrent] = useState(false);
 
-  const edit = (next: { form?: Form; yaml?: string }) => {
+  const edit = (next: Edit) => {
     setEdited(next);
     setCurrent(false);
     setResult({});
   };
   const previewError = usePreview(edited, (next) => {
-    setAnswer(next);
     setCurrent(true);
-    if (edited?.form && next.yaml !== undefined) {
-      setYaml(next.yaml);
-      setCustom(false);
-    }
-    if (edited?.yaml !== undefined && !next.fields) {
-      setCustom(!next.form);
-      if (next.form) setForm(next.form);
-    }
+    if (next.yaml === undefined) return setAnswer({ unread: answer.unread, container: answer.container, fields: next.fields });
+    setAnswer(next);
+    changes.current = {};
+    edited?.form ? setYaml(next.yaml) : setForm(next.form!);
   });
   const set = (part: Partial<Form>) => {
     const next = { ...form, ...part };
     setForm(next);
-    edit({ form: next });
+    const fields = kAmount.some((field) => field in part) ? [...kAmount] : (Object.keys(part) as (keyof Form)[]);
+    const unread = { ...answer.unread };
+    for (const field of fields) {
+      Object.assign(changes.current, { [field]: next[field] });
+      delete unread[field];
+    }
+    if (fields.length > 1) delete unread.amount;
+    setAnswer({ ...answer, unread });
+    edit({ yaml, form: yaml.trim() ? { ...changes.current } : next });
+  };
+  const write = (text: string) => {
+    setYaml(text);
+    changes.current = {};
+    edit({ yaml: text });
   };
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -248,7 +312,9 @@ export function CreatePage() {
   // Empty fields are not errors before they are edited.
   const untouched = (field: string) => (field === 'name' || field === 'image') && form[field] === '';
   const errors = Object.fromEntries(
-    Object.entries(answer.fields ?? {}).filter(([field]) => !untouched(field)),
+    Object.entries(answer.fields ?? {})
+      .filter(([field]) => !untouched(field))
+      .map(([field, message]) => [field, field === 'yaml' ? message : t(`error:${field}` as Key)]),
   );
   const ready = current && yaml !== '' && !answer.fields && !previewError;
   return (
@@ -256,11 +322,11 @@ export function CreatePage() {
       <h1>{t('create')}</h1>
       <form class="create" onSubmit={submit}>
         <div class="inputs">
-          <Inputs form={form} set={set} errors={errors} />
+          <Inputs form={form} set={set} errors={errors} unread={answer.unread ?? {}} container={answer.container} />
         </div>
         <div class="field manifest">
           <label for="yaml">{t('yaml')}</label>
-          <span class="hint">{custom ? t('yamlCustom') : t('yamlHint')}</span>
+          <span class="hint">{t('yamlHint')}</span>
           <textarea
             id="yaml"
             spellcheck={false}
@@ -268,10 +334,7 @@ export function CreatePage() {
             value={yaml}
             aria-invalid={errors.yaml ? true : undefined}
             aria-describedby={errors.yaml && 'yaml-error'}
-            onInput={(e) => {
-              setYaml(e.currentTarget.value);
-              edit({ yaml: e.currentTarget.value });
-            }}
+            onInput={(e) => write(e.currentTarget.value)}
           />
           {errors.yaml && (
             <span class="field-error" id="yaml-error">
