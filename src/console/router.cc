@@ -224,7 +224,7 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
   if (path == "/api/v1/preview") {
-    if (CheckRateLimit(*session, reply)) PreviewWorkload(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) PreviewWorkload(request, session, reply);
     return;
   }
   if (path == "/api/v1/whatif") {

@@ -26,6 +26,7 @@
 #include "src/console/token_refresher.h"
 #include "src/console/usage_meter.h"
 #include "src/console/viewers.h"
+#include "src/console/workload.h"
 #include "src/net/http_server.h"
 
 namespace tessera::console {
@@ -117,8 +118,11 @@ class ConsoleRouter {
                                  const WebSession& session, const Reply& reply) const;
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
   void ShowRoom(const net::Request& request, const WebSession& session, const Reply& reply);
+  // With the person's rights. Fields that the API server does not know are errors.
+  void Create(const Manifest& manifest, bool dry_run, const SessionPtr& session,
+              kube::Client::OnObject then);
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
-  void PreviewWorkload(const net::Request& request, const WebSession& session, const Reply& reply);
+  void PreviewWorkload(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
 
   // router_quotas.cc

@@ -29,6 +29,34 @@ Result<Manifest> EditedManifest(const Json& body, FieldErrors* errors) {
   return ParseManifest(text);
 }
 
+// What the API server says about a dry run of the manifest. Without an answer the person may still
+// create it.
+void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
+  const std::string& message = verdict.message();
+  const auto at_field = [&](const char* field) {
+    out->Set("fields", Json::MakeObject({{field, Json::String(manifest.WithLine(message))}}));
+  };
+  switch (verdict.code()) {
+    case Code::kOk:
+      return;
+    case Code::kAlreadyExists:
+      return at_field("exists");
+    case Code::kNotFound:
+      return at_field("noNamespace");
+    case Code::kPermissionDenied:
+      // Quotas and admission webhooks also forbid, because of the manifest.
+      if (message.find("cannot create resource") == std::string::npos) return at_field("yaml");
+      out->Set("denied", Json::String(message));
+      return;
+    case Code::kInvalidArgument:
+      // A webhook with side effects.
+      if (message.find("does not support dry run") == std::string::npos) return at_field("yaml");
+      [[fallthrough]];
+    default:
+      out->Set("unchecked", Json::String(message));
+  }
+}
+
 }  // namespace
 
 const ledger::PodEntry* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
@@ -84,7 +112,7 @@ void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& 
       console::AnswerWhatIf(model_.ledger(), pod->request.uid, *what_if, SeesAll(session))));
 }
 
-void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSession& session,
+void ConsoleRouter::PreviewWorkload(const net::Request& request, const SessionPtr& session,
                                     const Reply& reply) {
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
@@ -94,11 +122,34 @@ void ConsoleRouter::PreviewWorkload(const net::Request& request, const WebSessio
   if (!manifest.ok()) return reply(ErrorsOfFields({{"yaml", manifest.status().message()}}));
   Json out = JsonOf(ReadForm(*manifest));
   out.Set("yaml", Json::String(manifest->text));
-  Result<Json> preview =
-      Preview(model_.ledger(), *manifest, session.rights.SeesPodsOf(manifest->ns));
-  if (!preview.ok()) return reply(ErrorsOfFields({{"yaml", preview.status().message()}}));
-  out.Set("preview", *std::move(preview));
-  reply(JsonResponse(out));
+  const Result<Json> preview =
+      Preview(model_.ledger(), *manifest, session->rights.SeesPodsOf(manifest->ns));
+  if (preview.ok()) out.Set("preview", *preview);
+  Create(*manifest, true, session,
+         [manifest = *manifest, out = std::move(out), invalid = preview.status(),
+          reply](const Result<Json>& made) mutable {
+           if (made.status().code() == Code::kUnauthenticated) {
+             return reply(ErrorResponse(made.status()));
+           }
+           AddVerdict(manifest, made.status(), &out);
+           if (!invalid.ok() && out.Find("fields") == nullptr) {
+             out.Set("fields", Json::MakeObject({{"yaml", Json::String(invalid.message())}}));
+           }
+           reply(JsonResponse(out));
+         });
+}
+
+void ConsoleRouter::Create(const Manifest& manifest, bool dry_run, const SessionPtr& session,
+                           kube::Client::OnObject then) {
+  const kube::ObjectRef object{manifest.deployment ? kube::kDeployments : kube::kPods, "",
+                               manifest.ns, ""};
+  Send(
+      session,
+      [&](const kube::Client::OnObject& on_done) {
+        return session->client->Create(object, manifest.object, on_done,
+                                       {.dry_run = dry_run, .strict = true});
+      },
+      std::move(then));
 }
 
 void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session,
@@ -107,24 +158,22 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<Manifest> manifest = ParseManifest(body->StringAt("yaml").value_or(""));
   if (!manifest.ok()) return reply(ErrorResponse(manifest.status()));
-  const kube::ObjectRef object{manifest->deployment ? kube::kDeployments : kube::kPods, "",
-                               manifest->ns, ""};
-  Send(
-      session,
-      [&](const kube::Client::OnObject& on_done) {
-        return session->client->Create(object, manifest->object, on_done);
-      },
-      [session, reply](const Result<Json>& created) {
-        if (!created.ok()) return reply(ErrorResponse(created.status()));
-        const Json* meta = created->Find("metadata");
-        Json out = Json::MakeObject({});
-        for (const char* field : {"namespace", "name"}) {
-          out.Set(field, Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
-        }
-        Log(Severity::kInfo, "created a workload",
-            {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
-        reply(JsonResponse(out));
-      });
+  Create(*manifest, false, session,
+         [session, reply, manifest = *manifest](const Result<Json>& created) {
+           if (!created.ok()) {
+             return reply(ErrorResponse(
+                 Status(created.status().code(), manifest.WithLine(created.status().message()))));
+           }
+           const Json* meta = created->Find("metadata");
+           Json out = Json::MakeObject({});
+           for (const char* field : {"namespace", "name"}) {
+             out.Set(field,
+                     Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
+           }
+           Log(Severity::kInfo, "created a workload",
+               {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
+           reply(JsonResponse(out));
+         });
 }
 
 }  // namespace tessera::console

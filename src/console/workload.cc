@@ -398,6 +398,31 @@ Result<std::string> WithEdit(const Manifest& manifest, const FormReading& before
   return WriteYaml(DeploymentOf(pod, edit.form.replicas));
 }
 
+std::string Manifest::WithLine(std::string_view message) const {
+  // strict decoding error: unknown field "spec.containers[0].imag"
+  constexpr std::string_view kUnknown = "unknown field \"";
+  const size_t at = message.find(kUnknown);
+  if (at == std::string_view::npos) return std::string(message);
+  std::string_view path = message.substr(at + kUnknown.size());
+  path = path.substr(0, path.find('"'));
+  if (path.empty()) return std::string(message);
+  const Json* field = &object;
+  while (field != nullptr && !path.empty()) {
+    const size_t end = std::min(path.find_first_of(".[]"), path.size());
+    const std::string_view key = path.substr(0, end);
+    path.remove_prefix(std::min(end + 1, path.size()));
+    if (key.empty()) continue;
+    if (!field->is_array()) {
+      field = field->Find(key);
+      continue;
+    }
+    const auto item = static_cast<size_t>(ParseInt(key).value_or(-1));
+    field = item < field->items().size() ? &field->items()[item] : nullptr;
+  }
+  if (field == nullptr || field->line() == 0) return std::string(message);
+  return fmt::format("line {}: {}", field->line(), message.substr(at));
+}
+
 Result<Manifest> ParseManifest(std::string_view yaml) {
   if (yaml.size() > kMostManifest) {
     return Error(Code::kInvalidArgument, "the manifest is longer than {} KiB", kMostManifest >> 10);

@@ -42,6 +42,9 @@ struct Manifest {
   std::string ns;
   std::string name;
   Json pod;  // what one of its pods looks like
+
+  // The API server's message about fields of the manifest, with the line of the first one.
+  std::string WithLine(std::string_view message) const;
 };
 // INVALID_ARGUMENT names the line if the text is neither a Pod nor a Deployment.
 Result<Manifest> ParseManifest(std::string_view yaml);

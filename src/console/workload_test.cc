@@ -245,6 +245,20 @@ TEST(WorkloadTest, MessagesStandAtTheirFields) {
   EXPECT_EQ(edit.fields, std::set<std::string>{"replicas"});
 }
 
+TEST(WorkloadTest, AnUnknownFieldIsFoundInTheText) {
+  const Manifest manifest = Parsed(WrittenWith("image: cuda", "imag: cuda"));
+  EXPECT_EQ(manifest.WithLine("POST /x: Deployment in version \"v1\" cannot be handled: strict "
+                              "decoding error: unknown field "
+                              "\"spec.template.spec.containers[1].imag\" (BadRequest, HTTP 400)"),
+            "line 18: unknown field \"spec.template.spec.containers[1].imag\" (BadRequest, HTTP "
+            "400)");
+  for (const char* other :
+       {"name: Required value", "unknown field \"spec.x[7].y\"",
+        "unknown field \"spec.template.spec.containers[7]\"", "unknown field \""}) {
+    EXPECT_EQ(manifest.WithLine(other), other);
+  }
+}
+
 TEST(WorkloadTest, OnlyPodsAndDeploymentsAreAccepted) {
   for (const char* text :
        {"", "3", "kind: Secret\napiVersion: v1\nmetadata: {name: x}",

@@ -25,7 +25,7 @@ Operation BindPod(Client& client, const PodBinding& binding,
   return client.Create(
       {kPods, binding.pod, binding.ns, "binding"}, body,
       [on_done = std::move(on_done)](const Result<Json>& answer) { on_done(answer.status()); },
-      std::move(before_send));
+      {.before_send = std::move(before_send)});
 }
 
 }  // namespace tessera::kube

@@ -258,12 +258,16 @@ Operation Client::List(const ListQuery& query, OnPage on_done) {
 }
 
 Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done,
-                         BeforeSend before_send) {
+                         const CreateOptions& options) {
+  QueryBuilder query;
+  if (options.dry_run) query.Add("dryRun", "All");
+  if (options.strict) query.Add("fieldValidation", "Strict");
   // A subresource (binding, eviction, token) is created under the path of its object.
   std::string path =
       object.subresource.empty() ? CollectionPath(object.type, object.ns) : PathOf(object);
-  return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
-                       object, false, std::move(on_done), std::move(before_send));
+  net::Request request = MakeRequest("POST", query.After(std::move(path)));
+  return SendForObject(WithBody(std::move(request), body, "application/json"), object, false,
+                       std::move(on_done), options.before_send);
 }
 
 Operation Client::Replace(const ObjectRef& object, const Json& body, OnObject on_done) {
@@ -313,7 +317,8 @@ Operation Client::Evict(const std::string& ns, const std::string& pod, const Del
        {"metadata",
         Json::MakeObject({{"name", Json::String(pod)}, {"namespace", Json::String(ns)}})},
        {"deleteOptions", JsonOf(options)}});
-  return Create({kPods, pod, ns, "eviction"}, body, std::move(on_done), std::move(before_send));
+  return Create({kPods, pod, ns, "eviction"}, body, std::move(on_done),
+                {.before_send = std::move(before_send)});
 }
 
 Operation Client::GetDocument(const std::string& path, OnObject on_done) {

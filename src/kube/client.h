@@ -47,6 +47,13 @@ using BeforeSend = std::function<Status()>;
 
 enum class PatchKind { kJson, kMerge, kStrategicMerge, kApply };
 
+struct CreateOptions {
+  bool dry_run = false;
+  // Unknown and repeated fields are errors (INVALID_ARGUMENT). Otherwise the server drops them.
+  bool strict = false;
+  BeforeSend before_send = nullptr;
+};
+
 struct PatchOptions {
   std::string field_manager;  // required for kApply
   bool force = false;         // kApply: take over fields from other managers
@@ -131,7 +138,7 @@ class Client {
   Operation List(const ListQuery& query, OnPage on_done);
   // `object.name` may be empty if the body has a name or generateName.
   Operation Create(const ObjectRef& object, const Json& body, OnObject on_done,
-                   BeforeSend before_send = nullptr);
+                   const CreateOptions& options = {});
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);

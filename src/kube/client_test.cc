@@ -127,12 +127,15 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   Wait([&](auto f) { return client().Create(Pod("ns", ""), body, f); }).value();
   ObjectRef binding = Pod("ns", "p");
   binding.subresource = "binding";
-  Wait([&](auto f) { return client().Create(binding, body, f); }).value();
+  Wait([&](auto f) {
+    return client().Create(binding, body, f, {.dry_run = true, .strict = true});
+  }).value();
   Wait([&](auto f) { return client().Replace(Pod("ns", "p"), body, f); }).value();
   Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = Uid("u")}, f); }).value();
   ASSERT_EQ(seen_.size(), 4u);
   EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods");
-  EXPECT_EQ(seen_[1].target, "/api/v1/namespaces/ns/pods/p/binding");
+  EXPECT_EQ(seen_[1].target,
+            "/api/v1/namespaces/ns/pods/p/binding?dryRun=All&fieldValidation=Strict");
   EXPECT_EQ(seen_[2].method, "PUT");
   EXPECT_EQ(seen_[3].method, "DELETE");
   EXPECT_NE(seen_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
@@ -388,9 +391,10 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   };
   std::vector<Operation> operations;
   for (int i = 0; i < 2; ++i) {
-    operations.push_back(client().Create(
-        Pod("ns", ""), Json::MakeObject(),
-        [&](const Result<Json>& answer) { results.push_back(answer.status()); }, before_send));
+    operations.push_back(
+        client().Create(Pod("ns", ""), Json::MakeObject(),
+                        [&](const Result<Json>& answer) { results.push_back(answer.status()); },
+                        {.before_send = before_send}));
   }
   ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
   EXPECT_EQ(asked, 1);  // not called for the queued request

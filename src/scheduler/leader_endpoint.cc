@@ -106,7 +106,7 @@ struct LeaderEndpoint::Core {
     };
     const Json body = Body(with_endpoint, version);
     operation = version.empty() ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body,
-                                                written, options.before_send)
+                                                written, {.before_send = options.before_send})
                                 : client.Patch(slice, kube::PatchKind::kApply, body,
                                                {.field_manager = options.service,
                                                 .force = true,

@@ -135,8 +135,7 @@ try {
     await tenant.getByLabel('Name', { exact: true }).fill('intruder');
     await tenant.getByLabel('Namespace').fill('people');
     await tenant.getByLabel('Image').fill(IMAGE);
-    await tenant.getByRole('button', { name: 'Create' }).click();
-    await tenant.getByText(/cannot create resource "pods"/).waitFor();
+    await tenant.getByText('You lack the right to create pods in namespace people.').waitFor();
     await tenant.getByLabel('Namespace').fill('tenant');
     await tenant.getByRole('button', { name: 'Create' }).click();
     await tenant.getByText('Created tenant/intruder.').waitFor();

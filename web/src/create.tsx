@@ -2,7 +2,7 @@
 // The form of a workload beside its manifest. The server reads the form's fields from the manifest and
 // changes them in its text, and its placement engine says where the workload fits.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { t, type Key } from './i18n';
+import { plainText, t, type Key } from './i18n';
 import { Empty, ErrorNote } from './parts';
 import { api, useCluster } from './store';
 import { podLink, Reasons, type Fit } from './workloads';
@@ -32,6 +32,13 @@ interface Answer {
   container?: string; // the one that the form shows, if there are several
   fields?: Record<string, string>;
   preview?: Fit & { request: string; requestsGpus: boolean };
+  denied?: string; // the person may not create it
+  unchecked?: string; // the API server could not say whether it would accept it
+}
+
+interface Created {
+  namespace: string;
+  name: string;
 }
 
 const kBlocksPerGib = 4;
@@ -261,7 +268,7 @@ export function CreatePage() {
   // Fields that were changed and are not in the text yet.
   const changes = useRef<Partial<Form>>({});
   const [answer, setAnswer] = useState<Answer>({});
-  const [result, setResult] = useState<{ error?: string; namespace?: string; name?: string }>({});
+  const [result, setResult] = useState<{ error?: string; created?: Created }>({});
   const [busy, setBusy] = useState(false);
   // Whether the manifest and its preview are those of the last edit.
   const [current, setCurrent] = useState(false);
@@ -301,7 +308,7 @@ export function CreatePage() {
     if (!current) return;
     setBusy(true);
     try {
-      setResult(await api<{ namespace: string; name: string }>('/api/v1/apply', { yaml }));
+      setResult({ created: await api<Created>('/api/v1/apply', { yaml }) });
     } catch (failure) {
       setResult({ error: (failure as Error).message });
     }
@@ -311,12 +318,13 @@ export function CreatePage() {
   if (!loaded) return <Empty page title={t('loading')} />;
   // Empty fields are not errors before they are edited.
   const untouched = (field: string) => (field === 'name' || field === 'image') && form[field] === '';
-  const errors = Object.fromEntries(
-    Object.entries(answer.fields ?? {})
-      .filter(([field]) => !untouched(field))
-      .map(([field, message]) => [field, field === 'yaml' ? message : t(`error:${field}` as Key)]),
-  );
-  const ready = current && yaml !== '' && !answer.fields && !previewError;
+  const errors: Record<string, string> = {};
+  for (const [field, message] of Object.entries(answer.fields ?? {})) {
+    const where = { exists: 'name', noNamespace: 'namespace' }[field] ?? field;
+    if (untouched(field)) continue;
+    errors[where] = field === 'yaml' ? plainText(message) : t(`error:${field}` as Key);
+  }
+  const ready = current && yaml !== '' && !answer.fields && !answer.denied && !previewError && !result.created;
   return (
     <>
       <h1>{t('create')}</h1>
@@ -347,14 +355,20 @@ export function CreatePage() {
           {previewError && <ErrorNote message={previewError} />}
           {!answer.preview && !previewError && <p class="hint">{t('previewWaiting')}</p>}
           {answer.preview && <Reasons fit={answer.preview} namespace={form.namespace} />}
-          <button type="submit" class="primary" disabled={!ready || busy}>
+          {answer.denied && (
+            <p class="note bad-note" id="denied">
+              {plainText(answer.denied)}
+            </p>
+          )}
+          {answer.unchecked && <p class="note">{t('unchecked', plainText(answer.unchecked))}</p>}
+          <button type="submit" class="primary" disabled={!ready || busy} aria-describedby={answer.denied && 'denied'}>
             {t('createButton')}
           </button>
           {result.error && <ErrorNote message={result.error} />}
-          {result.name && (
+          {result.created && (
             <p class="note" role="status">
-              {t('created', `${result.namespace}/${result.name}`)}{' '}
-              <a href={podLink(result.namespace!, result.name)}>{t('showIt')}</a>
+              {t('created', `${result.created.namespace}/${result.created.name}`)}{' '}
+              <a href={podLink(result.created.namespace, result.created.name)}>{t('showIt')}</a>
             </p>
           )}
         </section>

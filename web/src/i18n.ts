@@ -29,6 +29,20 @@ export function t(key: Key, ...values: (string | number)[]): string {
   return text.replace(/\{(\d)\}/g, (_, n: string) => String(values[Number(n)] ?? ''));
 }
 
+// An error of the API server in words: without verb, path and HTTP status of the request, and with the right that
+// is missing.
+export function plainText(message: string): string {
+  return message
+    .replace(/\b(GET|POST|PUT|PATCH|DELETE) \/\S*: /g, '')
+    .replace(/ \((\w+, )?HTTP \d+( [\w ]+)?\)/g, '')
+    .replace(/\w+ in version "\S+" cannot be handled as a \w+: (strict decoding error: )?/, '')
+    .replace(
+      /(\S+ (".*?" )?is forbidden: )?User ".*?" cannot (\w+) resource "(\S+?)" in API group ".*?" (at the cluster scope|in the namespace "(.*?)").*/,
+      (_, _about, _name, verb: string, resource: string, _scope, namespace?: string) =>
+        namespace ? t('deniedIn', `${verb} ${resource}`, namespace) : t('denied', `${verb} ${resource}`),
+    );
+}
+
 // A reason of the placement engine: "kind:too-few-gpus" if the tables have it, else as it is.
 export function kindText(kind: string): string {
   const key = `kind:${kind}`;

@@ -5,6 +5,7 @@
 //
 // What pages need of each node and pod at every change is computed once, when it arrives.
 import { useEffect, useState } from 'preact/hooks';
+import { plainText } from './i18n';
 
 // [uid of the pod, thousandths, bytes, namespace of another tenant if the console shows it]
 export type Held = [string, number, number, string?];
@@ -259,7 +260,7 @@ export async function api<T>(path: string, body?: unknown): Promise<T> {
   }
   if (response.ok) return json as T;
   if (response.status === 401 && session) onLoggedOut();
-  throw new ApiError(response.status, json.error ?? response.statusText);
+  throw new ApiError(response.status, plainText(json.error ?? response.statusText));
 }
 
 // What others hold of a GPU where the console shows only sums.
