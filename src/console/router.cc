@@ -207,6 +207,10 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     if (CheckRateLimit(*session, reply)) ShowRoom(request, *session, reply);
     return;
   }
+  if (path == "/api/v1/run" || path == "/api/v1/ended") {
+    if (CheckRateLimit(*session, reply)) ReadAsPerson(request, session, reply);
+    return;
+  }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path == "/api/v1/usage") return ShowUsage(*session, reply);
   if (path.starts_with(kNodesPath)) {

@@ -124,6 +124,12 @@ class ConsoleRouter {
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  // What the API server tells the person: how pods run, and pods that have ended.
+  void ReadAsPerson(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  // Keeps `make(on_done)` until it has called on_done with the reply.
+  void ReplyWithTask(
+      const Reply& reply,
+      const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make);
 
   // router_quotas.cc
   void ShowQuotas(const WebSession& session, const Reply& reply);

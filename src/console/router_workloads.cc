@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/base/strings.h"
 #include "src/console/insight.h"
+#include "src/console/pod_run.h"
 #include "src/console/replies.h"
 #include "src/console/router.h"
 #include "src/console/what_if.h"
@@ -55,6 +56,12 @@ void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
     default:
       out->Set("unchecked", Json::String(message));
   }
+}
+
+// Whether the text can be the name of an object. It then adds no terms to a field selector.
+bool IsObjectName(std::string_view text) {
+  return !text.empty() &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
 }
 
 }  // namespace
@@ -170,10 +177,48 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
              out.Set(field,
                      Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
            }
+           if (manifest.deployment) out.Set("selector", Json::String(SelectorOf(*created)));
            Log(Severity::kInfo, "created a workload",
                {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
            reply(JsonResponse(out));
          });
+}
+
+void ConsoleRouter::ReplyWithTask(
+    const Reply& reply,
+    const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make) {
+  const uint64_t number = NewTask();
+  tasks_[number] = make([this, number, reply](const Result<Json>& answer) {
+    EndTask(number);
+    reply(ResponseOf(answer));
+  });
+}
+
+void ConsoleRouter::ReadAsPerson(const net::Request& request, const SessionPtr& session,
+                                 const Reply& reply) {
+  if (request.path() == "/api/v1/ended") {
+    if (!session->rights.all_pods && session->rights.namespaces.empty()) {
+      return reply(JsonResponse(
+          Json::MakeObject({{"pods", Json::MakeArray()}, {"complete", Json::Bool(true)}})));
+    }
+    return ReplyWithTask(
+        reply, [&](auto done) { return std::make_shared<EndedReader>(session, std::move(done)); });
+  }
+  const RunReader::What what{.ns = request.Query("namespace").value_or(""),
+                             .pod = request.Query("name").value_or(""),
+                             .deployment = request.Query("deployment").value_or(""),
+                             .selector = request.Query("selector").value_or("")};
+  const bool valid = what.pod.empty() ? IsObjectName(what.deployment) && !what.selector.empty()
+                                      : IsObjectName(what.pod);
+  if (!valid || !IsObjectName(what.ns)) {
+    return reply(
+        ErrorResponse(Error(Code::kInvalidArgument,
+                            "invalid query of /api/v1/run: want namespace and name, or namespace, "
+                            "deployment and selector")));
+  }
+  ReplyWithTask(reply, [&](auto done) {
+    return std::make_shared<RunReader>(session, what, std::move(done));
+  });
 }
 
 }  // namespace tessera::console

@@ -307,7 +307,40 @@ class EditMaker {
   std::vector<TextEdit> edits_;
 };
 
+// A requirement of matchExpressions.
+std::string RequirementOf(const Json& requirement) {
+  const std::string key = TextAt(requirement, "key");
+  const std::string op = TextAt(requirement, "operator");
+  if (op == "Exists") return key;
+  if (op == "DoesNotExist") return "!" + key;
+  std::string values;
+  if (const Json* list = requirement.Find("values"); list != nullptr && list->is_array()) {
+    for (const Json& value : list->items()) {
+      values += (values.empty() ? "" : ",") + ScalarTextOf(value);
+    }
+  }
+  return fmt::format("{} {} ({})", key, op == "In" ? "in" : "notin", values);
+}
+
 }  // namespace
+
+bool HasGpuResource(const Json& limits) { return !GpuResourcesIn(&limits).empty(); }
+
+std::string SelectorOf(const Json& deployment) {
+  std::string selector;
+  const auto add = [&selector](const std::string& part) {
+    selector += (selector.empty() ? "" : ",") + part;
+  };
+  const Json* labels = At(deployment, {"spec", "selector", "matchLabels"});
+  if (labels != nullptr && labels->is_object()) {
+    for (const auto& [key, value] : labels->members()) add(key + "=" + ScalarTextOf(value));
+  }
+  const Json* expressions = At(deployment, {"spec", "selector", "matchExpressions"});
+  if (expressions != nullptr && expressions->is_array()) {
+    for (const Json& one : expressions->items()) add(RequirementOf(one));
+  }
+  return selector;
+}
 
 FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* errors) {
   FormEdit edit;

@@ -18,6 +18,11 @@
 
 namespace tessera::console {
 
+// Whether limits of a container request GPUs.
+bool HasGpuResource(const Json& limits);
+// The labels of a Deployment's pods, as the API server takes them in a query: "app=web,!old".
+std::string SelectorOf(const Json& deployment);
+
 struct WorkloadForm {
   std::string name;
   std::string ns = "default";

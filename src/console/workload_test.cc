@@ -259,6 +259,17 @@ TEST(WorkloadTest, AnUnknownFieldIsFoundInTheText) {
   }
 }
 
+TEST(WorkloadTest, TheSelectorOfADeploymentFindsItsPods) {
+  EXPECT_EQ(SelectorOf(Parsed(kWritten).object), "app=front");
+  EXPECT_EQ(SelectorOf(ParseJson(R"({"spec":{"selector":{"matchLabels":{"a":"b","c/d":"e"},
+                "matchExpressions":[{"key":"x","operator":"In","values":["1","2"]},
+                                    {"key":"y","operator":"NotIn","values":["3"]},
+                                    {"key":"z","operator":"Exists"},
+                                    {"key":"old","operator":"DoesNotExist"}]}}})")
+                           .value()),
+            "a=b,c/d=e,x in (1,2),y notin (3),z,!old");
+}
+
 TEST(WorkloadTest, OnlyPodsAndDeploymentsAreAccepted) {
   for (const char* text :
        {"", "3", "kind: Secret\napiVersion: v1\nmetadata: {name: x}",

@@ -528,6 +528,80 @@ test('a field that the API server does not know is an error at the text', async 
   assert.equal((await api.request('GET', '/api/v1/namespaces/team-a/pods/strict')).status, 404);
 });
 
+// What a kubelet would write of a pod's containers.
+async function reportRun(namespace, name, status) {
+  await api.must('PATCH', `/api/v1/namespaces/${namespace}/pods/${name}/status`, { status }, 'application/merge-patch+json');
+}
+async function writeEvent(namespace, kind, name, reason, message) {
+  await api.must('POST', `/api/v1/namespaces/${namespace}/events`, {
+    apiVersion: 'v1', kind: 'Event', metadata: { name: `${name}.${reason.toLowerCase()}` }, involvedObject: { kind, namespace, name },
+    type: 'Warning', reason, message, count: 3, lastTimestamp: new Date().toISOString().replace(/\.\d+/, ''),
+  });
+}
+
+test('a person watches a new workload run, fail and end', async (t) => {
+  const remove = [];
+  t.after(() => Promise.all(remove.map((path) => api.request('DELETE', `${path}?gracePeriodSeconds=0`))));
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('watched');
+  await page.getByLabel('Namespace').fill('team-a');
+  await page.getByLabel('Image').fill('cuda:12');
+  remove.push('/api/v1/namespaces/team-a/pods/watched');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('Created team-a/watched.').waitFor();
+  await page.getByText('pending', { exact: true }).waitFor();
+  await page.getByText('you lack the right to list events in namespace team-a').waitFor();
+  await page.getByRole('link', { name: 'Show it' }).click();
+  const run = page.getByRole('region', { name: 'How it runs' });
+  const main = { name: 'main', image: 'cuda:12', imageID: '', ready: false, restartCount: 0 };
+  await reportRun('team-a', 'watched', { containerStatuses: [{ ...main, state: { waiting: { reason: 'ImagePullBackOff', message: 'Back-off pulling image' } } }] });
+  await run.getByRole('row', { name: 'main ImagePullBackOff 0 Back-off pulling image' }).waitFor();
+  await api.role('list-events', [{ apiGroups: [''], resources: ['events'], verbs: ['list'] }]);
+  await api.bind('list-events', 'default/viewer', 'team-a');
+  await writeEvent('team-a', 'Pod', 'watched', 'Failed', `no image ${kEvil}`);
+  await run.getByRole('row', { name: /Failed ×3 no image <img/ }).waitFor();
+  const loop = { ...main, restartCount: 4, state: { waiting: { reason: 'CrashLoopBackOff' } }, lastState: { terminated: { exitCode: 137, reason: 'OOMKilled' } } };
+  await reportRun('team-a', 'watched', { phase: 'Running', containerStatuses: [loop] });
+  await run.getByRole('row', { name: 'main CrashLoopBackOff 4 ended before: OOMKilled (exit code 137)' }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'run'), []);
+  await picture(page, 'run');
+
+  await reportRun('team-a', 'watched', { phase: 'Failed', containerStatuses: [{ ...main, restartCount: 4, state: { terminated: { exitCode: 1, reason: 'Error' } } }] });
+  await run.getByRole('row', { name: 'main Error (exit code 1) 4' }).waitFor();
+  await page.goto(`${base}/#/workloads`);
+  await page.getByRole('button', { name: 'Show ended pods' }).click();
+  const ended = page.getByRole('region', { name: 'Ended pods' });
+  await ended.getByRole('row', { name: /team-a watched failed 4 .* Error \(exit code 1\)/ }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'ended pods'), []);
+  await ended.getByRole('link', { name: 'watched' }).click();
+  await page.getByText('failed', { exact: true }).waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  const tenant = await raw('GET', '/api/v1/ended', { Authorization: `Bearer ${tokens.tenant}` });
+  assert.deepEqual(JSON.parse(tenant.text), { pods: [], complete: true });
+  assert.equal((await raw('GET', '/api/v1/run?namespace=team-a&name=watched', { Authorization: `Bearer ${tokens.tenant}` })).status, 403);
+  assert.equal((await raw('GET', '/api/v1/run?namespace=team-a', { Authorization: `Bearer ${tokens.viewer}` })).status, 400);
+});
+
+test('a new Deployment shows its pods, and why there are none', async (t) => {
+  const remove = ['/apis/apps/v1/namespaces/team-a/deployments/several', '/api/v1/namespaces/team-a/pods/several-1-a'];
+  t.after(() => Promise.all(remove.map((path) => api.request('DELETE', `${path}?gracePeriodSeconds=0`))));
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/create`);
+  await page.getByLabel('Name', { exact: true }).fill('several');
+  await page.getByLabel('Namespace').fill('team-a');
+  await page.getByLabel('Image').fill('cuda:12');
+  await page.getByLabel('Replicas').fill('2');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('Created team-a/several.').waitFor();
+  await page.getByText('It has no pods yet.').waitFor();
+  await writeEvent('team-a', 'ReplicaSet', 'several-1', 'FailedCreate', 'exceeded quota');
+  await page.getByRole('row', { name: /FailedCreate ×3 exceeded quota/ }).waitFor();
+  await api.pod('team-a', 'several-1-a', { 'nvidia.com/gpu': '1' }, { labels: { app: 'several' } });
+  await page.getByRole('row', { name: 'several-1-a pending – 0' }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'new Deployment'), []);
+});
+
 test('form and manifest follow each other', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/create`);

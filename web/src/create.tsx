@@ -4,8 +4,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { plainText, t, type Key } from './i18n';
 import { Empty, ErrorNote } from './parts';
-import { api, useCluster } from './store';
-import { podLink, Reasons, type Fit } from './workloads';
+import { RunView, useRun } from './run';
+import { api, podLink, useCluster } from './store';
+import { Reasons, type Fit } from './workloads';
 
 interface Form {
   name: string;
@@ -39,6 +40,7 @@ interface Answer {
 interface Created {
   namespace: string;
   name: string;
+  selector?: string; // of a Deployment's pods
 }
 
 const kBlocksPerGib = 4;
@@ -260,6 +262,20 @@ function usePreview(edited: Edit | null, take: (answer: Answer) => void) {
   return error;
 }
 
+// What becomes of it.
+function NewWorkload({ namespace, name, selector }: Created) {
+  const run = useRun(selector ? { namespace, deployment: name, selector } : { namespace, name });
+  return (
+    <>
+      <p class="note" role="status">
+        {t('created', `${namespace}/${name}`)} {!selector && <a href={podLink(namespace, name)}>{t('showIt')}</a>}
+      </p>
+      <h3>{t('run')}</h3>
+      <RunView loaded={run} namespace={namespace} many={!!selector} />
+    </>
+  );
+}
+
 export function CreatePage() {
   const { loaded } = useCluster();
   const [form, setForm] = useState(kEmptyForm);
@@ -365,12 +381,7 @@ export function CreatePage() {
             {t('createButton')}
           </button>
           {result.error && <ErrorNote message={result.error} />}
-          {result.created && (
-            <p class="note" role="status">
-              {t('created', `${result.created.namespace}/${result.created.name}`)}{' '}
-              <a href={podLink(result.created.namespace, result.created.name)}>{t('showIt')}</a>
-            </p>
-          )}
+          {result.created && <NewWorkload {...result.created} />}
         </section>
       </form>
     </>

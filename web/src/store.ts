@@ -63,6 +63,10 @@ export interface Pod {
   search: string;
 }
 
+export function podLink(namespace: string, name: string): string {
+  return `#/workload/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+}
+
 export interface Session {
   user: string;
   csrf: string;

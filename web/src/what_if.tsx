@@ -4,8 +4,8 @@
 import { useState } from 'preact/hooks';
 import { kindText, t } from './i18n';
 import { ErrorNote, useLoaded } from './parts';
-import { api, cluster, useCluster } from './store';
-import { podLink, Reasons, type Fit } from './workloads';
+import { api, cluster, podLink, useCluster } from './store';
+import { Reasons, type Fit } from './workloads';
 
 export interface NearNode {
   node: string;

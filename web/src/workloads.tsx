@@ -4,16 +4,13 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
 import { Empty, ErrorNote, Filter, Scroll, useLoaded } from './parts';
-import { api, sortedPods, useCluster, type Pod } from './store';
+import { Phase, reasonOf, RunView, useRun, type PodRun } from './run';
+import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
 const kMostRows = 100;
 const kFirstRows = 30; // about a screen
 const kPause = 200; // in milliseconds; longer than between two keys
-
-export function podLink(namespace: string, name: string): string {
-  return `#/workload/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-}
 
 function nodeCell(pod: Pod, mayListNodes: boolean) {
   if (!pod.node) return '–';
@@ -91,6 +88,68 @@ export function WorkloadsPage() {
           {found.length > kMostRows && <p>{t('moreRows', found.length - kMostRows)}</p>}
         </>
       )}
+      <Ended />
+    </>
+  );
+}
+
+// Pods that have ended: they hold nothing, so the live view does not have them.
+function Ended() {
+  const [asked, setAsked] = useState(0);
+  return (
+    <>
+      <h2>{t('ended')}</h2>
+      {asked > 0 && <EndedPods key={asked} />}
+      <p>
+        <button type="button" onClick={() => setAsked(asked + 1)}>
+          {t(asked > 0 ? 'loadAgain' : 'endedShow')}
+        </button>
+      </p>
+    </>
+  );
+}
+
+function EndedPods() {
+  const loaded = useLoaded('', () => api<{ pods: PodRun[]; complete: boolean }>('/api/v1/ended'));
+  if (loaded.error) return <ErrorNote message={loaded.error} />;
+  if (!loaded.data) return <p class="hint">{t('loadingRun')}</p>;
+  const pods = loaded.data.pods.sort((a, b) => (a.created < b.created ? 1 : -1)).slice(0, kMostRows);
+  if (pods.length === 0) return <p class="hint">{t('endedNone')}</p>;
+  return (
+    <>
+      <Scroll label={t('ended')}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t('namespace')}</th>
+              <th scope="col">{t('name')}</th>
+              <th scope="col">{t('phase')}</th>
+              <th scope="col">{t('restarts')}</th>
+              <th scope="col">{t('node')}</th>
+              <th scope="col">{t('age')}</th>
+              <th scope="col">{t('why')}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {pods.map((pod) => (
+              <tr key={`${pod.namespace}/${pod.name}`}>
+                <td>{pod.namespace}</td>
+                <th scope="row">
+                  <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+                </th>
+                <td>
+                  <Phase pod={pod} />
+                </td>
+                <td class="number">{pod.restarts}</td>
+                <td>{pod.node || '–'}</td>
+                <td class="number">{ageText(Date.parse(pod.created) / 1000)}</td>
+                <td>{reasonOf(pod)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      {(!loaded.data.complete || loaded.data.pods.length > kMostRows) && <p class="hint">{t('endedMore', kMostRows)}</p>}
     </>
   );
 }
@@ -178,6 +237,9 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
   const key = `${query} ${pod?.state} ${pod?.why} ${pod?.state === 'waiting' ? Math.floor(version / 10) : ''}`;
   const loaded = useLoaded(key, () => api<Explanation>(`/api/v1/explain?${query}`));
   const explained = loaded.data;
+  const run = useRun({ namespace, name });
+  // The placement engine does not know a pod that has ended, and how it ended is shown.
+  const ended = loaded.failure instanceof ApiError && loaded.failure.status === 404 && !!run.data?.pods.length;
   return (
     <>
       <p>
@@ -192,9 +254,16 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
               : t('explainPlacedHidden', name)
           : name}
       </h1>
-      {loaded.error && <ErrorNote message={loaded.error} />}
+      {loaded.error && !ended && <ErrorNote message={loaded.error} />}
+      {(explained || ended) && (
+        <section aria-labelledby="run">
+          <h2 id="run">{t('run')}</h2>
+          <RunView loaded={run} namespace={namespace} />
+        </section>
+      )}
       {explained && (
         <>
+          <h2>{t('placement')}</h2>
           <dl class="facts">
             <dt>{t('namespace')}</dt>
             <dd>{namespace}</dd>

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/pod_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/console/workload.h"
+#include "src/formats/text_edit.h"
+
+namespace tessera::console {
+namespace {
+
+// Selects pods that have ended: a field selector has no "or".
+constexpr const char* kEnded = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
+
+std::string TextOn(const Json& json, const KeyPath& path) {
+  const Json* found = FindPath(json, path);
+  return found != nullptr && found->is_string() ? found->string_value() : "";
+}
+
+void AddText(Json* out, std::string_view key, const std::string& text) {
+  if (!text.empty()) out->Set(key, Json::String(text));
+}
+
+void AddExit(const Json& terminated, Json* out) {
+  AddText(out, "reason", terminated.StringAt("reason").value_or(""));
+  AddText(out, "message", terminated.StringAt("message").value_or(""));
+  if (const auto code = terminated.IntAt("exitCode"); code.ok()) out->Set("exit", Json::Int(*code));
+}
+
+// `last` in the result: how the container ended before its last restart.
+Json ContainerRun(const Json& status, bool init) {
+  Json out = Json::MakeObject({{"name", Json::String(status.StringAt("name").value_or(""))},
+                               {"ready", Json::Bool(status.BoolAt("ready").value_or(false))},
+                               {"restarts", Json::Int(status.IntAt("restartCount").value_or(0))}});
+  if (init) out.Set("init", Json::Bool(true));
+  if (const Json* waiting = FindPath(status, {"state", "waiting"})) {
+    out.Set("state", Json::String("waiting"));
+    AddText(&out, "reason", waiting->StringAt("reason").value_or(""));
+    AddText(&out, "message", waiting->StringAt("message").value_or(""));
+  } else if (const Json* terminated = FindPath(status, {"state", "terminated"})) {
+    out.Set("state", Json::String("terminated"));
+    AddExit(*terminated, &out);
+  } else if (FindPath(status, {"state", "running"}) != nullptr) {
+    out.Set("state", Json::String("running"));
+  }
+  if (const Json* before = FindPath(status, {"lastState", "terminated"})) {
+    Json last = Json::MakeObject();
+    AddExit(*before, &last);
+    out.Set("last", std::move(last));
+  }
+  return out;
+}
+
+// When the Event was last seen. Components write one of three fields.
+std::string TimeOf(const Json& event) {
+  for (const KeyPath& path : {KeyPath{"series", "lastObservedTime"}, KeyPath{"lastTimestamp"},
+                              KeyPath{"eventTime"}, KeyPath{"metadata", "creationTimestamp"}}) {
+    if (std::string time = TextOn(event, path); !time.empty()) return time;
+  }
+  return "";
+}
+
+Json EventJson(const Json& event) {
+  const Json* series = FindPath(event, {"series", "count"});
+  const int64_t count =
+      series == nullptr ? event.IntAt("count").value_or(1) : series->ToInt().value_or(1);
+  return Json::MakeObject({{"type", Json::String(event.StringAt("type").value_or(""))},
+                           {"reason", Json::String(event.StringAt("reason").value_or(""))},
+                           {"message", Json::String(event.StringAt("message").value_or(""))},
+                           {"about", Json::String(TextOn(event, {"involvedObject", "name"}))},
+                           {"count", Json::Int(count)},
+                           {"time", Json::String(TimeOf(event))}});
+}
+
+bool RequestsGpus(const Json& pod) {
+  for (const char* kind : {"containers", "initContainers"}) {
+    const Json* list = FindPath(pod, {"spec", kind});
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& container : list->items()) {
+      const Json* limits = FindPath(container, {"resources", "limits"});
+      if (limits != nullptr && HasGpuResource(*limits)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Json RunOf(const Json& pod) {
+  Json containers = Json::MakeArray();
+  int64_t restarts = 0;
+  for (const char* kind : {"initContainerStatuses", "containerStatuses"}) {
+    const Json* list = FindPath(pod, {"status", kind});
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& status : list->items()) {
+      containers.Append(ContainerRun(status, kind == std::string_view("initContainerStatuses")));
+      restarts += status.IntAt("restartCount").value_or(0);
+    }
+  }
+  const bool deleting = FindPath(pod, {"metadata", "deletionTimestamp"}) != nullptr;
+  Json out =
+      Json::MakeObject({{"namespace", Json::String(TextOn(pod, {"metadata", "namespace"}))},
+                        {"name", Json::String(TextOn(pod, {"metadata", "name"}))},
+                        {"phase", Json::String(TextOn(pod, {"status", "phase"}))},
+                        {"node", Json::String(TextOn(pod, {"spec", "nodeName"}))},
+                        {"deleting", Json::Bool(deleting)},
+                        {"restarts", Json::Int(restarts)},
+                        {"created", Json::String(TextOn(pod, {"metadata", "creationTimestamp"}))},
+                        {"containers", std::move(containers)}});
+  AddText(&out, "reason", TextOn(pod, {"status", "reason"}));
+  AddText(&out, "message", TextOn(pod, {"status", "message"}));
+  return out;
+}
+
+Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
+  std::vector<const Json*> sorted;
+  for (const Json& event : events) {
+    const std::string name = TextOn(event, {"involvedObject", "name"});
+    // "web-" means ReplicaSets of "web", and not those of "web-api".
+    const bool is_other =
+        prefix.ends_with('-') && name.find('-', prefix.size()) != std::string::npos;
+    if (name.starts_with(prefix) && !is_other) sorted.push_back(&event);
+  }
+  // Times of RFC 3339 in UTC are in order as texts.
+  std::ranges::stable_sort(sorted,
+                           [](const Json* a, const Json* b) { return TimeOf(*a) > TimeOf(*b); });
+  if (sorted.size() > kMostEvents) sorted.resize(kMostEvents);
+  Json out = Json::MakeArray();
+  for (const Json* event : sorted) out.Append(EventJson(*event));
+  return out;
+}
+
+RunReader::RunReader(std::shared_ptr<WebSession> session, What what, Done done)
+    : session_(std::move(session)), what_(std::move(what)), done_(std::move(done)) {
+  kube::ListQuery query{.type = kube::kPods, .ns = what_.ns, .limit = kMostPods};
+  if (what_.pod.empty()) {
+    query.label_selector = what_.selector;
+  } else {
+    query.field_selector = "metadata.name=" + what_.pod;
+  }
+  operations_.push_back(
+      session_->client->List(query, [this](const Result<kube::ListPage>& page) { OnPods(page); }));
+}
+
+void RunReader::OnPods(const Result<kube::ListPage>& page) {
+  if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
+  Json pods = Json::MakeArray();
+  for (const kube::RawObject& raw : page->items) pods.Append(RunOf(*raw.json()));
+  answer_.Set("pods", std::move(pods));
+  // A Deployment's pods are created by its ReplicaSets, which say why they cannot.
+  const std::string about = what_.pod.empty()
+                                ? "involvedObject.kind=ReplicaSet"
+                                : "involvedObject.kind=Pod,involvedObject.name=" + what_.pod;
+  operations_.push_back(
+      session_->client->List({.type = kube::kEvents, .ns = what_.ns, .field_selector = about},
+                             [this](const Result<kube::ListPage>& events) { OnEvents(events); }));
+}
+
+void RunReader::OnEvents(const Result<kube::ListPage>& page) {
+  if (page.status().code() == Code::kPermissionDenied) {
+    answer_.Set("eventsDenied", Json::Bool(true));
+  } else if (!page.ok()) {
+    return std::exchange(done_, nullptr)(page.status());
+  } else {
+    std::vector<Json> events;
+    for (const kube::RawObject& raw : page->items) events.push_back(*raw.json());
+    answer_.Set("events", EventsOf(events, what_.pod.empty() ? what_.deployment + "-" : what_.pod));
+  }
+  std::exchange(done_, nullptr)(std::move(answer_));
+}
+
+EndedReader::EndedReader(std::shared_ptr<WebSession> session, Done done)
+    : session_(std::move(session)), done_(std::move(done)) {
+  const Rights& rights = session_->rights;
+  namespaces_ = {rights.namespaces.begin(), rights.namespaces.end()};
+  if (rights.all_pods) namespaces_ = {""};
+  Next();
+}
+
+void EndedReader::Next() {
+  operations_.push_back(
+      session_->client->List({.type = kube::kPods,
+                              .ns = namespaces_.back(),
+                              .field_selector = kEnded,
+                              .continue_token = continue_token_},
+                             [this](const Result<kube::ListPage>& page) { OnPods(page); }));
+}
+
+void EndedReader::OnPods(const Result<kube::ListPage>& page) {
+  if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
+  for (const kube::RawObject& raw : page->items) {
+    if (RequestsGpus(*raw.json())) pods_.Append(RunOf(*raw.json()));
+  }
+  continue_token_ = page->continue_token;
+  if (continue_token_.empty()) namespaces_.pop_back();
+  const bool full = ++pages_ >= kMostPages || pods_.items().size() >= kMostPods;
+  if (namespaces_.empty() || full) {
+    return std::exchange(done_, nullptr)(Json::MakeObject(
+        {{"pods", std::move(pods_)}, {"complete", Json::Bool(namespaces_.empty())}}));
+  }
+  Next();
+}
+
+}  // namespace tessera::console

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// How pods run: phase, containers with restarts and the reason why one does not run, and Events.
+// Read from the API server with the person's rights when a page shows it, because the console's own
+// watch has neither containers nor pods that have ended.
+//
+// Threads: the client's runner. The callback runs later, and not after this object is destroyed; it
+// may not destroy this object.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/console/sessions.h"
+
+namespace tessera::console {
+
+// A pod of the API server, as JSON for the page.
+Json RunOf(const Json& pod);
+// Newest first, at most kMostEvents. `prefix`: only those of objects whose name begins with it.
+inline constexpr size_t kMostEvents = 20;
+Json EventsOf(const std::vector<Json>& events, std::string_view prefix);
+
+class RunReader {
+ public:
+  static constexpr int kMostPods = 50;
+
+  using Done = std::function<void(Result<Json>)>;
+  struct What {
+    std::string ns;
+    std::string pod;  // either one pod
+    // or the pods of a Deployment: its name, and the labels of its pods as a selector
+    std::string deployment;
+    std::string selector;
+  };
+
+  // Answers with "pods" and "events". A person who may not list Events gets "eventsDenied" instead.
+  RunReader(std::shared_ptr<WebSession> session, What what, Done done);
+
+ private:
+  void OnPods(const Result<kube::ListPage>& page);
+  void OnEvents(const Result<kube::ListPage>& page);
+
+  std::shared_ptr<WebSession> session_;
+  const What what_;
+  Json answer_ = Json::MakeObject();
+  Done done_;
+  std::vector<kube::Operation> operations_;
+};
+
+// Pods that request GPUs and have ended, of the namespaces that the person may see.
+class EndedReader {
+ public:
+  static constexpr size_t kMostPods = 500;
+  static constexpr int kMostPages = 60;  // each with 500 pods of a namespace
+
+  using Done = std::function<void(Result<Json>)>;
+
+  // Answers with "pods"; "complete": whether these are all. REQUIRES: the person may list pods of
+  // some namespace.
+  EndedReader(std::shared_ptr<WebSession> session, Done done);
+
+ private:
+  void Next();
+  void OnPods(const Result<kube::ListPage>& page);
+
+  std::shared_ptr<WebSession> session_;
+  Done done_;
+  std::vector<std::string> namespaces_;  // not read; "": all
+  std::string continue_token_;
+  int pages_ = 0;
+  Json pods_ = Json::MakeArray();
+  std::vector<kube::Operation> operations_;
+};
+
+}  // namespace tessera::console
