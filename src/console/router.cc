@@ -207,7 +207,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     if (CheckRateLimit(*session, reply)) ShowRoom(request, *session, reply);
     return;
   }
-  if (path == "/api/v1/run" || path == "/api/v1/ended") {
+  if (path == "/api/v1/run" || path == "/api/v1/ended" || path == "/api/v1/missing-rights") {
     if (CheckRateLimit(*session, reply)) ReadAsPerson(request, session, reply);
     return;
   }

@@ -124,7 +124,7 @@ class ConsoleRouter {
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // What the API server tells the person: how pods run, and pods that have ended.
+  // What the API server tells the person: how pods run, pods that have ended, missing rights.
   void ReadAsPerson(const net::Request& request, const SessionPtr& session, const Reply& reply);
   // Keeps `make(on_done)` until it has called on_done with the reply.
   void ReplyWithTask(

@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/base/strings.h"
 #include "src/console/insight.h"
+#include "src/console/missing_rights.h"
 #include "src/console/pod_run.h"
 #include "src/console/replies.h"
 #include "src/console/router.h"
@@ -196,6 +197,11 @@ void ConsoleRouter::ReplyWithTask(
 
 void ConsoleRouter::ReadAsPerson(const net::Request& request, const SessionPtr& session,
                                  const Reply& reply) {
+  if (request.path() == "/api/v1/missing-rights") {
+    return ReplyWithTask(reply, [&](auto done) {
+      return std::make_shared<MissingRights>(session, model_.feed_options(), std::move(done));
+    });
+  }
   if (request.path() == "/api/v1/ended") {
     if (!session->rights.all_pods && session->rights.namespaces.empty()) {
       return reply(JsonResponse(

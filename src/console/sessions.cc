@@ -28,29 +28,37 @@ Json ReviewOf(std::string_view group, std::string_view kind, Json spec) {
 constexpr kube::ResourceType kAccessReviews{"authorization.k8s.io", "v1",
                                             "selfsubjectaccessreviews", false};
 
-// `ns` "": in all namespaces. `resource` may be "pods/proxy".
-Json AccessReview(std::string_view verb, std::string_view resource, std::string_view ns) {
-  const size_t slash = resource.find('/');
-  Json attributes = Json::MakeObject(
-      {{"verb", Json::String(verb)}, {"resource", Json::String(resource.substr(0, slash))}});
-  if (slash != std::string_view::npos) {
-    attributes.Set("subresource", Json::String(resource.substr(slash + 1)));
-  }
-  if (!ns.empty()) attributes.Set("namespace", Json::String(ns));
+Json AccessReview(const AccessRequest& access) {
+  const size_t slash = access.resource.find('/');
+  Json attributes =
+      Json::MakeObject({{"verb", Json::String(access.verb)},
+                        {"resource", Json::String(access.resource.substr(0, slash))}});
+  const auto add = [&attributes](const char* key, const std::string& value) {
+    if (!value.empty()) attributes.Set(key, Json::String(value));
+  };
+  if (slash != std::string::npos) add("subresource", access.resource.substr(slash + 1));
+  add("group", access.group);
+  add("namespace", access.ns);
+  add("name", access.name);
   return ReviewOf(kAccessReviews.group, "SelfSubjectAccessReview",
                   Json::MakeObject({{"resourceAttributes", std::move(attributes)}}));
 }
 
 Json MayList(std::string_view resource, std::string_view ns) {
-  return AccessReview("list", resource, ns);
+  return AccessReview({.verb = "list", .resource = std::string(resource), .ns = std::string(ns)});
+}
+
+}  // namespace
+
+kube::Operation AskForAccess(kube::Client& client, const AccessRequest& access,
+                             kube::Client::OnObject on_answer) {
+  return client.Create({kAccessReviews, "", "", ""}, AccessReview(access), std::move(on_answer));
 }
 
 bool IsAllowed(const Json& review) {
   const Json* status = review.Find("status");
   return status != nullptr && status->BoolAt("allowed").value_or(false);
 }
-
-}  // namespace
 
 std::string RandomHex() {
   std::array<char, 32> bytes;
@@ -86,7 +94,9 @@ class WebSessions::Review {
         });
     Ask(kAccessReviews, MayList("nodes", ""),
         [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
-    Ask(kAccessReviews, AccessReview("get", "pods/proxy", names::kSystemNamespace),
+    Ask(kAccessReviews,
+        AccessReview(
+            {.verb = "get", .resource = "pods/proxy", .ns = std::string(names::kSystemNamespace)}),
         [this](const Json& review) { answer_.rights.agents = IsAllowed(review); });
     Ask(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
       answer_.rights.all_pods = IsAllowed(review);

@@ -27,6 +27,18 @@
 
 namespace tessera::console {
 
+// A question to the API server whether a person may do something (SelfSubjectAccessReview).
+struct AccessRequest {
+  std::string verb;
+  std::string group;     // "": the core group
+  std::string resource;  // may be "pods/proxy"
+  std::string ns;        // "": in all namespaces
+  std::string name;      // "": all objects
+};
+kube::Operation AskForAccess(kube::Client& client, const AccessRequest& access,
+                             kube::Client::OnObject on_answer);
+bool IsAllowed(const Json& review);
+
 struct Rights {
   bool nodes = false;     // list nodes
   bool all_pods = false;  // list pods of all namespaces

@@ -715,8 +715,28 @@ test('a person drains a node, and sees what a disruption budget refuses', async 
   assert.equal((await node()).unschedulable, undefined);
 });
 
+test('controls that a person may not use say which right is missing', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/node/n2`);
+  const cordon = page.getByRole('button', { name: 'Cordon', exact: true });
+  await page.getByText('You may not change this: it needs the right to patch nodes. Ask an administrator for it.').waitFor();
+  assert.equal(await cordon.isDisabled(), true);
+  await page.getByRole('button', { name: 'Drain, mode…' }).click();
+  await page.getByText('it needs the right to patch nodes, create pods/eviction.').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Preview the drain' }).isDisabled(), true);
+  await page.getByText('it needs the right to patch nodes, list daemonsets.apps in tessera-system.').waitFor();
+  assert.deepEqual(await checkAxe(page, 'missing rights'), []);
+  await page.goto(`${base}/#/quota`);
+  await page.getByText('it needs the right to update configmaps gpuquota in kube-system.').waitFor();
+  assert.equal(await page.getByRole('row', { name: /team-a A100/ }).getByRole('button').isDisabled(), true);
+  assert.equal(await page.getByRole('button', { name: 'Limit another namespace' }).isDisabled(), true);
+  assert.deepEqual(await checkAxe(page, 'missing right to change quotas'), []);
+});
+
 test('what the API server refuses is said in words', async (t) => {
   const page = await openAs(t, tokens.viewer);
+  // As if the rights had been taken away a moment later.
+  await page.route('**/api/v1/missing-rights', (route) => route.fulfill({ json: {} }));
   await page.goto(`${base}/#/node/n2`);
   await page.getByRole('button', { name: 'Cordon', exact: true }).click();
   await page.getByText('This did not work: You lack the right to patch nodes. Ask an administrator for it.').waitFor();

@@ -171,6 +171,7 @@ export const en = {
   unchecked: 'The API server could not check the manifest before it is created: {0}',
   denied: 'You lack the right to {0}. Ask an administrator for it.',
   deniedIn: 'You lack the right to {0} in namespace {1}. Ask an administrator for it.',
+  lacking: 'You may not change this: it needs the right to {0}. Ask an administrator for it.',
   run: 'How it runs',
   placement: 'Placement',
   phase: 'Phase',

@@ -3,8 +3,8 @@
 // change with the person's own rights.
 import { useEffect, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
-import { ErrorNote, Scroll, useLoaded } from './parts';
-import { api, cluster, type Node } from './store';
+import { ErrorNote, Lacking, Scroll, useLoaded, useMissingRights } from './parts';
+import { api, ApiError, cluster, type Node } from './store';
 
 interface DrainedPod {
   namespace: string;
@@ -104,7 +104,12 @@ function DrainTable({ drained }: { drained: Drained }) {
   );
 }
 
-function Drain({ node }: { node: Node }) {
+interface ControlProps {
+  node: Node;
+  lacks?: string[]; // rights of the person
+}
+
+function Drain({ node, lacks }: ControlProps) {
   const { busy, error, run } = useAction();
   const [drained, setDrained] = useState<Drained | null>(null);
   const [force, setForce] = useState(false);
@@ -114,15 +119,16 @@ function Drain({ node }: { node: Node }) {
       setDrained({ pods: answer.pods, dryRun });
     });
   const count = (result: DrainedPod['result']) => drained?.pods.filter((pod) => pod.result === result).length ?? 0;
+  const disabled = busy || !!lacks?.length;
   const losable = drained?.pods.some((pod) => pod.why === 'unmanaged' || pod.why === 'local-data');
   return (
     <>
       <p class="buttons">
-        <button type="button" disabled={busy} onClick={() => void ask(true)}>
+        <button type="button" disabled={disabled} aria-describedby={lacks?.length ? 'drain-lacks' : undefined} onClick={() => void ask(true)}>
           {t('drainPreview')}
         </button>
         {drained && (
-          <button type="button" class="primary" disabled={busy} onClick={() => void ask(false)}>
+          <button type="button" class="primary" disabled={disabled} onClick={() => void ask(false)}>
             {t(drained.dryRun ? 'drainNow' : 'drainAgain')}
           </button>
         )}
@@ -137,6 +143,7 @@ function Drain({ node }: { node: Node }) {
           </label>
         )}
       </p>
+      <Lacking id="drain-lacks" rights={lacks} />
       {error && <ErrorNote message={error} />}
       {drained && (
         <div role="status">
@@ -157,7 +164,7 @@ function labelsText(labels: Choice['labels']): string {
     .join(', ');
 }
 
-function Mode({ node }: { node: Node }) {
+function Mode({ node, lacks }: ControlProps) {
   const { busy, error, run } = useAction();
   const [wanted, setWanted] = useState<string | null>(null);
   const [asked, setAsked] = useState(0);
@@ -170,11 +177,13 @@ function Mode({ node }: { node: Node }) {
       setWanted(null);
       setAsked(asked + 1);
     });
+  const lacking = <Lacking id="mode-lacks" rights={lacks} />;
+  if (loaded.failure instanceof ApiError && loaded.failure.status === 403 && lacks?.length) return lacking;
   if (loaded.error) return <p class="hint">{t('modeUnknown', loaded.error)}</p>;
   return (
     <>
       {choices.length > 0 && (
-        <fieldset>
+        <fieldset aria-describedby={lacks?.length ? 'mode-lacks' : undefined}>
           <legend>{t('mode')}</legend>
           {choices.map((choice) => (
             <label class="radio" key={choice.agents}>
@@ -182,7 +191,7 @@ function Mode({ node }: { node: Node }) {
                 type="radio"
                 name="mode"
                 checked={choice === chosen}
-                disabled={!!choice.problem}
+                disabled={!!choice.problem || !!lacks?.length}
                 onChange={() => setWanted(choice.agents)}
               />{' '}
               {t(choice.mode === 'whole' ? 'modeWhole' : 'modeShared')}
@@ -206,6 +215,7 @@ function Mode({ node }: { node: Node }) {
           )}
         </fieldset>
       )}
+      {lacking}
       {error && <ErrorNote message={error} />}
       {loaded.data && choices.length < 2 && (
         <>
@@ -220,27 +230,34 @@ function Mode({ node }: { node: Node }) {
 export function NodeActions({ node }: { node: Node }) {
   const { busy, error, run } = useAction();
   const [open, setOpen] = useState(false);
+  const missing = useMissingRights();
   useEffect(() => setOpen(false), [node.name]);
   const cordon = (cordoned: boolean) => run(async () => void (await api(pathOf(node.name, 'cordon'), { cordoned })));
   return (
     <section aria-label={t('change')}>
       <h2>{t('change')}</h2>
       <p class="buttons">
-        <button type="button" disabled={busy} onClick={() => void cordon(!node.cordoned)}>
+        <button
+          type="button"
+          disabled={busy || !!missing.cordon?.length}
+          aria-describedby={missing.cordon?.length ? 'cordon-lacks' : undefined}
+          onClick={() => void cordon(!node.cordoned)}
+        >
           {t(node.cordoned ? 'uncordon' : 'cordon')}
         </button>
         <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
           {t('drainAndMode')}
         </button>
       </p>
+      <Lacking id="cordon-lacks" rights={missing.cordon} />
       {error && <ErrorNote message={error} />}
       {open && (
         <>
           <h3>{t('drain')}</h3>
           <p class="hint">{t('drainHint')}</p>
-          <Drain node={node} key={node.name} />
+          <Drain node={node} lacks={missing.drain} key={node.name} />
           <h3>{t('mode')}</h3>
-          <Mode node={node} key={`mode ${node.name}`} />
+          <Mode node={node} lacks={missing.mode} key={`mode ${node.name}`} />
         </>
       )}
     </section>

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { t } from './i18n';
-import { ApiError } from './store';
+import { api, ApiError } from './store';
 
 // `page`: the whole page is empty, so the title is its heading.
 export function Empty({ title, hint, page }: { title: string; hint?: string; page?: boolean }) {
@@ -74,6 +74,24 @@ export function ErrorNote({ message }: { message: string }) {
   return (
     <p class="note bad-note" role="alert">
       {t('error', message)}
+    </p>
+  );
+}
+
+// The rights that the person lacks for a control, as the API server says; none until it has answered. It decides
+// about each write in any case.
+export type MissingRights = Partial<Record<'cordon' | 'drain' | 'mode' | 'quota', string[]>>;
+
+export function useMissingRights(): MissingRights {
+  return useLoaded('', () => api<MissingRights>('/api/v1/missing-rights')).data ?? {};
+}
+
+// Says below a control why it cannot be used.
+export function Lacking({ id, rights }: { id: string; rights?: string[] }) {
+  if (!rights?.length) return null;
+  return (
+    <p class="hint" id={id}>
+      {t('lacking', rights.join(', '))}
     </p>
   );
 }

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
 import { Hours } from './hours';
 import { t } from './i18n';
-import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { Bar, Empty, ErrorNote, Lacking, Scroll, useLoaded, useMissingRights } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
 import { api, cluster, useCluster } from './store';
 
@@ -16,7 +16,13 @@ interface Line {
   pools: string[];
 }
 
-function Quotas({ lines, onEdit }: { lines: Line[]; onEdit: (namespace: string) => void }) {
+interface QuotasProps {
+  lines: Line[];
+  locked: boolean; // the person may not change quotas
+  onEdit: (namespace: string) => void;
+}
+
+function Quotas({ lines, locked, onEdit }: QuotasProps) {
   if (lines.length === 0) return <Empty title={t('noQuotas')} />;
   const left = (line: Line) => (line.limitMilli === undefined ? '–' : gpuText(line.limitMilli - line.usedMilli));
   const save = () =>
@@ -64,7 +70,13 @@ function Quotas({ lines, onEdit }: { lines: Line[]; onEdit: (namespace: string) 
                 <td class="number">{line.limitMilli === undefined ? t('none') : gpuText(line.limitMilli)}</td>
                 <td>{line.pools.join(', ') || t('any')}</td>
                 <td>
-                  <button type="button" aria-label={t('quotaEdit', line.namespace)} onClick={() => onEdit(line.namespace)}>
+                  <button
+                    type="button"
+                    disabled={locked}
+                    aria-label={t('quotaEdit', line.namespace)}
+                    aria-describedby={locked ? 'quota-lacks' : undefined}
+                    onClick={() => onEdit(line.namespace)}
+                  >
                     {t('edit')}
                   </button>
                 </td>
@@ -165,6 +177,8 @@ export function QuotaPage() {
   const [edited, setEdited] = useState<string | null>(null);
   const [changes, setChanges] = useState(0);
   const loaded = useLoaded(`${Math.floor(version / 5)} ${changes}`, () => api<Quota>('/api/v1/quota'));
+  const missing = useMissingRights();
+  const locked = !!missing.quota?.length;
   const models = [...new Set([...nodes.values()].flatMap((node) => node.gpus.map((gpu) => gpu.model)))].sort();
   return (
     <>
@@ -172,10 +186,16 @@ export function QuotaPage() {
       <h2>{t('quotas')}</h2>
       {loaded.error && <ErrorNote message={loaded.error} />}
       {loaded.data?.problem && <p class="note">{t('quotaUnknown', loaded.data.problem)}</p>}
-      {loaded.data && <Quotas lines={loaded.data.lines} onEdit={setEdited} />}
+      {loaded.data && <Quotas lines={loaded.data.lines} locked={locked} onEdit={setEdited} />}
+      {loaded.data && <Lacking id="quota-lacks" rights={missing.quota} />}
       {loaded.data && edited === null && (
         <p>
-          <button type="button" onClick={() => setEdited('')}>
+          <button
+            type="button"
+            disabled={locked}
+            aria-describedby={locked ? 'quota-lacks' : undefined}
+            onClick={() => setEdited('')}
+          >
             {t('quotaNew')}
           </button>
         </p>

@@ -173,6 +173,7 @@ export const zh: Record<Key, string> = {
   unchecked: 'API 服务器未能在创建前检查清单:{0}',
   denied: '您没有 {0} 的权限。请向管理员申请。',
   deniedIn: '您在命名空间 {1} 中没有 {0} 的权限。请向管理员申请。',
+  lacking: '您不能更改此项:需要 {0} 的权限。请向管理员申请。',
   run: '运行情况',
   placement: '放置',
   phase: '阶段',
