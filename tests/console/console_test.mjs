@@ -483,6 +483,12 @@ test('a person creates a workload with the form', async (t) => {
     await page.getByText('From 0.01 to 0.99 in steps of 0.01.').waitFor();
   }
   await page.getByLabel('Share of compute').fill('0.5');
+  for (const memory of ['1.5', '0', '']) {
+    await page.getByLabel('Memory').fill(memory);
+    await page.getByText('From 1 to 4096 blocks of 256 MiB').waitFor();
+    await page.getByLabel('Memory').fill('4');
+    await page.getByText('From 1 to 4096 blocks of 256 MiB').waitFor({ state: 'detached' });
+  }
   await page.getByLabel('Memory').fill('8');
   await page.getByText(/Fits on 3 of 3 nodes/).waitFor();
   await page.getByText(/Quota of team-a: A100: 2 used, 2 left/).waitFor();
@@ -784,7 +790,7 @@ test('a person changes a quota after seeing what follows', async (t) => {
   await page.goto(`${base}/#/quota`);
   await page.getByRole('row', { name: /team-a A100 2 2 4/ }).getByRole('button').click();
   await page.getByLabel('GPUs', { exact: true }).fill('1');
-  await page.getByText('A100: 2 of 1 GPUs in use').waitFor();
+  await page.getByText('A100: 2 of 1 GPU in use').waitFor();
   await page.getByText('Above the limit, and going on until they end: train').waitFor();
   assert.deepEqual(await checkAxe(page, 'quota editor'), []);
   await picture(page, 'quota-editor');
@@ -819,6 +825,9 @@ test('a person learns what would make room, and asks what if', async (t) => {
   await question.getByLabel('Without the pod').fill('team-a/train');
   await question.getByRole('button', { name: 'Ask' }).click();
   await question.getByText('Fits on 1 of 3 nodes').waitFor();
+  await question.getByLabel('Without the pod').fill('garbage');
+  await question.getByText('Want a pod as namespace/name, or nothing.').waitFor();
+  assert.equal(await question.getByRole('button', { name: 'Ask' }).isDisabled(), true);
   assert.deepEqual(await checkAxe(page, 'what if'), []);
 });
 

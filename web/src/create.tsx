@@ -120,7 +120,7 @@ function Field({ id, label, error, hint, value, onInput, list, number }: FieldPr
 function MemoryField({ form, set, error }: { form: Form; set: (part: Partial<Form>) => void; error?: string }) {
   const [gib, setGib] = useState(false);
   const value = gib ? form.memoryBlocks / kBlocksPerGib : form.memoryBlocks;
-  const take = (text: string) => set({ memoryBlocks: Math.round(Number(text) * (gib ? kBlocksPerGib : 1)) });
+  const take = (text: string) => set({ memoryBlocks: Number(text) * (gib ? kBlocksPerGib : 1) });
   return (
     <div class="pair">
       <Field

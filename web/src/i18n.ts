@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The language of the page. A text is a key of the two tables, with {0}, {1}… for its values.
+// The language of the page. A text is a key of the two tables, with {0}, {1}… for its values. {0:node|nodes} is
+// the form of a word for the value 1, or for others.
 import { en, type Key } from './en';
 import { zh } from './zh';
 
@@ -26,7 +27,10 @@ export function setLanguage(next: Language) {
 
 export function t(key: Key, ...values: (string | number)[]): string {
   const text = (language === 'zh' ? zh : en)[key];
-  return text.replace(/\{(\d)\}/g, (_, n: string) => String(values[Number(n)] ?? ''));
+  return text.replace(/\{(\d)(?::(.*?)\|(.*?))?\}/g, (_, n: string, one?: string, many?: string) => {
+    const value = String(values[Number(n)] ?? '');
+    return one === undefined ? value : value === '1' ? one : many!;
+  });
 }
 
 // An error of the API server in words: without verb, path and HTTP status of the request, and with the right that

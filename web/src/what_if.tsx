@@ -145,9 +145,12 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
   const [answer, setAnswer] = useState<(Fit & { request: string }) | null>(null);
   const [error, setError] = useState('');
   const set = (part: Partial<Question>) => (setQuestion({ ...question, ...part }), setAnswer(null));
+  // A pod as "namespace/name", or nothing.
+  const unclear = question.without !== '' && !/^[^/\s]+\/[^/\s]+$/.test(question.without);
   const ask = async (event: Event) => {
     event.preventDefault();
     setError('');
+    if (unclear) return;
     try {
       setAnswer(await api('/api/v1/whatif', bodyOf(namespace, name, question)));
     } catch (failure) {
@@ -192,14 +195,19 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
         </div>
         <div class="field">
           <label for="what-without">{t('without')}</label>
-          <input id="what-without" list="what-pods" value={question.without} placeholder="namespace/pod" onInput={(e) => set({ without: e.currentTarget.value.trim() })} />
+          <input id="what-without" list="what-pods" value={question.without} placeholder="namespace/pod" aria-invalid={unclear || undefined} aria-describedby={unclear ? 'what-without-error' : undefined} onInput={(e) => set({ without: e.currentTarget.value.trim() })} />
           <datalist id="what-pods">
             {others.slice(0, 500).map((pod) => (
               <option value={pod} />
             ))}
           </datalist>
+          {unclear && (
+            <span class="field-error" id="what-without-error">
+              {t('withoutUnclear')}
+            </span>
+          )}
         </div>
-        <button type="submit" class="primary">
+        <button type="submit" class="primary" disabled={unclear}>
           {t('ask')}
         </button>
       </form>

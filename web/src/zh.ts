@@ -302,6 +302,7 @@ export const zh: Record<Key, string> = {
   without: '移走 Pod',
   ask: '询问',
   whatIfAnswer: '申请为 {0} 时:',
+  withoutUnclear: '请按“命名空间/名称”填写 Pod,或留空。',
   gpuHours: 'GPU 小时',
   allocatedHours: '已分配',
   usedHours: '已使用',
