@@ -221,6 +221,16 @@ std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
     }
   }
   text.push_back(']');
+  // In MIG mode a GPU is offered as its slices, so one without slices is no device.
+  std::string without_slices;
+  for (const device::Gpu& gpu : inventory.gpus) {
+    if (!gpu.mig || !gpu.mig->empty()) continue;
+    without_slices += fmt::format("{}{}", without_slices.empty() ? "" : ",", gpu.index);
+  }
+  if (!without_slices.empty()) {
+    out.Key("mig");
+    text += fmt::format("[{}]", without_slices);
+  }
   out.End();
   return text;
 }

@@ -774,6 +774,17 @@ test('a person chooses the mode of a node', async (t) => {
   assert.equal((await api.request('GET', '/api/v1/nodes/n1')).body.metadata.labels.use, undefined);
 });
 
+test('a GPU in MIG mode without a slice is marked', async (t) => {
+  await api.node('n7', [{}, { mig: [] }]);
+  t.after(() => api.must('DELETE', '/api/v1/nodes/n7'));
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('link', { name: 'n7: 0 of 1 GPU in use, 0 unhealthy, 1 GPU in MIG mode without a slice' }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'MIG on the map'), []);
+  await page.goto(`${base}/#/node/n7`);
+  await page.getByRole('row', { name: /^1 .* MIG In MIG mode without a slice, so it is not offered/ }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'MIG'), []);
+});
+
 test('a node that joins appears on the page that says how', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'Add a node' }).click();

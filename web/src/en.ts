@@ -54,6 +54,8 @@ export const en = {
   nodeLabel: '{0}: {1} of {2} {2:GPU|GPUs} in use, {3} unhealthy',
   notReady: 'not ready',
   cordoned: 'cordoned',
+  migGpus: '{0} {0:GPU|GPUs} in MIG mode without a slice',
+  migHint: 'In MIG mode without a slice, so it is not offered. "nvidia-smi -i {0} -mig 0" on the node ends MIG mode.',
   legendFree: 'free',
   legendFull: 'full',
   legendBad: 'unhealthy',

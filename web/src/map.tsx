@@ -43,16 +43,17 @@ function gaugeLabel(node: Node, gauge: Gauge, gauges?: NodeGauges): string {
 
 // `measured`: what its agent measures, in words. The cells of its GPUs are on the canvas.
 function NodeCard({ node, measured }: { node: Node; measured: string }) {
-  const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : ''].filter(Boolean);
+  const mig = node.mig ? t('migGpus', node.mig.length) : '';
+  const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : '', mig].filter(Boolean);
   const { busy, gpus, bad } = node.sum;
   const label = [t('nodeLabel', node.name, busy, gpus, bad), measured, ...marks, node.problem ?? ''];
   return (
     <a
-      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
+      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}${node.mig ? ' mig' : ''}`}
       href={`#/node/${encodeURIComponent(node.name)}`}
       aria-label={label.filter(Boolean).join(', ')}
       data-node={node.name}
-      title={measured || undefined}
+      title={[measured, mig].filter(Boolean).join(', ') || undefined}
     >
       {node.name}
     </a>

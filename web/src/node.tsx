@@ -82,6 +82,15 @@ function GpuTable({ node }: { node: Node }) {
               </td>
             </tr>
           ))}
+          {node.mig?.map((index) => (
+            <tr key={`mig ${index}`}>
+              <th scope="row">{index}</th>
+              <td>{node.model}</td>
+              <td colSpan={5}>
+                <span class="pill withheld">MIG</span> {t('migHint', index)}
+              </td>
+            </tr>
+          ))}
         </tbody>
       </table>
     </Scroll>

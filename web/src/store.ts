@@ -33,6 +33,7 @@ export interface Node {
   driver: string;
   problem?: string;
   gpus: Gpu[];
+  mig?: number[]; // GPUs in MIG mode without a slice, which are not among `gpus`
   // Computed here.
   key: string; // for sorting by pool, model and name, with numbers by value
   search: string;

@@ -56,6 +56,8 @@ export const zh: Record<Key, string> = {
   nodeLabel: '{0}:{2} 块 GPU 中 {1} 块在用,{3} 块不健康',
   notReady: '未就绪',
   cordoned: '已停止调度',
+  migGpus: '{0} 块 GPU 处于 MIG 模式且没有切片',
+  migHint: '处于 MIG 模式且没有切片,因此不提供。在节点上运行“nvidia-smi -i {0} -mig 0”可关闭 MIG 模式。',
   legendFree: '空闲',
   legendFull: '占满',
   legendBad: '不健康',
