@@ -45,6 +45,8 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   ledger::FeedOptions feed = options_.feed;
   feed.objects = false;
   feed.constraints = true;
+  feed.runs = true;
+  runs_.clear();
   if (!with_quota) feed.quota_name.clear();
   ledger::ClusterFeed::Delegate& self = *this;
   feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
@@ -61,6 +63,8 @@ void ClusterModel::OnSynced() {
   const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
   if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   synced_ = true;
+  // Pods that ended before were not reported.
+  std::erase_if(runs_, [&](const auto& run) { return !ledger_->pods().contains(run.first); });
   nodes_.clear();
   pods_.clear();
   reasons_.clear();
@@ -81,6 +85,15 @@ void ClusterModel::OnNode(const std::string& name) {
 void ClusterModel::NotePod(const Uid& uid) {
   pending_.pods.insert(uid);
   CollectLater();
+}
+
+void ClusterModel::OnPodRun(const kube::PodObject& pod) {
+  const bool running = pod.phase == kube::PodPhase::kRunning;
+  if (!running && pod.run == kube::PodRun{}) {
+    runs_.erase(pod.meta.uid);
+  } else {
+    runs_[pod.meta.uid] = {running, pod.run};
+  }
 }
 
 void ClusterModel::OnQuota() {
@@ -160,8 +173,10 @@ std::string ClusterModel::NodeText(const std::string& name,
 
 std::string ClusterModel::PodText(const Uid& uid) const {
   const auto reason = reasons_.find(uid);
+  const auto run = runs_.find(uid);
   return PodJson(ledger_->pods().at(uid), ledger_->options().gpu_mem_unit,
-                 reason == reasons_.end() ? "" : reason->second);
+                 reason == reasons_.end() ? "" : reason->second,
+                 run == runs_.end() ? PodRunText{} : run->second);
 }
 
 void ClusterModel::ReasonsLater() {

@@ -116,7 +116,11 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void OnSynced() override;
   void OnNode(const std::string& name) override;
   void OnPod(const kube::PodObject& pod) override { NotePod(pod.meta.uid); }
-  void OnPodGone(const Uid& uid) override { NotePod(uid); }
+  void OnPodRun(const kube::PodObject& pod) override;
+  void OnPodGone(const Uid& uid) override {
+    runs_.erase(uid);
+    NotePod(uid);
+  }
   void OnQuota() override;
   void OnError(std::string_view what, const Status& status) override;
   void OnInvalid(std::string_view what, const Status& status) override;
@@ -137,6 +141,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   std::map<std::string, size_t> nodes_;
   std::map<Uid, PublishedPod> pods_;
   std::map<Uid, std::string> reasons_;  // of waiting pods
+  std::map<Uid, PodRunText> runs_;      // of pods that run, or have restarted or failing containers
   Changes pending_;
   bool collecting_ = false;
   MonotonicTime published_{};

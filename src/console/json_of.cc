@@ -163,9 +163,10 @@ std::string ModelOf(const NodeEntry& node) {
   return model;
 }
 
-std::string_view StateOf(const PodEntry& pod) {
+std::string_view StateOf(const PodEntry& pod, bool running) {
   if (pod.deleting) return "deleting";
-  return pod.binding_state == ledger::BindingState::kWaiting ? "waiting" : "bound";
+  if (pod.binding_state == ledger::BindingState::kWaiting) return "waiting";
+  return running ? "running" : "bound";
 }
 
 constexpr std::string_view kOtherTenants[] = {"namespaces", "shares", "sums"};
@@ -254,18 +255,24 @@ std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUn
   return text;
 }
 
-std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why) {
+std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why,
+                    const PodRunText& run) {
   std::string text;
   ObjectText out(&text);
   out.Add("uid", pod.request.uid.str());
   out.Add("namespace", pod.request.ns);
   out.Add("name", pod.request.name);
-  out.Add("state", StateOf(pod));
+  out.Add("state", StateOf(pod, run.running));
   out.Add("node", pod.node);
   out.Add("request", RequestTextOf(*pod.request.devices, unit));
   out.Add("created", Seconds(pod.created));
-  const std::string_view reason = pod.problem().empty() ? why : std::string_view(pod.problem());
-  if (!reason.empty()) out.Add("why", reason);
+  if (run.containers.restarts > 0) out.Add("restarts", int64_t{run.containers.restarts});
+  for (const std::string_view reason :
+       {std::string_view(pod.problem()), why, std::string_view(run.containers.reason)}) {
+    if (reason.empty()) continue;
+    out.Add("why", reason);
+    break;
+  }
   out.End();
   return text;
 }

@@ -49,8 +49,13 @@ std::string NodeJson(const ledger::ClusterLedger& ledger, const ledger::NodeEntr
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 
+struct PodRunText {
+  bool running = false;  // its phase
+  kube::PodRun containers;
+};
 // `why`: why it waits, or "".
-std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why);
+std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,
+                    const PodRunText& run);
 
 // "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if it requests no devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);

@@ -28,6 +28,15 @@ PodPhase PodPhaseOf(std::string_view text);
 // tried to place it.
 uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 
+// A container's status as far as PodObject::run needs it.
+struct ContainerRun {
+  std::string waiting;  // reason; "" if it does not wait
+  std::string ended;    // reason, if it has ended
+  int64_t exit_code = 0;
+  int64_t restarts = 0;
+};
+void AddRun(const ContainerRun& container, PodRun* run);
+
 inline bool Keeps(const Keep::Predicate& predicate, std::string_view key) {
   return !predicate || predicate(key);
 }

@@ -25,6 +25,20 @@ PodPhase PodPhaseOf(std::string_view text) {
   return PodPhase::kUnknown;
 }
 
+void AddRun(const ContainerRun& container, PodRun* run) {
+  run->restarts += static_cast<int32_t>(container.restarts);
+  if (!run->reason.empty()) return;
+  // What every container waits for before it starts.
+  const bool starts =
+      container.waiting == "ContainerCreating" || container.waiting == "PodInitializing";
+  if (!container.waiting.empty() && !starts) run->reason = container.waiting;
+  if (container.exit_code != 0) {
+    run->reason =
+        fmt::format("{} (exit code {})", container.ended.empty() ? "Error" : container.ended,
+                    container.exit_code);
+  }
+}
+
 uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
   // kube-scheduler's reasons of a failed attempt (PodReasonUnschedulable and
   // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is none: such a pod was not

@@ -37,6 +37,8 @@ struct Keep {
   bool containers_run = false;
   // Whether to keep where a pod may run (PodObject::constraints), for explanations.
   bool constraints = false;
+  // Whether to keep PodObject::run, which only people read.
+  bool run_states = false;
   // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
   std::string manager;
 };
@@ -65,6 +67,15 @@ struct Container {
   bool operator==(const Container&) const = default;
 };
 
+// How the containers of a pod run.
+struct PodRun {
+  int32_t restarts = 0;  // of all containers
+  // Why a container does not run as it should: "ImagePullBackOff", "Error (exit code 1)"; "" if all
+  // do. Of several such containers one.
+  std::string reason;
+  bool operator==(const PodRun&) const = default;
+};
+
 struct PodObject {
   static constexpr ResourceType kType = kPods;
   ObjectMeta meta;
@@ -82,6 +93,7 @@ struct PodObject {
   StringMap container_ids;
   // Containers that have ended and are not running again. Only with Keep::containers_run.
   std::set<std::string, std::less<>> ended_containers;
+  PodRun run;  // only with Keep::run_states
 
   // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }

@@ -172,6 +172,20 @@ void ReadConstraints(Fields& spec, NodeConstraints* out) {
   spec.Note(affinity, "affinity");
 }
 
+void ReadRun(Fields& container, PodRun* out) {
+  Fields state = container.Object("state");
+  Fields waiting = state.Object("waiting");
+  Fields ended = state.Object("terminated");
+  AddRun({.waiting = waiting.Text("reason"),
+          .ended = ended.Text("reason"),
+          .exit_code = ended.Int("exitCode"),
+          .restarts = container.Int("restartCount")},
+         out);
+  state.Note(waiting, "waiting");
+  state.Note(ended, "terminated");
+  container.Note(state, "state");
+}
+
 }  // namespace
 
 Status FromJson(const Json& object, const Keep& keep, ObjectMeta* out) {
@@ -204,8 +218,10 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
     }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
-    if (!keep.containers_run) break;
+    if (!keep.containers_run && !keep.run_states) break;
     status.Each(list, [&](Fields& container) {
+      if (keep.run_states) ReadRun(container, &out->run);
+      if (!keep.containers_run) return;
       const std::string id = container.Text("containerID");
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
       Fields state = container.Object("state");

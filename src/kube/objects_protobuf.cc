@@ -257,6 +257,33 @@ Status ReadContainerStatus(std::string_view message, PodObject* out) {
   return kinds.status();
 }
 
+Status ReadRunState(std::string_view message, ContainerRun* out) {
+  WireReader state(message);
+  while (state.Next()) {
+    if (state.field() != 1 && state.field() != 3) continue;  // waiting, terminated
+    const bool waits = state.field() == 1;
+    WireReader why(state.Bytes());
+    while (why.Next()) {
+      if (waits && why.field() == 1) out->waiting = why.Bytes();
+      if (!waits && why.field() == 1) out->exit_code = why.Int();
+      if (!waits && why.field() == 3) out->ended = why.Bytes();
+    }
+    RETURN_IF_ERROR(why.status());
+  }
+  return state.status();
+}
+
+Status ReadRun(std::string_view message, PodRun* out) {
+  ContainerRun container;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 2) RETURN_IF_ERROR(ReadRunState(reader.Bytes(), &container));
+    if (reader.field() == 5) container.restarts = reader.Int();
+  }
+  AddRun(container, out);
+  return reader.status();
+}
+
 Status ReadPodCondition(std::string_view message, PodObject* out) {
   std::string_view type, holds, since, reason, words;
   WireReader reader(message);
@@ -280,9 +307,10 @@ Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out)
     if (status.field() == 2) RETURN_IF_ERROR(ReadPodCondition(status.Bytes(), out));
     if (status.field() == 11) out->nominated_node = status.Bytes();
     const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
-    if (is_container && keep.containers_run) {
-      RETURN_IF_ERROR(ReadContainerStatus(status.Bytes(), out));
-    }
+    if (!is_container) continue;
+    const std::string_view container = status.Bytes();
+    if (keep.containers_run) RETURN_IF_ERROR(ReadContainerStatus(container, out));
+    if (keep.run_states) RETURN_IF_ERROR(ReadRun(container, &out->run));
   }
   return status.status();
 }

@@ -64,6 +64,54 @@ TEST(ObjectsTest, KeepsConstraintsOnRequest) {
   EXPECT_EQ(Decode<PodObject>(object).value(), PodObject());
 }
 
+TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
+  const std::string json = R"({"metadata":{"name":"p"},"status":{"phase":"Running",
+      "initContainerStatuses":[{"name":"a","restartCount":1,
+          "state":{"terminated":{"exitCode":0,"reason":"Completed"}}}],
+      "containerStatuses":[
+          {"name":"b","restartCount":0,"state":{"waiting":{"reason":"ContainerCreating"}}},
+          {"name":"c","restartCount":4,"state":{"waiting":{"reason":"CrashLoopBackOff"}}},
+          {"name":"d","restartCount":0,"state":{"terminated":{"exitCode":1,"reason":"Error"}}}]}})";
+  const auto status = [](const char* name, uint64_t restarts, int state, const WireWriter& why) {
+    return WireWriter()
+        .Bytes(1, name)
+        .Bytes(2, WireWriter().Bytes(state, why.text()).text())
+        .Varint(5, restarts)
+        .text();
+  };
+  const std::string message =
+      WireWriter()
+          .Bytes(1, WireWriter().Bytes(1, "p").text())
+          .Bytes(3,
+                 WireWriter()
+                     .Bytes(1, "Running")
+                     .Bytes(10, status("a", 1, 3, WireWriter().Varint(1, 0).Bytes(3, "Completed")))
+                     .Bytes(8, status("b", 0, 1, WireWriter().Bytes(1, "ContainerCreating")))
+                     .Bytes(8, status("c", 4, 1, WireWriter().Bytes(1, "CrashLoopBackOff")))
+                     .Bytes(8, status("d", 0, 3, WireWriter().Varint(1, 1).Bytes(3, "Error")))
+                     .text())
+          .text();
+  for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
+    const auto pod = Decode<PodObject>(object, {.run_states = true});
+    ASSERT_TRUE(pod.ok()) << pod.status().ToString();
+    EXPECT_EQ(pod->run.restarts, 5);
+    EXPECT_EQ(pod->run.reason, "CrashLoopBackOff");
+    EXPECT_TRUE(pod->container_ids.empty());
+    EXPECT_EQ(Decode<PodObject>(object)->run, PodRun{});
+  }
+  const auto ended = [](int exit_code) {
+    const auto pod = Decode<PodObject>(
+        RawObject(ParseJson(fmt::format(R"({{"status":{{"containerStatuses":[{{"state":
+            {{"terminated":{{"exitCode":{},"reason":"OOMKilled"}}}}}}]}}}})",
+                                        exit_code))
+                      .value()),
+        {.run_states = true});
+    return pod->run.reason;
+  };
+  EXPECT_EQ(ended(137), "OOMKilled (exit code 137)");
+  EXPECT_EQ(ended(0), "");
+}
+
 TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
   const auto decode = [](const char* holds, const char* reason, const char* words) {
     const std::string json = fmt::format(

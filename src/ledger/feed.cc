@@ -67,6 +67,7 @@ struct ClusterFeed::State {
     void OnRecovered() override { state.delegate.OnRecovered("pods"); }
     void Set(const kube::PodObject& now) {
       state.ledger.SetPod(now);
+      if (state.options.runs) state.delegate.OnPodRun(now);
       if (state.synced) state.delegate.OnPod(now);
     }
     void Remove(const Uid& uid) {
@@ -119,7 +120,9 @@ struct ClusterFeed::State {
   }
 
   AlsoKept Kept() const {
-    return {.labels = options.budgets || options.labels, .constraints = options.constraints};
+    return {.labels = options.budgets || options.labels,
+            .constraints = options.constraints,
+            .runs = options.runs};
   }
 
   template <typename T>

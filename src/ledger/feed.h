@@ -41,6 +41,8 @@ struct FeedOptions {
   bool labels = false;
   // Whether ClusterLedger::WhyLeftOut knows pods' constraints, and the labels and taints of nodes.
   bool constraints = false;
+  // Whether Delegate::OnPodRun is called.
+  bool runs = false;
   // Whether FindPod and FindNode find objects. Without them the feed has only UIDs beside the
   // ledger, which saves several kilobytes for each object.
   bool objects = true;
@@ -61,6 +63,8 @@ class ClusterFeed {
     // After the first sync: the ledger has changed because a pod changed. `pod` is the API server's
     // current object. Without FeedOptions::all_pods, not called for pods without GPUs.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
+    // With FeedOptions::runs, also before the first sync: a pod with GPUs was added or changed.
+    virtual void OnPodRun(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const Uid& uid) { (void)uid; }
     // The ledger has the current quota of the ConfigMap; this ends an error of "quota".

@@ -114,7 +114,8 @@ kube::Keep KeepOfPods(AlsoKept also) {
               [](std::string_view key) {
                 return key == "cpu" || key == "memory" || IsGpuResource(key);
               },
-          .constraints = also.constraints};
+          .constraints = also.constraints,
+          .run_states = also.runs};
 }
 
 kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {

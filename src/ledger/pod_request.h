@@ -46,6 +46,7 @@ bool HasNoGpus(const kube::PodObject& pod);
 struct AlsoKept {
   bool labels = false;       // all labels of pods: PodDisruptionBudgets may select by any of them
   bool constraints = false;  // what ClusterLedger::WhyLeftOut reads: all labels of nodes, too
+  bool runs = false;         // PodObject::run
 };
 kube::Keep KeepOfPods(AlsoKept also = {});
 kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also = {});

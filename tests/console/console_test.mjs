@@ -572,6 +572,14 @@ test('a person watches a new workload run, fail and end', async (t) => {
   await run.getByRole('row', { name: 'main CrashLoopBackOff 4 ended before: OOMKilled (exit code 137)' }).waitFor();
   assert.deepEqual(await checkAxe(page, 'run'), []);
   await picture(page, 'run');
+  await page.getByRole('link', { name: 'Workloads', exact: true }).click();
+  await page.getByRole('row', { name: /^team-a watched waiting 4 / }).waitFor();
+  // A pod with a node, live.
+  await reportRun('team-b', 'infer', { phase: 'Running', containerStatuses: [{ ...main, state: { running: {} } }] });
+  await page.getByRole('row', { name: /^team-b infer running 0 / }).waitFor();
+  await reportRun('team-b', 'infer', { containerStatuses: [loop] });
+  await page.getByRole('row', { name: /^team-b infer running 4 .* CrashLoopBackOff$/ }).waitFor();
+  await page.getByRole('link', { name: 'watched' }).click();
 
   await reportRun('team-a', 'watched', { phase: 'Failed', containerStatuses: [{ ...main, restartCount: 4, state: { terminated: { exitCode: 1, reason: 'Error' } } }] });
   await run.getByRole('row', { name: 'main Error (exit code 1) 4' }).waitFor();

@@ -125,6 +125,7 @@ export const en = {
   why: 'Reason',
   waiting: 'waiting',
   bound: 'placed',
+  running: 'running',
   deleting: 'ending',
   explain: 'Explain',
   explainWaits: 'Why {0} waits',

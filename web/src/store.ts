@@ -54,11 +54,12 @@ export interface Pod {
   uid: string;
   namespace: string;
   name: string;
-  state: 'waiting' | 'bound' | 'deleting';
+  state: 'waiting' | 'bound' | 'running' | 'deleting';
   node: string;
   request: string;
   created: number;
-  why?: string;
+  restarts?: number; // 0 is left out
+  why?: string; // it waits, or a container does not run
   // Computed here.
   key: string; // waiting pods first
   search: string;

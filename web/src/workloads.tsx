@@ -18,7 +18,7 @@ function nodeCell(pod: Pod, mayListNodes: boolean) {
 }
 
 function search(pods: Pod[], filter: string): Pod[] {
-  const states = new Set((['waiting', 'bound', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
+  const states = new Set((['waiting', 'bound', 'running', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
   return pods.filter((pod) => states.has(pod.state) || pod.search.includes(filter));
 }
 
@@ -59,6 +59,7 @@ export function WorkloadsPage() {
                     <th scope="col">{t('namespace')}</th>
                     <th scope="col">{t('name')}</th>
                     <th scope="col">{t('state')}</th>
+                    <th scope="col">{t('restarts')}</th>
                     <th scope="col">{t('request')}</th>
                     <th scope="col">{t('node')}</th>
                     <th scope="col">{t('age')}</th>
@@ -75,6 +76,7 @@ export function WorkloadsPage() {
                       <td>
                         <span class={`pill ${pod.state}`}>{t(pod.state)}</span>
                       </td>
+                      <td class="number">{pod.restarts ?? 0}</td>
                       <td>{pod.request}</td>
                       <td>{nodeCell(pod, mayListNodes)}</td>
                       <td class="number">{ageText(pod.created)}</td>

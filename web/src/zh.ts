@@ -127,6 +127,7 @@ export const zh: Record<Key, string> = {
   why: '原因',
   waiting: '等待中',
   bound: '已放置',
+  running: '运行中',
   deleting: '结束中',
   explain: '解释',
   explainWaits: '{0} 为何等待',
