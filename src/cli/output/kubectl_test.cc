@@ -18,9 +18,8 @@
 namespace tessera::cli {
 namespace {
 
-// The path of kubectl: TESSERA_KUBERNETES, or the test cluster's program in the cache.
-std::string KubernetesProgram() {
-  if (const char* given = std::getenv("TESSERA_KUBERNETES")) return given;
+// The test cluster's kubectl in the cache; "" if it is not built.
+std::string KubectlProgram() {
   const char* cache = std::getenv("TESSERA_CACHE");
   const char* home = std::getenv("HOME");
   const std::string folder = cache != nullptr  ? cache
@@ -28,7 +27,7 @@ std::string KubernetesProgram() {
                                                : "";
   glob_t found{};
   std::string program;
-  if (::glob((folder + "/kubernetes-*/kubernetes").c_str(), 0, nullptr, &found) == 0) {
+  if (::glob((folder + "/kubectl-*/kubectl").c_str(), 0, nullptr, &found) == 0) {
     program = found.gl_pathv[found.gl_pathc - 1];
   }
   ::globfree(&found);
@@ -83,10 +82,10 @@ class KubectlOutputTest : public ::testing::Test {
 
   // What kubectl prints for the list, or "failed".
   std::string Kubectl(const StyleOptions& options) {
-    std::vector<std::string> argv{program_};
-    if (BaseName(program_) == "kubernetes") argv.emplace_back("kubectl");
-    argv.insert(argv.end(), {"get", "nodes", "--cache-dir=" + dir_.path(), "--server",
-                             server_.url().ToString(), "-o", options.output});
+    std::vector<std::string> argv{program_,   "get",
+                                  "nodes",    "--cache-dir=" + dir_.path(),
+                                  "--server", server_.url().ToString(),
+                                  "-o",       options.output};
     if (!options.sort_by.empty()) argv.push_back("--sort-by=" + options.sort_by);
     if (options.no_headers) argv.emplace_back("--no-headers");
     std::optional<Result<SubprocessResult>> done;
@@ -133,7 +132,7 @@ class KubectlOutputTest : public ::testing::Test {
     return squeezed;
   }
 
-  const std::string program_ = KubernetesProgram();
+  const std::string program_ = KubectlProgram();
   TempDir dir_;
   net::testing::TestRunner runner_;
   net::IoThread io_;
