@@ -57,7 +57,7 @@ function save(rows: Row[], label: string) {
   );
 }
 
-function Table({ rows, label }: { rows: Row[]; label?: string }) {
+function HoursTable({ rows, label }: { rows: Row[]; label?: string }) {
   return (
     <Scroll label={t('gpuHours')}>
       <table>
@@ -112,7 +112,7 @@ export function Hours() {
           {t('csv')}
         </button>
       </p>
-      {shown.length === 0 ? <p>{t('hoursNone')}</p> : <Table rows={shown} label={labels ? label : undefined} />}
+      {shown.length === 0 ? <p>{t('hoursNone')}</p> : <HoursTable rows={shown} label={labels ? label : undefined} />}
     </>
   );
 }

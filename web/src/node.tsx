@@ -3,7 +3,7 @@
 import { NodeActions } from './node_actions';
 import { gpuText, memoryText } from './format';
 import { t } from './i18n';
-import { Bar, Empty, ErrorNote, Scroll, useLoaded } from './parts';
+import { Bar, Empty, ErrorNote, Scroll, Table, useLoaded } from './parts';
 import { api, cluster, hiddenPart, useCluster, type Gpu, type Node } from './store';
 import { Usage } from './usage';
 
@@ -46,54 +46,42 @@ function Holders({ gpu }: { gpu: Gpu }) {
 
 function GpuTable({ node }: { node: Node }) {
   return (
-    <Scroll label={t('gpus')}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t('gpu')}</th>
-            <th scope="col">{t('model')}</th>
-            <th scope="col">{t('health')}</th>
-            <th scope="col">{t('compute')}</th>
-            <th scope="col">{t('memory')}</th>
-            <th scope="col">{t('numa')}</th>
-            <th scope="col">{t('holders')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {node.gpus.map((gpu) => (
-            <tr key={gpu.uuid}>
-              <th scope="row" title={gpu.uuid}>
-                {gpu.name}
-                {gpu.slice ? ` (${gpu.slice})` : ''}
-              </th>
-              <td>{gpu.model}</td>
-              <td>
-                <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> {gpu.why}
-              </td>
-              <td>
-                <Bar part={gpu.usedMilli / 1000} label={`${gpuText(gpu.usedMilli)}/1`} />
-              </td>
-              <td>
-                <Bar part={gpu.memory ? gpu.used / gpu.memory : 0} label={`${memoryText(gpu.used)}/${memoryText(gpu.memory)}`} />
-              </td>
-              <td>{gpu.numa ?? '–'}</td>
-              <td>
-                <Holders gpu={gpu} />
-              </td>
-            </tr>
-          ))}
-          {node.mig?.map((index) => (
-            <tr key={`mig ${index}`}>
-              <th scope="row">{index}</th>
-              <td>{node.model}</td>
-              <td colSpan={5}>
-                <span class="pill withheld">MIG</span> {t('migHint', index)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table
+      label={t('gpus')}
+      columns={[t('gpu'), t('model'), t('health'), t('compute'), t('memory'), t('numa'), t('holders')]}
+    >
+      {node.gpus.map((gpu) => (
+        <tr key={gpu.uuid}>
+          <th scope="row" title={gpu.uuid}>
+            {gpu.name}
+            {gpu.slice ? ` (${gpu.slice})` : ''}
+          </th>
+          <td>{gpu.model}</td>
+          <td>
+            <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> {gpu.why}
+          </td>
+          <td>
+            <Bar part={gpu.usedMilli / 1000} label={`${gpuText(gpu.usedMilli)}/1`} />
+          </td>
+          <td>
+            <Bar part={gpu.memory ? gpu.used / gpu.memory : 0} label={`${memoryText(gpu.used)}/${memoryText(gpu.memory)}`} />
+          </td>
+          <td>{gpu.numa ?? '–'}</td>
+          <td>
+            <Holders gpu={gpu} />
+          </td>
+        </tr>
+      ))}
+      {node.mig?.map((index) => (
+        <tr key={`mig ${index}`}>
+          <th scope="row">{index}</th>
+          <td>{node.model}</td>
+          <td colSpan={5}>
+            <span class="pill withheld">MIG</span> {t('migHint', index)}
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -3,7 +3,7 @@
 // change with the person's own rights.
 import { useEffect, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
-import { ErrorNote, Lacking, Scroll, useLoaded, useMissingRights } from './parts';
+import { ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
 import { api, ApiError, cluster, type Node } from './store';
 
 interface DrainedPod {
@@ -73,34 +73,21 @@ function DrainTable({ drained }: { drained: Drained }) {
   const pods = [...drained.pods].sort((a, b) => order.indexOf(a.result) - order.indexOf(b.result));
   if (pods.length === 0) return <p>{t('drainNoPods')}</p>;
   return (
-    <Scroll label={t('drain')}>
-      <table class="drain">
-        <thead>
-          <tr>
-            <th scope="col">{t('pods')}</th>
-            <th scope="col">{t('owner')}</th>
-            <th scope="col">{t('gpus')}</th>
-            <th scope="col">{t('result')}</th>
-            <th scope="col">{t('why')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {pods.map((pod) => (
-            <tr key={`${pod.namespace}/${pod.name}`}>
-              <th scope="row">
-                {pod.namespace}/{pod.name}
-              </th>
-              <td>{pod.owner || '–'}</td>
-              <td>{gpus.get(`${pod.namespace}/${pod.name}`) ?? '–'}</td>
-              <td>
-                <span class={`pill ${kResults[pod.result][1]}`}>{resultText(pod, drained.dryRun)}</span>
-              </td>
-              <td>{whyText(pod)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label={t('drain')} class="drain" columns={[t('pods'), t('owner'), t('gpus'), t('result'), t('why')]}>
+      {pods.map((pod) => (
+        <tr key={`${pod.namespace}/${pod.name}`}>
+          <th scope="row">
+            {pod.namespace}/{pod.name}
+          </th>
+          <td>{pod.owner || '–'}</td>
+          <td>{gpus.get(`${pod.namespace}/${pod.name}`) ?? '–'}</td>
+          <td>
+            <span class={`pill ${kResults[pod.result][1]}`}>{resultText(pod, drained.dryRun)}</span>
+          </td>
+          <td>{whyText(pod)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -35,6 +35,30 @@ export function Scroll({ label, children }: { label: string; children: Component
   );
 }
 
+interface TableProps {
+  label: string;
+  columns: string[];
+  class?: string;
+  children: ComponentChildren; // rows
+}
+
+export function Table({ label, columns, class: name, children }: TableProps) {
+  return (
+    <Scroll label={label}>
+      <table class={name}>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th scope="col">{column}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </Scroll>
+  );
+}
+
 // A field whose text takes effect after the browser has shown it, so that keys appear at once also
 // while thousands of objects are filtered.
 export function Filter({ placeholder, onChange }: { placeholder: string; onChange: (text: string) => void }) {

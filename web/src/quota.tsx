@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
 import { Hours } from './hours';
 import { t } from './i18n';
-import { Bar, Empty, ErrorNote, Lacking, Scroll, useLoaded, useMissingRights } from './parts';
+import { Bar, Empty, ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
 import { api, cluster, useCluster } from './store';
 
@@ -41,50 +41,38 @@ function Quotas({ lines, locked, onEdit }: QuotasProps) {
     );
   return (
     <>
-      <Scroll label={t('quotas')}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t('namespace')}</th>
-              <th scope="col">{t('model')}</th>
-              <th scope="col">{t('used')}</th>
-              <th scope="col">{t('left')}</th>
-              <th scope="col">{t('limit')}</th>
-              <th scope="col">{t('pools')}</th>
-              <th scope="col">{t('change')}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {lines.map((line) => (
-              <tr>
-                <th scope="row">{line.namespace}</th>
-                <td>{line.model}</td>
-                <td>
-                  {line.limitMilli ? (
-                    <Bar part={line.usedMilli / line.limitMilli} label={gpuText(line.usedMilli)} />
-                  ) : (
-                    gpuText(line.usedMilli)
-                  )}
-                </td>
-                <td class="number">{left(line)}</td>
-                <td class="number">{line.limitMilli === undefined ? t('none') : gpuText(line.limitMilli)}</td>
-                <td>{line.pools.join(', ') || t('any')}</td>
-                <td>
-                  <button
-                    type="button"
-                    disabled={locked}
-                    aria-label={t('quotaEdit', line.namespace)}
-                    aria-describedby={locked ? 'quota-lacks' : undefined}
-                    onClick={() => onEdit(line.namespace)}
-                  >
-                    {t('edit')}
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        label={t('quotas')}
+        columns={[t('namespace'), t('model'), t('used'), t('left'), t('limit'), t('pools'), t('change')]}
+      >
+        {lines.map((line) => (
+          <tr>
+            <th scope="row">{line.namespace}</th>
+            <td>{line.model}</td>
+            <td>
+              {line.limitMilli ? (
+                <Bar part={line.usedMilli / line.limitMilli} label={gpuText(line.usedMilli)} />
+              ) : (
+                gpuText(line.usedMilli)
+              )}
+            </td>
+            <td class="number">{left(line)}</td>
+            <td class="number">{line.limitMilli === undefined ? t('none') : gpuText(line.limitMilli)}</td>
+            <td>{line.pools.join(', ') || t('any')}</td>
+            <td>
+              <button
+                type="button"
+                disabled={locked}
+                aria-label={t('quotaEdit', line.namespace)}
+                aria-describedby={locked ? 'quota-lacks' : undefined}
+                onClick={() => onEdit(line.namespace)}
+              >
+                {t('edit')}
+              </button>
+            </td>
+          </tr>
+        ))}
+      </Table>
       <button type="button" onClick={save}>
         {t('csv')}
       </button>
@@ -133,32 +121,19 @@ function Usage() {
     );
   return (
     <>
-      <Scroll label={t('usage')}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t('namespace')}</th>
-              <th scope="col">{t('pods')}</th>
-              <th scope="col">{t('gpus')}</th>
-              <th scope="col">{t('memory')}</th>
-              <th scope="col">{t('share_')}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(([namespace, use]) => (
-              <tr key={namespace}>
-                <th scope="row">{namespace}</th>
-                <td class="number">{use.pods}</td>
-                <td class="number">{gpuText(use.milli)}</td>
-                <td class="number">{memoryText(use.memory)}</td>
-                <td>
-                  <Bar part={use.milli / 1000 / Math.max(1, gpus)} label={`${((use.milli / 10) / Math.max(1, gpus)).toFixed(1)} %`} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label={t('usage')} columns={[t('namespace'), t('pods'), t('gpus'), t('memory'), t('share_')]}>
+        {rows.map(([namespace, use]) => (
+          <tr key={namespace}>
+            <th scope="row">{namespace}</th>
+            <td class="number">{use.pods}</td>
+            <td class="number">{gpuText(use.milli)}</td>
+            <td class="number">{memoryText(use.memory)}</td>
+            <td>
+              <Bar part={use.milli / 1000 / Math.max(1, gpus)} label={`${((use.milli / 10) / Math.max(1, gpus)).toFixed(1)} %`} />
+            </td>
+          </tr>
+        ))}
+      </Table>
       <button type="button" onClick={save}>
         {t('csv')}
       </button>

@@ -4,7 +4,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { t, type Key } from './i18n';
-import { ErrorNote, Scroll, type Loaded } from './parts';
+import { ErrorNote, Table, type Loaded } from './parts';
 import { api, podLink } from './store';
 
 interface Exit {
@@ -114,63 +114,38 @@ export function reasonOf(pod: PodRun): string {
 
 function Containers({ pod }: { pod: PodRun }) {
   return (
-    <Scroll label={t('containersRun')}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t('container')}</th>
-            <th scope="col">{t('state')}</th>
-            <th scope="col">{t('restarts')}</th>
-            <th scope="col">{t('why')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {pod.containers.map((one) => (
-            <tr key={one.name}>
-              <th scope="row">{one.name}</th>
-              <td class={isBad(one) ? 'alarm' : ''}>{stateText(one)}</td>
-              <td class="number">{one.restarts}</td>
-              <td>
-                {[one.message, one.last && t('lastExit', exitText(one.last)), one.last?.message].filter(Boolean).join(' – ')}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label={t('containersRun')} columns={[t('container'), t('state'), t('restarts'), t('why')]}>
+      {pod.containers.map((one) => (
+        <tr key={one.name}>
+          <th scope="row">{one.name}</th>
+          <td class={isBad(one) ? 'alarm' : ''}>{stateText(one)}</td>
+          <td class="number">{one.restarts}</td>
+          <td>
+            {[one.message, one.last && t('lastExit', exitText(one.last)), one.last?.message].filter(Boolean).join(' – ')}
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
 function Pods({ pods }: { pods: PodRun[] }) {
   return (
-    <Scroll label={t('pods')}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t('name')}</th>
-            <th scope="col">{t('phase')}</th>
-            <th scope="col">{t('ready')}</th>
-            <th scope="col">{t('restarts')}</th>
-            <th scope="col">{t('why')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {pods.map((pod) => (
-            <tr key={pod.name}>
-              <th scope="row">
-                <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
-              </th>
-              <td>
-                <Phase pod={pod} />
-              </td>
-              <td class="number">{readyText(pod)}</td>
-              <td class="number">{pod.restarts}</td>
-              <td>{reasonOf(pod)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label={t('pods')} columns={[t('name'), t('phase'), t('ready'), t('restarts'), t('why')]}>
+      {pods.map((pod) => (
+        <tr key={pod.name}>
+          <th scope="row">
+            <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+          </th>
+          <td>
+            <Phase pod={pod} />
+          </td>
+          <td class="number">{readyText(pod)}</td>
+          <td class="number">{pod.restarts}</td>
+          <td>{reasonOf(pod)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -178,29 +153,18 @@ function Events({ run, namespace }: { run: Run; namespace: string }) {
   if (run.eventsDenied) return <p class="hint">{t('eventsDenied', namespace)}</p>;
   if (!run.events?.length) return <p class="hint">{t('noEvents')}</p>;
   return (
-    <Scroll label={t('events')}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t('ago')}</th>
-            <th scope="col">{t('event')}</th>
-            <th scope="col">{t('message')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {run.events.map((event) => (
-            <tr key={`${event.reason} ${event.time} ${event.message}`}>
-              <td class="number">{ageOf(event.time)}</td>
-              <th scope="row" class={event.type === 'Warning' ? 'alarm' : ''}>
-                {event.reason}
-                {event.count > 1 ? ` ×${event.count}` : ''}
-              </th>
-              <td>{event.message}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label={t('events')} columns={[t('ago'), t('event'), t('message')]}>
+      {run.events.map((event) => (
+        <tr key={`${event.reason} ${event.time} ${event.message}`}>
+          <td class="number">{ageOf(event.time)}</td>
+          <th scope="row" class={event.type === 'Warning' ? 'alarm' : ''}>
+            {event.reason}
+            {event.count > 1 ? ` ×${event.count}` : ''}
+          </th>
+          <td>{event.message}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { gpuText, memoryText } from './format';
 import { HistorySection } from './history';
 import { t } from './i18n';
-import { Empty, Scroll, UsageFailure } from './parts';
+import { Empty, Table, UsageFailure } from './parts';
 import { api, hasHistory, type Gpu, type Node } from './store';
 
 const kInterval = 2000;
@@ -108,33 +108,25 @@ const unit = (value: number | undefined, name: string) => (value === undefined ?
 
 function GpuUse({ gpus, history }: { gpus: Gpu[]; history: History }) {
   return (
-    <Scroll label={t('utilization')}>
-      <table class="gpu-use">
-        <thead>
-          <tr>
-            <th scope="col">{t('gpu')}</th>
-            <th scope="col">{t('utilization')}</th>
-            <th scope="col">{t('temperature')}</th>
-            <th scope="col">{t('power')}</th>
+    <Table
+      label={t('utilization')}
+      class="gpu-use"
+      columns={[t('gpu'), t('utilization'), t('temperature'), t('power')]}
+    >
+      {gpus.map((gpu) => {
+        const gauges = history.sample?.gpus?.[gpu.uuid] ?? {};
+        return (
+          <tr key={gpu.uuid}>
+            <th scope="row">{gpu.name}</th>
+            <td>
+              <Sparkline parts={history.series.get(gpu.uuid) ?? []} label={unit(gauges.utilization, '%')} />
+            </td>
+            <td>{unit(gauges.temperature, '°C')}</td>
+            <td>{unit(gauges.power, 'W')}</td>
           </tr>
-        </thead>
-        <tbody>
-          {gpus.map((gpu) => {
-            const gauges = history.sample?.gpus?.[gpu.uuid] ?? {};
-            return (
-              <tr key={gpu.uuid}>
-                <th scope="row">{gpu.name}</th>
-                <td>
-                  <Sparkline parts={history.series.get(gpu.uuid) ?? []} label={unit(gauges.utilization, '%')} />
-                </td>
-                <td>{unit(gauges.temperature, '°C')}</td>
-                <td>{unit(gauges.power, 'W')}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </Scroll>
+        );
+      })}
+    </Table>
   );
 }
 
@@ -177,26 +169,15 @@ function ContainerUse({ node, history }: { node: Node; history: History }) {
   const uses = history.sample?.containers ?? [];
   if (uses.length === 0) return <p class="hint">{t('noShares')}</p>;
   return (
-    <Scroll label={t('containers')}>
-      <table class="container-use">
-        <thead>
-          <tr>
-            <th scope="col">{t('container')}</th>
-            <th scope="col">{t('gpu')}</th>
-            <th scope="col">{t('compute')}</th>
-            <th scope="col">{t('waitingTime')}</th>
-            <th scope="col">{t('memory')}</th>
-            <th scope="col">{t('peak')}</th>
-            <th scope="col">{t('problem')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {uses.map((use) => (
-            <ContainerRow key={keyOf(use)} use={use} gpu={node.gpus.find((gpu) => gpu.uuid === use.uuid)} history={history} />
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table
+      label={t('containers')}
+      class="container-use"
+      columns={[t('container'), t('gpu'), t('compute'), t('waitingTime'), t('memory'), t('peak'), t('problem')]}
+    >
+      {uses.map((use) => (
+        <ContainerRow key={keyOf(use)} use={use} gpu={node.gpus.find((gpu) => gpu.uuid === use.uuid)} history={history} />
+      ))}
+    </Table>
   );
 }
 

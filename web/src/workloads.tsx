@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
-import { Empty, ErrorNote, Filter, Scroll, useLoaded } from './parts';
+import { Empty, ErrorNote, Filter, Table, useLoaded } from './parts';
 import { Phase, reasonOf, RunView, useRun, type PodRun } from './run';
 import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
@@ -52,40 +52,27 @@ export function WorkloadsPage() {
           </div>
           {found.length === 0 && <Empty title={t('noMatch')} />}
           {found.length > 0 && (
-            <Scroll label={t('workloads')}>
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">{t('namespace')}</th>
-                    <th scope="col">{t('name')}</th>
-                    <th scope="col">{t('state')}</th>
-                    <th scope="col">{t('restarts')}</th>
-                    <th scope="col">{t('request')}</th>
-                    <th scope="col">{t('node')}</th>
-                    <th scope="col">{t('age')}</th>
-                    <th scope="col">{t('why')}</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {found.slice(0, rows).map((pod) => (
-                    <tr key={pod.uid}>
-                      <td>{pod.namespace}</td>
-                      <th scope="row">
-                        <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
-                      </th>
-                      <td>
-                        <span class={`pill ${pod.state}`}>{t(pod.state)}</span>
-                      </td>
-                      <td class="number">{pod.restarts ?? 0}</td>
-                      <td>{pod.request}</td>
-                      <td>{nodeCell(pod, mayListNodes)}</td>
-                      <td class="number">{ageText(pod.created)}</td>
-                      <td>{pod.why}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <Table
+              label={t('workloads')}
+              columns={[t('namespace'), t('name'), t('state'), t('restarts'), t('request'), t('node'), t('age'), t('why')]}
+            >
+              {found.slice(0, rows).map((pod) => (
+                <tr key={pod.uid}>
+                  <td>{pod.namespace}</td>
+                  <th scope="row">
+                    <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+                  </th>
+                  <td>
+                    <span class={`pill ${pod.state}`}>{t(pod.state)}</span>
+                  </td>
+                  <td class="number">{pod.restarts ?? 0}</td>
+                  <td>{pod.request}</td>
+                  <td>{nodeCell(pod, mayListNodes)}</td>
+                  <td class="number">{ageText(pod.created)}</td>
+                  <td>{pod.why}</td>
+                </tr>
+              ))}
+            </Table>
           )}
           {found.length > kMostRows && <p>{t('moreRows', found.length - kMostRows)}</p>}
         </>
@@ -119,38 +106,26 @@ function EndedPods() {
   if (pods.length === 0) return <p class="hint">{t('endedNone')}</p>;
   return (
     <>
-      <Scroll label={t('ended')}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t('namespace')}</th>
-              <th scope="col">{t('name')}</th>
-              <th scope="col">{t('phase')}</th>
-              <th scope="col">{t('restarts')}</th>
-              <th scope="col">{t('node')}</th>
-              <th scope="col">{t('age')}</th>
-              <th scope="col">{t('why')}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {pods.map((pod) => (
-              <tr key={`${pod.namespace}/${pod.name}`}>
-                <td>{pod.namespace}</td>
-                <th scope="row">
-                  <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
-                </th>
-                <td>
-                  <Phase pod={pod} />
-                </td>
-                <td class="number">{pod.restarts}</td>
-                <td>{pod.node || '–'}</td>
-                <td class="number">{ageText(Date.parse(pod.created) / 1000)}</td>
-                <td>{reasonOf(pod)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        label={t('ended')}
+        columns={[t('namespace'), t('name'), t('phase'), t('restarts'), t('node'), t('age'), t('why')]}
+      >
+        {pods.map((pod) => (
+          <tr key={`${pod.namespace}/${pod.name}`}>
+            <td>{pod.namespace}</td>
+            <th scope="row">
+              <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+            </th>
+            <td>
+              <Phase pod={pod} />
+            </td>
+            <td class="number">{pod.restarts}</td>
+            <td>{pod.node || '–'}</td>
+            <td class="number">{ageText(Date.parse(pod.created) / 1000)}</td>
+            <td>{reasonOf(pod)}</td>
+          </tr>
+        ))}
+      </Table>
       {(!loaded.data.complete || loaded.data.pods.length > kMostRows) && <p class="hint">{t('endedMore', kMostRows)}</p>}
     </>
   );
