@@ -24,21 +24,6 @@ bool IsWritten(std::string_view label) {
          domain == "nvidia.com" || domain == "gaia.tencent.com";
 }
 
-kube::LabelSelector SelectorOfTerm(const Json& term) {
-  kube::LabelSelector selector;
-  for (const Json& rule : ItemsOf(term.Find("matchExpressions"))) {
-    kube::LabelSelector::Requirement& one = selector.requirements.emplace_back();
-    one.key = rule.StringAt("key").value_or("");
-    const auto op = kube::OperatorOf(rule.StringAt("operator").value_or(""));
-    if (!op.ok()) continue;  // no node meets In without values
-    one.op = *op;
-    for (const Json& value : ItemsOf(rule.Find("values"))) {
-      if (value.is_string()) one.values.push_back(value.string_value());
-    }
-  }
-  return selector;
-}
-
 bool OffersShares(const Json& daemon_set) {
   const Json* containers = FindPath(daemon_set, {"spec", "template", "spec", "containers"});
   for (const Json& container : ItemsOf(containers)) {
@@ -62,8 +47,8 @@ void Apply(const LabelChange& change, StringMap* labels) {
 
 // Takes the node out of `pool`, by one label that `wanted` does not need.
 void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) {
-  for (const auto& [label, value] : pool.labels) {
-    if (wanted.labels.contains(label) || IsWritten(label)) continue;
+  for (const auto& [label, value] : pool.constraints.selector) {
+    if (wanted.constraints.selector.contains(label) || IsWritten(label)) continue;
     change->labels[label] = std::nullopt;
     return;
   }
@@ -72,42 +57,33 @@ void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) 
 }  // namespace
 
 bool AgentPool::Covers(const StringMap& node_labels) const {
-  for (const auto& [label, value] : labels) {
-    const auto found = node_labels.find(label);
-    if (found == node_labels.end() || found->second != value) return false;
-  }
-  return terms.empty() || std::ranges::any_of(terms, [&](const kube::LabelSelector& term) {
-           return term.Matches(node_labels);
-         });
+  return !kube::WhyExcluded(constraints, "", {.labels = node_labels, .taints = {}});
 }
 
 std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   const Json* meta = daemon_set.Find("metadata");
-  const Json* pod = FindPath(daemon_set, {"spec", "template", "spec"});
-  if (meta == nullptr || pod == nullptr) return std::nullopt;
+  const Json* pod = FindPath(daemon_set, {"spec", "template"});
+  if (meta == nullptr || pod == nullptr || pod->Find("spec") == nullptr) return std::nullopt;
   AgentPool pool;
   pool.daemon_set = meta->StringAt("name").value_or("");
   const Json* name =
       FindPath(daemon_set, {"metadata", "labels", std::string(names::kLabelAgentPool)});
   if (name != nullptr && name->is_string()) pool.name = name->string_value();
   pool.shares = OffersShares(daemon_set);
-  const Json* selector = pod->Find("nodeSelector");
-  if (selector != nullptr && selector->is_object()) {
-    for (const auto& [label, value] : selector->members()) {
-      if (value.is_string()) pool.labels[label] = value.string_value();
-    }
+  const Result<kube::PodObject> pods =
+      kube::Decode<kube::PodObject>(kube::RawObject(*pod), {.constraints = true});
+  if (pods.ok()) {
+    pool.constraints = pods->constraints;
+  } else {
+    pool.constraints.affinity.emplace();  // without a term: covers no node
   }
-  const Json* terms =
-      FindPath(*pod, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
-                      "nodeSelectorTerms"});
-  for (const Json& term : ItemsOf(terms)) pool.terms.push_back(SelectorOfTerm(term));
   return pool;
 }
 
 LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
                       const StringMap& node_labels) {
   LabelChange change;
-  for (const auto& [label, value] : wanted.labels) {
+  for (const auto& [label, value] : wanted.constraints.selector) {
     const auto found = node_labels.find(label);
     if (found != node_labels.end() && found->second == value) continue;
     if (IsWritten(label)) {

@@ -19,11 +19,10 @@ namespace tessera::console {
 struct AgentPool {
   std::string name;  // "": of nodes that are in no pool
   std::string daemon_set;
-  bool shares = false;  // offers shares besides whole GPUs
-  StringMap labels;     // a node of the pool has all of them
-  // The terms of its node affinity. A node of the pool matches one of them, if there are any.
-  std::vector<kube::LabelSelector> terms;
+  bool shares = false;                // offers shares besides whole GPUs
+  kube::NodeConstraints constraints;  // of its pods
 
+  // Whether the pool's agents run on a node with these labels. Taints do not count.
   bool Covers(const StringMap& node_labels) const;
 };
 // nullopt for an object that is no DaemonSet of agents.
