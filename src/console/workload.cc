@@ -25,14 +25,6 @@ std::string TextAt(const Json& json, std::string_view key) {
   return json.StringAt(key).value_or("");
 }
 
-const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = &json;
-  for (const std::string_view key : path) {
-    if (at != nullptr) at = at->Find(key);
-  }
-  return at;
-}
-
 class FieldReader {
  public:
   FieldReader(const Json& json, FormEdit* edit, bool complete, FieldErrors* errors)
@@ -190,13 +182,15 @@ std::optional<Unread> ReadAmount(const Json* limits, WorkloadForm* form) {
 }
 
 void ReadContainer(const Manifest& manifest, FormReading* reading) {
-  const Json* list = At(manifest.pod, {"spec", "containers"});
+  const Json* list = FindPath(manifest.pod, {"spec", "containers"});
   if (list == nullptr || !list->is_array() || list->items().empty()) {
     reading->unread["image"] = reading->unread[std::string(kAmount)] = {"missing", ""};
     return;
   }
   const Json::Array& containers = list->items();
-  const auto limits = [](const Json& container) { return At(container, {"resources", "limits"}); };
+  const auto limits = [](const Json& container) {
+    return FindPath(container, {"resources", "limits"});
+  };
   const auto chosen = std::ranges::find_if(
       containers, [&](const Json& one) { return !GpuResourcesIn(limits(one)).empty(); });
   reading->containers = containers.size();
@@ -281,21 +275,22 @@ class EditMaker {
     if (!form_.model.empty()) {
       return Set(InPod({"metadata", "annotations", key}), Json::String(form_.model));
     }
-    const Json* annotations = At(manifest_.pod, {"metadata", "annotations"});
+    const Json* annotations = FindPath(manifest_.pod, {"metadata", "annotations"});
     if (annotations == nullptr || annotations->Find(key) == nullptr) return;
     RemoveFrom(InPod({"metadata", "annotations"}), annotations, {key});
   }
   void SetAmount() {
-    const Json& container = At(manifest_.pod, {"spec", "containers"})->items()[before_.container];
+    const Json& container =
+        FindPath(manifest_.pod, {"spec", "containers"})->items()[before_.container];
     const Json limits = LimitsOf(form_);
     for (const auto& [name, value] : limits.members()) {
       Set(InContainer({"resources", "limits", name}), value);
     }
-    for (const std::string& name : GpuResourcesIn(At(container, {"resources", "limits"}))) {
+    for (const std::string& name : GpuResourcesIn(FindPath(container, {"resources", "limits"}))) {
       if (limits.Find(name) == nullptr) Remove(InContainer({"resources", "limits", name}));
     }
     // Requests of GPUs must equal their limits, and do so if they are left out.
-    const Json* requests = At(container, {"resources", "requests"});
+    const Json* requests = FindPath(container, {"resources", "requests"});
     RemoveFrom(InContainer({"resources", "requests"}), requests, GpuResourcesIn(requests));
   }
 
@@ -331,11 +326,11 @@ std::string SelectorOf(const Json& deployment) {
   const auto add = [&selector](const std::string& part) {
     selector += (selector.empty() ? "" : ",") + part;
   };
-  const Json* labels = At(deployment, {"spec", "selector", "matchLabels"});
+  const Json* labels = FindPath(deployment, {"spec", "selector", "matchLabels"});
   if (labels != nullptr && labels->is_object()) {
     for (const auto& [key, value] : labels->members()) add(key + "=" + ScalarTextOf(value));
   }
-  const Json* expressions = At(deployment, {"spec", "selector", "matchExpressions"});
+  const Json* expressions = FindPath(deployment, {"spec", "selector", "matchExpressions"});
   if (expressions != nullptr && expressions->is_array()) {
     for (const Json& one : expressions->items()) add(RequirementOf(one));
   }
@@ -375,13 +370,15 @@ FormReading ReadForm(const Manifest& manifest) {
   reading.form.name = manifest.name;
   if (manifest.name.empty()) reading.unread["name"] = {"missing", ""};
   reading.form.ns = manifest.ns;
-  const Json* replicas = manifest.deployment ? At(manifest.object, {"spec", "replicas"}) : nullptr;
+  const Json* replicas =
+      manifest.deployment ? FindPath(manifest.object, {"spec", "replicas"}) : nullptr;
   if (replicas != nullptr) {
     const Result<int64_t> number = replicas->ToInt();
     reading.form.replicas = number.value_or(1);
     if (!number.ok()) reading.unread["replicas"] = {"value", ScalarTextOf(*replicas)};
   }
-  const Json* model = At(manifest.pod, {"metadata", "annotations", names::kAnnotationGpuModels});
+  const Json* model =
+      FindPath(manifest.pod, {"metadata", "annotations", std::string(names::kAnnotationGpuModels)});
   if (model != nullptr && model->is_string()) {
     reading.form.model = model->string_value();
   } else if (model != nullptr) {
@@ -479,7 +476,7 @@ Result<Manifest> ParseManifest(std::string_view yaml) {
   if (manifest.ns.empty()) manifest.ns = "default";
   manifest.pod = manifest.object;
   if (!manifest.deployment) return manifest;
-  const Json* pods = At(manifest.object, {"spec", "template"});
+  const Json* pods = FindPath(manifest.object, {"spec", "template"});
   if (pods == nullptr || !pods->is_object()) {
     return Error(Code::kInvalidArgument, "the Deployment has no spec.template: add it");
   }
