@@ -23,7 +23,7 @@ Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns);
 
 // Thousandths of GPUs by model.
 using UseByModel = std::map<std::string, int64_t>;
-// What is used of models that no line of a namespace's quota names: new pods may not use them.
+// The use of models that the quota of a namespace does not list. New pods get no GPUs of them.
 UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::QuotaLimit>& limits);
 
 struct QuotaChange {

@@ -124,7 +124,8 @@ class ConsoleRouter {
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // What the API server tells the person: how pods run, pods that have ended, missing rights.
+  // Reads from the API server with the person's rights: how pods run, which pods have ended, and
+  // which rights the person lacks.
   void ReadAsPerson(const net::Request& request, const SessionPtr& session, const Reply& reply);
   // Keeps `make(on_done)` until it has called on_done with the reply.
   void ReplyWithTask(

@@ -69,9 +69,9 @@ struct Unread {
 struct FormReading {
   WorkloadForm form;
   std::map<std::string, Unread> unread;  // by field; "amount" for GPUs and memory
-  // Of the pod's containers the form shows the first one that requests GPUs, or the first one.
+  // The container that the form shows: the first that requests GPUs, else the first of the pod.
   size_t container = 0;
-  size_t containers = 0;
+  size_t containers = 0;  // of the pod
   std::string container_name;
 };
 FormReading ReadForm(const Manifest& manifest);
