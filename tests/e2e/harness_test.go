@@ -76,10 +76,14 @@ func onNode(t *testing.T, argv ...string) string {
 
 func allocatable() int { return bed.Allocatable(node, bed.WholeGPU) }
 
+// waitAllocatable returns how long it waited. After a timeout it shows why the agent offers other GPUs.
 func waitAllocatable(t *testing.T, want int, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
-	bed.Eventually(t, within, fmt.Sprintf("allocatable GPUs = %d", want), func() bool { return allocatable() == want })
+	if !bed.Within(within, func() bool { return allocatable() == want }) {
+		log, _ := bed.TryKubectl("-n", "tessera-system", "logs", bed.AgentOf(node), "-c", "agent", "--tail=20")
+		t.Fatalf("not within %s: allocatable GPUs = %d, but %d\nGPUReady is %s\n%s", within, want, allocatable(), gpuCondition(t), log)
+	}
 	return time.Since(began)
 }
 

@@ -25,10 +25,12 @@ func gpuCondition(t *testing.T) string {
 func waitCondition(t *testing.T, start string) string {
 	t.Helper()
 	var last string
-	bed.Eventually(t, 30*time.Second, "condition GPUReady: "+start, func() bool {
+	if !bed.Within(30*time.Second, func() bool {
 		last = gpuCondition(t)
 		return strings.HasPrefix(last, start)
-	})
+	}) {
+		t.Fatalf("not within 30s: condition GPUReady: %s, but %s", start, last)
+	}
 	return last
 }
 

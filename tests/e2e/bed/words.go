@@ -59,17 +59,24 @@ func Allocatable(name, resource string) int {
 
 const pollPeriod = 50 * time.Millisecond
 
-// Eventually waits for a check to hold. A check that runs kubectl takes processor time from the cluster for which it
-// waits, so the pause between two checks is at least twice as long as a check.
+// Eventually waits for a check to hold, and ends the test if it does not.
 func Eventually(t *testing.T, within time.Duration, what string, check func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; {
+	if !Within(within, check) {
+		t.Fatalf("not within %s: %s", within, what)
+	}
+}
+
+// Within waits for a check to hold, and returns whether it did. A check that runs kubectl takes processor time from the
+// cluster for which it waits, so the pause between two checks is at least twice as long as a check.
+func Within(limit time.Duration, check func() bool) bool {
+	for deadline := time.Now().Add(limit); ; {
 		began := time.Now()
 		if check() {
-			return
+			return true
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
+			return false
 		}
 		time.Sleep(max(pollPeriod, 2*time.Since(began)))
 	}

@@ -5,7 +5,6 @@ package installs
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -113,21 +112,17 @@ func isCordoned(t *testing.T, node string) bool {
 func waitDriver(t *testing.T, i int, version, state string) {
 	t.Helper()
 	node := bed.Shared.Nodes[i-1].Name
-	done := false
-	defer func() {
-		if done {
-			return
-		}
-		events, _ := bed.TryKubectl("get", "events", "--all-namespaces", "--field-selector", "involvedObject.name="+node)
-		pods, _ := bed.TryKubectl("-n", "tessera-system", "get", "pods,daemonsets", "-o", "wide")
-		object, _ := bed.Node(node)
-		t.Logf("%s\n%s\n%v\n%v\n%s is %q with driver %q and %d GPUs", events, pods, object.Metadata.Labels,
-			object.Metadata.Annotations, node, stateOf(node), driverOn(node), bed.Allocatable(node, bed.WholeGPU))
-	}()
-	bed.Eventually(t, driverTimeout, fmt.Sprintf("%s is %s with driver %s", node, state, version), func() bool {
+	if bed.Within(driverTimeout, func() bool {
 		return stateOf(node) == state && driverOn(node) == version && bed.Allocatable(node, bed.WholeGPU) == 2
-	})
-	done = true
+	}) {
+		return
+	}
+	events, _ := bed.TryKubectl("get", "events", "--all-namespaces", "--field-selector", "involvedObject.name="+node)
+	pods, _ := bed.TryKubectl("-n", "tessera-system", "get", "pods,daemonsets", "-o", "wide")
+	object, _ := bed.Node(node)
+	t.Fatalf("not within %s: %s is %s with driver %s, but %q with %q and %d GPUs\n%v\n%v\n%s\n%s", driverTimeout, node, state, version,
+		stateOf(node), driverOn(node), bed.Allocatable(node, bed.WholeGPU), object.Metadata.Labels, object.Metadata.Annotations,
+		events, pods)
 }
 
 // poolStatus is a field of the status of a pool's drivers.
