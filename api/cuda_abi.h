@@ -54,6 +54,7 @@ enum class Result : int {
   kStreamCaptureUnmatched = 903,
   kStreamCaptureUnjoined = 904,
   kCapturedEvent = 907,
+  kStreamCaptureWrongThread = 908,
   kGraphExecUpdateFailure = 910,
   kUnknown = 999,
 };

@@ -209,6 +209,7 @@ CUDA_EXPORT Result cuCtxGetApiVersion(Context context, unsigned* version) {
 
 CUDA_EXPORT Result cuCtxSynchronize() {
   CUDA_ENTER(ContextCall, call);
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   return call.Wait(call.context());
 }
 
@@ -216,6 +217,7 @@ CUDA_EXPORT Result cuCtxSynchronize_v2(Context context) {
   if (context == nullptr) return cuCtxSynchronize();
   CUDA_ENTER(Call, call);
   if (!call->IsContext(context)) return Result::kInvalidContext;
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   return call.Wait(context);
 }
 

@@ -16,21 +16,30 @@ int StatusOf(const Capture* capture) {
   return capture->invalid ? kCaptureInvalidated : kCaptureActive;
 }
 
+bool IsMode(int mode) { return mode >= 0 && mode <= int(CaptureMode::kRelaxed); }
+
 Result FindToCapture(ContextCall& call, Stream stream, int mode, StreamTag** found) {
   *found = call->FindStream(call.context(), stream);
   if (*found == nullptr) return Result::kInvalidHandle;
-  if (mode < 0 || mode > 2) return Result::kInvalidValue;
+  if (!IsMode(mode)) return Result::kInvalidValue;
   if ((*found)->is_legacy()) return Result::kStreamCaptureUnsupported;
   return call->graphs().CaptureOf(*found) == nullptr ? Result::kSuccess : Result::kInvalidValue;
 }
 
 }  // namespace
 
+CaptureMode& ThreadCaptureMode() {
+  static thread_local CaptureMode mode = CaptureMode::kGlobal;
+  return mode;
+}
+
 CUDA_EXPORT Result cuStreamBeginCapture_v2(Stream stream, int mode) {
   CUDA_ENTER(ContextCall, call);
   StreamTag* found = nullptr;
   const Result result = FindToCapture(call, stream, mode, &found);
-  if (result == Result::kSuccess) call->graphs().Begin(found, call->NextId());
+  if (result == Result::kSuccess) {
+    call->graphs().Begin(found, call->NextId(), static_cast<CaptureMode>(mode));
+  }
   return result;
 }
 // The first captured operation of the stream depends on `nodes` of the graph.
@@ -49,7 +58,8 @@ CUDA_EXPORT Result cuStreamBeginCaptureToGraph(Stream stream, void* graph, const
     if (!call->graphs().IsNode(from[i]) || from[i]->graph != into) return Result::kInvalidValue;
   }
   if (HasPorts(static_cast<const GraphEdge*>(edges), count)) return Result::kNotSupported;
-  Capture* capture = call->graphs().Begin(found, call->NextId(), into);
+  Capture* capture =
+      call->graphs().Begin(found, call->NextId(), static_cast<CaptureMode>(mode), into);
   capture->streams[found].assign(from, from + count);
   return Result::kSuccess;
 }
@@ -67,6 +77,10 @@ CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
   Capture* capture = call->graphs().CaptureOf(found);
   if (capture == nullptr || graph == nullptr) return Result::kInvalidValue;
   if (capture->origin != found) return Result::kStreamCaptureUnmatched;
+  const bool wrong_thread = capture->thread != std::this_thread::get_id();
+  if (wrong_thread && capture->mode != CaptureMode::kRelaxed) {
+    return Result::kStreamCaptureWrongThread;
+  }
   return call->graphs().End(capture, graph);
 }
 CUDA_PER_THREAD(cuStreamEndCapture_ptsz, cuStreamEndCapture, 2)
@@ -136,11 +150,11 @@ CUDA_EXPORT Result cuStreamUpdateCaptureDependencies_v2(Stream stream, const Gra
 }
 CUDA_PER_THREAD(cuStreamUpdateCaptureDependencies_v2_ptsz, cuStreamUpdateCaptureDependencies_v2, 5)
 
-// The simulation allows all calls of other threads during a capture.
 CUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int current = 0;
-  if (mode == nullptr || *mode < 0 || *mode > 2) return Result::kInvalidValue;
-  std::swap(*mode, current);
+  if (mode == nullptr || !IsMode(*mode)) return Result::kInvalidValue;
+  const CaptureMode previous = ThreadCaptureMode();
+  ThreadCaptureMode() = static_cast<CaptureMode>(*mode);
+  *mode = static_cast<int>(previous);
   return Result::kSuccess;
 }
 

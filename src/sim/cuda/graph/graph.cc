@@ -37,9 +37,11 @@ Capture* Graphs::Find(uint64_t id) {
   return found == captures_.end() ? nullptr : found->second.get();
 }
 
-Capture* Graphs::Begin(StreamTag* stream, uint64_t id, GraphTag* graph) {
+Capture* Graphs::Begin(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph) {
   auto capture = std::make_unique<Capture>();
   capture->id = id;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
   capture->origin = stream;
   if (graph == nullptr) capture->owned = std::make_unique<GraphTag>();
   capture->graph = graph == nullptr ? capture->owned.get() : graph;
@@ -113,6 +115,21 @@ bool Graphs::Invalidate(StreamTag* stream) {
   Capture* capture = CaptureOf(stream);
   if (capture != nullptr) capture->invalid = true;
   return capture != nullptr;
+}
+
+bool Graphs::InvalidateByUnsafeCall() {
+  const CaptureMode obeys = ThreadCaptureMode();
+  bool forbidden = false;
+  for (const auto& [id, capture] : captures_) {
+    const bool own = capture->thread == std::this_thread::get_id();
+    const bool forbids =
+        own ? capture->mode != CaptureMode::kRelaxed && obeys != CaptureMode::kRelaxed
+            : capture->mode == CaptureMode::kGlobal && obeys == CaptureMode::kGlobal;
+    if (!forbids) continue;
+    capture->invalid = true;
+    forbidden = true;
+  }
+  return forbidden;
 }
 
 void Graphs::Forget(StreamTag* stream) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -117,9 +118,19 @@ class UserObjects {
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
 };
 
+// CUstreamCaptureMode. A capture forbids unsafe calls, such as allocations: a global capture to all
+// threads, a thread-local capture to the thread that began it, and a relaxed capture to none. A
+// thread in the same modes obeys all captures, those that it began itself, or none.
+enum class CaptureMode { kGlobal, kThreadLocal, kRelaxed };
+
+// The mode of this thread.
+CaptureMode& ThreadCaptureMode();
+
 // A capture in progress.
 struct Capture {
   uint64_t id = 0;
+  CaptureMode mode = CaptureMode::kGlobal;
+  std::thread::id thread;  // began the capture
   StreamTag* origin = nullptr;
   bool invalid = false;
   GraphTag* graph = nullptr;        // the graph to which the capture adds nodes
@@ -143,7 +154,7 @@ class Graphs {
   Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
                  std::unique_ptr<GraphNodeTag> made);
   // Adds nodes to `graph`; null: to a new graph.
-  Capture* Begin(StreamTag* stream, uint64_t id, GraphTag* graph = nullptr);
+  Capture* Begin(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph = nullptr);
   // Ends the capture. Every stream of the capture must have joined the first stream again, or else
   // *graph is null.
   Result End(Capture* capture, GraphTag** graph);
@@ -152,6 +163,8 @@ class Graphs {
   // Called if the program waits for a stream or queries it. True: the stream is captured, and its
   // capture is now invalid.
   bool Invalidate(StreamTag* stream);
+  // Called by unsafe calls. True: captures forbid the call to this thread, and are now invalid.
+  bool InvalidateByUnsafeCall();
   // Removes a stream that is destroyed.
   void Forget(StreamTag* stream);
 

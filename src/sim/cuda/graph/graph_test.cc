@@ -2,6 +2,9 @@
 // Graphs that are created node by node and by capture.
 #include "src/sim/cuda/graph/graph_test.h"
 
+#include <functional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace tessera::cuda {
@@ -58,6 +61,87 @@ TEST_F(GraphTest, WaitingForACapturedStreamEndsItsCapture) {
   EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph), Result::kStreamCaptureInvalidated);
   EXPECT_OK(AddTo(stream_, 1));
   EXPECT_EQ(CU(*cuda_, cuStreamBeginCapture_v2)(nullptr, 0), Result::kStreamCaptureUnsupported);
+}
+
+// An unsafe call is forbidden by a capture of its own thread that is not relaxed, and by a global
+// capture of another thread; a thread in another mode obeys fewer captures, or none.
+TEST_F(GraphTest, AnUnsafeCallEndsTheCapturesThatForbidIt) {
+  static constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
+  // From this thread in the mode `obeys`, or from another thread.
+  const auto allocate = [this](int obeys, bool in_other_thread) {
+    Result result = Result::kUnknown;
+    const auto call = [&] {
+      DevicePtr memory = 0;
+      int mode = obeys;
+      EXPECT_OK(CU(*cuda_, cuCtxSetCurrent)(context_));
+      EXPECT_OK(CU(*cuda_, cuThreadExchangeStreamCaptureMode)(&mode));
+      EXPECT_EQ(mode, kGlobal) << "the default";
+      result = CU(*cuda_, cuMemAlloc_v2)(&memory, 1);
+      EXPECT_OK(CU(*cuda_, cuThreadExchangeStreamCaptureMode)(&mode));
+      EXPECT_EQ(mode, obeys);
+    };
+    in_other_thread ? std::thread(call).join() : call();
+    return result;
+  };
+  for (const int capture : {kGlobal, kThreadLocal, kRelaxed}) {
+    for (const int obeys : {kGlobal, kThreadLocal, kRelaxed}) {
+      for (const bool in_other_thread : {false, true}) {
+        const bool forbidden = in_other_thread ? capture == kGlobal && obeys == kGlobal
+                                               : capture != kRelaxed && obeys != kRelaxed;
+        SCOPED_TRACE(::testing::Message() << capture << " " << obeys << " " << in_other_thread);
+        Graph graph = nullptr;
+        ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, capture));
+        EXPECT_OK(AddTo(stream_, 1));
+        EXPECT_EQ(allocate(obeys, in_other_thread),
+                  forbidden ? Result::kStreamCaptureUnsupported : Result::kSuccess);
+        EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph),
+                  forbidden ? Result::kStreamCaptureInvalidated : Result::kSuccess);
+      }
+    }
+  }
+}
+
+TEST_F(GraphTest, UnsafeCallsAreForbiddenDuringACapture) {
+  void* host = nullptr;
+  ASSERT_OK(CU(*cuda_, cuMemAllocHost_v2)(&host, 1));
+  size_t pitch = 0;
+  DevicePtr device = 0;
+  void* more = nullptr;
+  const std::pair<const char*, std::function<Result()>> calls[] = {
+      {"cuMemAllocPitch", [&] { return CU(*cuda_, cuMemAllocPitch_v2)(&device, &pitch, 1, 1, 4); }},
+      {"cuMemAllocManaged", [&] { return CU(*cuda_, cuMemAllocManaged)(&device, 1, 1); }},
+      {"cuMemFree", [&] { return CU(*cuda_, cuMemFree_v2)(x_); }},
+      {"cuMemAllocHost", [&] { return CU(*cuda_, cuMemAllocHost_v2)(&more, 1); }},
+      {"cuMemFreeHost", [&] { return CU(*cuda_, cuMemFreeHost)(host); }},
+      {"cuEventQuery", [&] { return CU(*cuda_, cuEventQuery)(fork_); }},
+      {"cuCtxSynchronize", [&] { return CU(*cuda_, cuCtxSynchronize)(); }},
+  };
+  for (const auto& [name, call] : calls) {
+    Graph graph = nullptr;
+    ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
+    EXPECT_EQ(call(), Result::kStreamCaptureUnsupported) << name;
+    EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph), Result::kStreamCaptureInvalidated)
+        << name;
+  }
+  EXPECT_OK(CU(*cuda_, cuMemFreeHost)(host));
+}
+
+TEST_F(GraphTest, OnlyARelaxedCaptureEndsInAnotherThread) {
+  for (const int mode : {0, 1, 2}) {
+    Graph graph = nullptr;
+    Result ended = Result::kUnknown;
+    ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, mode));
+    std::thread([&] {
+      EXPECT_OK(CU(*cuda_, cuCtxSetCurrent)(context_));
+      ended = CU(*cuda_, cuStreamEndCapture)(stream_, &graph);
+    }).join();
+    if (mode == 2) {
+      EXPECT_OK(ended);
+    } else {
+      EXPECT_EQ(ended, Result::kStreamCaptureWrongThread);
+      EXPECT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
+    }
+  }
 }
 
 TEST_F(GraphTest, AGraphRunsInTheOrderOfItsDependencies) {

@@ -37,6 +37,7 @@ Result MemInfo(uint64_t* free, uint64_t* total) {
 
 Result Allocate(DevicePtr* pointer, size_t bytes, MemoryKind kind) {
   CUDA_ENTER(ContextCall, call);
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   if (pointer == nullptr) return Result::kInvalidValue;
   return call->Allocate(call.context(), bytes, kind, nullptr, pointer);
 }
@@ -75,6 +76,7 @@ bool IsPool(Call& call, MemPool pool) {
 
 Result HostAlloc(void** pointer, size_t bytes, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   if (pointer == nullptr || bytes == 0) return Result::kInvalidValue;
   void* memory = nullptr;
   if (posix_memalign(&memory, kHostAlign, bytes) != 0) return Result::kOutOfMemory;
@@ -172,6 +174,7 @@ CUDA_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t 
 
 CUDA_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   if (pointer == 0) return Result::kSuccess;
   // The real driver waits, too: no running command may lose its memory.
   const Result waited = call.Wait(call.context());
@@ -348,6 +351,7 @@ CUDA_EXPORT Result cuMemAllocHost_v2(void** pointer, size_t bytes) {
 
 CUDA_EXPORT Result cuMemFreeHost(void* pointer) {
   CUDA_ENTER(ContextCall, call);
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   return call->RemoveHostMemory(pointer, false) ? Result::kSuccess : Result::kInvalidValue;
 }
 

@@ -246,6 +246,7 @@ CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned f
 CUDA_EXPORT Result cuEventQuery(Event event) {
   EVENT_ENTER(call, event);
   if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
+  if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   ContextTag* context = event->context;
   if (event->is_remote()) {
     const uint64_t record = event->shared->last_record();
