@@ -59,6 +59,7 @@ Result Wait(Books::Waited what, Call call) {
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
   meter->gate.BeginWait(&thread.books);
   const Result result = call();
+  const limiter::RelaxedCapture relaxed;
   meter->gate.EndWait(&thread.books, result == Result::kSuccess ? what : Books::Waited::kNot);
   return result;
 }

@@ -51,6 +51,7 @@ bool DriverGpu::Record(int event, LaunchStream stream) {
   if (kept.event == nullptr || kept.context != context_) {
     if (kept.event != nullptr) driver.cuEventDestroy_v2(kept.event);
     kept.event = nullptr;
+    const RelaxedCapture relaxed;
     if (driver.cuEventCreate(&kept.event, 0) != Result::kSuccess) return false;
     kept.context = context_;
   }
@@ -137,7 +138,7 @@ Meter* Throttle::Find(ThrottledThread* thread) {
 void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
                     int* mark) {
   Meter* const meter = thread->meter;
-  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
+  const RelaxedCapture relaxed;
   std::atomic<int64_t>& waited = usage_->compute[meter - meters_].charge.waited;
   int64_t pause = 0;
   while ((pause = meter->gate.Decide(&thread->books, launch, stream, mark)) > 0) {
@@ -169,7 +170,7 @@ void Throttle::EndCapture() {
 }
 
 void Throttle::DropMarks() {
-  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
+  const RelaxedCapture relaxed;
   for (Meter& meter : meters_) {
     if (!IsOpen(meter)) continue;
     const int64_t start = meter.gpu.Now();
@@ -202,7 +203,6 @@ void Throttle::ForgetFunctions() {
 }
 
 bool Throttle::PollAll() {
-  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
   bool busy = false;
   for (Meter& meter : meters_) {
     if (IsOpen(meter)) busy |= meter.gate.Poll();
@@ -213,6 +213,8 @@ bool Throttle::PollAll() {
 void* RunHelperThread(void* self) {
   auto* const throttle = static_cast<Throttle*>(self);
   std::atomic<int>& state = throttle->helper_;
+  int mode = kRelaxedCapture;
+  driver.cuThreadExchangeStreamCaptureMode(&mode);
   for (int idle = 0; state.load() != kLeaving;) {
     idle = throttle->PollAll() ? 0 : idle + 1;
     int awake = kAwake;

@@ -253,6 +253,35 @@ TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
   }));
 }
 
+// The limiter measures launches by events, and NVIDIA's driver forbids cuEventQuery to all threads
+// while a thread captures in global mode.
+TEST_F(ThrottleTest, LaunchesOfAnotherThreadDoNotEndACapture) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    cuda::Stream captured = nullptr, busy = nullptr;
+    cuda::Graph graph = nullptr;
+    cuda::Context context = nullptr;
+    Open(cuda, &function);
+    ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&captured, 1));
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&busy, 1));
+    ASSERT_OK(CU(cuda, cuStreamBeginCapture_v2)(captured, 0));
+    std::thread([&] {
+      ASSERT_OK(CU(cuda, cuCtxSetCurrent)(context));
+      for (int i = 0; i < 100; ++i) {
+        ASSERT_OK(CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, busy, nullptr, nullptr));
+      }
+      ASSERT_OK(CU(cuda, cuStreamSynchronize)(busy));
+    }).join();
+    EXPECT_NEAR(double(node.compute(0).charge.charged), 100.0 * kMillisecond, 15.0 * kMillisecond)
+        << "the launches are measured";
+    ASSERT_OK(CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, captured, nullptr, nullptr));
+    EXPECT_OK(CU(cuda, cuStreamEndCapture)(captured, &graph));
+  }));
+}
+
 // A graph whose conditional node runs ten kernels of 1 ms if `value` is not 0.
 cuda::Graph Conditional(const CudaLibrary& cuda, cuda::Function function, unsigned value) {
   cuda::Graph graph = nullptr;

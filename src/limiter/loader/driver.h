@@ -24,20 +24,19 @@ struct DriverFunctions {
 extern DriverFunctions driver;
 
 // While a stream is captured, a call for events or memory in any thread fails and ends the capture,
-// unless the thread has set the relaxed mode. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
+// unless the thread has set the relaxed mode. Another thread may begin a capture at any time, so the
+// limiter sets the mode also if no stream is captured now.
+inline constexpr int kRelaxedCapture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(bool needed = true) : needed_(needed) { Exchange(); }
+  RelaxedCapture() { Exchange(); }
   ~RelaxedCapture() { Exchange(); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  void Exchange() {
-    if (needed_) driver.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  const bool needed_;
-  int mode_ = 2;
+  void Exchange() { driver.cuThreadExchangeStreamCaptureMode(&mode_); }
+  int mode_ = kRelaxedCapture;
 };
 
 // The limiter's function for a function that the driver's cuGetProcAddress returned, or that
