@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/agent.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -26,6 +28,7 @@
 #include "src/base/log.h"
 #include "src/base/weak_ptr.h"
 #include "src/gpu/driver_files.h"
+#include "src/gpu/driver_gate.h"
 #include "src/trace/tracer.h"
 
 namespace tessera::agent {
@@ -89,9 +92,11 @@ class Agent::Impl {
   void OnRegistered(bool registered);
   void OnEngineProblem(const std::string& problem);
   void RefreshDriver();
+  void SetGpusFound(bool found);
 
   std::unique_ptr<Pods> MakePods(TaskRunner* runner) const;
   std::shared_ptr<gpu::NvmlLoader> MakeLoader() const;
+  std::shared_ptr<gpu::NvmlLoader> MakeLoaderOfFoundGpus() const;
   std::string DriverRootHere() const { return readiness_->driver_root().ctr; }
   NodeHardware ReadHardware() const;
   void OpenDevices(std::vector<int> minors, std::function<void(SmokeTest::Problems)> done);
@@ -117,6 +122,12 @@ class Agent::Impl {
   AdmissionOrder admission_order_;
   std::optional<grant::TokenSigner> signer_;
   gpu::ThreadCaller caller_;
+  // Closed until the inventory has found GPUs, and while it finds none. NVML counts the GPUs when
+  // the first session of the process starts, so only without other sessions can the inventory count
+  // again.
+  const std::shared_ptr<gpu::DriverGate> found_gpus_ = std::make_shared<gpu::DriverGate>(
+      fmt::format("the driver has no GPU for the agent yet: see the node's condition {}",
+                  names::kConditionGpuReady));
   std::unique_ptr<trace::Tracer> tracer_;  // null: nothing is traced
   std::unique_ptr<NodeReadiness> readiness_;
   std::unique_ptr<GrantsThread> grants_;
@@ -152,7 +163,7 @@ Agent::Impl::Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
       pages_(runner,
              {.status = [this] { return CurrentStatus(); },
               .post_to_grants = [this](TaskRunner::Task task) { grants_->Post(std::move(task)); },
-              .make_loader = [this] { return MakeLoader(); },
+              .make_loader = [this] { return MakeLoaderOfFoundGpus(); },
               .holdings =
                   [this](std::function<void(Holdings)> then) {
                     // The caller waits for `then`.
@@ -162,7 +173,9 @@ Agent::Impl::Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
               .caller = &caller_}),
       driver_release_(runner, JoinPath(DirName(options_.grant_socket), names::kDriverReleaseFile),
                       {.on_change = [this] { inventory_->PollNow(); },
-                       .on_check = [this] { RefreshDriver(); }}) {}
+                       .on_check = [this] { RefreshDriver(); }}) {
+  found_gpus_->SetClosed(true);
+}
 
 Status Agent::Impl::Start() {
   MakeReadiness();
@@ -188,6 +201,9 @@ void Agent::Impl::MakeReadiness() {
   ready.gpus_on_bus = [this] {
     return static_cast<size_t>(
         std::ranges::count_if(ReadHardware().nvidia_devices, &PciDevice::IsGpu));
+  };
+  ready.driver.before_use = [this](const DriverRoot& root) {
+    if (device_nodes_) device_nodes_->MakeNodes(root.ctr);
   };
   ready.open_devices = [this](std::vector<int> minors,
                               std::function<void(SmokeTest::Problems)> done) {
@@ -249,7 +265,7 @@ void Agent::Impl::StartInventory() {
 
 Status Agent::Impl::StartGrants() {
   GrantsThreadOptions grants = GrantsThreadOptionsOf(options_);
-  grants.nvml = MakeLoader();
+  grants.nvml = MakeLoaderOfFoundGpus();
   grants.service.description.find_driver_root = [this] { return readiness_->driver_root().host; };
   grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
@@ -307,12 +323,13 @@ void Agent::Impl::StartEngineWatch() {
 void Agent::Impl::OnDriverFiles() {
   // Offers or withholds the known GPUs according to the new files at once, before NVML answers.
   if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
+  if (device_nodes_) device_nodes_->Update();
   inventory_->PollNow();
   RefreshDriver();
-  if (device_nodes_) device_nodes_->Update();
 }
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
+  SetGpusFound(reported->problem.empty());
   WithheldGpus withheld = withheld_;
   const std::string reason = readiness_->ReasonToWithhold(*reported, driver_release_.closed());
   if (!reason.empty()) {
@@ -363,6 +380,12 @@ void Agent::Impl::RefreshDriver() {
   pages_.RefreshDriver();
 }
 
+void Agent::Impl::SetGpusFound(bool found) {
+  if (found == !found_gpus_->closed()) return;
+  found_gpus_->SetClosed(!found);
+  RefreshDriver();
+}
+
 // Runs on the grants' thread.
 std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
   auto pods =
@@ -377,6 +400,10 @@ std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
 
 std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
   return driver_release_.Gate(readiness_->MakeLoader());
+}
+
+std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoaderOfFoundGpus() const {
+  return std::make_shared<gpu::GatedLoader>(found_gpus_, MakeLoader());
 }
 
 NodeHardware Agent::Impl::ReadHardware() const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives an administrator exclusive use of the driver. While the gate is closed, loading the driver
-// fails, so that all NVML sessions end and no new session opens. The kernel modules can then be
-// unloaded, or a GPU reset. Threads: any.
+// Keeps sessions with the driver from being opened. While the gate is closed, loading the driver
+// through it fails, so that all NVML sessions behind it end and no new session opens. Threads: any.
 #pragma once
 
 #include <atomic>

@@ -36,11 +36,11 @@ void DeviceNodeKeeper::Update() {
   });
 }
 
-void DeviceNodeKeeper::MakeNodes() {
-  LogReport(
-      nodes_.Update({.proc_root = gpu::ProcRootOf(options_.driver_root()),
-                     .dev_root = options_.dev_root,
-                     .load_module = [this](const std::string& module) { LoadModule(module); }}));
+void DeviceNodeKeeper::MakeNodes(const std::string& driver_root) {
+  LogReport(nodes_.Update(
+      {.proc_root = gpu::ProcRootOf(driver_root),
+       .dev_root = options_.dev_root,
+       .load_module = [&](const std::string& module) { LoadModule(driver_root, module); }}));
 }
 
 void DeviceNodeKeeper::LogReport(const DeviceNodeReport& report) {
@@ -59,23 +59,22 @@ void DeviceNodeKeeper::LogReport(const DeviceNodeReport& report) {
 }
 
 // Does nothing with a simulated driver, which has no kernel module.
-void DeviceNodeKeeper::LoadModule(const std::string& module) {
+void DeviceNodeKeeper::LoadModule(const std::string& driver_root, const std::string& module) {
   const MonotonicTime now = runner_->clock().Now();
   if (!PathExists("/sys/module/nvidia") || now < next_modprobe_) return;
   next_modprobe_ = now + kModprobeInterval;
   if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
-  modprobe_->Post(
-      [this, module, runner = runner_, root = options_.driver_root(), weak = weak_.Get()] {
-        runner->Post([this, module, loaded = LoadKernelModule(root, module), weak] {
-          if (!weak) return;
-          if (!loaded.ok()) {
-            Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
-            return;
-          }
-          Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});
-          MakeNodes();
-        });
-      });
+  modprobe_->Post([this, module, runner = runner_, root = driver_root, weak = weak_.Get()] {
+    runner->Post([this, module, loaded = LoadKernelModule(root, module), weak] {
+      if (!weak) return;
+      if (!loaded.ok()) {
+        Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
+        return;
+      }
+      Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});
+      MakeNodes();
+    });
+  });
 }
 
 }  // namespace tessera::agent

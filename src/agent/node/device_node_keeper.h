@@ -36,11 +36,14 @@ class DeviceNodeKeeper {
   void Start();
   // Call when the GPUs or the driver have changed. Makes missing nodes now.
   void Update();
+  // Makes the nodes of the driver at `driver_root`, a path of this process. Call before a session
+  // with this driver is opened: it counts only GPUs that have nodes.
+  void MakeNodes(const std::string& driver_root);
 
  private:
-  void MakeNodes();
+  void MakeNodes() { MakeNodes(options_.driver_root()); }
   void LogReport(const DeviceNodeReport& report);
-  void LoadModule(const std::string& module);
+  void LoadModule(const std::string& driver_root, const std::string& module);
 
   TaskRunner* const runner_;
   const DeviceNodeKeeperOptions options_;

@@ -103,6 +103,7 @@ void DriverWatch::Look() {
   if (chosen.root != root()) {
     Log(Severity::kInfo, "found the root of the driver",
         {{"root", chosen.root.host}, {"driver", chosen.nvml.empty() ? "none" : chosen.nvml}});
+    if (options_.before_use) options_.before_use(chosen.root);
     const std::lock_guard<std::mutex> lock(mutex_);
     root_ = chosen.root;
   }

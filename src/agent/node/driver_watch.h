@@ -27,6 +27,8 @@ struct DriverWatchOptions {
   // validator names in `driver_ready` is the first candidate.
   std::string host_mount;
   std::string driver_ready;  // path for this process; "": none
+  // If set, called on the runner with each new root before a driver can be loaded from it.
+  std::function<void(const DriverRoot&)> before_use = nullptr;
 };
 
 class DriverWatch {

@@ -64,6 +64,22 @@ TEST_F(DriverWatchTest, FollowsTheRootOfADriverContainer) {
   EXPECT_EQ(changes_, 2);
 }
 
+// A session that is opened before the device nodes are made would count too few GPUs.
+TEST_F(DriverWatchTest, PreparesARootBeforeItIsUsed) {
+  DriverWatchOptions options = Options();
+  std::vector<std::string> prepared;
+  options.before_use = [&](const DriverRoot& root) {
+    EXPECT_FALSE(watch_ && watch_->root() == root);
+    prepared.push_back(root.ctr);
+  };
+  watch_.emplace(&runner_, options);
+  watch_->Start([] {});
+  Install(Container(), "550.1");
+  Tick();
+  EXPECT_EQ(watch_->root().ctr, Container());
+  EXPECT_EQ(prepared, (std::vector<std::string>{Host(), Container()}));
+}
+
 TEST_F(DriverWatchTest, TheHostsDriverIsPreferred) {
   Install(Container(), "550.1");
   Start();
