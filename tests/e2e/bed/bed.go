@@ -127,7 +127,7 @@ func AgentOf(node string) string {
 func addGPUs() error {
 	for i, gpus := range NodeGPUs {
 		_, err := Shared.Exec(ctx, i+1, Tool("simgpu"), "create", "--profile", gpus.Profile,
-			"--gpus", fmt.Sprint(gpus.Count), "--root", DriverRoot, "--device-nodes")
+			"--gpus", fmt.Sprint(gpus.Count), "--root", DriverRoot, "--device-nodes", "--force")
 		if err != nil {
 			return err
 		}
