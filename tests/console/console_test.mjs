@@ -448,7 +448,7 @@ test('a waiting pod is explained', async (t) => {
   await picture(page, 'explain');
 });
 
-test('workloads are found by name, node and state, and a long list is shown whole', async (t) => {
+test('workloads are found by name, node and state, and a long list grows as one scrolls', async (t) => {
   await api.namespace('crowd');
   const names = Array.from({ length: 110 }, (_, i) => `many-${i}`);
   t.after(() => Promise.all(names.map((name) => api.request('DELETE', `/api/v1/namespaces/crowd/pods/${name}?gracePeriodSeconds=0`))));
@@ -458,8 +458,10 @@ test('workloads are found by name, node and state, and a long list is shown whol
   const rows = page.locator('tbody tr');
   const shows = (count) => waitFor(`${count} rows`, async () => (await rows.count()) === count);
   await page.getByLabel('Filter').fill('crowd/MANY-');
-  await shows(100);
-  await page.getByText('10 more', { exact: false }).waitFor();
+  for (const [count, more] of [[30, 80], [60, 50], [90, 20], [100, 10]]) {
+    await shows(count);
+    await page.getByText(`${more} more`, { exact: false }).scrollIntoViewIfNeeded();
+  }
   await page.getByLabel('Filter').fill('many-109');
   await shows(1);
   await page.getByRole('row', { name: /crowd many-109 waiting/ }).waitFor();
@@ -470,6 +472,16 @@ test('workloads are found by name, node and state, and a long list is shown whol
   await shows(1);
   await page.getByLabel('Filter').fill('infer n4');
   await page.getByText('Nothing matches').waitFor();
+});
+
+test('the focus stays with its pod when pods before it appear', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.goto(`${base}/#/workloads`);
+  await page.getByRole('link', { name: 'too-big' }).focus();
+  await api.pod('team-a', 'another', { 'nvidia.com/gpu': '16' });
+  t.after(() => api.must('DELETE', '/api/v1/namespaces/team-a/pods/another?gracePeriodSeconds=0'));
+  await page.getByRole('link', { name: 'another' }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'too-big');
 });
 
 test('a person creates a workload with the form', async (t) => {

@@ -7,7 +7,7 @@ import { CreatePage } from './create';
 import { currentLanguage, setLanguage, t, type Key } from './i18n';
 import { MapPage } from './map';
 import { NodePage } from './node';
-import { Empty } from './parts';
+import { Empty, useAfterFrame } from './parts';
 import { QuotaPage } from './quota';
 import { api, ApiError, connect, disconnect, loadSession, useCluster, type Session } from './store';
 import { WorkloadPage, WorkloadsPage } from './workloads';
@@ -22,9 +22,11 @@ function firstTheme(): Theme {
 
 function useTheme(): [Theme, (next: Theme) => void] {
   const [theme, setTheme] = useState(firstTheme);
+  // The button answers before the page is drawn again.
+  const drawn = useAfterFrame(theme);
   useLayoutEffect(() => {
-    document.documentElement.dataset.theme = theme;
-  }, [theme]);
+    document.documentElement.dataset.theme = drawn;
+  }, [drawn]);
   const choose = (next: Theme) => {
     localStorage.setItem('theme', next);
     setTheme(next);

@@ -7,7 +7,7 @@ import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, k
 import { gpuText, memoryText } from './format';
 import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
-import { Empty, Filter, UsageFailure } from './parts';
+import { Empty, Filter, UsageFailure, useAfterFrame, useSteadyFocus } from './parts';
 import { addUp, cluster, podVersion, sortedNodes, useCluster, type Node } from './store';
 
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
@@ -16,9 +16,9 @@ const kCardWidth = 160;
 const kCardHeight = 32; // without cells
 const kGap = 8;
 const kRowGap = 22;
-const kBlockRows = 3;
+const kBlockRows = 2;
 const kHeaderHeight = 40;
-const kOverscan = 200;
+const kOverscan = 100;
 const kStep = 100;
 
 // Rows of cards, or the title of a group.
@@ -174,19 +174,6 @@ class Block extends Steady<BlockProps> {
   }
 }
 
-// Cards keep their place, so after a change another node may be where the focus is: moves it to the
-// card of the node that had it.
-function useFocusOfNode(list: { current: HTMLElement | null }) {
-  const name = useRef('');
-  useLayoutEffect(() => {
-    const active = document.activeElement as HTMLElement | null;
-    if (!name.current || !active?.dataset.node || active.dataset.node === name.current) return;
-    const card = list.current!.querySelector<HTMLElement>(`[data-node="${CSS.escape(name.current)}"]`);
-    card ? card.focus({ preventScroll: true }) : (name.current = active.dataset.node);
-  });
-  return (event: FocusEvent) => (name.current = (event.target as HTMLElement).closest<HTMLElement>('.card')?.dataset.node ?? '');
-}
-
 const kNoGauges: undefined[] = [];
 
 function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
@@ -208,7 +195,7 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   const visible = blocks.filter(({ top, height }) => isNear(top, top + height, 0));
   const names = isGauge(mode) ? visible.flatMap(inView).map((node) => node.name) : [];
   const { known, failure } = useGauges(isGauge(mode), names);
-  const onFocus = useFocusOfNode(list);
+  const onFocus = useSteadyFocus(list, 'node');
 
   useLayoutEffect(() => {
     const measure = () => {
@@ -351,7 +338,9 @@ const kShown: [Shown, Key][] = [
 
 export function MapPage() {
   const { mayListNodes } = useCluster();
-  const [mode, setMode] = useState<Mode>('allocation');
+  const [chosen, setMode] = useState<Mode>('allocation');
+  // The list shows what is chosen before the map is drawn.
+  const mode = useAfterFrame(chosen);
   const [shown, setShown] = useState<Shown>('all');
   const [filter, setFilter] = useState('');
   const all = sortedNodes();
@@ -368,7 +357,7 @@ export function MapPage() {
         <Filter placeholder={t('filterNodes')} onChange={setFilter} />
         <label>
           {t('colorBy')}
-          <select value={mode} onChange={(e) => setMode(e.currentTarget.value as Mode)}>
+          <select value={chosen} onChange={(e) => setMode(e.currentTarget.value as Mode)}>
             {kModes.map(([value, key]) => (
               <option value={value}>{t(key)}</option>
             ))}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several pages use.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from './i18n';
 import { api, ApiError } from './store';
 
@@ -24,6 +24,20 @@ export function Bar({ part, label }: { part: number; label: string }) {
       {label}
     </span>
   );
+}
+
+// Cards and rows keep their place, so after a change another object may be where the focus is: moves it to
+// the element of the object that had it. `key`: the data attribute that names the object.
+export function useSteadyFocus(list: { current: HTMLElement | null }, key: 'node' | 'item') {
+  const name = useRef('');
+  useLayoutEffect(() => {
+    const active = document.activeElement as HTMLElement | null;
+    const now = active?.dataset[key];
+    if (!name.current || !now || now === name.current) return;
+    const other = list.current?.querySelector<HTMLElement>(`[data-${key}="${CSS.escape(name.current)}"]`);
+    other ? other.focus({ preventScroll: true }) : (name.current = now);
+  });
+  return (event: FocusEvent) => (name.current = (event.target as HTMLElement).closest<HTMLElement>(`[data-${key}]`)?.dataset[key] ?? '');
 }
 
 // Wide tables scroll inside their box, which the keyboard reaches.
@@ -59,15 +73,25 @@ export function Table({ label, columns, class: name, children }: TableProps) {
   );
 }
 
+// Runs `task` after the browser has shown the next frame. Returns what cancels it.
+export function afterFrame(task: () => void): () => void {
+  let timer = 0;
+  const frame = requestAnimationFrame(() => (timer = window.setTimeout(task)));
+  return () => (cancelAnimationFrame(frame), clearTimeout(timer));
+}
+
+// `value` as of the last frame, for what takes long to draw.
+export function useAfterFrame<T>(value: T): T {
+  const [shown, setShown] = useState(value);
+  useLayoutEffect(() => (shown === value ? undefined : afterFrame(() => setShown(value))), [value]);
+  return shown;
+}
+
 // A field whose text takes effect after the browser has shown it, so that keys appear at once also
 // while thousands of objects are filtered.
 export function Filter({ placeholder, onChange }: { placeholder: string; onChange: (text: string) => void }) {
   const [text, setText] = useState('');
-  useEffect(() => {
-    let timer = 0;
-    const frame = requestAnimationFrame(() => (timer = window.setTimeout(() => onChange(text.trim().toLowerCase()))));
-    return () => (cancelAnimationFrame(frame), clearTimeout(timer));
-  }, [text]);
+  useLayoutEffect(() => afterFrame(() => onChange(text.trim().toLowerCase())), [text]);
   return (
     <label>
       {t('filter')}

@@ -1,54 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pods that request GPUs, and why one waits or is where it is.
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
-import { Empty, ErrorNote, Filter, Table, useLoaded } from './parts';
+import { Empty, ErrorNote, Filter, Table, useLoaded, useSteadyFocus } from './parts';
 import { Phase, reasonOf, RunView, useRun, type PodRun } from './run';
 import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
 const kMostRows = 100;
-const kFirstRows = 30; // about a screen
+const kStepRows = 30; // about a screen
 const kPause = 200; // in milliseconds; longer than between two keys
 
 function nodeCell(pod: Pod, mayListNodes: boolean) {
   if (!pod.node) return '–';
-  return mayListNodes ? <a href={`#/node/${encodeURIComponent(pod.node)}`}>{pod.node}</a> : pod.node;
+  return mayListNodes ? (
+    <a href={`#/node/${encodeURIComponent(pod.node)}`} data-item={`${pod.uid} node`}>
+      {pod.node}
+    </a>
+  ) : (
+    pod.node
+  );
 }
 
-function search(pods: Pod[], filter: string): Pod[] {
+// Whether a pod matches the text of the filter.
+function matcher(filter: string): (pod: Pod) => boolean {
+  if (!filter) return () => true;
   const states = new Set((['waiting', 'bound', 'running', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
-  return pods.filter((pod) => states.has(pod.state) || pod.search.includes(filter));
+  return (pod) => states.has(pod.state) || pod.search.includes(filter);
 }
 
-// How many rows to render: first those of the screen, and the others after a pause. `what`: what people
-// have chosen to see.
-function useRows(what: string): number {
-  const [whole, setWhole] = useState<string>();
+// The first `count` pods that match: later ones need no look before the screen shows these.
+function firstOf(pods: Pod[], filter: string, count: number): Pod[] {
+  const matches = matcher(filter);
+  const found: Pod[] = [];
+  for (const pod of pods) {
+    if (matches(pod)) found.push(pod);
+    if (found.length === count) break;
+  }
+  return found;
+}
+
+interface MoreProps {
+  pods: Pod[];
+  filter: string;
+  rows: number; // that are shown
+  onReached: () => void;
+}
+
+// The end of the list: counts what is not shown, and calls `onReached` when it comes into view.
+function More({ pods, filter, rows, onReached }: MoreProps) {
+  const [more, setMore] = useState(0);
+  const end = useRef<HTMLParagraphElement>(null);
   useEffect(() => {
-    const timer = setTimeout(() => setWhole(what), kPause);
+    const timer = setTimeout(() => setMore(pods.filter(matcher(filter)).length - rows), kPause);
     return () => clearTimeout(timer);
-  }, [what]);
-  return whole === what ? kMostRows : kFirstRows;
+  }, [pods, filter, rows]);
+  useEffect(() => {
+    if (rows >= kMostRows) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && onReached());
+    observer.observe(end.current!);
+    return () => observer.disconnect();
+  }, [filter, rows]);
+  return <p ref={end}>{more > 0 && t('moreRows', more)}</p>;
 }
 
 export function WorkloadsPage() {
   const { pods, mayListNodes } = useCluster();
   const [filter, setFilter] = useState('');
+  const [rows, setRows] = useState(kStepRows);
+  const list = useRef<HTMLDivElement>(null);
+  const onFocus = useSteadyFocus(list, 'item');
   const all = sortedPods();
-  const found = useMemo(() => (filter ? search(all, filter) : all), [all, filter, currentLanguage()]);
-  // A filter that finds all changes no row.
-  const rows = useRows(found.length < all.length ? filter : '');
+  const found = useMemo(() => firstOf(all, filter, rows), [all, filter, rows, currentLanguage()]);
+  const choose = (next: string) => (setFilter(next), setRows(kStepRows));
+  // Rows keep their place, so that a filter changes texts instead of making new rows.
   return (
     <>
       <h1>{t('workloads')}</h1>
       {pods.size === 0 ? (
         <Empty title={t('emptyWorkloads')} />
       ) : (
-        <>
+        <div ref={list} onFocusIn={onFocus}>
           <div class="tools">
-            <Filter placeholder={t('filterPods')} onChange={setFilter} />
+            <Filter placeholder={t('filterPods')} onChange={choose} />
           </div>
           {found.length === 0 && <Empty title={t('noMatch')} />}
           {found.length > 0 && (
@@ -56,11 +91,13 @@ export function WorkloadsPage() {
               label={t('workloads')}
               columns={[t('namespace'), t('name'), t('state'), t('restarts'), t('request'), t('node'), t('age'), t('why')]}
             >
-              {found.slice(0, rows).map((pod) => (
-                <tr key={pod.uid}>
+              {found.map((pod) => (
+                <tr>
                   <td>{pod.namespace}</td>
                   <th scope="row">
-                    <a href={podLink(pod.namespace, pod.name)}>{pod.name}</a>
+                    <a href={podLink(pod.namespace, pod.name)} data-item={pod.uid}>
+                      {pod.name}
+                    </a>
                   </th>
                   <td>
                     <span class={`pill ${pod.state}`}>{t(pod.state)}</span>
@@ -74,8 +111,10 @@ export function WorkloadsPage() {
               ))}
             </Table>
           )}
-          {found.length > kMostRows && <p>{t('moreRows', found.length - kMostRows)}</p>}
-        </>
+          {found.length === rows && (
+            <More pods={all} filter={filter} rows={rows} onReached={() => setRows(Math.min(kMostRows, rows + kStepRows))} />
+          )}
+        </div>
       )}
       <Ended />
     </>
