@@ -805,6 +805,25 @@ test('a GPU in MIG mode without a slice is marked', async (t) => {
   assert.deepEqual(await checkAxe(page, 'MIG'), []);
 });
 
+// The values are this test's own, because no agent runs here.
+test('the map says that MIG instances are not measured', async (t) => {
+  const slice = (gi) => ({ uuid: `MIG-n8-${gi}`, profile: '3g.40gb', gi, bytes: 40 * kGiB });
+  await api.node('n8', [{}, { mig: [slice(1), slice(2)] }]);
+  t.after(() => api.must('DELETE', '/api/v1/nodes/n8'));
+  await api.request('DELETE', '/apis/rbac.authorization.k8s.io/v1/namespaces/tessera-system/rolebindings/read-agents-default-keeper');
+  await api.bind('read-agents', 'default/keeper', 'tessera-system');
+  const page = await openAs(t, tokens.keeper);
+  await page.route('**/api/v1/gauges', (route) => route.fulfill({ json: { nodes: { n8: { age: 1, gpus: { 'GPU-n8-0': [40, 60] } } } } }));
+  await page.getByLabel('Color by').selectOption('Utilization');
+  const said = 'NVML measures no utilization of MIG instances';
+  await page.getByRole('link', { name: `n8: 0 of 3 GPUs in use, 0 unhealthy, utilization 40 % on average, 40 % at most, ${said}` }).waitFor();
+  await page.locator('.legend').getByText(said).waitFor();
+  await page.route('**/api/v1/nodes/n8/usage', (route) => route.fulfill({ json: { gpus: { 'GPU-n8-0': { utilization: 40 } }, containers: [], complete: true } }));
+  await page.goto(`${base}/#/node/n8`);
+  await page.getByRole('row', { name: `1:1 ${said} – –` }).waitFor();
+  assert.deepEqual(await checkAxe(page, 'MIG instances'), []);
+});
+
 test('a node that joins appears on the page that says how', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'Add a node' }).click();

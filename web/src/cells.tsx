@@ -37,6 +37,7 @@ export type Filling = string;
 export const kBroken = 'broken';
 export const kHidden = 'hidden'; // a tenant that the console does not show
 export const kUnknown = 'unknown';
+export const kUnmeasured = 'unmeasured'; // NVML has no such value of MIG instances
 
 export const fillingOfTenant = (namespace: string): Filling => `tenant${tenantColor(namespace)}`;
 
@@ -68,6 +69,7 @@ const kLines = Array.from({ length: kPerLine + 1 }, (_, cells) => lineOf(cells))
 const kSigns: Record<Filling, string> = {
   [kBroken]: 'm3 .5h10a2.5 2.5 0 0 1 2.5 2.5v10a2.5 2.5 0 0 1-2.5 2.5h-10a2.5 2.5 0 0 1-2.5-2.5v-10a2.5 2.5 0 0 1 2.5-2.5zm2 4l6 7m0-7l-6 7',
   [kUnknown]: 'm5.5 6.2a2.5 2.5 0 1 1 3.8 2.1q-1.3.8-1.3 2m0 1.5v1.2',
+  [kUnmeasured]: 'm4.5 8h7',
 };
 
 // A path for each filling, and for the fillings of old values.
@@ -120,7 +122,7 @@ function fillCell(drawing: Drawing, gpu: Gpu, mode: Mode, gauges?: NodeGauges) {
   if (mode === 'tenant') return fillHolders(drawing, gpu);
   if (!isGauge(mode)) return drawing.fill('used', 0, usedPart(gpu, mode));
   const value = gaugeOf(gauges, gpu, mode);
-  if (value === null) return drawing.fill(kUnknown);
+  if (value === null) return drawing.fill(gpu.slice ? kUnmeasured : kUnknown);
   drawing.fill(mode === 'temperature' ? heatOf(value) : 'used', 0, Math.min(1, value / 100));
 }
 

@@ -71,6 +71,8 @@ export const en = {
   utilizationUnknown: 'utilization unknown',
   temperatureLabel: '{0} °C at most',
   temperatureUnknown: 'temperature unknown',
+  sliceUtilization: 'NVML measures no utilization of MIG instances',
+  sliceTemperature: 'NVML measures no temperature of MIG instances',
   noGauges: 'The agents of these nodes give no values: {0}',
   useNow: 'Use',
   useHint: 'Compute of the last five minutes while this page is open; the line is the limit.',

@@ -3,7 +3,7 @@
 // thousands of nodes cost as much as a screen full.
 import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kWarm, Stripes, usedPart, type CellsProps, type Filling, type Mode } from './cells';
+import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kUnmeasured, kWarm, Stripes, usedPart, type CellsProps, type Filling, type Mode } from './cells';
 import { gpuText, memoryText } from './format';
 import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
@@ -31,14 +31,19 @@ interface NodeBlock {
   nodes: Node[];
 }
 
+const kUnmeasuredOf: Record<Gauge, Key> = { utilization: 'sliceUtilization', temperature: 'sliceTemperature' };
+
 // What the card shows in a mode with values of agents, in words.
 function gaugeLabel(node: Node, gauge: Gauge, gauges?: NodeGauges): string {
-  const values = node.gpus.map((gpu) => gaugeOf(gauges, gpu, gauge)).filter((value) => value !== null);
+  const slices = node.sliced ? t(kUnmeasuredOf[gauge]) : '';
+  const gpus = node.gpus.filter((gpu) => !gpu.slice);
+  if (gpus.length === 0 && slices) return slices;
+  const values = gpus.map((gpu) => gaugeOf(gauges, gpu, gauge)).filter((value) => value !== null);
   if (values.length === 0) return t(gauge === 'utilization' ? 'utilizationUnknown' : 'temperatureUnknown');
   const highest = Math.round(Math.max(...values));
   const mean = Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
   const text = gauge === 'utilization' ? t('utilizationLabel', mean, highest) : t('temperatureLabel', highest);
-  return gauges!.stale ? `${text}, ${t('oldValues')}` : text;
+  return [text, gauges!.stale && t('oldValues'), slices].filter(Boolean).join(', ');
 }
 
 // `measured`: what its agent measures, in words. The cells of its GPUs are on the canvas.
@@ -279,7 +284,8 @@ const kLegends: Record<Exclude<Mode, 'tenant'>, LegendEntry[]> = {
   ],
 };
 
-function Legend({ mode }: { mode: Mode }) {
+function Legend({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
+  const sliced = useMemo(() => isGauge(mode) && nodes.some((node) => node.sliced), [nodes, mode]);
   const tenants = useMemo(() => (mode === 'tenant' ? tenantNames().slice(0, 12) : []), [mode, podVersion()]);
   const entries: [Filling, string, boolean?][] =
     mode === 'tenant'
@@ -289,6 +295,7 @@ function Legend({ mode }: { mode: Mode }) {
           [kHidden, t('legendHidden')],
         ]
       : kLegends[mode].map(([filling, key, old]) => [filling, t(key, kWarm, kHot), old]);
+  if (isGauge(mode) && sliced) entries.push([kUnmeasured, t(kUnmeasuredOf[mode])]);
   return (
     <ul class="legend">
       {[...entries, [kBroken, t('legendBad')] as const].map(([filling, name, old]) => (
@@ -371,7 +378,7 @@ export function MapPage() {
             ))}
           </select>
         </label>
-        <Legend mode={mode} />
+        <Legend nodes={all} mode={mode} />
         <a href="#/add-node">{t('addNode')}</a>
       </div>
       {visible.length === 0 ? <Empty title={t('noMatch')} /> : (

@@ -36,6 +36,7 @@ export interface Node {
   mig?: number[]; // GPUs in MIG mode without a slice, which are not among `gpus`
   // Computed here.
   key: string; // for sorting by pool, model and name, with numbers by value
+  sliced: boolean; // some of `gpus` are MIG instances
   search: string;
   sum: Sum;
 }
@@ -161,6 +162,7 @@ function completed(node: Node): Node {
   }
   node.key = `${node.pool}\0${node.model}\0${numbersByValue(node.name)}`;
   node.search = `${node.name} ${node.pool} ${node.model}`.toLowerCase();
+  node.sliced = node.gpus.some((gpu) => gpu.slice);
   node.sum = addUp(node.gpus.map(sumOf));
   return node;
 }

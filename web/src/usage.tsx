@@ -119,7 +119,11 @@ function GpuUse({ gpus, history }: { gpus: Gpu[]; history: History }) {
           <tr key={gpu.uuid}>
             <th scope="row">{gpu.name}</th>
             <td>
-              <Sparkline parts={history.series.get(gpu.uuid) ?? []} label={unit(gauges.utilization, '%')} />
+              {gpu.slice ? (
+                t('sliceUtilization')
+              ) : (
+                <Sparkline parts={history.series.get(gpu.uuid) ?? []} label={unit(gauges.utilization, '%')} />
+              )}
             </td>
             <td>{unit(gauges.temperature, '°C')}</td>
             <td>{unit(gauges.power, 'W')}</td>

@@ -73,6 +73,8 @@ export const zh: Record<Key, string> = {
   utilizationUnknown: '利用率未知',
   temperatureLabel: '最高 {0} °C',
   temperatureUnknown: '温度未知',
+  sliceUtilization: 'NVML 不测量 MIG 实例的利用率',
+  sliceTemperature: 'NVML 不测量 MIG 实例的温度',
   noGauges: '这些节点的 agent 没有提供数值：{0}',
   useNow: '使用情况',
   useHint: '页面打开期间最近五分钟的算力;横线为上限。',
