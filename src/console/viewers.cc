@@ -269,7 +269,7 @@ void Viewers::OnSession(const WebSession& session) {
 void Viewers::HeartbeatLater() {
   runner_.PostDelayed(kHeartbeat, [this, weak = weak_.Get()] {
     if (!weak) return;
-    const auto beat = std::make_shared<const std::string>(": beat\n\n");
+    const auto beat = std::make_shared<const std::string>("event: beat\ndata: {}\n\n");
     for (Viewer& viewer : viewers_) {
       // Viewing counts as use of the session.
       viewer.session->used = runner_.clock().Now();

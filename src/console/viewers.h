@@ -5,6 +5,7 @@
 //   event: part       the next part of the snapshot; "more" says whether another one follows
 //   event: change     nodes and pods that changed since the version before
 //   event: state      whether the view is current
+//   event: beat       the console is reachable; every kHeartbeat
 //   event: end        the session has ended
 //
 // A viewer gets the next part of a snapshot when it has read the one before. So a snapshot of a
@@ -40,8 +41,9 @@ class Viewers {
   static constexpr size_t kQueueBytes = 4 << 20;
   static constexpr size_t kPartBytes = 64 << 10;
   static constexpr size_t kMostParts = 32;  // kept for viewers that read the same part soon
-  // Keeps proxies from closing an idle stream.
-  static constexpr Duration kHeartbeat = std::chrono::seconds(15);
+  // A page without an event for three of these is not current. They also keep proxies from closing
+  // an idle stream.
+  static constexpr Duration kHeartbeat = std::chrono::seconds(3);
 
   Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model);
 

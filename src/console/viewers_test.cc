@@ -89,6 +89,13 @@ class ViewersTest : public ViewersTestBase {
   }
 };
 
+TEST_F(ViewersTest, ViewersGetBeatsWhileNothingChanges) {
+  const auto stream = viewers_->Add(SessionOf("ada"));
+  ASSERT_TRUE(stream.ok());
+  stream_ = *stream;
+  EXPECT_NE(Receive("event: beat\ndata: {}\n\n", 1).find("event: beat"), std::string::npos);
+}
+
 // Viewers of a cluster whose nodes have eight GPUs each. Pod "mine/a" has 0.3 of the first GPU of
 // node n000, pod "theirs/b" half of the second.
 class LargeClusterTest : public ViewersTestBase {

@@ -1208,6 +1208,28 @@ test('a dashboard opens with its secret address only', async (t) => {
   }
 });
 
+// A stopped process is what a cut connection looks like: no error, and no answer.
+test('a console that is silent or gone marks the view as stale, and it recovers', async (t) => {
+  const own = await startConsole();
+  t.after(async () => {
+    base = mainBase;
+    await stopConsole(own);
+  });
+  const page = await openAs(t, tokens.viewer);
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  const note = page.getByText('no connection to the console');
+  own.kill('SIGSTOP');
+  await note.waitFor({ timeout: 15_000 });
+  assert.deepEqual(await checkAxe(page, 'stale'), []);
+  own.kill('SIGCONT');
+  await note.waitFor({ state: 'detached', timeout: 20_000 });
+  await api.node('n3', [{}, {}, {}, { unhealthy: 'XID 48: double-bit ECC error' }], 'serve');
+  t.after(() => api.node('n3', [{}, {}, {}, {}], 'serve'));
+  await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 1 unhealthy' }).waitFor();
+  await stopConsole(own);
+  await note.waitFor({ timeout: 3000 });
+});
+
 test('a lost API server marks the view as stale, and it recovers', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByText('3 nodes', { exact: true }).waitFor();

@@ -78,10 +78,11 @@ function Page({ hash }: { hash: string }) {
 }
 
 function Freshness() {
-  const { connected, staleSince, error, loaded } = useCluster();
+  const { connected, heard, staleSince, error, loaded } = useCluster();
+  const timeOf = (time: number) => new Date(time).toLocaleTimeString(currentLanguage());
   let text = '';
-  if (loaded && !connected) text = t('disconnected');
-  else if (staleSince) text = t('stale', new Date(staleSince).toLocaleTimeString(currentLanguage()), error);
+  if (loaded && !connected) text = t('disconnected', timeOf(heard));
+  else if (staleSince) text = t('stale', timeOf(Date.parse(staleSince)), error);
   return (
     <div role="status" aria-live="polite">
       {text && <p class="stale">{text}</p>}

@@ -21,7 +21,7 @@ export const en = {
   dashboardClosed: 'This console shows one person\'s kubeconfig. Open the address that "tessera dashboard" printed.',
   loading: 'Reading the cluster…',
   stale: 'Not current since {0}: {1}',
-  disconnected: 'No connection to the console. Reconnecting…',
+  disconnected: 'Not current since {0}: no connection to the console. Reconnecting…',
   forbiddenNodes: 'You may not list nodes, so the map is hidden.',
   forbiddenNodesHint: 'Ask an administrator for ClusterRole tessera-view. Your own workloads are shown under Workloads.',
   emptyMap: 'No node has GPUs yet',

@@ -101,6 +101,7 @@ export const cluster = {
   loaded: false, // shows something
   complete: false, // has had a whole snapshot
   connected: false,
+  heard: 0, // when the last event arrived
   version: 0,
   mayListNodes: true,
   staleSince: '',
@@ -293,7 +294,11 @@ export async function loadSession(): Promise<Session> {
   return session;
 }
 
+const kSilence = 9000; // in milliseconds: three beats of the server
+const kConnect = 10_000; // for the first event of a connection
+
 let source: EventSource | null = null;
+let watch = 0;
 
 // Events that wait until the browser has shown the first nodes of a new page; null: they need not wait.
 let held: (() => void)[] | null = null;
@@ -309,8 +314,21 @@ function holdEvents() {
   setTimeout(release, 500); // a hidden page has no frames
 }
 
+// A connection that is cut on its way, or whose server hangs, gives no error: the beats are missing.
+function watchSilence(loggedOut: () => void) {
+  clearTimeout(watch);
+  const wait = cluster.connected ? cluster.heard + kSilence - Date.now() : kConnect;
+  watch = window.setTimeout(() => {
+    if (cluster.connected && Date.now() - cluster.heard < kSilence) return watchSilence(loggedOut);
+    cluster.connected = false;
+    changed();
+    connect(loggedOut);
+  }, wait);
+}
+
 function follow(type: string, take: (data: never) => void) {
   source!.addEventListener(type, (event) => {
+    cluster.heard = Date.now();
     const run = () => {
       take(JSON.parse((event as MessageEvent<string>).data) as never);
       changed();
@@ -338,8 +356,11 @@ export function connect(loggedOut: () => void) {
   source = new EventSource('/api/v1/events');
   source.onopen = () => {
     cluster.connected = true;
+    cluster.heard = Date.now();
+    watchSilence(loggedOut);
     changed();
   };
+  watchSilence(loggedOut);
   source.onerror = () => {
     cluster.connected = false;
     changed();
@@ -364,6 +385,7 @@ export function connect(loggedOut: () => void) {
     takePart(snapshot);
   });
   follow('part', takePart);
+  source.addEventListener('beat', () => (cluster.heard = Date.now()));
   follow('change', (change: Change) => {
     cluster.version = change.version;
     const nodes = change.nodes.map(completed);
@@ -389,6 +411,7 @@ function connectLater(loggedOut: () => void) {
 
 export function disconnect() {
   source?.close();
+  clearTimeout(watch);
   source = null;
   held = null;
   session = null;

@@ -23,7 +23,7 @@ export const zh: Record<Key, string> = {
   dashboardClosed: '此控制台使用个人的 kubeconfig。请打开 “tessera dashboard” 输出的地址。',
   loading: '正在读取集群…',
   stale: '自 {0} 起数据未更新:{1}',
-  disconnected: '与控制台的连接已断开,正在重连…',
+  disconnected: '自 {0} 起数据未更新:与控制台的连接已断开,正在重连…',
   forbiddenNodes: '您没有列出节点的权限,因此不显示全景图。',
   forbiddenNodesHint: '请向管理员申请 ClusterRole tessera-view。您自己的工作负载见“工作负载”。',
   emptyMap: '还没有带 GPU 的节点',
