@@ -10,6 +10,7 @@
 #include "src/console/json_of.h"
 #include "src/console/quota_edit.h"
 #include "src/console/what_if.h"
+#include "src/device/model.h"
 #include "src/ledger/pod_request.h"
 
 namespace tessera::console {
@@ -224,6 +225,51 @@ Json JsonOfQuotas(const ClusterLedger& ledger,
     }
   }
   return lines;
+}
+
+Json JsonOfHeld(const ClusterLedger& ledger,
+                const std::function<bool(const std::string&)>& visible) {
+  struct HeldSum {
+    std::string ns;
+    int64_t pods = 0;
+    device::Share share;
+  };
+  std::map<std::string, HeldSum, std::less<>> by_namespace;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.node.empty() || !visible(pod.request.ns)) continue;
+    HeldSum& held = by_namespace[pod.request.ns];
+    held.ns = pod.request.ns;
+    ++held.pods;
+    for (const auto& [uuid, share] : ledger::SharesOf(pod)) {
+      held.share.compute = held.share.compute + share.compute;
+      held.share.memory = held.share.memory + share.memory;
+    }
+  }
+  std::vector<HeldSum> sorted;
+  for (auto& [ns, held] : by_namespace) sorted.push_back(std::move(held));
+  std::ranges::stable_sort(sorted, std::ranges::greater(),
+                           [](const HeldSum& held) { return held.share.compute; });
+  Json out = Json::MakeArray();
+  for (const HeldSum& held : sorted) {
+    out.Append(Json::MakeObject({{"namespace", Json::String(held.ns)},
+                                 {"pods", Json::Int(held.pods)},
+                                 {"milli", Json::Int(held.share.compute.count())},
+                                 {"bytes", Json::Int(held.share.memory.count())}}));
+  }
+  return out;
+}
+
+Json JsonOfModels(const ClusterLedger& ledger) {
+  std::set<std::string> models;
+  for (const auto& [name, node] : ledger.nodes()) {
+    std::string_view before;  // mostly all GPUs of a node have one model
+    for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) {
+      if (gpu.model == before) continue;
+      before = gpu.model;
+      models.insert(device::ShortModel(gpu.model));
+    }
+  }
+  return Json::Strings({models.begin(), models.end()});
 }
 
 }  // namespace tessera::console

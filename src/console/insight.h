@@ -53,4 +53,12 @@ class WithoutPod {
 Json JsonOfQuotas(const ledger::ClusterLedger& ledger,
                   const std::function<bool(const std::string& ns)>& visible);
 
+// What pods with a node hold, by namespace that `visible` accepts:
+// [{"namespace":"ns","pods":2,"milli":1300,"bytes":85899345920}], the largest first.
+Json JsonOfHeld(const ledger::ClusterLedger& ledger,
+                const std::function<bool(const std::string& ns)>& visible);
+
+// The models of the cluster's GPUs, sorted.
+Json JsonOfModels(const ledger::ClusterLedger& ledger);
+
 }  // namespace tessera::console

@@ -39,6 +39,18 @@ TEST_F(InsightTest, ThePreviewCountsNodesThatFit) {
   EXPECT_EQ(group.Find("names"), nullptr);
 }
 
+TEST_F(InsightTest, HeldGpusAreAddedUpForVisibleNamespaces) {
+  ledger::testing::Bind(*ledger_, Whole("x", 2), "b");
+  ledger::testing::Bind(*ledger_, Whole("y", 1), "a");
+  ledger_->SetPod(Whole("waits", 1));
+  const Json held = JsonOfHeld(*ledger_, [](const std::string& ns) { return ns == "ns"; });
+  ASSERT_EQ(held.items().size(), 1U);
+  EXPECT_EQ(held.items()[0].IntAt("pods").value(), 2);
+  EXPECT_EQ(held.items()[0].IntAt("milli").value(), 3000);
+  EXPECT_GT(held.items()[0].IntAt("bytes").value(), 0);
+  EXPECT_TRUE(JsonOfHeld(*ledger_, [](const std::string&) { return false; }).items().empty());
+}
+
 TEST_F(InsightTest, CordonedNodesDoNotFit) {
   kube::NodeObject node = GpuNode("b", 4);
   node.unschedulable = true;

@@ -7,6 +7,7 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/console/assets.h"
+#include "src/console/insight.h"
 #include "src/console/replies.h"
 
 namespace tessera::console {
@@ -212,6 +213,10 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     return;
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
+  if (path == "/api/v1/models") {
+    // Not a secret: a preview already tells each person how many nodes have a model.
+    return reply(JsonResponse(Json::MakeObject({{"models", JsonOfModels(model_.ledger())}})));
+  }
   if (path == "/api/v1/usage") return ShowUsage(*session, reply);
   if (path.starts_with(kNodesPath)) {
     return RouteNode(request, path.substr(kNodesPath.size()), session, reply);

@@ -30,6 +30,7 @@ void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
     if (visible(ns)) entries.Set(ns, JsonOfQuota(config, ns));
   }
   out.Set("entries", std::move(entries));
+  out.Set("held", JsonOfHeld(model_.ledger(), visible));
   reply(JsonResponse(out));
 }
 

@@ -40,6 +40,7 @@ async function step(what, act) {
 }
 
 async function chooseModel(page, part) {
+  await page.locator('#model option', { hasText: part }).waitFor({ state: 'attached' });
   const models = await page.locator('#model option').allTextContents();
   await page.getByLabel('Model').selectOption({ label: models.find((text) => text.includes(part)) });
 }

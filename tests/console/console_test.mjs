@@ -926,6 +926,10 @@ test('a tenant sees only what the API server allows', async (t) => {
   const seen = JSON.parse((await raw('GET', '/api/v1/cluster', authorization)).text);
   assert.deepEqual(seen.nodes, []);
   assert.deepEqual(seen.pods.map((pod) => pod.namespace), ['team-b']);
+  // What the own pods hold, without a share of GPUs that the person does not see.
+  await page.getByRole('link', { name: 'Quota and usage' }).click();
+  await page.getByRole('row', { name: /^team-b 1 0.3 20 GiB$/ }).waitFor();
+  await page.getByText('The share of all GPUs is hidden, because you may not list nodes').waitFor();
   assert.equal((await raw('GET', '/api/v1/nodes/n1', authorization)).status, 403);
   assert.equal((await raw('GET', '/api/v1/explain?namespace=team-a&name=train', authorization)).status, 404);
   // The quota of another namespace stays hidden, and is not applied.
@@ -935,6 +939,7 @@ test('a tenant sees only what the API server allows', async (t) => {
   assert.equal(JSON.parse(preview.text).preview.quota, undefined, preview.text);
   // Another namespace's objects are not created either.
   await page.goto(`${base}/#/create`);
+  await waitFor('the models', async () => (await page.locator('#model option').allTextContents()).join() === 'any,A100');
   await page.getByLabel('Name', { exact: true }).fill('intruder');
   await page.getByLabel('Namespace').fill('team-a');
   await page.getByLabel('Image').fill('x');

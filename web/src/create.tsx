@@ -3,7 +3,7 @@
 // changes them in its text, and its placement engine says where the workload fits.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { plainText, t, type Key } from './i18n';
-import { Empty, ErrorNote } from './parts';
+import { Empty, ErrorNote, useModels } from './parts';
 import { RunView, useRun } from './run';
 import { api, podLink, useCluster } from './store';
 import { Reasons, type Fit } from './workloads';
@@ -151,8 +151,8 @@ interface InputsProps {
 }
 
 function Inputs({ form, set, errors, unread, container }: InputsProps) {
-  const { nodes, pods } = useCluster();
-  const models = [...new Set([...nodes.values()].map((node) => node.model).filter((m) => m && m !== 'mixed'))].sort();
+  const { pods } = useCluster();
+  const models = useModels();
   const namespaces = [...new Set(['default', ...[...pods.values()].map((pod) => pod.namespace)])].sort();
   const text = (field: 'name' | 'namespace' | 'image') => ({
     id: field,

@@ -218,6 +218,8 @@ export const en = {
   csv: 'Download CSV',
   pods: 'Pods',
   share_: 'Share of all',
+  noneHeld: 'No pod that you may see holds a GPU.',
+  shareHidden: 'The share of all GPUs is hidden, because you may not list nodes (ClusterRole tessera-view).',
   change: 'Change',
   cordon: 'Cordon',
   uncordon: 'Uncordon',

@@ -118,6 +118,26 @@ export function useLoaded<T>(key: string, load: () => Promise<T>): Loaded<T> {
   return loaded;
 }
 
+// The models of the cluster's GPUs, also for people who may not list nodes.
+export function useModels(): string[] {
+  return useLoaded('', () => api<{ models: string[] }>('/api/v1/models')).data?.models ?? [];
+}
+
+// `value`, which changes at most once in `pause` milliseconds.
+export function usePaced<T>(value: T, pause: number): T {
+  const [shown, setShown] = useState(value);
+  const last = useRef(0);
+  useEffect(() => {
+    if (shown === value) return;
+    const timer = setTimeout(() => {
+      last.current = Date.now();
+      setShown(value);
+    }, Math.max(0, last.current + pause - Date.now()));
+    return () => clearTimeout(timer);
+  }, [value, shown]);
+  return shown;
+}
+
 export function ErrorNote({ message }: { message: string }) {
   return (
     <p class="note bad-note" role="alert">

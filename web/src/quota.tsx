@@ -4,9 +4,9 @@ import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
 import { Hours } from './hours';
 import { t } from './i18n';
-import { Bar, Empty, ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
+import { Bar, Empty, ErrorNote, Lacking, Table, useLoaded, useMissingRights, useModels, usePaced } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
-import { api, cluster, useCluster } from './store';
+import { addUp, api, useCluster } from './store';
 
 interface Line {
   namespace: string;
@@ -80,60 +80,44 @@ function Quotas({ lines, locked, onEdit }: QuotasProps) {
   );
 }
 
-interface Use {
+interface Held {
+  namespace: string;
   pods: number;
   milli: number;
-  memory: number;
+  bytes: number;
 }
 
-function usageByNamespace(): [string, Use][] {
-  const uses = new Map<string, Use>();
-  const of = (namespace: string) => {
-    const use = uses.get(namespace) ?? { pods: 0, milli: 0, memory: 0 };
-    uses.set(namespace, use);
-    return use;
-  };
-  for (const pod of cluster.pods.values()) if (pod.node) of(pod.namespace).pods++;
-  for (const node of cluster.nodes.values()) {
-    for (const gpu of node.gpus) {
-      for (const [uid, milli, bytes] of gpu.held) {
-        const pod = cluster.pods.get(uid);
-        if (!pod) continue;
-        of(pod.namespace).milli += milli;
-        of(pod.namespace).memory += bytes;
-      }
-    }
-  }
-  return [...uses].sort((a, b) => b[1].milli - a[1].milli || a[0].localeCompare(b[0]));
-}
-
-function Usage() {
-  const rows = usageByNamespace();
-  if (rows.length === 0) return <Empty title={t('emptyWorkloads')} />;
-  const gpus = [...cluster.nodes.values()].reduce((sum, node) => sum + node.gpus.length, 0);
+function Usage({ held }: { held: Held[] }) {
+  const { nodes, mayListNodes } = useCluster();
+  if (held.length === 0) return <Empty title={t('noneHeld')} />;
+  const gpus = Math.max(1, addUp([...nodes.values()].map((node) => node.sum)).gpus);
   const save = () =>
     download(
       'usage.csv',
       csvOf(
         ['namespace', 'pods', 'gpus', 'memory_bytes'],
-        rows.map(([namespace, use]) => [namespace, use.pods, use.milli / 1000, use.memory]),
+        held.map((one) => [one.namespace, one.pods, one.milli / 1000, one.bytes]),
       ),
     );
+  const columns = [t('namespace'), t('pods'), t('gpus'), t('memory')];
   return (
     <>
-      <Table label={t('usage')} columns={[t('namespace'), t('pods'), t('gpus'), t('memory'), t('share_')]}>
-        {rows.map(([namespace, use]) => (
-          <tr key={namespace}>
-            <th scope="row">{namespace}</th>
-            <td class="number">{use.pods}</td>
-            <td class="number">{gpuText(use.milli)}</td>
-            <td class="number">{memoryText(use.memory)}</td>
-            <td>
-              <Bar part={use.milli / 1000 / Math.max(1, gpus)} label={`${((use.milli / 10) / Math.max(1, gpus)).toFixed(1)} %`} />
-            </td>
+      <Table label={t('usage')} columns={mayListNodes ? [...columns, t('share_')] : columns}>
+        {held.map((one) => (
+          <tr key={one.namespace}>
+            <th scope="row">{one.namespace}</th>
+            <td class="number">{one.pods}</td>
+            <td class="number">{gpuText(one.milli)}</td>
+            <td class="number">{memoryText(one.bytes)}</td>
+            {mayListNodes && (
+              <td>
+                <Bar part={one.milli / 1000 / gpus} label={`${(one.milli / 10 / gpus).toFixed(1)} %`} />
+              </td>
+            )}
           </tr>
         ))}
       </Table>
+      {!mayListNodes && <p class="hint">{t('shareHidden')}</p>}
       <button type="button" onClick={save}>
         {t('csv')}
       </button>
@@ -141,20 +125,23 @@ function Usage() {
   );
 }
 
+const kPause = 3000; // in milliseconds
+
 interface Quota {
   lines: Line[];
   entries: Record<string, Entry>;
+  held: Held[];
   problem?: string;
 }
 
 export function QuotaPage() {
-  const { version, nodes } = useCluster();
+  const version = usePaced(useCluster().version, kPause);
   const [edited, setEdited] = useState<string | null>(null);
   const [changes, setChanges] = useState(0);
-  const loaded = useLoaded(`${Math.floor(version / 5)} ${changes}`, () => api<Quota>('/api/v1/quota'));
+  const loaded = useLoaded(`${version} ${changes}`, () => api<Quota>('/api/v1/quota'));
   const missing = useMissingRights();
   const locked = !!missing.quota?.length;
-  const models = [...new Set([...nodes.values()].flatMap((node) => node.gpus.map((gpu) => gpu.model)))].sort();
+  const models = useModels();
   return (
     <>
       <h1>{t('quota')}</h1>
@@ -189,7 +176,7 @@ export function QuotaPage() {
         />
       )}
       <h2>{t('usage')}</h2>
-      <Usage />
+      {loaded.data && <Usage held={loaded.data.held} />}
       <h2>{t('gpuHours')}</h2>
       <Hours />
     </>

@@ -220,6 +220,8 @@ export const zh: Record<Key, string> = {
   csv: '下载 CSV',
   pods: 'Pod',
   share_: '占比',
+  noneHeld: '您可见的 Pod 均未占用 GPU。',
+  shareHidden: '不显示占全部 GPU 的比例,因为您没有列出节点的权限(ClusterRole tessera-view)。',
   change: '更改',
   cordon: '停止调度',
   uncordon: '恢复调度',
