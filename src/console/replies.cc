@@ -48,6 +48,11 @@ Result<Json> BodyOf(const net::Request& request) {
   return body;
 }
 
+bool IsObjectName(std::string_view text) {
+  return !text.empty() &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
+}
+
 bool IsRead(const net::Request& request) {
   return request.method == "GET" || request.method == "HEAD";
 }

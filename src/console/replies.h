@@ -25,6 +25,9 @@ net::Response ErrorsOfFields(const FieldErrors& errors);
 // INVALID_ARGUMENT if the body is no JSON object, or a form of another site could send it.
 Result<Json> BodyOf(const net::Request& request);
 
+// Whether the text can be the name of an object. It then adds no terms to a field selector, and
+// nothing to a path.
+bool IsObjectName(std::string_view text);
 bool IsRead(const net::Request& request);
 // Compares in constant time.
 bool SameSecret(std::string_view a, std::string_view b);

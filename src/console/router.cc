@@ -245,7 +245,7 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
     return;
   }
   if (path == "/api/v1/quota/preview") {
-    if (CheckRateLimit(*session, reply)) PreviewQuota(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) PreviewQuota(request, session, reply);
     return;
   }
   if (path == "/api/v1/quota") return SetQuota(request, session, reply);

@@ -135,7 +135,7 @@ class ConsoleRouter {
   // router_quotas.cc
   void ShowQuotas(const WebSession& session, const Reply& reply);
   void ShowUsage(const WebSession& session, const Reply& reply);
-  void PreviewQuota(const net::Request& request, const WebSession& session, const Reply& reply);
+  void PreviewQuota(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void SetQuota(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void WriteQuota(const QuotaChange& change, const Result<Json>& map, const SessionPtr& session,
                   const Reply& reply);

@@ -11,6 +11,8 @@
 namespace tessera::console {
 namespace {
 
+constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
+
 kube::ObjectRef MapOf(const ledger::FeedOptions& feed) {
   return {kube::kConfigMaps, feed.quota_name, feed.quota_ns, ""};
 }
@@ -44,18 +46,32 @@ void ConsoleRouter::ShowUsage(const WebSession& session, const Reply& reply) {
                      session.rights.all_pods)));
 }
 
-void ConsoleRouter::PreviewQuota(const net::Request& request, const WebSession& session,
+void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& session,
                                  const Reply& reply) {
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<QuotaChange> change = ParseQuotaChange(*body);
   if (!change.ok()) return reply(ErrorResponse(change.status()));
-  if (!session.rights.SeesPodsOf(change->ns)) {
+  if (!session->rights.SeesPodsOf(change->ns)) {
     return reply(
         ErrorResponse(Error(Code::kPermissionDenied, "{} may not list pods of namespace {}",
-                            session.user, change->ns)));
+                            session->user, change->ns)));
   }
-  reply(JsonResponse(Consequences(model_.ledger(), *change)));
+  Json consequences = Consequences(model_.ledger(), *change);
+  auto answer = [consequences = std::move(consequences), reply](bool missing) mutable {
+    if (missing) consequences.Set("noNamespace", Json::Bool(true));
+    reply(JsonResponse(consequences));
+  };
+  if (!IsObjectName(change->ns)) return answer(true);
+  Send(
+      session,
+      [&](const kube::Client::OnObject& on_done) {
+        return session->client->Get({kNamespaces, change->ns, "", ""}, on_done);
+      },
+      // A person without the right to read namespaces gets no warning.
+      [answer = std::move(answer)](const Result<Json>& found) mutable {
+        answer(found.status().code() == Code::kNotFound);
+      });
 }
 
 void ConsoleRouter::SetQuota(const net::Request& request, const SessionPtr& session,

@@ -59,12 +59,6 @@ void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
   }
 }
 
-// Whether the text can be the name of an object. It then adds no terms to a field selector.
-bool IsObjectName(std::string_view text) {
-  return !text.empty() &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
-}
-
 }  // namespace
 
 const ledger::PodEntry* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,

@@ -107,6 +107,7 @@ async function makePeople() {
   ]);
   await api.role('change-nodes', [
     { apiGroups: [''], resources: ['nodes'], verbs: ['get', 'patch'] },
+    { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
     { apiGroups: [''], resources: ['pods/eviction'], verbs: ['create'] },
     { apiGroups: ['apps'], resources: ['daemonsets'], verbs: ['list'] },
     { apiGroups: [''], resources: ['configmaps'], resourceNames: ['gpuquota'], verbs: ['get', 'update'] },
@@ -852,6 +853,36 @@ test('a person changes a quota after seeing what follows', async (t) => {
   await page.getByLabel('GPUs', { exact: true }).fill('4');
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByRole('row', { name: /team-a A100 2 2 4/ }).waitFor();
+});
+
+test('a quota of a namespace that does not exist is accepted with a warning', async (t) => {
+  const page = await openAs(t, tokens.keeper);
+  await page.goto(`${base}/#/quota`);
+  await page.getByRole('button', { name: 'Limit another namespace' }).click();
+  const namespace = page.locator('#quota-namespace');
+  await page.getByLabel('GPUs', { exact: true }).fill('1');
+  await namespace.fill('team-zz');
+  await page.getByText('The cluster has no namespace "team-zz".').waitFor();
+  assert.equal(await namespace.getAttribute('aria-describedby'), 'quota-namespace-warning');
+  assert.equal(await page.getByRole('button', { name: 'Apply' }).isDisabled(), false);
+  assert.deepEqual(await checkAxe(page, 'no such namespace'), []);
+  await namespace.fill('team-b');
+  await page.getByText('The cluster has no namespace').waitFor({ state: 'detached' });
+  await page.getByText('0.3 of 1 GPU in use', { exact: false }).waitFor();
+  assert.equal(await page.locator('.field-warning').count(), 0);
+});
+
+test('a Chinese page translates frequent reasons and marks other sentences as English', async (t) => {
+  const page = await openAs(t, tokens.viewer);
+  await page.getByRole('button', { name: '中文 (Chinese)' }).click();
+  await page.goto(`${base}/#/workloads`);
+  const reason = page.getByText('3 个节点中有 0 个可放置:3 个GPU 数量不足');
+  await reason.waitFor();
+  assert.equal(await reason.evaluate((element) => element.closest('[lang]').lang), 'zh-CN');
+  await page.goto(`${base}/#/node/n2`);
+  const health = page.getByText('XID 79: GPU has fallen off the bus');
+  await health.waitFor();
+  assert.equal(await health.evaluate((element) => element.closest('[lang]').lang), 'en');
 });
 
 test('a person learns what would make room, and asks what if', async (t) => {

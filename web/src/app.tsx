@@ -9,6 +9,7 @@ import { MapPage } from './map';
 import { NodePage } from './node';
 import { Empty, useAfterFrame } from './parts';
 import { QuotaPage } from './quota';
+import { Said } from './said';
 import { api, ApiError, connect, disconnect, loadSession, useCluster, type Session } from './store';
 import { WorkloadPage, WorkloadsPage } from './workloads';
 
@@ -80,12 +81,18 @@ function Page({ hash }: { hash: string }) {
 function Freshness() {
   const { connected, heard, staleSince, error, loaded } = useCluster();
   const timeOf = (time: number) => new Date(time).toLocaleTimeString(currentLanguage());
-  let text = '';
-  if (loaded && !connected) text = t('disconnected', timeOf(heard));
-  else if (staleSince) text = t('stale', timeOf(Date.parse(staleSince)), error);
   return (
     <div role="status" aria-live="polite">
-      {text && <p class="stale">{text}</p>}
+      {loaded && !connected ? (
+        <p class="stale">{t('disconnected', timeOf(heard))}</p>
+      ) : (
+        staleSince && (
+          <p class="stale">
+            {t('stale', timeOf(Date.parse(staleSince)), '')}
+            <Said text={error} />
+          </p>
+        )
+      )}
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { NodeActions } from './node_actions';
 import { gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, Table, useLoaded } from './parts';
+import { Said } from './said';
 import { api, cluster, hiddenPart, useCluster, type Gpu, type Node } from './store';
 import { Usage } from './usage';
 
@@ -58,7 +59,7 @@ function GpuTable({ node }: { node: Node }) {
           </th>
           <td>{gpu.model}</td>
           <td>
-            <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> {gpu.why}
+            <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> <Said text={gpu.why} />
           </td>
           <td>
             <Bar part={gpu.usedMilli / 1000} label={`${gpuText(gpu.usedMilli)}/1`} />
@@ -183,7 +184,9 @@ export function NodePage({ name }: { name: string }) {
         {node.problem && (
           <>
             <dt>{t('problem')}</dt>
-            <dd class="alarm">{node.problem}</dd>
+            <dd class="alarm">
+              <Said text={node.problem} />
+            </dd>
           </>
         )}
       </dl>

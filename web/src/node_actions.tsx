@@ -4,6 +4,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
+import { Said } from './said';
 import { api, ApiError, cluster, type Node } from './store';
 
 interface DrainedPod {
@@ -58,8 +59,8 @@ function resultText(pod: DrainedPod, dryRun: boolean): string {
   return t(pod.result === 'evicted' && dryRun ? 'podWouldGo' : kResults[pod.result][0]);
 }
 
-function whyText(pod: DrainedPod): string {
-  return pod.result === 'stays' ? t(`stays:${pod.why}` as Key) : (pod.why ?? '');
+function Why({ pod }: { pod: DrainedPod }) {
+  return pod.result === 'stays' ? <>{t(`stays:${pod.why}` as Key)}</> : <Said text={pod.why} />;
 }
 
 // Pods with GPUs, by "namespace/name".
@@ -84,7 +85,9 @@ function DrainTable({ drained }: { drained: Drained }) {
           <td>
             <span class={`pill ${kResults[pod.result][1]}`}>{resultText(pod, drained.dryRun)}</span>
           </td>
-          <td>{whyText(pod)}</td>
+          <td>
+            <Why pod={pod} />
+          </td>
         </tr>
       ))}
     </Table>
@@ -166,7 +169,12 @@ function Mode({ node, lacks }: ControlProps) {
     });
   const lacking = <Lacking id="mode-lacks" rights={lacks} />;
   if (loaded.failure instanceof ApiError && loaded.failure.status === 403 && lacks?.length) return lacking;
-  if (loaded.error) return <p class="hint">{t('modeUnknown', loaded.error)}</p>;
+  if (loaded.error) return (
+      <p class="hint">
+        {t('modeUnknown', '')}
+        <Said text={loaded.error} />
+      </p>
+    );
   return (
     <>
       {choices.length > 0 && (
@@ -186,7 +194,8 @@ function Mode({ node, lacks }: ControlProps) {
                 {' '}
                 {choice.pool ? t('modePool', choice.pool) : t('modeNoPool')}
                 {choice.current ? `, ${t('modeCurrent')}` : ''}
-                {choice.problem ? ` – ${choice.problem}` : ''}
+                {choice.problem && ' – '}
+                <Said text={choice.problem} />
               </span>
             </label>
           ))}

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from './i18n';
+import { Said } from './said';
 import { api, ApiError } from './store';
 
 // `page`: the whole page is empty, so the title is its heading.
@@ -141,7 +142,8 @@ export function usePaced<T>(value: T, pause: number): T {
 export function ErrorNote({ message }: { message: string }) {
   return (
     <p class="note bad-note" role="alert">
-      {t('error', message)}
+      {t('error', '')}
+      <Said text={message} />
     </p>
   );
 }
@@ -168,6 +170,12 @@ export function Lacking({ id, rights }: { id: string; rights?: string[] }) {
 export function UsageFailure({ error }: { error: Error }) {
   const status = error instanceof ApiError ? error.status : 0;
   if (status === 403) return <p class="hint">{t('forbiddenUse')}</p>;
-  if (status === 404) return <p class="hint">{error.message}</p>;
+  if (status === 404) {
+    return (
+      <p class="hint">
+        <Said text={error.message} />
+      </p>
+    );
+  }
   return <ErrorNote message={error.message} />;
 }

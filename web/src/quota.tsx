@@ -6,6 +6,7 @@ import { Hours } from './hours';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Lacking, Table, useLoaded, useMissingRights, useModels, usePaced } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
+import { Said } from './said';
 import { addUp, api, useCluster } from './store';
 
 interface Line {
@@ -146,8 +147,14 @@ export function QuotaPage() {
     <>
       <h1>{t('quota')}</h1>
       <h2>{t('quotas')}</h2>
+      <p class="hint">{t('usedAndAllocated')}</p>
       {loaded.error && <ErrorNote message={loaded.error} />}
-      {loaded.data?.problem && <p class="note">{t('quotaUnknown', loaded.data.problem)}</p>}
+      {loaded.data?.problem && (
+        <p class="note">
+          {t('quotaUnknown', '')}
+          <Said text={loaded.data.problem} />
+        </p>
+      )}
       {loaded.data && <Quotas lines={loaded.data.lines} locked={locked} onEdit={setEdited} />}
       {loaded.data && <Lacking id="quota-lacks" rights={missing.quota} />}
       {loaded.data && edited === null && (

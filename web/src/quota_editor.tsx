@@ -15,6 +15,7 @@ interface Consequences {
   over: { pod: string; model: string; milli: number }[];
   outside: string[];
   waiting: { pod: string; before: number; after: number }[];
+  noNamespace?: boolean;
 }
 
 interface Row {
@@ -123,7 +124,18 @@ export function QuotaEditor({ namespace, before, models, onDone }: EditorProps) 
       {!namespace && (
         <p class="field">
           <label for="quota-namespace">{t('namespace')}</label>
-          <input id="quota-namespace" required value={name} onInput={(e) => setName(e.currentTarget.value)} />
+          <input
+            id="quota-namespace"
+            required
+            value={name}
+            aria-describedby={found?.noNamespace ? 'quota-namespace-warning' : undefined}
+            onInput={(e) => setName(e.currentTarget.value)}
+          />
+          {found?.noNamespace && (
+            <span class="field-warning" id="quota-namespace-warning" role="status">
+              {t('quotaNoNamespace', name.trim())}
+            </span>
+          )}
         </p>
       )}
       <label class="radio">

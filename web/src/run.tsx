@@ -5,6 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { t, type Key } from './i18n';
 import { ErrorNote, Table, type Loaded } from './parts';
+import { Said } from './said';
 import { api, podLink } from './store';
 
 interface Exit {
@@ -161,7 +162,9 @@ function Events({ run, namespace }: { run: Run; namespace: string }) {
             {event.reason}
             {event.count > 1 ? ` ×${event.count}` : ''}
           </th>
-          <td>{event.message}</td>
+          <td>
+            <Said text={event.message} />
+          </td>
         </tr>
       ))}
     </Table>
@@ -181,7 +184,7 @@ export function RunView({ loaded, namespace, many }: { loaded: Loaded<Run>; name
         <dl class="facts">
           <dt>{t('phase')}</dt>
           <dd>
-            <Phase pod={pod} /> {[pod.reason, pod.message].filter(Boolean).join(': ')}
+            <Phase pod={pod} /> <Said text={[pod.reason, pod.message].filter(Boolean).join(': ')} />
           </dd>
           <dt>{t('ready')}</dt>
           <dd>{readyText(pod)}</dd>

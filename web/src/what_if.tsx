@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import { kindText, t } from './i18n';
 import { ErrorNote, useLoaded } from './parts';
+import { Said } from './said';
 import { api, cluster, podLink, useCluster } from './store';
 import { Reasons, type Fit } from './workloads';
 
@@ -55,7 +56,7 @@ export function NearNodes({ near }: { near: NearNode[] }) {
                 </span>
               ))}
             </span>
-            <span class="hint">{node.fits ? t('nearFits') : node.text}</span>
+            <span class="hint">{node.fits ? t('nearFits') : <Said text={node.text} />}</span>
           </li>
         ))}
       </ul>

@@ -5,6 +5,7 @@ import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
 import { Empty, ErrorNote, Filter, Table, useLoaded, useSteadyFocus } from './parts';
 import { Phase, reasonOf, RunView, useRun, type PodRun } from './run';
+import { Said } from './said';
 import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
@@ -106,7 +107,7 @@ export function WorkloadsPage() {
                   <td>{pod.request}</td>
                   <td>{nodeCell(pod, mayListNodes)}</td>
                   <td class="number">{ageText(pod.created)}</td>
-                  <td>{pod.why}</td>
+                  <td>{pod.why && <Said text={pod.why} />}</td>
                 </tr>
               ))}
             </Table>
@@ -161,7 +162,9 @@ function EndedPods() {
             <td class="number">{pod.restarts}</td>
             <td>{pod.node || '–'}</td>
             <td class="number">{ageText(Date.parse(pod.created) / 1000)}</td>
-            <td>{reasonOf(pod)}</td>
+            <td>
+              <Said text={reasonOf(pod)} />
+            </td>
           </tr>
         ))}
       </Table>
@@ -205,7 +208,12 @@ export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
         {fit.fits > 0 ? t('fitsOn', fit.fits, fit.nodes) : t('fitsNone', fit.nodes)}
       </p>
       {fit.roomFor !== undefined && <p>{t('roomFor', fit.roomFor, fit.replicas!)}</p>}
-      {fit.quota && <p>{t('quotaLeft', namespace, fit.quota)}</p>}
+      {fit.quota && (
+        <p>
+          {t('quotaLeft', namespace, '')}
+          <Said text={fit.quota} />
+        </p>
+      )}
       {fit.best && fit.best.length > 0 && <p>{t('bestNodes', fit.best.join(', '))}</p>}
       {groups.length > 0 && (
         <>
@@ -216,7 +224,12 @@ export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
                 <Squares nodes={group.nodes} all={fit.nodes} fit={!group.kind} />
                 <span>
                   <b>{group.nodes}</b> {group.kind ? kindText(group.kind) : '✓'}
-                  {group.example && <span class="hint"> — {group.example}</span>}
+                  {group.example && (
+                    <span class="hint">
+                      {' — '}
+                      <Said text={group.example} />
+                    </span>
+                  )}
                   {group.names && (
                     <details>
                       <summary>{t('node')}</summary>
@@ -288,7 +301,9 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
           </dl>
           {explained.gates.length > 0 && <p class="note">{t('gatesHold', explained.gates.join(', '))}</p>}
           {explained.invalid ? (
-            <p class="note bad-note">{explained.invalid}</p>
+            <p class="note bad-note">
+              <Said text={explained.invalid} />
+            </p>
           ) : (
             <>
               <Reasons fit={explained} namespace={namespace} />

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sentences of the server, the API server and agents, which are English. The page translates the frequent
+// ones, and marks the others as English, so that screen readers speak them as such.
+import { currentLanguage, kindText, t, type Key } from './i18n';
+
+// Of a node: src/kube/selectors.cc, src/ledger/ledger.cc and src/placement/explain.cc.
+const kReasons: [RegExp, Key][] = [
+  [/^node is cordoned$/, 'kind:cordoned'],
+  [/^node is not ready$/, 'kind:not-ready'],
+  [/^the node selector (\S+) does not match$/, 'said:selector'],
+  [/^the required node affinity does not match the node's labels$/, 'kind:node-affinity'],
+  [/^taint (\S+) is not tolerated$/, 'said:taint'],
+  [/^(\S+) CPU wanted, (\S+) free$/, 'said:cpu'],
+  [/^(\S+ \S+) of memory wanted, (\S+ \S+) free$/, 'said:memory'],
+  [/^held back by scheduling gate (\S+)$/, 'gatesHold'],
+];
+
+// How a summary of all nodes names its reasons: src/placement/explain.cc.
+const kPhrases: Record<string, string> = {
+  unschedulable: 'cordoned',
+  'insufficient cpu': 'cpu',
+  'insufficient memory': 'memory',
+  'no such GPU': 'no-gpu',
+  'too few GPUs': 'too-few',
+  'insufficient free GPUs': 'busy',
+  'containers that fit only one by one': 'together',
+  'other MIG profile': 'other-kind',
+  'other GPU model': 'other-model',
+  'GPUs that the pod does not allow': 'other-gpu',
+  'unhealthy GPUs': 'unhealthy',
+  'too small GPUs': 'too-small',
+  'GPUs held whole': 'held-whole',
+  'shared GPUs': 'shared',
+  'insufficient GPU compute': 'compute',
+  'insufficient GPU memory': 'gpu-memory',
+};
+
+// "0/3 nodes have room: 2 too few GPUs, 1 unschedulable"
+function translateSummary(text: string): string | null {
+  const found = /^(\d+)\/(\d+) nodes have room(?:: (.*))?$/.exec(text);
+  if (!found) return null;
+  const reasons: string[] = [];
+  for (const part of found[3]?.split(', ') ?? []) {
+    const [, nodes, phrase = ''] = /^(\d+) (.*)$/.exec(part) ?? [];
+    if (!(phrase in kPhrases)) return null;
+    reasons.push(t('said:nodes', nodes!, kindText(kPhrases[phrase]!)));
+  }
+  return t('said:room', found[1]!, found[2]!) + reasons.join(t('said:comma'));
+}
+
+// null: no translation.
+function translated(text: string): string | null {
+  for (const [pattern, key] of kReasons) {
+    const found = pattern.exec(text);
+    if (found) return t(key, ...found.slice(1));
+  }
+  return translateSummary(text);
+}
+
+export function Said({ text }: { text?: string }) {
+  if (!text || currentLanguage() === 'en') return <>{text}</>;
+  const own = /\p{Script=Han}/u.test(text) ? text : translated(text);
+  return own === null ? <span lang="en">{text}</span> : <>{own}</>;
+}
