@@ -144,6 +144,7 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   } else if (console.behind_https) {
     args = Json::Strings({"--listen=:8090", "--behind-https"});
   }
+  args.Append(Json::String("--metrics-address=:9413"));
   args.Append(Json::String("--other-tenants=" + console.other_tenants));
   AppendTexts(args, PrometheusArguments(console));
   AppendTexts(args, LoginArguments(console.oidc));
@@ -174,14 +175,6 @@ void SetConsolePod(const Settings& settings, Json& pod) {
   SetImage(container, settings.image, "console");
   container.Set("args", ConsoleArguments(console));
   container.Set("resources", console.resources);
-  for (const auto* probe : {"livenessProbe", "readinessProbe"}) {
-    if (console.reachable()) {
-      MemberAt(container, {probe, "httpGet"})
-          .Set("scheme", Json::String(console.tls_secret.empty() ? "HTTP" : "HTTPS"));
-    } else {
-      container.Erase(probe);
-    }
-  }
   SetConsoleVolume(pod, container, "tls", {"secret", "secretName"}, console.tls_secret);
   SetConsoleVolume(pod, container, "oidc-client-secret", {"secret", "secretName"},
                    console.oidc.client_secret);
@@ -213,8 +206,10 @@ Component Console(const Settings& settings) {
 }
 
 // The programs with metrics, and the ports of these.
-constexpr std::pair<std::string_view, int> kMetricsPorts[] = {
-    {names::kAgent, 9400}, {names::kScheduler, 9411}, {names::kOperator, 9412}};
+constexpr std::pair<std::string_view, int> kMetricsPorts[] = {{names::kAgent, 9400},
+                                                              {names::kScheduler, 9411},
+                                                              {names::kOperator, 9412},
+                                                              {"tessera-console", 9413}};
 constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
 
 // A PodMonitor or ServiceMonitor of a program.

@@ -111,7 +111,8 @@ TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
 TEST(ObjectsTest, EachProgramWithMetricsHasAMonitorOfItsOwn) {
   const Settings pods = SettingsOf("podMonitor: {enabled: true, interval: 7s}");
   const Settings services = SettingsOf("serviceMonitor: {enabled: true, labels: {release: p}}");
-  for (const std::string program : {"tessera-agent", "tessera-scheduler", "tessera-operator"}) {
+  for (const std::string program :
+       {"tessera-agent", "tessera-scheduler", "tessera-operator", "tessera-console"}) {
     const std::string selected =
         fmt::format(R"({{"matchLabels":{{"app.kubernetes.io/name":"{}"}}}})", program);
     const Json pod_monitor = ObjectOf(pods, "PodMonitor", program);

@@ -223,6 +223,7 @@ std::set<std::string> ClusterModel::Namespaces() const {
 }
 
 void ClusterModel::OnError(std::string_view what, const Status& status) {
+  delegate_.OnWatchError(what);
   if (status.code() == Code::kInvalidArgument) return OnInvalid(what, status);
   if (what == "quota") {
     // The last quota stays in force, because an API server that is starting may answer 403 before

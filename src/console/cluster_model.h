@@ -57,6 +57,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
     virtual void OnChanges(const Changes& changes) = 0;
     // outage() or synced() has changed. After a restart of the feed every viewer needs a snapshot.
     virtual void OnState() = 0;
+    // A watch of `collection`, such as "pods", has failed; it is retried.
+    virtual void OnWatchError(std::string_view /*collection*/) {}
   };
 
   ClusterModel(kube::Client& client, ModelOptions options, Delegate& delegate);

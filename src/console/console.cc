@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/console/metrics.h"
 #include "src/console/node_gauges.h"
+#include "src/console/replies.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
 #include "src/console/usage_meter.h"
@@ -45,7 +47,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         client(io, runner, config, kube::OptionsOf("tessera-console")),
         model(client, options.model, static_cast<ClusterModel::Delegate&>(*this)),
         sessions(io, runner, WithoutCredentials(config), [this] { return model.Namespaces(); }),
-        viewers(io, runner, model),
+        viewers(io, runner, model, metrics),
         meter(options.usage_label.empty() ? nullptr
                                           : std::make_unique<UsageMeter>(options.usage_label)),
         agents(client, kPatience),
@@ -55,6 +57,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                     : nullptr),
         oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
         router(runner, model, sessions, viewers, gauges, meter.get(), history.get(), oidc.get(),
+               metrics,
                RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
                              .dashboard = options.dashboard,
                              .other_tenants = options.model.other_tenants}) {
@@ -62,6 +65,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   }
 
   void OnChanges(const ClusterModel::Changes& changes) override { viewers.OnChanges(changes); }
+  void OnWatchError(std::string_view collection) override { metrics.watch_errors.Add(collection); }
   void OnState() override {
     if (std::exchange(followed_, model.synced()) != model.synced()) sessions.Renew();
     viewers.OnState();
@@ -75,6 +79,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                                  [this](const net::Request& request, net::HttpServer::Reply reply) {
                                    router.Handle(request, std::move(reply));
                                  }));
+    if (options.metrics_listen) RETURN_IF_ERROR(ServeMetrics());
     RenewLater();
     if (meter) {
       TickLater();
@@ -88,6 +93,36 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
       });
     }
     return Status::Ok();
+  }
+
+  Status ServeMetrics() {
+    net::HttpServer::Options status_options{.address = *options.metrics_listen};
+    status_options.limits.connections = 16;
+    status_options.limits.body_bytes = 4 << 10;
+    ASSIGN_OR_RETURN(status_server,
+                     net::HttpServer::Start(io, runner, std::move(status_options),
+                                            [this](const net::Request& request, const auto& reply) {
+                                              reply(AnswerStatus(request));
+                                            }));
+    return Status::Ok();
+  }
+
+  net::Response AnswerStatus(const net::Request& request) const {
+    if (!IsRead(request)) return net::TextResponse(405, "only GET\n");
+    // A response proves that this thread runs.
+    if (request.path() == "/healthz") return net::TextResponse(200, "ok\n");
+    if (request.path() != "/metrics") {
+      return net::TextResponse(404, "no such page: see /metrics, /healthz\n");
+    }
+    ConsoleState state{.sessions = sessions.size(),
+                       .viewers = viewers.size(),
+                       .nodes = model.nodes().size(),
+                       .pods = model.pods().size(),
+                       .synced = model.synced()};
+    if (const auto outage = model.outage()) state.outage = runner.clock().WallNow() - outage->since;
+    net::Response response = net::TextResponse(200, MetricsPage(metrics, state));
+    response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+    return response;
   }
 
   void RenewLater() {
@@ -132,6 +167,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   TaskRunner& runner;
   const kube::Config config;
   const ConsoleOptions options;
+  ConsoleMetrics metrics;
   kube::Client client;
   ClusterModel model;
   WebSessions sessions;
@@ -143,6 +179,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   const std::unique_ptr<OidcLogin> oidc;         // null: people log in with tokens alone
   ConsoleRouter router;
   std::unique_ptr<net::HttpServer> server;
+  std::unique_ptr<net::HttpServer> status_server;  // null: off
   bool followed_ = false;
   int64_t agents_read_ = 0;  // since the last pause
   WeakPtrFactory<Core> weak_{this};

@@ -26,6 +26,8 @@ struct ConsoleOptions {
   std::string kubeconfig;  // "": the environment's, as for the other programs
   std::string context;
   net::Address listen;
+  // Serves /metrics and /healthz over HTTP to everyone who reaches it; nullopt: off.
+  std::optional<net::Address> metrics_listen;
   std::optional<net::TlsOptions> tls;
   // Whether users reach it over HTTPS through a proxy although it serves HTTP. The cookie of a
   // session is then sent over HTTPS only.

@@ -22,7 +22,8 @@ constexpr size_t kCookieSuffix = 8;
 
 ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions,
                              Viewers& viewers, NodeGauges& gauges, const UsageMeter* meter,
-                             MetricHistory* history, OidcLogin* oidc, RouterOptions options)
+                             MetricHistory* history, OidcLogin* oidc, ConsoleMetrics& metrics,
+                             RouterOptions options)
     : runner_(runner),
       model_(model),
       sessions_(sessions),
@@ -31,6 +32,7 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
       meter_(meter),
       history_(history),
       oidc_(oidc),
+      metrics_(metrics),
       refresher_(oidc == nullptr ? nullptr : std::make_unique<TokenRefresher>(runner, *oidc)),
       options_(options),
       cookie_(SessionCookieName(options.secure_cookie,
@@ -51,7 +53,10 @@ std::string ConsoleRouter::CookieFor(const std::string& value) const {
 }
 
 void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply reply) {
-  const Reply guarded = [reply = std::move(reply)](net::Response response) {
+  const MonotonicTime began = runner_.clock().Now();
+  const Reply guarded = [this, began, reply = std::move(reply)](net::Response response) {
+    metrics_.responses.Add(fmt::format("{}", response.status));
+    metrics_.latency.Observe(runner_.clock().Now() - began);
     AddSecurityHeaders(&response);
     reply(std::move(response));
   };

@@ -17,6 +17,7 @@
 #include "src/console/cluster_model.h"
 #include "src/console/gate.h"
 #include "src/console/metric_history.h"
+#include "src/console/metrics.h"
 #include "src/console/node_gauges.h"
 #include "src/console/node_modes.h"
 #include "src/console/node_usage.h"
@@ -43,10 +44,10 @@ class ConsoleRouter {
   static constexpr size_t kMostTokenBytes = 8 << 10;
 
   // `meter`: null if use is not added up. `history`: null if there is no Prometheus. `oidc`: null
-  // if people log in with tokens alone.
+  // if people log in with tokens alone. `metrics` outlives it.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
                 NodeGauges& gauges, const UsageMeter* meter, MetricHistory* history,
-                OidcLogin* oidc, RouterOptions options);
+                OidcLogin* oidc, ConsoleMetrics& metrics, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // A path that gives the browser that opens it this session.
@@ -150,6 +151,7 @@ class ConsoleRouter {
   const UsageMeter* const meter_;
   MetricHistory* const history_;
   OidcLogin* const oidc_;
+  ConsoleMetrics& metrics_;
   const std::unique_ptr<TokenRefresher> refresher_;  // null without oidc_
   const RouterOptions options_;
   const std::string cookie_;        // name of the session's cookie

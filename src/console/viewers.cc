@@ -29,8 +29,9 @@ void AppendText(std::string_view text, std::string* array) {
 
 }  // namespace
 
-Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model)
-    : io_(io), runner_(runner), model_(model) {
+Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model,
+                 ConsoleMetrics& metrics)
+    : io_(io), runner_(runner), model_(model), metrics_(metrics) {
   HeartbeatLater();
 }
 
@@ -53,6 +54,7 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
       net::BodyStream::Options{.queue_bytes = kQueueBytes,
                                .on_drained = [this, &viewer] { OnDrained(viewer); },
                                .on_closed = [this, &viewer] { Remove(&viewer); }});
+  metrics_.streams.Add();
   SendState(viewer, StateEvent());
   SendSnapshot(viewer);
   return viewer.stream->sink();
@@ -65,6 +67,11 @@ void Viewers::OnDrained(Viewer& viewer) {
   if (viewer.next_part) SendPart(viewer);
 }
 
+void Viewers::Send(Viewer& viewer, const Piece& event) {
+  viewer.behind = !viewer.stream->Push(event);
+  if (viewer.behind) metrics_.slow_viewers.Add();
+}
+
 void Viewers::SendState(Viewer& viewer, const Piece& event) {
   viewer.lacks_state = !viewer.stream->Push(event);
 }
@@ -72,6 +79,7 @@ void Viewers::SendState(Viewer& viewer, const Piece& event) {
 void Viewers::SendSnapshot(Viewer& viewer) {
   viewer.behind = false;
   viewer.next_part.emplace();
+  if (model_.synced()) metrics_.snapshots.Add();
   SendPart(viewer);
 }
 
@@ -237,7 +245,7 @@ void Viewers::OnChanges(const ClusterModel::Changes& changes) {
     if (!event) {
       event = EventOf("change", model_.version(), ChangeText(viewer.session->rights, changes));
     }
-    viewer.behind = !viewer.stream->Push(event);
+    Send(viewer, event);
   }
   parts_.clear();
 }
@@ -273,7 +281,7 @@ void Viewers::HeartbeatLater() {
     for (Viewer& viewer : viewers_) {
       // Viewing counts as use of the session.
       viewer.session->used = runner_.clock().Now();
-      if (!viewer.behind && !viewer.ended) viewer.behind = !viewer.stream->Push(beat);
+      if (!viewer.behind && !viewer.ended) Send(viewer, beat);
     }
     HeartbeatLater();
   });

@@ -27,6 +27,7 @@
 
 #include "src/base/weak_ptr.h"
 #include "src/console/cluster_model.h"
+#include "src/console/metrics.h"
 #include "src/console/sessions.h"
 #include "src/net/body_stream.h"
 #include "src/net/io_thread.h"
@@ -45,7 +46,8 @@ class Viewers {
   // an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(3);
 
-  Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model);
+  // `metrics` outlives it.
+  Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model, ConsoleMetrics& metrics);
 
   // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many viewers, or
   // too many of this user.
@@ -90,6 +92,8 @@ class Viewers {
     SnapshotPosition next;
   };
 
+  // Sends a change or a beat, or notes that the viewer needs a snapshot.
+  void Send(Viewer& viewer, const net::BodyStream::Piece& event);
   void SendState(Viewer& viewer, const net::BodyStream::Piece& event);
   void SendSnapshot(Viewer& viewer);
   void SendPart(Viewer& viewer);
@@ -107,6 +111,7 @@ class Viewers {
   net::IoThread& io_;
   TaskRunner& runner_;
   ClusterModel& model_;
+  ConsoleMetrics& metrics_;
   std::list<Viewer> viewers_;
   std::list<Download> downloads_;
   uint64_t parts_version_ = 0;

@@ -39,7 +39,7 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
     client_ = std::make_unique<kube::Client>(io_, runner_, api_.config(), kube::OptionsOf("test"));
     model_ = std::make_unique<ClusterModel>(*client_, std::move(options),
                                             static_cast<ClusterModel::Delegate&>(*this));
-    viewers_ = std::make_unique<Viewers>(io_, runner_, *model_);
+    viewers_ = std::make_unique<Viewers>(io_, runner_, *model_, metrics_);
   }
   void OnChanges(const ClusterModel::Changes& changes) override { viewers_->OnChanges(changes); }
   void OnState() override { viewers_->OnState(); }
@@ -77,6 +77,7 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
   std::unique_ptr<net::HttpServer> web_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<ClusterModel> model_;
+  ConsoleMetrics metrics_;
   std::unique_ptr<Viewers> viewers_;
 };
 

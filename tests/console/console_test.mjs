@@ -1160,6 +1160,29 @@ test('the end of a session ends its streams', async () => {
   assert.equal((await raw('GET', '/api/v1/session', session)).status, 401);
 });
 
+test('metrics of the console are on a port of their own', async (t) => {
+  const port = await freePort();
+  await withConsole(t, `--metrics-address=127.0.0.1:${port}`);
+  const page = await openAs(t, tokens.viewer);
+  await page.getByText('3 nodes', { exact: true }).waitFor();
+  assert.equal((await raw('GET', '/metrics')).status, 404);
+  const status = (path) => fetch(`http://127.0.0.1:${port}${path}`);
+  assert.equal((await status('/healthz')).status, 200);
+  assert.equal((await status('/api/v1/cluster')).status, 404);
+  const values = async () =>
+    new Map((await (await status('/metrics')).text()).split('\n').map((line) => [line.split(' ')[0], Number(line.split(' ')[1])]));
+  const before = await values();
+  assert.equal(before.get('tessera_console_nodes'), 3);
+  assert.equal(before.get('tessera_console_viewers'), 1);
+  assert.equal(before.get('tessera_console_synced'), 1);
+  assert.equal(before.get('tessera_console_outage_seconds'), 0);
+  assert.ok(before.get('tessera_console_snapshots_total') >= 1);
+  assert.ok(before.get('tessera_console_heap_bytes') > 100_000);
+  assert.ok(before.get('tessera_console_responses_total{code="200"}') > 3);
+  await page.close();
+  await waitFor('no viewer', async () => (await values()).get('tessera_console_viewers') === 0);
+});
+
 test('a wrong method is an error in JSON', async () => {
   for (const path of ['/api/v1/login', '/api/v1/cluster']) {
     const answer = await raw('DELETE', path, { Authorization: `Bearer ${tokens.viewer}` });

@@ -16,6 +16,7 @@ namespace {
 struct ConsoleFlags {
   console::ConsoleOptions options;
   std::string listen = "127.0.0.1:8090";
+  std::string metrics_address;
   std::string quota_config_map = "kube-system/gpuquota";
   std::string usage_label = "app.kubernetes.io/name";
   std::string other_tenants = "shares";
@@ -62,6 +63,8 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "default: the pod's service account");
   AddTextFlag(app, "--context", &flags->options.context, "CONTEXT", "context of the kubeconfig");
   AddTextFlag(app, "--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
+  AddTextFlag(app, "--metrics-address", &flags->metrics_address, "METRICS_ADDRESS",
+              "serves /metrics and /healthz over HTTP, without login; default: not served");
   AddTextFlag(app, "--tls-cert-file", &flags->certificate, "TLS_CERT_FILE",
               "serves HTTPS; read again on change");
   AddTextFlag(app, "--tls-private-key-file", &flags->key, "TLS_PRIVATE_KEY_FILE", "its key");
@@ -149,6 +152,10 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   const Result<net::Address> listen = net::ParseAddress(flags.listen);
   if (!listen.ok()) return listen.status().Annotate("--listen");
   options.listen = *listen;
+  if (!flags.metrics_address.empty()) {
+    ASSIGN_OR_RETURN(options.metrics_listen,
+                     net::ParseAddress(flags.metrics_address).Annotate("--metrics-address"));
+  }
   if (flags.certificate.empty() != flags.key.empty()) {
     return Error(Code::kInvalidArgument,
                  "--tls-cert-file and --tls-private-key-file need each other: set both");
