@@ -11,6 +11,7 @@ namespace tessera::console {
 namespace {
 
 constexpr std::string_view kSharesFlag = "--shared-resources=";
+constexpr const char* kHelmRelease = "meta.helm.sh/release-name";  // Helm adds it to its objects
 
 const Json::Array& ItemsOf(const Json* json) {
   static const Json::Array kNone;
@@ -70,6 +71,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
       FindPath(daemon_set, {"metadata", "labels", std::string(names::kLabelAgentPool)});
   if (name != nullptr && name->is_string()) pool.name = name->string_value();
   pool.shares = OffersShares(daemon_set);
+  pool.by_helm = FindPath(daemon_set, {"metadata", "annotations", kHelmRelease}) != nullptr;
   const Result<kube::PodObject> pods =
       kube::Decode<kube::PodObject>(kube::RawObject(*pod), {.constraints = true});
   if (pods.ok()) {
@@ -128,7 +130,9 @@ Json JsonOfModes(const std::vector<AgentPool>& pools, const StringMap& node_labe
     if (!change.problem.empty()) choice.Set("problem", Json::String(change.problem));
     choices.Append(std::move(choice));
   }
-  return Json::MakeObject({{"choices", std::move(choices)}});
+  Json out = Json::MakeObject({{"choices", std::move(choices)}});
+  if (std::ranges::any_of(pools, &AgentPool::by_helm)) out.Set("byHelm", Json::Bool(true));
+  return out;
 }
 
 }  // namespace tessera::console

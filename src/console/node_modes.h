@@ -20,6 +20,7 @@ struct AgentPool {
   std::string name;  // "": of nodes that are in no pool
   std::string daemon_set;
   bool shares = false;                // offers shares besides whole GPUs
+  bool by_helm = false;               // Helm has installed it, and its chart has no pools
   kube::NodeConstraints constraints;  // of its pods
 
   // Whether the pool's agents run on a node with these labels. Taints do not count.
@@ -40,7 +41,8 @@ LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& poo
 
 // {"labels":{…}} of metadata, for a merge patch.
 Json JsonOfChange(const LabelChange& change);
-// {"choices":[{"pool":…,"agents":…,"mode":"shared","current":true,"labels":{…},"problem":…}]}
+// {"choices":[{"pool":…,"agents":…,"mode":"shared","current":true,"labels":{…},"problem":…}],
+//  "byHelm":true}   if Helm has installed the agents
 Json JsonOfModes(const std::vector<AgentPool>& pools, const StringMap& node_labels);
 
 }  // namespace tessera::console

@@ -47,6 +47,14 @@ TEST(NodeModesTest, ThePoolOfANodeIsThatOfItsLabels) {
   EXPECT_FALSE(choices[2].BoolAt("current").value());
 }
 
+TEST(NodeModesTest, ModesSayWhetherHelmHasInstalledTheAgents) {
+  EXPECT_EQ(JsonOfModes(Pools(), {}).Find("byHelm"), nullptr);
+  const Json set = ParseJson(R"({"metadata":{"name":"tessera-agent",
+      "annotations":{"meta.helm.sh/release-name":"tessera"}},"spec":{"template":{"spec":{}}}})")
+                       .value();
+  EXPECT_TRUE(JsonOfModes({AgentPoolOf(set).value()}, {}).BoolAt("byHelm").value());
+}
+
 TEST(NodeModesTest, ANodeJoinsAPoolByItsLabels) {
   EXPECT_EQ(ChangeOf(1, {{"kubernetes.io/os", "linux"}}), R"({"use":"training"})");
 }

@@ -243,11 +243,11 @@ export class ApiServer {
   }
 
   // The agents of a pool, as an installation writes their DaemonSet.
-  async agents(name, pool, nodeSelector, rules, shares) {
+  async agents(name, pool, nodeSelector, rules, shares, annotations) {
     const labels = { 'app.kubernetes.io/name': 'tessera-agent', ...(pool && { 'tessera.dev/pool': pool }) };
     const terms = { nodeSelectorTerms: [{ matchExpressions: rules }] };
     await this.must('POST', '/apis/apps/v1/namespaces/tessera-system/daemonsets', {
-      apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name, labels },
+      apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name, labels, annotations },
       spec: {
         selector: { matchLabels: labels },
         template: {

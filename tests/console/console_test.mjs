@@ -775,6 +775,23 @@ test('what the API server refuses is said in words', async (t) => {
   await page.getByText('You lack the right to update configmaps in namespace kube-system.').waitFor();
 });
 
+test('a node without a choice of modes says what is missing', async (t) => {
+  const set = '/apis/apps/v1/namespaces/tessera-system/daemonsets/tessera-agent';
+  const page = await openAs(t, tokens.keeper);
+  for (const [annotations, said] of [
+    [undefined, 'add a pool to the resource Tessera if the operator runs, or else with "tessera upgrade --values FILE"'],
+    [{ 'meta.helm.sh/release-name': 'tessera' }, 'Helm has installed the agents and its chart has no pools'],
+  ]) {
+    await api.agents('tessera-agent', '', {}, [], 'vcuda', annotations);
+    await page.goto(`${base}/#/node/n1`);
+    await page.getByRole('button', { name: 'Drain, mode…' }).click();
+    await page.getByText(said).waitFor();
+    assert.deepEqual(await checkAxe(page, 'one mode'), []);
+    await page.goto(`${base}/#/`);
+    await api.must('DELETE', set);
+  }
+});
+
 test('a person chooses the mode of a node', async (t) => {
   await api.agents('tessera-agent', '', {}, [{ key: 'use', operator: 'NotIn', values: ['training'] }], 'gpu-mem,vcuda');
   await api.agents('tessera-agent-training', 'training', { use: 'training' }, [], 'none');

@@ -158,7 +158,7 @@ function Mode({ node, lacks }: ControlProps) {
   const { busy, error, run } = useAction();
   const [wanted, setWanted] = useState<string | null>(null);
   const [asked, setAsked] = useState(0);
-  const loaded = useLoaded(`${node.name} ${asked}`, () => api<{ choices: Choice[] }>(pathOf(node.name, 'mode')));
+  const loaded = useLoaded(`${node.name} ${asked}`, () => api<{ choices: Choice[]; byHelm?: boolean }>(pathOf(node.name, 'mode')));
   const choices = loaded.data?.choices ?? [];
   const chosen = choices.find((choice) => (wanted === null ? choice.current : choice.agents === wanted));
   const apply = () =>
@@ -215,7 +215,7 @@ function Mode({ node, lacks }: ControlProps) {
       {error && <ErrorNote message={error} />}
       {loaded.data && choices.length < 2 && (
         <>
-          <p class="hint">{t(choices.length === 0 ? 'modeNone' : 'modeOne')}</p>
+          <p class="hint">{t(choices.length === 0 ? 'modeNone' : loaded.data.byHelm ? 'modeHelm' : 'modeOne')}</p>
           <pre tabIndex={0}>{'pools:\n- name: whole\n  nodeSelector: {gpu-mode: whole}\n  mode: whole'}</pre>
         </>
       )}
