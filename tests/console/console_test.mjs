@@ -243,6 +243,7 @@ test('a person logs in and sees the map of the cluster', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByText('3 nodes', { exact: true }).waitFor();
   await page.getByText('20 GPUs', { exact: true }).waitFor();
+  await page.getByText('1 partly used', { exact: true }).waitFor();
   await page.getByText('1 unhealthy', { exact: true }).waitFor();
   await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
   await picture(page, 'map');

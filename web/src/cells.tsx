@@ -27,7 +27,7 @@ export function cellsHeight(gpus: number): number {
   return Math.ceil(gpus / kPerLine) * kPitch;
 }
 
-export function usedPart(gpu: Gpu, mode: Mode): number {
+function usedPart(gpu: Gpu, mode: Mode): number {
   const memory = gpu.memory > 0 ? gpu.used / gpu.memory : 0;
   return Math.min(1, mode === 'memory' ? memory : Math.max(gpu.usedMilli / 1000, memory));
 }

@@ -47,6 +47,7 @@ export const en = {
   nodesCount: '{0} {0:node|nodes}',
   gpusCount: '{0} {0:GPU|GPUs}',
   idleCount: '{0} idle',
+  partialCount: '{0} partly used',
   unhealthyCount: '{0} unhealthy',
   waitingCount: '{0} waiting',
   group: '{0} · {1}: {2} {2:node|nodes}, {3} {3:GPU|GPUs}, {4} idle',

@@ -3,7 +3,7 @@
 // thousands of nodes cost as much as a screen full.
 import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kUnmeasured, kWarm, Stripes, usedPart, type CellsProps, type Filling, type Mode } from './cells';
+import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kUnmeasured, kWarm, Stripes, type CellsProps, type Filling, type Mode } from './cells';
 import { gpuText, memoryText } from './format';
 import { gaugeOf, useGauges, type Gauge, type NodeGauges } from './gauges';
 import { currentLanguage, t, type Key } from './i18n';
@@ -65,12 +65,10 @@ function NodeCard({ node, measured }: { node: Node; measured: string }) {
   );
 }
 
-const isPart = (part: number) => part > 0 && part < 1;
-
 function matches(node: Node, filter: string, shown: Shown): boolean {
   if (shown === 'unhealthy' && node.ready && !node.problem && node.sum.bad === 0) return false;
   if (shown === 'free' && node.sum.idle === 0) return false;
-  if (shown === 'partial' && !node.gpus.some((gpu) => isPart(usedPart(gpu, 'allocation')))) return false;
+  if (shown === 'partial' && node.sum.partial === 0) return false;
   if (!filter) return true;
   return node.search.includes(filter);
 }
@@ -321,6 +319,7 @@ function Summary({ nodes }: { nodes: Node[] }) {
         {t('memory')} {memoryText(sum.used)}/{memoryText(sum.memory)}
       </li>
       <li>{t('idleCount', sum.idle)}</li>
+      <li>{t('partialCount', sum.partial)}</li>
       <li class={sum.bad > 0 ? 'alarm' : ''}>{t('unhealthyCount', sum.bad)}</li>
       <li>{t('waitingCount', waiting)}</li>
       {!cluster.complete && <li>{t('loading')}</li>}

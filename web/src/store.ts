@@ -48,6 +48,7 @@ export interface Sum {
   memory: number;
   busy: number;
   idle: number;
+  partial: number;
   bad: number;
 }
 
@@ -125,8 +126,13 @@ export function idle(gpu: Gpu): boolean {
   return !busy(gpu) && works(gpu);
 }
 
+// In use, and with a part left that a share could get.
+function partial(gpu: Gpu): boolean {
+  return works(gpu) && !gpu.slice && busy(gpu) && gpu.usedMilli < 1000 && gpu.used < gpu.memory;
+}
+
 export function addUp(sums: Iterable<Sum>): Sum {
-  const all: Sum = { gpus: 0, milli: 0, used: 0, memory: 0, busy: 0, idle: 0, bad: 0 };
+  const all: Sum = { gpus: 0, milli: 0, used: 0, memory: 0, busy: 0, idle: 0, partial: 0, bad: 0 };
   for (const sum of sums) {
     all.gpus += sum.gpus;
     all.milli += sum.milli;
@@ -134,6 +140,7 @@ export function addUp(sums: Iterable<Sum>): Sum {
     all.memory += sum.memory;
     all.busy += sum.busy;
     all.idle += sum.idle;
+    all.partial += sum.partial;
     all.bad += sum.bad;
   }
   return all;
@@ -146,6 +153,7 @@ const sumOf = (gpu: Gpu): Sum => ({
   memory: gpu.memory,
   busy: busy(gpu) ? 1 : 0,
   idle: idle(gpu) ? 1 : 0,
+  partial: partial(gpu) ? 1 : 0,
   bad: works(gpu) ? 0 : 1,
 });
 

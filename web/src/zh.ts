@@ -49,6 +49,7 @@ export const zh: Record<Key, string> = {
   nodesCount: '{0} 个节点',
   gpusCount: '{0} 块 GPU',
   idleCount: '{0} 块空闲',
+  partialCount: '{0} 块部分占用',
   unhealthyCount: '{0} 块不健康',
   waitingCount: '{0} 个等待中',
   group: '{0} · {1}:{2} 个节点,{3} 块 GPU,{4} 块空闲',
