@@ -55,6 +55,19 @@ Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has
   return fmt::format("{}: {}", id.Text(), why);
 }
 
+// What the namespace controller says about a namespace that is being deleted.
+std::string WhyNamespaceStays(const Json& ns) {
+  std::string why;
+  for (const char* type :
+       {"NamespaceContentRemaining", "NamespaceFinalizersRemaining",
+        "NamespaceDeletionContentFailure", "NamespaceDeletionDiscoveryFailure"}) {
+    const Json* condition = ConditionOf(ns, type);
+    if (!IsTrue(condition)) continue;
+    why += fmt::format("{}{}", why.empty() ? "" : "; ", TextAt(*condition, {"message"}));
+  }
+  return why.empty() ? "its conditions do not say why" : why;
+}
+
 double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -97,6 +110,30 @@ Status CheckNoOperator(ClusterClient& api) {
   return Error(Code::kFailedPrecondition,
                "Tessera is installed by its operator: change the settings in its resource: "
                "\"kubectl edit tessera tessera\"");
+}
+
+Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* out,
+                              Duration limit) {
+  const ObjectId id = IdOf(components::SystemNamespace());
+  bool ending = false;
+  std::string why;
+  const Status waited = api.WaitUntil(api.Now() + limit, [&]() -> Result<bool> {
+    RETURN_IF_ERROR(lock.Renew());
+    const Result<Json> ns = api.Get(id);
+    if (ns.status().code() == Code::kNotFound) return true;
+    RETURN_IF_ERROR(ns.status());
+    if (TextAt(*ns, {"metadata", "deletionTimestamp"}).empty()) return true;
+    if (!ending) fmt::print(out, "{} is being deleted: waiting until it is gone\n", id.Text());
+    std::fflush(out);
+    ending = true;
+    why = WhyNamespaceStays(*ns);
+    return false;
+  });
+  if (waited.code() != Code::kDeadlineExceeded || !ending) return waited;
+  return Error(Code::kDeadlineExceeded,
+               "{} is still being deleted after {:.0f} s: {}: remove what keeps it, and run this "
+               "command again",
+               id.Text(), SecondsOf(limit), Printable(why));
 }
 
 Status Installer::CheckServer() {
@@ -145,6 +182,7 @@ Status Installer::Install(const Json& spec, bool force) {
     RETURN_IF_ERROR(CheckNothingInstalled());
   }
   Installation next{.version = std::string(kTesseraVersion), .spec = spec};
+  RETURN_IF_ERROR(WaitForEndingNamespace(api_, lock_, out_, waits_.limit));
   const Result<Json> ns = api_.Get(IdOf(objects.front()));
   if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
   next.owns_namespace = before.owns_namespace || !ns.ok();
@@ -256,7 +294,7 @@ Status Installer::Apply(const Installation& before, Installation next,
   lock_.Release();
   fmt::print(out_, "{} objects of Tessera {} applied\n", wanted.size(), kTesseraVersion);
   std::fflush(out_);
-  if (!patience_) return Status::Ok();
+  if (!waits_.until_ready) return Status::Ok();
   RETURN_IF_ERROR(WaitUntilReady(objects));
   fmt::print(out_, "ready after {:.1f} s\n", SecondsOf(api_.Now() - start));
   return Status::Ok();
@@ -273,7 +311,7 @@ Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<O
 
 Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
   std::string not_ready;
-  Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
+  Status waited = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
     not_ready.clear();
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);
@@ -289,7 +327,7 @@ Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
       Code::kDeadlineExceeded,
       "{} after {:.0f} s: \"tessera status\" has the reason; the installation goes on without "
       "this command",
-      not_ready, SecondsOf(*patience_));
+      not_ready, SecondsOf(waits_.limit));
 }
 
 }  // namespace tessera::cli

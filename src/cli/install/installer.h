@@ -38,11 +38,21 @@ ObjectId TesseraResourceId();
 // FAILED_PRECONDITION if the resource of the operator exists.
 Status CheckNoOperator(ClusterClient& api);
 
+// The waits of an installation.
+struct InstallWaits {
+  Duration limit;            // of each wait
+  bool until_ready = false;  // also waits until all pods are ready
+};
+
+// Waits while the namespace of an earlier installation is being deleted: the API server creates
+// nothing in it. DEADLINE_EXCEEDED says what keeps it.
+Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* out,
+                              Duration limit);
+
 class Installer {
  public:
-  // `patience`: the longest wait until all pods are ready; nullopt: no wait.
-  Installer(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
-      : api_(api), out_(out), patience_(patience) {}
+  Installer(ClusterClient& api, std::FILE* out, InstallWaits waits)
+      : api_(api), out_(out), waits_(waits) {}
 
   // ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would fail for this reason.
   Status CheckNothingInstalled();
@@ -66,7 +76,7 @@ class Installer {
 
   ClusterClient& api_;
   std::FILE* const out_;
-  const std::optional<Duration> patience_;
+  const InstallWaits waits_;
   std::optional<HelmRelease> replaced_;  // its record is deleted once its objects are applied
   InstallLock lock_{api_};
 };

@@ -7,7 +7,6 @@
 
 #include "api/names.h"
 #include "src/base/version.h"
-#include "src/cli/install/installer.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
 #include "src/components/cluster_policy.h"
@@ -52,11 +51,12 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
   InstallLock lock(api_);
   RETURN_IF_ERROR(lock.Acquire("tessera install --operator"));
-  Installer installer(api_, out_, patience_);
+  Installer installer(api_, out_, waits_);
   const Status vacant = installer.CheckNothingInstalled();
   const bool is_there = api_.Get(TesseraResourceId()).ok();
   // Two programs would restore each other's objects in turns.
   if (!vacant.ok() && !(force && is_there)) return vacant;
+  RETURN_IF_ERROR(WaitForEndingNamespace(api_, lock, out_, waits_.limit));
   const MonotonicTime start = api_.Now();
   for (const Json& object : std::span(objects).first(objects.size() - 1)) {
     RETURN_IF_ERROR(lock.Renew());
@@ -67,7 +67,7 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   lock.Release();
   fmt::print(out_, "operator and resource of Tessera {} applied\n", kTesseraVersion);
   std::fflush(out_);
-  if (!patience_) return Status::Ok();
+  if (!waits_.until_ready) return Status::Ok();
   RETURN_IF_ERROR(WaitUntilReady());
   fmt::print(out_, "ready after {:.1f} s\n",
              std::chrono::duration<double>(api_.Now() - start).count());
@@ -94,7 +94,7 @@ Status OperatorInstaller::ApplyResource(const Json& resource) {
 
 Status OperatorInstaller::WaitUntilReady() {
   std::string reason;
-  const Status waited = api_.WaitUntil(api_.Now() + *patience_, [&]() -> Result<bool> {
+  const Status waited = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const Json resource, api_.Get(TesseraResourceId()));
     if (IsReady(resource)) return true;
     reason = ReasonOf(resource);

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <cstdio>
-#include <optional>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
+#include "src/cli/install/installer.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -22,9 +22,8 @@ Result<std::vector<Json>> OperatorObjects(const Json& spec);
 
 class OperatorInstaller {
  public:
-  // `patience`: the longest wait until the resource is ready; nullopt: no wait.
-  OperatorInstaller(ClusterClient& api, std::FILE* out, std::optional<Duration> patience)
-      : api_(api), out_(out), patience_(patience) {}
+  OperatorInstaller(ClusterClient& api, std::FILE* out, InstallWaits waits)
+      : api_(api), out_(out), waits_(waits) {}
 
   // `force`: also if the operator is installed; replaces its settings.
   Status Install(const Json& spec, bool force);
@@ -36,7 +35,7 @@ class OperatorInstaller {
 
   ClusterClient& api_;
   std::FILE* const out_;
-  const std::optional<Duration> patience_;
+  const InstallWaits waits_;
 };
 
 }  // namespace tessera::cli

@@ -37,7 +37,7 @@ using SharedFlags = std::shared_ptr<InstallFlags>;
 
 SharedFlags MakeFlags() {
   auto flags = std::make_shared<InstallFlags>();
-  flags->cluster.timeout_s = 120;  // of --wait
+  flags->cluster.timeout_s = 120;  // of each wait
   return flags;
 }
 
@@ -84,9 +84,8 @@ void PrintObjects(const std::vector<Json>& objects, const std::string& format) {
   for (const Json& object : objects) fmt::print("---\n{}", WriteYaml(object));
 }
 
-std::optional<Duration> PatienceOf(const InstallFlags& flags) {
-  if (!flags.wait) return std::nullopt;
-  return flags.cluster.timeout();
+InstallWaits WaitsOf(const InstallFlags& flags) {
+  return {.limit = flags.cluster.timeout(), .until_ready = flags.wait};
 }
 
 Status CheckOutput(const InstallFlags& flags) {
@@ -138,9 +137,9 @@ Status Install(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);
   if (flags.with_operator) {
-    RETURN_IF_ERROR(OperatorInstaller(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
+    RETURN_IF_ERROR(OperatorInstaller(api, stdout, WaitsOf(flags)).Install(spec, flags.force));
   } else {
-    RETURN_IF_ERROR(Installer(api, stdout, PatienceOf(flags)).Install(spec, flags.force));
+    RETURN_IF_ERROR(Installer(api, stdout, WaitsOf(flags)).Install(spec, flags.force));
   }
   fmt::print(
       "kube-scheduler does not call Tessera yet: {}.\n\"tessera status\" shows whether all "
@@ -162,7 +161,7 @@ Status Upgrade(const InstallFlags& flags) {
     PrintObjects(objects, flags.output);
     return Status::Ok();
   }
-  return Installer(api, stdout, PatienceOf(flags))
+  return Installer(api, stdout, WaitsOf(flags))
       .Upgrade(changes, flags.reset, !flags.dry_run.empty());
 }
 

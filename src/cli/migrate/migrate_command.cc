@@ -87,7 +87,7 @@ Status Migrate(const MigrateOptions& options, const Style& style) {
   if (PrintOut(text) != 0) return Error(Code::kUnavailable, "the plan cannot be printed");
   if (options.dry_run) return Status::Ok();
   Installer installer(api, stdout,
-                      options.wait ? std::optional(options.cluster.timeout()) : std::nullopt);
+                      {.limit = options.cluster.timeout(), .until_ready = options.wait});
   RETURN_IF_ERROR(installer.CheckNothingInstalled());
   RETURN_IF_ERROR(CheckObstacles(migration));
   RETURN_IF_ERROR(Confirm(options));
