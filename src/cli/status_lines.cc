@@ -10,6 +10,7 @@
 #include "src/base/strings.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/output/text.h"
 #include "src/components/objects.h"
 
 namespace tessera::cli {
@@ -400,8 +401,8 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
   }
   if (*requests > 0) {
     return {"kube-scheduler", true,
-            fmt::format("connected: it has asked the leader about {} pod{}", *requests,
-                        *requests == 1 ? "" : "s"),
+            fmt::format("connected: it has asked the leader {} time{} for nodes of a pod",
+                        *requests, Plural(*requests)),
             ""};
   }
   return {"kube-scheduler", true, "has not asked the leader about a pod yet",

@@ -82,7 +82,7 @@ TEST_F(InstallationStatusTest, SaysThatAllWorks) {
   EXPECT_TRUE(Evaluate().works());
   EXPECT_EQ(Component("scheduler").detail, "2 of 2 replicas ready, scheduler-a leads");
   EXPECT_EQ(Component("GPUs").detail, "1 of 1 nodes with GPUs have all of them healthy");
-  EXPECT_EQ(Component("kube-scheduler").detail, "connected: it has asked the leader about 12 pods");
+  EXPECT_EQ(Component("kube-scheduler").detail, "connected: it has asked the leader 12 times for nodes of a pod");
   EXPECT_EQ(ShowStatus(Evaluate(), {}).value().find("fix:"), std::string::npos);
 }
 
