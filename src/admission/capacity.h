@@ -30,7 +30,8 @@ struct ClusterCapacity {
   int most_on_node = 0;                              // the same, for all models together
   std::set<std::string, std::less<>> mig_profiles;
   std::unordered_set<std::string> uuids;  // of GPUs
-  // The keys of quotas: the model of a node's label or of its GPUs, and the node's pool.
+  // Pairs of model and pool for which quotas may exist. The model is that of the node's label, or
+  // that of its GPUs if the node has no such label.
   std::set<std::pair<std::string, std::string>> quota_keys;
   placement::Quota quota;  // includes the usage, for the text of warnings
 };

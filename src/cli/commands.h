@@ -18,18 +18,19 @@
 
 namespace tessera::cli {
 
-// Shows the nodes with these names, or all nodes with GPUs if there is none. `selector`: of the
-// nodes in the view; "": all nodes.
+// Shows the nodes with these names, or all nodes with GPUs if `names` is empty. `selector` is the
+// label selector by which `view` was read; the message for an empty table names it.
 Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
                               const std::vector<std::string>& names = {},
                               std::string_view selector = "");
 // Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
                              std::string_view selector = "");
-// The text instead of a table without nodes: that none matches `selector`, or, if it is "", `all`.
-std::string NoNodes(std::string_view selector, std::string_view all);
-// Shows one namespace, or all namespaces if `ns` is ""; of it the pods with these names, or all
-// pods that request GPUs if there is none.
+// The message for an empty table: that no node matches `selector`, or `no_gpus` if there is no
+// selector.
+std::string NoNodes(std::string_view selector, std::string_view no_gpus);
+// Shows the pods with these names in namespace `ns`, or in all namespaces if `ns` is "". If `names`
+// is empty, shows all pods that request GPUs.
 Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,
                              const std::vector<std::string>& names = {});
 // Shows one namespace, or all namespaces with limits or usage if `ns` is "". If limits are unknown,

@@ -73,12 +73,14 @@ Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
 template <typename Kind, typename Amount>
 Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limits) {
   for (const auto& limit : limits) {
-    if (limit.only.empty() || HasContainer(pod, limit.only) || HasGpu(pod, limit.only)) continue;
+    if (limit.applies_to.empty() || HasContainer(pod, limit.applies_to) ||
+        HasGpu(pod, limit.applies_to))
+      continue;
     return Error(
         Code::kInvalidArgument,
         "\"{}\" is neither a container of pod {} with GPUs nor the UUID of one of them: see "
         "\"tessera explain\"",
-        limit.only, pod.request.Text());
+        limit.applies_to, pod.request.Text());
   }
   for (const auto& [container, shares] : pod.assignment().containers) {
     for (const device::DeviceShare& share : shares) {

@@ -52,14 +52,14 @@ Result<std::string> ReadLeaderMetrics(ClusterClient& api, const std::string& lea
 
 }  // namespace
 
-Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::string& nodes_with) {
+Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::string& node_selector) {
   const std::string ns(names::kSystemNamespace);
   const std::string scheduler(names::kScheduler), webhook(names::kWebhook);
   InstallationObjects objects;
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
   Result<std::vector<Json>> driver_pods = std::vector<Json>(), unplaced = std::vector<Json>();
   api.ReadList({.type = kube::kPods, .ns = ns}, &pods, Reduced);
-  api.ReadList({.type = kube::kNodes, .label_selector = nodes_with}, &nodes, Reduced);
+  api.ReadList({.type = kube::kNodes, .label_selector = node_selector}, &nodes, Reduced);
   api.ReadList({.type = kube::kDaemonSets,
                 .ns = ns,
                 .label_selector = fmt::format("app.kubernetes.io/name={}", names::kAgent)},

@@ -8,9 +8,9 @@
 
 namespace tessera::cli {
 
-// Reads only nodes with the labels `nodes_with`. Fails if pods or nodes cannot be listed. If
+// Reads only nodes with the labels `node_selector`. Fails if pods or nodes cannot be listed. If
 // another object cannot be read, its member has the error.
 Result<InstallationObjects> ReadInstallation(ClusterClient& api,
-                                             const std::string& nodes_with = "");
+                                             const std::string& node_selector = "");
 
 }  // namespace tessera::cli

@@ -9,7 +9,7 @@ namespace tessera::console {
 namespace {
 
 // Computing reasons for more pods than this would delay all events.
-constexpr size_t kMostReasons = 500;
+constexpr size_t kMaxReasons = 500;
 
 size_t HashOf(std::string_view text) { return std::hash<std::string_view>()(text); }
 
@@ -194,7 +194,7 @@ void ClusterModel::UpdateReasons() {
   std::map<Uid, std::string> now;
   for (const auto& [uid, pod] : ledger_->pods()) {
     if (pod.binding_state != ledger::BindingState::kWaiting || !pod.problem().empty()) continue;
-    if (now.size() >= kMostReasons) break;
+    if (now.size() >= kMaxReasons) break;
     now[uid] = ReasonOf(pod);
   }
   for (const auto* map : {&now, &reasons_}) {

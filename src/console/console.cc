@@ -23,7 +23,7 @@ constexpr Duration kReadAgents = std::chrono::minutes(1);
 constexpr Duration kPerAgent = std::chrono::milliseconds(100);  // in large clusters
 constexpr Duration kReadAgentsAgain = std::chrono::minutes(5);  // after an error
 constexpr Duration kPatience = std::chrono::seconds(10);
-static_assert(kConnections > 2 * Viewers::kMostViewers, "streams leave room for requests");
+static_assert(kConnections > 2 * Viewers::kMaxViewers, "streams leave room for requests");
 
 kube::Config WithoutCredentials(kube::Config config) {
   config.token.clear();

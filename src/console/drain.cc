@@ -77,8 +77,8 @@ void Drain::List(std::string continue_token) {
 void Drain::OnList(const Result<kube::ListPage>& page) {
   if (!page.ok()) return Finish(page.status().Annotate("cannot list the pods of the node"));
   for (const kube::RawObject& raw : page->items) Take(*raw.json());
-  if (pods_.size() > kMostPods) {
-    return Finish(Error(Code::kResourceExhausted, "the node has more than {} pods", kMostPods));
+  if (pods_.size() > kMaxPods) {
+    return Finish(Error(Code::kResourceExhausted, "the node has more than {} pods", kMaxPods));
   }
   if (!page->continue_token.empty()) return List(page->continue_token);
   EvictNext();

@@ -11,7 +11,7 @@
 // It does not wait until the pods are gone; the live view shows that. An eviction that is refused
 // is not repeated.
 //
-// Threads: the client's runner. Bounds: kMostPods, kParallel evictions at once.
+// Threads: the client's runner. Bounds: kMaxPods, kParallel evictions at once.
 #pragma once
 
 #include <deque>
@@ -38,7 +38,7 @@ std::string_view ReasonToStay(const Json& pod, bool force);
 
 class Drain {
  public:
-  static constexpr size_t kMostPods = 1000;
+  static constexpr size_t kMaxPods = 1000;
   static constexpr size_t kParallel = 2;
   using Done = std::function<void(Result<Json>)>;
 

@@ -14,10 +14,10 @@
 namespace tessera::console {
 
 // Each client may send a burst of requests, and then a limited number per second. Bounds:
-// kMostClients; the table is emptied when it is full.
+// kMaxClients; the table is emptied when it is full.
 class RateLimit {
  public:
-  static constexpr size_t kMostClients = 10'000;
+  static constexpr size_t kMaxClients = 10'000;
 
   RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
   bool Allow(const std::string& client, MonotonicTime now);

@@ -18,8 +18,8 @@ namespace {
 
 using ledger::ClusterLedger;
 
-constexpr size_t kMostNamedNodes = 20;
-constexpr size_t kMostCandidates = 10;
+constexpr size_t kMaxNamedNodes = 20;
+constexpr size_t kMaxCandidates = 10;
 // The start of UIDs that no object has.
 constexpr std::string_view kPreviewUid = "console-preview";
 constexpr int64_t kMaxCountedReplicas = 50;
@@ -63,7 +63,7 @@ Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
     }
     ReasonGroup& group = result.groups[std::string(why->kind)];
     if (++group.nodes == 1) group.reason = why->reason;
-    if (group.names.size() < kMostNamedNodes) group.names.push_back(name);
+    if (group.names.size() < kMaxNamedNodes) group.names.push_back(name);
   }
   return result;
 }
@@ -95,7 +95,7 @@ Json JsonOfCandidates(ClusterLedger& ledger, const ClusterLedger::Query& query,
   std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first > b.first; });
   Json candidates = Json::MakeArray();
   for (const auto& [score, name] : ranked) {
-    if (candidates.items().size() >= kMostCandidates) break;
+    if (candidates.items().size() >= kMaxCandidates) break;
     candidates.Append(Json::String(name));
   }
   return candidates;

@@ -46,8 +46,8 @@ std::string QueryOf(const Curve& curve, std::string_view uuids, int64_t step) {
 }
 
 Result<std::string> ReadCredential(const std::string& file) {
-  constexpr size_t kMostCredentialBytes = 64 << 10;
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMostCredentialBytes));
+  constexpr size_t kMaxCredentialBytes = 64 << 10;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCredentialBytes));
   const std::string credential(Trim(text));
   // Anything else would end the header's field, or be cut off.
   if (credential.empty() || std::ranges::any_of(credential, [](char c) {
@@ -111,7 +111,7 @@ MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOp
 
 void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hours span,
                          Done done) {
-  if (requests_.size() >= kMostReads) {
+  if (requests_.size() >= kMaxReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at curves: try again"));
   }
   Result<std::string> authorization = PrometheusAuthorization(options_);
@@ -145,7 +145,7 @@ void MetricHistory::Query(Number number, std::string_view field, const std::stri
                   request.start, request.start + (kPoints - 1) * request.step, request.step);
   if (!request.authorization.empty()) get.headers.Add("Authorization", request.authorization);
   request.calls.push_back(client_.Send(std::move(get),
-                                       {.deadlines = kDeadlines, .max_body = kMostBytes},
+                                       {.deadlines = kDeadlines, .max_body = kMaxBytes},
                                        [this, number, field](const Result<net::Response>& answer) {
                                          OnAnswer(number, field, answer);
                                        }));

@@ -4,7 +4,7 @@
 //
 // Credentials are read from their files for each question, so that they may be rotated.
 //
-// Threads: the runner's. Bounds: kMostReads at once, kPoints values in each curve, kMostBytes for
+// Threads: the runner's. Bounds: kMaxReads at once, kPoints values in each curve, kMaxBytes for
 // each answer of Prometheus.
 #pragma once
 
@@ -35,9 +35,9 @@ Result<std::string> PrometheusAuthorization(const PrometheusOptions& options);
 
 class MetricHistory {
  public:
-  static constexpr size_t kMostReads = 32;
+  static constexpr size_t kMaxReads = 32;
   static constexpr int64_t kPoints = 240;
-  static constexpr size_t kMostBytes = 8 << 20;
+  static constexpr size_t kMaxBytes = 8 << 20;
   static constexpr std::chrono::hours kLongest = std::chrono::hours(24 * 30);
   using Done = std::function<void(Result<Json>)>;
 

@@ -31,7 +31,7 @@ std::string MapGaugesOf(std::string_view metrics);
 
 class NodeGauges {
  public:
-  static constexpr size_t kMostNodes = 1000;  // of one question
+  static constexpr size_t kMaxNodes = 1000;  // of one question
   static constexpr size_t kParallel = 8;
   static constexpr Duration kPerRead = std::chrono::milliseconds(20);
   static constexpr Duration kFresh = std::chrono::seconds(10);
@@ -47,7 +47,7 @@ class NodeGauges {
   // "age": seconds since the agent was read; "gpus": as in MapGaugesOf; both are absent if no read
   // has succeeded. "error": why the last read failed; absent if it succeeded. A node whose first
   // read has not ended is absent. Returns at once, and then reads the agents whose last read is
-  // older than kFresh. REQUIRES: these nodes exist; at most kMostNodes.
+  // older than kFresh. REQUIRES: these nodes exist; at most kMaxNodes.
   std::string Read(const std::vector<std::string>& nodes);
 
  private:

@@ -49,7 +49,7 @@ Json JsonOfGpuGauges(std::string_view metrics) {
 
 void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std::string& node,
                            Done done) {
-  if (reads_.size() >= kMostReads) {
+  if (reads_.size() >= kMaxReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
   }
   const Number number = ++last_;

@@ -3,7 +3,7 @@
 // is read through the API server with the person's own rights: `list` on pods and `get` on
 // pods/proxy in the namespace of the agents (Role tessera-view-usage).
 //
-// Threads: the runner's. Bounds: kMostReads at once.
+// Threads: the runner's. Bounds: kMaxReads at once.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ Json JsonOfGpuGauges(std::string_view metrics);
 
 class NodeUsageReader {
  public:
-  static constexpr size_t kMostReads = 64;
+  static constexpr size_t kMaxReads = 64;
   static constexpr Duration kPatience = std::chrono::seconds(3);
   using Done = std::function<void(Result<Json>)>;
 

@@ -15,9 +15,9 @@
 namespace tessera::console {
 namespace {
 
-constexpr size_t kMostAnswerBytes = 1 << 20;
-constexpr size_t kMostSecretBytes = 4 << 10;
-constexpr size_t kMostReasonBytes = 200;
+constexpr size_t kMaxAnswerBytes = 1 << 20;
+constexpr size_t kMaxSecretBytes = 4 << 10;
+constexpr size_t kMaxReasonBytes = 200;
 constexpr double kLatestEnd = 9e9;  // seconds; later times overflow a count of nanoseconds
 constexpr net::Deadlines kIssuerDeadlines{.connect = std::chrono::seconds(5),
                                           .header = std::chrono::seconds(10),
@@ -119,7 +119,7 @@ Status ReadClaims(const OidcOptions& options, WallTime now, OidcTokens* tokens) 
   const std::string issuer = claims.StringAt("iss").value_or("");
   if (issuer != options.issuer) {
     return Unauthenticated(fmt::format("its issuer is \"{}\": check --oidc-issuer-url",
-                                       CutText(issuer, kMostReasonBytes)));
+                                       CutText(issuer, kMaxReasonBytes)));
   }
   if (!Contains(claims.Find("aud"), options.client_id)) {
     return Unauthenticated(
@@ -180,7 +180,7 @@ Result<OidcProvider> ParseProvider(std::string_view document, const std::string&
     return Error(Code::kInvalidArgument,
                  "it names issuer \"{}\" instead of \"{}\": set --oidc-issuer-url to what the "
                  "issuer calls itself",
-                 CutText(name, kMostReasonBytes), issuer);
+                 CutText(name, kMaxReasonBytes), issuer);
   }
   OidcProvider provider;
   ASSIGN_OR_RETURN(provider.authorization_endpoint, json.StringAt("authorization_endpoint"));
@@ -228,7 +228,7 @@ net::Request RefreshRequest(const OidcProvider& provider, const OidcOptions& opt
 }
 
 std::string IssuerReason(std::string_view error, std::string_view description) {
-  return CutText(std::string(Trim(fmt::format("{} {}", error, description))), kMostReasonBytes);
+  return CutText(std::string(Trim(fmt::format("{} {}", error, description))), kMaxReasonBytes);
 }
 
 Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now) {
@@ -332,7 +332,7 @@ void OidcLogin::Ask(std::string_view what, MakeRequest make, OnTokens on_tokens)
     if (!provider.ok()) return on_tokens(provider.status());
     std::string client_secret;
     if (!options_.client_secret_file.empty()) {
-      const Result<std::string> text = ReadFile(options_.client_secret_file, kMostSecretBytes);
+      const Result<std::string> text = ReadFile(options_.client_secret_file, kMaxSecretBytes);
       if (!text.ok()) return on_tokens(text.status().Annotate("--oidc-client-secret-file"));
       client_secret = Trim(*text);
     }
@@ -349,7 +349,7 @@ void OidcLogin::Ask(std::string_view what, MakeRequest make, OnTokens on_tokens)
 }
 
 void OidcLogin::Send(const std::string& url, net::Request request, OnResponse then) {
-  if (fetches_.size() >= kMostFetches) {
+  if (fetches_.size() >= kMaxFetches) {
     return then(Error(Code::kResourceExhausted, "too many people log in: retry in a moment"));
   }
   const size_t path = url.find('/', std::string_view("https://").size());
@@ -362,7 +362,7 @@ void OidcLogin::Send(const std::string& url, net::Request request, OnResponse th
   Fetch& fetch = fetches_[number];
   fetch.client = std::make_unique<net::HttpClient>(io_, runner_, std::move(client));
   fetch.call = fetch.client->Send(
-      std::move(request), {.deadlines = kIssuerDeadlines, .max_body = kMostAnswerBytes},
+      std::move(request), {.deadlines = kIssuerDeadlines, .max_body = kMaxAnswerBytes},
       [this, number, then = std::move(then)](Result<net::Response> answer) {
         // A call must not be destroyed inside its callback.
         runner_.Post([this, number, weak = weak_.Get()] {

@@ -96,7 +96,7 @@ Result<OidcTokens> Refreshed(const OidcTokens& last, OidcTokens fresh);
 
 class OidcLogin {
  public:
-  static constexpr size_t kMostFetches = 64;
+  static constexpr size_t kMaxFetches = 64;
   // Calls back once, later or at once, and not after this object is destroyed. UNAVAILABLE: the
   // issuer does not answer.
   using OnText = std::function<void(Result<std::string>)>;

@@ -125,7 +125,7 @@ Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
   // Times of RFC 3339 in UTC are in order as texts.
   std::ranges::stable_sort(sorted,
                            [](const Json* a, const Json* b) { return TimeOf(*a) > TimeOf(*b); });
-  if (sorted.size() > kMostEvents) sorted.resize(kMostEvents);
+  if (sorted.size() > kMaxEvents) sorted.resize(kMaxEvents);
   Json out = Json::MakeArray();
   for (const Json* event : sorted) out.Append(EventJson(*event));
   return out;
@@ -133,7 +133,7 @@ Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
 
 RunReader::RunReader(std::shared_ptr<WebSession> session, What what, Done done)
     : session_(std::move(session)), what_(std::move(what)), done_(std::move(done)) {
-  kube::ListQuery query{.type = kube::kPods, .ns = what_.ns, .limit = kMostPods};
+  kube::ListQuery query{.type = kube::kPods, .ns = what_.ns, .limit = kMaxPods};
   if (what_.pod.empty()) {
     query.label_selector = what_.selector;
   } else {
@@ -194,7 +194,7 @@ void EndedReader::OnPods(const Result<kube::ListPage>& page) {
   }
   continue_token_ = page->continue_token;
   if (continue_token_.empty()) namespaces_.pop_back();
-  const bool full = ++pages_ >= kMostPages || pods_.items().size() >= kMostPods;
+  const bool full = ++pages_ >= kMaxPages || pods_.items().size() >= kMaxPods;
   if (namespaces_.empty() || full) {
     return std::exchange(done_, nullptr)(Json::MakeObject(
         {{"pods", std::move(pods_)}, {"complete", Json::Bool(namespaces_.empty())}}));

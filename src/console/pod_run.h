@@ -18,13 +18,13 @@ namespace tessera::console {
 
 // A pod of the API server, as JSON for the page.
 Json RunOf(const Json& pod);
-// Newest first, at most kMostEvents. `prefix`: only those of objects whose name begins with it.
-inline constexpr size_t kMostEvents = 20;
+// Newest first, at most kMaxEvents. `prefix`: only those of objects whose name begins with it.
+inline constexpr size_t kMaxEvents = 20;
 Json EventsOf(const std::vector<Json>& events, std::string_view prefix);
 
 class RunReader {
  public:
-  static constexpr int kMostPods = 50;
+  static constexpr int kMaxPods = 50;
 
   using Done = std::function<void(Result<Json>)>;
   struct What {
@@ -52,8 +52,8 @@ class RunReader {
 // Pods that request GPUs and have ended, of the namespaces that the person may see.
 class EndedReader {
  public:
-  static constexpr size_t kMostPods = 500;
-  static constexpr int kMostPages = 60;  // each with 500 pods of a namespace
+  static constexpr size_t kMaxPods = 500;
+  static constexpr int kMaxPages = 60;  // each with 500 pods of a namespace
 
   using Done = std::function<void(Result<Json>)>;
 

@@ -70,10 +70,10 @@ TEST(PodRunTest, EventsAreSortedAndOfTheObject) {
     seen += fmt::format("{}×{} ", one.StringAt("reason").value(), one.IntAt("count").value());
   }
   EXPECT_EQ(seen, "Series×7 Created×1 Old×3 ");
-  for (size_t i = 0; i < 2 * kMostEvents; ++i) {
+  for (size_t i = 0; i < 2 * kMaxEvents; ++i) {
     events.push_back(event("web-3", "More", R"("lastTimestamp":"2026-01-02T00:00:00Z")"));
   }
-  EXPECT_EQ(EventsOf(events, "web-").items().size(), kMostEvents);
+  EXPECT_EQ(EventsOf(events, "web-").items().size(), kMaxEvents);
 }
 
 }  // namespace

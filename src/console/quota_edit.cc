@@ -14,7 +14,7 @@ namespace {
 using ledger::ClusterLedger;
 using ledger::PodEntry;
 
-constexpr size_t kMostListed = 50;
+constexpr size_t kMaxListed = 50;
 
 // Checks with the parser that the scheduler uses.
 Result<placement::QuotaConfig> ConfigOf(const Json& quotas) {
@@ -43,7 +43,7 @@ int64_t ChargedFor(const PodEntry& pod, std::string_view model) {
 void AddOver(const std::vector<const PodEntry*>& pods, const std::string& model, int64_t excess,
              Json* over) {
   for (const PodEntry* pod : pods) {
-    if (excess <= 0 || over->items().size() >= kMostListed) return;
+    if (excess <= 0 || over->items().size() >= kMaxListed) return;
     const int64_t milli = ChargedFor(*pod, model);
     if (milli == 0) continue;
     over->Append(Json::MakeObject({{"pod", Json::String(pod->request.name)},
@@ -123,7 +123,7 @@ Json JsonOfOutside(const ClusterLedger& ledger, const placement::NamespaceQuota&
     if (node == nullptr || std::ranges::find(quota.pools, node->node.pool) != quota.pools.end()) {
       continue;
     }
-    if (outside.items().size() < kMostListed) outside.Append(Json::String(pod->request.name));
+    if (outside.items().size() < kMaxListed) outside.Append(Json::String(pod->request.name));
   }
   return outside;
 }
@@ -184,7 +184,7 @@ Json Consequences(ClusterLedger& ledger, const QuotaChange& change) {
   Json lines = JsonOfLines(ledger, change.ns, quota, pods, &over);
   for (const PodEntry* pod : pods) {
     if (pod->binding_state != ledger::BindingState::kWaiting) continue;
-    if (waiting.items().size() >= kMostListed) break;
+    if (waiting.items().size() >= kMaxListed) break;
     const size_t before = FittingNodes(ledger, pod->request);
     ledger.SetQuota(next);
     const size_t after = FittingNodes(ledger, pod->request);

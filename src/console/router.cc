@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
-constexpr size_t kMostTokens = 200;
+constexpr size_t kMaxTokens = 200;
 constexpr size_t kCookieSuffix = 8;
 
 }  // namespace
@@ -120,7 +120,7 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const std::string token(Trim(body->StringAt("token").value_or("")));
-  if (token.empty() || token.size() > kMostTokenBytes ||
+  if (token.empty() || token.size() > kMaxTokenBytes ||
       token.find_first_of("\r\n \t") != std::string::npos) {
     return reply(ErrorResponse(Error(Code::kUnauthenticated, "this is not a token")));
   }
@@ -158,7 +158,7 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
     if (!session) return reply(ErrorResponse(none));
     return sessions_.WithRights(session, on_rights);
   }
-  if (options_.dashboard || token.size() > kMostTokenBytes) return reply(ErrorResponse(none));
+  if (options_.dashboard || token.size() > kMaxTokenBytes) return reply(ErrorResponse(none));
   const auto known = by_token_.find(token);
   if (known != by_token_.end()) {
     const SessionPtr session = sessions_.Find(known->second->id);
@@ -171,7 +171,7 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
   sessions_.LogIn(token,
                   [this, token, reply, then = std::move(then)](const Result<SessionPtr>& session) {
                     if (!session.ok()) return reply(ErrorResponse(session.status()));
-                    if (by_token_.size() >= kMostTokens) by_token_.clear();
+                    if (by_token_.size() >= kMaxTokens) by_token_.clear();
                     by_token_[token] = *session;
                     then(*session);
                   });

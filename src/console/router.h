@@ -41,7 +41,7 @@ struct RouterOptions {
 class ConsoleRouter {
  public:
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
-  static constexpr size_t kMostTokenBytes = 8 << 10;
+  static constexpr size_t kMaxTokenBytes = 8 << 10;
 
   // `meter`: null if use is not added up. `history`: null if there is no Prometheus. `oidc`: null
   // if people log in with tokens alone. `metrics` outlives it.

@@ -102,11 +102,11 @@ void ConsoleRouter::CompleteOidcLogin(const net::Request& request, const Reply& 
   if (!code.ok()) return fail(code.status());
   oidc_->Complete(*code, secret, [this, reply, fail](const Result<OidcTokens>& tokens) {
     if (!tokens.ok()) return fail(tokens.status());
-    if (tokens->id_token.size() > kMostTokenBytes) {
+    if (tokens->id_token.size() > kMaxTokenBytes) {
       return fail(Error(Code::kUnauthenticated,
                         "the ID token has {} bytes, at most {} are accepted: let the issuer put "
                         "fewer groups into it",
-                        tokens->id_token.size(), kMostTokenBytes));
+                        tokens->id_token.size(), kMaxTokenBytes));
     }
     sessions_.LogIn(
         tokens->id_token, [this, reply, fail, tokens = *tokens](const Result<SessionPtr>& session) {

@@ -89,10 +89,10 @@ void ConsoleRouter::ShowGauges(const net::Request& request, const WebSession& se
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Json* list = body->Find("nodes");
-  if (list == nullptr || !list->is_array() || list->items().size() > NodeGauges::kMostNodes) {
+  if (list == nullptr || !list->is_array() || list->items().size() > NodeGauges::kMaxNodes) {
     return reply(ErrorResponse(Error(Code::kInvalidArgument,
                                      "invalid nodes: want a list of at most {} names",
-                                     NodeGauges::kMostNodes)));
+                                     NodeGauges::kMaxNodes)));
   }
   if (!MayReadAgents(session, reply)) return;
   std::vector<std::string> nodes;

@@ -16,7 +16,7 @@ namespace {
 constexpr kube::ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
                                           false};
 // For a user who may list pods only in single namespaces, at most this many namespaces are checked.
-constexpr size_t kMostNamespaces = 200;
+constexpr size_t kMaxNamespaces = 200;
 
 Json ReviewOf(std::string_view group, std::string_view kind, Json spec) {
   Json review = Json::MakeObject(
@@ -108,7 +108,7 @@ class WebSessions::Review {
   void AskAbout(const std::set<std::string>& namespaces) {
     size_t asked = 0;
     for (const std::string& ns : namespaces) {
-      if (++asked > kMostNamespaces) break;
+      if (++asked > kMaxNamespaces) break;
       Ask(kAccessReviews, MayList("pods", ns), [this, ns](const Json& review) {
         if (IsAllowed(review)) answer_.rights.namespaces.insert(ns);
       });
@@ -247,7 +247,7 @@ void WebSessions::End(const std::shared_ptr<WebSession>& session) {
 }
 
 void WebSessions::MakeRoom() {
-  if (sessions_.size() < kMostSessions) return;
+  if (sessions_.size() < kMaxSessions) return;
   const auto oldest =
       std::ranges::min_element(sessions_, {}, [](const auto& entry) { return entry.second->used; });
   const std::shared_ptr<WebSession> session = oldest->second;

@@ -9,7 +9,7 @@
 // Every end of a session, and every change of its rights, is reported to `set_on_changed`.
 //
 // Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: at
-// kMostSessions, a new session ends the session that was unused for longest; at
+// kMaxSessions, a new session ends the session that was unused for longest; at
 // kMaxSessionsPerUser, it ends the user's oldest session.
 #pragma once
 
@@ -72,7 +72,7 @@ std::string RandomHex();
 
 class WebSessions {
  public:
-  static constexpr size_t kMostSessions = 500;
+  static constexpr size_t kMaxSessions = 500;
   static constexpr size_t kMaxSessionsPerUser = 20;
   static constexpr Duration kIdle = std::chrono::minutes(30);
   static constexpr Duration kLongest = std::chrono::hours(12);

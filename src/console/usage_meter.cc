@@ -48,7 +48,7 @@ UsageMeter::Key UsageMeter::KeyOf(const ledger::PodEntry& pod) const {
 UsageMeter::UsageRow& UsageMeter::RowOf(const Key& key) {
   const auto known = rows_.find(key);
   if (known != rows_.end()) return known->second;
-  return rows_.size() < kMostRows ? rows_[key] : rows_[{"", ""}];
+  return rows_.size() < kMaxRows ? rows_[key] : rows_[{"", ""}];
 }
 
 void UsageMeter::TakePage(const ledger::ClusterLedger& ledger, const std::string& node,
@@ -76,7 +76,7 @@ void UsageMeter::TakePage(const ledger::ClusterLedger& ledger, const std::string
 void UsageMeter::Add(const ledger::PodEntry& pod, const std::string& labels, const Counters& now) {
   const auto known = series_.find(labels);
   if (known == series_.end()) {
-    if (series_.size() < kMostSeries) series_[labels] = now;
+    if (series_.size() < kMaxSeries) series_[labels] = now;
     return;
   }
   const Counters before = std::exchange(known->second, now);

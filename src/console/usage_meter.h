@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU-hours of each namespace, and of each value of one label of pods: how much was allocated, and
-// how much of that ran no kernel. Pure but for the values of the clock.
+// how much of that ran no kernel. Does no I/O and reads no clock: the caller passes the times.
 //
 // Allocation comes from the ledger: each Tick counts what pods hold now for the time since the Tick
 // before, so a pod is counted to within one Tick at either end. Idle time comes from the counters
 // of the agents (docs/tasks/monitor.md), weighted by what the pod holds of the GPU. Agents know it
-// only of some containers, and a container that ends takes its last interval with it; so `measured`
-// says for how many of the GPU-hours the idle time is known.
+// only of some containers, and the last interval before a container ends is not counted. So
+// `measured` says for how many of the GPU-hours the idle time is known.
 //
-// The state lives in memory: it begins anew with the program. Bounds: kMostRows, each some hundred
-// bytes; the pods of further namespaces and labels are counted together. kMostSeries counters.
+// The state lives in memory: it begins anew with the program. Bounds: kMaxRows, each some hundred
+// bytes; the pods of further namespaces and labels are counted together. kMaxSeries counters.
 // Threads: one.
 #pragma once
 
@@ -30,8 +30,8 @@ namespace tessera::console {
 class UsageMeter {
  public:
   static constexpr Duration kTick = std::chrono::seconds(10);
-  static constexpr size_t kMostRows = 5000;
-  static constexpr size_t kMostSeries = 50'000;
+  static constexpr size_t kMaxRows = 5000;
+  static constexpr size_t kMaxSeries = 50'000;
   // A longer gap is not counted: the machine slept, or the cluster could not be read.
   static constexpr Duration kLongestGap = std::chrono::minutes(2);
 

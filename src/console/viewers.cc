@@ -36,7 +36,7 @@ Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model,
 }
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession> session) {
-  if (viewers_.size() >= kMostViewers) {
+  if (viewers_.size() >= kMaxViewers) {
     return Error(Code::kResourceExhausted, "{} people look already: try again later",
                  viewers_.size());
   }
@@ -101,7 +101,7 @@ void Viewers::SendPart(Viewer& viewer) {
 
 const Viewers::SnapshotPart& Viewers::PartFor(const Viewer& viewer) {
   if (std::exchange(parts_version_, model_.version()) != model_.version() ||
-      parts_.size() >= kMostParts) {
+      parts_.size() >= kMaxParts) {
     parts_.clear();
   }
   const SnapshotPosition& position = *viewer.next_part;
@@ -150,7 +150,7 @@ void Viewers::AppendItems(const Rights& rights, SnapshotPosition* position, std:
 }
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::AddDownload(std::shared_ptr<WebSession> session) {
-  if (downloads_.size() >= kMostDownloads) {
+  if (downloads_.size() >= kMaxDownloads) {
     return Error(Code::kResourceExhausted, "{} clients read the cluster now: try again later",
                  downloads_.size());
   }

@@ -16,7 +16,7 @@
 // When it has read its queue, it gets a snapshot, and the state if it missed a state event. So a
 // slow viewer costs only its queue.
 //
-// Threads: the runner's. Bounds: kMostViewers, kMaxStreamsPerUser, kMostDownloads, kMostParts.
+// Threads: the runner's. Bounds: kMaxViewers, kMaxStreamsPerUser, kMaxDownloads, kMaxParts.
 #pragma once
 
 #include <list>
@@ -36,12 +36,12 @@ namespace tessera::console {
 
 class Viewers {
  public:
-  static constexpr size_t kMostViewers = 300;
+  static constexpr size_t kMaxViewers = 300;
   static constexpr size_t kMaxStreamsPerUser = 20;
-  static constexpr size_t kMostDownloads = 20;
+  static constexpr size_t kMaxDownloads = 20;
   static constexpr size_t kQueueBytes = 4 << 20;
   static constexpr size_t kPartBytes = 64 << 10;
-  static constexpr size_t kMostParts = 32;  // kept for viewers that read the same part soon
+  static constexpr size_t kMaxParts = 32;  // kept for viewers that read the same part soon
   // A page without an event for three of these is not current. They also keep proxies from closing
   // an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(3);

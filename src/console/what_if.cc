@@ -19,10 +19,10 @@ using ledger::NodeEntry;
 using ledger::PodEntry;
 using ledger::PodRequest;
 
-constexpr size_t kMostReports = 200;  // nodes looked at for the nearest
-constexpr size_t kMostNear = 6;
-constexpr size_t kMostTries = 400;
-constexpr size_t kMostMoves = 5;
+constexpr size_t kMaxReports = 200;  // nodes looked at for the nearest
+constexpr size_t kMaxNear = 6;
+constexpr size_t kMaxTries = 400;
+constexpr size_t kMaxMoves = 5;
 
 // Whether kube-scheduler asks about the GPUs of the node for this pod.
 bool MayTake(const PodRequest& request, const NodeEntry& node) {
@@ -140,7 +140,7 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bo
     for (const Uid& uid : pods) {
       const PodEntry& pod = ledger.pods().at(uid);
       if (pod.deleting) continue;
-      if (++tries > kMostTries) {
+      if (++tries > kMaxTries) {
         *complete = false;
         return moves;
       }
@@ -201,7 +201,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   std::vector<NearNode> near;
   size_t reports = 0;
   for (const auto& [name, node] : ledger.nodes()) {
-    if (!MayTake(query.request, node) || ++reports > kMostReports) continue;
+    if (!MayTake(query.request, node) || ++reports > kMaxReports) continue;
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
     NearNode one{name, *std::move(report)};
@@ -218,7 +218,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   });
   Json out = Json::MakeArray();
   for (const NearNode& one : near) {
-    if (out.items().size() >= kMostNear) break;
+    if (out.items().size() >= kMaxNear) break;
     out.Append(JsonOfNear(ledger, one));
   }
   return out;
@@ -230,7 +230,7 @@ Json MeasureRoom(ClusterLedger& ledger, const PodRequest& request) {
   std::ranges::stable_sort(moves, [](const Move& a, const Move& b) { return a.milli < b.milli; });
   Json list = Json::MakeArray();
   for (const Move& move : moves) {
-    if (list.items().size() >= kMostMoves) break;
+    if (list.items().size() >= kMaxMoves) break;
     list.Append(JsonOfMove(ledger, move));
   }
   return Json::MakeObject({{"pods", std::move(list)}, {"complete", Json::Bool(complete)}});

@@ -3,7 +3,7 @@
 // with another request or without another pod. Answered by the placement engine on the ledger,
 // which is afterwards as it was.
 //
-// Cost: kMostTries evaluations of one node and kMostMoves of all nodes; MeasureRoom is asked by
+// Cost: kMaxTries evaluations of one node and kMaxMoves of all nodes; MeasureRoom is asked by
 // people, not for each change of the cluster. Threads: as the ledger.
 #pragma once
 

@@ -13,10 +13,10 @@
 namespace tessera::console {
 namespace {
 
-constexpr int64_t kMostGpus = 64;
-constexpr int64_t kMostReplicas = 10'000;
-constexpr int64_t kMostBlocks = 4096;  // 1 TiB
-constexpr size_t kMostManifest = 256 << 10;
+constexpr int64_t kMaxGpus = 64;
+constexpr int64_t kMaxReplicas = 10'000;
+constexpr int64_t kMaxBlocks = 4096;  // 1 TiB
+constexpr size_t kMaxManifest = 256 << 10;
 // Fields of the page that are one field of a manifest.
 constexpr std::string_view kAmount = "amount";
 constexpr std::string_view kAmountFields[] = {"whole", "gpus", "hundredths", "memoryBlocks"};
@@ -353,15 +353,14 @@ FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* error
   if (reader.BeginField(kAmount)) {
     form.whole = json.BoolAt("whole").value_or(form.whole);
     if (form.whole) {
-      reader.ReadNumber("gpus", 1, kMostGpus, &form.gpus);
+      reader.ReadNumber("gpus", 1, kMaxGpus, &form.gpus);
     } else {
       reader.ReadNumber("hundredths", 1, 99, &form.hundredths);
-      reader.ReadNumber("memoryBlocks", 1, kMostBlocks, &form.memory_blocks);
+      reader.ReadNumber("memoryBlocks", 1, kMaxBlocks, &form.memory_blocks);
     }
   }
   if (reader.BeginField("model")) form.model = TextAt(json, "model");
-  if (reader.BeginField("replicas"))
-    reader.ReadNumber("replicas", 1, kMostReplicas, &form.replicas);
+  if (reader.BeginField("replicas")) reader.ReadNumber("replicas", 1, kMaxReplicas, &form.replicas);
   return edit;
 }
 
@@ -454,8 +453,8 @@ std::string Manifest::WithLine(std::string_view message) const {
 }
 
 Result<Manifest> ParseManifest(std::string_view yaml) {
-  if (yaml.size() > kMostManifest) {
-    return Error(Code::kInvalidArgument, "the manifest is longer than {} KiB", kMostManifest >> 10);
+  if (yaml.size() > kMaxManifest) {
+    return Error(Code::kInvalidArgument, "the manifest is longer than {} KiB", kMaxManifest >> 10);
   }
   Manifest manifest{.text = std::string(yaml)};
   ASSIGN_OR_RETURN(manifest.object, ParseYaml(yaml));

@@ -40,13 +40,13 @@ Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
                    "\"{}\": want a container or the UUID of a GPU before \"=\"", entry);
     }
     AnnotatedLimit<Amount> limit;
-    if (named) limit.only = entry.substr(0, equals);
+    if (named) limit.applies_to = entry.substr(0, equals);
     ASSIGN_OR_RETURN(
         limit.amount,
         parse(named ? entry.substr(equals + 1) : entry).Annotate(fmt::format("\"{}\"", entry)));
-    if (std::ranges::count(limits, limit.only, &AnnotatedLimit<Amount>::only) > 0) {
+    if (std::ranges::count(limits, limit.applies_to, &AnnotatedLimit<Amount>::applies_to) > 0) {
       return Error(Code::kInvalidArgument, "\"{}\": {} already has a limit in this list: want one",
-                   entry, named ? limit.only : "each container");
+                   entry, named ? limit.applies_to : "each container");
     }
     limits.push_back(std::move(limit));
   }

@@ -2,9 +2,11 @@
 // Pod annotations tessera.dev/memory-limit and tessera.dev/compute-limit, which limit the device
 // memory and GPU time that running containers may use on each of their GPUs. Each is a list of
 //
-//   8Gi            for each container, on each of its GPUs; compute is in hundredths of a GPU: 20
+//   8Gi            for each container, on each of its GPUs
 //   main=8Gi       for this container
 //   GPU-f1e2…=4Gi  for each container on this GPU
+//
+// Compute is in hundredths of a GPU, for example 20.
 //
 // If several entries match a container and a GPU, the last counts; no two entries have the same
 // name. The annotations only lower a limit: the agent never exceeds the grant. Pure; any thread.
@@ -22,7 +24,7 @@ namespace tessera::device {
 
 template <typename Amount>  // Bytes or MilliGpu
 struct AnnotatedLimit {
-  std::string only;  // applies to this container or GPU (UUID); "": to all
+  std::string applies_to;  // a container or a GPU (UUID); "": all
   Amount amount;
   bool operator==(const AnnotatedLimit&) const = default;
 };
@@ -39,7 +41,8 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
                                std::string_view uuid) {
   std::optional<Amount> amount;
   for (const AnnotatedLimit<Amount>& limit : limits) {
-    if (limit.only.empty() || limit.only == container || limit.only == uuid) amount = limit.amount;
+    if (limit.applies_to.empty() || limit.applies_to == container || limit.applies_to == uuid)
+      amount = limit.amount;
   }
   return amount;
 }

@@ -3,7 +3,7 @@
 // only libc, so that it fits a small static program.
 //
 // Requests are idempotent: the agent gives the same container the same answer. If the agent is
-// unreachable, or closes the connection before it answers, the client retries until its deadline.
+// unreachable, or closes the connection before it answers, the client retries until its timeout.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 namespace tessera::grant {
 
 // Returns the agent's error if it rejects the request. UNAVAILABLE: no process listened on
-// `socket_path` until the deadline; the message names the path. DEADLINE_EXCEEDED: no answer.
+// `socket_path` within `timeout`; the message names the path. DEADLINE_EXCEEDED: no answer.
 Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& request,
-                           Duration deadline);
+                           Duration timeout);
 
 }  // namespace tessera::grant

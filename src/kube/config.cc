@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxFile = 4 << 20;
 
-std::string EnvOr(const GetEnv& getenv, const char* name) {
+std::string EnvOrEmpty(const GetEnv& getenv, const char* name) {
   const char* value = getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -280,7 +280,7 @@ class Kubeconfig {
   const std::vector<KubeconfigFile> files_;
 };
 
-// A missing configuration; NOT_FOUND would mean a missing object of the cluster.
+// FAILED_PRECONDITION, because callers take NOT_FOUND for a missing object in the cluster.
 Status NoKubeconfig(std::string_view place) {
   return Error(Code::kFailedPrecondition,
                "no kubeconfig: {}: no such file: give --kubeconfig FILE, or set $KUBECONFIG",
@@ -297,8 +297,8 @@ Result<KubeconfigFile> ParseFile(std::string_view text, const std::string& path)
 }  // namespace
 
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
-  const std::string host = EnvOr(getenv, "KUBERNETES_SERVICE_HOST");
-  const std::string port = EnvOr(getenv, "KUBERNETES_SERVICE_PORT");
+  const std::string host = EnvOrEmpty(getenv, "KUBERNETES_SERVICE_HOST");
+  const std::string port = EnvOrEmpty(getenv, "KUBERNETES_SERVICE_PORT");
   if (host.empty() || port.empty()) {
     return Error(
         Code::kFailedPrecondition,
@@ -364,7 +364,7 @@ Status CheckCertificates(const Config& config) {
 }
 
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
-  const std::string from_env = EnvOr(getenv, "KUBECONFIG");
+  const std::string from_env = EnvOrEmpty(getenv, "KUBECONFIG");
   // The default of --kubeconfig is $KUBECONFIG, which may name several files.
   if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig);
   if (!from_env.empty()) return LoadKubeconfigs(from_env);

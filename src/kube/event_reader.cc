@@ -95,7 +95,7 @@ Result<std::optional<WatchEvent>> EventReader::Next() {
   ASSIGN_OR_RETURN(const std::optional<std::string_view> piece, lines ? NextLine() : NextFrame());
   if (!piece) {
     // The objects of a large collection fill the buffer once; the changes that follow are small.
-    if (begin_ == buffer_.size() && buffer_.capacity() > kMostKept) {
+    if (begin_ == buffer_.size() && buffer_.capacity() > kMaxKept) {
       std::string().swap(buffer_);  // an assignment keeps the memory
       begin_ = scanned_ = 0;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a collection: receives all its objects, then watches for changes from that version on,
-// with bookmarks. Resumes after a broken stream; starts again after 410 (the version is too old).
+// Follows a collection: receives all its objects, then watches for changes from the version of this
+// list on, with bookmarks. Resumes after a broken stream; starts again after 410 (the version is
+// too old).
 // Retries forever with growing, jittered waits, and reports the errors.
 //
 // The initial objects come in one stream if the server supports it (sendInitialEvents, on by
@@ -8,7 +9,7 @@
 //
 // Does not store objects; informer.h does. Threads, callbacks: the client's runner; never after the
 // Watch is destroyed. Ownership: client and delegate outlive the Watch. A delegate may destroy the
-// Watch inside a call. Idle cost: the server's events, with one bookmark a minute.
+// Watch inside a call. Without changes, the only traffic is about one bookmark a minute.
 #pragma once
 
 #include <memory>

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kSerialBytes = 16;
 
 Status OpenSslError(std::string_view step) {
-  return Error(Code::kInternal, "{}: {}", step, OpenSslWords());
+  return Error(Code::kInternal, "{}: {}", step, OpenSslErrorText());
 }
 
 template <typename Writer>
@@ -105,7 +105,7 @@ class CertificateBuilder {
   Status status_;
 };
 
-bool Has(X509* certificate, const std::string& name) {
+bool IsValidForName(X509* certificate, const std::string& name) {
   if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
   // The subject does not count, because Go, and so the API server, ignores it (crypto/x509).
   return X509_check_host(certificate, name.data(), name.size(), X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
@@ -212,7 +212,7 @@ std::vector<std::string> SplitCertificates(std::string_view pem) {
 
 Result<Validity> ValidityOf(std::string_view certificate) {
   const X509Ptr read = NextCertificate(OpenText(certificate).get());
-  if (!read) return Error(Code::kInvalidArgument, "no PEM certificate: {}", OpenSslWords());
+  if (!read) return Error(Code::kInvalidArgument, "no PEM certificate: {}", OpenSslErrorText());
   Validity validity;
   ASSIGN_OR_RETURN(validity.from, TimeOf(X509_get0_notBefore(read.get())));
   ASSIGN_OR_RETURN(validity.to, TimeOf(X509_get0_notAfter(read.get())));
@@ -235,7 +235,7 @@ Status CheckServerPair(const CertificatePair& pair, std::string_view authorities
   if (!trusted)
     return Error(Code::kInvalidArgument, "no authority in the bundle signed the certificate");
   for (const std::string& name : names) {
-    if (Has(certificate.get(), name)) continue;
+    if (IsValidForName(certificate.get(), name)) continue;
     return Error(Code::kInvalidArgument, "the certificate is not for {}", name);
   }
   return Status::Ok();

@@ -228,7 +228,7 @@ void Http2Session::Start() {
   nghttp2_option_del(options);
   nghttp2_session_callbacks_del(hooks);
   const nghttp2_settings_entry settings[] = {
-      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMostStreams},
+      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMaxStreams},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(limits_.header_bytes)}};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   active_ = std::chrono::steady_clock::now();
@@ -296,7 +296,7 @@ void Http2Session::OnHeadersEnd(Stream& stream) {
 
 void Http2Session::OnRequestEnd(Stream& stream) {
   // Streams that the peer has reset may still occupy the handler.
-  if (handled_.size() >= 2 * kMostStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
+  if (handled_.size() >= 2 * kMaxStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
   stream.state = Stream::State::kHandling;
   stream.since = handled_[stream.id] = std::chrono::steady_clock::now();
   events_.on_request(std::move(stream.request), static_cast<uint64_t>(stream.id));

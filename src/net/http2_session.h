@@ -3,7 +3,7 @@
 // nghttp2, which has the frames, header compression and flow control. Everything runs on the
 // IoThread.
 //
-// Bounds: kMostStreams at once, and as many more that the peer has reset but whose handler still
+// Bounds: kMaxStreams at once, and as many more that the peer has reset but whose handler still
 // works; header and body sizes and all times as in ServerLimits; kResets and kResetsPerSecond for
 // peers that open streams only to reset them. A body is copied into frames of at most 16 KiB, of
 // which kWriteBytes are queued at a time.
@@ -24,7 +24,7 @@ namespace tessera::net {
 
 class Http2Session : public std::enable_shared_from_this<Http2Session> {
  public:
-  static constexpr uint32_t kMostStreams = 64;
+  static constexpr uint32_t kMaxStreams = 64;
   static constexpr uint64_t kResets = 200, kResetsPerSecond = 20;
   static constexpr size_t kWriteBytes = 64 << 10;
   // How exactly the times of ServerLimits are kept.

@@ -7,7 +7,7 @@
 
 namespace tessera::net {
 
-std::string OpenSslWords() {
+std::string OpenSslErrorText() {
   const unsigned long error = ERR_get_error();
   ERR_clear_error();
   if (error == 0) return "no reason given";

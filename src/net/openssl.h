@@ -20,7 +20,7 @@ using X509Ptr = std::unique_ptr<X509, decltype(&X509_free)>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
 // The first error in this thread's queue; clears the queue.
-std::string OpenSslWords();
+std::string OpenSslErrorText();
 
 // A reader of `text`, which must outlive the reader.
 BioPtr OpenText(std::string_view text);

@@ -30,7 +30,7 @@ Status Trust(SSL_CTX* context, const PemSource& ca) {
   int count = 0;
   while (const X509Ptr certificate = NextCertificate(bio.get())) {
     if (X509_STORE_add_cert(store, certificate.get()) != 1) {
-      return Error(Code::kInvalidArgument, "CA bundle {}: {}", NameOf(ca), OpenSslWords());
+      return Error(Code::kInvalidArgument, "CA bundle {}: {}", NameOf(ca), OpenSslErrorText());
     }
     ++count;
   }
@@ -47,7 +47,7 @@ Status Show(SSL_CTX* context, const TlsOptions& options) {
   const X509Ptr leaf = NextCertificate(chain.get());
   if (!leaf || SSL_CTX_use_certificate(context, leaf.get()) != 1) {
     return Error(Code::kInvalidArgument, "certificate {}: {}", NameOf(options.certificate),
-                 OpenSslWords());
+                 OpenSslErrorText());
   }
   while (const X509Ptr next = NextCertificate(chain.get())) {
     if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) break;
@@ -57,7 +57,7 @@ Status Show(SSL_CTX* context, const TlsOptions& options) {
   const KeyPtr key = ReadPrivateKey(key_pem);
   if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
     return Error(Code::kInvalidArgument, "private key {} does not match certificate {}: {}",
-                 NameOf(options.key), NameOf(options.certificate), OpenSslWords());
+                 NameOf(options.key), NameOf(options.certificate), OpenSslErrorText());
   }
   return Status::Ok();
 }
@@ -155,7 +155,7 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
   if (context_ && fingerprint == fingerprint_) return context_;
   const auto* method = side_ == Side::kServer ? TLS_server_method() : TLS_client_method();
   std::shared_ptr<SSL_CTX> fresh(SSL_CTX_new(method), &SSL_CTX_free);
-  if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslWords());
+  if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslErrorText());
   const Status status = SetUp(fresh.get(), side_, options_);
   // The key of the new certificate is not written yet: keeps the old pair until the next call.
   if (!status.ok() && context_) return context_;

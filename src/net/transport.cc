@@ -176,7 +176,7 @@ Status ExpectName(SSL* session, const std::string& name) {
   if (done) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "TLS: \"{}\" cannot be the name of a server: want a DNS name or an IP address: {}",
-               name, OpenSslWords());
+               name, OpenSslErrorText());
 }
 
 // OpenSSL recognizes the methods GET, POST, HEAD and PUT.

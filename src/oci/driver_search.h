@@ -36,9 +36,9 @@ class DriverSearch {
  public:
   explicit DriverSearch(const RootedDir& root) : root_(root) {}
 
-  // The file that a program loads as <stem>.so.1, such as libcuda, relative to the root and without
-  // links; if no directory has that name, the newest <stem>.so.<version>. NOT_FOUND names the
-  // searched directories.
+  // The path of the file <stem>.so.1, for example with the stem "libcuda", relative to the root and
+  // with links resolved. If no directory has this file, the newest <stem>.so.<version>. NOT_FOUND
+  // names the searched directories.
   Result<std::string> FindLibrary(std::string_view stem) const;
 
   // Searches for libcuda, and for libnvidia-ml if there is no libcuda. NOT_FOUND as above, or if

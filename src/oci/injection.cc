@@ -228,8 +228,8 @@ class Injector {
     return soname.substr(0, soname.find('.'));
   }
 
-  // In a limited container the limiter's libraries replace the driver's, which they load by these
-  // fixed paths.
+  // In a limited container the limiter's libraries replace the driver's. The limiter loads the
+  // driver's libraries from real/NAME, where this function adds them.
   std::string HostFileFor(const DriverLibrary& library) {
     std::string limiter = LimiterFor(library.soname);
     if (limiter.empty()) return library.host_path;
@@ -263,8 +263,8 @@ class Injector {
                               .flags = NativeLdCacheFlags()});
   }
 
-  // Trees with and without the limiter have different files as libcuda. Different families keep
-  // them from replacing each other.
+  // Trees with and without the limiter have different files as libcuda. A new tree
+  // replaces the others of its family, so these need different families.
   std::string TreeFamily() const {
     const std::string& root = injection_.driver.root;
     return injection_.limiter ? root + " limited by " + injection_.limiter->library_dir : root;

@@ -13,7 +13,7 @@ struct ClusterAccess {
   kube::Client& client;
   kube::EventRecorder& events;
   OperatorMetrics& metrics;
-  kube::BeforeSend before_send;  // checked before each write
+  kube::BeforeSend before_send;  // called before each write; its error prevents it
 };
 
 }  // namespace tessera::operators

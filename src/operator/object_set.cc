@@ -239,7 +239,7 @@ size_t ObjectSet::Remaining(bool workloads_only) const {
   size_t remaining = 0;
   for (const auto& [key, operation] : operations_) remaining += key != kPruneKey ? 1 : 0;
   for (const auto& [key, wanted] : wanted_.objects()) {
-    if (wanted.awaits && counts(ScopeOf(wanted.object).type)) ++remaining;
+    if (wanted.awaits_event && counts(ScopeOf(wanted.object).type)) ++remaining;
   }
   watches_.ForEach([&](const WatchScope& scope, const auto&, const TrackedObject& object) {
     if (Owns(object) && counts(scope.type)) ++remaining;

@@ -9,18 +9,19 @@
 namespace tessera::operators {
 namespace {
 
-// After n restorations of an object, the next one waits 2^n times this. A time without drift resets
-// n.
-constexpr Duration kFirstRepair = std::chrono::milliseconds(50);
+// After n restorations of an object, the next one waits 2^n times this. kQuietTime without drift
+// resets n to 0.
+constexpr Duration kFirstRepairWait = std::chrono::milliseconds(50);
 constexpr int kMaxRepairs = 10;
-constexpr Duration kQuiet = std::chrono::minutes(10);
+constexpr Duration kQuietTime = std::chrono::minutes(10);
 // After this many restorations, the object is reported as changed repeatedly by another client,
 // until it has stayed unchanged for this time. The time is longer than any wait between
 // restorations.
 constexpr int kContestedRepairs = 5;
-constexpr Duration kContested = std::chrono::minutes(2);
-// An object that was applied this long ago would have been listed or delivered by now.
-constexpr Duration kLateEvent = std::chrono::seconds(10);
+constexpr Duration kContestedTime = std::chrono::minutes(2);
+// The longest delay of an event. If a list comes this long after an apply, it is newer than the
+// apply, so the object no longer waits for its event.
+constexpr Duration kMaxEventDelay = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -68,7 +69,8 @@ WantedObject* WantedObjects::Find(const std::string& key) {
 }
 
 bool WantedObjects::Drifted(const WantedObject& object) const {
-  if (object.applied.empty() || object.awaits || !watches_.Synced(object.object)) return false;
+  if (object.applied.empty() || object.awaits_event || !watches_.Synced(object.object))
+    return false;
   const TrackedObject* actual = watches_.Find(object.object);
   return actual == nullptr || actual->applied_fields != object.fields;
 }
@@ -78,8 +80,8 @@ bool WantedObjects::NeedsApply(const WantedObject& object) const {
 }
 
 Duration WantedObjects::RepairWait(const WantedObject& object) const {
-  if (clock_.Now() - object.repaired > kQuiet) return kFirstRepair;
-  return kFirstRepair * (1 << std::min(object.repairs, kMaxRepairs));
+  if (clock_.Now() - object.repaired > kQuietTime) return kFirstRepairWait;
+  return kFirstRepairWait * (1 << std::min(object.repairs, kMaxRepairs));
 }
 
 bool WantedObjects::AllApplied() const {
@@ -88,16 +90,16 @@ bool WantedObjects::AllApplied() const {
 }
 
 void WantedObjects::OnDelivered(const std::string& key) {
-  if (WantedObject* object = Find(key)) object->awaits = false;
+  if (WantedObject* object = Find(key)) object->awaits_event = false;
 }
 
 Duration WantedObjects::OnListed(const WatchScope& scope) {
   Duration again = Duration::zero();
   for (auto& [key, object] : objects_) {
-    if (!object.awaits || ScopeOf(object.object) != scope) continue;
-    const Duration left = object.applied_at + kLateEvent - clock_.Now();
-    object.awaits = left > Duration::zero();
-    if (object.awaits) again = std::max(again, left);
+    if (!object.awaits_event || ScopeOf(object.object) != scope) continue;
+    const Duration left = object.applied_at + kMaxEventDelay - clock_.Now();
+    object.awaits_event = left > Duration::zero();
+    if (object.awaits_event) again = std::max(again, left);
   }
   return again;
 }
@@ -108,11 +110,12 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
   kube::MetadataObject now;
   RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), keep, &now));
   object->applied = text;
-  // If the watch has already delivered this version, later versions are compared with its digest.
+  // If the watch has already delivered this version, later versions are compared with the
+  // digest of the object that the watch delivered.
   const TrackedObject* actual = watches_.Find(object->object);
   const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
   object->fields = seen ? actual->applied_fields : now.applied_fields;
-  object->awaits = !seen;
+  object->awaits_event = !seen;
   object->applied_at = clock_.Now();
   if (now.meta.resource_version == version) return ApplyEffect::kUnchanged;
   return version.empty() ? ApplyEffect::kCreated : ApplyEffect::kChanged;
@@ -120,12 +123,12 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
 
 void WantedObjects::OnRepaired(WantedObject* object) const {
   const MonotonicTime now = clock_.Now();
-  object->repairs = now - object->repaired > kQuiet ? 1 : object->repairs + 1;
+  object->repairs = now - object->repaired > kQuietTime ? 1 : object->repairs + 1;
   object->repaired = now;
 }
 
 bool WantedObjects::IsContested(const WantedObject& object) const {
-  return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired < kContested;
+  return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired < kContestedTime;
 }
 
 ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {

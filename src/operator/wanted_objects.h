@@ -30,7 +30,7 @@ struct WantedObject {
   std::string applied;  // text that the server has; "": unknown
   uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
   // The watch has not delivered the result of the last apply yet, so the watched state is older.
-  bool awaits = false;
+  bool awaits_event = false;
   MonotonicTime applied_at{};
   int repairs = 0;
   MonotonicTime repaired{};

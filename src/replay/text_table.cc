@@ -9,10 +9,10 @@ namespace tessera::replay {
 
 void AppendTable(std::string_view title, const std::vector<std::string>& columns,
                  const std::vector<TextRow>& rows, std::string* out) {
-  constexpr size_t kLeastWidth = 9;
+  constexpr size_t kMinWidth = 9;
   size_t name_width = 0;
   std::vector<size_t> widths;
-  for (const std::string& column : columns) widths.push_back(std::max(kLeastWidth, column.size()));
+  for (const std::string& column : columns) widths.push_back(std::max(kMinWidth, column.size()));
   for (const TextRow& row : rows) name_width = std::max(name_width, row.name.size());
   const auto append_row = [&](std::string_view name, const std::vector<std::string>& cells) {
     *out += fmt::format("{:<{}}", name, name_width);

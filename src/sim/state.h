@@ -124,7 +124,7 @@ class State {
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
   // UsedBytes while no process can charge, so that it never exceeds the use at any instant.
-  uint64_t UsedBytesAtOnce(uint32_t gpu);
+  uint64_t UsedBytesConsistent(uint32_t gpu);
   // Writes the live processes that have a context or memory on the GPU, at most `capacity`, to
   // `views`. Returns their total number. Cost: a system call for each process.
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
@@ -276,7 +276,7 @@ class ProcessSlot {
  private:
   SlotRecord& slot() const;
   // The GPU instance of this process; State::kWholeGpu: none.
-  uint32_t Part(uint32_t gpu) const;
+  uint32_t GpuInstanceOf(uint32_t gpu) const;
   bool HasRoom(uint32_t gpu, uint64_t bytes) const;  // REQUIRES: the lock of kChargeByte
 
   State* state_ = nullptr;

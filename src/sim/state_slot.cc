@@ -12,7 +12,7 @@
 
 namespace tessera::sim {
 
-uint64_t State::UsedBytesAtOnce(uint32_t gpu) {
+uint64_t State::UsedBytesConsistent(uint32_t gpu) {
   const ByteLock lock(this, kChargeByte + gpu);
   return SumBytes(gpu, /*only_live=*/true);
 }
@@ -80,16 +80,17 @@ void ProcessSlot::Release() {
   state_ = nullptr;
 }
 
-uint32_t ProcessSlot::Part(uint32_t gpu) const {
+uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
   const uint32_t instance = slot().gpus[gpu].instance.load();
   if (instance == 0) return State::kWholeGpu;
   return state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
 }
 
-// Bytes of dead processes only matter if the GPU seems full: a check costs system calls.
+// First counts dead processes too. Only if that exceeds the capacity, finds out which processes
+// live, which costs a system call for each.
 bool ProcessSlot::HasRoom(uint32_t gpu, uint64_t bytes) const {
   const GpuFacts& facts = state_->facts(gpu);
-  const uint32_t part = Part(gpu);
+  const uint32_t part = GpuInstanceOf(gpu);
   const uint64_t capacity = part == State::kWholeGpu ? facts.memory_bytes - facts.reserved_bytes
                                                      : state_->ProfileOf(gpu, part).memory_bytes;
   if (bytes > capacity) return false;
@@ -151,7 +152,7 @@ int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charge
     SharedMemory* const last = first + kMaxShared;
     if (memory == nullptr) memory = std::find_if_not(first, last, is_held);
     if (memory == last) return ENOSPC;
-    const uint32_t part = Part(gpu);
+    const uint32_t part = GpuInstanceOf(gpu);
     for (AtomicU64& holders : memory->holders) holders.store(0);
     memory->inode.store(inode);
     memory->bytes.store(bytes);

@@ -20,7 +20,7 @@ const kBin = resolve(process.env.TESSERA_BIN ?? 'build/release/bin');
 const kWeb = resolve(process.env.TESSERA_WEB ?? 'build/release/web');
 const kImages = resolve(dirname(fileURLToPath(import.meta.url)), '../../docs/images');
 const kHeights = { node: 1700, explain: 1100 }; // 800 of the others
-const kMostDifferent = 0.02; // of the cells
+const kMaxDifferent = 0.02; // of the cells
 const GiB = 2 ** 30;
 
 if (!kubernetesProgram() || !existsSync(kChromium) || !existsSync(join(kWeb, 'node_modules/playwright-core'))) {
@@ -181,7 +181,7 @@ for (const theme of ['light', 'dark']) {
       assert.ok(existsSync(file), `${file} is missing: run with TESSERA_UPDATE_PICTURES=1`);
       const blank = await context.newPage();
       const part = await difference(blank, [data, readFileSync(file).toString('base64')]);
-      assert.ok(part <= kMostDifferent, `${(part * 100).toFixed(1)} % of the page differ from ${file}: ` +
+      assert.ok(part <= kMaxDifferent, `${(part * 100).toFixed(1)} % of the page differ from ${file}: ` +
         'if the change is meant, run with TESSERA_UPDATE_PICTURES=1');
     });
   }

@@ -15,7 +15,7 @@ using testing::LimitedNode;
 constexpr int64_t kKernel = 100'000;  // nanoseconds
 constexpr int kGrids = 400;
 // An A100 runs 216 blocks of 1,024 threads at once, so these fill it.
-constexpr unsigned kLeastBlocks = 216;
+constexpr unsigned kMinBlocks = 216;
 
 class LimitedGridsTest : public testing::LimiterTest {
  protected:
@@ -41,7 +41,7 @@ TEST_F(LimitedGridsTest, EverNewGridsAreChargedWhatTheyTake) {
     ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "work"));
     const auto start = std::chrono::steady_clock::now();
     for (unsigned i = 0; i < kGrids; ++i) {
-      ASSERT_OK(CU(cuda, cuLaunchKernel)(function, kLeastBlocks + i, 1, 1, 1024, 1, 1, 0, nullptr,
+      ASSERT_OK(CU(cuda, cuLaunchKernel)(function, kMinBlocks + i, 1, 1, 1024, 1, 1, 0, nullptr,
                                          nullptr, nullptr));
     }
     ASSERT_OK(CU(cuda, cuCtxSynchronize)());

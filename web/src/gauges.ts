@@ -7,7 +7,7 @@ import { api, type Gpu } from './store';
 const kAsk = 1000;
 const kFresh = 10_000; // the server reads an agent no more often
 const kStale = 60_000;
-const kMostNodes = 1000; // of one request
+const kMaxNodes = 1000; // of one request
 
 export type Gauge = 'utilization' | 'temperature';
 
@@ -62,7 +62,7 @@ export function useGauges(active: boolean, names: string[]): { known: Map<string
     let current = true;
     const ask = async () => {
       let wait = kAsk;
-      const due = inView.current.filter((name) => (known.get(name)?.next ?? 0) <= Date.now()).slice(0, kMostNodes);
+      const due = inView.current.filter((name) => (known.get(name)?.next ?? 0) <= Date.now()).slice(0, kMaxNodes);
       let changed = markStale(known, inView.current);
       if (due.length > 0 && !document.hidden) {
         try {

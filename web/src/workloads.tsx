@@ -9,7 +9,7 @@ import { Said } from './said';
 import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
-const kMostRows = 100;
+const kMaxRows = 100;
 const kStepRows = 30; // about a screen
 const kPause = 200; // in milliseconds; longer than between two keys
 
@@ -58,7 +58,7 @@ function More({ pods, filter, rows, onReached }: MoreProps) {
     return () => clearTimeout(timer);
   }, [pods, filter, rows]);
   useEffect(() => {
-    if (rows >= kMostRows) return;
+    if (rows >= kMaxRows) return;
     const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && onReached());
     observer.observe(end.current!);
     return () => observer.disconnect();
@@ -113,7 +113,7 @@ export function WorkloadsPage() {
             </Table>
           )}
           {found.length === rows && (
-            <More pods={all} filter={filter} rows={rows} onReached={() => setRows(Math.min(kMostRows, rows + kStepRows))} />
+            <More pods={all} filter={filter} rows={rows} onReached={() => setRows(Math.min(kMaxRows, rows + kStepRows))} />
           )}
         </div>
       )}
@@ -142,7 +142,7 @@ function EndedPods() {
   const loaded = useLoaded('', () => api<{ pods: PodRun[]; complete: boolean }>('/api/v1/ended'));
   if (loaded.error) return <ErrorNote message={loaded.error} />;
   if (!loaded.data) return <p class="hint">{t('loadingRun')}</p>;
-  const pods = loaded.data.pods.sort((a, b) => (a.created < b.created ? 1 : -1)).slice(0, kMostRows);
+  const pods = loaded.data.pods.sort((a, b) => (a.created < b.created ? 1 : -1)).slice(0, kMaxRows);
   if (pods.length === 0) return <p class="hint">{t('endedNone')}</p>;
   return (
     <>
@@ -168,7 +168,7 @@ function EndedPods() {
           </tr>
         ))}
       </Table>
-      {(!loaded.data.complete || loaded.data.pods.length > kMostRows) && <p class="hint">{t('endedMore', kMostRows)}</p>}
+      {(!loaded.data.complete || loaded.data.pods.length > kMaxRows) && <p class="hint">{t('endedMore', kMaxRows)}</p>}
     </>
   );
 }
@@ -186,10 +186,10 @@ export interface Fit {
 }
 
 // Squares for the nodes of a group; one square stands for several nodes of a large cluster.
-const kMostSquares = 400;
+const kMaxSquares = 400;
 
 function Squares({ nodes, all, fit }: { nodes: number; all: number; fit: boolean }) {
-  const each = Math.ceil(Math.max(1, all) / kMostSquares);
+  const each = Math.ceil(Math.max(1, all) / kMaxSquares);
   return (
     <span class="squares" aria-hidden="true">
       {Array.from({ length: Math.ceil(nodes / each) }, () => (

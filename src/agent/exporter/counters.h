@@ -33,7 +33,8 @@ CounterSpecs DefaultCounters();
 // exporter has no value.
 Result<CounterSpecs> ParseCounters(std::string_view text, std::string_view file);
 
-// "": DefaultCounters. Read errors name --collectors. Logs the fields that have no value.
+// Returns DefaultCounters if `path` is empty. An error while reading the file names the flag
+// --collectors. Logs the fields that have no value.
 Result<CounterSpecs> LoadCounters(const std::string& path);
 
 }  // namespace tessera::agent

@@ -108,8 +108,9 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
   }
   std::vector<std::string> problems;
   for (const auto& limit : *limits) {
-    if (limit.only.empty() || IsUuid(limit.only) || HasContainer(pod, limit.only)) continue;
-    problems.push_back(fmt::format("{}: the pod has no container \"{}\"", what, limit.only));
+    if (limit.applies_to.empty() || IsUuid(limit.applies_to) || HasContainer(pod, limit.applies_to))
+      continue;
+    problems.push_back(fmt::format("{}: the pod has no container \"{}\"", what, limit.applies_to));
   }
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first != pod.uid) continue;

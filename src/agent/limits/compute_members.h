@@ -5,7 +5,7 @@
 //   limit     the same, or tencent.com/vcuda-core-limit if the pod may use idle compute
 //   class     annotation tessera.dev/compute-class of the pod; normal if it is missing or invalid
 //
-// Pure; threads: one.
+// Does no I/O and reads no clock. Use from one thread.
 #pragma once
 
 #include <vector>

@@ -24,7 +24,7 @@ constexpr uint32_t kLines = 15;
 
 // The number of a process is cut to 13 days of GPU time, so that the sum of kMaxSlots numbers fits
 // in 64 bits.
-constexpr int64_t kMostNs = int64_t{1} << 50;
+constexpr int64_t kMaxNs = int64_t{1} << 50;
 
 struct FirstLines {
   ComputeCharge charge;
@@ -37,7 +37,7 @@ void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::ContainerReading* 
   const Arbiter::ProcessReading process = limiter::ReadLine(slot, line);
   if (process.last_written == 0) return;
   reading->processes.push_back(process);
-  totals->gpu_time_ns += std::clamp<int64_t>(process.metered, 0, kMostNs);
+  totals->gpu_time_ns += std::clamp<int64_t>(process.metered, 0, kMaxNs);
 }
 
 // Returns the number of used slots.
@@ -46,7 +46,7 @@ uint32_t AddFirstLines(const FirstLines& lines, Arbiter::ContainerReading* readi
   reading->charged = lines.charge.charged.load(limiter::kRelaxed);
   reading->processes.clear();
   totals->wait_time_ns =
-      std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMostNs);
+      std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMaxNs);
   const uint32_t slots = std::min(lines.charge.slots.load(limiter::kRelaxed), limiter::kMaxSlots);
   for (uint32_t slot = 0; slot < std::min(slots, kLines); ++slot) {
     AddLine(slot, lines.slots[slot], reading, totals);

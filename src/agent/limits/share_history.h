@@ -11,7 +11,7 @@
 // `share` is the fraction of the GPU that the container gets while others want the GPU, `limit` the
 // most that it may use. A container that wants less than its share has no error.
 //
-// Pure; threads: one.
+// Does no I/O and reads no clock. Use from one thread.
 #pragma once
 
 #include <deque>

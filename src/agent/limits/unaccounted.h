@@ -3,7 +3,7 @@
 // (src/limiter/region.h) do not count, from samples that are taken once a second:
 //
 //   unaccounted = max(0, min over samples of (reported - allowance) - max over samples of held)
-//   allowance   = min(kContextAllowance * processes, max(kLeastTogether, limit))
+//   allowance   = min(kContextAllowance * processes, max(kMinContextTotal, limit))
 //
 // `reported` is NVML's sum over the container's processes, `held` the sum of their slots; the
 // samples are from the last kWindow. NVML and slots cannot be read at the same instant. Memory that
@@ -16,7 +16,7 @@
 // contexts of many processes together may take as much memory as the share, and no more
 // (docs/concepts/isolation.md).
 //
-// Pure; threads: one.
+// Does no I/O and reads no clock. Use from one thread.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class UnaccountedMemory {
   static constexpr Bytes kContextAllowance{int64_t{512} << 20};
 
   // All contexts of a container may take this together, however small its share is.
-  static constexpr Bytes kLeastTogether{int64_t{1} << 30};
+  static constexpr Bytes kMinContextTotal{int64_t{1} << 30};
 
   struct MemorySample {
     Bytes reported;
@@ -44,12 +44,12 @@ class UnaccountedMemory {
     Bytes held;   // maximum of the readings before and after NVML's
     Bytes limit;  // of the container
   };
-  // Sets the unaccounted memory of the previous agent. It stays in force until kWindow is filled
-  // with samples, or a sample is below it, so a restarted agent does not hand out this memory
+  // Starts from what the agent measured before its restart. It stays in force until kWindow is
+  // filled with samples, or a sample is below it, so a restarted agent does not hand out this memory
   // meanwhile.
   void Resume(Bytes bytes) { resumed_ = bytes; }
   void Add(MonotonicTime now, const MemorySample& sample);
-  // 0 without a sample within kWindow, as while the driver does not answer.
+  // Returns 0 if the last kWindow has no sample, for example because the driver does not answer.
   Bytes Get(MonotonicTime now) const;
 
  private:

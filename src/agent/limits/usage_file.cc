@@ -18,7 +18,7 @@ using limiter::SharedPiece;
 using limiter::Usage;
 
 // No GPU has so much memory, and the sum of kMaxSlots such numbers fits in 64 bits.
-constexpr uint64_t kMostBytes = uint64_t{1} << 50;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
 
 template <typename T>
 bool ReadAt(int fd, size_t offset, T* values, size_t count) {
@@ -26,7 +26,7 @@ bool ReadAt(int fd, size_t offset, T* values, size_t count) {
   return ::pread(fd, values, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
 }
 
-int64_t Plausible(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
+int64_t Plausible(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMaxBytes)); }
 
 // Whether a process owns the slot. The owner holds a lock on the byte at this offset until it ends.
 bool IsOwned(int fd, size_t slot) {

@@ -26,7 +26,7 @@ constexpr int64_t kAsleep = 100 * kMillisecond;
 // Minimum of the window of a process. Windows shrink as the number of containers grows: other
 // containers then take shorter turns, so a program that waits for its launches makes more of them.
 // At least two slices.
-constexpr int64_t kLeastWindow = 800 * kMicrosecond;
+constexpr int64_t kMinWindow = 800 * kMicrosecond;
 // A wait that ended at most this long before the last tick shows a backlog, because the pause may
 // have begun just before the tick.
 constexpr int64_t kLongestPause = kMillisecond;
@@ -82,7 +82,7 @@ void Arbiter::Write(int64_t now) {
   division_.parts.clear();
   int64_t active = 0;
   for (const ContainerState& container : containers_) active += !container.idle;
-  const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
+  const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kMinWindow, kWindow);
   const int64_t high_window = WindowOfHighClass(window);
   for (ContainerState& container : containers_) {
     const ComputeShare& share = container.share;

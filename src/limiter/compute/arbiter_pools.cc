@@ -11,14 +11,14 @@ namespace {
 
 // Half of the GPU time that a container may hold in advance; at least two ticks.
 constexpr int64_t kLead = 4 * kMillisecond;
-constexpr int64_t kLeastCap = kMillisecond;
+constexpr int64_t kMinCap = kMillisecond;
 // Maximum debt of a container without work for use beyond its share.
-constexpr int64_t kMostDebt = 20 * kMillisecond;
+constexpr int64_t kMaxDebt = 20 * kMillisecond;
 
 }  // namespace
 
 int64_t Arbiter::CapOf(const ContainerState& container, double weights) const {
-  return std::max(kLeastCap, int64_t(2 * double(kLead) * container.weight / weights));
+  return std::max(kMinCap, int64_t(2 * double(kLead) * container.weight / weights));
 }
 
 double Arbiter::Elapsed(int64_t now) const {
@@ -81,7 +81,7 @@ void Arbiter::DecidePools(int64_t now) {
 int64_t Arbiter::PoolAfterDebtRepayment(const ContainerState& container, double elapsed,
                                         double weights) const {
   const double share = container.weight / (weights + container.weight);
-  return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
+  return std::max(container.pool, container.charged - kMaxDebt) + int64_t(share * elapsed);
 }
 
 }  // namespace tessera::limiter

@@ -18,7 +18,7 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 constexpr int64_t kSilent = 100 * kMillisecond;
 // Bounds for values that a container writes.
 constexpr int64_t kLargest = int64_t(1) << 60;
-constexpr int64_t kMostAtOnce = 16 * kSecond;
+constexpr int64_t kMaxAtOnce = 16 * kSecond;
 
 int64_t Bounded(int64_t value) { return std::clamp(value, -kLargest, kLargest); }
 
@@ -49,7 +49,7 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, ContainerSta
   }
   ProcessState& process = ProcessOf(reading.slot, container);
   const int64_t metered = Bounded(reading.metered);
-  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce);
+  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMaxAtOnce);
   int64_t& total = container->beside ? container->meter.beside : container->meter.alone;
   if (process.read_at != 0) total = Bounded(total + more);
   if (process.read_at != 0 && now > process.read_at) {
@@ -60,7 +60,7 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, ContainerSta
   process.read_at = now;
   process.read = true;
   const bool silent = now - reading.last_written > kSilent;
-  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMostAtOnce);
+  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMaxAtOnce);
   if (process.in_flight > 0) process.busy_at = now;
   process.active = now - std::max(process.busy_at, reading.last_launch) < kActive;
   process.long_work = now - reading.last_long_work < kLongMemory;

@@ -15,11 +15,11 @@ namespace {
 // NVML's samples, the steadiness of the load, and the bounds of the correction.
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
-constexpr double kLeastChange = 0.02;
+constexpr double kMinChange = 0.02;
 // The minimum use beside other containers, as a part of the use alone, that is enough to compute
 // the correction.
-constexpr double kLeastBeside = 0.25;
-constexpr double kLeastBias = 0.1, kMostBias = 10;
+constexpr double kMinBeside = 0.25;
+constexpr double kMinBias = 0.1, kMaxBias = 10;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ constexpr double kLeastBias = 0.1, kMostBias = 10;
 // each comparison corrects only a part of the difference.
 void Arbiter::Correct(double metered, double used, Trim* trim) {
   const auto changed = [](double mean, double value) {
-    return std::abs(value - mean) > std::max(kLeastChange, 0.2 * mean);
+    return std::abs(value - mean) > std::max(kMinChange, 0.2 * mean);
   };
   if (changed(trim->mean_metered, metered) || changed(trim->mean_nvml, used)) trim->samples = 0;
   ++trim->samples;
@@ -41,7 +41,7 @@ void Arbiter::Correct(double metered, double used, Trim* trim) {
   }
   const double ratio = trim->mean_nvml / biased;
   const double power = ratio > 1.3 || ratio < 0.77 ? 0.8 : 0.5;
-  trim->bias = std::clamp(trim->bias * std::pow(ratio, power), kLeastBias, kMostBias);
+  trim->bias = std::clamp(trim->bias * std::pow(ratio, power), kMinBias, kMaxBias);
 }
 
 // A second in which other containers were active for a part of the time counts as time beside them.
@@ -62,7 +62,7 @@ void Arbiter::Utilization(int64_t now, Id id, double used) {
     meter.trim_alone.samples = meter.trim_beside.samples = 0;
   } else if (!was_beside) {
     Correct(alone, used, &meter.trim_alone);
-  } else if (beside > kLeastBeside * alone) {
+  } else if (beside > kMinBeside * alone) {
     Correct(beside, used - alone * meter.trim_alone.bias, &meter.trim_beside);
   }
 }

@@ -16,10 +16,10 @@ constexpr int64_t kAwaited = 4 * kQuantum;
 // slice it is less than a turn.
 constexpr int64_t kHighWindow = 800 * kMicrosecond;
 // Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
-// is owed, or owes, at most kMostOwed, which bounds the effect of a turn on a window of a second.
+// is owed, or owes, at most kMaxOwed, which bounds the effect of a turn on a window of a second.
 // Another container takes over the turn if it is owed kTurnLead more. The part of its turns that a
 // container uses is averaged over kTurnUseMemory.
-constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
+constexpr double kTurn = 16e6, kMaxOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
 // A container without work for kAbsent gains no claim. A container that has waited for kSaturated
 // without a break gets all of its work from its pool.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
@@ -96,7 +96,7 @@ void Arbiter::DecideOwed(int64_t now) {
     if (now - container->last_denied > Backlog()) container->last_without_backlog = now;
     const bool gains = now - container->last_limited > kAtLimit &&
                        now - container->last_without_backlog < kSaturated;
-    container->owed = std::clamp(container->owed, -kMostOwed, gains ? kMostOwed : 0);
+    container->owed = std::clamp(container->owed, -kMaxOwed, gains ? kMaxOwed : 0);
   }
 }
 

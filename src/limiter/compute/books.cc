@@ -12,7 +12,7 @@ constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
 // An allowance gains GPU time for at most this long after the last launch. It is at least the
 // longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits into
 // 64 bits.
-constexpr int64_t kMostGrowth = 100 * kSecond;
+constexpr int64_t kMaxGrowth = 100 * kSecond;
 // If no work in flight ends for this long, one more launch is made, and again after the same time.
 // This is longer than most kernels take beside other processes, because a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
@@ -80,7 +80,7 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
     return;
   }
   if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
-    charge.allowance.fetch_add(Min(now - at, kMostGrowth) * rate / kOne, kRelaxed);
+    charge.allowance.fetch_add(Min(now - at, kMaxGrowth) * rate / kOne, kRelaxed);
   }
   // A process that waits during a long kernel of another process may save up GPU time for the
   // length of the kernel.

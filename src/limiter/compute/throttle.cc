@@ -24,7 +24,7 @@ constexpr int kIdlePolls = 20;
 
 // How long the end of a context waits for launches of unknown price, and the time between two
 // checks.
-constexpr int64_t kMostAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
+constexpr int64_t kMaxAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
 
 void Sleep(int64_t nanoseconds) {
   const timespec pause = {nanoseconds / kSecond, nanoseconds % kSecond};
@@ -177,7 +177,7 @@ void Throttle::DropMarks() {
     int64_t now = start;
     for (;; Sleep(kAwaitPause), now = meter.gpu.Now()) {
       meter.gate.Harvest(now);
-      if (!meter.gate.books().HasUnpriced() || now - start > kMostAwaited) break;
+      if (!meter.gate.books().HasUnpriced() || now - start > kMaxAwaited) break;
     }
     meter.gate.books().DropMarks(now);
   }

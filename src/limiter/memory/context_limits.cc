@@ -16,7 +16,7 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 
 // The driver rejects larger values.
-constexpr uint64_t kMostBytes = uint64_t(1) << 48;
+constexpr uint64_t kMaxBytes = uint64_t(1) << 48;
 
 // Device memory that a limit takes for each of its units; 0: none.
 uint64_t BytesOfUnit(int limit) {
@@ -36,8 +36,8 @@ uint64_t BytesOfUnit(int limit) {
 
 uint64_t Times(uint64_t value, uint64_t unit) {
   uint64_t bytes = 0;
-  const bool too_large = __builtin_mul_overflow(value, unit, &bytes) || bytes > kMostBytes;
-  return too_large ? kMostBytes : bytes;
+  const bool too_large = __builtin_mul_overflow(value, unit, &bytes) || bytes > kMaxBytes;
+  return too_large ? kMaxBytes : bytes;
 }
 
 uint64_t Above(uint64_t bytes, uint64_t floor) { return bytes > floor ? bytes - floor : 0; }

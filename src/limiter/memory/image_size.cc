@@ -10,12 +10,12 @@ namespace {
 
 constexpr uint32_t kFatBinary = 0xba55ed50, kFatBinaryWrapper = 0x466243b1;
 // More than the memory of any GPU.
-constexpr uint64_t kMostBytes = uint64_t(1) << 48;
+constexpr uint64_t kMaxBytes = uint64_t(1) << 48;
 
 uint64_t Times(uint64_t a, uint64_t b) {
   uint64_t product = 0;
-  const bool too_large = __builtin_mul_overflow(a, b, &product) || product > kMostBytes;
-  return too_large ? kMostBytes : product;
+  const bool too_large = __builtin_mul_overflow(a, b, &product) || product > kMaxBytes;
+  return too_large ? kMaxBytes : product;
 }
 
 // Sections .nv.global (zeros) and .nv.global.init.
@@ -43,9 +43,9 @@ uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
       continue;
     const char* const name = image + names.sh_offset + section.sh_name;
     if (::strncmp(name, kPrefix, sizeof(kPrefix) - 1) != 0) continue;
-    sum += section.sh_size < kMostBytes ? section.sh_size : kMostBytes;
+    sum += section.sh_size < kMaxBytes ? section.sh_size : kMaxBytes;
   }
-  return sum < kMostBytes ? sum : kMostBytes;
+  return sum < kMaxBytes ? sum : kMaxBytes;
 }
 
 // Reads PTX text word by word. Punctuation that matters is a word of its own.
@@ -136,19 +136,19 @@ uint64_t StatementBytes(PtxWords* words) {
     }
   }
   sum += variable;
-  return sum < kMostBytes ? sum : kMostBytes;
+  return sum < kMaxBytes ? sum : kMaxBytes;
 }
 
 uint64_t PtxBytes(const char* text, size_t max_image_bytes) {
   PtxWords words(text, max_image_bytes);
   uint64_t sum = 0;
   bool elsewhere = false;  // the statement names a variable of another module
-  while (words.Next() && sum < kMostBytes) {
+  while (words.Next() && sum < kMaxBytes) {
     if (words.first() == ';' || words.first() == '{' || words.first() == '}') elsewhere = false;
     elsewhere |= words.Is(".extern");
     if (words.Is(".global") && !elsewhere) sum += StatementBytes(&words);
   }
-  return sum < kMostBytes ? sum : kMostBytes;
+  return sum < kMaxBytes ? sum : kMaxBytes;
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr int64_t kExports = 1 << 12;
 constexpr int kIdBits = 28;
 static_assert((int64_t(1) << kIdBits) * kExports == kFirst / kStep);
 // A search ends without a result after this many marks.
-constexpr int kMostMarks = 4096;
+constexpr int kMaxMarks = 4096;
 
 struct flock RangeOf(int64_t start, int64_t bytes) {
   struct flock range = {};
@@ -122,7 +122,7 @@ bool IsOpen(int probe_fd, const SharedMark& mark) {
 bool FindMark(int fd, SharedMark* mark) {
   const int probe_fd = Reopen(fd);
   if (probe_fd < 0) return false;
-  int left = kMostMarks;
+  int left = kMaxMarks;
   const bool found = Search(fd, probe_fd, kFirst, INT64_MAX, &left, mark);
   ::close(probe_fd);
   return found;

@@ -28,7 +28,7 @@ class LimitedNode {
   // A hard limit of the GPU's time, which needs no agent; 0: none.
   void SetCompute(uint32_t gpu, double share);
   // Bytes in use by the account of the simulated device.
-  uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesAtOnce(gpu); }
+  uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesConsistent(gpu); }
   // Bytes that the container's processes hold by the account of the limiter.
   uint64_t Held(uint32_t gpu);
   const GpuUsage& usage(uint32_t gpu);

@@ -20,7 +20,7 @@ constexpr double kPriorLarge = 3, kPriorPods = 50;
 constexpr size_t kMaxTyped = 64;
 // The weight of an arrival fades over this many pod lifetimes, and over at least this many
 // departures.
-constexpr double kLivesRemembered = 4, kLeastRemembered = 4096;
+constexpr double kLivesRemembered = 4, kMinRemembered = 4096;
 
 using NoPromotion = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
 
@@ -140,7 +140,7 @@ void Forecast::Departed(ShapeId shape) {
   departed_milli_ += unit_ * MeanMilli(cluster_.demand(shape));
   for (LargeClass& known : classes_) known.departed += unit_ * stats.size.SlotsOf(known.size);
   const double lives = kLivesRemembered * static_cast<double>(cluster_.pod_count());
-  unit_ *= 1 + 1 / std::max(lives, kLeastRemembered);
+  unit_ *= 1 + 1 / std::max(lives, kMinRemembered);
   if (unit_ > 1e6) Fade();
 }
 

@@ -28,7 +28,7 @@ namespace {
 // The first mix is learned after this many pods, the next one after twice as many.
 constexpr int64_t kFirstMix = 8;
 // If pods depart, the mix is learned again after this many pod lifetimes.
-constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
+constexpr int64_t kLifetimesPerMix = 2, kMinLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
 
 // Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMaxLinkValue. It
@@ -158,7 +158,7 @@ void TesseraPolicy::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
   ++departed_;
-  const auto lifetime = std::max(static_cast<int64_t>(cluster_.pod_count()), kLeastLifetime);
+  const auto lifetime = std::max(static_cast<int64_t>(cluster_.pod_count()), kMinLifetime);
   if (departed_ < kLifetimesPerMix * lifetime) return;
   departed_ = 0;
   next_mix_ = std::min(next_mix_, arrived_ + 1);

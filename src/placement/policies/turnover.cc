@@ -10,11 +10,11 @@ namespace tessera::placement {
 namespace {
 
 constexpr size_t kSampleSize = 512;
-constexpr int64_t kLeastWait = 64;  // arrivals
+constexpr int64_t kMinWait = 64;  // arrivals
 // A smaller change does not justify ranking all nodes again.
-constexpr double kLeastChange = 0.04;
+constexpr double kMinChange = 0.04;
 // A smaller fraction of a slot counts as 0.
-constexpr double kLeastFree = 0.5 / kPartsPerSlot;
+constexpr double kMinFree = 0.5 / kPartsPerSlot;
 // A slot that a pod still holds never counts as more free than this.
 constexpr double kMaxFree = 0.9;
 
@@ -30,9 +30,8 @@ bool Turnover::Arrived() {
     gone_ = gone_ < 0 ? part : (gone_ + part) / 2;
   }
   TakeSample();
-  due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kLeastWait);
-  if (std::abs(std::min(gone_, kMaxFree) - gone_in_table_) < kLeastChange || gone_ < 0)
-    return false;
+  due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kMinWait);
+  if (std::abs(std::min(gone_, kMaxFree) - gone_in_table_) < kMinChange || gone_ < 0) return false;
   gone_in_table_ = std::min(gone_, kMaxFree);
   FillTable();
   return true;
@@ -55,7 +54,7 @@ void Turnover::TakeSample() {
 void Turnover::FillTable() {
   for (size_t i = 0; i < free_.size(); ++i) {
     const double free = std::pow(gone_in_table_, static_cast<double>(i) / kStepsPerPod);
-    free_[i] = free < kLeastFree ? 0 : static_cast<float>(free);
+    free_[i] = free < kMinFree ? 0 : static_cast<float>(free);
   }
 }
 

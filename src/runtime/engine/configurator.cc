@@ -161,7 +161,7 @@ Result<Outcome> Configurator::Configure() {
   if (WasInterrupted() && record_->served_cri) reloader_.RequireCri();
   Status prepared = reloader_.Prepare();
   if (WasInterrupted() && !reloader_.Serves()) {
-    if (!reloader_.AwaitEngine()) return RestoreOriginals();
+    if (!reloader_.AwaitEngine()) return RestoreBase();
     prepared = reloader_.Prepare();
   }
   EngineSettings settings = options_.settings;
@@ -241,7 +241,7 @@ Status Configurator::Recover() {
   // Selects how to reload the engine. An error means that the engine does not answer; then the
   // files are restored without a reload.
   (void)reloader_.Prepare();
-  const Status restored = RestoreOriginals();
+  const Status restored = RestoreBase();
   lock_.Reset();
   return restored;
 }
@@ -312,7 +312,7 @@ Status Configurator::Commit(Expectation expectation) {
 Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
   // After an interrupted run the original files are restored, not the files of that run.
-  if (WasInterrupted()) return RestoreOriginals().Annotate(cause.message());
+  if (WasInterrupted()) return RestoreBase().Annotate(cause.message());
   Expectation expectation;
   Status status = reload ? WriteForReload(current_, &expectation) : Status::Ok();
   if (status.ok() && reload) status = reloader_.ReloadAndCheck(expectation);
@@ -333,7 +333,7 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
                cause.message(), status.message(), DirName(options_.settings.config));
 }
 
-Status Configurator::RestoreOriginals() {
+Status Configurator::RestoreBase() {
   const std::string config_dir = DirName(options_.settings.config);
   const auto restore = [&]() -> Status {
     RETURN_IF_ERROR(SetTargetsToBase());

@@ -77,15 +77,16 @@ class Configurator {
 
   Status Commit(Expectation expectation);
   Status WriteAll(const States& states) const;
-  // Writes the files that the engine must load to get the configuration in `states`. Docker must
-  // load other contents than `states` (DockerReload); for Docker also sets `expectation`.
+  // Writes the files that the engine must load to get the configuration in `states`. Docker
+  // needs temporary contents to load the change (DockerReload): for Docker this writes them, and
+  // sets `expectation` to match.
   Status WriteForReload(const States& states, Expectation* expectation) const;
   // Whether an earlier run ended between its first write and the check of the engine.
   bool WasInterrupted() const { return record_ && record_->pending && !options_.dry_run; }
   Status RollBack(const Status& cause, bool reload);
   // Writes the base, because the engine has not served since an interrupted run. Never OK: ABORTED
   // if the base is in place and the engine serves.
-  Status RestoreOriginals();
+  Status RestoreBase();
   void RemoveDirs(const std::vector<std::string>& dirs) const;
 
   const ConfigureOptions options_;
@@ -106,7 +107,8 @@ inline constexpr Duration kGuardInterval = std::chrono::seconds(2);
 // the engine stays down, the kubelet cannot start a next run, because it starts containers through
 // the engine. The guard then restores the files. It does not finish an interrupted run: the next
 // run does, once the engine serves. Never returns. Calls `options` before each check, because the
-// engine's configuration names its socket. `host` must outlive the call.
+// path of the engine's socket is in its configuration, which may change. `host` must outlive the
+// call.
 [[noreturn]] void GuardEngine(const std::function<ConfigureOptions()>& options,
                               const HostRoot* host);
 

@@ -61,8 +61,8 @@ bool Supported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
 // State::Utilization.
 double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
                    const GpmSampleTag& later) {
-  const std::uint32_t given = state.file().live[later.gpu].utilization_gpu.load();
-  if (given != sim::kDerived) return given;
+  const std::uint32_t injected = state.file().live[later.gpu].utilization_gpu.load();
+  if (injected != sim::kDerived) return injected;
   const double busy = static_cast<double>(later.busy_ns - earlier.busy_ns) * 100;
   const double percent = busy / static_cast<double>(later.time_ns - earlier.time_ns);
   return percent < 100 ? percent : 100;
@@ -70,8 +70,8 @@ double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
 
 // Half of the busy time, as in State::Utilization.
 double MemoryPercent(const sim::State& state, const GpmSampleTag& later, double busy) {
-  const std::uint32_t given = state.file().live[later.gpu].utilization_memory.load();
-  return given != sim::kDerived ? given : busy / 2;
+  const std::uint32_t injected = state.file().live[later.gpu].utilization_memory.load();
+  return injected != sim::kDerived ? injected : busy / 2;
 }
 
 void Fill(const sim::State& state, const GpmMetrics& samples, GpmMetric* metric) {

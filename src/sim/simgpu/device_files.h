@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates, records and removes the device files of a simulated node. A file beside the state
-// records the created files with absolute paths, so that they are found again with any folder,
-// options and number of GPUs. Files that existed before belong to another program, such as a real
-// driver, and are never removed.
+// records the created files with absolute paths, so that they are found again even if the
+// folder, the options or the number of GPUs has changed. Files that existed before belong to
+// another program, such as a real driver, and are never removed.
 //
 // Threads: any, one at a time for a node.
 #pragma once
@@ -41,7 +41,7 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
 Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted);
 // Removes all files that were created for this node.
 Status RemoveDeviceFiles(const std::string& state_dir);
-// Removes the file if it is the device of `file`, or an empty file.
+// Removes `file.path` if it is a device with `file.number`, or, for S_IFREG, an empty file.
 void RemoveDeviceFile(const DeviceFile& file);
 
 }  // namespace tessera::sim

@@ -147,7 +147,7 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
 // The minor numbers of all capabilities of MIG, and the capabilities that exist without instances.
 Status WriteCapabilities(const std::string& root, const StateFile& state) {
   if (!HasMig(state)) return {};
-  constexpr uint32_t kGpus = 32;  // the driver has numbers for as many
+  constexpr uint32_t kGpus = 32;  // for which the driver has minor numbers
   std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfig, kMigMonitor);
   for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
     for (uint32_t gi = 0; gi < MigCapability::kGpuInstanceIds; ++gi) {
@@ -178,7 +178,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
                                                        " Kernel Module  {}  (simulated)\n"
                                                        "GCC version:  none\n",
                                                        state.driver_version)));
-  // The agent reads the numbers of device nodes that it creates from this file.
+  // From this file the agent reads the numbers of the device nodes that it creates.
   RETURN_IF_ERROR(
       Write(JoinPath(root, "proc/devices"),
             fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n{} nvidia-caps\n\nBlock "

@@ -55,7 +55,7 @@ bool InFabric(const NvmlAnswer<nvml::FabricInfoV3>& fabric) {
   return fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
 }
 
-constexpr unsigned kMostClocks = 1024;
+constexpr unsigned kMaxClocks = 1024;
 
 using NumberFn = Return (*)(nvml::Device, unsigned*);
 using Number1Fn = Return (*)(nvml::Device, unsigned, unsigned*);
@@ -288,15 +288,15 @@ NvmlAnswer<unsigned> NvmlGpu::Second(const char* function) const {
 
 std::vector<ClockPair> NvmlGpu::SupportedClocks() const {
   std::vector<ClockPair> pairs;
-  unsigned memory[kMostClocks];
-  unsigned memories = kMostClocks;
+  unsigned memory[kMaxClocks];
+  unsigned memories = kMaxClocks;
   if (NVML_CALL(*client_, nvmlDeviceGetSupportedMemoryClocks, device_, &memories, memory) !=
       Return::kSuccess) {
     return pairs;
   }
   for (unsigned i = 0; i < memories; ++i) {
-    unsigned graphics[kMostClocks];
-    unsigned count = kMostClocks;
+    unsigned graphics[kMaxClocks];
+    unsigned count = kMaxClocks;
     const Return result = NVML_CALL(*client_, nvmlDeviceGetSupportedGraphicsClocks, device_,
                                     memory[i], &count, graphics);
     for (unsigned j = 0; result == Return::kSuccess && j < count; ++j) {

@@ -14,9 +14,9 @@ namespace {
 
 using nvml::Return;
 
-constexpr unsigned kProfiles = 17;      // NVML_GPU_INSTANCE_PROFILE_COUNT
-constexpr unsigned kComputeSizes = 8;   // NVML_COMPUTE_INSTANCE_PROFILE_COUNT
-constexpr unsigned kMostInstances = 8;  // of one GPU
+constexpr unsigned kProfiles = 17;     // NVML_GPU_INSTANCE_PROFILE_COUNT
+constexpr unsigned kComputeSizes = 8;  // NVML_COMPUTE_INSTANCE_PROFILE_COUNT
+constexpr unsigned kMaxInstances = 8;  // of one GPU
 
 struct ListedProfile {
   unsigned id = 0;
@@ -73,7 +73,7 @@ bool Chosen(std::string_view ids, unsigned id) {
 std::vector<GpuInstanceView> GpuInstancesOf(const NvmlGpu& gpu, std::string_view ids) {
   std::vector<GpuInstanceView> views;
   for (const ListedProfile& profile : ProfilesOf(gpu)) {
-    std::array<nvml::GpuInstance, kMostInstances> handles = {};
+    std::array<nvml::GpuInstance, kMaxInstances> handles = {};
     unsigned count = 0;
     NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstances, gpu.handle(), profile.id, handles.data(),
               &count);
@@ -93,7 +93,7 @@ std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
   for (unsigned profile = 0; profile < kComputeSizes; ++profile) {
     nvml::ComputeInstanceProfileInfoV2 info;
     if (!ComputeProfile(gpu, parent, profile, &info)) continue;
-    std::array<nvml::ComputeInstance, kMostInstances> handles = {};
+    std::array<nvml::ComputeInstance, kMaxInstances> handles = {};
     unsigned count = 0;
     NVML_CALL(gpu.client(), nvmlGpuInstanceGetComputeInstances, parent.handle, profile,
               handles.data(), &count);

@@ -90,7 +90,7 @@ constexpr Column kDeviceColumns[] = {
 #undef GPU_VALUE
 
 bool Has(const MonitorOptions& options, char kind) {
-  return options.kinds.find(kind) != std::string_view::npos;
+  return options.selected_letters.find(kind) != std::string_view::npos;
 }
 
 // The first columns of the two header lines: date, time and index of the GPU.

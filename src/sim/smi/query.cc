@@ -98,14 +98,14 @@ struct CsvQuery {
   const std::vector<NvmlGpu>* gpus;
 };
 
-// `lines` appends the lines of one GPU.
-template <typename Field, typename Lines>
+// `append_lines` appends the lines of one GPU.
+template <typename Field, typename AppendLines>
 bool QueryEach(const std::vector<Field>& table, const CsvQuery& query, std::string* out,
-               Lines lines) {
+               AppendLines append_lines) {
   std::vector<const Field*> chosen;
   if (!Choose(table, query.fields, &chosen, out)) return false;
   AppendHeader(chosen, *query.format, out);
-  for (const NvmlGpu& gpu : *query.gpus) lines(chosen, gpu);
+  for (const NvmlGpu& gpu : *query.gpus) append_lines(chosen, gpu);
   return true;
 }
 

@@ -183,7 +183,8 @@ std::string SmiRun::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
     return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";
   };
-  const MonitorOptions options = {options_->kinds, stamp('D', "%Y%m%d"), stamp('T', "%H:%M:%S")};
+  const MonitorOptions options = {options_->selected_letters, stamp('D', "%Y%m%d"),
+                                  stamp('T', "%H:%M:%S")};
   if (options_->view == View::kDeviceMonitor) {
     return (first_ ? DeviceMonitorHeader(options) : "") + DeviceMonitorView(options, gpus_);
   }
@@ -202,7 +203,7 @@ int SmiRun::Render(std::string* out) {
       *out += TopologyView(gpus_);
       break;
     case View::kP2p:
-      *out += P2pView(options_->kinds, gpus_);
+      *out += P2pView(options_->selected_letters, gpus_);
       break;
     case View::kNvLinkStatus:
       *out += NvLinkStatusView(gpus_);

@@ -8,8 +8,8 @@
 namespace tessera::smi {
 namespace {
 
-constexpr unsigned kMostSeconds = 10;  // maximum interval of dmon and pmon
-constexpr unsigned kMostRounds = 1'000'000'000;
+constexpr unsigned kMaxSeconds = 10;  // maximum interval of dmon and pmon
+constexpr unsigned kMaxRounds = 1'000'000'000;
 
 bool OnlyLettersOf(std::string_view letters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
@@ -30,16 +30,16 @@ bool Show(const std::string&, SmiOptions* options) {
 
 bool ShowP2p(const std::string& value, SmiOptions* options) {
   options->view = View::kP2p;
-  options->kinds = value;
+  options->selected_letters = value;
   return OnlyLettersOf("rwnap", value);
 }
 
 bool SelectDevices(const std::string& value, SmiOptions* options) {
-  return options->kinds = value, OnlyLettersOf("pucvmet", value);
+  return options->selected_letters = value, OnlyLettersOf("pucvmet", value);
 }
 
 bool SelectProcesses(const std::string& value, SmiOptions* options) {
-  return options->kinds = value, OnlyLettersOf("um", value);
+  return options->selected_letters = value, OnlyLettersOf("um", value);
 }
 
 bool SetIds(const std::string& value, SmiOptions* options) {
@@ -55,12 +55,12 @@ bool SetStamps(const std::string& value, SmiOptions* options) {
 }
 
 bool SetRounds(const std::string& value, SmiOptions* options) {
-  return Number(value, kMostRounds, &options->rounds);
+  return Number(value, kMaxRounds, &options->rounds);
 }
 
 bool SetDelay(const std::string& value, SmiOptions* options) {
   unsigned seconds = 0;
-  if (!Number(value, kMostSeconds, &seconds)) return false;
+  if (!Number(value, kMaxSeconds, &seconds)) return false;
   return options->loop_ms = seconds * 1000, true;
 }
 
@@ -139,7 +139,7 @@ const Argument* FindArgument(std::string_view subcommand, std::string_view text)
 void SetDefaults(std::string_view subcommand, SmiOptions* options) {
   if (subcommand != "dmon" && subcommand != "pmon") return;
   options->view = subcommand == "dmon" ? View::kDeviceMonitor : View::kProcessMonitor;
-  options->kinds = subcommand == "dmon" ? "puc" : "u";
+  options->selected_letters = subcommand == "dmon" ? "puc" : "u";
   options->loop_ms = 1000;
   options->rounds = 0;
 }

@@ -120,10 +120,10 @@ std::string NumaAffinity(const NvmlGpu& gpu) {
 }
 
 // The status of the first requested P2P capability that is not OK; OK if all are.
-std::string P2pStatusOf(std::string_view kinds, const NvmlGpu& a, const NvmlGpu& b) {
+std::string P2pStatusOf(std::string_view selected_letters, const NvmlGpu& a, const NvmlGpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
   constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
-  for (const char kind : kinds) {
+  for (const char kind : selected_letters) {
     unsigned status = nvml::kP2pUnknown;
     const nvml::Return result =
         NVML_CALL(a.client(), nvmlDeviceGetP2PStatus, a.handle(), b.handle(),
@@ -136,14 +136,14 @@ std::string P2pStatusOf(std::string_view kinds, const NvmlGpu& a, const NvmlGpu&
 
 }  // namespace
 
-std::string P2pView(std::string_view kinds, const std::vector<NvmlGpu>& gpus) {
+std::string P2pView(std::string_view selected_letters, const std::vector<NvmlGpu>& gpus) {
   std::string out;
   for (const NvmlGpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
   out += "\t\n";
   for (size_t i = 0; i < gpus.size(); ++i) {
     out += fmt::format(" GPU{}\t", gpus[i].index());
     for (size_t j = 0; j < gpus.size(); ++j) {
-      out += i == j ? "X" : P2pStatusOf(kinds, gpus[i], gpus[j]);
+      out += i == j ? "X" : P2pStatusOf(selected_letters, gpus[i], gpus[j]);
       out += '\t';
     }
     out += '\n';

@@ -21,17 +21,18 @@ std::string ListView(const std::vector<NvmlGpu>& gpus);
 std::string TableView(const std::string& date, const Versions& versions,
                       const std::vector<NvmlGpu>& gpus);
 std::string TopologyView(const std::vector<NvmlGpu>& gpus);
-// `kinds` are letters of r, w, n, a, p. Two GPUs are connected if all kinds hold.
-std::string P2pView(std::string_view kinds, const std::vector<NvmlGpu>& gpus);
+// `selected_letters` are of r, w, n, a, p. Two GPUs are connected if what each letter stands for
+// holds.
+std::string P2pView(std::string_view selected_letters, const std::vector<NvmlGpu>& gpus);
 
 std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus);
 std::string NvLinkCapabilitiesView(const std::vector<NvmlGpu>& gpus);
 std::string NvLinkErrorsView(const std::vector<NvmlGpu>& gpus);
 
 struct MonitorOptions {
-  std::string_view kinds;  // letters of -s, which select columns
-  std::string date;        // "20261123"; "" for none
-  std::string time;        // "13:05:59"; "" for none
+  std::string_view selected_letters;  // letters of -s, which select columns
+  std::string date;                   // "20261123"; "" for none
+  std::string time;                   // "13:05:59"; "" for none
 };
 std::string DeviceMonitorHeader(const MonitorOptions& options);
 std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<NvmlGpu>& gpus);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kNodeAlign = 512;
 
-uint64_t WholeUnits(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
   std::set<const GraphNodeTag*> seen;
@@ -25,8 +25,9 @@ bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
   return false;
 }
 
-// The maximum need of the nodes: a node reuses memory only after the node that frees it.
-uint64_t NeedOf(const GraphTag& graph) {
+// Bytes for all allocations of a graph. An allocation reuses memory only if its node depends on the
+// node that freed it.
+uint64_t BackingBytes(const GraphTag& graph) {
   struct GraphPiece {
     uint64_t bytes;
     const GraphMemory* owner;
@@ -36,7 +37,7 @@ uint64_t NeedOf(const GraphTag& graph) {
   for (const auto& node : graph.nodes) {
     const GraphMemory* memory = node->memory.get();
     if (node->type == GraphNodeType::kMemAlloc) {
-      const uint64_t bytes = WholeUnits(memory->bytes, kNodeAlign);
+      const uint64_t bytes = RoundUp(memory->bytes, kNodeAlign);
       const auto fits = [&](const GraphPiece& piece) {
         return piece.bytes >= bytes && piece.freed_by != nullptr &&
                ComesAfter(*node, piece.freed_by);
@@ -53,7 +54,7 @@ uint64_t NeedOf(const GraphTag& graph) {
   }
   uint64_t sum = 0;
   for (const GraphPiece& piece : pieces) sum += piece.bytes;
-  return WholeUnits(sum, kBlockBytes);
+  return RoundUp(sum, kBlockBytes);
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ GraphMemory::~GraphMemory() { Driver::Get().graph_pools().Forget(this); }
 
 Result GraphPools::Create(int device, uint64_t bytes, std::shared_ptr<GraphMemory>* memory) {
   if (bytes > driver_->FactsOf(device).memory_bytes) return Result::kOutOfMemory;
-  const DevicePtr base = Driver::FindAddresses(WholeUnits(bytes, kBlockBytes));
+  const DevicePtr base = Driver::FindAddresses(RoundUp(bytes, kBlockBytes));
   if (base == 0) return Result::kOutOfMemory;
   *memory = std::make_shared<GraphMemory>();
   (*memory)->device = device;
@@ -79,7 +80,7 @@ Result GraphPools::Create(int device, uint64_t bytes, std::shared_ptr<GraphMemor
 
 void GraphPools::Forget(GraphMemory* memory) {
   driver_->allocations().erase(memory->base);
-  driver_->UnmapLater(memory->base, WholeUnits(memory->bytes, kBlockBytes));
+  driver_->UnmapLater(memory->base, RoundUp(memory->bytes, kBlockBytes));
 }
 
 std::shared_ptr<GraphMemory> GraphPools::Find(DevicePtr pointer) {
@@ -101,7 +102,7 @@ Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacki
     memories.push_back(memory);
   }
   for (GraphMemory* memory : memories) memory->backing = made;
-  made->bytes = NeedOf(graph);
+  made->bytes = BackingBytes(graph);
   *backing = made;
   return Result::kSuccess;
 }

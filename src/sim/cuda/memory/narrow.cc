@@ -8,7 +8,7 @@ namespace tessera::cuda {
 namespace {
 
 // A smaller allocation would share a block with others, whose addresses may be wider.
-constexpr size_t kLeastBytes = 2 << 20;
+constexpr size_t kMinBytes = 2 << 20;
 
 Result Narrow(DevicePtr wide, DevicePtrV1* pointer) {
   if (wide <= UINT32_MAX) return Put(pointer, DevicePtrV1(wide));
@@ -75,7 +75,7 @@ CUDA_EXPORT Result cuMemAlloc(DevicePtrV1* pointer, unsigned bytes) {
   if (pointer == nullptr || bytes == 0) return Result::kInvalidValue;
   const Driver::NarrowAddresses narrow;
   DevicePtr wide = 0;
-  const Result result = cuMemAlloc_v2(&wide, std::max<size_t>(bytes, kLeastBytes));
+  const Result result = cuMemAlloc_v2(&wide, std::max<size_t>(bytes, kMinBytes));
   return result == Result::kSuccess ? Narrow(wide, pointer) : result;
 }
 
@@ -85,7 +85,7 @@ CUDA_EXPORT Result cuMemAllocPitch(DevicePtrV1* pointer, unsigned* pitch, unsign
   const Driver::NarrowAddresses narrow;
   DevicePtr wide = 0;
   size_t row = 0;
-  const size_t rows = std::max<size_t>(height, kLeastBytes / width + 1);
+  const size_t rows = std::max<size_t>(height, kMinBytes / width + 1);
   const Result result = cuMemAllocPitch_v2(&wide, &row, width, height == 0 ? 0 : rows, element);
   if (result != Result::kSuccess) return result;
   *pitch = unsigned(row);

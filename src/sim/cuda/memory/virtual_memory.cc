@@ -40,7 +40,7 @@ int NewMemory(uint64_t bytes) {
   return fd;
 }
 
-// Replaces mappings in the range by reserved addresses.
+// Reserves addresses. With MAP_FIXED, replaces the mappings in the range.
 void* Reserve(void* wanted, uint64_t bytes, int flags) {
   return mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
@@ -92,9 +92,9 @@ int LockedByte(int fd) {
 }
 
 // Opens exported memory and charges it, unless a live process already pays for it.
-Result Import(Call& call, int theirs, Physical* physical) {
+Result Import(Call& call, int exported_fd, Physical* physical) {
   struct stat info;
-  const int fd = Reopen(theirs);
+  const int fd = Reopen(exported_fd);
   const int byte = fd < 0 ? -1 : LockedByte(fd);
   Result result = Result::kInvalidValue;
   if (byte >= 0 && fstat(fd, &info) == 0 && IsWholeBlocks(uint64_t(info.st_size))) {
@@ -361,7 +361,7 @@ CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* 
 void Driver::EndShared(const Physical& physical) {
   const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
   if (std::ranges::any_of(exported_only_, is_same)) {
-    close(physical.fd);  // one entry of a file is enough
+    close(physical.fd);  // the list needs only one entry for each memfd
     return;
   }
   if (LockedByte(physical.fd) >= 0) return exported_only_.push_back(physical);

@@ -12,12 +12,12 @@ namespace {
 
 constexpr unsigned kEventFlags = 7;
 constexpr int kLastStreamAttribute = 17;  // in CUDA 13
-constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+constexpr int kMinPriority = 0, kGreatestPriority = -5;
 
 Result CreateStream(Stream* stream, unsigned flags, int priority) {
   CUDA_ENTER(ContextCall, call);
   if (stream == nullptr || flags > 1) return Result::kInvalidValue;
-  priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  priority = std::clamp(priority, kGreatestPriority, kMinPriority);
   *stream = call->CreateStream(call.context(), flags, priority);
   return Result::kSuccess;
 }
