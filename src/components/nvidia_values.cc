@@ -6,6 +6,7 @@
 
 #include "src/base/strings.h"
 #include "src/components/deploy_text.h"
+#include "src/components/schema.h"
 #include "src/components/settings.h"
 
 namespace tessera::components {
@@ -99,14 +100,9 @@ Status Translate(const Alias& alias, Json* spec) {
 Status KeepOperatorTolerations(Json* spec) {
   const Json* value = ValueAt(*spec, {"operator", "tolerations"});
   const Json tolerations = value == nullptr ? Json::MakeArray() : *value;
-  const bool is_valid =
-      tolerations.is_array() && std::ranges::all_of(tolerations.items(), &Json::is_object);
-  if (!is_valid) {
-    return Error(Code::kInvalidArgument,
-                 "operator.tolerations: invalid value {}: want a list of tolerations, as in "
-                 "daemonsets.tolerations",
-                 tolerations.Serialize());
-  }
+  const Json& schema = *SpecSchema().Find("properties")->Find("daemonsets")->Find("properties");
+  RETURN_IF_ERROR(
+      CheckAgainstSchema(*schema.Find("tolerations"), tolerations, "operator.tolerations"));
   spec->Set("operator", Json::MakeObject({{"tolerations", tolerations}}));
   return Status::Ok();
 }

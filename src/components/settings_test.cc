@@ -192,6 +192,19 @@ TEST(SettingsTest, ACountMayBeATextAsInNvidiasChart) {
   EXPECT_EQ(settings->agent.max_unavailable, Json::Int(1));
 }
 
+TEST(SettingsTest, RejectsTolerationsThatTheApiServerWouldReject) {
+  for (const std::string section : {"daemonsets", "scheduler", "console", "operator"}) {
+    const auto error = [&](const std::string& toleration) {
+      return ErrorOf(fmt::format("{}: {{tolerations: [{{key: a}}, {{{}}}]}}", section, toleration));
+    };
+    EXPECT_THAT(error("effect: NoScheduling"),
+                HasSubstr(section + ".tolerations[1].effect: invalid value \"NoScheduling\": want "
+                                    "NoSchedule or PreferNoSchedule or NoExecute"));
+    EXPECT_THAT(error("keys: a"), HasSubstr(section + ".tolerations[1].keys: unknown setting"));
+    EXPECT_THAT(error("value: true"), HasSubstr("quote true, false and numbers"));
+  }
+}
+
 TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("driver.version"));
   EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]"),

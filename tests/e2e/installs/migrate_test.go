@@ -169,6 +169,9 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 			if !strings.Contains(text, "nodes that NVIDIA's operator manages get no agent") || agents() != "" {
 				t.Errorf("agents beside NVIDIA's plugin: %s\n%s", agents(), text)
 			}
+			if text, code := migrate("--dry-run"); code == 0 || !strings.Contains(text, `use "tessera upgrade"`) {
+				t.Errorf("a plan for a cluster that has Tessera ends with %d: %s", code, text)
+			}
 		}
 	}
 	if !installed {
