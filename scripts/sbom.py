@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes the list of what a release is made of, as SPDX 2.3 JSON: Debian's libraries that the programs are
-linked with, statically or not. The same packages give the same bytes."""
+linked with, statically or not, and the npm packages of the console's page. The same packages give the same bytes."""
 import argparse
 import datetime
 import json
@@ -55,6 +55,18 @@ def package_of(name, arch, root):
     }
 
 
+def web_packages(path):
+    """The npm packages of a package-lock.json that the page contains, without those that only build or test it."""
+    lock = json.loads(path.read_text())
+    return [{
+        "SPDXID": "SPDXRef-npm-" + re.sub(r"[^A-Za-z0-9.-]", "-", name), "name": name, "versionInfo": package["version"],
+        "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseDeclared": package["license"],
+        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                          "referenceLocator": f"pkg:npm/{name.replace('@', '%40')}@{package['version']}"}],
+    } for name, package in ((place.removeprefix("node_modules/"), package) for place, package in lock["packages"].items())
+        if name and not package.get("dev")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", required=True)
@@ -62,6 +74,7 @@ def main():
     parser.add_argument("--packages", required=True, type=pathlib.Path)
     parser.add_argument("--libraries", required=True, action="append", metavar="ARCHITECTURE=ROOT",
                         help="where the packages of an architecture are installed (repeatable)")
+    parser.add_argument("--web", required=True, type=pathlib.Path, help="package-lock.json of the console's page")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     options = parser.parse_args()
     made = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
@@ -72,6 +85,7 @@ def main():
     roots = dict(each.split("=", 1) for each in options.libraries)
     names = library_packages(options.packages)
     libraries = [package_of(name, arch, root) for arch, root in roots.items() for name in with_dependencies(names, root)]
+    libraries += web_packages(options.web)
     document = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"tessera-{options.version}",
