@@ -139,6 +139,19 @@ Result<std::vector<Json>> ClusterClient::List(const std::string& api_version,
 }
 
 std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& ids) {
+  std::vector<Result<Json>> answers = Named(ids, true);
+  for (Result<Json>& answer : answers) {
+    if (answer.ok()) answer = Json(*answer->Find("metadata"));
+  }
+  return answers;
+}
+
+std::vector<Result<Json>> ClusterClient::Objects(const std::vector<ObjectId>& ids) {
+  return Named(ids, false);
+}
+
+std::vector<Result<Json>> ClusterClient::Named(const std::vector<ObjectId>& ids,
+                                               bool metadata_only) {
   std::vector<Result<kube::ResourceType>> types;
   for (const ObjectId& id : ids) types.push_back(TypeOf(id.api_version, id.kind));
   std::vector<Result<std::vector<Json>>> lists(ids.size(), std::vector<Json>());
@@ -148,16 +161,16 @@ std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& i
     ReadList({.type = *types[i],
               .ns = types[i]->namespaced ? ids[i].ns : "",
               .field_selector = "metadata.name=" + ids[i].name,
-              .metadata_only = true},
+              .metadata_only = metadata_only},
              &lists[i]);
   }
   Wait();
   std::vector<Result<Json>> answers;
   for (size_t i = 0; i < ids.size(); ++i) {
     const Result<std::vector<Json>>& list = lists[i];
-    const Json* metadata = list.ok() && !list->empty() ? list->front().Find("metadata") : nullptr;
-    if (metadata != nullptr) {
-      answers.emplace_back(*metadata);
+    const bool found = list.ok() && !list->empty() && list->front().Find("metadata") != nullptr;
+    if (found) {
+      answers.emplace_back(list->front());
     } else {
       answers.emplace_back(list.ok() ? Error(Code::kNotFound, "{} is missing", ids[i].Text())
                                      : list.status());

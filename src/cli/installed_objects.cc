@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/version.h"
 #include "src/cli/install/inventory.h"
 #include "src/cli/object_fields.h"
 #include "src/components/objects.h"
@@ -56,14 +57,48 @@ std::vector<ObjectId> MissingOf(ClusterClient& api, const std::vector<ObjectId>&
   return missing;
 }
 
+bool IsSameRule(const Json& a, const Json& b) {
+  constexpr std::string_view kFields[] = {"apiGroups", "resources", "resourceNames",
+                                          "nonResourceURLs", "verbs"};
+  return std::ranges::all_of(
+      kFields, [&](std::string_view field) { return ItemsAt(a, {field}) == ItemsAt(b, {field}); });
+}
+
+// Those of the `wanted` objects that are roles, exist, and lack a rule.
+std::vector<ObjectId> WeakRoles(ClusterClient& api, const std::vector<Json>& wanted) {
+  std::vector<ObjectId> ids;
+  std::vector<const Json::Array*> rules;
+  for (const Json& object : wanted) {
+    ObjectId id = IdOf(object);
+    if (id.kind != "ClusterRole" && id.kind != "Role") continue;
+    ids.push_back(std::move(id));
+    rules.push_back(&ItemsAt(object, {"rules"}));
+  }
+  const std::vector<Result<Json>> roles = api.Objects(ids);
+  std::vector<ObjectId> weak;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!roles[i].ok()) continue;
+    const Json::Array& now = ItemsAt(*roles[i], {"rules"});
+    const bool has_all = std::ranges::all_of(*rules[i], [&](const Json& rule) {
+      return std::ranges::any_of(now, [&](const Json& one) { return IsSameRule(one, rule); });
+    });
+    if (!has_all) weak.push_back(ids[i]);
+  }
+  return weak;
+}
+
 InstalledObjects OfOperator(ClusterClient& api, const Json& resource) {
   InstalledObjects out{.tool = InstallTool::kOperator};
   const Json* spec = resource.Find("spec");
   const Result<Settings> settings =
       components::ParseSettings(spec == nullptr ? Json::MakeObject() : *spec);
   if (!settings.ok()) return out;  // the operator reports this in its resource
-  out.missing = MissingOf(api, IdsFor(*settings));
-  std::vector<ObjectId> own = IdsWithoutNamespace(components::RenderOperator(*settings));
+  const std::vector<Json> objects = components::RenderObjects(*settings);
+  const std::vector<Json> own_objects = components::RenderOperator(*settings);
+  out.missing = MissingOf(api, IdsWithoutNamespace(objects));
+  out.weak_roles = WeakRoles(api, objects);
+  out.weak_roles_of_operator = WeakRoles(api, own_objects);
+  std::vector<ObjectId> own = IdsWithoutNamespace(own_objects);
   own.push_back(IdOf(components::TesseraDefinition()));
   out.missing_of_operator = MissingOf(api, own);
   return out;
@@ -106,7 +141,9 @@ InstalledObjects OfOtherTools(ClusterClient& api) {
   }
   if (out.tool == InstallTool::kNone) return out;
   if (!out.release.name.empty()) out.tool = InstallTool::kHelm;
-  for (const ObjectId& id : IdsFor(SettingsOf(existing))) {
+  const std::vector<Json> objects = components::RenderObjects(SettingsOf(existing));
+  out.weak_roles = WeakRoles(api, objects);
+  for (const ObjectId& id : IdsWithoutNamespace(objects)) {
     if (!Contains(existing, id) && !Contains(unknown, id)) out.missing.push_back(id);
   }
   return out;
@@ -133,6 +170,11 @@ InstalledObjects ReadInstalledObjects(ClusterClient& api, const Result<Json>& re
   std::vector<ObjectId> ids = inventory->objects;
   std::erase_if(ids, [](const ObjectId& id) { return id.kind == "Namespace"; });
   out.missing = MissingOf(api, ids);
+  // Roles of another version may differ.
+  const Result<Settings> settings = components::ParseSettings(inventory->spec);
+  if (inventory->version == kTesseraVersion && settings.ok()) {
+    out.weak_roles = WeakRoles(api, components::RenderObjects(*settings));
+  }
   return out;
 }
 

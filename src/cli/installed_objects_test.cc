@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/version.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/inventory.h"
 #include "src/cli/install/operator_installer.h"
@@ -25,7 +26,7 @@ class InstalledObjectsTest : public testing::CommandFixture {
 
   void InstallDirectly(const std::string& settings = "{}") {
     const Json spec = ParseYaml(settings).value();
-    Installation installation{.version = "1", .spec = spec};
+    Installation installation{.version = std::string(kTesseraVersion), .spec = spec};
     const std::vector<Json> objects = ObjectsToInstall(spec).value();
     for (const Json& object : objects) installation.objects.push_back(IdOf(object));
     testing::PutAll(server_, objects);
@@ -191,6 +192,35 @@ TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
   }
   EXPECT_THAT(LineOf("resource Tessera"), HasSubstr("missing, so the operator installs nothing"));
   EXPECT_THAT(LineOf("agent"), HasSubstr("DaemonSet tessera-agent is missing"));
+}
+
+// Without its rights a component may run and do nothing.
+TEST_F(InstalledObjectsTest, NamesRolesThatLackRights) {
+  const auto take = [this](const std::string& name) {
+    const std::string path = testing::PathOf({role_.api_version, "ClusterRole", "", name});
+    Json role = *server_.Find(path);
+    role.Find("rules")->items().pop_back();
+    server_.Put(path, role);
+  };
+  InstallDirectly();
+  EXPECT_EQ(LineOf("rights"), "");
+  take("tessera-agent");
+  EXPECT_THAT(LineOf("rights"), HasSubstr("ClusterRole tessera-agent\n"));
+  EXPECT_THAT(LineOf("rights"), HasSubstr("fix: tessera upgrade"));
+  EXPECT_THAT(Run({"doctor", "--no-headers"}).out, HasSubstr("component-broken   rights "));
+}
+
+TEST_F(InstalledObjectsTest, NamesRolesOfTheOperatorThatLackRights) {
+  InstallByOperator();
+  EXPECT_EQ(LineOf("operator's rights"), "");
+  const std::string path =
+      testing::PathOf({role_.api_version, "ClusterRole", "", "tessera-operator"});
+  Json role = *server_.Find(path);
+  role.Find("rules")->items().clear();
+  server_.Put(path, role);
+  EXPECT_THAT(LineOf("operator's rights"), HasSubstr("ClusterRole tessera-operator\n"));
+  EXPECT_THAT(LineOf("operator's rights"), HasSubstr("tessera install --operator --dry-run"));
+  EXPECT_EQ(LineOf("rights"), "");
 }
 
 }  // namespace

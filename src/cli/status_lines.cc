@@ -8,6 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/base/version.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
@@ -78,7 +79,12 @@ std::string FixOfPod(const Json& pod, const std::string& problem) {
   const std::string name = TextAt(pod, {"metadata", "name"});
   const std::string ns = TextAt(pod, {"metadata", "namespace"});
   if (problem.find("Image") != std::string::npos) {
-    return "give the node the image, or set image.registry and image.tag of the chart";
+    if (TextAt(pod, {"metadata", "labels", "app.kubernetes.io/component"}) == "nvidia-driver") {
+      return "give the node the image, or set driver.repository and driver.version: kubectl edit "
+             "tessera tessera";
+    }
+    return "give the node the image, or set image.registry and image.tag: tessera upgrade --set "
+           "image.tag=TAG, helm upgrade, or kubectl edit tessera tessera";
   }
   if (problem.find("container ") == 0) {
     const std::string container = problem.substr(10, problem.find_first_of(": ", 10) - 10);
@@ -321,6 +327,16 @@ std::vector<StatusLine> MissingObjectLines(const InstallationObjects& objects) {
       if (!why.empty()) line.detail += "; not restored: " + why;
     }
     lines.push_back(std::move(line));
+  }
+  const auto fewer = [](const std::vector<ObjectId>& roles) {
+    return fmt::format("fewer than Tessera {} needs: {}", kTesseraVersion, Listed(roles));
+  };
+  if (!installed.weak_roles_of_operator.empty()) {
+    lines.push_back({"operator's rights", false, fewer(installed.weak_roles_of_operator),
+                     std::string(components::kRestoreOperator)});
+  }
+  if (!installed.weak_roles.empty()) {
+    lines.push_back({"rights", false, fewer(installed.weak_roles), FixOfMissing(objects)});
   }
   return lines;
 }

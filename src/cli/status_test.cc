@@ -82,7 +82,8 @@ TEST_F(InstallationStatusTest, SaysThatAllWorks) {
   EXPECT_TRUE(Evaluate().works());
   EXPECT_EQ(Component("scheduler").detail, "2 of 2 replicas ready, scheduler-a leads");
   EXPECT_EQ(Component("GPUs").detail, "1 of 1 nodes with GPUs have all of them healthy");
-  EXPECT_EQ(Component("kube-scheduler").detail, "connected: it has asked the leader 12 times for nodes of a pod");
+  EXPECT_EQ(Component("kube-scheduler").detail,
+            "connected: it has asked the leader 12 times for nodes of a pod");
   EXPECT_EQ(ShowStatus(Evaluate(), {}).value().find("fix:"), std::string::npos);
 }
 
@@ -147,6 +148,17 @@ TEST_F(InstallationStatusTest, NamesTheImageThatANodeCannotPull) {
   EXPECT_FALSE(Component("agent").works);
   EXPECT_EQ(OnlyNode().detail, "agent-x: container install-runtime: ErrImagePull: not found");
   EXPECT_THAT(OnlyNode().fix, HasSubstr("image.registry"));
+}
+
+TEST_F(InstallationStatusTest, ADriverImageComesFromTheSettingsOfTheDriver) {
+  Json driver = PodOf("nvidia-driver", "driver-x",
+                      R"({"containerStatuses":[{"name":"nvidia-driver-ctr","state":{"waiting":)"
+                      R"({"reason":"ErrImagePull","message":"not found"}}}]})");
+  driver.Find("metadata")
+      ->Find("labels")
+      ->Set("app.kubernetes.io/component", Json::String("nvidia-driver"));
+  objects_.driver_pods = std::vector{driver};
+  EXPECT_THAT(OnlyNode().fix, HasSubstr("set driver.repository and driver.version"));
 }
 
 TEST_F(InstallationStatusTest, NamesTheLogOfAContainerThatFailed) {

@@ -213,7 +213,7 @@ TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
   EXPECT_THAT(ErrorOf("scheduler: {enabled: false}"), HasSubstr("webhook.enabled=false"));
   EXPECT_THAT(ErrorOf("toolkit: {enabled: 'false'}"), HasSubstr("want true or false"));
   EXPECT_THAT(ErrorOf("operator: {tolerations: {key: a}}"),
-              HasSubstr("want a list of tolerations"));
+              HasSubstr("operator.tolerations: invalid value {\"key\":\"a\"}: want a list"));
   EXPECT_THAT(ErrorOf("podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}"),
               HasSubstr("enable one of them"));
 }
