@@ -45,8 +45,8 @@ class UnaccountedMemory {
     Bytes limit;  // of the container
   };
   // Starts from what the agent measured before its restart. It stays in force until kWindow is
-  // filled with samples, or a sample is below it, so a restarted agent does not hand out this memory
-  // meanwhile.
+  // filled with samples, or a sample is below it, so a restarted agent does not hand out this
+  // memory meanwhile.
   void Resume(Bytes bytes) { resumed_ = bytes; }
   void Add(MonotonicTime now, const MemorySample& sample);
   // Returns 0 if the last kWindow has no sample, for example because the driver does not answer.

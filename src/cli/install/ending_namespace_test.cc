@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An installation while the namespace of an earlier one is being deleted, against a fake API server.
+// An installation while the namespace of an earlier one is being deleted, against a fake API
+// server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -23,10 +23,11 @@ struct DriverFunctions {
 };
 extern DriverFunctions driver;
 
-// While a stream is captured, a call for events or memory in any thread fails and ends the capture,
-// unless the thread has set the relaxed mode. Another thread may begin a capture at any time, so the
-// limiter sets the mode also if no stream is captured now.
 inline constexpr int kRelaxedCapture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+
+// While a stream is captured, a call for events or memory in any thread fails and ends the capture,
+// unless the thread has set the relaxed mode. Another thread may begin a capture at any time, so
+// the limiter sets the mode also if no stream is captured now.
 class RelaxedCapture {
  public:
   RelaxedCapture() { Exchange(); }
