@@ -3,7 +3,8 @@
 // ones, and marks the others as English, so that screen readers speak them as such.
 import { currentLanguage, kindText, t, type Key } from './i18n';
 
-// Of a node: src/kube/selectors.cc, src/ledger/ledger.cc and src/placement/explain.cc.
+// Why a pod waits, or why a node has no room for it. The sentences are from src/kube/selectors.cc,
+// src/ledger/ledger.cc and src/placement/explain.cc.
 const kReasons: [RegExp, Key][] = [
   [/^node is cordoned$/, 'kind:cordoned'],
   [/^node is not ready$/, 'kind:not-ready'],
@@ -15,7 +16,8 @@ const kReasons: [RegExp, Key][] = [
   [/^held back by scheduling gate (\S+)$/, 'gatesHold'],
 ];
 
-// How a summary of all nodes names its reasons: src/placement/explain.cc.
+// The reasons in a summary of all nodes, with the keys of their translations. The summary is from
+// src/placement/explain.cc.
 const kPhrases: Record<string, string> = {
   unschedulable: 'cordoned',
   'insufficient cpu': 'cpu',

@@ -118,9 +118,12 @@ class UserObjects {
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
 };
 
-// CUstreamCaptureMode. A capture forbids unsafe calls, such as allocations: a global capture to all
-// threads, a thread-local capture to the thread that began it, and a relaxed capture to none. A
-// thread in the same modes obeys all captures, those that it began itself, or none.
+// CUstreamCaptureMode, which a capture and a thread have. It decides which threads must not make
+// unsafe calls, such as allocations, during a capture:
+//
+//   of the capture   global: all threads; thread-local: the thread that began it; relaxed: none
+//   of a thread      global: it obeys all captures; thread-local: only those that it began itself;
+//                    relaxed: none
 enum class CaptureMode { kGlobal, kThreadLocal, kRelaxed };
 
 // The mode of this thread.
