@@ -129,13 +129,11 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
   options.limits.idle = kIdle;
   auto handler = [get_status = std::move(get_status), post_elsewhere = std::move(post_elsewhere)](
                      const net::Request& request, net::HttpServer::Reply reply) {
-    if (request.method != "GET" && request.method != "HEAD") {
+    if (!IsRead(request)) {
       return reply(net::TextResponse(405, "only GET\n"));
     }
     if (request.path() == "/metrics") {
-      net::Response response = net::TextResponse(200, MetricsPage(get_status()));
-      response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-      return reply(std::move(response));
+      return reply(net::MetricsResponse(MetricsPage(get_status())));
     }
     if (request.path() == "/containers") return reply(ContainersPage(get_status()));
     if (request.path() == "/health") return reply(net::TextResponse(200, "OK"));

@@ -76,6 +76,11 @@ std::string MetricLabel(std::string_view name, std::string_view value) {
   return text += '"';
 }
 
+void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text) {
+  text->Family(name, "gauge", help);
+  text->Sample(name, "", value);
+}
+
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text) {
   text->Family(name, "counter", help);

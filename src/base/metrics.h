@@ -88,6 +88,7 @@ class MetricsText {
 std::string MetricLabel(std::string_view name, std::string_view value);
 
 // Each writes one family.
+void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text);
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text);
 void WriteLabeled(std::string_view name, std::string_view help, std::string_view label,

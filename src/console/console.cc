@@ -7,7 +7,6 @@
 #include "src/base/log.h"
 #include "src/console/metrics.h"
 #include "src/console/node_gauges.h"
-#include "src/console/replies.h"
 #include "src/console/router.h"
 #include "src/console/sessions.h"
 #include "src/console/usage_meter.h"
@@ -120,9 +119,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
                        .pods = model.pods().size(),
                        .synced = model.synced()};
     if (const auto outage = model.outage()) state.outage = runner.clock().WallNow() - outage->since;
-    net::Response response = net::TextResponse(200, MetricsPage(metrics, state));
-    response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-    return response;
+    return net::MetricsResponse(MetricsPage(metrics, state));
   }
 
   void RenewLater() {

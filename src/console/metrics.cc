@@ -8,11 +8,6 @@
 namespace tessera::console {
 namespace {
 
-void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text) {
-  text->Family(name, "gauge", help);
-  text->Sample(name, "", value);
-}
-
 uint64_t HeapBytes() {
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;

@@ -53,10 +53,6 @@ bool IsObjectName(std::string_view text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
 }
 
-bool IsRead(const net::Request& request) {
-  return request.method == "GET" || request.method == "HEAD";
-}
-
 bool SameSecret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char differences = 0;

@@ -28,7 +28,6 @@ Result<Json> BodyOf(const net::Request& request);
 // Whether the text can be the name of an object. It then adds no terms to a field selector, and
 // nothing to a path.
 bool IsObjectName(std::string_view text);
-bool IsRead(const net::Request& request);
 // Compares in constant time.
 bool SameSecret(std::string_view a, std::string_view b);
 

@@ -82,8 +82,14 @@ std::optional<std::string> Request::Query(std::string_view name) const {
   return std::nullopt;
 }
 
+bool IsRead(const Request& request) { return request.method == "GET" || request.method == "HEAD"; }
+
 Response TextResponse(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body)};
+}
+
+Response MetricsResponse(std::string page) {
+  return {200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, std::move(page)};
 }
 
 Result<std::string> SerializeRequest(const Request& request) {

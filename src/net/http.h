@@ -75,8 +75,13 @@ struct Response {
 // How the end of a response's body is marked on the wire.
 enum class BodyFraming : uint8_t { kLength, kChunked, kUntilClose };
 
+// GET or HEAD.
+bool IsRead(const Request& request);
+
 // A plain-text response.
 Response TextResponse(int status, std::string body);
+// A page of metrics in Prometheus' text format.
+Response MetricsResponse(std::string page);
 
 // The serialized request, with Content-Length. INVALID_ARGUMENT if a method, target or field would
 // break the framing (line breaks, spaces, names that are not tokens).

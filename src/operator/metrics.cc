@@ -6,11 +6,6 @@
 namespace tessera::operators {
 namespace {
 
-void WriteGauge(std::string_view name, std::string_view help, size_t value, MetricsText* text) {
-  text->Family(name, "gauge", help);
-  text->Sample(name, "", static_cast<uint64_t>(value));
-}
-
 void WriteResource(const StatusInput& status, MetricsText* text) {
   constexpr std::string_view kReady = "tessera_operator_component_ready";
   text->Family(kReady, "gauge", "1 if all objects of the component are applied and ready.");

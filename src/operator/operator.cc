@@ -148,7 +148,7 @@ Status OperatorProgram::Impl::Listen() {
 void OperatorProgram::Impl::Answer(const net::Request& request,
                                    const net::HttpServer::Reply& reply) const {
   const std::string_view path = request.path();
-  if (request.method != "GET" && request.method != "HEAD") {
+  if (!IsRead(request)) {
     return reply(net::TextResponse(405, "only GET\n"));
   }
   // A response proves that this thread runs.
@@ -165,9 +165,7 @@ void OperatorProgram::Impl::Answer(const net::Request& request,
     state.synced = controller_->synced();
     state.status = controller_->status();
   }
-  net::Response response = net::TextResponse(200, MetricsPage(metrics_, state));
-  response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-  reply(std::move(response));
+  reply(net::MetricsResponse(MetricsPage(metrics_, state)));
 }
 
 std::string OperatorProgram::Impl::NotReadyReason() const {

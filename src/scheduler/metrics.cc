@@ -10,11 +10,6 @@
 namespace tessera::scheduler {
 namespace {
 
-void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text) {
-  text->Family(name, "gauge", help);
-  text->Sample(name, "", value);
-}
-
 void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
   uint64_t gpu_nodes = 0;
   for (const auto& [name, node] : ledger.nodes()) gpu_nodes += node.id != placement::kNoNode;

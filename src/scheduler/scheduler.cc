@@ -286,9 +286,7 @@ Status Scheduler::Impl::ServeAdmission() {
 
 void Scheduler::Impl::AddStatusPages(Router* router) {
   router->Get("/metrics", [this](const net::Request&, net::HttpServer::Reply reply) {
-    net::Response response = net::TextResponse(200, MetricsPage(metrics_, StateNow()));
-    response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-    reply(std::move(response));
+    reply(net::MetricsResponse(MetricsPage(metrics_, StateNow())));
   });
   // The response is sent by this thread, so it proves that the thread runs.
   router->Get("/healthz", [](const net::Request&, net::HttpServer::Reply reply) {

@@ -133,16 +133,12 @@ Result<std::unique_ptr<ManagerPage>> ManagerPage::Start(net::IoThread* io, TaskR
 }
 
 void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
-  if (request.method != "GET" && request.method != "HEAD") {
+  if (!IsRead(request)) {
     return reply(net::TextResponse(405, "this page requires GET\n"));
   }
   if (request.path() == "/metric") {
     return Gather(
-        [](const ManagerState& state) {
-          net::Response response = net::TextResponse(200, ManagerMetricPage(state));
-          response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-          return response;
-        },
+        [](const ManagerState& state) { return net::MetricsResponse(ManagerMetricPage(state)); },
         reply);
   }
   if (request.path() == "/usage") {
