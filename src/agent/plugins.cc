@@ -47,8 +47,10 @@ void Plugins::Publish() {
 }
 
 void Plugins::OnRegisteredChange() {
-  if (std::exchange(was_registered_, registered()) == was_registered_) return;
-  if (on_registered_change_) on_registered_change_(was_registered_);
+  const bool is_registered = registered();
+  if (is_registered == was_registered_) return;
+  was_registered_ = is_registered;
+  if (on_registered_change_) on_registered_change_(is_registered);
 }
 
 bool Plugins::registered() const {
