@@ -117,7 +117,8 @@ struct GrantsThread::State {
 
   // Passes the containers to the compute control, and adds its measurements to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(MonotonicTime now, ContainerUses uses) {
-    std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
+    std::vector<ComputeControl::Member> members =
+        ComputeMembers(usage.files(), uses, service.PodsInForce());
     for (ContainerGpuUse& use : uses) {
       const auto member =
           std::ranges::find_if(members, [&](const auto& each) { return IsUseOf(use, each); });

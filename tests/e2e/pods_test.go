@@ -309,7 +309,7 @@ func TestALimitOfDeviceMemoryIsLoweredWhileAPodRuns(t *testing.T) {
 	event("CUDAOutOfMemory")
 	bed.Kubectl(t, "annotate", "--overwrite", "pod", pod, "tessera.dev/memory-limit=6Gi")
 	event("GPULimitRejected")
-	shows("the grant holds again", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 5*gib))
+	shows("a rejected limit changes nothing", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 2*gib))
 	if phase := bed.Phase(t, pod); phase != "Running" {
 		t.Errorf("the pod is %s", phase)
 	}

@@ -78,12 +78,16 @@ void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger:
   std::error_code error;
   for (const fs::directory_entry& pod : fs::directory_iterator(dir_, error)) {
     std::error_code inner;
+    bool is_held = false;
     for (const fs::directory_entry& container : fs::directory_iterator(pod.path(), inner)) {
-      if (entries.contains({Uid(pod.path().filename().string()), container.path().filename()}))
-        continue;
-      fs::remove_all(container.path(), inner);
+      if (!container.is_directory(inner)) continue;
+      if (entries.contains({Uid(pod.path().filename().string()), container.path().filename()})) {
+        is_held = true;
+      } else {
+        fs::remove_all(container.path(), inner);
+      }
     }
-    fs::remove(pod.path(), inner);  // fails if it is not empty
+    if (!is_held) fs::remove_all(pod.path(), inner);
   }
 }
 

@@ -53,7 +53,7 @@ class ContainerLimits {
   bool FailsOpen(const ContainerRef& holder) const {
     return fail_open_.Contains(holder.pod_namespace);
   }
-  // Removes the directories of containers that are not among `entries`.
+  // Removes the directories of containers that are not among `entries`, and of pods without one.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 
  private:

@@ -155,7 +155,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged);
   EXPECT_EQ(pods_.events[0].second.message,
             std::string("container main may use 4096 MiB of ") + kUuid);
-  SetLimit("a", "other=1Gi,main=2Gi");
+  SetLimit("a", "1Gi,main=2Gi");
   EXPECT_EQ(MemoryIn(dir), uint64_t(2 * kGiB));
   Restart();
   EXPECT_EQ(MemoryIn(dir), uint64_t(2 * kGiB));
@@ -195,7 +195,9 @@ TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
   EXPECT_EQ(pods_.events[0].second.message,
             std::string("container main may use 5120 MiB and 10 hundredths of ") + kUuid);
   SetLimit("a", "50", names::kAnnotationComputeLimit);
-  EXPECT_EQ(floor, static_cast<uint32_t>(0.3 * limiter::kOne)) << "the grant holds";
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne)) << "a rejected text changes nothing";
+  const auto in_force = service_->PodsInForce().at(Uid("uid-a"));
+  EXPECT_EQ(in_force->annotations.find(names::kAnnotationComputeLimit)->second, "main=10");
   EXPECT_EQ(pods_.events[1].second.reason, names::kReasonLimitRejected);
   EXPECT_NE(pods_.events[1].second.message.find("was granted 30 hundredths"), std::string::npos)
       << pods_.events[1].second.message;
@@ -217,9 +219,9 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
                 kUuid);
   SetLimit("a", "bogus", names::kAnnotationComputeClass);
   SetLimit("a", "worse", names::kAnnotationComputeClass);
-  ASSERT_EQ(pods_.events.size(), 4u);
-  EXPECT_EQ(pods_.events[3].second.reason, names::kReasonLimitRejected)
-      << "no Event if one invalid class replaces another";
+  ASSERT_EQ(pods_.events.size(), 3u);
+  EXPECT_EQ(pods_.events[2].second.reason, names::kReasonLimitRejected)
+      << "no change if one invalid class replaces another";
 }
 
 TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
@@ -251,7 +253,7 @@ TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {
   EXPECT_EQ(
       pods_.events[0].second.message,
       "annotation tessera.dev/compute-class: \"urgent\" is none of high, normal, low: the pod "
-      "is of class normal");
+      "stays in class low");
 }
 
 TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
@@ -265,43 +267,43 @@ TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
       << pods_.events[0].second.message;
 }
 
-TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
-  pods_.Sync();
-  AssignShare("a");
-  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
-  for (const char* text : {"7Gi", "main=100Gi"}) {
-    SetLimit("a", "4Gi");
-    ASSERT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
-    pods_.events.clear();
-    SetLimit("a", text);
-    EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << text;
-    ASSERT_FALSE(pods_.events.empty()) << text;
-    EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected) << text;
-  }
-}
-
-TEST_F(LimitedGrantsTest, AnInvalidLimitLeavesTheLastValidLimit) {
+TEST_F(LimitedGrantsTest, ARejectedLimitChangesNothing) {
   pods_.Sync();
   AssignShare("a");
   const auto token = Token(kMem, 6);
   const std::string dir = Ask("a", {token})->limits_dir;
   SetLimit("a", "4Gi");
-  for (const char* text : {"7", "nonsense", "0"}) {
+  for (const auto& [text, reason] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"7", "want at least 2Mi"},
+           {"nonsense", "nonsense"},
+           {"0", "want at least 2Mi"},
+           {"7Gi", "container main was granted 6144 MiB of GPU-"},
+           {"main=100Gi", "create the pod again with a larger request"},
+           {"nosuch=1Gi", "the pod has no container \"nosuch\""},
+           {"2Gi,nosuch=1Gi", "the pod has no container \"nosuch\""}}) {
     pods_.events.clear();
     SetLimit("a", text);
     EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << text;
     ASSERT_EQ(pods_.events.size(), 1u) << text;
     EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected) << text;
+    EXPECT_NE(pods_.events[0].second.message.find(reason), std::string::npos)
+        << pods_.events[0].second.message;
+    EXPECT_NE(pods_.events[0].second.message.find("the limits stay as they are"),
+              std::string::npos);
   }
-  EXPECT_NE(pods_.events[0].second.message.find("want at least 2Mi"), std::string::npos)
-      << pods_.events[0].second.message;
   ASSERT_TRUE(Ask("a", {token}).ok());
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "a container that starts again";
   Restart();
+  pods_.Set(PodInfo(*pods_.pods().at(Uid("uid-a"))));
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "an agent that starts again";
   SetLimit("a", "worse");
-  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "the limit that an earlier agent wrote";
+  ASSERT_TRUE(Ask("a", {token}).ok());
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "both";
   SetLimit("a", "");
   EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB));
+  pods_.Remove(Uid("uid-a"));
+  runner_.AdvanceTimeAndRun(std::chrono::minutes(5));
+  EXPECT_FALSE(PathExists(limits_dir_ + "/uid-a"));
 }
 
 TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {

@@ -84,6 +84,8 @@ class GrantService final : public Pods::Delegate {
   Status SetHolder(const ContainerRef& unknown, const ContainerRef& holder);
 
   NodeOccupancy& occupancy() { return occupancy_; }
+  // See LimitChanges.
+  Pods::Map PodsInForce() const { return limit_changes_.PodsInForce(); }
   EndedPods& ended() { return ended_; }
   // Call when the inventory has changed.
   void OnInventoryChanged();

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "src/agent/grants/grant_description.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/strings.h"
 #include "src/device/limit_annotations.h"
 #include "src/device/limit_variables.h"
 
@@ -36,7 +39,27 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
                              [&](const auto& container) { return container.name == name; });
 }
 
-// One kind of limit: its annotation and its field in a granted device. MostOf: the largest allowed
+constexpr std::string_view kLimitAnnotations[] = {
+    names::kAnnotationMemoryLimit, names::kAnnotationComputeLimit, names::kAnnotationComputeClass};
+
+// Empty annotations are as good as none.
+StringMap LimitTextsOf(const PodInfo& pod) {
+  StringMap texts;
+  for (const std::string_view annotation : kLimitAnnotations) {
+    if (const std::string text = TextOf(pod, annotation); !text.empty())
+      texts.emplace(annotation, text);
+  }
+  return texts;
+}
+
+Status CheckComputeClass(const PodInfo& pod) {
+  const std::string text = TextOf(pod, names::kAnnotationComputeClass);
+  if (text.empty()) return Status::Ok();
+  return device::ParseComputeClass(text).status().Annotate(
+      fmt::format("annotation {}", names::kAnnotationComputeClass));
+}
+
+// One kind of limit: its annotation and its field in a granted device. MaxOf: the largest allowed
 // value.
 struct GrantedMemoryLimit {
   using Amount = Bytes;
@@ -48,7 +71,7 @@ struct GrantedMemoryLimit {
   static constexpr auto OfVariables = device::MemoryLimitsOf;
   static bool IsLimited(const grant::GrantedDevice& device) { return device.bytes > 0; }
   static Bytes Of(const grant::GrantedDevice& device) { return Bytes(device.bytes); }
-  static Bytes MostOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
+  static Bytes MaxOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
   static void Set(grant::GrantedDevice* device, Bytes bytes) { device->bytes = bytes.count(); }
   static std::string Text(Bytes bytes) { return fmt::format("{:.0f} MiB", MiB(bytes.count())); }
 };
@@ -64,7 +87,7 @@ struct GrantedComputeLimit {
   static bool IsLimited(const grant::GrantedDevice& device) { return device.milli % 1000 != 0; }
   static MilliGpu Of(const grant::GrantedDevice& device) { return MilliGpu(device.milli); }
   // A pod may use idle compute beyond its grant.
-  static MilliGpu MostOf(const PodInfo& pod, const grant::GrantedDevice& device) {
+  static MilliGpu MaxOf(const PodInfo& pod, const grant::GrantedDevice& device) {
     const bool elastic = pod.request.ok() && pod.request->elastic_limit;
     return elastic ? std::max(Of(device), *pod.request->elastic_limit) : Of(device);
   }
@@ -95,23 +118,45 @@ void Apply(const PodInfo* pod, const GrantLedger::Entry& entry,
   }
 }
 
-// Why the annotation is rejected, with one sentence for each container whose grant it contradicts.
-// Empty if the annotation is valid.
+// Why the pod's annotation is rejected, with one sentence for each container whose grant it
+// exceeds. Empty if it is accepted.
 template <typename Kind>
-std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger,
-                                    const std::string& dir) {
+std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& ledger) {
+  constexpr std::string_view kResult = "the limits stay as they are";
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
   if (!limits.ok()) {
-    return {fmt::format("{}: {}: the last valid limit stays in force", what,
-                        limits.status().message())};
+    return {fmt::format("{}: {}: {}", what, limits.status().message(), kResult)};
   }
   std::vector<std::string> problems;
   for (const auto& limit : *limits) {
     if (limit.applies_to.empty() || IsUuid(limit.applies_to) || HasContainer(pod, limit.applies_to))
       continue;
-    problems.push_back(fmt::format("{}: the pod has no container \"{}\"", what, limit.applies_to));
+    problems.push_back(
+        fmt::format("{}: the pod has no container \"{}\": {}", what, limit.applies_to, kResult));
   }
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first != pod.uid) continue;
+    for (const grant::GrantedDevice& device : DevicesOf(entry)) {
+      const auto limit = device::LimitFor(*limits, key.second, device.uuid);
+      if (!limit || !Kind::IsLimited(device) || *limit <= Kind::MaxOf(pod, device)) continue;
+      problems.push_back(
+          fmt::format("{}: container {} was granted {} of {}, and cannot get {}: {}; the "
+                      "annotation only lowers them, so create the pod again with a larger request",
+                      what, key.second, Kind::Text(Kind::MaxOf(pod, device)), device.uuid,
+                      Kind::Text(*limit), kResult));
+    }
+  }
+  return problems;
+}
+
+// Why the annotation or a variable of a container has no effect on a container.
+template <typename Kind>
+std::vector<std::string> NoEffectsOf(const PodInfo& pod, const GrantLedger& ledger,
+                                     const std::string& dir) {
+  const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
+  const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
+  std::vector<std::string> problems;
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first != pod.uid) continue;
     const Status variables = Kind::OfVariables(entry.env, entry.shares).status();
@@ -119,6 +164,7 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
       problems.push_back(fmt::format("container {}: variable {}: the variable has no effect",
                                      key.second, variables.message()));
     }
+    if (!limits.ok()) continue;
     const bool has_limits = !dir.empty() && PathExists(LimitsPath(dir, key));
     for (const grant::GrantedDevice& device : DevicesOf(entry)) {
       const auto limit = device::LimitFor(*limits, key.second, device.uuid);
@@ -131,12 +177,6 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
             "{}: nothing limits container {}, because isolation was off on its node when it "
             "started: see tessera-agent --limits-dir and node label {}",
             what, key.second, names::kLabelCgpuDisableIsolation));
-      } else if (limit && *limit > Kind::MostOf(pod, device)) {
-        problems.push_back(
-            fmt::format("{}: container {} was granted {} of {}, and cannot get {}: the annotation "
-                        "only lowers the limit; create the pod again with a larger request",
-                        what, key.second, Kind::Text(Kind::MostOf(pod, device)), device.uuid,
-                        Kind::Text(*limit)));
       }
     }
   }
@@ -152,50 +192,108 @@ std::string TextOf(const PodInfo& pod, const std::string& container,
   if (!GrantedComputeLimit::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
   std::string compute = GrantedComputeLimit::Text(GrantedComputeLimit::Of(device));
   const auto lowered = GrantedComputeLimit::Parse(TextOf(pod, GrantedComputeLimit::kAnnotation));
-  const MilliGpu most = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
-                                           .value_or(GrantedComputeLimit::MostOf(pod, device))
-                                     : GrantedComputeLimit::MostOf(pod, device);
-  if (most > GrantedComputeLimit::Of(device)) {
-    compute += fmt::format(" (up to {} while others leave it idle)", most.count() / 10);
+  const MilliGpu max = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
+                                          .value_or(GrantedComputeLimit::MaxOf(pod, device))
+                                    : GrantedComputeLimit::MaxOf(pod, device);
+  if (max > GrantedComputeLimit::Of(device)) {
+    compute += fmt::format(" (up to {} while others leave it idle)", max.count() / 10);
   }
   limits.push_back(std::move(compute));
   const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
-  const bool is_class = !priority.empty() && device::ParseComputeClass(priority).ok();
-  return fmt::format("{}{}", fmt::join(limits, " and "), is_class ? ", class " + priority : "");
+  return fmt::format("{}{}", fmt::join(limits, " and "),
+                     priority.empty() ? "" : ", class " + priority);
 }
 
-}  // namespace
-
+// Lowers the limits of `devices`, which `entry` holds, to the limits of annotations and variables.
+// Devices without a limit (whole GPUs, compute of a pod that requests only memory) stay unlimited,
+// and invalid limits have no effect. `pod` is null while it is unknown.
 void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices) {
   Apply<GrantedMemoryLimit>(pod, entry, devices);
   Apply<GrantedComputeLimit>(pod, entry, devices);
 }
 
+}  // namespace
+
 LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger,
                            Pods* pods)
     : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
 
-LimitChanges::LimitTexts LimitChanges::LimitTextsOf(const PodInfo& pod) {
-  LimitTexts all;
-  const auto add = [&](std::string_view annotation, auto is_valid) {
-    const std::string text = TextOf(pod, annotation);
-    all.text += text + ";";
-    if (is_valid(text)) {
-      all.valid[std::string(annotation)] = text;
-    } else {
-      all.invalid = true;
-    }
+StringMap LimitChanges::Accepted(const PodInfo& pod, const StringMap& before) const {
+  StringMap accepted = LimitTextsOf(pod);
+  const auto keep = [&](std::string_view annotation) {
+    accepted.erase(std::string(annotation));
+    const auto text = before.find(annotation);
+    if (text != before.end()) accepted.insert(*text);
   };
-  add(GrantedMemoryLimit::kAnnotation,
-      [](const auto& text) { return GrantedMemoryLimit::Parse(text).ok(); });
-  add(GrantedComputeLimit::kAnnotation,
-      [](const auto& text) { return GrantedComputeLimit::Parse(text).ok(); });
-  const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
-  all.text += priority;
-  all.valid[std::string(names::kAnnotationComputeClass)] =
-      device::ParseComputeClass(priority).ok() ? priority : "";
-  return all;
+  if (!RejectionsOf<GrantedMemoryLimit>(pod, *ledger_).empty())
+    keep(GrantedMemoryLimit::kAnnotation);
+  if (!RejectionsOf<GrantedComputeLimit>(pod, *ledger_).empty())
+    keep(GrantedComputeLimit::kAnnotation);
+  if (!CheckComputeClass(pod).ok()) keep(names::kAnnotationComputeClass);
+  return accepted;
+}
+
+PodInfo LimitChanges::InForce(const PodInfo& pod) const {
+  PodInfo in_force = pod;
+  const auto seen = seen_.find(pod.uid);
+  if (seen == seen_.end()) return in_force;
+  for (const std::string_view annotation : kLimitAnnotations) {
+    in_force.annotations.erase(std::string(annotation));
+  }
+  in_force.annotations.merge(StringMap(seen->second.accepted));
+  return in_force;
+}
+
+Pods::Map LimitChanges::PodsInForce() const {
+  Pods::Map pods = pods_ != nullptr ? pods_->pods() : Pods::Map();
+  for (const auto& [uid, texts] : seen_) {
+    const auto pod = pods.find(uid);
+    if (pod == pods.end() || texts.current == texts.accepted) continue;
+    pod->second = std::make_shared<const PodInfo>(InForce(*pod->second));
+  }
+  return pods;
+}
+
+// One line for each annotation: <name>=<text>. An accepted text is one line.
+std::string LimitChanges::AcceptedPath(const Uid& uid) const {
+  return JoinPath(JoinPath(dir_, uid.str()), ".accepted");
+}
+
+StringMap LimitChanges::ReadAccepted(const Uid& uid) const {
+  StringMap accepted;
+  if (dir_.empty() || !PathExists(AcceptedPath(uid))) return accepted;
+  const auto text = ReadFile(AcceptedPath(uid));
+  if (!text.ok()) {
+    Log(Severity::kWarning, "cannot read the accepted limits of a pod",
+        {{"error", text.status().ToString()}});
+    return accepted;
+  }
+  for (const std::string_view line : Split(*text, '\n')) {
+    const size_t equals = line.find('=');
+    if (equals != std::string_view::npos) {
+      accepted.emplace(line.substr(0, equals), line.substr(equals + 1));
+    }
+  }
+  return accepted;
+}
+
+void LimitChanges::WriteAccepted(const Uid& uid) {
+  const auto seen = seen_.find(uid);
+  // Pods without limited containers have no directory.
+  if (seen == seen_.end() || dir_.empty() || !PathExists(JoinPath(dir_, uid.str()))) return;
+  const StringMap& accepted = seen->second.accepted;
+  const std::string path = AcceptedPath(uid);
+  if (accepted.empty() && !PathExists(path)) return;
+  std::string text;
+  for (const auto& [annotation, value] : accepted) {
+    text += fmt::format("{}={}\n", annotation, value);
+  }
+  const Status written = WriteFileAtomically(path, text, 0600);
+  if (!written.ok()) {
+    Log(Severity::kError, "cannot record the accepted limits of a pod",
+        {{"error", written.ToString()}});
+  }
 }
 
 Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
@@ -208,9 +306,10 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
     const auto found = pods_->pods().find(entry.holder.pod_uid);
     if (found != pods_->pods().end()) pod = found->second.get();
   }
-  const auto valid = pod != nullptr ? std::optional(LastValid(*pod)) : std::optional<PodInfo>();
-  ApplyLimits(valid ? &*valid : nullptr, entry, &devices);
+  const auto in_force = pod != nullptr ? std::optional(InForce(*pod)) : std::optional<PodInfo>();
+  ApplyLimits(in_force ? &*in_force : nullptr, entry, &devices);
   Result<std::string> written = limits_->Write(entry.holder, devices);
+  if (written.ok()) WriteAccepted(entry.holder.pod_uid);
   if (written.ok() || !limits_->FailsOpen(entry.holder)) return written;
   const std::string problem = fmt::format(
       "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
@@ -225,40 +324,34 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
 }
 
 void LimitChanges::OnPod(const PodInfo& pod) {
-  LimitTexts texts = LimitTextsOf(pod);
-  const auto [seen, is_new] = seen_.try_emplace(pod.uid, texts);
-  if (!is_new && seen->second.text == texts.text) return;
-  // A text that is invalid now is replaced by the last valid text.
-  if (!is_new) texts.valid.merge(std::map(seen->second.valid));
-  const bool changed = !is_new && seen->second.valid != texts.valid;
-  const bool is_known = !is_new || !texts.invalid;
-  seen->second = std::move(texts);
+  const auto [seen, is_new] = seen_.try_emplace(pod.uid);
+  LimitTexts& texts = seen->second;
+  StringMap current = LimitTextsOf(pod);
+  if (!is_new && texts.current == current) return;
+  texts.current = std::move(current);
+  const StringMap before = is_new ? ReadAccepted(pod.uid) : texts.accepted;
+  texts.accepted = Accepted(pod, before);
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
-  // Limits are written for a new pod, too: its annotations may have changed while no agent ran. If
-  // an annotation is invalid, the limits that an earlier agent wrote stay in force.
-  if (is_known) Write(LastValid(pod), changed);
-}
-
-PodInfo LimitChanges::LastValid(const PodInfo& pod) const {
-  PodInfo valid = pod;
-  const auto seen = seen_.find(pod.uid);
-  if (seen == seen_.end()) return valid;
-  for (const auto& [annotation, text] : seen->second.valid) valid.annotations[annotation] = text;
-  return valid;
+  // Limits are written for a new pod, too: its annotations may have changed while no agent ran.
+  Write(InForce(pod), !is_new && texts.accepted != before);
+  WriteAccepted(pod.uid);
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {
-  std::vector<std::string> problems = ProblemsOf<GrantedMemoryLimit>(pod, *ledger_, dir_);
-  for (std::string& problem : ProblemsOf<GrantedComputeLimit>(pod, *ledger_, dir_)) {
-    problems.push_back(std::move(problem));
-  }
-  const std::string text = TextOf(pod, names::kAnnotationComputeClass);
-  const Status of_class = device::ParseComputeClass(text).status();
-  if (!text.empty() && !of_class.ok()) {
-    problems.push_back(fmt::format("annotation {}: {}: the pod is of class {}",
-                                   names::kAnnotationComputeClass, of_class.message(),
-                                   names::kComputeClassNormal));
+  std::vector<std::string> problems;
+  const auto add = [&](std::vector<std::string> more) {
+    std::ranges::move(more, std::back_inserter(problems));
+  };
+  add(RejectionsOf<GrantedMemoryLimit>(pod, *ledger_));
+  add(NoEffectsOf<GrantedMemoryLimit>(pod, *ledger_, dir_));
+  add(RejectionsOf<GrantedComputeLimit>(pod, *ledger_));
+  add(NoEffectsOf<GrantedComputeLimit>(pod, *ledger_, dir_));
+  const Status of_class = CheckComputeClass(pod);
+  if (!of_class.ok()) {
+    const std::string in_force = TextOf(InForce(pod), names::kAnnotationComputeClass);
+    problems.push_back(fmt::format("{}: the pod stays in class {}", of_class.message(),
+                                   in_force.empty() ? names::kComputeClassNormal : in_force));
   }
   for (std::string& problem : problems) {
     pods_->Record(

@@ -5,11 +5,13 @@
 // from its start on. The lowest limit counts.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
-// the grant would take from other grants. A limit that exceeds the grant is rejected with an Event,
-// and the grant is the limit. An invalid limit is rejected, too, and the last valid limit stays in
-// force. A lower limit stops no running process.
+// the grant would take from other grants. The text of an annotation is rejected as a whole, with an
+// Event, if it cannot be read, names a container that the pod does not have, or exceeds a grant. A
+// rejected text changes nothing: the last accepted text stays in force, also after a restart of the
+// agent. A lower limit stops no running process.
 //
-// Threads: one. Writes files on a tmpfs (container_limits.h).
+// Threads: one. Writes files on a tmpfs (container_limits.h), and there next to them the accepted
+// texts: <dir>/<pod UID>/.accepted.
 #pragma once
 
 #include <map>
@@ -23,12 +25,6 @@
 #include "src/base/uid.h"
 
 namespace tessera::agent {
-
-// Lowers the limits of `devices`, which `entry` holds, to the limits of annotations and variables.
-// Devices without a limit (whole GPUs, compute of a pod that requests only memory) stay unlimited,
-// and invalid limits have no effect. `pod` is null while it is unknown.
-void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
-                 std::vector<grant::GrantedDevice>* devices);
 
 class LimitChanges {
  public:
@@ -46,17 +42,21 @@ class LimitChanges {
   // reported now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
   void Forget(const Uid& uid) { seen_.erase(uid); }
+  // The pods, with the accepted texts of their limit annotations.
+  Pods::Map PodsInForce() const;
 
  private:
-  // The limit annotations of a pod: all current texts, and the last valid text of each.
+  // The limit annotations of a pod, by name.
   struct LimitTexts {
-    std::string text;
-    StringMap valid;       // by annotation
-    bool invalid = false;  // whether a current text is invalid
+    StringMap current, accepted;
   };
-  static LimitTexts LimitTextsOf(const PodInfo& pod);
-  // The pod with the last valid texts of its limit annotations.
-  PodInfo LastValid(const PodInfo& pod) const;
+  // The current texts that are not rejected, and `before` in place of the others.
+  StringMap Accepted(const PodInfo& pod, const StringMap& before) const;
+  PodInfo InForce(const PodInfo& pod) const;
+
+  std::string AcceptedPath(const Uid& uid) const;
+  StringMap ReadAccepted(const Uid& uid) const;
+  void WriteAccepted(const Uid& uid);
 
   void RecordProblems(const PodInfo& pod);
   // Writes the limits of all limited containers of the pod. Records an Event if `changed`, or for a

@@ -62,14 +62,11 @@ bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member) {
 
 std::vector<ComputeControl::Member> ComputeMembers(
     const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
-    const Pods* pods) {
+    const Pods::Map& pods) {
   std::vector<ComputeControl::Member> members;
   for (const ContainerUsage::RegionFiles& one : files) {
-    const PodInfo* pod = nullptr;
-    if (pods != nullptr) {
-      const auto found = pods->pods().find(one.who.pod_uid);
-      if (found != pods->pods().end()) pod = &*found->second;
-    }
+    const auto found = pods.find(one.who.pod_uid);
+    const PodInfo* pod = found != pods.end() ? &*found->second : nullptr;
     for (const device::DeviceShare& share : one.shares) {
       if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
       ComputeControl::Member member{.pod_uid = one.who.pod_uid,

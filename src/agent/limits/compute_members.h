@@ -3,7 +3,7 @@
 //
 //   request   the granted share, lowered by tessera.dev/compute-limit or CUDA_DEVICE_SM_LIMIT
 //   limit     the same, or tencent.com/vcuda-core-limit if the pod may use idle compute
-//   class     annotation tessera.dev/compute-class of the pod; normal if it is missing or invalid
+//   class     annotation tessera.dev/compute-class of the pod; normal if it is missing
 //
 // Does no I/O and reads no clock. Use from one thread.
 #pragma once
@@ -19,10 +19,10 @@ namespace tessera::agent {
 // Whether both belong to the same container and GPU.
 bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member);
 
-// The containers in `files` with a share of a GPU's compute. `pods` may be null. Without its pod a
-// container has the granted share.
+// The containers in `files` with a share of a GPU's compute. `pods` have the limit annotations that
+// are in force. Without its pod a container has the granted share.
 std::vector<ComputeControl::Member> ComputeMembers(
     const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
-    const Pods* pods);
+    const Pods::Map& pods);
 
 }  // namespace tessera::agent

@@ -32,7 +32,7 @@ class ComputeMembersTest : public ::testing::Test {
     pods_.Set(std::move(pod));
   }
   limiter::ComputeShare Share() {
-    const auto members = ComputeMembers({FilesOf("a")}, {}, &pods_);
+    const auto members = ComputeMembers({FilesOf("a")}, {}, pods_.pods());
     EXPECT_EQ(members.size(), 1u);
     return members.at(0).share;
   }
@@ -43,7 +43,7 @@ class ComputeMembersTest : public ::testing::Test {
 TEST_F(ComputeMembersTest, AContainerHasItsGrantedShare) {
   SetPod("");
   EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.3}));
-  EXPECT_EQ(ComputeMembers({FilesOf("a")}, {}, nullptr).at(0).share.limit, 0.3)
+  EXPECT_EQ(ComputeMembers({FilesOf("a")}, {}, {}).at(0).share.limit, 0.3)
       << "also where its pod is not known";
 }
 
@@ -51,7 +51,7 @@ TEST_F(ComputeMembersTest, AVariableOfTheContainerLowersItsShare) {
   SetPod("", "60", "50");
   ContainerUsage::RegionFiles files = FilesOf("a");
   files.env = {{"CUDA_DEVICE_SM_LIMIT", "10"}};
-  EXPECT_EQ(ComputeMembers({files}, {}, &pods_).at(0).share,
+  EXPECT_EQ(ComputeMembers({files}, {}, pods_.pods()).at(0).share,
             (limiter::ComputeShare{.request = 0.1, .limit = 0.1}));
 }
 
@@ -86,7 +86,7 @@ TEST_F(ComputeMembersTest, TheClassIsThatOfThePod) {
 }
 
 TEST_F(ComputeMembersTest, WholeGpusAndSharesOfMemoryAloneAreNotDivided) {
-  EXPECT_TRUE(ComputeMembers({FilesOf("a", 1000), FilesOf("b", 0)}, {}, &pods_).empty());
+  EXPECT_TRUE(ComputeMembers({FilesOf("a", 1000), FilesOf("b", 0)}, {}, pods_.pods()).empty());
 }
 
 TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
@@ -95,7 +95,7 @@ TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
       {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
       {.who = {Uid("uid-a"), "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
       {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
-  EXPECT_EQ(ComputeMembers({FilesOf("a")}, uses, &pods_).at(0).utilization, 0.4);
+  EXPECT_EQ(ComputeMembers({FilesOf("a")}, uses, pods_.pods()).at(0).utilization, 0.4);
 }
 
 }  // namespace
