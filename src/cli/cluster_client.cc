@@ -27,6 +27,12 @@ ObjectId IdOf(const Json& object) {
           TextAt(object, {"metadata", "namespace"}), TextAt(object, {"metadata", "name"})};
 }
 
+std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
+  std::vector<ObjectId> ids;
+  for (const Json& object : objects) ids.push_back(IdOf(object));
+  return ids;
+}
+
 ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_patience)
     : page_patience_(page_patience),
       client_(io_, runner_, std::move(config), ClientOptionsOf(timeout)),
@@ -139,19 +145,6 @@ Result<std::vector<Json>> ClusterClient::List(const std::string& api_version,
 }
 
 std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& ids) {
-  std::vector<Result<Json>> answers = Named(ids, true);
-  for (Result<Json>& answer : answers) {
-    if (answer.ok()) answer = Json(*answer->Find("metadata"));
-  }
-  return answers;
-}
-
-std::vector<Result<Json>> ClusterClient::Objects(const std::vector<ObjectId>& ids) {
-  return Named(ids, false);
-}
-
-std::vector<Result<Json>> ClusterClient::Named(const std::vector<ObjectId>& ids,
-                                               bool metadata_only) {
   std::vector<Result<kube::ResourceType>> types;
   for (const ObjectId& id : ids) types.push_back(TypeOf(id.api_version, id.kind));
   std::vector<Result<std::vector<Json>>> lists(ids.size(), std::vector<Json>());
@@ -161,16 +154,16 @@ std::vector<Result<Json>> ClusterClient::Named(const std::vector<ObjectId>& ids,
     ReadList({.type = *types[i],
               .ns = types[i]->namespaced ? ids[i].ns : "",
               .field_selector = "metadata.name=" + ids[i].name,
-              .metadata_only = metadata_only},
+              .metadata_only = true},
              &lists[i]);
   }
   Wait();
   std::vector<Result<Json>> answers;
   for (size_t i = 0; i < ids.size(); ++i) {
     const Result<std::vector<Json>>& list = lists[i];
-    const bool found = list.ok() && !list->empty() && list->front().Find("metadata") != nullptr;
-    if (found) {
-      answers.emplace_back(list->front());
+    const Json* metadata = list.ok() && !list->empty() ? list->front().Find("metadata") : nullptr;
+    if (metadata != nullptr) {
+      answers.emplace_back(*metadata);
     } else {
       answers.emplace_back(list.ok() ? Error(Code::kNotFound, "{} is missing", ids[i].Text())
                                      : list.status());

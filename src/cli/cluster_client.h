@@ -40,6 +40,7 @@ struct ObjectId {
 };
 // REQUIRES: a rendered object, or one of the API server.
 ObjectId IdOf(const Json& object);
+std::vector<ObjectId> IdsOf(const std::vector<Json>& objects);
 
 class ClusterClient {
  public:
@@ -72,8 +73,6 @@ class ClusterClient {
   // The metadata of each object; NOT_FOUND if there is no such object, or no such type. Needs only
   // the right to list the object by its name, and does not read the data of a Secret.
   std::vector<Result<Json>> Metadata(const std::vector<ObjectId>& ids);
-  // The same for whole objects.
-  std::vector<Result<Json>> Objects(const std::vector<ObjectId>& ids);
   // A document that is no object, such as "/version".
   Result<Json> Document(const std::string& path);
 
@@ -109,7 +108,6 @@ class ClusterClient {
   Result<T> Await(const std::function<kube::Operation(std::function<void(Result<T>)>)>& start);
   Result<kube::ResourceType> TypeOf(const std::string& api_version, const std::string& kind);
   Result<kube::ObjectRef> RefOf(const ObjectId& id);
-  std::vector<Result<Json>> Named(const std::vector<ObjectId>& ids, bool metadata_only);
   void ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce,
                 std::function<void()> done);
   void StartNext();

@@ -35,56 +35,35 @@ bool Contains(const std::vector<ObjectId>& ids, const ObjectId& id) {
 }
 
 // The namespace is left out: without it, all objects in it are missing.
-std::vector<ObjectId> IdsWithoutNamespace(const std::vector<Json>& objects) {
-  std::vector<ObjectId> ids;
-  for (const Json& object : objects) {
-    ObjectId id = IdOf(object);
-    if (id.kind != "Namespace") ids.push_back(std::move(id));
+std::vector<Json> WithoutNamespace(std::vector<Json> objects) {
+  std::erase_if(objects, [](const Json& object) { return IdOf(object).kind == "Namespace"; });
+  return objects;
+}
+
+std::vector<Json> ObjectsFor(const Settings& settings) {
+  return WithoutNamespace(components::RenderObjects(settings));
+}
+
+// Adds the edits of the objects in `wanted` to `problems`; `found` is the metadata of `ids`.
+void AddEdits(const std::vector<Json>& wanted, const std::vector<ObjectId>& ids,
+              const std::vector<Result<Json>>& found, ObjectProblems* problems) {
+  for (const Json& object : wanted) {
+    const size_t i = std::ranges::find(ids, IdOf(object)) - ids.begin();
+    if (i == ids.size() || !found[i].ok()) continue;
+    std::vector<FieldEdit> edits = EditsOf(object, *found[i]);
+    if (!edits.empty()) problems->edited.push_back({ids[i], std::move(edits)});
   }
-  return ids;
 }
 
-std::vector<ObjectId> IdsFor(const Settings& settings) {
-  return IdsWithoutNamespace(components::RenderObjects(settings));
-}
-
-std::vector<ObjectId> MissingOf(ClusterClient& api, const std::vector<ObjectId>& ids) {
-  std::vector<ObjectId> missing;
+ObjectProblems ProblemsOf(ClusterClient& api, const std::vector<ObjectId>& ids,
+                          const std::vector<Json>& wanted) {
+  ObjectProblems problems;
   const std::vector<Result<Json>> found = api.Metadata(ids);
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (found[i].status().code() == Code::kNotFound) missing.push_back(ids[i]);
+    if (found[i].status().code() == Code::kNotFound) problems.missing.push_back(ids[i]);
   }
-  return missing;
-}
-
-bool IsSameRule(const Json& a, const Json& b) {
-  constexpr std::string_view kFields[] = {"apiGroups", "resources", "resourceNames",
-                                          "nonResourceURLs", "verbs"};
-  return std::ranges::all_of(
-      kFields, [&](std::string_view field) { return ItemsAt(a, {field}) == ItemsAt(b, {field}); });
-}
-
-// Those of the `wanted` objects that are roles, exist, and lack a rule.
-std::vector<ObjectId> WeakRoles(ClusterClient& api, const std::vector<Json>& wanted) {
-  std::vector<ObjectId> ids;
-  std::vector<const Json::Array*> rules;
-  for (const Json& object : wanted) {
-    ObjectId id = IdOf(object);
-    if (id.kind != "ClusterRole" && id.kind != "Role") continue;
-    ids.push_back(std::move(id));
-    rules.push_back(&ItemsAt(object, {"rules"}));
-  }
-  const std::vector<Result<Json>> roles = api.Objects(ids);
-  std::vector<ObjectId> weak;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!roles[i].ok()) continue;
-    const Json::Array& now = ItemsAt(*roles[i], {"rules"});
-    const bool has_all = std::ranges::all_of(*rules[i], [&](const Json& rule) {
-      return std::ranges::any_of(now, [&](const Json& one) { return IsSameRule(one, rule); });
-    });
-    if (!has_all) weak.push_back(ids[i]);
-  }
-  return weak;
+  AddEdits(wanted, ids, found, &problems);
+  return problems;
 }
 
 InstalledObjects OfOperator(ClusterClient& api, const Json& resource) {
@@ -93,14 +72,11 @@ InstalledObjects OfOperator(ClusterClient& api, const Json& resource) {
   const Result<Settings> settings =
       components::ParseSettings(spec == nullptr ? Json::MakeObject() : *spec);
   if (!settings.ok()) return out;  // the operator reports this in its resource
-  const std::vector<Json> objects = components::RenderObjects(*settings);
-  const std::vector<Json> own_objects = components::RenderOperator(*settings);
-  out.missing = MissingOf(api, IdsWithoutNamespace(objects));
-  out.weak_roles = WeakRoles(api, objects);
-  out.weak_roles_of_operator = WeakRoles(api, own_objects);
-  std::vector<ObjectId> own = IdsWithoutNamespace(own_objects);
-  own.push_back(IdOf(components::TesseraDefinition()));
-  out.missing_of_operator = MissingOf(api, own);
+  const std::vector<Json> objects = ObjectsFor(*settings);
+  out.problems = ProblemsOf(api, IdsOf(objects), objects);
+  std::vector<Json> own = WithoutNamespace(components::RenderOperator(*settings));
+  own.push_back(components::TesseraDefinition());
+  out.problems_of_operator = ProblemsOf(api, IdsOf(own), own);
   return out;
 }
 
@@ -113,12 +89,12 @@ Settings AllSwitchedOn() {
 // The settings, as far as the objects that exist show them.
 Settings SettingsOf(const std::vector<ObjectId>& existing) {
   const Settings all = AllSwitchedOn();
-  const std::vector<ObjectId> ids = IdsFor(all);
+  const std::vector<ObjectId> ids = IdsOf(ObjectsFor(all));
   Settings settings = all;
   for (const auto& turn : kSwitches) {
     Settings without = all;
     turn(without, false);
-    const std::vector<ObjectId> left = IdsFor(without);
+    const std::vector<ObjectId> left = IdsOf(ObjectsFor(without));
     const bool on = std::ranges::any_of(
         ids, [&](const ObjectId& id) { return !Contains(left, id) && Contains(existing, id); });
     turn(settings, on);
@@ -127,7 +103,7 @@ Settings SettingsOf(const std::vector<ObjectId>& existing) {
 }
 
 InstalledObjects OfOtherTools(ClusterClient& api) {
-  const std::vector<ObjectId> ids = IdsFor(AllSwitchedOn());
+  const std::vector<ObjectId> ids = IdsOf(ObjectsFor(AllSwitchedOn()));
   const std::vector<Result<Json>> found = api.Metadata(ids);
   InstalledObjects out{.tool = InstallTool::kNone};
   std::vector<ObjectId> existing, unknown;
@@ -141,11 +117,16 @@ InstalledObjects OfOtherTools(ClusterClient& api) {
   }
   if (out.tool == InstallTool::kNone) return out;
   if (!out.release.name.empty()) out.tool = InstallTool::kHelm;
-  const std::vector<Json> objects = components::RenderObjects(SettingsOf(existing));
-  out.weak_roles = WeakRoles(api, objects);
-  for (const ObjectId& id : IdsWithoutNamespace(objects)) {
-    if (!Contains(existing, id) && !Contains(unknown, id)) out.missing.push_back(id);
+  const std::vector<Json> objects = ObjectsFor(SettingsOf(existing));
+  for (const ObjectId& id : IdsOf(objects)) {
+    if (!Contains(existing, id) && !Contains(unknown, id)) out.problems.missing.push_back(id);
   }
+  AddEdits(objects, ids, found, &out.problems);
+  for (EditedObject& object : out.problems.edited) {
+    std::erase_if(object.edits, [](const FieldEdit& edit) { return edit.by.empty(); });
+  }
+  std::erase_if(out.problems.edited,
+                [](const EditedObject& object) { return object.edits.empty(); });
   return out;
 }
 
@@ -169,12 +150,10 @@ InstalledObjects ReadInstalledObjects(ClusterClient& api, const Result<Json>& re
   InstalledObjects out{.tool = InstallTool::kTessera};
   std::vector<ObjectId> ids = inventory->objects;
   std::erase_if(ids, [](const ObjectId& id) { return id.kind == "Namespace"; });
-  out.missing = MissingOf(api, ids);
-  // Roles of another version may differ.
+  // Objects of another version may differ.
   const Result<Settings> settings = components::ParseSettings(inventory->spec);
-  if (inventory->version == kTesseraVersion && settings.ok()) {
-    out.weak_roles = WeakRoles(api, components::RenderObjects(*settings));
-  }
+  const bool is_known = inventory->version == kTesseraVersion && settings.ok();
+  out.problems = ProblemsOf(api, ids, is_known ? ObjectsFor(*settings) : std::vector<Json>());
   return out;
 }
 

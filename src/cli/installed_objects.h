@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the tool that installed Tessera, the objects that the installation should have but that do
-// not exist, and the roles that lack rights. Of other objects the content is not compared.
+// not exist, and the objects that another client has changed.
 //
 // The expected objects are those in the inventory of `tessera install`, or those that the settings
 // of the resource Tessera give. Other tools, such as Helm, leave no settings that a viewer may
 // read. Then the objects of a setting are expected if one of them exists: a setting with a single
-// object, such as the NetworkPolicy, counts as turned off if this object is missing.
+// object, such as the NetworkPolicy, counts as turned off if this object is missing. Fields that
+// were removed from objects of these tools are not found, because a setting may have removed them.
 //
-// Threads: the client's. Cost: a request for the metadata of each expected object, and one for each
-// role.
+// Threads: the client's. Cost: a request for the metadata of each expected object.
 #pragma once
 
 #include <string>
@@ -16,6 +16,7 @@
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
+#include "src/cli/object_edits.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -29,15 +30,23 @@ struct HelmRelease {
 // The release of Helm that the metadata of an object names.
 HelmRelease HelmReleaseOf(const Json& metadata);
 
+struct EditedObject {
+  ObjectId id;
+  std::vector<FieldEdit> edits;
+};
+
+// Without the objects that the user may not read.
+struct ObjectProblems {
+  std::vector<ObjectId> missing;
+  std::vector<EditedObject> edited;
+};
+
 struct InstalledObjects {
   // kNone: no object of Tessera exists. kOther: a tool that left no trace, such as kubectl.
   InstallTool tool = InstallTool::kOther;
-  HelmRelease release;                        // of kHelm
-  std::vector<ObjectId> missing;              // without those that the user may not list
-  std::vector<ObjectId> missing_of_operator;  // of the operator itself, which it does not restore
-  // Roles that exist and have fewer rules than this version gives them.
-  std::vector<ObjectId> weak_roles;
-  std::vector<ObjectId> weak_roles_of_operator;
+  HelmRelease release;  // of kHelm
+  ObjectProblems problems;
+  ObjectProblems problems_of_operator;  // of the operator itself, which it does not mend
 };
 
 // `resource`: the resource Tessera; NOT_FOUND: there is none.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera status` where objects of the installation are missing, against a fake API server.
+// `tessera status` where objects of the installation are missing or changed, against a fake API
+// server.
 #include "src/cli/installed_objects.h"
 
 #include <gmock/gmock.h>
@@ -41,6 +42,27 @@ class InstalledObjectsTest : public testing::CommandFixture {
     testing::PutAll(server_, ObjectsToInstall(Json::MakeObject()).value());
   }
   void Remove(const ObjectId& id) { server_.Remove(testing::PathOf(id)); }
+  // Records that `installer` set all fields of the object but `edited`, which kubectl-edit set.
+  void SetOwners(const ObjectId& id, const std::string& installer, const std::string& edited) {
+    Json object = *server_.Find(testing::PathOf(id));
+    Json of_installer = Json::MakeObject(), of_editor = Json::MakeObject();
+    for (const auto& [name, unused] : object.members()) {
+      (name == edited ? of_editor : of_installer).Set("f:" + name, Json::MakeObject());
+    }
+    Json labels = Json::MakeObject();
+    for (const auto& [name, unused] : object.Find("metadata")->Find("labels")->members()) {
+      labels.Set("f:" + name, Json::MakeObject());
+    }
+    of_installer.Set("f:metadata", Json::MakeObject({{"f:labels", std::move(labels)},
+                                                     {"f:annotations", Json::MakeObject()}}));
+    const auto entry = [](const std::string& client, Json fields) {
+      return Json::MakeObject({{"manager", Json::String(client)}, {"fieldsV1", std::move(fields)}});
+    };
+    object.Find("metadata")
+        ->Set("managedFields", Json::MakeArray({entry(installer, std::move(of_installer)),
+                                                entry("kubectl-edit", std::move(of_editor))}));
+    server_.Put(testing::PathOf(id), object);
+  }
   // The line of a component and its fix; "" if there is none.
   std::string LineOf(const std::string& component) {
     const std::string out = Run({"status", "--no-headers"}).out;
@@ -194,33 +216,36 @@ TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
   EXPECT_THAT(LineOf("agent"), HasSubstr("DaemonSet tessera-agent is missing"));
 }
 
-// Without its rights a component may run and do nothing.
-TEST_F(InstalledObjectsTest, NamesRolesThatLackRights) {
-  const auto take = [this](const std::string& name) {
-    const std::string path = testing::PathOf({role_.api_version, "ClusterRole", "", name});
-    Json role = *server_.Find(path);
-    role.Find("rules")->items().pop_back();
-    server_.Put(path, role);
-  };
+TEST_F(InstalledObjectsTest, NamesObjectsThatAnotherClientChanged) {
   InstallDirectly();
-  EXPECT_EQ(LineOf("rights"), "");
-  take("tessera-agent");
-  EXPECT_THAT(LineOf("rights"), HasSubstr("ClusterRole tessera-agent\n"));
-  EXPECT_THAT(LineOf("rights"), HasSubstr("fix: tessera upgrade"));
-  EXPECT_THAT(Run({"doctor", "--no-headers"}).out, HasSubstr("component-broken   rights "));
+  SetOwners(role_, "tessera", "");
+  SetOwners(agents_, "tessera", "");
+  EXPECT_EQ(LineOf("objects"), "");
+  SetOwners(role_, "tessera", "rules");
+  Remove(service_);
+  EXPECT_THAT(LineOf("objects"), HasSubstr("missing: Service tessera-system/tessera-scheduler; "
+                                           "changed: ClusterRole tessera-agent (rules, by "
+                                           "kubectl-edit)\n"));
+  EXPECT_THAT(LineOf("objects"), HasSubstr("fix: tessera upgrade"));
+  EXPECT_THAT(Run({"doctor", "--no-headers"}).out, HasSubstr("component-broken   objects "));
 }
 
-TEST_F(InstalledObjectsTest, NamesRolesOfTheOperatorThatLackRights) {
+TEST_F(InstalledObjectsTest, NamesChangesOfAReleaseOfHelm) {
+  InstallByHelm();
+  SetOwners(role_, "helm", "rules");
+  EXPECT_THAT(LineOf("objects"),
+              HasSubstr("changed: ClusterRole tessera-agent (rules, by kubectl"));
+  EXPECT_THAT(LineOf("objects"), HasSubstr("fix: helm upgrade -n tessera-system gpus CHART"));
+}
+
+TEST_F(InstalledObjectsTest, NamesChangedObjectsOfTheOperator) {
   InstallByOperator();
-  EXPECT_EQ(LineOf("operator's rights"), "");
-  const std::string path =
-      testing::PathOf({role_.api_version, "ClusterRole", "", "tessera-operator"});
-  Json role = *server_.Find(path);
-  role.Find("rules")->items().clear();
-  server_.Put(path, role);
-  EXPECT_THAT(LineOf("operator's rights"), HasSubstr("ClusterRole tessera-operator\n"));
-  EXPECT_THAT(LineOf("operator's rights"), HasSubstr("tessera install --operator --dry-run"));
-  EXPECT_EQ(LineOf("rights"), "");
+  const ObjectId role{role_.api_version, "ClusterRole", "", "tessera-operator"};
+  SetOwners(role, "tessera", "rules");
+  EXPECT_THAT(LineOf("operator's objects"),
+              HasSubstr("changed: ClusterRole tessera-operator (rules, by kubectl-edit)\n"));
+  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera install --operator --dry-run"));
+  EXPECT_EQ(LineOf("objects"), "");
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
     status.components = {{"Tessera", false, "not installed", "tessera install"}};
     return status;
   }
-  std::ranges::move(MissingObjectLines(objects), std::back_inserter(status.components));
+  std::ranges::move(ObjectLines(objects), std::back_inserter(status.components));
   std::ranges::move(DriverLines(objects), std::back_inserter(status.components));
   std::ranges::move(AgentLines(objects), std::back_inserter(status.components));
   status.components.push_back(SchedulerLine(objects));

@@ -8,7 +8,6 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/base/version.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
@@ -193,15 +192,31 @@ RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
   return {TextOfCondition(*degraded), FixOfResource(degraded->StringAt("reason").value_or(""))};
 }
 
-std::string Listed(const std::vector<ObjectId>& ids) {
-  std::string text;
-  for (const ObjectId& id : std::span(ids).first(std::min(ids.size(), kMaxObjects))) {
-    fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : ", ", id.Text());
-  }
-  if (ids.size() > kMaxObjects) {
-    fmt::format_to(std::back_inserter(text), " and {} more", ids.size() - kMaxObjects);
-  }
-  return text;
+// The first of the texts, and how many follow.
+std::string Listed(const std::vector<std::string>& texts) {
+  std::string list = fmt::format(
+      "{}", fmt::join(std::span(texts).first(std::min(texts.size(), kMaxObjects)), ", "));
+  if (texts.size() > kMaxObjects) list += fmt::format(" and {} more", texts.size() - kMaxObjects);
+  return list;
+}
+
+// "ClusterRole tessera-agent (rules, by kubectl-edit)"
+std::string TextOfEdited(const EditedObject& object) {
+  const FieldEdit& first = object.edits.front();
+  const size_t more = object.edits.size() - 1;
+  return fmt::format("{} ({}{}, {})", object.id.Text(), first.path,
+                     more == 0 ? "" : fmt::format(" and {} more", more),
+                     first.by.empty() ? "removed" : "by " + first.by);
+}
+
+// "missing: …; changed: …"; "" without problems.
+std::string TextOfProblems(const ObjectProblems& problems) {
+  std::vector<std::string> missing, edited, parts;
+  for (const ObjectId& id : problems.missing) missing.push_back(id.Text());
+  for (const EditedObject& object : problems.edited) edited.push_back(TextOfEdited(object));
+  if (!missing.empty()) parts.push_back("missing: " + Listed(missing));
+  if (!edited.empty()) parts.push_back("changed: " + Listed(edited));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 // The line of a component whose object could not be read.
@@ -311,32 +326,21 @@ std::string FixOfMissing(const InstallationObjects& objects) {
   return "install it with the tool of the installation: tessera install, or helm upgrade --install";
 }
 
-std::vector<StatusLine> MissingObjectLines(const InstallationObjects& objects) {
+std::vector<StatusLine> ObjectLines(const InstallationObjects& objects) {
   const InstalledObjects& installed = objects.installed;
   std::vector<StatusLine> lines;
-  if (!installed.missing_of_operator.empty()) {
-    lines.push_back({"operator's objects", false,
-                     "missing: " + Listed(installed.missing_of_operator),
+  std::string detail = TextOfProblems(installed.problems_of_operator);
+  if (!detail.empty()) {
+    lines.push_back({"operator's objects", false, std::move(detail),
                      std::string(components::kRestoreOperator)});
   }
-  if (!installed.missing.empty()) {
-    StatusLine line{"objects", false, "missing: " + Listed(installed.missing),
-                    FixOfMissing(objects)};
+  detail = TextOfProblems(installed.problems);
+  if (!detail.empty()) {
     if (installed.tool == InstallTool::kOperator) {
       const std::string why = ProblemOfOperator(objects).why;
-      if (!why.empty()) line.detail += "; not restored: " + why;
+      if (!why.empty()) detail += "; not restored: " + why;
     }
-    lines.push_back(std::move(line));
-  }
-  const auto fewer = [](const std::vector<ObjectId>& roles) {
-    return fmt::format("fewer than Tessera {} needs: {}", kTesseraVersion, Listed(roles));
-  };
-  if (!installed.weak_roles_of_operator.empty()) {
-    lines.push_back({"operator's rights", false, fewer(installed.weak_roles_of_operator),
-                     std::string(components::kRestoreOperator)});
-  }
-  if (!installed.weak_roles.empty()) {
-    lines.push_back({"rights", false, fewer(installed.weak_roles), FixOfMissing(objects)});
+    lines.push_back({"objects", false, std::move(detail), FixOfMissing(objects)});
   }
   return lines;
 }
@@ -377,9 +381,9 @@ StatusLine SchedulerLine(const InstallationObjects& objects) {
 }
 
 StatusLine WebhookLine(const InstallationObjects& objects) {
-  const bool is_missing = std::ranges::any_of(objects.installed.missing, [](const ObjectId& id) {
-    return id.kind == "ValidatingWebhookConfiguration";
-  });
+  const bool is_missing = std::ranges::any_of(
+      objects.installed.problems.missing,
+      [](const ObjectId& id) { return id.kind == "ValidatingWebhookConfiguration"; });
   if (objects.webhook.status().code() == Code::kNotFound && !is_missing) {
     return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
   }

@@ -12,9 +12,9 @@
 
 namespace tessera::cli {
 
-// The objects of the installation that do not exist; no line if all exist.
-std::vector<StatusLine> MissingObjectLines(const InstallationObjects& objects);
-// How to restore missing objects with the tool that installed Tessera.
+// The objects of the installation that are missing or changed; no line if there are none.
+std::vector<StatusLine> ObjectLines(const InstallationObjects& objects);
+// How to restore such objects with the tool that installed Tessera.
 std::string FixOfMissing(const InstallationObjects& objects);
 // One line for each DaemonSet: "agent", "agent of pool a10".
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects);

@@ -24,12 +24,6 @@ namespace {
 // The first Kubernetes 1.x whose pod tokens name the pod's node (deploy/chart/Chart.yaml).
 constexpr int kMinMinor = 32;
 
-std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
-  std::vector<ObjectId> ids;
-  for (const Json& object : objects) ids.push_back(IdOf(object));
-  return ids;
-}
-
 bool IsNamespace(const ObjectId& id) { return id.kind == "Namespace"; }
 
 // Why the API server rejects the object; "": it does not.
@@ -109,7 +103,7 @@ Status CheckNoOperator(ClusterClient& api) {
   RETURN_IF_ERROR(resource.status());
   return Error(Code::kFailedPrecondition,
                "Tessera is installed by its operator: change the settings in its resource: "
-               "\"kubectl edit tessera tessera\"");
+               "\"kubectl edit tessera tessera\"; \"tessera status --wait\" waits until all works");
 }
 
 Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* out,
@@ -153,7 +147,8 @@ Status Installer::CheckNothingInstalled() {
   if (!there) return CheckNoHelmRelease(api_);
   return Error(Code::kAlreadyExists,
                "Tessera {} is installed: use \"tessera upgrade\", which keeps its settings, or "
-               "replace them with \"tessera install --force\"",
+               "replace them with \"tessera install --force\"; \"tessera status --wait\" waits "
+               "until all works",
                there->version);
 }
 

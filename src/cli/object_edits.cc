@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/object_edits.h"
+
+#include <algorithm>
+
+#include "src/base/status.h"
+#include "src/cli/object_fields.h"
+
+namespace tessera::cli {
+namespace {
+
+// A set of fields at one place of the object, as a client owns it. In FieldsV1 the key of a member
+// is "f:NAME", of a list's item "k:{"name":"agent"}" (its identity) or "v:"get"" (its value). A set
+// without keys stands for the whole value.
+struct OwnedFields {
+  std::string client;
+  const Json* fields;
+};
+using Owners = std::vector<OwnedFields>;
+
+bool IsItem(const std::string& key, const Json& item) {
+  if (key.starts_with("v:")) {
+    const Result<Json> value = ParseJson(key.substr(2));
+    return value.ok() && *value == item;
+  }
+  if (!key.starts_with("k:") || !item.is_object()) return false;
+  const Result<Json> identity = ParseJson(key.substr(2));
+  // The identity may have defaults that the item leaves out, such as the protocol of a port.
+  return identity.ok() && std::ranges::all_of(identity->members(), [&](const auto& member) {
+           const Json* own = item.Find(member.first);
+           return own == nullptr || *own == member.second;
+         });
+}
+
+// What the owners have of the member or item whose key `is_key` accepts.
+template <typename IsKey>
+Owners Below(const Owners& owners, IsKey is_key) {
+  Owners below;
+  for (const OwnedFields& owner : owners) {
+    for (const auto& [key, fields] : owner.fields->members()) {
+      if (is_key(key)) below.push_back({owner.client, &fields});
+    }
+  }
+  return below;
+}
+
+bool OwnWhole(const Owners& owners) {
+  return std::ranges::any_of(
+      owners, [](const OwnedFields& owner) { return owner.fields->members().empty(); });
+}
+
+class Search {
+ public:
+  // Adds the edits of `wanted`, which stands at `path`.
+  void Compare(const Json& wanted, const Owners& installer, const Owners& others,
+               const std::string& path) {
+    if (installer.empty()) {
+      edits.push_back({path, others.empty() ? "" : others.front().client});
+      return;
+    }
+    if (OwnWhole(installer)) return;
+    const auto compare = [&](const Json& value, const std::string& place, auto is_key) {
+      Compare(value, Below(installer, is_key), Below(others, is_key), place);
+    };
+    if (wanted.is_object()) {
+      for (const auto& [name, value] : wanted.members()) {
+        const std::string place = path.empty() ? name : fmt::format("{}.{}", path, name);
+        if (value.is_null() || IsIdentity(place)) continue;
+        compare(value, place,
+                [key = "f:" + name](const std::string& other) { return other == key; });
+      }
+    } else if (wanted.is_array()) {
+      for (size_t i = 0; i < wanted.items().size(); ++i) {
+        const Json& item = wanted.items()[i];
+        const std::string name = item.is_object() ? item.StringAt("name").value_or("") : "";
+        compare(item, fmt::format("{}[{}]", path, name.empty() ? std::to_string(i) : name),
+                [&](const std::string& key) { return IsItem(key, item); });
+      }
+    }
+  }
+
+  std::vector<FieldEdit> edits;
+
+ private:
+  static bool IsIdentity(const std::string& path) {
+    return path == "apiVersion" || path == "kind" || path == "metadata.name" ||
+           path == "metadata.namespace";
+  }
+};
+
+}  // namespace
+
+std::vector<FieldEdit> EditsOf(const Json& wanted, const Json& metadata) {
+  Owners installer, others;
+  for (const Json& entry : ItemsAt(metadata, {"managedFields"})) {
+    const Json* fields = entry.Find("fieldsV1");
+    if (fields == nullptr || !fields->is_object()) continue;
+    const bool is_installer = At(*fields, {"f:metadata", "f:labels", "f:app.kubernetes.io/name"});
+    (is_installer ? installer : others)
+        .push_back({entry.StringAt("manager").value_or("an unnamed client"), fields});
+  }
+  if (installer.empty()) return {};
+  Search search;
+  search.Compare(wanted, installer, others, "");
+  return std::move(search.edits);
+}
+
+}  // namespace tessera::cli
