@@ -35,16 +35,27 @@ const Json* PodOf(const PodsByNode& pods, const std::string& node) {
   return found == pods.end() ? nullptr : found->second;
 }
 
+const char* StateOf(const StatusLine& line) {
+  if (line.is_unknown) return "unknown";
+  return line.works ? "ok" : "problem";
+}
+
+// The name for programs: "agent of pool a10" gives "agent-of-pool-a10".
+std::string WordOf(std::string name) {
+  std::ranges::replace(name, ' ', '-');
+  std::erase(name, '\'');
+  return name;
+}
+
 void AddRows(const std::vector<StatusLine>& lines, std::string_view kind, Listing* list) {
   for (const StatusLine& line : lines) {
-    Listing::Row row{Json::MakeObject({{"kind", Json::String(kind)},
-                                       {"metadata", MetadataOf("", line.name)},
-                                       {"works", Json::Bool(line.works)},
-                                       {"detail", Json::String(line.detail)},
-                                       {"fix", Json::String(line.fix)}}),
-                     {line.name,
-                      {line.works ? "ok" : "problem", line.works ? Tone::kGood : Tone::kBad},
-                      line.detail}};
+    Listing::Row row{
+        Json::MakeObject({{"kind", Json::String(kind)},
+                          {"metadata", MetadataOf("", WordOf(line.name))},
+                          {"works", Json::Bool(line.works)},
+                          {"detail", Json::String(line.detail)},
+                          {"fix", Json::String(line.fix)}}),
+        {line.name, {StateOf(line), line.works ? Tone::kGood : Tone::kBad}, line.detail}};
     if (!line.fix.empty()) row.below = {"", "", {"fix: " + line.fix, Tone::kQuiet}};
     list->rows.push_back(std::move(row));
   }
@@ -108,7 +119,9 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
   std::ranges::sort(status.nodes, {}, &StatusLine::name);
   status.components.push_back(
       {"GPUs", ready == with_gpus,
-       fmt::format("{} of {} nodes with GPUs have all of them healthy", ready, with_gpus),
+       with_gpus == 0
+           ? "no node has reported GPUs"
+           : fmt::format("{} of {} nodes with GPUs have all of them healthy", ready, with_gpus),
        ready == with_gpus ? "" : "see the nodes below"});
   return status;
 }

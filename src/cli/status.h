@@ -28,7 +28,8 @@ struct StatusLine {
   std::string name;
   bool works = true;
   std::string detail;
-  std::string fix;  // what the user can do; "" if the component works
+  std::string fix;          // what the user can do; "" if the component works
+  bool is_unknown = false;  // `works` is true because nothing shows a problem
 };
 
 struct InstallationStatus {

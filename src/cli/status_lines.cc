@@ -117,7 +117,7 @@ StatusLine DaemonSetLine(std::string name, const Json& set) {
 
 // The line of an optional component whose object could not be read.
 StatusLine Unknown(std::string name, const Status& status) {
-  return {std::move(name), true, fmt::format("unknown: {}", status.message()), FixOfError(status)};
+  return {std::move(name), true, std::string(status.message()), FixOfError(status), true};
 }
 
 StatusLine DeploymentLine(std::string name, std::string_view program, const Json& deployment,
@@ -381,10 +381,14 @@ StatusLine SchedulerLine(const InstallationObjects& objects) {
 }
 
 StatusLine WebhookLine(const InstallationObjects& objects) {
-  const bool is_missing = std::ranges::any_of(
-      objects.installed.problems.missing,
-      [](const ObjectId& id) { return id.kind == "ValidatingWebhookConfiguration"; });
-  if (objects.webhook.status().code() == Code::kNotFound && !is_missing) {
+  const auto is_missing = [&](std::string_view kind, std::string_view name) {
+    return std::ranges::any_of(objects.installed.problems.missing, [&](const ObjectId& id) {
+      return id.kind == kind && id.name == name;
+    });
+  };
+  const bool service_is_missing = is_missing("Service", names::kScheduler);
+  if (objects.webhook.status().code() == Code::kNotFound &&
+      !is_missing("ValidatingWebhookConfiguration", "tessera-webhook")) {
     return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
   }
   if (!objects.webhook.ok()) {
@@ -396,6 +400,10 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
       !webhooks.empty() && std::ranges::all_of(webhooks, [](const Json& hook) {
         return !TextAt(hook, {"clientConfig", "caBundle"}).empty();
       });
+  if (has_authority && service_is_missing) {
+    return {"webhook", false, "Service tessera-system/tessera-scheduler is missing",
+            FixOfMissing(objects)};
+  }
   if (has_authority) return {"webhook", true, "has its certificate", ""};
   return {"webhook", false, "the scheduler has not written its certificate",
           Kubectl("logs deployment/tessera-scheduler | grep webhook")};
@@ -410,14 +418,13 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
             fmt::format("not shown to you: it takes the right get on pods/proxy in {} (Role "
                         "tessera-view-usage)",
                         names::kSystemNamespace),
-            ""};
+            "", true};
   }
   if (!requests) {
     return {"kube-scheduler", true,
-            "unknown: " + std::string(objects.leader_metrics.ok()
-                                          ? "the leader has no such metric"
-                                          : objects.leader_metrics.status().message()),
-            ""};
+            std::string(objects.leader_metrics.ok() ? "the leader has no such metric"
+                                                    : objects.leader_metrics.status().message()),
+            "", true};
   }
   if (*requests > 0) {
     return {"kube-scheduler", true,

@@ -95,6 +95,29 @@ TEST_F(InstallationStatusTest, NamesWhatIsNotInstalled) {
   EXPECT_TRUE(nothing.components[2].works) << "a chart without a webhook";
 }
 
+TEST_F(InstallationStatusTest, SaysWhatIsNotKnown) {
+  objects_.leader_metrics = Status(Code::kNotFound, "no scheduler leads");
+  EXPECT_TRUE(Component("kube-scheduler").works);
+  EXPECT_TRUE(Component("kube-scheduler").is_unknown);
+  EXPECT_THAT(ShowStatus(Evaluate(), {}).value(), HasSubstr("kube-scheduler   unknown"));
+  objects_.nodes.clear();
+  EXPECT_EQ(Component("GPUs").detail, "no node has reported GPUs");
+}
+
+TEST_F(InstallationStatusTest, AWebhookWithoutItsServiceDoesNotWork) {
+  objects_.installed.tool = InstallTool::kTessera;
+  objects_.installed.problems.missing = {{"v1", "Service", "tessera-system", "tessera-scheduler"}};
+  EXPECT_FALSE(Component("webhook").works);
+  EXPECT_EQ(Component("webhook").detail, "Service tessera-system/tessera-scheduler is missing");
+  EXPECT_THAT(Component("webhook").fix, HasSubstr("tessera upgrade"));
+}
+
+TEST_F(InstallationStatusTest, NamesForProgramsHaveNoSpaces) {
+  objects_.agent_daemonsets = std::vector{AgentsOf("", 1, 1), AgentsOf("a10", 1, 1)};
+  const Result<std::string> names = ShowStatus(Evaluate(), {.format = OutputFormat::kName});
+  EXPECT_THAT(names.value(), HasSubstr("status/agent-of-pool-a10\n"));
+}
+
 TEST_F(InstallationStatusTest, ANodeWithoutAgentsHasTheFixOfTheMissingDaemonSet) {
   objects_.agent_daemonsets = std::vector<Json>();
   objects_.pods.erase(objects_.pods.begin());
@@ -248,7 +271,8 @@ TEST_F(InstallationStatusTest, NamesAnOperatorThatIsMissingOrScaledToZero) {
             "1 of 2 replicas ready; op-1: container operator: ErrImagePull: not found");
   objects_.operator_deployment = Status(Code::kPermissionDenied, "forbidden");
   EXPECT_TRUE(Component("operator").works);
-  EXPECT_EQ(Component("operator").detail, "unknown: forbidden");
+  EXPECT_EQ(Component("operator").detail, "forbidden");
+  EXPECT_TRUE(Component("operator").is_unknown);
 }
 
 TEST_F(InstallationStatusTest, ShowsDriverContainersAndTheNodeOfTheBrokenOne) {
