@@ -59,6 +59,9 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
   if (json.Find("waiting_milli") != nullptr) {
     ASSIGN_OR_RETURN(use.waiting_milli, json.IntAt("waiting_milli"));
   }
+  if (json.Find("waited_ms") != nullptr) {
+    ASSIGN_OR_RETURN(use.waited_ms, json.IntAt("waited_ms"));
+  }
   if (json.Find("mean_milli") != nullptr) {
     ASSIGN_OR_RETURN(use.mean_milli, json.IntAt("mean_milli"));
     ASSIGN_OR_RETURN(use.error_milli, json.IntAt("worst_error_milli"));
@@ -106,6 +109,9 @@ std::vector<Cell> RowOf(const ContainerUse& use, bool all_namespaces, bool wide)
   AddMemoryCells(use, MemoryText(use.limit), &row);
   for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
   if (!wide) return row;
+  row.emplace_back(use.waited_ms
+                       ? fmt::format("{:.1f}s", static_cast<double>(*use.waited_ms) / 1000)
+                       : kUnknown);
   row.emplace_back(use.compute_class.empty() ? kUnknown : use.compute_class);
   row.emplace_back(MemoryText(use.granted));
   row.emplace_back(use.limited ? MemoryText(use.unaccounted) : kUnknown);
@@ -156,6 +162,7 @@ Json JsonOfUse(const ContainerUse& use) {
   if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
   if (use.waiting_milli) json.Set("waiting_milli", Json::Int(*use.waiting_milli));
+  if (use.waited_ms) json.Set("waited_ms", Json::Int(*use.waited_ms));
   if (use.mean_milli) json.Set("mean_milli", Json::Int(*use.mean_milli));
   if (use.error_milli) json.Set("worst_error_milli", Json::Int(*use.error_milli));
   json.Set("memory", std::move(memory));
@@ -177,8 +184,8 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
                       {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
   list.columns.insert(list.columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
-    list.columns.insert(list.columns.end(),
-                        {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
+    list.columns.insert(list.columns.end(), {"THROTTLED", "CLASS", "GRANTED", "UNACCOUNTED",
+                                             "DRIVER", "PROCESSES", "UUID"});
   }
   for (const ContainerUse& use : all.uses) {
     if (!ns.empty() && use.ns != ns) continue;

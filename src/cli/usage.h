@@ -26,6 +26,7 @@ struct ContainerUse {
   std::optional<MilliGpu> compute_limit;  // nullopt: not limited
   std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
   std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
+  std::optional<int64_t> waited_ms;       // by all threads since the container started
   std::optional<int64_t> mean_milli;      // thousandths of the GPU, in the last minute
   // The largest deviation in a second of the last minute, in thousandths of the GPU: positive if
   // the container exceeded its limit, negative if it waited and got less than its share.

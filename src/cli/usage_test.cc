@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
     R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,)"
-    R"("used_milli":290,"waiting_milli":1250,)"
+    R"("used_milli":290,"waiting_milli":1250,"waited_ms":12340,)"
     R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
@@ -35,10 +35,11 @@ TEST(UsageTest, TopShowsUsageAndLimits) {
 default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
 web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
 )");
-  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
-            "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   "
-            "5 GiB   1 GiB   4.5 GiB   2   "
-            "GPU-big-1\n");
+  EXPECT_EQ(
+      ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
+      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   12.3s   "
+      "high   5 GiB   1 GiB   4.5 GiB   2   "
+      "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}).value(),
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
@@ -53,7 +54,7 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
       R"({"kind":"ContainerList","items":[{"namespace":"default","pod":"nginx",)"
       R"("container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
-      R"("used_milli":290,"waiting_milli":1250,)"
+      R"("used_milli":290,"waiting_milli":1250,"waited_ms":12340,)"
       R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
       R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0,)"

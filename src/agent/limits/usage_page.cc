@@ -51,6 +51,10 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
   if (use.compute_use) {
     json->Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
     json->Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
+    json->Set(
+        "waited_ms",
+        Json::Int(
+            std::chrono::round<std::chrono::milliseconds>(use.compute_use->waited_for).count()));
   }
   if (use.share_record) {
     json->Set("mean_milli", Json::Int(std::lround(1000 * use.share_record->mean)));
