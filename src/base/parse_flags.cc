@@ -83,6 +83,16 @@ std::vector<std::string> Normalized(int argc, const char* const* argv) {
   return arguments;
 }
 
+// `invalid_command`: "" if the commands are valid.
+std::string MistakeText(const CLI::App& app, const std::string& invalid_command,
+                        const CLI::ParseError& error) {
+  if (!invalid_command.empty()) return InvalidCommandError(app, invalid_command);
+  if (std::string text = FlagError(app, error); !text.empty()) return text;
+  std::ostringstream unused, text;
+  app.exit(error, unused, text);
+  return text.str();
+}
+
 }  // namespace
 
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) {
@@ -96,15 +106,13 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     // The texts are not written to std::cout directly, because it does not report failed writes.
     std::ostringstream out, err;
     const std::string word = InvalidCommand(*app);
-    bool asked = word == "help";
-    if (asked) {
+    const bool asked = word == "help" || error.get_exit_code() == 0;
+    if (word == "help") {
       out << app->help();
-    } else if (!word.empty()) {
-      err << InvalidCommandError(*app, word);
-    } else if (const std::string text = FlagError(*app, error); !text.empty()) {
-      err << text;
+    } else if (asked) {
+      app->exit(error, out, err);
     } else {
-      asked = app->exit(error, out, err) == 0;
+      err << app->get_name() << ": " << MistakeText(*app, word, error);
     }
     const Status written = WriteFd(STDOUT_FILENO, out.str());
     if (!written.ok()) err << app->get_name() << ": standard output: " << written.message() << '\n';

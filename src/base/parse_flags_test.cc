@@ -64,6 +64,7 @@ TEST(ParseFlagsTest, AShortFlagMayHaveAnEqualsSign) {
 TEST(ParseFlagsTest, AMistakeIsReportedOnStandardErrorWithTheUsageCode) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);
+  EXPECT_TRUE(outcome.err.starts_with("thing: ")) << outcome.err;
   EXPECT_NE(outcome.err.find("--unknown"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.out, "");
 }
@@ -105,7 +106,7 @@ TEST(ParseFlagsTest, AnUnknownCommandOfACommandIsNamedWithTheValidOnes) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(ParseFlags(&app, 5, argv), 64);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "unknown command \"make teaa\": use one of tea, coffee\n"
+            "thing: unknown command \"make teaa\": use one of tea, coffee\n"
             "Run with --help for more information.\n");
 }
 
@@ -125,9 +126,9 @@ TEST(ParseFlagsTest, AnInvalidOrMissingValueIsReportedWithTheFormOfTheFlag) {
   };
   const std::string help = "\nRun with --help for more information.\n";
   EXPECT_EQ(error_of("--watch=x"),
-            "invalid value \"x\" of --watch: want true, false or no value" + help);
-  EXPECT_EQ(error_of("--memory"), "--memory has no value: want --memory AMOUNT" + help);
-  EXPECT_EQ(error_of("--name"), "--name has no value: want --name TEXT" + help);
+            "thing: invalid value \"x\" of --watch: want true, false or no value" + help);
+  EXPECT_EQ(error_of("--memory"), "thing: --memory has no value: want --memory AMOUNT" + help);
+  EXPECT_EQ(error_of("--name"), "thing: --name has no value: want --name TEXT" + help);
 }
 
 TEST(ParseFlagsTest, HelpThatCannotBeWrittenIsAnError) {
