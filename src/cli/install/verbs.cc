@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/strings.h"
 #include "src/cli/install/installer.h"
 #include "src/cli/install/operator_installer.h"
 #include "src/cli/install/spec_flags.h"
@@ -42,13 +43,14 @@ SharedFlags MakeFlags() {
 }
 
 std::string CheckFormat(const std::string& text) {
-  if (text == "yaml" || text == "json") return "";
-  return fmt::format("invalid format \"{}\": want yaml or json", text);
+  if (text == "yaml" || text == "json" || text == "name") return "";
+  return fmt::format("invalid format \"{}\": want yaml, json or name", text);
 }
 
 void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
   AddSpecOptions(app, &flags->spec);
-  app->add_option("-o,--output", flags->output, "with --dry-run: print the objects as yaml or json")
+  app->add_option("-o,--output", flags->output,
+                  "with --dry-run: print the objects as yaml or json, or their names")
       ->check(CLI::Validator(CheckFormat, ""))
       ->option_text("FORMAT");
   app->add_flag("--wait", flags->wait, "wait until all pods are ready, at most --timeout");
@@ -72,8 +74,19 @@ int ExitCodeOf(const Status& status) {
   return status.ok() ? 0 : Fail(status);
 }
 
-// Prints a list in JSON, or documents in YAML, which kubectl can apply.
+// "deployment.apps/tessera-scheduler", as kubectl prints it.
+std::string KubectlName(const ObjectId& id) {
+  const size_t slash = id.api_version.find('/');
+  const std::string group = slash == std::string::npos ? "" : "." + id.api_version.substr(0, slash);
+  return fmt::format("{}{}/{}", ToLower(id.kind), group, id.name);
+}
+
+// Prints a list in JSON, or documents in YAML, which kubectl can apply, or the names.
 void PrintObjects(const std::vector<Json>& objects, const std::string& format) {
+  if (format == "name") {
+    for (const Json& object : objects) fmt::print("{}\n", KubectlName(IdOf(object)));
+    return;
+  }
   if (format == "json") {
     const Json list = Json::MakeObject({{"apiVersion", Json::String("v1")},
                                         {"kind", Json::String("List")},
