@@ -23,7 +23,7 @@ using ::testing::Not;
 // The objects of an installation, without pods: the components have problems in all tests.
 class InstalledObjectsTest : public testing::CommandFixture {
  protected:
-  InstalledObjectsTest() { testing::PutTypes(server_); }
+  InstalledObjectsTest() { testing::PutDiscovery(server_); }
 
   void InstallDirectly(const std::string& settings = "{}") {
     const Json spec = ParseYaml(settings).value();

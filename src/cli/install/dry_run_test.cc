@@ -18,7 +18,7 @@ using ::testing::Not;
 class DryRunTest : public testing::CommandFixture {
  protected:
   DryRunTest() {
-    testing::PutTypes(server_);
+    testing::PutDiscovery(server_);
     server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
       if (request.method != "PATCH") return false;
       EXPECT_THAT(request.target, HasSubstr("dryRun=All"));

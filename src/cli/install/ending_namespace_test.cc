@@ -17,8 +17,7 @@ using ::testing::HasSubstr;
 class EndingNamespaceTest : public testing::CommandFixture {
  protected:
   EndingNamespaceTest() {
-    testing::PutTypes(server_);
-    server_.Put("/version", ParseYaml("{minor: '36', gitVersion: v1.36.0}").value());
+    testing::PutDiscovery(server_);
     server_.Put(kNamespace, ParseYaml(R"(
 metadata: {name: tessera-system, deletionTimestamp: "2026-01-01T00:00:00Z"}
 status:

@@ -18,10 +18,7 @@ using ::testing::HasSubstr;
 
 class HelmReleaseTest : public testing::CommandFixture {
  protected:
-  HelmReleaseTest() {
-    testing::PutTypes(server_);
-    server_.Put("/version", ParseYaml("{minor: '36', gitVersion: v1.36.0}").value());
-  }
+  HelmReleaseTest() { testing::PutDiscovery(server_); }
   void InstallByHelm() {
     testing::PutAll(server_,
                     testing::AsInstalledByHelm(ObjectsToInstall(Json::MakeObject()).value()));

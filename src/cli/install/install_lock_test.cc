@@ -19,10 +19,7 @@ using ::testing::Not;
 
 class InstallLockTest : public testing::CommandFixture {
  protected:
-  InstallLockTest() {
-    testing::PutTypes(server_);
-    server_.Put("/version", ParseYaml("{minor: '36', gitVersion: v1.36.0}").value());
-  }
+  InstallLockTest() { testing::PutDiscovery(server_); }
   // The Lease of another command, which renewed it `age` ago.
   void PutLease(Duration age) {
     const std::string renewed = kube::Rfc3339Micros(runner_.clock().WallNow() - age);

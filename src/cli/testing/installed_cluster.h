@@ -29,8 +29,9 @@ inline std::string PathOf(const ObjectId& id) {
                      id.name);
 }
 
-// The documents of discovery for all types that the commands use.
-inline void PutTypes(kube::testing::FakeApiServer& server) {
+// The documents of discovery: the version, and all types that the commands use.
+inline void PutDiscovery(kube::testing::FakeApiServer& server) {
+  server.Put("/version", ParseJson(R"({"minor":"36","gitVersion":"v1.36.0"})").value());
   std::map<std::string, std::map<std::string, bool>> kinds{
       {"v1", {{"Namespace", false}, {"Node", false}, {"Pod", true}}},
       {"coordination.k8s.io/v1", {{"Lease", true}}},
