@@ -148,25 +148,33 @@ void RunReader::OnPods(const Result<kube::ListPage>& page) {
   Json pods = Json::MakeArray();
   for (const kube::RawObject& raw : page->items) pods.Append(RunOf(*raw.json()));
   answer_.Set("pods", std::move(pods));
+  ReadEvents("");
+}
+
+void RunReader::ReadEvents(const std::string& continue_token) {
   // A Deployment's pods are created by its ReplicaSets, which say why they cannot.
   const std::string about = what_.pod.empty()
                                 ? "involvedObject.kind=ReplicaSet"
                                 : "involvedObject.kind=Pod,involvedObject.name=" + what_.pod;
   operations_.push_back(
-      session_->client->List({.type = kube::kEvents, .ns = what_.ns, .field_selector = about},
-                             [this](const Result<kube::ListPage>& events) { OnEvents(events); }));
+      session_->client->List({.type = kube::kEvents,
+                              .ns = what_.ns,
+                              .field_selector = about,
+                              .continue_token = continue_token},
+                             [this](const Result<kube::ListPage>& page) { OnEvents(page); }));
 }
 
 void RunReader::OnEvents(const Result<kube::ListPage>& page) {
   if (page.status().code() == Code::kPermissionDenied) {
     answer_.Set("eventsDenied", Json::Bool(true));
-  } else if (!page.ok()) {
-    return std::exchange(done_, nullptr)(page.status());
-  } else {
-    std::vector<Json> events;
-    for (const kube::RawObject& raw : page->items) events.push_back(*raw.json());
-    answer_.Set("events", EventsOf(events, what_.pod.empty() ? what_.deployment + "-" : what_.pod));
+    return std::exchange(done_, nullptr)(std::move(answer_));
   }
+  if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
+  for (const kube::RawObject& raw : page->items) events_.push_back(*raw.json());
+  if (!page->continue_token.empty() && ++event_pages_ < kMaxEventPages) {
+    return ReadEvents(page->continue_token);
+  }
+  answer_.Set("events", EventsOf(events_, what_.pod.empty() ? what_.deployment + "-" : what_.pod));
   std::exchange(done_, nullptr)(std::move(answer_));
 }
 

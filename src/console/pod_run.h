@@ -39,12 +39,17 @@ class RunReader {
   RunReader(std::shared_ptr<WebSession> session, What what, Done done);
 
  private:
+  static constexpr size_t kMaxEventPages = 20;  // each with 500 Events of a namespace
+
   void OnPods(const Result<kube::ListPage>& page);
+  void ReadEvents(const std::string& continue_token);
   void OnEvents(const Result<kube::ListPage>& page);
 
   std::shared_ptr<WebSession> session_;
   const What what_;
   Json answer_ = Json::MakeObject();
+  std::vector<Json> events_;
+  size_t event_pages_ = 0;
   Done done_;
   std::vector<kube::Operation> operations_;
 };

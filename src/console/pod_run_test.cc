@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "src/kube/testing/fake_api_server.h"
+#include "src/net/testing/loopback.h"
+
 namespace tessera::console {
 namespace {
 
@@ -74,6 +79,32 @@ TEST(PodRunTest, EventsAreSortedAndOfTheObject) {
     events.push_back(event("web-3", "More", R"("lastTimestamp":"2026-01-02T00:00:00Z")"));
   }
   EXPECT_EQ(EventsOf(events, "web-").items().size(), kMaxEvents);
+}
+
+TEST(PodRunTest, EventsOfADeploymentAreReadToTheLastPage) {
+  net::testing::TestRunner runner;
+  net::IoThread io;
+  kube::testing::FakeApiServer server{io, runner};
+  const auto session = std::make_shared<WebSession>();
+  session->client = std::make_unique<kube::Client>(io, runner, server.config(),
+                                                   kube::ClientOptions{.max_attempts = 1});
+  for (int i = 0; i < 1200; ++i) {
+    const std::string about = i == 1199 ? "web-1" : "other-1";
+    server.Put(fmt::format("/api/v1/namespaces/a/events/e{:04}", i),
+               ParseJson(fmt::format(
+                             R"({{"metadata":{{"name":"e{:04}","namespace":"a"}},"reason":"Quota",)"
+                             R"("involvedObject":{{"kind":"ReplicaSet","name":"{}"}}}})",
+                             i, about))
+                   .value());
+  }
+  std::optional<Result<Json>> answer;
+  const RunReader reader(session, {.ns = "a", .deployment = "web", .selector = "app=web"},
+                         [&](Result<Json> got) { answer = std::move(got); });
+  ASSERT_TRUE(runner.RunUntil([&] { return answer.has_value(); }));
+  ASSERT_TRUE(answer->ok()) << answer->status().ToString();
+  const Json::Array& events = (*answer)->Find("events")->items();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].StringAt("about").value(), "web-1");
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ bool Selects(const net::Request& request, const Json& object) {
   };
   const Json fields = Json::MakeObject({{"metadata.name", field("metadata", "name")},
                                         {"spec.nodeName", field("spec", "nodeName")},
+                                        {"involvedObject.kind", field("involvedObject", "kind")},
                                         {"status.phase", field("status", "phase")}});
   return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
          fits(request.Query("fieldSelector").value_or(""), &fields);
@@ -100,18 +101,27 @@ bool IsIn(std::string_view collection, std::string_view path) {
   return std::string(path.substr(0, begin)).append(path.substr(end)) == collection;
 }
 
+// The part of a list of `size` objects that a request gets, and the token of the rest.
+struct Page {
+  Page(size_t size, const net::Request& request) {
+    const auto number = [&](std::string_view name, size_t otherwise) {
+      const Result<int64_t> value = ParseInt(request.Query(name).value_or(""));
+      return value.ok() ? static_cast<size_t>(*value) : otherwise;
+    };
+    begin = std::min(number("continue", 0), size);
+    end = std::min(size, begin + number("limit", size));
+    if (end < size) rest = std::to_string(end);
+  }
+  size_t begin, end;
+  std::string rest;
+};
+
 std::string PageOf(const std::string& kind, const std::vector<std::string>& all,
                    const net::Request& request) {
-  const auto number = [&](std::string_view name, size_t otherwise) {
-    const Result<int64_t> value = ParseInt(request.Query(name).value_or(""));
-    return value.ok() ? static_cast<size_t>(*value) : otherwise;
-  };
-  const size_t begin = std::min(number("continue", 0), all.size());
-  const size_t end = std::min(all.size(), begin + number("limit", all.size()));
-  const std::string more = end < all.size() ? std::to_string(end) : "";
+  const Page part(all.size(), request);
   WireWriter page;
-  page.Bytes(1, WireWriter().Bytes(2, kVersion).Bytes(3, more).text());
-  for (size_t i = begin; i < end; ++i) page.Bytes(2, all[i]);
+  page.Bytes(1, WireWriter().Bytes(2, kVersion).Bytes(3, part.rest).text());
+  for (size_t i = part.begin; i < part.end; ++i) page.Bytes(2, all[i]);
   return Enveloped(kind + "List", page.text());
 }
 
@@ -243,8 +253,13 @@ void FakeApiServer::AnswerObjects(const net::Request& request,
     if (stream) events += EventLine("ADDED", object);
     if (!stream) items.Append(object);
   }
-  const Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
+  Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
   if (!stream) {
+    const Page part(items.items().size(), request);
+    Json::Array& all = items.items();
+    all.erase(all.begin() + part.end, all.end());
+    all.erase(all.begin(), all.begin() + part.begin);
+    if (!part.rest.empty()) metadata.Set("continue", Json::String(part.rest));
     return reply(JsonText(
         Json::MakeObject({{"metadata", metadata}, {"items", std::move(items)}}).Serialize()));
   }
