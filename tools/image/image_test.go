@@ -245,6 +245,10 @@ func TestLdCacheIsUnderstoodByLdconfigAndTheLoader(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "libc.so.6 (libc6,") {
 		t.Errorf("ldconfig: %v\n%s", err, out)
 	}
+	// Container runtimes add their libraries by a file in ld.so.conf.d.
+	if conf, err := os.ReadFile(filepath.Join(root, ldConfPath)); err != nil || !strings.Contains(string(conf), "include /etc/ld.so.conf.d/") {
+		t.Errorf("ld.so.conf: %v\n%s", err, conf)
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("chroot needs root")
 	}

@@ -14,6 +14,7 @@ import (
 
 const (
 	ldCachePath   = "/etc/ld.so.cache"
+	ldConfPath    = "/etc/ld.so.conf"
 	ldCacheMagic  = "glibc-ld.so.cache1.1"
 	littleEndian  = 2
 	libc6         = 3      // an ELF library for glibc
@@ -33,7 +34,8 @@ type cached struct {
 }
 
 // AddLdCache writes an ld.so.cache (glibc ≥ 2.2, little endian) over the shared libraries that the
-// image has in folders named lib or below one, as ldconfig would. Call it last.
+// image has in folders named lib or below one, as ldconfig would, and an ld.so.conf if the image has none:
+// a cache without it cannot be made again. Call it last.
 func (b *Builder) AddLdCache() error {
 	libraries := map[string]cached{}
 	for file, e := range b.entries {
@@ -64,6 +66,11 @@ func (b *Builder) AddLdCache() error {
 	}
 	// The loader does a binary search, so the names must be in descending order of its own comparison.
 	sort.Slice(sorted, func(i, j int) bool { return compareNames(sorted[i].name, sorted[j].name) > 0 })
+	if _, ok := b.entries[ldConfPath]; !ok {
+		if err := b.AddBytes(ldConfPath, 0o644, []byte("include /etc/ld.so.conf.d/*.conf\n")); err != nil {
+			return err
+		}
+	}
 	return b.AddBytes(ldCachePath, 0o644, encodeLdCache(sorted))
 }
 
