@@ -4,38 +4,20 @@ package bed
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
 // makeDriverImages makes one image of the simulated driver container (simdriver) for each entry of modes. The key is
-// the tag. The value is what SIMDRIVER is set to: how simdriver behaves in place of NVIDIA's driver container.
+// the tag. The value is how simdriver behaves in place of NVIDIA's driver container.
 func makeDriverImages(out string, modes map[string]string) error {
-	program := filepath.Join(out, "simdriver")
-	build := exec.Command("go", "build", "-o", program, "./simdriver")
-	build.Dir = filepath.Join(Root, "tests/e2e")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building simdriver: %w: %s", err, text)
-	}
-	args := []string{"--file", program + ":/simdriver:0755", "--elf", Tool("simgpu") + ":/usr/bin/simgpu", "--entrypoint", "/simdriver",
-		"--env", "PATH=/usr/bin:/bin"}
-	for _, name := range []string{"nvidia-driver", "nvidia-smi", "driver-manager"} {
-		args = append(args, "--symlink", "/simdriver:/usr/bin/"+name)
-	}
-	// The containers of the operator's driver DaemonSet run these commands.
-	for _, tool := range []string{"sh", "mkdir", "rm", "sleep", "touch"} {
-		args = append(args, "--elf", "/bin/"+tool+":/usr/bin/"+tool)
-	}
-	for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"} {
-		args = append(args, "--file", filepath.Join(Root, "build/release/lib", library)+":/sim/"+library+":0755")
-	}
+	args := []string{out}
 	for tag, mode := range modes {
-		if err := makeImage(out, "driver", tag, append(args, "--env", "SIMDRIVER="+mode)...); err != nil {
-			return err
-		}
+		args = append(args, tag+"="+mode)
+	}
+	if text, err := exec.Command(filepath.Join(Root, "scripts/driver-images"), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("scripts/driver-images: %w: %s", err, text)
 	}
 	return nil
 }
