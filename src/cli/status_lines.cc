@@ -56,7 +56,8 @@ std::string ProblemOfPod(const Json& pod) {
       const std::string name = container.StringAt("name").value_or("");
       if (const Json* waiting = At(container, {"state", "waiting"})) {
         const std::string reason = waiting->StringAt("reason").value_or("");
-        if (reason == "PodInitializing" || reason.empty()) continue;
+        if (reason == "PodInitializing" || reason == "ContainerCreating" || reason.empty())
+          continue;
         return fmt::format("container {}: {}: {}", name, reason,
                            waiting->StringAt("message").value_or(""));
       }
