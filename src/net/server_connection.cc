@@ -10,9 +10,10 @@ namespace tessera::net {
 namespace {
 
 // The number of bytes that a peer may still send after a rejection before the connection is closed.
-// Closing at once, with unread bytes, makes the kernel send RST, which can destroy the rejection.
-constexpr size_t kLingerBytes = 256 << 10;
-constexpr Duration kLingerTime = std::chrono::seconds(1);
+// Closing at once, with unread bytes, makes the kernel send RST, which can destroy the rejection,
+// and ends "kubectl port-forward". The bytes are dropped as they arrive.
+constexpr size_t kLingerBytes = 64 << 20;
+constexpr Duration kLingerTime = std::chrono::seconds(5);
 
 int RefusalStatus(const Status& status) {
   switch (status.code()) {
