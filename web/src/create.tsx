@@ -335,7 +335,7 @@ export function CreatePage() {
   // Empty fields are not errors before they are edited.
   const untouched = (field: string) => (field === 'name' || field === 'image') && form[field] === '';
   const errors: Record<string, string> = {};
-  for (const [field, message] of Object.entries(answer.fields ?? {})) {
+  for (const [field, message] of Object.entries(previewError ? {} : answer.fields ?? {})) {
     const where = { exists: 'name', noNamespace: 'namespace' }[field] ?? field;
     if (untouched(field)) continue;
     errors[where] = field === 'yaml' ? plainText(message) : t(`error:${field}` as Key);

@@ -29,6 +29,7 @@ export const en = {
   emptyWorkloads: 'No workload that you may see requests GPUs',
   noMatch: 'Nothing matches the filter',
   error: 'This did not work: {0}',
+  tooLarge: 'the text is larger than 1 MiB',
   notFound: 'There is no such page',
   noNode: 'The cluster has no GPU node "{0}"',
   filter: 'Filter',

@@ -5,7 +5,7 @@
 //
 // What pages need of each node and pod at every change is computed once, when it arrives.
 import { useEffect, useState } from 'preact/hooks';
-import { plainText } from './i18n';
+import { plainText, t } from './i18n';
 
 // [uid of the pod, thousandths, bytes, namespace of another tenant if the console shows it]
 export type Held = [string, number, number, string?];
@@ -260,11 +260,14 @@ export class ApiError extends Error {
 
 let onLoggedOut: () => void = () => {};
 
+const kMaxBody = 1 << 20; // bytes that the server accepts
+
 export async function api<T>(path: string, body?: unknown): Promise<T> {
   const init: RequestInit = { headers: { Accept: 'application/json' } };
   if (body !== undefined) {
     init.method = 'POST';
     init.body = JSON.stringify(body);
+    if (new Blob([init.body]).size > kMaxBody) throw new ApiError(413, t('tooLarge'));
     init.headers = { 'Content-Type': 'application/json', 'X-Tessera-CSRF': session?.csrf ?? '' };
   }
   const response = await fetch(path, init);

@@ -31,6 +31,7 @@ export const zh: Record<Key, string> = {
   emptyWorkloads: '您可见的工作负载中没有申请 GPU 的',
   noMatch: '没有符合筛选条件的内容',
   error: '操作失败:{0}',
+  tooLarge: '文本超过 1 MiB',
   notFound: '页面不存在',
   noNode: '集群中没有 GPU 节点“{0}”',
   filter: '筛选',
