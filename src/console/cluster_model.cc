@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/console/insight.h"
 
 namespace tessera::console {
 namespace {
@@ -213,7 +214,7 @@ std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
   if (!pod.gates().empty()) return "held back by scheduling gate " + pod.gates().front();
   Result<ledger::ClusterLedger::Query> query = ledger_->MakeQuery(pod.request);
   if (!query.ok()) return query.status().message();
-  return ledger_->Summary(*query);
+  return SummaryOf(*ledger_, *query);
 }
 
 std::set<std::string> ClusterModel::Namespaces() const {

@@ -20,6 +20,7 @@ using ledger::ClusterLedger;
 
 constexpr size_t kMaxNamedNodes = 20;
 constexpr size_t kMaxCandidates = 10;
+constexpr size_t kMaxRejectedNodes = 200;  // a summary of each waiting pod is made often
 // The start of UIDs that no object has.
 constexpr std::string_view kPreviewUid = "console-preview";
 constexpr int64_t kMaxCountedReplicas = 50;
@@ -49,6 +50,25 @@ std::optional<kube::Exclusion> WhyNot(ClusterLedger& ledger, ClusterLedger::Quer
   if (shortfall.ok()) return std::nullopt;
   return kube::Exclusion{placement::MetricLabelOf(shortfall.reason),
                          placement::TextOf(shortfall, demand, ledger.cluster())};
+}
+
+// The most frequent reason of nodes whose GPUs have room; "" if one of them fits, or none has room.
+std::string WhyRoomIsNotUsed(ClusterLedger& ledger, ClusterLedger::Query& query) {
+  const placement::Demand& demand = ledger.cluster().demand(query.gpus_only);
+  std::map<std::string, size_t> reasons;
+  size_t nodes = 0;
+  for (const auto& [name, node] : ledger.nodes()) {
+    if (node.id == placement::kNoNode ||
+        !placement::WhyNot(ledger.cluster().node(node.id), demand).ok())
+      continue;
+    const std::optional<kube::Exclusion> why = WhyNot(ledger, query, node);
+    if (!why) return "";
+    ++reasons[why->reason];
+    if (++nodes >= kMaxRejectedNodes) break;
+  }
+  const auto most =
+      std::ranges::max_element(reasons, {}, [](const auto& reason) { return reason.second; });
+  return most == reasons.end() ? "" : most->first;
 }
 
 Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
@@ -134,13 +154,41 @@ int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replic
   return static_cast<int64_t>(placed.size());
 }
 
+// Sets requests that the API server takes from limits.
+void AddDefaultRequests(Json* pod) {
+  for (const char* kind : {"containers", "initContainers"}) {
+    Json* list = pod->Find("spec") == nullptr ? nullptr : pod->Find("spec")->Find(kind);
+    if (list == nullptr || !list->is_array()) continue;
+    for (Json& container : list->items()) {
+      Json* resources = container.Find("resources");
+      const Json* limits = resources == nullptr ? nullptr : resources->Find("limits");
+      if (limits == nullptr || !limits->is_object()) continue;
+      Json requests = resources->Find("requests") == nullptr ? Json::MakeObject()
+                                                             : *resources->Find("requests");
+      if (!requests.is_object()) continue;
+      for (const auto& [name, amount] : limits->members()) {
+        if (requests.Find(name) == nullptr) requests.Set(name, amount);
+      }
+      resources->Set("requests", std::move(requests));
+    }
+  }
+}
+
 }  // namespace
+
+std::string SummaryOf(ClusterLedger& ledger, ClusterLedger::Query& query) {
+  const std::string why = WhyRoomIsNotUsed(ledger, query);
+  if (why.empty()) return ledger.Summary(query);
+  const placement::ShortfallCounts counts =
+      placement::CountShortfalls(ledger.cluster(), ledger.cluster().demand(query.gpus_only));
+  return fmt::format("{}, but {}", counts.TextOfRoom(), why);
+}
 
 void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
   const Evaluation evaluation = Evaluate(ledger, query);
   out->Set("nodes", Json::Int(static_cast<int64_t>(evaluation.nodes)));
   out->Set("fits", Json::Int(static_cast<int64_t>(evaluation.fitting.size())));
-  out->Set("summary", Json::String(ledger.Summary(query)));
+  out->Set("summary", Json::String(SummaryOf(ledger, query)));
   out->Set("groups", JsonOfGroups(evaluation, details));
   if (!details) return;
   out->Set("best", JsonOfCandidates(ledger, query, evaluation));
@@ -148,8 +196,11 @@ void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool deta
 }
 
 Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_quota) {
-  ASSIGN_OR_RETURN(kube::PodObject pod, kube::Decode<kube::PodObject>(kube::RawObject(manifest.pod),
-                                                                      {.constraints = true}));
+  Json with_requests = manifest.pod;
+  AddDefaultRequests(&with_requests);
+  ASSIGN_OR_RETURN(kube::PodObject pod,
+                   kube::Decode<kube::PodObject>(kube::RawObject(std::move(with_requests)),
+                                                 {.constraints = true}));
   pod.meta.uid = Uid(kPreviewUid);
   pod.meta.ns = with_quota ? manifest.ns : "";  // ParseQuota rejects a quota of ""
   pod.meta.name = manifest.name;

@@ -22,6 +22,10 @@ namespace tessera::console {
 // namespace uses. INVALID_ARGUMENT for a request that breaks a rule of its dialect.
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
+// One line about all nodes: "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes
+// have room, but taint a is not tolerated".
+std::string SummaryOf(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
+
 // Adds to `out` how many nodes fit and the reasons of the others. `details`: with the names of
 // nodes and with reasons that may name other pods, for people who may list both; also the best
 // nodes, and the GPUs of the nearest (JsonOfNearNodes).

@@ -51,6 +51,27 @@ TEST_F(InsightTest, HeldGpusAreAddedUpForVisibleNamespaces) {
   EXPECT_TRUE(JsonOfHeld(*ledger_, [](const std::string&) { return false; }).items().empty());
 }
 
+TEST_F(InsightTest, ASummarySaysWhyRoomIsNotUsed) {
+  const auto summary = [&](int gpus) {
+    ledger_->SetPod(Whole("waits", gpus));
+    auto query = ledger_->MakeQuery(Whole("waits", gpus)).value();
+    return SummaryOf(*ledger_, query);
+  };
+  EXPECT_EQ(summary(3), "1/2 nodes have room: 1 too few GPUs");
+  EXPECT_EQ(summary(5), "0/2 nodes have room: 2 too few GPUs");
+  ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
+  EXPECT_EQ(
+      summary(3),
+      "1/2 nodes have room, but namespace \"ns\" may use 1 GPUs of model A100: 0 used, 1 left, "
+      "3 wanted");
+  Json out = Json::MakeObject();
+  auto query = ledger_->MakeQuery(Whole("waits", 3)).value();
+  AddEvaluation(*ledger_, query, true, &out);
+  const Json& near = out.Find("near")->items().at(0);
+  EXPECT_FALSE(near.BoolAt("fits").value()) << "a quota counts for the nearest nodes, too";
+  EXPECT_NE(near.StringAt("text").value().find("may use 1 GPUs"), std::string::npos);
+}
+
 TEST_F(InsightTest, CordonedNodesDoNotFit) {
   kube::NodeObject node = GpuNode("b", 4);
   node.unschedulable = true;
@@ -82,6 +103,10 @@ TEST_F(InsightTest, NodesWithoutEnoughCpuDoNotFit) {
   const Json preview = Preview(*ledger_, manifest, false).value();
   EXPECT_EQ(preview.IntAt("fits").value(), 0);
   EXPECT_EQ(preview.Find("groups")->items().at(0).StringAt("kind").value(), "cpu");
+  container.Find("resources")->Erase("requests");
+  container.Find("resources")->Find("limits")->Set("cpu", Json::String("1000"));
+  EXPECT_EQ(Preview(*ledger_, manifest, false)->IntAt("fits").value(), 0)
+      << "the API server takes requests from limits";
 }
 
 TEST_F(InsightTest, ThePreviewCountsReplicasThatHaveRoomTogether) {

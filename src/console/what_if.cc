@@ -32,7 +32,10 @@ bool MayTake(const PodRequest& request, const NodeEntry& node) {
 struct NearNode {
   std::string name;
   placement::NodeReport report;
-  int64_t free = 0;  // GPUs with room
+  int64_t free = 0;         // GPUs with room
+  std::string not_allowed;  // why the pod may not use the GPUs with room, such as a quota
+
+  bool fits() const { return report.shortfall.ok() && not_allowed.empty(); }
 };
 
 // Whether a GPU is short of something for every GPU demand; its reason for the first.
@@ -60,10 +63,11 @@ Json JsonOfNear(const ClusterLedger& ledger, const NearNode& near) {
          {"text", Json::String(placement::TextOf(shortfall))},
          {"chosen", Json::Bool(i < 64 && ((chosen >> i) & 1) != 0)}}));
   }
-  return Json::MakeObject({{"node", Json::String(near.name)},
-                           {"fits", Json::Bool(near.report.shortfall.ok())},
-                           {"text", Json::String(near.report.text)},
-                           {"gpus", std::move(list)}});
+  return Json::MakeObject(
+      {{"node", Json::String(near.name)},
+       {"fits", Json::Bool(near.fits())},
+       {"text", Json::String(near.not_allowed.empty() ? near.report.text : near.not_allowed)},
+       {"gpus", std::move(list)}});
 }
 
 struct Move {
@@ -205,15 +209,16 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
     NearNode one{name, *std::move(report)};
+    const ledger::Verdict verdict = ledger.Evaluate(query, &node);
+    if (one.report.shortfall.ok() && !verdict.fits) one.not_allowed = verdict.reason;
     for (size_t i = 0; i < ledger.cluster().node(node.id).gpus.size(); ++i) {
       if (ShortfallAt(one.report, i).reason == placement::UnfitReason::kNothing) ++one.free;
     }
     near.push_back(std::move(one));
   }
   std::ranges::stable_sort(near, [](const NearNode& a, const NearNode& b) {
-    const bool a_fits = a.report.shortfall.ok(), b_fits = b.report.shortfall.ok();
-    if (a_fits != b_fits) return a_fits;
-    if (a_fits) return a.report.score.value_or(0) > b.report.score.value_or(0);
+    if (a.fits() != b.fits()) return a.fits();
+    if (a.fits()) return a.report.score.value_or(0) > b.report.score.value_or(0);
     return a.free > b.free;
   });
   Json out = Json::MakeArray();

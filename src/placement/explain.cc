@@ -2,6 +2,7 @@
 #include "src/placement/explain.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/placement/fit.h"
 
@@ -230,15 +231,18 @@ std::string TextOf(const GpuShortfall& shortfall) {
   }
 }
 
+std::string ShortfallCounts::TextOfRoom() const {
+  return fmt::format("{}/{} nodes have room", count(UnfitReason::kNothing),
+                     std::accumulate(counts_.begin(), counts_.end(), size_t{0}));
+}
+
 std::string ShortfallCounts::Text() const {
   std::vector<size_t> order;
-  size_t nodes = 0;
   for (size_t i = 0; i < kUnfitReasonCount; ++i) {
-    nodes += counts_[i];
     if (i > 0 && counts_[i] > 0) order.push_back(i);
   }
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return counts_[a] > counts_[b]; });
-  std::string text = fmt::format("{}/{} nodes have room", count(UnfitReason::kNothing), nodes);
+  std::string text = TextOfRoom();
   std::string_view separator = ": ";
   for (const size_t i : order) {
     text += fmt::format("{}{} {}", separator, counts_[i], kInfo[i].phrase);

@@ -88,6 +88,8 @@ class ShortfallCounts {
   void Add(const NodeShortfall& shortfall) { ++counts_[static_cast<size_t>(shortfall.reason)]; }
   size_t count(UnfitReason shortfall) const { return counts_[static_cast<size_t>(shortfall)]; }
   std::string Text() const;
+  // "0/1213 nodes have room"
+  std::string TextOfRoom() const;
 
  private:
   std::array<size_t, kUnfitReasonCount> counts_{};

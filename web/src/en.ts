@@ -335,6 +335,8 @@ export const en = {
   'said:cpu': '{0} CPU wanted, {1} free',
   'said:memory': '{0} of memory wanted, {1} free',
   'said:room': '{0}/{1} nodes have room: ',
+  'said:unused': '{0}/{1} nodes have room, but {2}',
+  'said:quota': 'namespace "{0}" may use {1} GPUs of model {2}: {3} used, {4} left, {5} wanted',
   'said:nodes': '{0} {1}',
   'said:comma': ', ',
   'kind:no-gpu': 'no such GPU',

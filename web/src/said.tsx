@@ -4,7 +4,7 @@
 import { currentLanguage, kindText, t, type Key } from './i18n';
 
 // Why a pod waits, or why a node has no room for it. The sentences are from src/kube/selectors.cc,
-// src/ledger/ledger.cc and src/placement/explain.cc.
+// src/ledger/ledger.cc, src/placement/explain.cc, src/placement/quota.cc and src/console/cluster_model.cc.
 const kReasons: [RegExp, Key][] = [
   [/^node is cordoned$/, 'kind:cordoned'],
   [/^node is not ready$/, 'kind:not-ready'],
@@ -13,6 +13,10 @@ const kReasons: [RegExp, Key][] = [
   [/^taint (\S+) is not tolerated$/, 'said:taint'],
   [/^(\S+) CPU wanted, (\S+) free$/, 'said:cpu'],
   [/^(\S+ \S+) of memory wanted, (\S+ \S+) free$/, 'said:memory'],
+  [
+    /^namespace "([^"]*)" may use (\S+) GPUs of model (.+): (\S+) used, (\S+) left, (\S+) wanted$/,
+    'said:quota',
+  ],
   [/^held back by scheduling gate (\S+)$/, 'gatesHold'],
 ];
 
@@ -37,8 +41,14 @@ const kPhrases: Record<string, string> = {
   'insufficient GPU memory': 'gpu-memory',
 };
 
-// "0/3 nodes have room: 2 too few GPUs, 1 unschedulable"
+// "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes have room, but REASON", which is from
+// src/console/insight.cc.
 function translateSummary(text: string): string | null {
+  const unused = /^(\d+)\/(\d+) nodes have room, but (.*)$/.exec(text);
+  if (unused) {
+    const reason = translated(unused[3]!);
+    return reason === null ? null : t('said:unused', unused[1]!, unused[2]!, reason);
+  }
   const found = /^(\d+)\/(\d+) nodes have room(?:: (.*))?$/.exec(text);
   if (!found) return null;
   const reasons: string[] = [];

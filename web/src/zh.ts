@@ -337,6 +337,8 @@ export const zh: Record<Key, string> = {
   'said:cpu': '需要 {0} CPU,空闲 {1}',
   'said:memory': '需要内存 {0},空闲 {1}',
   'said:room': '{1} 个节点中有 {0} 个可放置:',
+  'said:unused': '{1} 个节点中有 {0} 个有空闲,但{2}',
+  'said:quota': '命名空间 {0} 最多可用 {1} 个 {2} GPU:已用 {3},剩余 {4},需要 {5}',
   'said:nodes': '{0} 个{1}',
   'said:comma': '、',
   'kind:no-gpu': '没有这种 GPU',
