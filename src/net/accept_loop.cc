@@ -29,13 +29,23 @@ void AcceptLoop::Close() {
 }
 
 void AcceptLoop::Pause() {
-  if (std::exchange(watching_, false)) runner_->Unwatch(listener_.fd());
+  paused_ = true;
+  Unwatch();
 }
 
 void AcceptLoop::Resume() {
-  if (watching_ || !listener_.valid()) return;
+  paused_ = false;
+  Watch();
+}
+
+void AcceptLoop::Watch() {
+  if (paused_ || watching_ || !listener_.valid()) return;
   watching_ = true;
   runner_->WatchReadable(listener_.fd(), [this] { Accept(); });
+}
+
+void AcceptLoop::Unwatch() {
+  if (std::exchange(watching_, false)) runner_->Unwatch(listener_.fd());
 }
 
 void AcceptLoop::Accept() {
@@ -52,9 +62,9 @@ void AcceptLoop::Accept() {
     Log(Severity::kError, "cannot accept a connection, retrying after a pause",
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});
   }
-  Pause();
+  Unwatch();
   runner_->PostDelayed(kPause, [this, weak = weak_.Get()] {
-    if (weak) Resume();
+    if (weak) Watch();
   });
 }
 

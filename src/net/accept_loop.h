@@ -33,11 +33,14 @@ class AcceptLoop {
   void Resume();
 
  private:
+  void Watch();
+  void Unwatch();
   void Accept();
 
   TaskRunner* const runner_;
   const std::function<void(Fd)> on_connection_;
   UnixListener listener_;
+  bool paused_ = false;  // by the owner
   bool watching_ = false;
   bool error_logged_ = false;
   WeakPtrFactory<AcceptLoop> weak_{this};

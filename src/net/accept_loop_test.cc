@@ -12,9 +12,29 @@
 namespace tessera::net {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_WITH_SANITIZER() \
+  GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to check an object's type"
+#else
+#define SKIP_WITH_SANITIZER()
+#endif
+
 class AcceptLoopTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(loop_.Listen(path_, 0600).ok()); }
+
+  void RunWithoutDescriptors() {
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit few{.rlim_cur = 64, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    std::vector<Fd> all;
+    for (Fd fd(::dup(0)); fd.valid(); fd = Fd(::dup(0))) all.push_back(std::move(fd));
+    // Would never return if the loop spun.
+    runner_.RunUntilIdle();
+    for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
 
   TempDir dir_;
   const std::string path_ = dir_.path() + "/socket";
@@ -24,27 +44,29 @@ class AcceptLoopTest : public ::testing::Test {
 };
 
 TEST_F(AcceptLoopTest, WithoutDescriptorsItPausesAndAcceptsLater) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to check an object's type";
-#endif
+  SKIP_WITH_SANITIZER();
   int lines = 0;
   const ScopedLogSinkForTest sink([&](std::string_view) { ++lines; });
   const Result<Fd> client = ConnectUnix(path_);
   ASSERT_TRUE(client.ok());
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const rlimit few{.rlim_cur = 64, .rlim_max = limit.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<Fd> all;
-  for (Fd fd(::dup(0)); fd.valid(); fd = Fd(::dup(0))) all.push_back(std::move(fd));
-  // Would never return if the loop spun.
-  runner_.RunUntilIdle();
-  for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  all.clear();
+  RunWithoutDescriptors();
   EXPECT_TRUE(taken_.empty());
   EXPECT_EQ(lines, 1);
   runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  EXPECT_EQ(taken_.size(), 1u);
+}
+
+TEST_F(AcceptLoopTest, AfterTheLackOfDescriptorsItStaysPausedByItsOwner) {
+  SKIP_WITH_SANITIZER();
+  const ScopedLogSinkForTest sink([](std::string_view) {});
+  const Result<Fd> client = ConnectUnix(path_);
+  ASSERT_TRUE(client.ok());
+  RunWithoutDescriptors();
+  loop_.Pause();
+  runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  EXPECT_TRUE(taken_.empty());
+  loop_.Resume();
+  runner_.RunUntilIdle();
   EXPECT_EQ(taken_.size(), 1u);
 }
 

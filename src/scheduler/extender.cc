@@ -255,8 +255,11 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
   const bool filter_named_node = holds_.IsFitting(args.uid, args.node);
   if (pod == nullptr || pod->meta.uid != args.uid) {
     if (filter_named_node) {
-      waiting_bindings_.insert_or_assign(args.uid,
-                                         WaitingBinding{args, std::move(done), clock_.Now()});
+      if (auto earlier = waiting_bindings_.extract(args.uid)) {
+        earlier.mapped().done(
+            Error(Code::kAborted, "a later binding of pod {} replaces this", key));
+      }
+      waiting_bindings_.emplace(args.uid, WaitingBinding{args, std::move(done), clock_.Now()});
       return;
     }
     // The feed does not keep pods without GPUs.
