@@ -3,13 +3,12 @@
 
 #include "api/names.h"
 #include "src/cli/object_fields.h"
+#include "src/device/request.h"
 
 namespace tessera::cli {
 
 bool IsGpuResource(std::string_view resource) {
-  return resource == names::kResourceGpu || resource == names::kResourceGpuMem ||
-         resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory ||
-         resource.starts_with(names::kResourceMigPrefix);
+  return device::DialectOfResource(resource).has_value();
 }
 
 bool RequestsGpus(const Json& pod) {

@@ -96,6 +96,25 @@ TEST_F(InsightTest, NodesThatThePodDoesNotTolerateOrSelectDoNotFit) {
   EXPECT_EQ(any.Find("groups")->items().at(0).StringAt("kind").value(), "taint");
 }
 
+TEST_F(InsightTest, NodesThatDoNotOfferTheResourceDoNotFit) {
+  kube::NodeObject node = GpuNode("b", 4);
+  node.capacity = {{std::string(names::kResourceGpu), "4"},
+                   {std::string(names::kResourceVcudaCore), "0"}};
+  ledger_->SetNode(node);
+  const auto preview = [&](bool whole) {
+    return PreviewOf({.name = "x",
+                      .image = "i",
+                      .whole = whole,
+                      .gpus = 1,
+                      .hundredths = 30,
+                      .memory_blocks = 4});
+  };
+  EXPECT_EQ(preview(true).IntAt("fits").value(), 2);
+  const Json shares = preview(false);
+  EXPECT_EQ(shares.IntAt("fits").value(), 1) << "node a has no capacity yet, which says nothing";
+  EXPECT_EQ(shares.Find("groups")->items().at(0).StringAt("kind").value(), "not-offered");
+}
+
 TEST_F(InsightTest, NodesWithoutEnoughCpuDoNotFit) {
   Manifest manifest = ParseManifest(ManifestOf({.name = "x", .image = "i", .gpus = 1})).value();
   Json& container = manifest.pod.Find("spec")->Find("containers")->items().at(0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api/names.h"
 #include "src/device/model.h"
 
 namespace tessera::device {
@@ -84,6 +85,16 @@ std::optional<Dialect> DialectFromName(std::string_view name) {
   for (const Dialect dialect : {Dialect::kNone, Dialect::kNvidiaGpu, Dialect::kNvidiaMig,
                                 Dialect::kGpuMem, Dialect::kVcuda}) {
     if (NameOf(dialect) == name) return dialect;
+  }
+  return std::nullopt;
+}
+
+std::optional<Dialect> DialectOfResource(std::string_view resource) {
+  if (resource == names::kResourceGpu) return Dialect::kNvidiaGpu;
+  if (resource.starts_with(names::kResourceMigPrefix)) return Dialect::kNvidiaMig;
+  if (resource == names::kResourceGpuMem) return Dialect::kGpuMem;
+  if (resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory) {
+    return Dialect::kVcuda;
   }
   return std::nullopt;
 }

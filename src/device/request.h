@@ -38,6 +38,8 @@ enum class Dialect : uint8_t {
 // "nvidia.com/gpu", "nvidia.com/mig-*", "aliyun.com/gpu-mem", "tencent.com/vcuda-core", "none".
 std::string_view NameOf(Dialect dialect);
 std::optional<Dialect> DialectFromName(std::string_view name);
+// The dialect of a resource, such as "nvidia.com/mig-1g.10gb"; nullopt: it is no GPU resource.
+std::optional<Dialect> DialectOfResource(std::string_view resource);
 
 // When a container runs relative to the others.
 enum class Phase : uint8_t {

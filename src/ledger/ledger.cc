@@ -37,12 +37,24 @@ int64_t GpuMemUnits(const kube::NodeObject& node) {
   return device::ParseWholeQuantity(offered->second).value_or(0);
 }
 
+uint8_t BitOf(device::Dialect dialect) { return 1U << static_cast<unsigned>(dialect); }
+
+// Devices that are withdrawn, because other dialects hold their GPUs, stay in the capacity.
+uint8_t OfferedDialects(const kube::NodeObject& node) {
+  uint8_t offered = 0;
+  for (const auto& [resource, amount] : node.capacity) {
+    const std::optional<device::Dialect> dialect = device::DialectOfResource(resource);
+    if (dialect && amount != "0") offered |= BitOf(*dialect);
+  }
+  return offered;
+}
+
 bool IsSame(const NodeEntry& a, const NodeEntry& b) {
   const auto tie = [](const NodeEntry& entry) {
     const device::Node& node = entry.node;
-    return std::tie(entry.id, entry.unschedulable, entry.ready, entry.problem, entry.uid,
-                    entry.gpu_mem_units, entry.model_label, node.name, node.cpu, node.memory,
-                    node.inventory, node.pool, node.model);
+    return std::tie(entry.id, entry.unschedulable, entry.ready, entry.offered_dialects,
+                    entry.problem, entry.uid, entry.gpu_mem_units, entry.model_label, node.name,
+                    node.cpu, node.memory, node.inventory, node.pool, node.model);
   };
   return tie(a) == tie(b);
 }
@@ -113,6 +125,7 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
   }
   NodeEntry entry{.unschedulable = object.unschedulable,
                   .ready = object.ready,
+                  .offered_dialects = OfferedDialects(object),
                   .uid = object.meta.uid,
                   .gpu_mem_units = GpuMemUnits(object)};
   const auto [known, added] = nodes_.try_emplace(object.meta.name);
@@ -303,6 +316,13 @@ std::optional<kube::Exclusion> ClusterLedger::WhyLeftOut(const PodRequest& pod,
     return kube::Exclusion{"cordoned", "node is cordoned"};
   }
   if (!node.ready) return kube::Exclusion{"not-ready", "node is not ready"};
+  for (const device::ContainerRequest& container : pod.devices->containers) {
+    const bool offers = container.dialect == device::Dialect::kNone || node.offered_dialects == 0 ||
+                        (node.offered_dialects & BitOf(container.dialect)) != 0;
+    if (offers) continue;
+    return kube::Exclusion{"not-offered",
+                           fmt::format("node does not offer {}", NameOf(container.dialect))};
+  }
   return kube::WhyExcluded(*pod.constraints, node.node.name, *node.traits);
 }
 

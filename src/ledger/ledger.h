@@ -81,6 +81,10 @@ struct NodeEntry {
   placement::NodeId id = placement::kNoNode;  // kNoNode if no GPUs are known
   bool unschedulable = false;
   bool ready = false;
+  // One bit for each device::Dialect whose resources the kubelet has, also while pods hold all of
+  // them, and for five minutes after its plugin has ended. 0: unknown, because the node has none,
+  // or AlsoKept::constraints is not set.
+  uint8_t offered_dialects = 0;
   // Why the GPUs of the node cannot be counted. The node gets no more pods, and its pods keep the
   // GPUs that were known last.
   std::string problem;
@@ -212,8 +216,8 @@ class ClusterLedger {
   // Whether the quota of the pod's namespace allows its GPUs on the node, whether the node has room
   // or not. RESOURCE_EXHAUSTED, PERMISSION_DENIED: the reason. Valid as long as the query.
   const Status& CheckQuota(Query& query, const NodeEntry& node) const;
-  // Why kube-scheduler leaves the node out for this pod before it asks about GPUs: also "cordoned"
-  // and "not-ready". Only with AlsoKept::constraints.
+  // Why kube-scheduler leaves the node out for this pod before it asks about GPUs: also "cordoned",
+  // "not-ready" and "not-offered". Only with AlsoKept::constraints.
   static std::optional<kube::Exclusion> WhyLeftOut(const PodRequest& pod, const NodeEntry& node);
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
   // policy that the pod names, else the ledger's. Valid until the next call.

@@ -47,11 +47,7 @@ Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Pars
   return std::max(most, lasting);
 }
 
-bool IsGpuResource(std::string_view key) {
-  return key == names::kResourceGpu || key == names::kResourceGpuMem ||
-         key == names::kResourceVcudaCore || key == names::kResourceVcudaMemory ||
-         key.starts_with(names::kResourceMigPrefix);
-}
+bool IsGpuResource(std::string_view key) { return device::DialectOfResource(key).has_value(); }
 
 // The annotations of a pod that src/device reads.
 bool IsPodAnnotation(std::string_view key) {
@@ -125,9 +121,10 @@ kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
               },
           .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
           .resource =
-              [](std::string_view key) {
+              [all = also.constraints](std::string_view key) {
                 // The command line derives the memory unit from a node's amount of gpu-mem.
-                return key == "cpu" || key == "memory" || key == names::kResourceGpuMem;
+                return key == "cpu" || key == "memory" || key == names::kResourceGpuMem ||
+                       (all && IsGpuResource(key));
               }};
 }
 

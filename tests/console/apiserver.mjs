@@ -193,7 +193,10 @@ export class ApiServer {
       name, labels: { 'gaia.tencent.com/gpu-pool': pool },
       annotations: { 'tessera.dev/devices': JSON.stringify(devices) },
     };
-    const amounts = { cpu: '64', memory: '512Gi', 'nvidia.com/gpu': String(gpus.length) };
+    const amounts = {
+      cpu: '64', memory: '512Gi', 'nvidia.com/gpu': String(gpus.length), 'aliyun.com/gpu-mem': String(80 * gpus.length),
+      'tencent.com/vcuda-core': String(100 * gpus.length), 'tencent.com/vcuda-memory': String(320 * gpus.length),
+    };
     const status = { conditions: [{ type: 'Ready', status: 'True' }], allocatable: amounts, capacity: amounts };
     return { apiVersion: 'v1', kind: 'Node', metadata, status };
   }
