@@ -152,12 +152,19 @@ function isCurrent(link: string, hash: string): boolean {
   return hash.startsWith(link);
 }
 
+// "ml/train · Workloads · Tessera"
+function titleOf(hash: string): string {
+  const key = kPages.find(([link]) => isCurrent(link, hash))?.[1];
+  const name = hash.split('/').slice(2).map(decode).join('/');
+  return [name, key && t(key), t('title')].filter(Boolean).join(' · ');
+}
+
 function App() {
   const hash = useHash();
   const [session, setSession] = useState<Session | null | undefined>(undefined);
   const [message, setMessage] = useState('');
   const [theme, setTheme] = useTheme();
-  const [, setShownLanguage] = useState(currentLanguage());
+  const [shownLanguage, setShownLanguage] = useState(currentLanguage());
   const main = useRef<HTMLElement>(null);
 
   const leave = (why: string) => {
@@ -184,6 +191,10 @@ function App() {
     window.scrollTo(0, 0);
     main.current?.focus({ preventScroll: true });
   }, [hash]);
+
+  useEffect(() => {
+    document.title = titleOf(hash);
+  }, [hash, shownLanguage]);
 
   const otherTheme = theme === 'dark' ? 'light' : 'dark';
   const otherLanguage = currentLanguage() === 'en' ? 'zh' : 'en';

@@ -54,10 +54,11 @@ function NodeCard({ node, measured }: { node: Node; measured: string }) {
   const label = [t('nodeLabel', node.name, busy, gpus, bad), measured, ...marks, node.problem ?? ''];
   return (
     <a
-      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}${node.mig ? ' mig' : ''}`}
+      class={`card${node.ready ? '' : ' not-ready'}${node.cordoned ? ' cordoned' : ''}${node.problem ? ' problem' : ''}`}
       href={`#/node/${encodeURIComponent(node.name)}`}
       aria-label={label.filter(Boolean).join(', ')}
       data-node={node.name}
+      data-mark={[node.cordoned && t('cordoned'), node.mig && 'MIG'].filter(Boolean).join(', ') || undefined}
       title={[measured, mig].filter(Boolean).join(', ') || undefined}
     >
       {node.name}
@@ -82,7 +83,7 @@ function blocksOf(nodes: Node[], columns: number): { blocks: NodeBlock[]; height
     while (end < nodes.length && nodes[end]!.pool === pool && nodes[end]!.model === model) end++;
     const group = nodes.slice(begin, end);
     const sum = addUp(group.map((node) => node.sum));
-    const header = t('group', pool || t('noPool'), model || '–', group.length, sum.gpus, sum.idle);
+    const header = t('group', pool ? `${pool} · ${model || '–'}` : model || t('noModel'), group.length, sum.gpus, sum.idle);
     blocks.push({ index: blocks.length, top, height: kHeaderHeight, card: 0, header, nodes: [] });
     top += kHeaderHeight;
     const most = group.reduce((so_far, node) => Math.max(so_far, node.sum.gpus), 1);

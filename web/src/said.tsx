@@ -10,6 +10,7 @@ const kReasons: [RegExp, Key][] = [
   [/^node is not ready$/, 'kind:not-ready'],
   [/^the node selector (\S+) does not match$/, 'said:selector'],
   [/^the required node affinity does not match the node's labels$/, 'kind:node-affinity'],
+  [/^node does not offer (\S+)$/, 'said:notOffered'],
   [/^taint (\S+) is not tolerated$/, 'said:taint'],
   [/^(\S+) CPU wanted, (\S+) free$/, 'said:cpu'],
   [/^(\S+ \S+) of memory wanted, (\S+ \S+) free$/, 'said:memory'],

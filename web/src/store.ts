@@ -170,7 +170,7 @@ function completed(node: Node): Node {
     gpu.held ??= kNone;
   }
   node.key = `${node.pool}\0${node.model}\0${numbersByValue(node.name)}`;
-  node.search = `${node.name} ${node.pool} ${node.model}`.toLowerCase();
+  node.search = `${node.name} ${node.pool} ${node.model} ${node.cordoned ? 'cordoned' : ''}`.toLowerCase();
   node.sliced = node.gpus.some((gpu) => gpu.slice);
   node.sum = addUp(node.gpus.map(sumOf));
   return node;
