@@ -16,11 +16,11 @@
 
 namespace tessera {
 
-// An instance of inotify for all watchers of a runner. Several of them may watch the same
-// directory, for which the kernel has one descriptor.
+// The inotify instance of all watchers of a runner. If several watchers watch the same directory,
+// the kernel gives all of them one watch descriptor.
 class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
  public:
-  // The instance of the runner; null, with errno, if the kernel gives none.
+  // The instance of `runner`, created if necessary. Null, with errno set, if that fails.
   static std::shared_ptr<Inotify> Of(TaskRunner* runner) {
     thread_local std::map<TaskRunner*, std::weak_ptr<Inotify>> instances;
     std::erase_if(instances, [](const auto& entry) { return entry.second.expired(); });
@@ -39,7 +39,7 @@ class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
   }
   ~Inotify() { runner_->Unwatch(fd_.get()); }
 
-  // False, with errno, if the directory cannot be watched.
+  // Returns false, with errno set, if the directory cannot be watched.
   bool Add(const std::string& dir, uint32_t mask, DirWatcher* watcher) {
     const int descriptor = ::inotify_add_watch(fd_.get(), dir.c_str(), mask | IN_MASK_ADD);
     if (descriptor >= 0) watchers_.emplace(descriptor, watcher);
@@ -118,14 +118,15 @@ void DirWatcher::ScheduleWatch() {
 }
 
 void DirWatcher::Handle(uint32_t mask, const std::string& name) {
-  // inotify(7) watches an inode. After its end the path may lead to another one.
+  // inotify(7) watches an inode, not a path. After this inode is gone, the path may lead to
+  // another.
   if ((mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
     // The instance stays open for the next watch, and the kernel does not reuse its descriptors.
     const std::shared_ptr<Inotify> inotify = std::exchange(inotify_, nullptr);
     inotify->Remove(this);
     Watch();
   } else if ((mask & IN_Q_OVERFLOW) != 0) {
-    // The kernel dropped events, beyond /proc/sys/fs/inotify/max_queued_events.
+    // The kernel dropped events, because more than fs.inotify.max_queued_events were queued.
     events_.on_rescan();
   } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
     events_.appeared(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports, through inotify, names that appear in and vanish from one directory, and files that were
+// Reports, through inotify, names that appear in or vanish from one directory, and files that were
 // written there. Keeps working when the directory is removed and created again. All watchers of a
 // runner share one instance of inotify, because all containers of a node together have 128 by
 // default (fs.inotify.max_user_instances). Threads: lives on `runner`.

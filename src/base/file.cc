@@ -94,7 +94,7 @@ Status WriteFileAtomically(const std::string& path, std::string_view data, mode_
     return status.Annotate(path);
   }
   const Fd dir(::open(DirName(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // The new name lasts only when its directory is on the disk (fsync(2)).
+  // The rename survives a crash only after the directory is synced (fsync(2)).
   if (dir.valid()) ::fsync(dir.get());
   return Status::Ok();
 }

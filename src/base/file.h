@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owned descriptors and whole files. Accesses that may race with renamed directories are relative
-// to a DirFd. Not for streaming or caching. Threads: functions are safe from any thread; an Fd
-// belongs to one thread.
+// to a DirFd. Does not stream or cache. Threads: functions are safe from any thread; an Fd belongs
+// to one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -65,9 +65,8 @@ Result<std::string> ReadFd(int fd, size_t max_size = kDefaultMaxFileSize);
 // Writes all of `data`, retrying partial writes.
 Status WriteFd(int fd, std::string_view data);
 
-// Replaces the file at `path` atomically: readers, and the disk after a crash, have the old or the
-// new file. Uses a temporary file, fsync, rename, fsync of the directory. On error the old file is
-// unchanged.
+// Replaces the file at `path` atomically: readers see the old or the new file, also after a crash.
+// Uses a temporary file, fsync, rename, fsync of the directory. On error the old file is unchanged.
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
 // Write a program's output in two steps, so that an unwritable path is reported before the work

@@ -2,8 +2,8 @@
 // Writes one line per event to standard error: a message, then key=value fields.
 //   Log(Severity::kInfo, "registered", {{"resource", name}, {"took_ms", "12"}});
 //   I1121 11:32:05.123456 registered resource=nvidia.com/gpu took_ms=12
-// Threads: any; one write(2) per line, so that lines do not mix. Not for libraries that are loaded
-// into foreign programs.
+// Threads: any; one write(2) per line, so that lines do not mix. Do not use it in libraries that
+// are loaded into foreign programs.
 #pragma once
 
 #include <fmt/format.h>

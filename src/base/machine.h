@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the architecture that the program is built for, as files and folders of nodes and
-// containers carry them. They are macros, so that literals can be joined with them.
+// Names of the architecture that the program is built for, as they occur in file names. They are
+// macros, so that string literals can be concatenated with them.
 #pragma once
 
-// As uname prints it, and as NVIDIA names its files.
+// The name that uname prints and that NVIDIA uses in its file names.
 #if defined(__x86_64__)
 #define TESSERA_MACHINE "x86_64"
 #elif defined(__aarch64__)
@@ -12,5 +12,5 @@
 #error "Tessera runs on x86_64 and aarch64"
 #endif
 
-// Debian's folder of libraries, below /usr/lib.
+// The name of Debian's library folder below /usr/lib.
 #define TESSERA_MULTIARCH TESSERA_MACHINE "-linux-gnu"

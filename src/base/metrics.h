@@ -34,7 +34,7 @@ class LabeledCounter {
   std::map<std::string, uint64_t> values() const;
 
  private:
-  // Several threads call it, a few times a second.
+  // Contention is low: Add is called a few times a second.
   mutable std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> values_;
 };
@@ -87,7 +87,7 @@ class MetricsText {
 // `name="value"`, escaped for the format.
 std::string MetricLabel(std::string_view name, std::string_view value);
 
-// Each writes one family.
+// Each of these functions writes one family.
 void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text);
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kSeeHelp[] = "Run with --help for more information.\n";
 
-// The innermost command that the program has named.
+// The innermost command on the command line.
 const CLI::App& InnermostCommand(const CLI::App& app) {
   const std::vector<CLI::App*> named = app.get_subcommands();
   return named.empty() ? app : InnermostCommand(*named.front());
@@ -43,7 +43,8 @@ std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
                      fmt::join(commands, ", "), kSeeHelp);
 }
 
-// A message of CLI11 about one flag, with the form that the flag wants. Empty: it is another error.
+// CLI11's error about one flag, extended by the form of value that the flag wants. "" if the error
+// is not about one flag.
 std::string FlagError(const CLI::App& app, const CLI::ParseError& error) {
   const std::string text = error.what();
   const CLI::App& innermost = InnermostCommand(app);
@@ -63,8 +64,8 @@ std::string FlagError(const CLI::App& app, const CLI::ParseError& error) {
   return "";
 }
 
-// The arguments in the forms that CLI11 knows. "--flag=" gives the flag an empty value, where CLI11
-// would take the next argument as its value. "-f=value" is "-fvalue", as in kubectl.
+// Rewrites arguments into forms that CLI11 understands. "--flag=" gives the flag an empty value,
+// where CLI11 would take the next argument as its value. "-f=value" is "-fvalue", as in kubectl.
 std::vector<std::string> Normalized(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   bool are_flags = true;  // until "--"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One copy of equal values, for tables of many objects of which most are alike: the pods of a
-// workload, the nodes of one type.
+// Keeps one copy of equal values, for tables in which many objects have equal parts, such as the
+// pods of a workload or the nodes of one type.
 //
-// Threads: one; values that are never updated may be copied and read by any thread. Ownership: a
-// value lives while it is used, also without its pool.
+// Threads: one; values that are never updated may be copied and read by any thread. Ownership:
+// values may outlive their pool.
 #pragma once
 
 #include <algorithm>
@@ -49,12 +49,12 @@ class SharedValue {
   std::shared_ptr<T> value_;
 };
 
-// Finds equal values. T is ordered. Cost: Get compares with the logarithm of the number of
-// different values; values that are not used any more are dropped when their number has doubled.
+// Finds equal values. T needs operator< and operator==. Cost: Get makes O(log n) comparisons for n
+// different values; unused values are dropped each time the number of values has doubled.
 template <typename T>
 class SharedPool {
  public:
-  // The known value that is equal, or else `value`.
+  // Returns the pool's value that equals `value`. If there is none, adds and returns `value`.
   SharedValue<T> Get(const SharedValue<T>& value) {
     if (const auto known = values_.find(value); known != values_.end()) return *known;
     if (values_.size() >= drop_at_) {
@@ -63,7 +63,7 @@ class SharedPool {
     }
     return *values_.insert(value).first;
   }
-  // Values in use, and some that were.
+  // Also counts unused values that have not been dropped yet.
   size_t size() const { return values_.size(); }
 
  private:

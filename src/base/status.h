@@ -56,7 +56,7 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message);
 
   static Status Ok() { return {}; }
-  // An error from errno (or `error`): "what: No such file or directory".
+  // `error` is a value of errno. The message is "operation: No such file or directory".
   static Status FromErrno(std::string_view operation, int error);
 
   bool ok() const { return rep_ == nullptr; }
@@ -81,7 +81,7 @@ Status Error(Code code, fmt::format_string<Args...> format, Args&&... args) {
   return Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A value or an error. Reading the value of an error is a broken invariant and aborts the program.
+// A value or an error. Reading the value of an error aborts the program.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -113,7 +113,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// Prints `message` with its location and aborts. For our own broken invariants, never for input.
+// Prints `message` with its location and aborts. For broken invariants, never for invalid input.
 [[noreturn]] void CheckFailed(const char* file, int line, std::string_view message);
 
 template <typename T>

@@ -16,12 +16,12 @@ namespace tessera {
 
 // Texts by name: labels, annotations, quantities of resources, environment variables.
 using StringMap = std::map<std::string, std::string, std::less<>>;
-// What to change in a StringMap, or what it should have; nullopt: no text of this name.
+// Changes to a StringMap, or its expected entries; nullopt: the entry is removed, or absent.
 using StringChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
 
 // Splits at every `separator`; an empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, char separator);
-// Splits, trims each part and drops empty parts: for lists written by people.
+// Splits, trims each part and drops empty parts: for lists written by users.
 std::vector<std::string_view> SplitList(std::string_view text, char separator = ',');
 std::string_view Trim(std::string_view text);
 std::string ToLower(std::string_view text);
@@ -47,7 +47,8 @@ bool IsValidUtf8(std::string_view text);
 // `text` up to `limit` bytes, truncated between characters.
 std::string CutText(std::string text, size_t limit);
 
-// FNV-1a: a hash for tables and fingerprints, not against attackers. Continues from `hash`.
+// FNV-1a: a hash for tables and fingerprints, which does not resist crafted collisions. Continues
+// from `hash`.
 constexpr uint64_t Fnv1a(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   return hash;

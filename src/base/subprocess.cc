@@ -41,7 +41,7 @@ bool Drain(int fd, std::string* into) {
   return count > 0;
 }
 
-// Reads both streams until they end. False when the deadline came first.
+// Reads both streams until they end. Returns false if the deadline passes first.
 bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result) {
   std::array<pollfd, 2> polls = {pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
   const SystemClock clock;
@@ -55,7 +55,7 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
   return true;
 }
 
-// The environment of this program, without the variables that `extra` sets.
+// `extra`, and the variables of this program's environment that `extra` does not set.
 std::vector<char*> EnvironmentWith(const std::vector<std::string>& extra) {
   std::vector<char*> pointers;
   for (const std::string& entry : extra) pointers.push_back(const_cast<char*>(entry.c_str()));

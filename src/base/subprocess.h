@@ -18,8 +18,8 @@ struct SubprocessResult {
 };
 
 // Finds `argv[0]` in PATH. DEADLINE_EXCEEDED: the program was killed; the message contains its
-// output. NOT_FOUND: no such program. A program that ran and failed is not an error. Entries of
-// `extra_env`, "NAME=value", override the environment of this program.
+// output. NOT_FOUND: no such program. A program that exits with a nonzero code is not an error.
+// Entries of `extra_env`, "NAME=value", override the environment of this program.
 Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
                                     const std::vector<std::string>& extra_env = {});
 

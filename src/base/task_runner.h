@@ -90,8 +90,8 @@ class FakeTaskRunner : public TaskRunner {
 };
 
 // A named thread for blocking work (NVML, exec, DNS) that runs posted tasks in order. The
-// destructor waits for the current task. GiveUp() abandons the thread instead, for a call into a
-// driver that never returns.
+// destructor waits for the current task. GiveUp() abandons the thread instead, in case a call into
+// a driver never returns.
 class Worker {
  public:
   explicit Worker(std::string name);

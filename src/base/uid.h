@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The UID of a Kubernetes object as a type, so that it cannot be mixed up with a name or a node.
-// Conversions between texts and UIDs are explicit. Not for UUIDs of GPUs.
+// Conversions between texts and UIDs are explicit. UUIDs of GPUs are not Uids.
 //
 // Threads: values. Cost: 24 bytes, because the API server creates UUIDs (uuid_text.h).
 #pragma once
@@ -33,7 +33,7 @@ class Uid {
   UuidText text_;
 };
 
-// For messages of tests.
+// For failure messages of tests.
 inline std::ostream& operator<<(std::ostream& out, const Uid& uid) { return out << uid.str(); }
 
 }  // namespace tessera

@@ -40,7 +40,7 @@ char* WriteDigits(uint64_t value, int end, int count, char* at) {
 
 UuidText::UuidText(std::string_view text) {
   if (text.empty()) return;
-  // The length tells apart which of them can succeed.
+  // Parse fails at once for a wrong length, so at most one of the calls reads the digits.
   Bits bits;
   if (Parse(text, &bits)) {
     value_ = Uuid{bits};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is mostly a UUID: the UID of an object, or the UUID of a GPU or MIG slice. Of a UUID
-// only the 128 bits are kept, so a table of hundreds of thousands of them needs no texts.
+// A text that is mostly a UUID: the UID of an object, or the UUID of a GPU or MIG slice. A UUID is
+// stored as its 128 bits, so a table of hundreds of thousands of UUIDs needs no strings.
 //
-// Threads: values. Cost: 24 bytes; another text than a UUID is allocated once for all its copies.
+// Threads: values. Cost: 24 bytes; a text that is not a UUID is allocated once and shared by
+// copies.
 #pragma once
 
 #include <compare>
@@ -48,7 +49,7 @@ class UuidText {
   std::variant<std::monostate, Uuid, GpuUuid, MigUuid, std::shared_ptr<const std::string>> value_;
 };
 
-// For messages of tests.
+// For failure messages of tests.
 inline std::ostream& operator<<(std::ostream& out, const UuidText& text) {
   return out << text.str();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A JSON document that keeps its content when read and written: members keep their order, unknown
 // and duplicate members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays
-// exact). Not for streams of gigabytes: the whole document is in memory.
+// exact). The whole document is in memory, so do not use it for gigabytes of data.
 //
 // If a key occurs twice, Find returns the last one, like Go's decoder (runc, the kubelet). Threads:
 // a value belongs to one thread; concurrent const access is safe.
@@ -82,7 +82,7 @@ class Json {
 
   // Without white space.
   std::string Serialize() const;
-  // For people, indented by two spaces.
+  // For users, indented by two spaces.
   std::string Pretty() const;
 
   // Compares values; ignores line().

@@ -144,7 +144,7 @@ class JsonPatch {
     return found == object.members.rend() ? nullptr : &*found;
   }
 
-  // The blanks before `at`, if nothing else precedes it on its line.
+  // The blanks before `at`, if only blanks precede `at` on its line.
   std::optional<std::string> IndentAt(size_t at) const {
     const size_t newline = text_.rfind('\n', at);
     if (newline == std::string::npos) return std::nullopt;

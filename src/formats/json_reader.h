@@ -12,7 +12,8 @@
 //   RETURN_IF_ERROR(reader.Finish());
 //
 // After an error every call returns nothing or false, so that loops end; Finish returns the error.
-// Skipped values are checked for brackets, strings and words, but not for all rules of numbers.
+// Of skipped values only brackets and strings are checked; any run of letters and digits counts as
+// a value.
 //
 // Threads: one. Ownership: returns views into the text; the reader owns strings with escapes. Cost:
 // a pass over the text; allocates only for strings with escapes.
@@ -47,7 +48,7 @@ class JsonReader {
 
   // Skips a null if it is next; returns false otherwise.
   bool TakeNull();
-  // The first character of the next value, or 0 at the end. For values of several kinds.
+  // The first character of the next value, or 0 at the end. Shows the kind of the value.
   char Peek();
 
   bool BeginObject() { return Begin('{', "an object"); }
@@ -57,7 +58,7 @@ class JsonReader {
   bool NextItem();
 
   // The result is valid as long as the text and the unescaped strings. If `quoted` is given, it is
-  // set to the string as it stands in the text, with quotes.
+  // set to the string as it stands in the text, with quotes and escapes.
   std::string_view String(std::string_view* quoted = nullptr);
   // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
   // String, but faster. `quoted` as in String. Fails after `most` items.

@@ -35,8 +35,8 @@ Status ApplyEdit(const TextEdit& edit, Json* document);
 // The value at `path`, or null.
 const Json* FindPath(const Json& document, const KeyPath& path);
 
-// Edits as JSON, which stores them so that a later run can revert them. EditsFromJson returns
-// INVALID_ARGUMENT for other JSON.
+// Converts edits to JSON, in which they are stored so that a later run can revert them, and back.
+// EditsFromJson returns INVALID_ARGUMENT for other JSON.
 Json EditsToJson(const std::vector<TextEdit>& edits);
 Result<std::vector<TextEdit>> EditsFromJson(const Json& json);
 

@@ -127,7 +127,7 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // Adds a missing key to the section to which it belongs, or to a new one.
+  // Adds a missing key to the section to which it belongs, or to a new section.
   Status Insert(const KeyPath& path, const std::string& value) {
     size_t best = 0;  // length of the table that the statement would go into, plus one
     const Statement* after = nullptr;
@@ -325,7 +325,7 @@ class TomlPatch {
   std::string IndentOf(const Statement& s) const {
     return text_.substr(s.lines.begin, s.text - s.lines.begin);
   }
-  // How much deeper keys are indented than their header in other sections.
+  // The indentation of keys relative to their header, taken from another section.
   std::string ChildIndent(const Statement& header) const {
     const Statement* last = nullptr;
     for (const Statement& s : statements_) {

@@ -9,9 +9,9 @@
 //   }
 //   return reader.status();
 //
-// Not for writing, packed repeated numbers or groups (proto2's, rejected).
-// Threads: one. Ownership: the message must outlive the reader and its views. Errors: Next returns
-// false and status() INVALID_ARGUMENT with the offset. Cost: no allocation.
+// Does not support packed repeated fields. Rejects groups, which only proto2 has. Threads: one.
+// Ownership: the message must outlive the reader and its views. Errors: Next returns false and
+// status() INVALID_ARGUMENT with the offset. Cost: no allocation.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads YAML documents written by people (profiles, kubeconfig) into Json, and writes Json as YAML.
+// Reads YAML documents written by users (profiles, kubeconfig) into Json, and writes Json as YAML.
 // Plain scalars become null, booleans and numbers by the JSON schema of YAML 1.2; quoted scalars
 // stay strings. Rejected, with a line: anchors and aliases, tags, several documents, and keys that
 // are repeated or not scalars. Every value has its line. Threads: pure functions.

@@ -115,7 +115,7 @@ class PlacedYaml {
   bool loaded_ = false;
 };
 
-// What replaces a part of a text.
+// Replaces the bytes from `begin` to `end` by `text`.
 struct Splice {
   size_t begin = 0;
   size_t end = 0;
@@ -139,7 +139,7 @@ std::string Indented(std::string_view lines, size_t columns) {
   return text;
 }
 
-// A scalar as it can stand in the text; without quotes if `plain` and the reader takes it so.
+// The text of a scalar. Without quotes if `plain` is set and ParseYaml then reads the same value.
 std::string ScalarText(const Json& value, bool plain, bool in_flow) {
   if (plain && value.is_string()) {
     const std::string& text = value.string_value();
@@ -169,7 +169,7 @@ std::optional<Splice> AddMember(PlacedYaml& yaml, const yaml_node_t* mapping,
     const size_t at =
         pairs == 0 ? yaml.BeginOf(mapping) + 1 : yaml.EndOf(yaml.ValueAt(mapping, pairs - 1));
     std::string text = EntryText(key, IsScalarValue(value) ? value : Json::Int(0));
-    // JSON is valid between brackets.
+    // Inside brackets (flow style) JSON is valid YAML.
     if (!IsScalarValue(value)) text.replace(text.size() - 1, 1, value.Serialize());
     return Splice{at, at, (pairs == 0 ? "" : ", ") + text};
   }
@@ -215,7 +215,7 @@ std::optional<Splice> RemoveMember(PlacedYaml& yaml, const TextEdit& edit) {
     if (PlacedYaml::PairsOf(mapping) == 1) return Splice{begin, end, ""};
     return Splice{begin, yaml.BeginOf(yaml.KeyAt(mapping, 1)), ""};
   }
-  // "- key: value": the other keys of the item would lose their dash.
+  // In "- key: value", removing the line would also remove the dash of the item's other keys.
   const size_t line = yaml.LineBegin(begin);
   if (!Trim(yaml.text().substr(line, begin - line)).empty()) return std::nullopt;
   return Splice{line, std::min(yaml.LineEnd(end) + 1, yaml.text().size()), ""};
@@ -231,7 +231,7 @@ std::optional<std::string> Edited(std::string text, const TextEdit& edit) {
   return result.replace(change->begin, change->end - change->begin, change->text);
 }
 
-// ApplyEdit starts at the last list on the path, whose items it does not know.
+// Resolves the path up to its last list item, because ApplyEdit does not support list items.
 Status ApplyYamlEdit(const TextEdit& edit, Json* document) {
   Json* base = document;
   size_t first = 0;

@@ -2,7 +2,7 @@
 // Changes a few values of an existing YAML text and keeps the rest: comments, order, indentation,
 // quotes. Every patch is verified: the text is parsed, and the difference must be exactly the
 // edits. A document whose layout cannot be kept, for example because a list takes the place of a
-// text, is written anew (WriteYaml): it then loses its comments, and nothing else. Threads: pure.
+// text, is written anew (WriteYaml) and loses only its comments and its layout. Threads: pure.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Whether every reader takes the unquoted word for text. YAML 1.1 readers also reserve "yes", "on"
-// and others.
+// Whether every reader reads the unquoted text as a string. YAML 1.1 readers take "yes", "on" and
+// others for booleans.
 bool IsPlain(std::string_view text) {
   constexpr std::string_view kWords[] = {"null", "true", "false", "y",  "n",
                                          "yes",  "no",   "on",    "off"};

@@ -27,6 +27,7 @@ class AcceptLoop {
   // Like UnixListener::Listen.
   Status Listen(const std::string& path, mode_t mode);
   void Close();
+  // Like UnixListener::Present.
   bool Present() const { return listener_.Present(); }
   // Leaves connections in the kernel until Resume.
   void Pause();

@@ -21,8 +21,8 @@ struct Asset {
 const Asset* FindAsset(std::span<const Asset> assets, std::string_view path);
 
 // Status 304 if the client already has this version, 406 if it does not accept gzip (all browsers
-// do), else 200. The response lets clients store the file and ask before each use whether it is
-// current.
+// do), else 200. The response lets clients store the file, but they must revalidate it before each
+// use.
 Response RespondAsset(const Asset& asset, const Request& request);
 
 // Whether the list of If-None-Match names this tag. Tags are compared weakly (RFC 9110 §13.1.2).

@@ -141,8 +141,8 @@ Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_
   KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   if (!key) return OpenSslError("making a key");
   CertificateBuilder builder(key.get(), validity);
-  // Each authority has a subject of its own: verifiers look up an issuer by it, and for a while a
-  // bundle has an old and a new authority.
+  // Each authority has a subject of its own: verifiers look up an issuer by its subject, and for a
+  // while a bundle has an old and a new authority.
   builder.Subject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
   builder.Extend(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   builder.Extend(builder.get(), NID_key_usage, "critical,keyCertSign");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates and checks X.509 certificates for servers to which no other component gives a
-// certificate, such as a webhook. All values are PEM text; keys are EC P-256. Not for files, nor
-// for deciding when to renew.
+// certificate, such as a webhook. All values are PEM text; keys are EC P-256. Does not read or
+// write files, and does not decide when to renew.
 //
 // Threads: any; pure except for OpenSSL's random numbers. Errors: INVALID_ARGUMENT explains why a
 // text is invalid; INTERNAL contains OpenSSL's message.

@@ -30,12 +30,14 @@ class ConnectionPool {
     TransportPtr transport;
     MonotonicTime retire_at{};
   };
-  // A kept connection that still looks alive, or null.
+  // A kept connection that still looks alive; its transport is null if there is none.
   Connection TakeIdle();
   void Keep(Connection connection);
+  // Gives a new connection the time at which it retires.
   Connection Adopt(TransportPtr fresh);
   // Connections that used the old certificate are not reused.
   void SetCertificate(PemSource certificate, PemSource key);
+  // Owns the exchange from Enter to Leave.
   void Enter(std::shared_ptr<Exchange> exchange);
   void Leave(Exchange* exchange);
   // Closes kept connections and cancels running exchanges. Nothing starts afterwards.

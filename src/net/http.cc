@@ -121,7 +121,8 @@ std::string SerializeResponseHead(const Response& response, bool keep_alive, Bod
   for (const auto& [name, value] : response.headers) {
     if (IsToken(name) && IsFieldValue(value)) AppendField(&out, name, value);
   }
-  // A 204 must not have the field, and a 304 would have that of the full response (RFC 9110, 8.6).
+  // A 204 must not have Content-Length. In a 304 it would be that of the full response (RFC 9110,
+  // 8.6).
   const bool has_body = response.status != 204 && response.status != 304;
   if (framing == BodyFraming::kChunked) {
     AppendField(&out, "Transfer-Encoding", "chunked");

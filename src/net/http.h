@@ -75,7 +75,7 @@ struct Response {
 // How the end of a response's body is marked on the wire.
 enum class BodyFraming : uint8_t { kLength, kChunked, kUntilClose };
 
-// GET or HEAD.
+// Whether the method is GET or HEAD.
 bool IsRead(const Request& request);
 
 // A plain-text response.
@@ -95,7 +95,7 @@ std::string_view ReasonPhrase(int status);
 
 // Encodes everything but unreserved characters as %XX: for one path segment or query value.
 std::string PercentEncode(std::string_view text);
-// Keeps '+'. INVALID_ARGUMENT for a % without two hexadecimal digits.
+// Does not decode '+' as a space. INVALID_ARGUMENT for a % without two hexadecimal digits.
 Result<std::string> PercentDecode(std::string_view text);
 
 }  // namespace tessera::net

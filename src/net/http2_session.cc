@@ -87,7 +87,7 @@ struct Http2Session::Stream {
   }
 };
 
-// nghttp2 must not be called in these, except for submitting frames.
+// These callbacks must not call nghttp2, except to submit frames.
 struct Http2Session::Hooks {
   static Http2Session& Of(void* data) { return *static_cast<Http2Session*>(data); }
 
@@ -387,7 +387,7 @@ void Http2Session::Tick() {
 }
 
 void Http2Session::CheckStream(Stream& stream, Time now) {
-  // While bytes are written, the peer takes them.
+  // A write that makes progress shows that the peer takes bytes.
   const Duration age =
       now - (writing_ ? std::max(stream.since, transport_->written_at()) : stream.since);
   switch (stream.state) {

@@ -27,7 +27,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   static constexpr uint32_t kMaxStreams = 64;
   static constexpr uint64_t kResets = 200, kResetsPerSecond = 20;
   static constexpr size_t kWriteBytes = 64 << 10;
-  // How exactly the times of ServerLimits are kept.
+  // The interval at which the times of ServerLimits are checked.
   static constexpr Duration kTick = std::chrono::seconds(1);
 
   struct Events {
@@ -41,7 +41,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   ~Http2Session();
 
   void Start();
-  // As in ServerConnection, for each stream.
+  // The following functions work as in ServerConnection, for each stream.
   void Answer(uint64_t stream, Response response);
   void WatchPeer(uint64_t stream, OnGone on_gone);
   bool evictable() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 client for one server: it keeps and reuses connections, re-reads rotated
-// certificates, and delivers responses as a whole or in pieces. Not for redirects, cookies, gzip or
-// retries by status (src/kube does them).
+// certificates, and delivers responses as a whole or in pieces. It does not support redirects,
+// cookies or gzip, and does not retry by status code (src/kube does).
 // It tries the server's addresses at most 250 ms apart and uses the first that answers. Connections
 // that are some minutes old are not reused, so that load returns to servers that were down.
 //
@@ -34,7 +34,7 @@
 
 namespace tessera::net {
 
-// Zero: no limit.
+// Time limits of a call. Zero: no limit.
 struct Deadlines {
   Duration connect = std::chrono::seconds(10);  // name lookup, TCP, TLS
   Duration header = std::chrono::seconds(30);   // from sending until the header of the answer
@@ -63,7 +63,8 @@ class [[nodiscard]] HttpCall {
 
 // Receives a response in pieces: on_head, any number of on_data, then on_end; an error before the
 // header calls only on_end. While on_data runs at most half a MiB is read ahead, so that a slow
-// reader slows down the server instead of filling our memory. `on_end` may drop its own HttpCall.
+// reader slows down the server instead of filling the client's memory. `on_end` may drop its own
+// HttpCall.
 struct StreamHandler {
   std::function<void(const Response& head)> on_head;
   std::function<void(std::string_view piece)> on_data;

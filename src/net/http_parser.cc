@@ -161,7 +161,7 @@ Status HttpParser::Feed(std::string_view* bytes) {
 }
 
 // A message that two parsers frame differently can smuggle a request past one of them (RFC 9112,
-// 11.2), so only the one coding that everybody knows is accepted.
+// 11.2), so only the coding that every parser supports is accepted.
 Status HttpParser::CheckFraming() const {
   const Headers& headers = impl_->request ? request_.headers : response_.headers;
   int codings = 0;

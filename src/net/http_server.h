@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP server for /metrics, /healthz, webhooks and the like. Supports keep-alive, HEAD,
 // chunked requests, 100-continue and streamed responses (body_stream.h), and HTTP/2 with
-// TlsOptions::http2; not for routing or compression. Request::presence tells a handler that its
+// TlsOptions::http2. It does not route or compress. Request::presence tells a handler that its
 // client has gone.
 //
 // No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
 // new connection replaces the connection whose peer has been slowest: in the TLS handshake, between
 // two requests, or in reading its response. Connections that wait for the handler, and idle
-// streams, stay. If bodies take too much memory together, the largest incomplete one is rejected.
+// streams, stay. If bodies take too much memory together, the largest incomplete body is rejected.
 //
 // Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of an
 // HTTP/1.1 connection at a time, and never after the server is destroyed. Sockets live on the

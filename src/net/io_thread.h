@@ -5,8 +5,8 @@
 //   net::IoThread io;                        // cmd/ creates it
 //   net::HttpServer / net::HttpClient (io, runner, ...)
 //
-// It sleeps in epoll_wait when idle. Not for blocking work (use base::Worker) or a product's own
-// logic.
+// It sleeps in epoll_wait when idle. Do not run blocking work (use base::Worker) or a product's own
+// logic on it.
 //
 // Ownership: must outlive every server and client that uses it. The destructor drops running
 // operations and joins the thread. Threads: any.
@@ -30,7 +30,7 @@ class IoThread {
   // Runs `task` on the thread. Any thread.
   void Post(std::function<void()> task);
 
-  // Included only in src/net.
+  // Used only in src/net.
   struct Impl;
   Impl& impl() { return *impl_; }
 
@@ -38,8 +38,8 @@ class IoThread {
   std::unique_ptr<Impl> impl_;
 };
 
-// Included only in src/net. One deadline at a time, on the IoThread only. A pending callback never
-// runs after Start, Stop or the destructor.
+// Used only in src/net, on the IoThread. Has one deadline at a time. A pending callback never runs
+// after Start, Stop or the destructor.
 class Timer {
  public:
   explicit Timer(IoThread& io);

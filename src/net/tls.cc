@@ -77,7 +77,7 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size,
 }
 
 Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& options) {
-  // The API server's default, too (--tls-min-version).
+  // This is also the default of the API server (--tls-min-version).
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -157,7 +157,7 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
   std::shared_ptr<SSL_CTX> fresh(SSL_CTX_new(method), &SSL_CTX_free);
   if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslErrorText());
   const Status status = SetUp(fresh.get(), side_, options_);
-  // The key of the new certificate is not written yet: keeps the old pair until the next call.
+  // A new certificate may be in place before its key: keeps the old pair until the next call.
   if (!status.ok() && context_) return context_;
   if (!status.ok()) return status.Annotate("TLS");
   context_ = fresh;

@@ -41,8 +41,8 @@ class Transport {
   virtual bool Stale() = 0;
   // When the peer's certificate expires; nothing without a certificate.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
-  // The peer's IP address without the port; "" on a unix socket. On an IPv6 socket, an IPv4 address
-  // has its own form ("10.0.0.7").
+  // The peer's IP address without the port; "" on a unix socket. An IPv4-mapped IPv6 address is
+  // returned as IPv4 ("10.0.0.7").
   virtual std::string PeerAddress() { return ""; }
   // The protocol that TLS has negotiated (ALPN), such as "h2"; "": none.
   virtual std::string_view NegotiatedProtocol() { return {}; }
@@ -70,14 +70,15 @@ struct Destination {
 };
 
 // Looks up the host (or the proxy's host) and tries its addresses, each 250 ms after the previous
-// address or as soon as that fails. The first complete connection, including tunnel and TLS, is
-// used (RFC 8305). `candidates`: addresses to try in this order instead of the lookup. UNAVAILABLE:
-// refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the certificate is not
-// accepted. INVALID_ARGUMENT: the server's name is not valid in a certificate.
+// address, or as soon as the attempt at that address fails. The first complete connection,
+// including tunnel and TLS, is used (RFC 8305). `candidates`: addresses to try in this order
+// instead of the lookup. UNAVAILABLE: refused, unreachable, not found, rejected by the proxy.
+// UNAUTHENTICATED: the certificate is not accepted. INVALID_ARGUMENT: the server's name is not
+// valid in a certificate.
 std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
                                  const std::vector<Address>& candidates, OnTransport on_done);
 
-// TLS on a connection without any data so far.
+// Starts TLS on a connection that has carried no data yet.
 std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          const std::string& server_name, OnTransport on_done);
 // If the peer speaks plain HTTP, `on_plain_http` gets its unencrypted connection, without the bytes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A listening unix socket that can check (by device and inode) whether the file at its path is
-// still its own. Not for connecting. Threads: one.
+// still its own. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -28,6 +28,7 @@ class UnixListener {
   bool valid() const { return fd_.valid(); }
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
+  // Whether the file at `path` is this socket.
   bool Present() const;
   // The next connection, without blocking; invalid if no connection waits.
   Fd Accept() const;
