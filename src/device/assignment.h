@@ -6,8 +6,8 @@
 //   {"version":1,"containers":{"main":[{"gpu":"GPU-…","milli":300,"bytes":5368709120}, …],
 //                              "side":[{"gpu":"MIG-…","milli":1000,"bytes":10737418240}]}}
 //
-// Containers without devices are left out. Equal assignments give equal text. Not for the older
-// annotations of other systems (src/device/dialects).
+// Containers without devices are left out. Equal assignments give equal text. src/device/dialects
+// has the older annotations of other systems.
 //
 // Threads: values and pure functions.
 #pragma once

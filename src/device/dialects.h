@@ -5,14 +5,13 @@
 //   nvidia.com/mig-1g.10gb: 1        MIG slices
 //   aliyun.com/gpu-mem: 8            memory of one GPU for all containers of a pod, in MemoryUnit
 //   tencent.com/vcuda-core: 30       hundredths of one GPU, or a multiple of 100 for whole GPUs,
-//   tencent.com/vcuda-memory: 20     with 256 MiB blocks below 100
+//   tencent.com/vcuda-memory: 20     blocks of 256 MiB; required if vcuda-core is below 100
 //
-// Resources of other vendors (cpu, rdma/hca, …) are ignored. Not for a container's environment
-// (src/runtime) or ResourceClaims.
+// Resources of other vendors (cpu, rdma/hca, …) are ignored. So are a container's environment
+// (src/runtime) and ResourceClaims.
 //
-// Threads: pure functions. Errors: INVALID_ARGUMENT for people, with the container, the resource,
-// the value and advice. A container that requests a resource twice, or in two dialects, is
-// rejected.
+// Threads: pure functions. Errors: INVALID_ARGUMENT with the container, the resource, the value and
+// advice. A container that requests a resource twice, or in two dialects, is rejected.
 #pragma once
 
 #include <cstdint>

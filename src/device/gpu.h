@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vocabulary of GPUs: a GPU, the links between two GPUs, and the GPUs of a node. Plain values
-// for every room that decides or reports. Not for finding GPUs (src/gpu) or picking them
-// (src/placement).
+// for every room that decides or reports. src/gpu finds GPUs, and src/placement picks them.
 //
 // Threads: values; NodeInventory is passed as shared_ptr<const>, which any thread may read.
 #pragma once
@@ -19,7 +18,7 @@
 
 namespace tessera::device {
 
-// Whether a GPU is offered to pods. `reason` is for people; empty when healthy.
+// Whether a GPU is offered to pods. `reason` is a text for operators; empty when healthy.
 struct Health {
   enum class State {
     kHealthy,

@@ -13,7 +13,7 @@ constexpr size_t kMaxMemoryDigits = 4;
 
 bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
 
-// ".me", "-me", ".me.all": each attribute is a mark and letters.
+// ".me", "-me", ".me.all": each attribute is a '.' or '-' and letters.
 bool AreAttributes(std::string_view text) {
   if (text.size() > kMaxAttributes) return false;
   while (!text.empty()) {

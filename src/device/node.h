@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node as placement sees it, read from the Node object: allocatable CPU and memory, the GPUs from
-// annotation tessera.dev/devices, and the labels that quotas refer to. Not for free resources
-// (src/placement).
+// annotation tessera.dev/devices, and the labels that quotas refer to. src/placement has the free
+// resources.
 //
 // Threads: values. Errors: INVALID_ARGUMENT names the node,
 // the field and the value.

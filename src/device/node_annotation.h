@@ -31,7 +31,7 @@ inline constexpr size_t kMaxMigSlices = 16;
 // object.
 inline constexpr size_t kMaxNodeAnnotationBytes = 128 << 10;
 
-// RESOURCE_EXHAUSTED above these three limits. Texts for people (reasons, problem, notes) are
+// RESOURCE_EXHAUSTED above these three limits. Texts for operators (reasons, problem, notes) are
 // truncated to 200 bytes, and notes to the first 8.
 Result<std::string> EncodeNodeInventory(const NodeInventory& inventory);
 

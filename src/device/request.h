@@ -112,8 +112,8 @@ struct DeviceRequest {
   // container joins the main container's group that it enlarges least, or forms a group of its own
   // if that needs less. Placement picks GPUs for each group, and the agent grants by group.
   std::vector<std::vector<size_t>> Groups() const;
-  // The sum over the containers of one_gpu that run at the same time, at its maximum; 0 without
-  // such containers.
+  // The largest sum, over the stages, of the shares of the containers of one_gpu; 0 without such
+  // containers.
   Share OneGpuShare() const;
 
   auto operator<=>(const DeviceRequest&) const = default;

@@ -28,7 +28,7 @@ class SharedInventory {
   const NodeInventory& without_uuids() const { return *shared_; }
   // The UUID of each GPU in order, followed by the UUIDs of its slices.
   const std::vector<UuidText>& uuids() const { return uuids_; }
-  // Everything; made for each call.
+  // The whole inventory; copied in each call.
   NodeInventory Full() const;
 
   // A device in without_uuids().
@@ -38,7 +38,7 @@ class SharedInventory {
   };
   Device Find(std::string_view uuid) const;
 
-  // Shares it with the equal inventories of `pool`.
+  // Shares without_uuids() with the equal inventories of `pool`.
   void ShareIn(Pool* pool) { shared_ = pool->Get(shared_); }
   bool operator==(const SharedInventory&) const = default;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs calls into a driver, which may never return, on other threads and with a deadline. Not for
-// work that is merely slow, because each job starts and ends a thread of its own.
+// Runs calls into a driver, which may never return, on other threads and with a deadline. Do not
+// use it for work that is merely slow: each job starts and ends a thread of its own.
 #pragma once
 
 #include <functional>

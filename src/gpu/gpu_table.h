@@ -46,7 +46,7 @@ class GpuTable {
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   GpuRecord* OnHang(int index, NvmlCall call);
 
-  // Null without a record.
+  // Null if the GPU at `index` has no record.
   GpuRecord* At(int index);
   GpuRecord* FindHandle(NvmlDevice handle);
   std::map<std::string, GpuRecord>& records() { return records_; }
@@ -57,7 +57,7 @@ class GpuTable {
 
   UnrepairedXids unrepaired() const;
 
-  // Sets gpus, links, unidentified and notes.
+  // Sets `gpus`, `links`, `unidentified` and `notes` of the inventory.
   void Fill(device::NodeInventory* inventory) const;
 
  private:

@@ -39,8 +39,8 @@ class HealthTracker {
   void OnXid(uint64_t code, XidEffect effect, MonotonicTime now);
   // Restores an XID that needed a repair when the previous run of the agent ended.
   void Remember(uint64_t code);
-  // The GPU answered a poll or an identification, or failed it. `recovery` is empty for an
-  // identification, which does not read the recovery action.
+  // The GPU answered the query of a poll or of an identification, possibly with an error.
+  // `recovery` is empty for an identification, which does not read the recovery action.
   void OnAnswer(const Status& status, std::optional<RecoveryAction> recovery, MonotonicTime now);
   // The driver supports recovery actions and requests none.
   void OnNoRecoveryAction();
@@ -69,6 +69,7 @@ class HealthTracker {
   };
 
   const HealthRules rules_;
+  // Reasons why the GPU is unhealthy, each empty if it does not apply.
   std::string missing_;
   std::string hang_;
   std::string failure_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the GPUs of this node up to date through NVML: their identity, links and health. A bad GPU,
-// a failing call or a hanging call affects only its GPU, not the node. Not for choosing GPUs
-// (src/placement) or offering them to pods (src/agent).
+// a failing call or a hanging call affects only its GPU, not the node. It does not choose GPUs
+// (src/placement) or offer them to pods (src/agent).
 //
 // The reasons why a GPU is unhealthy, each with the condition under which it is healthy again:
 //   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good polls
@@ -49,7 +49,7 @@ struct InventoryOptions {
   // Called for each XID that the driver reports, also for one without an effect on health. `uuid`
   // is empty if the GPU is unknown.
   std::function<void(const std::string& uuid, uint64_t code)> on_xid = nullptr;
-  // Remembers which XIDs need a repair; "": remembers none after the agent ends.
+  // The file that keeps XIDs that need a repair across restarts of the agent; "": none.
   std::string xid_file;
 
   Duration poll_interval = std::chrono::seconds(10);

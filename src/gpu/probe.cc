@@ -100,7 +100,7 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
   const Result<std::string> text =
       ReadFile(fmt::format("{}/bus/pci/devices/{}/numa_node", sys_root, pci_bus_id), 64);
   const Result<int64_t> node = ParseInt(Trim(text.value_or("")));
-  // -1: the machine does not say (Documentation/ABI/testing/sysfs-bus-pci).
+  // -1 means that the machine does not report it (Documentation/ABI/testing/sysfs-bus-pci).
   if (!node.ok() || *node < 0 || *node > kMaxNumaNode) return std::nullopt;
   return static_cast<int>(*node);
 }

@@ -10,8 +10,8 @@
 
 namespace tessera::gpu {
 
-// Used by one job for each GPU at the same time. The last of its owners closes it, which can block:
-// the owner is a job, except at the end of the reader.
+// One job for each GPU uses it, at the same time. Its last owner closes it, which can block. That
+// owner is a job, except when the reader is destroyed.
 struct ProcessReader::NvmlSession {
   std::shared_ptr<Nvml> nvml;
   std::string fingerprint;

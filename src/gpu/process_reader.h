@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads which processes compute on which GPU now, with their memory and load. It queries the driver
-// only on request. Not for the owners of these processes (the agent) or the health of GPUs
-// (inventory.h).
+// only on request. It finds neither the owners of these processes (src/agent) nor the health of
+// GPUs (inventory.h).
 //
 // It opens a driver session of its own at the first request, and a new one if the driver was
 // replaced or the session died. Each GPU is queried on a thread of its own, so that a GPU that
@@ -12,7 +12,7 @@
 // unless they ask for a newer one. Five servers that scrape every second thus cost the driver one
 // query per second.
 //
-// Threads, callbacks: the runner's. Without requests there is no cost.
+// Threads: the runner's, also for callbacks. Without requests there is no cost.
 #pragma once
 
 #include <functional>

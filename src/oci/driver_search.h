@@ -42,11 +42,11 @@ class DriverSearch {
   Result<std::string> FindLibrary(std::string_view stem) const;
 
   // Searches for libcuda, and for libnvidia-ml if there is no libcuda. NOT_FOUND as above, or if
-  // neither has a version.
+  // neither file name has a version.
   Result<DriverPlace> FindPlace() const;
 
  private:
-  // The name found by FindLibrary: still a link, or the versioned file.
+  // The path that FindLibrary resolves: a link, or the versioned file.
   Result<std::string> FindName(std::string_view stem) const;
   // Follows links one by one to a name with a version.
   Result<DriverPlace> FollowToVersion(std::string path, std::string_view stem) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the parts of an ELF file that are needed to place a library: its SONAME and machine. Not
-// for loading. Checks each offset against the file's size, so that a damaged file only causes an
+// Reads the parts of an ELF file that are needed to place a library: its SONAME and machine. Does
+// not load it. Checks each offset against the file's size, so that a damaged file only causes an
 // error. Any thread.
 #pragma once
 

@@ -17,7 +17,7 @@ namespace tessera::oci {
 // Read access.
 class EnvView {
  public:
-  // Null, or a value that is not an array, is an empty environment.
+  // The environment is empty if `list` is null or not an array.
   explicit EnvView(const Json* list);
 
   std::optional<std::string> Get(std::string_view name) const;

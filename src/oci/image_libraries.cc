@@ -29,7 +29,7 @@ class ImageSearch {
     for (Mount& mount : mounts_) mount.destination = CleanPath(mount.destination);
   }
 
-  // `directory` is a path in the container.
+  // `dir` is a path in the container.
   void AddDir(std::string_view dir) {
     const Result<std::string> real = root_.RealPath(std::string(dir.substr(1)));
     for (std::string path : {CleanPath(dir), real.ok() ? "/" + *real : std::string()}) {

@@ -18,8 +18,8 @@
 //   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
 //   PATH                         ends with /dev/tessera/bin
 //
-// No path that an image controls is ever the source of a mount. src/runtime decides which devices.
-// Threads: one.
+// No path that an image controls is ever the source of a mount. src/runtime decides which devices a
+// container gets. Threads: one.
 #pragma once
 
 #include <optional>
@@ -42,8 +42,8 @@ struct Limiter {
   std::string library_dir;  // host path of the directory with the libraries below
   std::string limits_dir;   // host path of the container's limits; mounted read-only
 };
-// The libraries that replace the driver's, for containers with driver files in /dev/tessera and in
-// /run/tessera.
+// A library that replaces the driver's, and the names of its files for containers with driver files
+// in /dev/tessera, and in /run/tessera.
 struct LimiterLibrary {
   std::string_view soname;
   std::string_view in_dev, in_run;
@@ -91,8 +91,8 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
 // Removes the nodes of all GPUs, and denies `gpus` in a cgroup that allows every device.
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
-// Stages files and edits the document, but does not save it. Returns, for people, how the driver's
-// files get into the container. After an error at most the staged directory remains.
+// Stages files and edits the document, but does not save it. Returns, for operators, how the
+// driver's files get into the container. After an error at most the staged directory remains.
 Result<std::string> Inject(const Injection& injection, const InjectionTarget& target,
                            ConfigDocument* document);
 

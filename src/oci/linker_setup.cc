@@ -19,7 +19,7 @@ constexpr const char* kConfDir = "etc/ld.so.conf.d";
 constexpr const char* kOurConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
 
-// Whether ldconfig reads the directory of our file.
+// Whether ldconfig reads the directory of Tessera's file.
 bool IncludesConfDir(std::string_view conf) {
   const auto lines = Split(conf, '\n');
   return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {

@@ -12,7 +12,7 @@
 // unmounted at any time ("umount --recursive --lazy <dir>/trees"), disappear with a reboot, and are
 // recreated on demand. Nothing is copied, and nothing is written to the driver's directories.
 //
-// Not for a container's own files (Stage). Threads and processes: any, concurrently; creators wait
+// A container's own files are in a Stage. Threads and processes: any, concurrently; creators wait
 // for a lock. Cost: two stat(2) for each file; the first time also three mount(2).
 #pragma once
 

@@ -14,7 +14,7 @@
 
 extern "C" {
 
-// The entry point. Jumps to the C library's if TesseraEarlyStart returns.
+// The entry point. Jumps to the entry point of the C library if TesseraEarlyStart returns.
 void tessera_start();
 
 // `stack` is the initial stack from the kernel: argc, argv, null, environment, null. Returns if

@@ -19,11 +19,11 @@ inline constexpr std::string_view kUsualDirs =
 // An absolute path, ending with a zero.
 using ProgramPath = char[PATH_MAX];
 
-// Finds `name` in the first of `directories` that has it. `directories` has PATH's format;
-// relative directories are skipped.
+// Finds `name` in the first of `dirs` that has it. `dirs` has PATH's format; relative directories
+// are skipped.
 bool FindProgram(std::string_view dirs, std::string_view name, ProgramPath& path);
 
-// Whether `path` is a regular file that we may execute, and not this program.
+// Whether `path` is a regular file that this process may execute, and not this program.
 bool IsOtherProgram(const char* path);
 
 }  // namespace tessera::runtime

@@ -93,9 +93,9 @@ Result<std::string> LowLevelRuntime(const Result<Options>& options) {
                              ::getenv("PATH"));
 }
 
-// Prints the version of the low-level runtime, and our own below it. Engines read the former:
+// Prints the version of the low-level runtime, and Tessera's below it. Engines read the former:
 // containerd in the first line (parseVersion in go-runc), Docker in the last line with the word
-// "version" (parseRuntimeVersion in daemon/info_unix.go). So ours is in neither.
+// "version" (parseRuntimeVersion in daemon/info_unix.go). So Tessera's is in neither line.
 Result<int> ShowVersions(const Result<Options>& options, const char* flag) {
   const std::string own = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
   const Result<std::string> path = LowLevelRuntime(options);

@@ -13,7 +13,7 @@
 
 namespace tessera::runtime {
 
-// Returns only with the exit code of an error or of our own verbs (explain, configure).
+// Returns only with the exit code of an error or of Tessera's own verbs (explain, configure).
 int RuntimeMain(int argc, char** argv);
 
 // The first of `names` that is an executable file and not this program. An absolute path is used as

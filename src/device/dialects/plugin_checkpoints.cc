@@ -107,7 +107,7 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
       RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
     if (reader.field() == kAnnotations) {
       ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
-      // Our agent's answers are in its journal. Earlier versions marked them by
+      // The answers of Tessera's agent are in its journal. Earlier versions marked them by
       // kAnnotationAssignment.
       if (key == names::kAnnotationAllocated || key == names::kAnnotationAssignment) {
         return std::vector<int>();

@@ -13,7 +13,7 @@
 // which annotate the container with tessera.dev/assignment.
 //
 // Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
-// others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read in any case.
+// others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read nevertheless.
 #pragma once
 
 #include <map>

@@ -67,7 +67,7 @@ class Configurator {
   Result<std::optional<FileState>> RemoveOurEdits(const RecordedFile& file,
                                                   const std::optional<FileState>& current) const;
   ConfigTree BaseTree() const;
-  // Fills targets_ and next_.
+  // Fills targets_ and new_record_.
   Status SetTargets(const Plan& plan);
   Status SetTargetsToBase();
   Status ReadCurrent();

@@ -37,10 +37,10 @@ class HostRoot {
   // Whether host paths are also the paths of this process.
   bool IsOwnRoot() const { return root_.empty(); }
 
-  // The path of `path` for this process; does not follow links.
+  // The path under which this process sees the host path `path`; does not follow links.
   std::string Map(std::string_view path) const { return root_ + std::string(path); }
-  // The real path of `path` for this process. A missing file resolves to the path where it would be
-  // created. FAILED_PRECONDITION: a dangling link.
+  // Like Map, but follows links. A missing file resolves to the path where it would be created.
+  // FAILED_PRECONDITION: a dangling link.
   Result<std::string> Resolve(const std::string& path) const;
 
   bool Exists(const std::string& path) const;

@@ -44,15 +44,15 @@ enum class Format { kToml, kJson };
 
 // Changes keys of a text and keeps all its other bytes: comments, order, spacing. A file of an
 // engine is changed in place only if the engine has no drop-ins: daemon.json, the main file of a
-// containerd before 2.1, and the list of imports in the main file of a later one. Also for undo
-// where an administrator has changed the file since. Errors name the line.
+// containerd before 2.1, and the list of imports in the main file of a later one. Undo uses it if
+// an administrator has changed the file since. Errors name the line.
 Result<std::string> EditText(Format format, std::string_view text,
                              const std::vector<TextEdit>& edits);
 
 struct FilePlan {
   std::string path;
   Format format = Format::kToml;
-  // Content to edit if the file does not exist or is our drop-in.
+  // Content to edit if the file does not exist or is Tessera's drop-in.
   std::string initial_text;
   bool is_drop_in = false;
   KeyPath owned_table;  // undo removes this table as a whole if the file did not have it before
@@ -67,15 +67,15 @@ struct Plan {
 };
 
 // INVALID_ARGUMENT names the file and line that do not parse; FAILED_PRECONDITION: another file
-// would override our edits.
+// would override Tessera's edits.
 Result<Plan> PlanContainerd(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> PlanDocker(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree);
 Result<Plan> MakePlan(EngineKind engine, const EngineSettings& settings, const ConfigTree& tree);
 
-// On a reload dockerd keeps the values of removed keys and ignores a deleted file. So our keys are
-// removed in two steps: their default values are written and reloaded, then the keys are removed
-// from the file.
+// On a reload dockerd keeps the values of removed keys and ignores a deleted file. So Tessera's
+// keys are removed in two steps: their default values are written and reloaded, then the keys are
+// removed from the file.
 struct DockerReload {
   std::string text;             // daemon.json with Docker's defaults for missing keys
   std::string default_runtime;  // the default runtime that dockerd then reports

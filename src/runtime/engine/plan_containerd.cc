@@ -193,7 +193,7 @@ class ContainerdPlanner {
 
   // Scalars and arrays of `from`, each under its own key below `path`.
   static void CopyLeaves(const Json& from, const KeyPath& path, std::vector<TextEdit>* edits) {
-    // RuntimeEdits sets the keys of the program and its type to our values.
+    // RuntimeEdits sets the keys of the program and its type to Tessera's values.
     static constexpr std::array<std::string_view, 7> kSkippedKeys = {
         "runtime_type", "runtime_path", "runtime_engine", "runtime_root",
         "BinaryName",   "Runtime",      "options"};

@@ -7,7 +7,7 @@
 // runtimes (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
 // Restart=on-failure, with which it would stay down after SIGTERM.
 //
-// Not for engines without a supervisor: --restart-mode=signal would terminate them for good.
+// Do not use it for an engine without a supervisor: --restart-mode=signal would end it for good.
 // Threads: one.
 #pragma once
 
