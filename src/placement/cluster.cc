@@ -408,7 +408,7 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
 // --- Changes
 
 void Cluster::Touch(NodeId id) {
-  // The log must be longer than one change of each node. Otherwise a shape that is rarely used
+  // The log must hold more changes than there are nodes. Otherwise a shape that is rarely used
   // would score all nodes again each time.
   if (log_.size() < 2 * size_) {
     std::vector<NodeId> larger(log_.size() * 4);

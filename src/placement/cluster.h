@@ -110,7 +110,7 @@ struct NodeView {
 // Nodes are stored in chunks of 64, so that a node with more GPUs moves only its chunk's GPUs.
 inline constexpr size_t kChunkNodes = 64;
 struct NodeChunk {
-  // What decisions do not read of a NodeSpec.
+  // The parts of a NodeSpec that decisions do not read.
   struct Names {
     std::string name, pool;
     std::shared_ptr<const LinkedGroups> groups;
@@ -175,7 +175,7 @@ class Cluster {
   }
   // The position of a GPU or MIG slice; nullopt if the node does not have it.
   std::optional<size_t> PositionOf(NodeId id, std::string_view uuid) const;
-  // Made for each call: the cluster keeps no NodeSpec.
+  // Both build a new object in each call: the cluster keeps no NodeSpec.
   GpuSpec gpu(NodeId id, size_t position) const;
   NodeSpec spec(NodeId id) const;
   // Thousandths of all healthy GPUs that are not cut into MIG slices: in total, and not held by

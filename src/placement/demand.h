@@ -64,7 +64,7 @@ struct Demand {
 
   bool operator==(const Demand&) const = default;
 
-  // GPUs and thousandths of all GPU demands.
+  // Number of GPUs, and thousandths, summed over all GPU demands.
   int gpus() const;
   int64_t milli() const;
   // Whether the demand limits neither models nor GPUs.

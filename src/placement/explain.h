@@ -2,8 +2,8 @@
 // Explains why a demand does not fit on a node, and which score a node got, for scheduler
 // responses, Events and users. Always agrees with Fits (fit.h), and decides nothing.
 //
-// Cost: WhyNot is a pass over the GPUs of a node without allocation, for 5,000 nodes in one answer;
-// texts allocate. Threads: pure functions; ShortfallCounts is a value.
+// Cost: WhyNot makes one pass over the GPUs of a node and does not allocate, so that one answer can
+// cover 5,000 nodes; texts allocate. Threads: pure functions; ShortfallCounts is a value.
 #pragma once
 
 #include <array>

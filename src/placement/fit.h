@@ -63,13 +63,13 @@ inline bool HostFits(const NodeState& node, const Demand& demand) {
 }
 
 // Whether the demand fits. If several GPU demands may share GPUs, the result is that of
-// PickTightest, which places the largest demand first. A search might then find a way that this
-// misses.
+// PickTightest, which places the largest demand first. An exhaustive search might find a pick where
+// PickTightest finds none.
 bool Fits(const NodeView& node, const Demand& demand);
 
 // Picks for each GPU demand the GPUs with room that have the least slack, largest demands first.
-// Among GPUs with equal slack the lowest positions count. Returns false, with `pick` undefined, if
-// the demand does not fit.
+// Among GPUs with equal slack the lowest positions come first. Returns false, with `pick`
+// undefined, if the demand does not fit.
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 
 // GPUs of `node` that have room for one GPU of `gpu_demand` now, bit i for GPU i.

@@ -19,7 +19,8 @@ bool IsRegular(const Demand& demand) {
          (gpu_demand.whole() || gpu_demand.count == 1);
 }
 
-// Demanded memory is rounded up to thousandths, free memory down.
+// The slack after a pod can be negative: demanded memory is rounded up to thousandths, free memory
+// down.
 int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
 
 }  // namespace

@@ -7,8 +7,8 @@
 // F_n(M) is the mean over the mix M. A pod with several GPU demands counts as if each of its GPUs
 // had the largest demand. Host memory does not count.
 //
-// Not for choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns for a node of 8 GPUs and
-// a mix of any size, if pods request thousandths; each pod that requests bytes adds 10 ns.
+// Does not choose nodes (policies/fgd.cc does). Threads: one. Cost: 20 … 60 ns for a node of 8 GPUs
+// and a mix of any size, if pods request thousandths; each pod that requests bytes adds 10 ns.
 #pragma once
 
 #include <array>

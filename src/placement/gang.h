@@ -3,9 +3,9 @@
 // cluster stays unchanged. Does not detect which pods form a gang, and does not check quotas
 // (quota.h).
 //
-// Members are placed one after the other, hardest first. For each, the policy chooses a place
-// beside the earlier members. PlaceGang does not try other orders, so it can reject a gang that
-// would fit in another order.
+// Members are placed one after the other, hardest first. For each of them the policy chooses a node
+// and GPUs, with the earlier members in place. PlaceGang does not try other orders, so it can
+// reject a gang that would fit in another order.
 //
 // Threads: as Cluster. Cost: one decision of the policy for each pod; with kOneNode at most one
 // attempt for each node whose free resources cover the gang's sum.
@@ -67,8 +67,8 @@ GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang);
 
 // The shapes to report to a policy that learns (Policy::Arrived, and Departed once the whole gang
 // has left). Normally there is one shape for each pod. A gang of whole GPUs on one node is reported
-// as one pod with the sum of all demands, because it needs room for the whole sum. REQUIRES: at
-// most kMaxGangPods.
+// as one pod with the sum of all demands, because it needs room for the whole sum. REQUIRES: the
+// gang has at most kMaxGangPods pods.
 std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang);
 
 }  // namespace tessera::placement

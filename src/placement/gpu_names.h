@@ -22,7 +22,7 @@ class GpuNames {
     uint32_t uses = 0;  // nodes that have the GPU
   };
   using Numbers = std::unordered_map<UuidText, NumberedGpu>;
-  // By the UUID of the GPU; a number for each Add.
+  // Slices by the UUID of their GPU; one entry for each Add.
   using Slices = std::unordered_map<UuidText, std::vector<GpuId>>;
 
  public:

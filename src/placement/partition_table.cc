@@ -76,7 +76,7 @@ void PartitionTable::FillSets() {
   }
 }
 
-// Subsets come before their supersets in the order of sizes, and each set needs only smaller sets.
+// Fills the sets in the order of their sizes, because a total is computed from totals of subsets.
 void PartitionTable::FillTotals(int group_size, int largest) {
   std::vector<Score>& totals = totals_[group_size];
   totals.resize(scores_.size());
@@ -88,8 +88,8 @@ void PartitionTable::FillTotals(int group_size, int largest) {
   }
 }
 
-// The lowest position of `set` is either in a full group or in the group of the rest, so only
-// divisions by these two cases are tried.
+// The lowest position of `set` is in a full group or in the last, smaller group of `last_size`. So
+// only divisions that put it into such a group are tried.
 Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group_size,
                                 int left_over) const {
   const Mask lowest = set & -set;

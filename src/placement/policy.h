@@ -85,12 +85,13 @@ struct PolicyOptions {
   PolicyParts without;        // parts left out; MakePolicy reads them from the name
 };
 
-// Names as in `sched-replay --policy`, in the order in which help lists them.
+// A policy that `sched-replay --policy` accepts.
 struct PolicyInfo {
   std::string_view name;
   std::string_view help;  // one line
   std::unique_ptr<Policy> (*make)(Cluster& cluster, const PolicyOptions& options);
 };
+// In the order in which help lists them.
 std::span<const PolicyInfo> Policies();
 // Ignores case. INVALID_ARGUMENT lists the known names.
 Result<const PolicyInfo*> FindPolicy(std::string_view name);

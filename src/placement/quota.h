@@ -90,7 +90,7 @@ class Quota {
   MilliGpu Used(std::string_view namespace_name, std::string_view model) const;
 
  private:
-  // By namespace, then by charged model; without zeros.
+  // Thousandths by namespace, then by charged model; an amount of 0 has no entry.
   using Amounts = std::map<std::string, std::map<std::string, int64_t, std::less<>>, std::less<>>;
 
   static Amounts SumOf(std::span<const QuotaCharge> charges);

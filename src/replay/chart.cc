@@ -11,8 +11,8 @@
 namespace tessera::replay {
 namespace {
 
-// The palette of Okabe and Ito, which people with any color vision can distinguish: without its
-// black and yellow, and with a violet and a gray.
+// The palette of Okabe and Ito, which is readable with any color vision, with violet and gray in
+// place of its black and yellow.
 constexpr std::array<std::string_view, 8> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                      "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
 

@@ -33,8 +33,8 @@ struct PanelOptions {
   int decimals = 1;           // decimals of the end values
 };
 
-// About `count` round numbers that enclose min … max. Their distance is 1, 2 or 5 times a power
-// of ten.
+// About `count` round numbers that enclose min … max, at a distance of 1, 2 or 5 times a power of
+// ten.
 std::vector<double> Ticks(double min, double max, int count);
 
 class Chart {
@@ -45,7 +45,7 @@ class Chart {
   void Text(double x, double y, std::string_view style, std::string_view text);
   // Names in the colors of their lines.
   void Legend(double x, double y, const std::vector<ChartLine>& lines);
-  // REQUIRES: a line with points.
+  // REQUIRES: at least one line with points.
   void Panel(const PanelOptions& options, const std::vector<ChartLine>& lines);
 
   std::string Finish();

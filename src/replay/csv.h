@@ -23,12 +23,13 @@ class Csv {
   static constexpr size_t kMissing = static_cast<size_t>(-1);
 
   // The result refers to `text`, which must outlive it. INVALID_ARGUMENT if a row and the first
-  // line differ in their number of fields, a column has no name or a repeated one, there are no
-  // rows, or a quote is misplaced: not closed, inside an unquoted field, or followed by text.
+  // line differ in their number of fields, a column has no name or the name of another column,
+  // there are no rows, or a quote is misplaced: not closed, inside an unquoted field, or followed
+  // by text.
   static Result<Csv> Parse(std::string_view text, std::string_view file);
 
   size_t rows() const { return lines_.size(); }
-  // kMissing without such a column.
+  // kMissing if there is no such column.
   size_t Find(std::string_view column) const;
   // INVALID_ARGUMENT names the missing column and lists the existing columns.
   Result<size_t> Column(std::string_view column) const;

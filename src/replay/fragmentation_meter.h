@@ -23,7 +23,7 @@ class FragmentationMeter {
     total_ += now - of_node_[node];
     of_node_[node] = now;
   }
-  // In thousandths of a GPU.
+  // The fragmentation in thousandths of a GPU.
   double total() const { return total_; }
 
  private:

@@ -41,7 +41,7 @@ struct Mover::Candidate {
   std::vector<PodId> real, copied;  // the pods that may move, smallest first
   std::vector<PlacedPod> pods;      // the pods of the copy
 
-  // Whether the pod fits without these pods; restores the copy.
+  // Whether the wanted shape fits without these pods. Restores the copy.
   bool FitsWithout(const std::vector<size_t>& set) {
     for (const size_t i : set) TESSERA_CHECK(copy->Remove(copied[i]).ok());
     const bool fits = Fits(copy->node(0), copy->demand(wanted));
@@ -74,7 +74,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
   for (Candidate& candidate : candidates) {
     candidate.copy = std::make_unique<Cluster>();
     Cluster& copy = *candidate.copy;
-    // Numbers models as in the cluster, so that demands keep their meaning.
+    // Gives the models the same IDs as in the cluster, so that its demands are valid in the copy.
     for (size_t model = 0; model < cluster_.model_count(); ++model) {
       const auto id = copy.ModelOf(cluster_.NameOf(static_cast<placement::ModelId>(model)));
       TESSERA_CHECK(id.ok() && *id == model);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes room for a pod that fits on no node, by moving as few running pods as possible, all of one
-// node, to other GPUs. It tries only sets of up to kMaxMoved of the smallest pods of each node,
-// nodes with the most idle GPU first. So it may miss a solution.
+// node, to other GPUs. It tries only sets of up to kMaxMoved of the smallest pods of a node, and
+// begins with the nodes that have the most idle GPU. So it may miss a solution.
 //
-// Threads: as the cluster. Included only in src/replay.
+// Threads: call on the cluster's thread. Included only in src/replay.
 #pragma once
 
 #include <functional>

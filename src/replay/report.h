@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study as JSON, CSV, a table and a picture. All but the table are equal for every execution; the
-// table also contains times.
+// Formats a study as JSON, CSV, a text table and an SVG picture. All but the table are the same in
+// every execution; the table also contains measured times.
 //
 // Threads: pure functions.
 #pragma once
@@ -22,7 +22,7 @@ std::string ToCsv(const Study& study);
 // Means at selected loads. REQUIRES: at least one mean.
 std::string ToTable(const Study& study);
 // One self-contained SVG file: allocation and fragmentation by arrived load, with a line for the
-// mean of each policy and a band between its extreme seeds. REQUIRES: at least one mean.
+// mean of each policy and a band from its lowest to its highest seed. REQUIRES: at least one mean.
 std::string ToSvg(const Study& study);
 
 }  // namespace tessera::replay

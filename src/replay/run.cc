@@ -34,7 +34,8 @@ class Runner {
     for (const uint32_t i : arrivals) {
       RETURN_IF_ERROR(Arrive(i));
       arrived += pods_[i].milli();
-      // Several percents reached at once share one state; the last point waits for the last pod.
+      // If one pod reaches several percents, all get the same state. The last point follows the
+      // last pod.
       for (; next < options_.load && arrived * 100 >= capacity_ * next; ++next) AddPoint(next);
     }
     if (arrived * 200 >= capacity_ * (2 * next - 1)) AddPoint(next);

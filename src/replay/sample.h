@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrival times and lifetimes of the pods of a list with times: as recorded, or as a steady load
-// for a whole cluster, because recorded lists of large clusters often contain only a small part of
-// their pods. Included only in src/replay. Threads: pure functions.
+// for a whole cluster, because the recorded list of a large cluster often contains only a small
+// part of the cluster's pods. Included only in src/replay. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Sample {
 // The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// How many times all GPUs the pods of Steady request in sum: the whole list once, and then random
-// pods of the list again.
+// The pods of SteadyLoad request this many times all GPUs in sum: first the whole list once, then
+// random pods of the list.
 inline constexpr int kTurnovers = 20;
 // Longer lifetimes are cut to this value, because they would exceed the observed time many times.
 inline constexpr int64_t kLongestLife = 6 * 3600;
@@ -40,7 +40,7 @@ inline constexpr int64_t kLongestLife = 6 * 3600;
 inline constexpr double kBlur = 0.1;
 Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random);
 
-// The peak of thousandths of GPUs in use if no pod had to wait.
+// The peak of the GPUs in use, in thousandths, if no pod had to wait.
 int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>& arrivals);
 
 }  // namespace tessera::replay

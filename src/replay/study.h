@@ -43,7 +43,7 @@ struct Study {
   std::vector<PolicyMean> means;
 };
 
-// The error of the first failed run in this order.
+// Returns the error of the first failed run, in the order of Study::runs.
 Result<Study> RunStudy(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
                        const StudyOptions& options, const Clock& clock);
 

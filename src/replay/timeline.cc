@@ -27,6 +27,7 @@ using placement::ShapeId;
 // Means of several amounts over equal parts of a time span.
 class Averages {
  public:
+  // Thousandths of GPUs: allocated, fragmented, and requested by waiting pods.
   static constexpr size_t kAmounts = 3;
   using Amounts = std::array<double, kAmounts>;
 
@@ -121,7 +122,7 @@ class Timeline {
     return {};
   }
 
-  // Pods that fit on no empty node would wait forever.
+  // Pods that fit on no empty node get kNoQueue: they would wait forever.
   void MakeQueues() {
     queue_of_.assign(pods_.size(), kImpossible);
     std::unordered_map<Demand, uint32_t, placement::DemandHash> known;
@@ -179,15 +180,15 @@ class Timeline {
     return {};
   }
 
-  // Waiting pods fit on no other nodes: they did not fit at the last Retry, and nothing became free
-  // there since.
+  // It suffices to look at freed nodes: on other nodes waiting pods did not fit at the last Retry,
+  // and nothing became free there since.
   bool FitsOnFreedNode(const Demand& demand) const {
     return std::any_of(freed_.begin(), freed_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });
   }
 
   // Tries waiting pods in their order of arrival. Within one pass resources only shrink, so a shape
-  // that does not fit is not tried again.
+  // that does not fit is not retried.
   Status Retry() {
     if (freed_.empty()) return {};
     std::set<std::pair<uint32_t, uint32_t>> candidates;  // first arrival, queue
@@ -236,7 +237,8 @@ class Timeline {
     waits_by_milli_ += milli * static_cast<double>(wait);
   }
 
-  // Whether moving other pods let the pod start.
+  // Looks for moves of other pods that make room. With perform_moves_, makes the moves and starts
+  // the pod. Returns whether the pod has started.
   bool TryMoves(uint32_t arrival, ShapeId shape) {
     if (PodOf(arrival).gpus == 0 || !mover_->HasEnoughIdle(shape)) return false;
     ++result_.blocked.enough_idle;

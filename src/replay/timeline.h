@@ -21,8 +21,9 @@
 
 namespace tessera::replay {
 
-// Means over one of kTimelinePoints equal parts of the observed time: while pods arrive or, as
-// recorded, from the first creation to the last deletion in the trace.
+// Means over one of kTimelinePoints equal parts of the observed time. This is the time in which
+// pods arrive; with `as_recorded`, it lasts from the first creation to the last deletion in the
+// trace.
 struct TimelinePoint {
   double seconds = 0;        // end of the part, since the start
   double allocation = 0;     // percent of capacity
@@ -38,9 +39,9 @@ struct BlockedPods {
   uint64_t waited = 0;
   // Pods that had to wait although enough GPU was idle in total.
   uint64_t enough_idle = 0;
-  // Pods of `enough_idle` that a few moves helped, or would have helped.
+  // Pods of `enough_idle` for which a few moves made room, or would have made room.
   uint64_t room_by_moves = 0;
-  // Pods that were moved for them, or would have been.
+  // Pods that were moved for this, or would have been moved.
   uint64_t moved = 0;
 };
 
@@ -73,8 +74,8 @@ struct TimelineOptions {
   Progress progress;
 };
 
-// Runs by policy, then seed. FAILED_PRECONDITION for a list without times; INVALID_ARGUMENT for an
-// unknown policy, nodes without GPUs, or pods without GPU requests.
+// Returns the runs by policy, then by seed. FAILED_PRECONDITION for a list without times;
+// INVALID_ARGUMENT for an unknown policy, nodes without GPUs, or pods without GPU requests.
 Result<std::vector<TimelineResult>> RunTimelines(const std::vector<TraceNode>& nodes,
                                                  const PodList& list,
                                                  const TimelineOptions& options);

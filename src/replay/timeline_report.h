@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines for people and programs. The output is equal for every execution.
+// Formats timelines as JSON, CSV, a text table and an SVG picture. The output is the same in every
+// execution.
 //
-// Threads: pure functions. REQUIRES everywhere: at least one result, by policy.
+// Threads: pure functions. All functions require at least one result, and results in the order of
+// RunTimelines.
 #pragma once
 
 #include <string>
@@ -15,9 +17,10 @@ namespace tessera::replay {
 // "last_end","never","blocked":{…},"waiting":{"share":{"pods","mean","p50","p99","max"},…},
 // "points":[{"seconds","allocation","fragmentation","waiting_gpus"},…]},…]}. Times are seconds.
 std::string ToJson(const std::vector<TimelineResult>& results);
-// One line for each point.
+// A line for each point.
 std::string ToCsv(const std::vector<TimelineResult>& results);
-// Means of all seeds for each policy; quantiles over the pods of all seeds.
+// A text table with one row for each policy: means over all seeds, and quantiles over the pods of
+// all seeds.
 std::string ToTable(const std::vector<TimelineResult>& results);
 // One self-contained SVG file: allocation and fragmentation over time.
 std::string ToSvg(const std::vector<TimelineResult>& results);

@@ -6,9 +6,8 @@
 //   pods:  name, cpu_milli, memory_mib, num_gpu, gpu_milli
 //          and, where the file has them, gpu_spec ("T4|P100"), creation_time, deletion_time
 //
-// Fields may be quoted as in RFC 4180. Numbers are whole. A contradictory row is rejected with
-// file, line, column and reason; a pod larger than any node, or for a model that no node has, is
-// valid.
+// Fields may be quoted as in RFC 4180. Numbers are whole. An invalid row is rejected with file,
+// line, column and reason; a pod larger than any node, or for a model that no node has, is valid.
 //
 // Threads: pure functions; values.
 #pragma once
@@ -48,11 +47,12 @@ struct PodList {
   bool has_times = false;  // the file has creation_time and deletion_time
 };
 
-// `file` is for messages. INVALID_ARGUMENT as described above, and for a list without rows.
+// `file`: the name of the file for messages. INVALID_ARGUMENT as described above, and for a list
+// without rows.
 Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_view file);
 Result<PodList> ParsePods(std::string_view text, std::string_view file);
 
-// Read from files; file system errors as from ReadFile.
+// Read and parse a file. File system errors are those of ReadFile.
 Result<std::vector<TraceNode>> ReadNodes(const std::string& path);
 Result<PodList> ReadPods(const std::string& path);
 

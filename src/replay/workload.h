@@ -50,7 +50,7 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
 // memory, as a request in GiB does, and no compute is requested.
 enum class ShareOf : uint8_t { kCompute, kMemory };
 
-// A cluster with the nodes of a trace, and the demands of its pods in it.
+// A cluster with the nodes of a trace, and the demands of the pods of the trace.
 struct LoadedTrace {
   std::unique_ptr<placement::Cluster> cluster;
   // By position in the list; empty if a pod requests more GPUs than any node may have.

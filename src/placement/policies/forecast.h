@@ -117,6 +117,7 @@ class Forecast {
     MixPod pod;
     LargeSize size;
   };
+  // Demand of pods that name GPU models.
   struct TypedDemand {
     ModelSet models;
     double milli = 0, square = 0;  // sums over arrivals

@@ -29,7 +29,7 @@ class LossGroups {
   void OnPricesChanged() { priced_ = 0; }
   // The charge (forecast.h) of the demand in each group; 0 or negative.
   std::span<const float> Charges(const Forecast& forecast, const Demand& demand);
-  // The reservation charge of one group.
+  // The price of the slots that a placement in this group takes.
   float ReservationOf(uint16_t group, const Forecast& forecast) const;
   ModelId ModelOf(uint16_t group) const { return groups_[group].model; }
 

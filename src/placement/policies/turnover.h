@@ -4,8 +4,8 @@
 // mean lifetime would say little, because lifetimes differ widely: most of the pods that arrive in
 // an hour leave within the next hour, while most of the pods that run at an instant stay.
 //
-// Not for predicting when a particular pod leaves. Threads: one. Cost: one pass over the nodes and
-// a few hundred pods, twice in a lifetime. Included only in src/placement.
+// Does not predict when a particular pod leaves. Threads: one. Cost: one pass over the nodes and a
+// few hundred pods, twice in a lifetime. Included only in src/placement.
 #pragma once
 
 #include <array>

@@ -52,7 +52,7 @@ inline bool Any(const Lanes& lanes) {
 }
 
 // The code that selects a clone runs before ThreadSanitizer starts, but would call ThreadSanitizer.
-// arm64 has one width, 128 bits, on all processors.
+// arm64 vectors have one width, 128 bits, on all processors.
 #if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define TESSERA_WIDE_AND_NARROW
 #else
