@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the agent of a node or the agents of all nodes, and reads pages from their metrics ports
-// through the API server (pod_page.h). The caller needs the rights `list` on pods and `get` on
+// through the API server (pod_page.h). The user needs the RBAC rights `list` on pods and `get` on
 // pods/proxy in the namespace of the agents.
 //
-// Not for: the content of pages. Threads, callbacks: the client's runner. Ownership: the client
-// outlives it. Bounds: kParallel agents at once.
+// Does not parse the pages. Threads: the client's runner, which also runs the callbacks. Ownership:
+// the client must outlive the AgentPages. Bounds: kParallel agents at once.
 #pragma once
 
 #include <deque>
@@ -39,8 +39,8 @@ class AgentPages {
   AgentPages& operator=(const AgentPages&) = delete;
 
   // Reads `paths`, such as "/metrics", of the agent of `node`, or of all agents if `node` is "".
-  // Calls `on_done` once, after all pages, but neither callback after the object is destroyed; it
-  // must not be destroyed in one. A later Read cancels an earlier one. REQUIRES: `paths` not empty.
+  // Calls `on_done` once, after all pages. Makes no call after the object is destroyed. A callback
+  // must not destroy the object. A later Read cancels an earlier Read. REQUIRES: `paths` not empty.
   void Read(std::string node, std::vector<std::string> paths, OnPage on_page, OnDone on_done);
 
  private:

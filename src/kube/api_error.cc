@@ -9,7 +9,7 @@
 namespace tessera::kube {
 namespace {
 
-// Length of a proxy's text that is quoted in an error.
+// How much of a proxy's text an error quotes.
 constexpr size_t kMaxQuotedBytes = 200;
 
 // The text with which servers written in Go answer plain HTTP on a TLS port.
@@ -69,7 +69,7 @@ std::string_view ManagerIn(std::string_view message) {
   return end == std::string_view::npos ? message : message.substr(begin + 1, end - begin - 1);
 }
 
-// The server's own message lists the fields over several lines.
+// Built from the conflicts, because the server's own message has several lines.
 std::string ConflictText(const std::vector<ServerStatus::FieldConflict>& conflicts) {
   std::string text;
   for (const auto& conflict : conflicts) {

@@ -21,7 +21,7 @@
 
 namespace tessera::kube {
 
-// REQUIRES: a status outside 200-299.
+// REQUIRES: the HTTP status is outside 200-299.
 Status ErrorOf(const net::Response& response);
 // Whether the body is a Status object of the API, not text from a filter or a proxy.
 bool IsApiStatus(const net::Response& response);

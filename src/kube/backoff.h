@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits between retries: they double from `first` to `most`, and up to half is subtracted at
-// random, so that a thousand agents do not retry in the same millisecond. Threads: one.
+// Waits between retries. They double from `first` to `max`, and up to half of each wait is
+// subtracted at random, so that a thousand agents do not retry in the same millisecond. Threads:
+// one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace tessera::kube {
 
-// The next wait after `failures` + 1 consecutive failures: random in [w/2, w] with w = min(most,
+// The next wait after `failures` + 1 consecutive failures: random in [w/2, w] with w = min(max,
 // first * 2^failures).
 template <typename Generator>
 Duration JitteredWait(Duration first, Duration most, int failures, Generator& random) {
@@ -22,7 +23,7 @@ Duration JitteredWait(Duration first, Duration most, int failures, Generator& ra
 
 class Backoff {
  public:
-  // kFirst <= kMost. kMost stays below two minutes, so that recovery after an outage is quick.
+  // kFirst <= kMax. kMax stays below two minutes, so that recovery after an outage is quick.
   static constexpr Duration kFirst = std::chrono::milliseconds(200);
   static constexpr Duration kMost = std::chrono::seconds(30);
 

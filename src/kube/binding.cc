@@ -10,8 +10,9 @@ Operation BindPod(Client& client, const PodBinding& binding,
   Json metadata = Json::MakeObject({{"name", Json::String(binding.pod)},
                                     {"namespace", Json::String(binding.ns)},
                                     {"uid", Json::String(binding.uid.str())}});
-  // The API server copies them to the pod in the transaction that sets its node, and rejects the
-  // binding if the UID is another (setPodNodeAndMetadata in pkg/registry/core/pod/storage).
+  // The API server copies the annotations to the pod in the transaction that sets its node, and
+  // rejects the binding if the pod has another UID (setPodNodeAndMetadata in
+  // pkg/registry/core/pod/storage).
   Json annotations = Json::MakeObject();
   for (const auto& [key, value] : binding.annotations) annotations.Set(key, Json::String(value));
   if (!binding.annotations.empty()) metadata.Set("annotations", std::move(annotations));

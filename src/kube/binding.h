@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binds a pod to a node through the pod's binding subresource, as schedulers do. A binding is
-// final. Threads, callbacks: the client's runner.
+// final. Threads: the client's runner, which also runs the callback.
 #pragma once
 
 #include <string>

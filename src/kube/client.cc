@@ -54,7 +54,7 @@ net::Request MakeRequest(std::string method, std::string target,
   return request;
 }
 
-// Has the server convert objects to their metadata before it sends them. `kind` is
+// An Accept header that makes the server reduce objects to their metadata. `kind` is
 // PartialObjectMetadata, or PartialObjectMetadataList for a list.
 std::string AcceptOfMetadata(Encoding encoding, std::string_view kind) {
   const auto media = [kind](std::string_view type) {
@@ -294,8 +294,8 @@ Operation Client::Apply(const ResourceType& type, const Json& object, const Appl
                      .dry_run = options.dry_run,
                      .before_send = options.before_send};
   if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, patch, std::move(on_done));
-  // Through the queue, so that the error arrives later like any other, and not if the operation is
-  // canceled.
+  // The error goes through the queue, so that it arrives later, like any other error, and not at
+  // all if the operation is canceled.
   patch.before_send = [status = ref.status()] { return status; };
   return Patch({type, "", "", ""}, PatchKind::kApply, object, patch,
                [on_done = std::move(on_done), status = ref.status()](const Result<Json>&) {

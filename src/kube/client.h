@@ -16,7 +16,8 @@
 //
 // Errors: api_error.h for responses of the server; net/http_client.h if no response was received;
 // DEADLINE_EXCEEDED after `deadline`, whether the request was sent or not; RESOURCE_EXHAUSTED if
-// the queue is full, or the server rejects its level until then. Messages begin with verb and path.
+// the queue is full, or the server rejects the request's priority level until the deadline.
+// Messages begin with verb and path.
 #pragma once
 
 #include <cstdint>
@@ -127,7 +128,7 @@ class Client {
   using Options = ClientOptions;
 
   Client(net::IoThread& io, TaskRunner& runner, Config config, Options options);
-  // With another transport than HTTP, for simulations.
+  // Uses `transport` instead of HTTP, for simulations.
   Client(TaskRunner& runner, std::unique_ptr<ApiTransport> transport, Config config,
          Options options);
   ~Client();
@@ -154,7 +155,7 @@ class Client {
   // allow it now.
   Operation Evict(const std::string& ns, const std::string& pod, const DeleteOptions& options,
                   OnObject on_done, BeforeSend before_send = nullptr);
-  // A document that is not an object, such as "/apis/apps/v1".
+  // Reads a document that is not an API object, such as "/apis/apps/v1".
   Operation GetDocument(const std::string& path, OnObject on_done);
 
   // One streamed GET, which is neither queued nor retried.
@@ -170,7 +171,7 @@ class Client {
 
   TaskRunner& runner();
   const Config& config() const;
-  // A seed for the jitter of this client's users.
+  // A new seed, for the random waits of objects that use this client.
   uint64_t NextSeed();
 
  private:

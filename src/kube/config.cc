@@ -70,7 +70,7 @@ class KubeconfigFile {
     if (!config->server.tls || config->tls.skip_verify || !config->tls.ca.empty()) {
       return Status::Ok();
     }
-    // Like kubectl: a public authority may have signed the server's certificate.
+    // As in kubectl: a public authority may have signed the server's certificate.
     auto roots = net::SystemRoots(::getenv);
     if (!roots.ok()) {
       return Bad(cluster, "certificate-authority is missing, and " + roots.status().message());
@@ -175,7 +175,7 @@ class KubeconfigFile {
   }
 
   // Reads a pair of fields such as certificate-authority and certificate-authority-data. If both
-  // exist, the second counts, as in kubectl.
+  // exist, the -data field is used, as in kubectl.
   Result<net::PemSource> Pem(const Json& object, const std::string& key) const {
     if (const std::string data = Text(object, key + "-data"); !data.empty()) {
       auto pem = Base64Decode(data);

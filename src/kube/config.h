@@ -44,10 +44,11 @@ using GetEnv = std::function<const char*(const char* name)>;
 
 inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-// From KUBERNETES_SERVICE_HOST and _PORT and the files in `dir`. FAILED_PRECONDITION outside a pod.
+// Reads KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT and the files in `dir`.
+// FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
 
-// InClusterConfig and LoadKubeconfig use the proxy that the environment names (proxy.h).
+// InClusterConfig and the functions below use the proxy that the environment names (proxy.h).
 
 // Reads the named context, or the current one. File names are relative to the kubeconfig's
 // directory. An https server without certificate-authority is verified with the system's roots

@@ -8,7 +8,7 @@
 namespace tessera::kube {
 namespace {
 
-// Big-endian length of a frame (k8s.io/apimachinery, pkg/util/framer).
+// Bytes of a frame's big-endian length (k8s.io/apimachinery, pkg/util/framer).
 constexpr size_t kFrameHead = 4;
 
 Result<EventType> TypeOf(std::string_view text) {

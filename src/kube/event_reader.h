@@ -29,7 +29,7 @@ class EventReader {
   void Put(std::string_view bytes);
   // The next complete event, valid until the next call; nullopt if more bytes are needed. After an
   // error the stream is unusable. INVALID_ARGUMENT: not an event; RESOURCE_EXHAUSTED: longer than
-  // `max_event`.
+  // `max_event` bytes.
   Result<std::optional<WatchEvent>> Next();
 
   static constexpr size_t kMaxKept = 64 << 10;  // bytes of memory while nothing is unread

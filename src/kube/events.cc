@@ -141,7 +141,7 @@ struct EventRecorder::Core {
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
-    // The API server deletes an Event after an hour. If it did, creates a new Event.
+    // The API server deletes an Event after an hour. In this case a new Event is created below.
     Json new_event = ObjectOf(event, message, object, kind, reason);
     const int64_t number = ++operations_made;
     operations[number] = client.Patch(

@@ -4,10 +4,10 @@
 // from similar events)"; Events about one object are rate limited, so that a loop cannot flood the
 // server.
 //
-// Not for state: an Event may be lost, and expires after an hour. Failed writes are reported to
-// `on_error` and not retried beyond the client's own retries. Threads: the client's runner.
-// Ownership: the client outlives the recorder. Bounds: `max_objects` remembered Events and objects;
-// the least recently used objects are dropped. Idle cost: none.
+// Do not use Events as state: an Event may be lost, and expires after an hour. Failed writes are
+// reported to `on_error` and not retried beyond the client's own retries. Threads: the client's
+// runner. Ownership: the client outlives the recorder. Bounds: `max_objects` remembered Events and
+// objects; the least recently used objects are dropped. Idle cost: none.
 #pragma once
 
 #include <functional>

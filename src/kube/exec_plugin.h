@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a credential plugin of a kubeconfig (client.authentication.k8s.io), such as a cloud's login.
-// The plugin gets the cluster in KUBERNETES_EXEC_INFO and prints an ExecCredential.
+// Runs a credential plugin of a kubeconfig (client.authentication.k8s.io), such as the login
+// program of a cloud. The plugin gets the cluster in KUBERNETES_EXEC_INFO and prints an
+// ExecCredential.
 //
 // credentials.h decides when to run it. Plugins that require a terminal are rejected. Threads:
 // RunExecPlugin blocks, up to its deadline: call it on a Worker. The rest is pure.

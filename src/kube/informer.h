@@ -10,11 +10,11 @@
 // Outline: an object of which the informer keeps only the UID, because its handler keeps all that
 // it needs, or because only its arrival and deletion matter.
 //
-// Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads,
-// callbacks: the client's runner. Ownership: client and handler outlive the informer; a handler may
-// destroy the informer inside any call. The store is updated before a handler is called. If an
-// object is unreadable, the informer reports an error and keeps its last known state. Cost: the
-// decoded object, or 60 bytes for an outline. Idle cost: that of a Watch.
+// Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads: the
+// client's runner, which also runs the callbacks. Ownership: client and handler outlive the
+// informer; a handler may destroy the informer inside any call. The store is updated before a
+// handler is called. If an object is unreadable, the informer reports an error and keeps its last
+// known state. Cost: the decoded object, or 60 bytes for an outline. Idle cost: that of a Watch.
 #pragma once
 
 #include <cstdint>

@@ -82,8 +82,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
              a.transitions == now.transitions && a.duration == now.duration;
     };
     const bool new_leader = !observed || observed->holder != now.holder;
-    // renewTime is of another machine's clock. As in client-go, a lease lasts from the moment when
-    // its change was observed here.
+    // renewTime comes from another machine's clock. As in client-go, a lease lasts from the moment
+    // when this replica observed the renewal.
     if (!observed || !same(*observed)) observed_at = Now();
     observed = now;
     if (new_leader) delegate->OnLeader(std::string(now.holder));
@@ -107,12 +107,13 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
 
   void OnAcquired(const Result<LeaseObject>& answer) {
     if (!answer.ok()) {
-      // Another replica wrote the lease, or our write succeeded but its response was lost.
+      // Another replica wrote the lease, or this write succeeded but its response was lost.
       read_first = true;
       return RetryLater(answer.status());
     }
     valid_until = sent_at + options.renew_deadline;
-    // A response that comes after the renew deadline does not start a term. The next renewal does.
+    // A response after the renew deadline does not make this replica the leader; the next renewal
+    // does.
     const bool starts = !leads && Now() < valid_until;
     leads = leads || starts;
     if (!Observe(*answer)) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elects one leader among replicas by a Lease, with the protocol of client-go: the holder renews
-// the Lease; another replica may acquire it if it was not renewed for `lease_duration`, measured by
-// its own clock.
+// the Lease; another replica may acquire it if it was not renewed for `lease_duration`. Each
+// replica measures this time by its own clock.
 //
 // Two replicas never lead at the same time. A leader counts `renew_deadline` from the moment before
 // it sent its last successful renewal. Other replicas count the longer `lease_duration` from the
@@ -12,7 +12,7 @@
 // resumes. Check leading() immediately before each write that only a leader may make.
 //
 // Threads: the runner's. Ownership: runner, lease and delegate outlive the elector; a delegate may
-// destroy it inside any call. Cost: one request per `retry_period` in each replica.
+// destroy the elector inside any call. Cost: one request per `retry_period` in each replica.
 #pragma once
 
 #include <cstdint>

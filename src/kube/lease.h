@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes one Lease for leader_election.h. An interface, so that elections run under
-// virtual time.
+// Reads and writes one Lease for leader_election.h. LeaseApi is an interface, so that tests can run
+// elections under virtual time.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace tessera::kube {
 
-// One call at a time; a new call cancels the previous one. Threads, callbacks: the owner's runner,
-// later, and not after Cancel or destruction.
+// One call at a time; a new call cancels the previous one. Threads: the owner's runner. Callbacks
+// run there, never inside the call, and not after Cancel or destruction.
 class LeaseApi {
  public:
   using Done = std::function<void(const Result<LeaseObject>&)>;

@@ -39,8 +39,9 @@ struct MetadataObject {
   int64_t generation = 0;  // 0: the type has none
   std::vector<OwnerReference> owners;
   std::vector<std::string> finalizers;
-  // Digest of the fields that Keep::manager has applied and still owns; 0: no fields. It changes if
-  // another manager changes or removes one of these fields, and never because of a status.
+  // Digest of the fields that Keep::manager has applied and still owns; 0: no fields. The digest
+  // changes if another manager changes or removes one of these fields, but not if the status
+  // changes.
   uint64_t applied_fields = 0;
 
   static void Prepare(ListQuery* query);  // for Informer

@@ -22,13 +22,13 @@ Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* 
 Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out);
 Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudgetObject* out);
 
-// Texts of the API as enums, for both encodings.
+// The phase with this name in the API; kUnknown for any other text.
 PodPhase PodPhaseOf(std::string_view text);
 // Computes PodObject::failed_attempt. Returns 0 for a gated pod, because the scheduler has not
 // tried to place it.
 uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 
-// A container's status as far as PodObject::run needs it.
+// The part of a container's status that PodObject::run needs.
 struct ContainerRun {
   std::string waiting;  // reason; "" if it does not wait
   std::string ended;    // reason, if it has ended

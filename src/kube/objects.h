@@ -4,7 +4,7 @@
 // are skipped without a copy, and labels, annotations and resources are filtered by `Keep`, so
 // 20,000 pods take a few tens of MiB.
 //
-// Not for writing objects: send a patch (client.h). Threads: values and pure functions. Errors:
+// Does not write objects: use client.h. Threads: values and pure functions. Errors:
 // INVALID_ARGUMENT names the field.
 #pragma once
 
@@ -71,7 +71,7 @@ struct Container {
 struct PodRun {
   int32_t restarts = 0;  // of all containers
   // Why a container does not run as it should: "ImagePullBackOff", "Error (exit code 1)"; "" if all
-  // do. Of several such containers one.
+  // do. If several containers do not, the reason of one of them.
   std::string reason;
   bool operator==(const PodRun&) const = default;
 };
@@ -89,9 +89,9 @@ struct PodObject {
   std::vector<std::string> gates;     // remaining scheduling gates
   std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
   NodeConstraints constraints;        // only with Keep::constraints
-  // Ids of started containers by name: "containerd://<id>". Only with Keep::containers_run.
+  // Ids of started containers by name: "containerd://<id>". Only with Keep::container_status.
   StringMap container_ids;
-  // Containers that have ended and are not running again. Only with Keep::containers_run.
+  // Containers that have ended and are not running again. Only with Keep::container_status.
   std::set<std::string, std::less<>> ended_containers;
   PodRun run;  // only with Keep::run_states
 

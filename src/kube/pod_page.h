@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a page that a pod serves over HTTP, through the API server (pods/proxy). So users need no
-// open port of the pod, and RBAC decides who may read the page. Threads: the client's runner.
+// network access to the pod, and RBAC decides who may read the page. Threads: the client's runner.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 namespace tessera::kube {
 
 // Calls `on_done` once on the client's runner, unless the operation is destroyed first. The pod
-// must answer within `patience`. A 503 is not retried, because the API server also answers 503 for
-// a pod that is down.
+// must answer within `timeout`. A 503 is not retried, because the API server also answers 503 for a
+// pod that is down.
 Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view port,
                       std::string_view path, Duration patience,
                       std::function<void(Result<std::string>)> on_done);

@@ -122,7 +122,7 @@ Result<net::Proxy> ParseProxy(std::string_view text) {
 bool BypassesProxy(std::string_view no_proxy, const net::Address& server) {
   const std::string host = ToLower(server.host);
   const Ip ip = ParseIp(host);
-  // As in Go's httpproxy, so that kubectl and tessera take the same way.
+  // As in Go's httpproxy, so that tessera uses a proxy exactly when kubectl does.
   if (host == "localhost" || IsLoopback(ip)) return true;
   for (const std::string_view entry : Split(no_proxy, ',')) {
     if (NoProxyEntryMatches(ToLower(Trim(entry)), host, ip, server.port)) return true;

@@ -7,8 +7,8 @@
 namespace tessera::kube {
 namespace {
 
-// k8s.io/apimachinery, pkg/runtime/serializer/protobuf: the prefix and then a message
-// runtime.Unknown.
+// The prefix before a runtime.Unknown message (k8s.io/apimachinery,
+// pkg/runtime/serializer/protobuf).
 constexpr std::string_view kMagic("k8s\0", 4);
 constexpr std::string_view kInitialEventsEnd = "k8s.io/initial-events-end";
 
@@ -18,7 +18,8 @@ constexpr uint32_t kMetadata = 1;
 constexpr uint32_t kMetaResourceVersion = 6;
 constexpr uint32_t kMetaAnnotations = 12;
 
-// The last field with this number, which counts in protobuf; empty if it is missing or invalid.
+// The last field with this number, because in protobuf the last one wins. Empty if it is missing or
+// invalid.
 std::string_view FieldOf(std::string_view message, uint32_t field) {
   WireReader reader(message);
   std::string_view found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An encoded object of the API server: JSON, or protobuf without its envelope. Lists and watches
-// deliver it, and objects.h decodes it. Also the envelope and the Status object.
+// deliver raw objects, and objects.h decodes them. Also reads the envelope and the Status object.
 //
 // Threads: values. Ownership: a protobuf message is a view; the function that returns it documents
 // its lifetime.

@@ -114,7 +114,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     return server.MaySend(now, wake) && (level == nullptr || level->MaySend(now, wake));
   }
 
-  // Null while the server accepts the request's priority level.
+  // Null unless the server rejects the request's priority level.
   RejectedLevel* LevelOf(const Item& item) {
     const auto level = level_of_flow.find(item.flow);
     const auto found = levels.find(level == level_of_flow.end() ? item.flow : level->second);
@@ -247,7 +247,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     levels.erase(level);
   }
 
-  // Also sets the request's own wait.
+  // Whether the request may be sent again. Also sets its not_before.
   bool MayRetry(Item* item, const Result<net::Response>& answer) {
     if (item->attempts >= options.max_attempts) return false;
     if (answer.ok() && answer->status == 401) {

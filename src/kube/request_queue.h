@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends requests with the current credentials and bounded concurrency, and delays them after
-// errors. While the server is unreachable, all requests wait but one, which probes the server.
-// While the server rejects a priority level, the requests of that level wait. A response with
-// Retry-After delays only its own request. A timer ends each request at its deadline, whether it
-// was sent or not: with RESOURCE_EXHAUSTED if it waits for a rejected priority level, else with
+// errors. While the server is unreachable, one request probes it and all others wait. While the
+// server rejects a priority level, the requests of that level wait. A response with Retry-After
+// delays only its own request. A timer ends each request at its deadline, whether it was sent or
+// not: with RESOURCE_EXHAUSTED if it waits for a rejected priority level, else with
 // DEADLINE_EXCEEDED. Included only in src/kube. Threads: the runner's.
 #pragma once
 
@@ -30,7 +30,7 @@ class RequestQueue {
   // see client.h.
   Operation Submit(net::Request request, std::string flow, bool repeatable, OnAnswer on_answer,
                    BeforeSend before_send = nullptr);
-  // Sends a streamed request once, at once if the credential is known.
+  // Sends a streamed request without retries, immediately if the credential is known.
   Operation Stream(net::Request request, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
   // Requests that are sent from now on have this token. See TokenSource::Set.

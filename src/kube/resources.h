@@ -34,7 +34,7 @@ inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io"
 inline constexpr ResourceType kTesseras{names::kGroup, names::kCustomResourceVersion,
                                         names::kCustomResourcePlural, false};
 
-// One object. `subresource` such as "status" or "binding".
+// Identifies one object, or a subresource of it such as "status" or "binding".
 struct ObjectRef {
   ResourceType type;
   std::string name;

@@ -4,7 +4,8 @@
 // NodeAffinity, TaintToleration and NodeUnschedulable (pkg/scheduler/framework/plugins) and of
 // k8s.io/component-helpers/scheduling/corev1.
 //
-// For answers to people: kube-scheduler itself decides. Threads: values and pure functions.
+// NodeConstraints serve only explanations to users: kube-scheduler itself decides. Threads: values
+// and pure functions.
 #pragma once
 
 #include <compare>
@@ -73,7 +74,7 @@ struct NodeConstraints {
   auto operator<=>(const NodeConstraints&) const = default;
 };
 
-// What a Node says to NodeConstraints.
+// The properties of a Node that NodeConstraints are compared with.
 struct NodeTraits {
   StringMap labels;
   std::vector<Taint> taints;
@@ -83,12 +84,12 @@ struct NodeTraits {
 // Why kube-scheduler leaves out a node.
 struct Exclusion {
   std::string_view kind;  // for JSON: "taint", "node-selector", "node-affinity"
-  // A clause for people, equal for all nodes with this reason: "taint a=b:NoSchedule is not
+  // A clause for users, equal for all nodes with this reason: "taint a=b:NoSchedule is not
   // tolerated".
   std::string reason;
 };
 // The first reason; nullopt if there is none. A node without the label kubernetes.io/hostname is
-// taken to have it with its name, so that all nodes of one type can share `traits`.
+// treated as if the label had the node's name, so that all nodes of one type can share `traits`.
 std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::string& node,
                                      const NodeTraits& traits);
 

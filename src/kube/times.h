@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times in the JSON of the API. Rfc3339 in base formats whole seconds. Pure.
+// Times in the JSON of the API. Rfc3339 in base/clock.h formats whole seconds. Pure.
 #pragma once
 
 #include <string>

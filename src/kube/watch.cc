@@ -14,13 +14,14 @@ namespace tessera::kube {
 namespace {
 
 constexpr size_t kMaxErrorBody = 64 << 10;
-// The largest size of a page. Even with large objects, a response stays below the client's limit.
+// The maximum number of objects in a page. Even with large objects, a response stays below the
+// client's limit.
 constexpr int kMaxPage = 8000;
 
 }  // namespace
 
-// States: list or stream the initial objects -> stream changes -> wait -> the first or the second
-// state again. A delegate call may destroy the Watch; `delegate` is null afterwards.
+// States: list or stream the initial objects -> stream changes -> wait -> one of the first two
+// states again. A delegate call may destroy the Watch; `delegate` is null afterwards.
 struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
       : client(c), what(std::move(query)), delegate(&d), options(o) {}
@@ -98,7 +99,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (initial) CheckProgressIn(options.initial_stall);
   }
 
-  // A large collection may take minutes; only a stream without new data is given up.
+  // A large collection may take minutes, so only a stream without new data is abandoned.
   void CheckProgressIn(Duration wait) {
     client.runner().PostDelayed(wait, [weak = weak_from_this(), number = streams] {
       const auto self = weak.lock();
@@ -180,8 +181,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       }
       return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
     }
-    // The watch timed out as planned. The short wait prevents a busy loop if the server ends each
-    // stream at once.
+    // The server ended the watch after its timeout. The short wait prevents a busy loop if the
+    // server ends each stream at once.
     RunLater(backoff.Next());
   }
 

@@ -5,11 +5,13 @@
 // Retries forever with growing, jittered waits, and reports the errors.
 //
 // The initial objects come in one stream if the server supports it (sendInitialEvents, on by
-// default since Kubernetes 1.34), which costs the server megabytes less than a list; else in pages.
+// default since Kubernetes 1.34), which costs the server less memory than a list. Otherwise they
+// are listed in pages.
 //
-// Does not store objects; informer.h does. Threads, callbacks: the client's runner; never after the
-// Watch is destroyed. Ownership: client and delegate outlive the Watch. A delegate may destroy the
-// Watch inside a call. Without changes, the only traffic is about one bookmark a minute.
+// Does not store objects; informer.h does. Threads: the client's runner, which also runs the
+// callbacks, but not after the Watch is destroyed. Ownership: client and delegate outlive the
+// Watch. A delegate may destroy the Watch inside a call. Without changes, the only traffic is about
+// one bookmark a minute.
 #pragma once
 
 #include <memory>

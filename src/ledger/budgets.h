@@ -21,8 +21,8 @@ class Budgets {
  public:
   void Set(kube::PodDisruptionBudgetObject budget);
   void Remove(std::string_view ns, std::string_view name);
-  // Call when every budget is known. Before that, only evictions that kube-scheduler proposed are
-  // allowed, because kube-scheduler knows the budgets.
+  // Call once all budgets of the cluster have been set. Before that, only evictions that
+  // kube-scheduler proposed are allowed, because kube-scheduler knows the budgets.
   void SetKnown() { known_ = true; }
   bool known() const { return known_; }
 

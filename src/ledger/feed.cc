@@ -16,7 +16,7 @@ struct ClusterFeed::State {
   State(kube::Client& client, ClusterLedger& ledger, FeedOptions options, Delegate& delegate)
       : client(client), ledger(ledger), options(std::move(options)), delegate(delegate) {}
 
-  // Each informer's handler.
+  // One handler for each informer.
   struct NodeHandler : kube::Informer<kube::NodeObject>::Handler {
     explicit NodeHandler(State& state) : state(state) {}
     void OnAdded(const kube::NodeObject& now) override { Set(now); }

@@ -12,7 +12,8 @@
 // An unreadable quota is reported as an error, and the last valid quota stays in force. Without the
 // ConfigMap nothing is limited.
 //
-// Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive the feed.
+// Threads: the client's runner, which also runs the callbacks. Ownership: client, ledger and
+// delegate outlive the feed.
 #pragma once
 
 #include <memory>
@@ -39,12 +40,13 @@ struct FeedOptions {
   bool budgets = false;
   // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
   bool labels = false;
-  // Whether ClusterLedger::WhyLeftOut knows pods' constraints, and the labels and taints of nodes.
+  // Whether the ledger keeps what ClusterLedger::WhyLeftOut needs: the constraints of pods, and the
+  // labels and taints of nodes.
   bool constraints = false;
   // Whether Delegate::OnPodRun is called.
   bool runs = false;
-  // Whether FindPod and FindNode find objects. Without them the feed has only UIDs beside the
-  // ledger, which saves several kilobytes for each object.
+  // Whether FindPod and FindNode find objects. If false, the feed keeps only their UIDs, which
+  // saves several kilobytes for each object.
   bool objects = true;
 };
 
@@ -67,12 +69,12 @@ class ClusterFeed {
     virtual void OnPodRun(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const Uid& uid) { (void)uid; }
-    // The ledger has the current quota of the ConfigMap; this ends an error of "quota".
+    // The ledger has the current quota of the ConfigMap. An earlier error of "quota" is over.
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".
     virtual void OnError(std::string_view what, const Status& status) = 0;
-    // Like OnError, for an object of the API server that is invalid: it is ignored until it is
-    // corrected. `status` names it.
+    // Like OnError, for an object of the API server that is invalid: the object is ignored until it
+    // is corrected. `status` names it.
     virtual void OnInvalid(std::string_view what, const Status& status) { OnError(what, status); }
     // The API server answers again.
     virtual void OnRecovered(std::string_view what) { (void)what; }

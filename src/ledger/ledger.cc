@@ -22,7 +22,7 @@ std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   return found == node.meta.labels.end() ? std::string() : found->second;
 }
 
-// Without the label of the host name, if it is the node's name: nodes of one type then have equal
+// Drops the host name label if it equals the node's name, so that nodes of one type have equal
 // labels.
 kube::NodeTraits TraitsOf(const kube::NodeObject& node) {
   kube::NodeTraits traits{.labels = node.meta.labels, .taints = node.taints};
@@ -59,8 +59,8 @@ bool IsSame(const NodeEntry& a, const NodeEntry& b) {
   return tie(a) == tie(b);
 }
 
-// The node's model label, if no GPU of the node has it as a name; else "". A quota accepts any name
-// of a model, so a label that is such a name adds nothing.
+// The node's model label, or "" if it is a name of the model of all GPUs of the node. A quota
+// accepts any name of a model, so such a label adds nothing.
 std::string UnmatchedModelLabel(std::string label, const device::NodeInventory& inventory) {
   const bool known =
       std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
@@ -262,7 +262,7 @@ const Status& ClusterLedger::Allowed(Query& query, const NodeEntry& node, const 
   return known->second;
 }
 
-// Before GPUs are picked: allowed if the quota allows one of the node's models.
+// The GPUs are not picked yet, so the quota only needs to allow one of the node's models.
 const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) const {
   static const Status kAllowed;
   if (quota_.config().empty() || quota_.config().find(query.request.ns) == quota_.config().end()) {

@@ -21,11 +21,12 @@
 // them end. Amounts come from the pod's request, and annotations only name the GPUs, so a forged
 // annotation takes no more than the pod requests.
 //
-// CPU and memory of nodes are counted, because policies price them, but never cause a rejection,
-// because kube-scheduler has already checked them. For a pod without GPUs only these two are kept.
+// The ledger counts the CPU and memory of nodes, because policies price them. A lack of them never
+// causes a rejection, because kube-scheduler has already checked them. For a pod without GPUs the
+// ledger keeps only its CPU and memory.
 //
-// Not for I/O (feed.h) or for the extender's protocol (src/scheduler). Threads: one. Cost: a
-// changed pod or node touches one node.
+// Does no I/O (feed.h does) and does not know the extender's protocol (src/scheduler does).
+// Threads: one. Cost: a changed pod or node touches one node.
 #pragma once
 
 #include <bitset>
@@ -123,7 +124,8 @@ struct PodEntry {
   // status.nominatedNodeName: kube-scheduler evicts pods there for it.
   const std::string& nominated_node() const { return rare->nominated_node; }
 
-  // The rest is used only by the ledger.
+  // Only the ledger uses the members below.
+
   // Keeps the devices of the containers that `request` has.
   void SetAssignment(const device::Assignment& assignment);
   void SetProblem(std::string_view problem);
@@ -186,8 +188,8 @@ class ClusterLedger {
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(const Uid& uid);
-  // Removes the pod for a question, as if it did not exist, and returns its entry. PutBack adds it
-  // again with its GPUs. REQUIRES: the pod is waiting or bound.
+  // Removes the pod, so that queries are answered as if it did not exist, and returns its entry.
+  // PutBack adds it again with its GPUs. REQUIRES: the pod is waiting or bound.
   PodEntry TakeOut(Uid uid);
   void PutBack(PodEntry entry);
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
@@ -275,7 +277,7 @@ class ClusterLedger {
   const Nodes& nodes() const { return nodes_; }
   // Null if no node has this name.
   const NodeEntry* FindNode(std::string_view name) const { return by_name_.Find(name); }
-  // The same by UID; a pass over all nodes.
+  // Finds a node by its UID. Cost: a pass over all nodes.
   const NodeEntry* FindNode(const Uid& uid) const;
   // FindNode for each of the thousands of names of a request. REQUIRES: `out` is as long as
   // `names`.
@@ -285,9 +287,9 @@ class ClusterLedger {
   // By UID: pods that request GPUs, and pods whose request is invalid. Pods that have ended are
   // removed.
   const Pods& pods() const { return pods_; }
-  // Null if no pod has this name; a pass over all pods.
+  // Null if no pod has this name. Cost: a pass over all pods.
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
-  // Pods that have this node, sorted.
+  // The pods on this node, sorted by UID.
   const std::vector<Uid>& PodsOn(const std::string& node) const;
   // The unit in which the nodes offer aliyun.com/gpu-mem, by the first node that does; kGiB without
   // such a node.

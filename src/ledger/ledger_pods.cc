@@ -133,7 +133,8 @@ void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
   if (!std::exchange(pod.arrived, true)) policy_->Arrived(shape);
 }
 
-// AssignmentFrom reads nothing else if there is an assignment.
+// Drops annotations that repeat the assignment. No other annotation is lost, because AssignmentFrom
+// reads only annotation tessera.dev/assignment if it exists.
 void ClusterLedger::DropAnnotations(PodEntry& pod) {
   const auto text = pod.rare->annotations.find(names::kAnnotationAssignment);
   if (text == pod.rare->annotations.end()) return;
@@ -250,7 +251,7 @@ void ClusterLedger::BeginWaiting(PodEntry& pod) {
   if (shape.ok()) Arrived(pod, *shape);
 }
 
-// Takes the UID by value, because a reference into the entry would end with it.
+// Takes the UID by value, because RemovePod destroys the entry into which a reference may point.
 PodEntry ClusterLedger::TakeOut(Uid uid) {  // NOLINT(performance-unnecessary-value-param)
   PodEntry entry = pods_.at(uid);
   RemovePod(uid);
@@ -262,7 +263,7 @@ void ClusterLedger::PutBack(PodEntry entry) {
   const std::string nominated = entry.nominated_node();
   entry.rare.Update([](PodEntry::Rare& rare) { rare.nominated_node.clear(); });
   RestoreAnnotations(entry);
-  // Released with the pod.
+  // TakeOut has released what these members refer to.
   entry.placed_id.reset();
   entry.charges = {};
   entry.held = {};

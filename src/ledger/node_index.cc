@@ -8,7 +8,8 @@
 namespace tessera::ledger {
 namespace {
 
-// How many lookups overlap: more than a processor can have cache misses in flight.
+// The number of lookups that overlap. It exceeds the number of cache misses that a processor can
+// have in flight.
 constexpr size_t kBlock = 32;
 
 }  // namespace

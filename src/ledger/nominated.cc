@@ -60,7 +60,7 @@ NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) 
 
 // Picks GPUs for each nominated pod from the first of these that has room: the GPUs that are free
 // now; the GPUs that are free once the pods being deleted have ended; the GPUs that are free
-// without pods of lower priority (its victims may not be deleted yet).
+// without pods of lower priority (the nominated pod's victims may not be deleted yet).
 std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
     const NodeEntry& node, std::span<const PodEntry* const> nominated) {
   std::vector<std::pair<Demand, Pick>> reserved;

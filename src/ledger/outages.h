@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which watches of a ClusterFeed fail, and since when. For programs that show the cluster's last
-// state meanwhile.
+// known state during an outage.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tessera::ledger {
 
-// Why the ledger does not follow the cluster: the API server rejects us or is unreachable.
+// Why the ledger does not follow the cluster: the API server rejects the client or is unreachable.
 struct Outage {
   Status status;
   WallTime since;
@@ -26,7 +26,7 @@ class Outages {
   void Set(std::string_view what, const Status& status, WallTime now) {
     outages_.try_emplace(std::string(what), Outage{{}, now}).first->second.status = status;
   }
-  // False: there is no outage of `what`.
+  // Returns false if there is no outage of `what`.
   bool End(std::string_view what) { return outages_.erase(std::string(what)) != 0; }
   void Clear() { outages_.clear(); }
   bool empty() const { return outages_.empty(); }

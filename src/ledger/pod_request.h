@@ -42,7 +42,8 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 // Whether no container requests a GPU resource.
 bool HasNoGpus(const kube::PodObject& pod);
 
-// What informers keep beside the annotations and resources that PodRequestOf and the ledger read.
+// What informers keep in addition to the annotations and resources that PodRequestOf and the ledger
+// read.
 struct AlsoKept {
   bool labels = false;       // all labels of pods: PodDisruptionBudgets may select by any of them
   bool constraints = false;  // what ClusterLedger::WhyLeftOut reads: all labels of nodes, too

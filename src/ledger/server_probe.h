@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices an API server that hangs. A watch of such a server looks like one without changes until
-// it is silent for minutes. So the probe requests the server's version, which every live server
-// answers from memory, to every authenticated user.
+// Notices an API server that hangs. A watch on such a server looks like a watch without changes;
+// only minutes of silence show the difference. So the probe requests the server's version, which
+// every live server answers from memory, to every authenticated user.
 //
-// Threads, callbacks: the client's runner. Ownership: the client outlives the probe.
+// Threads: the client's runner, which also runs the callbacks. Ownership: the client outlives the
+// probe.
 #pragma once
 
 #include <functional>
@@ -22,8 +23,8 @@ class ServerProbe {
   struct Handlers {
     // After each answer.
     std::function<void()> on_answer;
-    // After each request without an answer, which was sent at `since`. Not called for other errors,
-    // because they end the watches, too.
+    // After each request that was not answered in time; `since` is when it was sent. Not called for
+    // other errors, because they end the watches, too.
     std::function<void(const Status& status, WallTime since)> on_silence;
   };
 

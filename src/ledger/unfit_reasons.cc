@@ -10,8 +10,8 @@ namespace {
 using placement::NodeId;
 using placement::NodeShortfall;
 
-// A cluster has some hundreds of reasons at a time. Outdated reasons are dropped when there are
-// this many.
+// A cluster has some hundreds of reasons at a time. All reasons are dropped and computed again when
+// there are more than this number.
 constexpr size_t kMaxReasons = 4096;
 
 // kube-scheduler puts the number of nodes before each reason: "1 node(s) without room: 2 GPUs ...".

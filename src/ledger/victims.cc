@@ -32,8 +32,8 @@ int64_t CountViolated(const Budgets& budgets, const std::vector<EvictablePod>& c
   return std::count(violated.begin(), violated.end(), true);
 }
 
-// The order in which pods are kept if there is room beside the new pod, as in kube-scheduler: first
-// pods whose eviction violates a budget, then by priority, then pods that kube-scheduler did not
+// Sorts by the order in which pods are spared if there is room, as in kube-scheduler: first pods
+// whose eviction violates a budget, then by priority, then pods that kube-scheduler did not
 // propose. Pods that are being deleted come last.
 void SortBySparing(std::vector<EvictablePod>* candidates) {
   std::sort(candidates->begin(), candidates->end(),

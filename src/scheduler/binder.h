@@ -9,8 +9,9 @@
 //   - Bound: the GPUs stay assumed until the feed shows the pod, or the API server shows that it
 //     was deleted.
 //
-// Does not choose nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock outlive
-// the binder; after its destruction pending bindings may still take effect. Cost: a request a pod.
+// Does not choose nodes. Threads: the runner's, also for callbacks. Ownership: ledger, api and
+// clock outlive the binder; after its destruction pending bindings may still take effect. Cost: one
+// request for each pod.
 #pragma once
 
 #include <functional>
@@ -58,7 +59,7 @@ class KubeBindingApi final : public BindingApi {
 };
 
 struct BinderOptions {
-  // How long after it was sent a binding without a response may still take effect. The API server
+  // How long, after it was sent, a binding without a response may still take effect. The API server
   // cancels a request after a minute, and starts no request whose client has disconnected.
   Duration settle = std::chrono::seconds(15);
   // Time between two reads of a pod whose binding is unclear.
@@ -80,9 +81,9 @@ class Binder {
   Binder& operator=(const Binder&) = delete;
 
   // `pod` is the last known object. INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
-  // PERMISSION_DENIED, NOT_FOUND: see ClusterLedger::Assume. ABORTED: already bound, another pod,
-  // or being bound. UNAVAILABLE: not the leader. Else the API server's error, with "unclear" if the
-  // outcome is unknown.
+  // PERMISSION_DENIED, NOT_FOUND: see ClusterLedger::Assume. ABORTED: the pod is already bound,
+  // being bound or being deleted, or another pod has its name. UNAVAILABLE: not the leader. Else
+  // the API server's error, with "unclear" if the outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
   // Why no decision about the pod is allowed now; "" if it is allowed.

@@ -23,7 +23,8 @@ void WriteFragmentation(const ledger::ClusterLedger& ledger, MetricsText* text);
 
 void WriteQuota(const placement::Quota& quota, MetricsText* text);
 
-// "share", "slice", "1" … "8" or "other" GPUs; "unknown" for a request that cannot be read.
+// Label "size": "share", "slice", "1", "2", "4", "8" or "other" GPUs; "unknown" for a request that
+// cannot be read.
 std::string_view SizeOf(const device::DeviceRequest& request);
 void WriteWaitingPods(const ledger::ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
                       MetricsText* text);

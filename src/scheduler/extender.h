@@ -106,7 +106,7 @@ class Extender {
   const RecordEvent record_event_;
   const ExtenderOptions options_;
   Holds holds_;
-  // Bindings of pods that kube-scheduler has observed and our feed has not yet.
+  // Bindings of pods that kube-scheduler has observed and this replica's feed has not.
   std::map<Uid, WaitingBinding> waiting_bindings_;
   std::map<Uid, LastEvent> recorded_events_;
   WaitReasons wait_reasons_;

@@ -3,10 +3,10 @@
 // that all replicas share, kube-scheduler's certificate in a Secret for the administrator, and this
 // replica's certificate in memory.
 //
-// Works in every replica, without a leader (shared_secret.h). Threads, callbacks: the client's
-// runner; none after destruction. Ownership: client and delegate outlive this object; the delegate
-// must not destroy it inside a call. Cost: three GETs every `period`. An error is reported, and the
-// next round then comes earlier.
+// Works in every replica, without a leader (shared_secret.h). Threads: the client's runner, also
+// for callbacks; none runs after the destruction. Ownership: client and delegate outlive this
+// object; the delegate must not destroy it inside a call. Cost: three GETs every `period`. After an
+// error, which is reported, the next round comes earlier.
 #pragma once
 
 #include <memory>

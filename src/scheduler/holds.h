@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scheduling attempts of kube-scheduler: the nodes that filter named for each pod, and the GPUs
-// held for it until it is bound. A pod may only be bound to one of these nodes.
+// Scheduling attempts of kube-scheduler: the nodes that the extender's filter call returned for
+// each pod, and the GPUs held for the pod until it is bound. A pod may only be bound to one of
+// these nodes.
 //
 // kube-scheduler may keep a pod in Permit or PreBind for minutes after its node was chosen, until
 // the other pods of its group have nodes or its volumes are ready. It does not notify an extender
@@ -13,8 +14,8 @@
 //
 // So if a failure will be visible, GPUs are held until the pod's status shows it, at most for
 // `limit`. A failure will be invisible if the pod failed before and has no nominated node; the GPUs
-// are then held for `unproven`. No hold starts before the watch shows the unbound pod with the same
-// UID.
+// are then held for `limit_if_failure_invisible`. No hold starts before the watch shows the unbound
+// pod with the same UID.
 //
 // Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMaxAttempts pods;
 // the oldest are dropped. Each takes one bit for each node.

@@ -4,8 +4,8 @@
 // agent rejects the newer pod's grant, so the GPU is never shared beyond its limits. Without the
 // eviction, that pod would wait until the older pod ends.
 //
-// This happens if a binding takes effect long after it was sent, when another replica already
-// leads, or if other components bind pods and assign GPUs.
+// A GPU is oversubscribed if a binding takes effect long after it was sent, when another replica
+// already leads, or if other components bind pods and assign GPUs.
 //
 // - A conflict shorter than `settle` is only the order of watch events, and is ignored.
 // - A pod without a controller is not evicted, because it would be lost. An Event states the

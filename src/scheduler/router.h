@@ -18,8 +18,8 @@ class Router {
  public:
   using Handler = net::HttpServer::Handler;
 
-  // GET also answers HEAD. A path that ends with "/" matches all paths below it that have no longer
-  // match.
+  // GET also answers HEAD. A path that ends with "/" matches all paths below it, unless a longer
+  // registered path matches.
   void Get(std::string path, Handler handler) { Add("GET", std::move(path), std::move(handler)); }
   void Post(std::string path, Handler handler) { Add("POST", std::move(path), std::move(handler)); }
 

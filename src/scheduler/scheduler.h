@@ -25,13 +25,13 @@
 
 namespace tessera::scheduler {
 
-// A binding that has no response by then has failed; a binding that was not sent by then is not
-// sent.
+// A binding that has no response within this time fails; a binding that was not sent within this
+// time is never sent. The deadline is
 //   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets
 //     the error, and does not retry while the first attempt still waits to be sent.
 //   < the lease gap, lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): the last
 //     writes of a leader have ended before another replica can lead.
-//   < kStopPatience: a stopping replica knows the outcome of each of its bindings.
+//   < kStopTimeout: a stopping replica knows the outcome of each of its bindings.
 inline constexpr Duration kBindDeadline = std::chrono::seconds(4);
 // How long Stop waits for bindings before it releases the Lease. Together with the two requests
 // that follow it is below the Deployment's termination grace period of 15 seconds.
@@ -53,8 +53,8 @@ struct SchedulerOptions {
   size_t max_request_bytes = 48 << 20;
 
   // Serves the admission webhook over TLS in every replica; "": off. Its certificates have the
-  // names of the Service in our namespace, and `webhook_names` for API servers that do not use the
-  // Service.
+  // names of the Service in this replica's namespace, and `webhook_names` for API servers that do
+  // not use the Service.
   std::string webhook_address;
   std::vector<std::string> webhook_names;
   std::string default_runtime_class;  // "": pods are not changed

@@ -46,7 +46,7 @@ inline constexpr size_t kBindsInFlight = 128;
 // without a bound, and another connection for the next pod.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
-// `record_span` may be null: filter and bind are not traced.
+// `record_span` may be null; filter and bind are then not traced.
 void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
               trace::RecordSpan record_span, Router* router);
 

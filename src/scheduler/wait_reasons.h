@@ -6,7 +6,7 @@
 //               fails
 //   quota, reserved, and placement::MetricLabelOf an unfit reason   no node fits
 //
-// Threads: one. Cost: some 2 ns a node of a filter, 100 bytes a pod.
+// Threads: one. Cost: some 2 ns for each node of a filter, 100 bytes for each pod.
 #pragma once
 
 #include <map>
@@ -55,7 +55,7 @@ class WaitReasons {
   }
   // nullopt if kube-scheduler has not filtered for the pod.
   std::optional<std::string_view> Find(const Uid& uid) const;
-  // Forgets pods that no longer wait. Cost: once in kPatience a pass over all pods.
+  // Forgets pods that no longer wait. Cost: once in kForgetAfter a pass over all pods.
   void ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now);
   size_t size() const { return reasons_.size(); }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests and benchmarks: an HTTP API server with collections, objects and injected faults.
 //
-// A collection is either set by the test, or consists of objects. A test sets a collection as a
-// list: clients can list it in pages, and watches stream the list and then stay silent. Objects are
+// A collection is either a fixed list or consists of objects. A test sets a fixed list as a whole:
+// clients can list it in pages, and watches stream the list and then stay silent. Objects are
 // written by tests and clients, with versions and conflicts; watches stream their changes as JSON.
 // Tests use this server to control what happens between two requests, and which request fails.
 // faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
@@ -56,8 +56,7 @@ class FakeApiServer {
   void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   // Paths of all requests so far.
   const std::vector<std::string>& paths() const { return paths_; }
-  // May handle a request in place of the server and return true. It may also keep the reply, or
-  // never answer.
+  // Returns true if it handles the request in place of the server. It may reply later, or never.
   using Fault = std::function<bool(const net::Request&, const net::HttpServer::Reply&)>;
   void SetFault(Fault fault) { fault_ = std::move(fault); }
   // Answers requests for this resource with this HTTP status, until Allow.

@@ -20,7 +20,7 @@ namespace tessera::kube::testing {
 
 class RealApiServerTest : public ::testing::Test {
  protected:
-  // A derived SetUp returns if this one leaves `client_` null.
+  // A derived SetUp must return if `client_` is null after this call.
   void SetUp() override {
     const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
     if (path == nullptr) GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG is not set";
@@ -29,7 +29,7 @@ class RealApiServerTest : public ::testing::Test {
     client_ = std::make_unique<Client>(io_, runner_, *std::move(config), ClientOptions{});
   }
 
-  // The answer to one operation, for example
+  // Waits for the answer to one operation, for example
   //   Wait([&](auto on_done) { return client_->Get(object, on_done); })
   Result<Json> Wait(const std::function<Operation(Client::OnObject)>& start) {
     std::optional<Result<Json>> answer;

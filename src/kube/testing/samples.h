@@ -22,7 +22,7 @@ std::string JsonOf(const ConfigMapObject& map);
 std::string JsonOf(const LeaseObject& lease);
 std::string JsonOf(const PodDisruptionBudgetObject& budget);
 
-// Without an envelope.
+// The protobuf message of an object, without the envelope.
 std::string MessageOf(const PodObject& pod);
 std::string MessageOf(const NodeObject& node);
 std::string MessageOf(const ConfigMapObject& map);
