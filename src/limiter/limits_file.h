@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of `limits` (region.h): creates the file of a container, and changes it while
-// the container runs. Threads: one. Functions return 0 or an errno.
+// Creates the file `limits` of a container (region.h) for the agent, and changes it while the
+// container runs. Threads: one. Functions return 0 or an errno.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ class LimitsFile {
   LimitsFile& operator=(const LimitsFile&) = delete;
 
   // Maps the file at `path`, and creates it atomically if it is missing. An existing file keeps its
-  // contents: a container that restarts, or runs while the agent starts, keeps its limits. The same
-  // holds for a file that another version of the agent wrote. EPROTO: this version cannot read the
-  // file, or the file excludes this version.
+  // contents: a container that restarts, or runs while the agent starts, keeps its limits. A file
+  // of another agent version is kept too. EPROTO: this version cannot read the file, or the file
+  // excludes this version.
   int Open(const char* path);
 
-  // True: processes that cannot be limited use the GPUs without a limit.
+  // True: processes that cannot be limited use the GPUs without a limit. False: they get no GPU.
   void SetFailOpen(bool fail_open);
   // Limits the device memory of a GPU ("GPU-f1e2…"), at once also for running processes; 0 bytes:
   // not limited. EINVAL: `uuid` is no UUID. ENOSPC: the file has kMaxGpus other GPUs.
   int SetMemory(const char* uuid, uint64_t bytes);
-  // Bytes that the container's processes use on a GPU beyond `held` of their slots. ENOENT: the
-  // file does not have the GPU.
+  // Sets the bytes that the container's processes use on a GPU beyond `held` of their slots
+  // (GpuUsage). ENOENT: the file does not have the GPU.
   int SetUnaccounted(const char* uuid, uint64_t bytes);
   // The index of a GPU in limits(); -1: the file does not have it, or `uuid` is no UUID.
   int Find(const char* uuid) const;
-  // The rates, as fractions of the GPU, that hold while no allowance of an Arbiter is valid; 0: not
-  // limited. Errors: as SetMemory.
+  // Sets `cap` and `floor` of the GPU's ComputeLimit, as fractions of the GPU; 0: not limited.
+  // Returns the errors of SetMemory.
   int SetCompute(const char* uuid, double cap, double floor);
   // Writes a decision of the Arbiter for the GPU with this index in limits().
   void Write(uint32_t gpu, const Arbiter::Allowance& allowance);

@@ -12,29 +12,31 @@
 //   - A new field is in reserved space or at the end of the file, and 0 means that it is not set.
 //     It increments kVersion; older readers ignore it.
 //   - A change that older readers would misread also raises kOldestReader, which is written into
-//     each file. Containers that run keep their files, which older readers understand.
+//     each file. Running containers keep their files, which older readers understand.
 //   - A change after which the program cannot read older files, because a field has moved, raises
-//     kOldestFile. Containers that run are then shown as not limited until they start anew.
+//     kOldestFile. Running containers are then shown as not limited until they restart.
 // `limits` and `usage` have the same version.
 //
 // Trust. A process of the container can write anything into `usage`, so readers outside of it check
 // every value. Damage harms only the container itself: its own limits are computed from the file.
 //
 // Slots. A process that allocates device memory owns one slot: it holds an open-file-description
-// lock (F_OFD_SETLK) on byte `slot` of `usage`. The mapping of the file keeps the description, and
-// so the lock, until the process ends, however it ends, or executes another program. The next
-// process that locks the slot of a dead process clears it: a sweeper, or the slot's next owner.
+// lock (F_OFD_SETLK) on byte `slot` of `usage`. The mapping of the file keeps the open file
+// description, and so the lock, until the process ends, however it ends, or executes another
+// program. The next process that locks the slot of a dead process clears it: a sweeper, or the
+// slot's next owner.
 //
 // Used memory of a GPU is the sum over all slots; the file has no total that could disagree. Memory
 // that several processes share is in the slot of each process. `pieces` lists which slots hold the
 // same piece, so that it counts once (region/shared_pieces.h).
 //
 // Compute. All times are nanoseconds of CLOCK_MONOTONIC, all amounts nanoseconds of GPU time, all
-// rates and factors fixed-point numbers with 16 binary places (kOne). The agent reads the
-// ComputeUsage of a GPU every few milliseconds: its charge and the lines of the used slots are one
-// contiguous block. A line has one kind of writer: the agent, the processes of the container, or
-// one process. compute/gate.h and compute/arbiter.h describe how the two sides use the lines.
-// Pure declarations, for the limiter and for the agent.
+// rates and factors fixed-point numbers with 16 binary places (kOne). Each struct of compute limits
+// is called a line, after the cache line that it fills. A line has one kind of writer: the agent,
+// the processes of the container, or one process. The agent reads the ComputeUsage of a GPU every
+// few milliseconds: its charge and the lines of the used slots are one contiguous block.
+// compute/gate.h and compute/arbiter.h describe how the two sides use the lines.
+// The limiter and the agent use these declarations.
 #pragma once
 
 #include <atomic>
@@ -49,7 +51,7 @@ inline constexpr uint16_t kVersion = 3;               // 3: pieces
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 
-// Most words of the region need no order; code that needs another order names it.
+// Most accesses to the region need no memory order; code that needs one names it.
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
 inline constexpr uint32_t kMaxGpus = 16;
@@ -112,7 +114,8 @@ struct ComputePart {
 };
 static_assert(sizeof(ComputePart) == 32);
 
-// A process that cannot be limited uses the GPU without a limit. Without this flag it gets no GPU.
+// With this flag, a process that cannot be limited uses the GPU without a limit. Without it, the
+// process gets no GPU.
 inline constexpr uint32_t kFailOpen = 1;
 
 struct Limits {
@@ -140,7 +143,7 @@ struct GpuUsage {
 };
 static_assert(sizeof(GpuUsage) == 2 * 8 * kMaxSlots + 64);
 
-// Line of all processes of the container together.
+// The line that all processes of the container share.
 struct ComputeCharge {
   std::atomic<int64_t> charged;       // GPU time charged for launches
   std::atomic<int64_t> allowance;     // grows at the rate of the limit; `charged` stays below it
@@ -148,13 +151,14 @@ struct ComputeCharge {
   std::atomic<uint32_t> slots;        // 1 + the highest slot with a ComputeSlot in use
   uint32_t reserved;
   std::atomic<int64_t> waited;  // time that threads waited before launches
-  // Running mean of the GPU time of launches of which nothing was known; 0: there was none.
+  // Running mean of the GPU time of launches for which no price, not even a similar one, was known;
+  // 0: none yet.
   std::atomic<int64_t> unknown_price;
   uint64_t reserved_too[2];
 };
 static_assert(sizeof(ComputeCharge) == 64);
 
-// Line of one process. Counters only grow; the other fields describe the present.
+// The line that one process writes. Counters only grow; the other fields describe the present.
 struct ComputeSlot {
   std::atomic<int64_t> metered;         // GPU time of work that has ended
   std::atomic<int64_t> in_flight;       // estimated GPU time of launches that have not ended

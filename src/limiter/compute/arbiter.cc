@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of the Arbiter, its tick, and the lines that it writes. arbiter_readings.cc,
-// arbiter_pools.cc, arbiter_turns.cc and arbiter_trim.cc have the decisions of a tick.
+// The containers of the Arbiter, its tick, and the lines that it writes. The decisions of a tick
+// are in arbiter_readings.cc, arbiter_pools.cc, arbiter_turns.cc and arbiter_trim.cc.
 #include "src/limiter/compute/arbiter.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
 // share is kept as exactly as with kTick.
 constexpr int64_t kCrowdedTick = 3 * kMillisecond;
 constexpr int kCrowd = 8;
-// A container that launched within this time may launch again soon, so its turns must be seen.
+// A container that launched within this time may launch again soon, so ticks must be frequent
+// enough to observe its turns.
 constexpr int64_t kRecent = kSecond;
 // Time between two ticks while one container is alone, and while no container is active.
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
@@ -25,10 +26,10 @@ constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
 constexpr int64_t kAsleep = 100 * kMillisecond;
 // Minimum of the window of a process. Windows shrink as the number of containers grows: other
 // containers then take shorter turns, so a program that waits for its launches makes more of them.
-// At least two slices.
+// kMinWindow is at least two slices.
 constexpr int64_t kMinWindow = 800 * kMicrosecond;
-// A wait that ended at most this long before the last tick shows a backlog, because the pause may
-// have begun just before the tick.
+// A wait that ended at most this long before the last tick still shows a backlog: the pause may
+// have begun just before that tick.
 constexpr int64_t kLongestPause = kMillisecond;
 uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * double(kOne)); }
 

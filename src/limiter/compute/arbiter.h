@@ -15,7 +15,7 @@
 // class by at most 8 ms at each stop. A program that waits for its own launches cannot use its
 // share beside programs that keep the GPU busy; it gets turns, in which the other containers launch
 // nothing (DecideTurn).
-// Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
+// Without an agent, the limiter itself enforces the hard limits, by `cap` and `floor`.
 // Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
 // active within the last 50 ms. Ticks allocate nothing once all containers are known;
 // tests/bench/arbiter_bench.cc measures them.
@@ -100,15 +100,16 @@ class Arbiter {
     bool active = false, long_work = false, read = false;
     double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
-  // The correction of the meter from NVML, computed from averages since the load last changed.
+  // The factor that corrects a container's metered GPU time by NVML, computed from averages since
+  // the load last changed.
   struct Trim {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
   };
-  // A container's GPU time by its meter, and the corrections of the meter. The events that time
-  // launches are inexact while the driver also gives turns to other containers. So the error is
-  // kept separately for times with and without other active containers.
+  // A container's metered GPU time, and its corrections. The events that time launches are inexact
+  // while the driver also gives turns to other containers. So the error is kept separately for
+  // times with and without other active containers.
   struct MeterCorrection {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Arbiter reads of the containers, and the parts of the GPU that their processes get.
+// Reads the usage of the containers, and computes the part of the GPU that each of their processes
+// gets.
 #include "src/limiter/compute/arbiter.h"
 
 #include <algorithm>
@@ -10,8 +11,11 @@
 namespace tessera::limiter {
 namespace {
 
+// Time constant of ProcessState::rate.
 constexpr int64_t kRateMemory = 5 * kMillisecond;
+// How long after its last work a process counts as active, and a container as not idle.
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
+// How long after its last long kernel a process counts as one with long kernels.
 constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process that writes nothing for this time has ended or is stopped. Its work in flight no longer
 // counts.
@@ -90,9 +94,9 @@ void Arbiter::Read(int64_t now, const ContainerReading& reading) {
                    now - container.last_wait > kIdle;
 }
 
-// Returns x such that processes with short kernels, which get their rate but at most x, and
-// processes with long kernels, which get a turn whenever they have work, fill the GPU with this
-// process.
+// Returns x, the largest part of the GPU that the process can get. The other processes with short
+// kernels get their rate, but at most x. Those with long kernels get a turn, which is x too,
+// whenever they have work. All of them together fill the GPU.
 double Arbiter::PartOf(const ProcessState& process) const {
   if (active_ < 2) return 1;
   const bool is_short = process.active && !process.long_work;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The correction of a container's meter by NVML.
+// Corrects the metered GPU time of a container by NVML.
 #include "src/limiter/compute/arbiter.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace tessera::limiter {
 namespace {
 
-// Correction of the meter by NVML (Utilization): the difference that counts, kernels too long for
-// NVML's samples, the steadiness of the load, and the bounds of the correction.
+// Bounds of the correction: smaller differences are ignored, containers with longer launches are
+// not corrected, and a larger change of the load starts the averages anew.
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kMinChange = 0.02;

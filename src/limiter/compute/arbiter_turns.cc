@@ -9,6 +9,7 @@
 namespace tessera::limiter {
 namespace {
 
+// Low classes stay stopped for this time after a high class has launched or waited.
 constexpr int64_t kHighHold = 5 * kMillisecond;
 // A high class waits for kernels of a stopped low class up to this length, and no longer.
 constexpr int64_t kAwaited = 4 * kQuantum;
@@ -20,8 +21,8 @@ constexpr int64_t kHighWindow = 800 * kMicrosecond;
 // Another container takes over the turn if it is owed kTurnLead more. The part of its turns that a
 // container uses is averaged over kTurnUseMemory.
 constexpr double kTurn = 16e6, kMaxOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
-// A container without work for kAbsent gains no claim. A container that has waited for kSaturated
-// without a break gets all of its work from its pool.
+// A container without work for kAbsent is not owed more. Nor is a container that has had a backlog
+// for kSaturated without a break: its pool suffices to keep it busy.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
 // For this time after a launch a program counts as between two launches. For this time after a wait
 // for the limit it counts as at its limit.
@@ -67,8 +68,8 @@ void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* contai
 
 // Adds to `owed` the GPU time that each container was entitled to since the last tick, by weight
 // and within its limit, minus the time that it used. In its own turn a container is entitled only
-// to what it can use then: otherwise the turn of a large share that leaves the GPU idle between its
-// launches would never end.
+// to what it can use then: otherwise the turn of a container with a large share that leaves the GPU
+// idle between its launches would never end.
 void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
   double weights = 0, rest = 1;

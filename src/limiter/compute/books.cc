@@ -101,8 +101,8 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
   if (lack < 0) return 0;
   last_limited_ = now;
-  // While work is in flight the pause is short, so that its end is noticed soon: the agent computes
-  // the processes' parts of the GPU from it.
+  // While work is in flight the pause is short, so that the end of the work is noticed soon: from
+  // it, the agent computes how much of the GPU each process gets.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Max(kMinPause, Min(lack * kOne / Max(rate, 1), most));
 }
@@ -185,8 +185,9 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
   return {0, mark};
 }
 
-// The first launch of a key has the price of similar launches. Work of unknown length is launched
-// once at a time: each key, and each function without any price.
+// The first launch of a key has the price of similar launches. While a key has no price, only one
+// of its launches is in flight at a time; while no key of a function has a price, only one launch
+// of the function.
 Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
   if (price.samples != 0) return {price.price.load(kRelaxed), true, false, false};
   const Prices::Similar similar = prices_->FindSimilar(launch.work);

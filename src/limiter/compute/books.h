@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Books of the GPU time that one process uses on one GPU: the charges of its launches, the work in
-// flight, and whether the next launch has to wait. Pure accounting on the lines of the region: no
-// clock, no sleep, no driver call. Gate provides these.
+// flight, and whether the next launch has to wait. They only account, in the lines of the region
+// (region.h). Gate reads the clock, sleeps and calls the driver. All times and charges are
+// nanoseconds.
 //
 // Charging. A launch is charged its price when it is made. A thread takes a slice of GPU time in
-// advance and spends it without a lock; the launch that exhausts a slice is timed by a pair of
-// events and stands for slice / price launches of its key. The measured time corrects the price and
-// the charge, so the charges are right on average even while prices are wrong.
+// advance and spends it without a lock; the launch that uses up a slice is timed with a pair of
+// events. Its time is the sample for all slice / price launches of its key (prices.h) that the
+// slice paid for. The measured time corrects the price and the charge, so the charges are right on
+// average even while prices are wrong.
 //
 // Marks. A mark is an end event, with a start event if its launch is timed. It covers the work
 // since the previous mark. When its event is done, that work is no longer in flight.
 //
-// Running work. If the process is killed, its work in flight is never measured. So a launch without
-// a price is charged while it runs.
+// Running work. If the process is killed, its work in flight is never measured. So a launch whose
+// price is not known is charged while it runs.
 //
 // Contention. The time between the events of a launch includes the turns of other processes.
-// OwnSince and PartSince correct a sample for them.
+// OwnTime and MeanPart correct a sample for them.
 //
 // Threads: any. A spin lock protects the books for a few instructions; Spend takes no lock.
 // Crashes: see region.h. A process that ends loses at most the slices that its threads have taken.
@@ -57,7 +59,8 @@ class Books {
   };
 
   // wait > 0: do not launch, decide again after `wait` nanoseconds; record an end event for `mark`
-  // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: none.
+  // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: record
+  // no event.
   struct LaunchDecision {
     int64_t wait = 0;
     int mark = kNoMark;
@@ -93,7 +96,7 @@ class Books {
   void Leave() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
   bool IsTimed(int mark) const { return marks_[mark].timed; }
-  // Called after Oldest, about every millisecond, while the launch of a timed mark runs.
+  // Called after AcquireOldest, about every millisecond, while the launch of a timed mark runs.
   void ChargeRunning(int mark, int64_t now);
   // The mark that was settled last, whose end event is kept for `segment`, or kNoMark.
   int Previous() const { return previous_; }
@@ -194,6 +197,7 @@ class Books {
   bool noisy_ = false;  // the launches of the last timed key differ much
   // Decaying sums over marks that were settled while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;
+  // As in ComputeSlot.
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_work_ = 0, longest_ = 0;
   int long_out_ = 0, waiting_ = 0;
 };

@@ -47,7 +47,7 @@ uint64_t DecompressedBytes(const DecompressParameters* buffers, size_t count) {
   return sum;
 }
 
-// A call that moves `bytes` within device memory; 0: it is not charged.
+// Calls the driver, and charges `bytes` that move within device memory; 0: nothing to charge.
 template <typename Call>
 Result MoveBytes(uint64_t bytes, LaunchStream stream, Call call) {
   return bytes != 0 ? Move(bytes, stream, call) : call();

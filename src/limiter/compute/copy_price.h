@@ -10,7 +10,7 @@ namespace tessera::limiter {
 // Minimum bytes that a GPU moves within its memory in a nanosecond.
 inline constexpr uint64_t kBytesPerNanosecond = 500;
 
-// Copies and sets within device memory.
+// Calls the driver, and charges a copy or set within device memory.
 template <typename Call>
 cuda::Result Move(uint64_t bytes, LaunchStream stream, Call call) {
   const auto work = [=] { return Work{0x6d6f7665, bytes}; };

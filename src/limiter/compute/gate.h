@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects Books with a GPU: queries the books before a launch, records events, and queries them
-// afterwards. `Gpu` is the driver in the limiter and a model in tests:
+// Connects Books with a GPU: asks the books before a launch, records its events, and settles them
+// once they are done. `Gpu` is the driver in the limiter and a model in tests:
 //
 //   int64_t Now();                              nanoseconds of CLOCK_MONOTONIC
 //   bool Record(int event, Stream stream);      false: the GPU did not record the event

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that exchange nodes of an executable graph. Later launches may take a
+// The driver's functions that change nodes of an executable graph. Later launches may take a
 // different time, so the graph is timed anew. The time of a launch includes the waits of its nodes.
 #include "src/limiter/compute/throttle.h"
 #include "src/limiter/loader/driver.h"

@@ -139,7 +139,7 @@ LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
                      [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
 }
 
-// The handle is forgotten before the driver can give it to another thread.
+// Forgets the handle before the driver can give it to a graph of another thread.
 LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
   if (Process::Get().limiting()) {
     Throttle::Get().ForgetGraph(graph);

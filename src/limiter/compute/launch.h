@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a driver call that gives work to the GPU: at once, or as soon as the compute limit permits
-// it. For the functions of launch.cc and copies.cc. Threads: any. Cost: a few nanoseconds if the
-// launch need not wait.
+// it. launch.cc and copies.cc use it. Threads: any. Cost: a few nanoseconds if the launch need not
+// wait.
 #pragma once
 
 #include "src/limiter/compute/throttle.h"

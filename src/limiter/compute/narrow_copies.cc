@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and sets of CUDA 3.1 and before, with addresses and sizes of 32 bits, which drivers up to
-// CUDA 12 still export and return for programs of that age.
+// The copy and set functions of CUDA 3.1 and earlier, with addresses and sizes of 32 bits. Drivers
+// up to CUDA 12 still export them, and cuGetProcAddress returns them to programs built for such a
+// version.
 #include "src/limiter/compute/copy_price.h"
 #include "src/limiter/loader/driver.h"
 

@@ -47,7 +47,7 @@ Price* Prices::Add(uint64_t key) {
 
 // Between two sizes the price is interpolated. Above the largest it grows with the size, and below
 // the smallest it is constant: an estimate that is too high harms less than one that is too low,
-// because it is charged at once.
+// because estimates are charged at once.
 Prices::Similar Prices::FindSimilar(const Work& work) {
   struct NearestPrice {
     uint64_t size_class;

@@ -15,9 +15,10 @@ constexpr int64_t kNullPair = 1'500;
 constexpr double kAlone = 0.97;
 // How long a process counts as using several streams after its streams overlapped.
 constexpr int64_t kOverlapMemory = 50 * kMillisecond;
-// Samples in a price before the contention rules use it.
+// Minimum number of samples in a price with which a new sample is compared.
 constexpr uint32_t kTrusted = 3;
-// After this many successive samples that looked cut, the price counts as too low.
+// After this many successive samples that seemed to include turns of other processes, the price
+// counts as too low.
 constexpr uint32_t kMaxDropped = 12;
 
 // Maximum charge of a launch before it ends. Without a maximum, the charge could delay a launch for
@@ -47,7 +48,7 @@ void NoteShortest(Price* price, int64_t pair) {
   if (!is_near) price->shortest += price->shortest / 256;
 }
 
-// True: launches of the key differ, so a long sample need not be cut.
+// True: launches of the key differ, so a long sample need not include turns of other processes.
 bool IsNoisy(const Price& price) { return price.samples >= kTrusted && price.near < kAllNear / 6; }
 
 bool MayBeWhole(const Price& price) {
@@ -149,7 +150,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
   Leave();
 }
 
-// The measured time replaces this charge.
+// Once the launch has ended, its measured time replaces this charge.
 void Books::ChargeRunning(int index, int64_t now) {
   const SpinGuard guard(&lock_);
   Mark& mark = marks_[index];
@@ -206,10 +207,9 @@ void Books::Correct(int64_t difference) {
   lines_.charge->charged.fetch_add(Biased(difference), kRelaxed);
 }
 
-// While a process keeps the GPU busy, the time between the ends of two marks is the time of all
-// work between them, without sampling and however streams overlap. While other processes use the
-// GPU, the process's part of that time is known only on average; with one stream, samples are
-// better.
+// While a process keeps the GPU busy, the time between the ends of two marks is exactly the time of
+// all work between them, even if streams overlap. While other processes use the GPU, the process's
+// part of that time is known only on average; with one stream, samples are better.
 bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now) {
   const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price != nullptr) noisy_ = IsNoisy(*price);
@@ -281,7 +281,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
     unknown.store(guess + (own - guess) / 4, kRelaxed);
   }
   Prices::Learn(price, own);
-  // The prices of cut launches vary, so entering and leaving this state use different bounds.
+  // The samples of interrupted launches vary, so `is_long` is set and cleared at different prices.
   const int64_t learned = price->price.load(kRelaxed);
   price->is_long = learned > kQuantum * (price->is_long ? 5 : 8) / 10;
 }
@@ -308,8 +308,8 @@ void Books::EndWait(Thread* thread, Waited waited, int64_t now) {
   Publish(now);
 }
 
-// If no thread waits for it, work after the last mark ends by the clock: when the process has had
-// its part of the GPU for 1.5 times the length of the work.
+// Work after the last mark that no thread waits for counts as ended after a time: when the process
+// has had its part of the GPU for 1.5 times the length of the work.
 void Books::Poll(int64_t now) {
   const SpinGuard guard(&lock_);
   if (count_ == 0 && unmarked_ > 0 && waiting_ == 0) {

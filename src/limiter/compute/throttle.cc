@@ -95,7 +95,7 @@ void Throttle::Open(const Limits* limits, Usage* usage, uint32_t slot) {
   Invalidate();
 }
 
-// Called when the process first uses the GPU, because only then a meter takes memory.
+// Called only when the process first uses the GPU, so that the meters of other GPUs take no memory.
 void Throttle::OpenMeter(uint32_t gpu) {
   const SpinGuard guard(&lock_);
   if ((opened_.load() >> gpu & 1) != 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library of an image may be older than the build machine's. For functions that have a new
-// symbol version since, these lines select the old version, which glibc keeps.
+// The C library of an image may be older than the build machine's. Some functions have got a newer
+// symbol version since. These lines select the old version, which glibc keeps.
 #pragma once
 
 #if defined(__x86_64__)

@@ -34,7 +34,8 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
   return result;
 }
 
-// Descriptors of functions without _v2 have the same fields; two-dimensional descriptors lack some.
+// Descriptors of functions without _v2 have the same fields; two-dimensional descriptors lack depth
+// and flags.
 template <typename Descriptor>
 uint64_t BytesOf(const Descriptor* of) {
   if (of == nullptr) return 0;

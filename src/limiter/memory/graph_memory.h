@@ -55,9 +55,9 @@ class GraphNeeds {
   Table<GraphNeed, HashKey> needs_ = {};
 };
 
-// Called before a launch: uploads the graph if its memory may be missing. An error is the answer to
-// the launch. If another thread trims before the launch, the driver allocates again, and
-// RefreshGraphMemory charges it.
+// Called before a launch: uploads the graph if its memory may be missing. On an error, the launch
+// is not made and returns that error. If another thread trims before the launch, the driver
+// allocates again, and RefreshGraphMemory charges it.
 cuda::Result PrepareGraph(cuda::GraphExec exec, LaunchStream stream);
 // Called after a launch: charges memory that the driver has allocated since the upload.
 void RefreshGraphMemory(cuda::GraphExec exec);

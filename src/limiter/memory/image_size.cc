@@ -114,7 +114,8 @@ class PtxWords {
   size_t length_ = 0;
 };
 
-// The rest of a statement after .global: ".align 4 .v2 .b8 name[2][3], other".
+// Reads the rest of a statement after .global, and returns the bytes of its variables: ".align 4
+// .v2 .b8 name[2][3], other".
 uint64_t StatementBytes(PtxWords* words) {
   uint64_t element = 0, lanes = 1, sum = 0, variable = 0;
   while (words->Next() && words->first() != ';' && words->first() != '=') {
@@ -157,7 +158,7 @@ uint64_t VariableBytesOf(const void* image, size_t max_image_bytes) {
   uint32_t magic = 0;
   if (image == nullptr || max_image_bytes < sizeof(magic)) return 0;
   const auto* bytes = static_cast<const char*>(image);
-  // A text may be shorter than the number.
+  // PTX text may be shorter than the magic number.
   for (size_t i = 0; i < sizeof(magic); ++i) {
     magic |= uint32_t(uint8_t(bytes[i])) << 8 * i;
     if (bytes[i] == 0) break;

@@ -37,7 +37,7 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken
   return Result::kOutOfMemory;
 }
 
-// The driver chooses the length of a row, on all devices so far a multiple of 512 bytes.
+// The driver chooses the length of a row. On all known devices it is a multiple of 512 bytes.
 template <typename Pointer, typename Size, typename Allocate>
 Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t height,
                        Allocate allocate) {
@@ -51,8 +51,8 @@ Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t heigh
 
 constexpr int kNotCharged = -1, kUnknown = -2;
 
-// If the pool is the default or current pool of a GPU, the index of the GPU in the limits, or
-// kNotCharged if the GPU is not limited. kUnknown: the pool is of another kind.
+// Returns the index in the limits of the GPU whose default or current pool this is. kNotCharged:
+// that GPU is not limited. kUnknown: it is not such a pool.
 int GpuWithPool(MemPool handle) {
   int devices = 0;
   if (driver.cuDeviceGetCount(&devices) != Result::kSuccess) return kUnknown;
@@ -66,8 +66,8 @@ int GpuWithPool(MemPool handle) {
   return kUnknown;
 }
 
-// The index in the limits of the GPU that has the memory; kNotCharged: it is not limited, or the
-// memory is the host's.
+// Returns the index in the limits of the GPU that has the memory. kNotCharged: the GPU is not
+// limited, or it is host memory.
 int GpuWithMemory(DevicePtr pointer) {
   constexpr int kMemoryType = 2, kOrdinal = 9;  // CUpointer_attribute
   constexpr unsigned kOnDevice = 2;
@@ -94,8 +94,9 @@ Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, 
   return Result::kOutOfMemory;
 }
 
-// The first allocation from a pool that a library has created by calling the driver directly, or
-// from a default pool of host memory. Only its memory shows to which device the pool belongs.
+// Makes the first allocation from a pool that a library has created by calling the driver directly,
+// or from a default pool of host memory. Only the allocated memory shows to which device the pool
+// belongs.
 template <typename Allocate, typename Free>
 Result AllocateFromForeignPool(DevicePtr* pointer, MemPool handle, Allocate allocate, Free free) {
   const Result result = allocate();

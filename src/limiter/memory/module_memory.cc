@@ -22,7 +22,7 @@ using limiter::VariableBytesOf;
 
 constexpr char kLoad[] = "the load of a module";
 
-// 0 also for a file that cannot be read: the driver reports it.
+// Returns 0 also for a file that cannot be read, because the driver reports that.
 uint64_t VariableBytesOfFile(const char* path) {
   if (path == nullptr || !Process::Get().limiting()) return 0;
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -67,7 +67,7 @@ Result LoadModule(Module* module, uint64_t variables, Load load) {
 }
 
 // The driver places the variables in each context: at once, when the context is created, or when it
-// first uses the library. The first use may be a launch, for which an error of lacking memory would
+// first uses the library. The first use may be a launch, for which an out-of-memory error would
 // come too late.
 template <typename Load>
 Result LoadLibrary(Library* library, uint64_t variables, Load load) {

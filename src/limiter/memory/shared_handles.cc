@@ -54,10 +54,10 @@ int Reopen(int fd) {
   return ::open(path, O_RDWR | O_CLOEXEC);
 }
 
-// Locks the range of an export that no open descriptor has. False: there is none, or the file
-// cannot be locked.
+// Locks a range for a new export, which no open descriptor has locked. False: there is none, or the
+// file cannot be locked.
 bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
-  // Most calls find a free number at once.
+  // The first number that is tried is usually free.
   static std::atomic<uint32_t> last{0};
   const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + last.fetch_add(1);
   for (uint32_t i = 0; i < kExports; ++i) {

@@ -19,9 +19,9 @@ struct SharedMark {
 
 // An id that is unique with high probability. The result is never 0.
 uint64_t NewPieceId();
-// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen; -1: none
-// yet, then a new one is stored there, which the caller owns. False: the descriptor cannot be
-// marked; errno is EMFILE or ENFILE if only a descriptor lacks.
+// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen. If it is
+// -1, MarkShared stores a new descriptor there, which the caller owns. False: the descriptor cannot
+// be marked; errno is EMFILE or ENFILE if no descriptor was free.
 bool MarkShared(int fd, const SharedMark& mark, int* probe_fd);
 // Whether a descriptor of the piece is open in any process, however often it was exported.
 bool IsOpen(int probe_fd, const SharedMark& mark);

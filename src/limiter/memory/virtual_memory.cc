@@ -48,7 +48,7 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
 
 }  // namespace
 
-// The properties name the device: programs call this function without a context.
+// The properties give the device, because programs may call this function without a context.
 LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
                                   const PhysicalMemoryProperties* properties,
                                   unsigned long long flags) {

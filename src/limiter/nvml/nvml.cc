@@ -35,7 +35,7 @@ __attribute__((constructor)) void FindRealNvml() {
 #undef LIMITER_FIND
 }
 
-// The files of the region that exist. `usage` is missing until a process uses CUDA.
+// Maps the files of the region that exist. `usage` is missing until a process uses CUDA.
 class RegionView {
  public:
   // False: the GPU is not limited.
@@ -68,7 +68,7 @@ class RegionView {
 };
 RegionView view;
 
-// Clears the slots of ended processes, whose memory is free before another process needs it.
+// Clears the slots of ended processes, so that their memory shows as free.
 void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
 // Replaces the device's memory by the share, which never exceeds what the device has or has free.

@@ -46,8 +46,9 @@ Usage* usage = nullptr;
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
 // While cuInit claims a slot, it has the descriptor open whose lock is the slot. A child that is
-// forked then would inherit it, and keep the memory of its dead parent. The wait has a time limit,
-// because a signal handler may also fork in a thread that holds the lock.
+// forked then would inherit the descriptor, and with it keep the memory of its dead parent charged.
+// The wait has a time limit, because a signal handler may also fork in a thread that holds the
+// lock.
 void BeforeFork() {
   constexpr timespec kPause = {0, 100'000};
   for (int i = 0; i < 1000; ++i) {
@@ -59,7 +60,7 @@ void BeforeFork() {
   }
 }
 
-// The child has a new page.
+// The child needs no unlocking, because it has a new page.
 void AfterForkInParent() {
   if (page->forking.load() != ThreadId()) return;
   page->forking.store(0);
@@ -252,7 +253,8 @@ bool Process::Hold(int gpu, uint64_t bytes) {
 
 bool Process::HasRoom(int gpu, const char* what) {
   const uint64_t limit = LimitOf(gpu);
-  // A program may fill its share and then load the code of its first kernel.
+  // Without unaccounted memory there is room even at the limit: a program may fill its share and
+  // then load the code of its first kernel.
   if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
   if (accounts_.Held(gpu) < limit) return true;
   Reclaim(gpu);

@@ -12,11 +12,11 @@
 // Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
 // one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800);
 // with the flag kFailOpen the process runs without a limit. After an error that may pass, such as a
-// lack of file descriptors, the next cuInit tries again. The limiter never ends the process and
+// lack of file descriptors, the next cuInit retries. The limiter never ends the process and
 // installs no signal handler.
 //
-// Exec. The kernel closes the lock and the driver's files. The next process that needs memory
-// clears the slot, as it does after the end of a process.
+// Exec. The kernel releases the lock and closes the driver's files. The next process that needs
+// memory clears the slot, as it does after the end of a process.
 //
 // Threads: any.
 #pragma once
@@ -55,8 +55,8 @@ class Process {
 
   // Reserves `bytes` for `what`. False: they would exceed the limit; the refusal is reported.
   bool Reserve(int gpu, uint64_t bytes, const char* what = "an allocation");
-  // Reserve, and holds the bytes until Charge, or until the caller releases them after the driver
-  // has refused. For allocations of a known size.
+  // Like Reserve, but counts the bytes as held. Charge must follow, or Accounts::Release if the
+  // driver has refused. For allocations whose size is known before the call.
   bool Hold(int gpu, uint64_t bytes);
   // False: held and unaccounted memory of the container together reach its limit; the refusal of
   // `what` is reported. Called before the driver loads a module or creates a context, whose memory
@@ -69,7 +69,7 @@ class Process {
   // False: out of host memory; nothing is charged, and the caller frees `pointer`.
   bool Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
               uint64_t held);
-  // Charge for memory of a pool, which is charged with the pool.
+  // Like Charge for memory of a pool, whose bytes are charged with the pool.
   bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
 
   // Calls the driver's `free` for an allocation, and ends its charge on success.
@@ -102,9 +102,9 @@ class Process {
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
-  // The index in pools(); -1: the table cannot have it, which is reported.
+  // The index in pools(); -1: the table has no room, which is reported.
   int AddPool(cuda::MemPool pool, int gpu);
-  // The index in pools(); -1: it is not there.
+  // The index in pools(); -1: the table does not have the pool.
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }
@@ -169,9 +169,9 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
   return result;
 }
 
-// The size of a context is the free memory that it takes. That needs a current context of the same
-// device before the call. Without such a context, a second context is created, measured, and
-// destroyed at once.
+// The size of a context is the free memory that it takes. Free memory can be read only in a context
+// of the same device, so one must be current before the call. Without such a context, a second
+// context is created, measured, and destroyed at once.
 template <typename Create>
 cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device, Create create) {
   const int gpu = GpuOf(device);
@@ -200,7 +200,7 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
   return result;
 }
 
-// A context that exists already takes nothing.
+// A primary context that exists already takes no further memory.
 template <typename Retain>
 cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device, Retain retain) {
   const int gpu = GpuOf(device);

@@ -16,8 +16,9 @@ constexpr int kTriesInRound = 100;
 constexpr int kRounds = 1000;
 constexpr int kRoundsToSweep = 10;
 constexpr timespec kPause = {0, 100'000};  // with overshoot, all rounds take about 0.2 s
-// A sum that is read while other processes free and allocate may be too large, so a refusal is
-// confirmed, with pauses for the other processes: some 20 us at most without free memory.
+// A sum that is read while other processes free and allocate may be too large, so a request is
+// refused only after this many successive attempts found no room. Other processes run between them.
+// This takes about 20 us.
 constexpr int kFullAnswers = 16;
 
 }  // namespace
@@ -55,9 +56,9 @@ Accounts::Sums Accounts::SumOfSlots(int gpu) const {
   return sums;
 }
 
-// A process that leaves a shared piece increments pieces_left before it subtracts the bytes from
-// its slot. So if pieces_left has not changed during the sum, all bytes that the table reports as
-// held twice are still in the slots.
+// A process that leaves a shared piece increments `piece_departures` before it subtracts the bytes
+// from its slot. So if piece_departures has not changed during the sum, all bytes that the table
+// reports as held twice are still in the slots.
 Accounts::Sums Accounts::Sum(int gpu) const {
   const uint32_t left = usage_->pieces_left.load();
   const uint64_t twice = BytesHeldTwice(*usage_, gpu);
@@ -114,7 +115,8 @@ bool Accounts::Hold(int gpu, uint64_t bytes) {
   return true;
 }
 
-// One thread of each process at a time, so that the order of slots decides who goes first.
+// One thread of each process at a time retries, so that the order of the slots decides which
+// process goes first.
 bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&turn_);
   int full = 0;

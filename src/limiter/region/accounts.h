@@ -40,7 +40,7 @@ class Accounts {
   // processes, before it refuses.
   using Sweep = void (*)();
   void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
-  // In place of a slot, for a process that only reads.
+  // Passed in place of a slot by a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }

@@ -11,7 +11,7 @@
 namespace tessera::limiter {
 namespace {
 
-// EFBIG in place of a signal if the process may not create files of this size.
+// If the process may not create files of this size, this fails with EFBIG and no signal is sent.
 int Resize(int fd, size_t size) {
   const BlockedSignals blocked;
   return ::ftruncate(fd, off_t(size));

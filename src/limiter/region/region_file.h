@@ -12,7 +12,7 @@
 
 namespace tessera::limiter {
 
-// One kind of file as a program knows it. Tests set versions.
+// One kind of file as one version of the program knows it. Tests set other versions.
 struct Layout {
   uint32_t magic;
   size_t size;

@@ -13,10 +13,10 @@
 namespace tessera::limiter {
 namespace {
 
-// The byte of `usage` behind those of the slots. Its lock admits one process at a time to Join.
+// The byte of `usage` after the bytes of the slots. Its lock admits one process at a time to Join.
 constexpr off_t kLockByte = kMaxSlots;
 // All attempts together take 0.1 s. If the lock is still held then, its holder is a stopped
-// process. The caller continues without the lock, and the piece counts once more.
+// process. The caller continues without the lock, and the piece is counted again.
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause = {0, 100'000};
 

@@ -5,8 +5,8 @@
 // than once.
 //
 // Exactness. A sum may be too large for an instant, never too small: a holder adds its bytes before
-// it enters the table, and leaves the table before it subtracts them. Without room in the table, or
-// for a 25th holder, the bytes of a holder count once more.
+// it enters the table, and leaves the table before it subtracts them. If the table is full, or for
+// a 25th holder, the bytes of a holder are counted again.
 //
 // Crashes. Entries follow the rules of slots: the process that clears the slot of a dead process
 // first removes the slot from the table. A process that joins holds a lock of the file, which the
@@ -22,7 +22,7 @@ namespace tessera::limiter {
 
 class SharedPieces {
  public:
-  // As for Accounts. `path`: of `usage`.
+  // Called when Accounts::Open is. `path` is the path of `usage`.
   void Open(const char* path, Usage* usage, uint32_t slot);
 
   // Makes this process a holder of the piece, and at the same time adds `added` to the held bytes
@@ -43,7 +43,7 @@ class SharedPieces {
   uint32_t slot_ = 0;
 };
 
-// Takes a process that has ended out of the table. Its slot is cleared afterwards.
+// Removes a process that has ended from the table, before its slot is cleared.
 void LeaveAllPieces(Usage* usage, uint32_t slot);
 
 // Bytes of a GPU that the slots hold more than once.

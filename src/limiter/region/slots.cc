@@ -86,7 +86,7 @@ int ReadStat(const char* pid, char* state, uint64_t* start) {
   field = SkipFields(field, 22 - 3);
   *start = field != nullptr ? ::strtoull(field, nullptr, 10) & kStartMask : 0;
   field = SkipFields(field, 28 - 22);
-  // Aligned to 16 bytes.
+  // Stacks are aligned to 16 bytes, so the lowest bits carry nothing.
   const uint64_t stack = field != nullptr ? ::strtoull(field, nullptr, 10) : 0;
   *start |= stack >> 4 << kStartBits;
   return 0;
@@ -217,7 +217,7 @@ int MakeUsage(const char* path) {
 }
 
 int SweepSlots(const char* path, Usage* usage) {
-  // A new file description: locks of this process appear as held, too.
+  // Opens a new file description, for which locks of this process appear as held, too.
   const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   if (file.get() < 0) return -1;
   uint32_t slots = usage->slots_used.load();

@@ -67,7 +67,7 @@ bool Allocations::Remove(uint64_t pointer, Allocation* removed) {
   return true;
 }
 
-// An entry that is there belongs to a later allocation.
+// If the table has an entry for the pointer, it belongs to a later allocation.
 bool Allocations::Restore(uint64_t pointer, const Allocation& allocation) {
   Shard& shard = ShardOf(pointer);
   const SpinGuard lock(&shard.lock);

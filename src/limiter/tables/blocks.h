@@ -10,7 +10,7 @@ inline constexpr uint64_t kBlockBytes = 2 << 20;
 // Allocations up to this size share a block.
 inline constexpr uint64_t kSmallBytes = 1 << 20;
 
-// 0: the size is so large that the driver refuses it.
+// Returns 0 for a size that overflows; the driver refuses such sizes.
 constexpr uint64_t RoundToBlocks(uint64_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }

@@ -26,7 +26,8 @@ class ContextMemory {
   bool IsToBeMeasured(int gpu);
   // Records the size of a context; 0, and any size after the first one, has no effect.
   void Learn(int gpu, uint64_t bytes);
-  // A context was created, or has ended. Returns by how many bytes the charge grows or falls.
+  // Begin is called when a context was created, End when one has ended. They return by how many
+  // bytes the charge grows or falls.
   uint64_t Begin(int gpu);
   uint64_t End(int gpu);
   // Removes all contexts and sizes, in a child after fork.

@@ -24,6 +24,7 @@ class Contexts {
   bool Find(const void* handle, Info* info) const;
   // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
   uint64_t Add(const void* handle, int gpu);
+  // The highest id in use so far.
   uint64_t last_id();
   // Adds a context that the driver has created, and marks it as counted. `last_id` is from before
   // that call. `*is_new` is false if another thread has counted it. `*replaced` is an older context

@@ -23,7 +23,7 @@ class Libraries {
     uint64_t born = 0;  // moment (moment.h) of Add
   };
 
-  // Of 31 bits.
+  // Returns an id of 31 bits.
   uint64_t NewId();
   // Adds a library that the driver has loaded. `*replaced` is an older library with the same
   // handle, which is unloaded; its id is 0 if there is none. False: out of host memory.

@@ -57,7 +57,7 @@ class PhysicalPieces {
   // Whether this process pays for the piece with that id.
   bool IsChargedFor(uint64_t id);
   // Records an export of the piece by the descriptor `fd`, which it marks; -1: an export that
-  // cannot be followed. Makes system calls. Unknown handles have no effect. The caller holds a
+  // cannot be tracked. Makes system calls. Unknown handles have no effect. The caller holds a
   // handle of the piece during the call.
   void AddExport(uint64_t handle, int fd);
   // Ends charges of pieces that only closed descriptors held, and closes their probes. Makes system
@@ -109,7 +109,7 @@ class PhysicalPieces {
   SharedCharge* SharedChargeFor(Piece* piece);
   bool Mark(int fd, uint64_t id, const SharedCharge& shared);
   // The id of the shared charge; 0: the piece is unknown. `*lacks_fd` is set if the process has no
-  // free descriptor for a probe; null: the export then cannot be followed.
+  // free descriptor for a probe; null: the export then cannot be tracked.
   uint64_t RecordExport(uint64_t handle, int fd, SharedCharge* recorded, bool* lacks_fd);
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);

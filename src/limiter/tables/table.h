@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash table from addresses or handles of the driver to small values. Its memory comes from mmap,
 // so it never calls the program's allocator. It doubles when it is 70 % full. `HashKey` returns the
-// slot that a key prefers, modulo the capacity. Keys are not 0. Threads: one at a time.
+// index that a key prefers, modulo the capacity. Keys are not 0. Threads: one at a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ class Table {
   };
 
   uint32_t capacity() const { return capacity_; }
-  // REQUIRES: i < capacity(). The key of an empty place is 0.
+  // REQUIRES: i < capacity(). An empty entry has the key 0.
   Entry* At(uint32_t i) { return &entries_[i]; }
 
   // Null: the table does not have the key.
@@ -42,7 +42,7 @@ class Table {
     return entry;
   }
 
-  // Moves later entries of the run up, so that the table needs no marks of removed entries.
+  // Moves later entries of the probe sequence up, so that the table needs no tombstones.
   void Erase(Entry* entry) {
     const uint32_t mask = capacity_ - 1;
     auto hole = uint32_t(entry - entries_);

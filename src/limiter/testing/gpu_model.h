@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a GPU in virtual time that processes share. Contexts with work take turns of a
-// quantum; a kernel is cut at the end of a turn and continues in the next turn of its context. The
-// streams of a context run concurrently and divide its turn. Deterministic by seed.
+// quantum; a kernel is interrupted at the end of a turn and continues in the next turn of its
+// context. The streams of a context run concurrently and divide its turn. Times are nanoseconds.
+// Deterministic by seed.
 //
 // The order of turns and the time of event stamps are assumptions, not measured on a real GPU.
 #pragma once

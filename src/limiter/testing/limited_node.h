@@ -27,9 +27,9 @@ class LimitedNode {
   void SetFailOpen() { limits_.SetFailOpen(true); }
   // A hard limit of the GPU's time, which needs no agent; 0: none.
   void SetCompute(uint32_t gpu, double share);
-  // Bytes in use by the account of the simulated device.
+  // Bytes in use, as the simulated device counts them.
   uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesConsistent(gpu); }
-  // Bytes that the container's processes hold by the account of the limiter.
+  // Bytes that the container's processes hold, as the limiter counts them.
   uint64_t Held(uint32_t gpu);
   const GpuUsage& usage(uint32_t gpu);
   const ComputeUsage& compute(uint32_t gpu) { return usage_->compute[gpu]; }

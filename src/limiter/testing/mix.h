@@ -11,15 +11,15 @@ namespace tessera::limiter::testing {
 
 class Mix {
  public:
-  // 1 to 16 tenants with hard limits, elastic limits or weights. This part of the tenants launches
-  // each kernel with a new grid.
+  // 1 to 16 tenants with hard limits, elastic limits or weights. The fraction `new_grids` of the
+  // tenants launches each kernel with a new grid.
   explicit Mix(uint64_t seed, double new_grids = 0);
 
   SharedGpuOptions& options() { return options_; }
   // The percentages of the GPU that the tenants should have used: by weight, and none above its
-  // limit or its demand. A tenant that could have used more, but waited for its own launches, keeps
-  // its claim; the other tenants may use the time that it missed. All tenants share the time that
-  // the GPU loses between batches.
+  // limit or its demand. A tenant that could have used more, but waited for its own launches, is
+  // still expected to get its share, and the other tenants may use the time that it missed. All
+  // tenants share the time that the GPU loses between batches.
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:

@@ -45,7 +45,7 @@ class SharedGpu {
   // Runs until every tenant has had `count` of its windows since `from`.
   void RunWindows(int64_t from, int count);
 
-  // The part of the GPU that a tenant used in windows that slide by 100 ms.
+  // The percentage of the GPU that a tenant used in windows that slide by 100 ms.
   struct Figures {
     double mean = 0, deviation = 0, most = 0;
   };
@@ -90,7 +90,7 @@ class SharedGpu {
   int64_t high_since_ = -1, high_until_ = -1'000'000'000;
 };
 
-// The part of the GPU that a load uses if it is alone and not limited.
+// The percentage of the GPU that a load uses if it is alone and not limited.
 double DemandOf(const Load& load);
 
 }  // namespace tessera::limiter::testing
