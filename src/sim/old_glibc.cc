@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a library or program run on glibc 2.17 and later: images may be old.
 //
-// glibc keeps the old symbol of a function that has a new symbol, and links to the new symbol. Here
-// each such function has a hidden definition that calls the old symbol; functions newer than 2.17
-// are implemented. The definitions also serve the C++ runtime, which therefore must be static. The
-// linker drops unused definitions (--gc-sections). A test compares the result with glibc 2.17.
+// If glibc gives a function a new symbol version, it keeps the old version, but programs link to
+// the new one. This file has a hidden definition of each such function, which calls the old
+// version. It also implements functions newer than 2.17. A number before a group of functions is
+// the glibc version that has changed or added them. The definitions also serve the C++ runtime,
+// which therefore must be static. The linker drops unused definitions (--gc-sections). A test
+// compares the result with glibc 2.17.
 //
-// Not for sanitizers: they define some of these functions themselves.
+// Builds with sanitizers do not use this file, because sanitizers define some of these functions
+// themselves.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -125,7 +128,7 @@ int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
                                fini, loader_fini, stack_end);
 }
 
-// 2.25 and 2.36.
+// 2.25; arc4random: 2.36.
 ssize_t getrandom(void* buffer, size_t size, unsigned flags) {
   return ::syscall(SYS_getrandom, buffer, size, flags);
 }
@@ -142,7 +145,8 @@ uint32_t arc4random() {
 // 2.32. False is always correct: it only means that locks are taken.
 char __libc_single_threaded = 0;
 
-// 2.35. Exceptions find their handlers by it. There are no handlers: a throw ends the process.
+// 2.35. The C++ runtime finds exception handlers with this function. There are no handlers here, so
+// a throw ends the process.
 int _dl_find_object(void*, dl_find_object*) { return -1; }
 
 // 2.18. Destructors of thread_local variables, in reverse order.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile of a simulated node: model, number, links and slots of its GPUs. Read from YAML (see
-// profiles/ for examples, README.md for the fields). Not for the state of a running node; MakeState
-// creates its first state.
+// profiles/ for examples, README.md for the fields). MakeState creates the first state of a node
+// (state.h) from it.
 //
 // Errors name file, line and field: "my.yaml:7: gpu.memory_mib: invalid value 0: want 64 to
-// 1048576". Threads: values. For simgpu and tests; not linked into the libraries.
+// 1048576". Threads: any; profiles are values. For simgpu and tests; not linked into the libraries.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,8 @@ struct Profile {
   LinkTopology topology = LinkTopology::kNone;
   uint32_t links = 0;               // links of each pair, or of each GPU to the switches
   std::vector<LinkPair> link_list;  // kList
-  // NVML topology levels: GPUs 2k and 2k+1; the same half of the node; the rest.
+  // NVML topology levels between GPUs 2k and 2k+1, within a half of the node, and between the
+  // halves.
   uint32_t pcie_pair = 10, pcie_half = 30, pcie_across = 50;
   // Empty, or at least `gpus` entries.
   std::vector<uint32_t> pci_buses;
@@ -54,7 +55,8 @@ std::vector<std::string> ProfileNames();
 
 // Creates the state of a new node. UUIDs that the profile does not give are hashes of `node_name`,
 // profile and index, so that they differ between nodes and stay the same for one node.
-// INVALID_ARGUMENT: lists of the profile are too short, or it has more links than the GPU.
+// INVALID_ARGUMENT: lists of the profile are too short, or it gives a GPU more links than the GPU
+// has.
 Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string_view node_name);
 
 }  // namespace tessera::sim

@@ -28,15 +28,16 @@ uint64_t RealtimeNs() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
 }
 
-// The part of `total` busy time, which ends at `until`, that lies before `at`.
+// The busy time before `at`, if it is `total` until `until` and has no gap between `at` and
+// `until`.
 uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
   const uint64_t to_come = until > at ? until - at : 0;
   return total > to_come ? total - to_come : 0;
 }
 
 // The descriptor of a `slots` file, one for the whole process and never closed (state.h). It keeps
-// the inode alive, so device and inode identify the file. `open_file` opens a file that is not
-// known yet; -1: errno has the reason.
+// the inode alive, so device and inode identify the file. `open_file` opens a file that is not open
+// yet; -1: errno has the reason.
 template <typename Open>
 int SharedSlotsFd(dev_t device, ino_t inode, Open open_file) {
   struct OpenFile {
@@ -379,7 +380,7 @@ Load State::Utilization(uint32_t gpu) {
     busy_then = BusyBefore(mark.total_ns.load(), mark.until_ns.load(), from);
     found = mark.time_ns.load() <= from;
   }
-  // Turns after the last mark, which a killed process does not mark, end at `busy_until_ns`.
+  // A process that is killed leaves no mark of its last turns; they end at `busy_until_ns`.
   busy_then = std::max(
       busy_then, BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), from));
   uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;

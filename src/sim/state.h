@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a simulated node. libcuda, libnvidia-ml and simgpu map one file (state_layout.h), so
-// they always agree. Only this code reads or writes it concurrently. Not for the rules of CUDA or
-// NVML.
+// they always agree. Only this code reads or writes it concurrently. It does not know the rules of
+// CUDA or NVML.
 //
-// It is linked into libraries that programs of users load: libc only, no exception, no thread, no
-// log, no signal handler. Functions return 0 or an errno.
+// This code is linked into libraries that users' programs load. So it uses only libc, and has no
+// exception, thread, log or signal handler. Functions return 0 or an errno.
 //
 // Live processes. The folder also has the file `slots`. A process that uses a GPU holds a POSIX
 // record lock on the byte of its slot. The kernel drops the lock at the end of the process, SIGKILL
@@ -12,7 +12,7 @@
 //   - POSIX drops all locks of a process when it closes *any* descriptor of that file. So a process
 //     opens one descriptor for each folder, shares it between all State objects of that folder, and
 //     never closes it; the libraries are linked with -z nodelete.
-//   - A forked child holds no lock: ProcessSlot::mine() is false there.
+//   - A forked child holds no lock: ProcessSlot::IsOwned() is false there.
 //   - HolderOf uses F_OFD_GETLK, which also reports record locks of the calling process.
 //
 // Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held;
@@ -76,7 +76,7 @@ struct MigCapability {
   std::string device() const;
 
   static constexpr uint32_t kGpuInstanceIds = 15, kComputeInstanceIds = 8;
-  // 1 permits to configure instances, 2 to monitor them.
+  // Number 1 is the capability to configure instances, 2 the capability to monitor them.
   static constexpr uint32_t kFirstCapability = 3;
 };
 inline constexpr unsigned kCapabilityMajor = 511;  // a usual number; the kernel assigns it
@@ -106,7 +106,7 @@ class State {
   bool writable() const { return writable_; }
   const std::string& dir() const { return dir_; }
   uint64_t inode() const { return inode_; }  // of the mapped file
-  // REQUIRES: valid(). For facts; the functions below read other fields.
+  // REQUIRES: valid(). Gives access to facts; the functions below read other fields.
   const StateFile& file() const { return *file_; }
   StateFile& file() { return *file_; }
   uint32_t gpu_count() const { return file_->gpu_count; }
@@ -128,7 +128,8 @@ class State {
   // Writes the live processes that have a context or memory on the GPU, at most `capacity`, to
   // `views`. Returns their total number. Cost: a system call for each process.
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
-  // Share of the last second in turns of processes. Memory utilization is half of it.
+  // The percentage of the last second in which processes had turns. Memory utilization is half of
+  // that.
   Load Utilization(uint32_t gpu);
   // The number of the newest sample that NVML shows, which ended at least kUseDelayNs before
   // `now_ns` (CLOCK_MONOTONIC).
@@ -166,7 +167,7 @@ class State {
   // "MIG-<uuid>", and "1c.2g.20gb" or "2g.20gb" if it has all slices of its GPU instance.
   std::string InstanceUuid(uint32_t gpu, uint32_t compute_instance) const;
   std::string InstanceProfile(uint32_t gpu, uint32_t compute_instance) const;
-  // The compute instance with the `rank`th place in the order of ids; kMaxInstances: none.
+  // The compute instance at position `rank` in the order of ids; kMaxInstances: none.
   enum class Instances { kUsable, kAll };
   uint32_t InstanceByRank(uint32_t gpu, uint32_t rank, Instances of = Instances::kUsable) const;
   // True: this process may open the capability files of the compute instance and its GPU instance.
@@ -193,9 +194,10 @@ class State {
   // `timeout_ms` (0: does not wait). Events that the ring has lost are skipped.
   bool WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* event);
 
-  // Injected failures. Every NVML call starts with it: 0, or the nvmlReturn_t to return. If the
-  // call is to hang, it blocks until the fault is cleared, then returns 0. `gpu` is kAllGpus for
-  // calls without a device. Cost without faults: one load.
+  // Injected failures. Every NVML call calls this function first. It returns 0, or the nvmlReturn_t
+  // that the call must return. If the call must hang, the function blocks until the fault is
+  // cleared, and then returns 0. `gpu` is kAllGpus for calls without a device. Cost without faults:
+  // one load.
   uint32_t CheckFault(const char* function, int32_t gpu) {
     return file_->active_faults.load(std::memory_order_relaxed) == 0
                ? 0
@@ -255,7 +257,7 @@ class ProcessSlot {
   // process has claimed the slot.
   bool mine() const;
 
-  // Charges `bytes` on a GPU. ENOMEM: they do not fit; ESTALE: !mine().
+  // Charges `bytes` on a GPU. ENOMEM: they do not fit; ESTALE: !IsOwned().
   int Charge(uint32_t gpu, uint64_t bytes);
   // From now on, charges and turns on the GPU belong to the compute instance.
   void UseInstance(uint32_t gpu, uint32_t compute_instance);

@@ -181,8 +181,8 @@ struct GpuLive {
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
   AtomicU64 retired_corrected, retired_uncorrected;  // pages
-  // since: CLOCK_MONOTONIC at which heat or power began to lower the clocks; 0: it does not now.
-  // before: the sum of earlier periods.
+  // since: CLOCK_MONOTONIC at which heat or power began to lower the clocks; 0: the clocks are not
+  // lowered. before: the sum of earlier periods.
   AtomicU64 hot_since_ns, hot_before_ns;
   AtomicU64 capped_since_ns, capped_before_ns;
   AtomicU64 pcie_replays;

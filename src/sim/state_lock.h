@@ -11,7 +11,7 @@
 
 namespace tessera::sim {
 
-// Bytes of `slots` behind the bytes of processes, for locks that guard changes.
+// Bytes of `slots` after the bytes of processes, for locks that guard changes.
 inline constexpr uint32_t kClaimByte = kMaxSlots;
 inline constexpr uint32_t kChargeByte = kMaxSlots + 1;        // + gpu
 inline constexpr uint32_t kMigByte = kChargeByte + kMaxGpus;  // + gpu

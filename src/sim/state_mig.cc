@@ -32,7 +32,7 @@ uint32_t FreeStartsIn(const MigProfile& profile, uint32_t taken) {
   return starts;
 }
 
-// The start in `starts` after which most placements of all profiles are still free.
+// The start in `starts` that leaves the most placements of all profiles free.
 uint32_t BestStart(const GpuFacts& facts, const MigProfile& profile, uint32_t taken,
                    uint32_t starts) {
   uint32_t best = 0;
@@ -58,7 +58,7 @@ uint32_t TakenByCompute(const GpuLive& live, uint32_t gpu_instance) {
   return taken;
 }
 
-// Compute instances begin at multiples of the next power of two.
+// A compute instance begins at a multiple of its size, rounded up to a power of two.
 uint32_t ComputeStartsIn(uint32_t all, uint32_t slices, uint32_t taken) {
   uint32_t starts = 0;
   for (uint32_t start = 0; start + slices <= all; start += std::bit_ceil(slices)) {
@@ -67,7 +67,7 @@ uint32_t ComputeStartsIn(uint32_t all, uint32_t slices, uint32_t taken) {
   return starts;
 }
 
-// As BestStart, for a compute instance in a GPU instance of `all` slices.
+// Like BestStart, for a compute instance in a GPU instance of `all` slices.
 uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_t starts) {
   uint32_t best = 0;
   int most = -1;

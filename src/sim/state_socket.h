@@ -6,7 +6,7 @@
 // A client connects and reads two messages (SOCK_SEQPACKET): NodeFiles with a descriptor of
 // `state`, then a byte with a descriptor of `slots`. It reads the second message only if it has no
 // descriptor of that file yet, because closing a second one would drop its locks (state.h).
-// Threads: any. Errors: an errno.
+// Threads: any. Functions that fail set errno.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::sim {
 
-// Below a driver root, and in a container.
+// The path, below a driver root or in a container.
 inline constexpr char kStateSocket[] = "/run/nvidia-persistenced/socket";
 
 // Identifies `slots`.
@@ -23,7 +23,7 @@ struct NodeFiles {
 };
 
 bool IsSocket(const std::string& path);
-// A socket that is connected to `path`, or -1 with errno. Its calls give up after two seconds.
+// A socket that is connected to `path`, or -1 with errno. Calls on it time out after two seconds.
 int ConnectTo(const std::string& path);
 // Sends `size` bytes and a descriptor, or receives them. False: errno has the reason.
 bool SendFile(int socket, const void* bytes, size_t size, int fd);

@@ -82,7 +82,7 @@ uint64_t Turns::Waiting(uint32_t slot) {
   return wanted > given ? wanted - given : 0;
 }
 
-// Alive() costs a system call, so it is checked last.
+// IsAlive() costs a system call, so it is checked last.
 bool Turns::MayHaveTurn(uint32_t slot) {
   const SlotGpu& of = Of(slot);
   return Waiting(slot) != 0 && of.turn_count.load() - of.turns_read.load() < kKeptTurns &&

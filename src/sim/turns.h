@@ -41,7 +41,7 @@ class Turns {
   // REQUIRES: `slot` is claimed, and outlives this object.
   Turns(ProcessSlot* slot, uint32_t gpu) : slot_(slot), gpu_(gpu) {}
 
-  // The process needs `work_ns` after the point `done_ns` of its current turn. If it did not wait
+  // The process needs `work_ns` of GPU time after the time that Use has set. If it did not wait
   // before, it waits since `since_ns`.
   void Want(uint64_t work_ns, uint64_t since_ns);
   // Adds to the wanted time. Cost: two stores.

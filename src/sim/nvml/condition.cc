@@ -163,7 +163,7 @@ Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned* count, unsign
   return Return::kSuccess;
 }
 
-// Descending, in the steps of the real chips.
+// Lists the clocks in descending order, in the steps of the real chips.
 Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory_mhz, unsigned* count,
                                             unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -317,7 +317,7 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min
   return Return::kSuccess;
 }
 
-// The power source is the mains.
+// The power source is always AC.
 Return nvmlDeviceGetPowerSource(Device device, unsigned* source) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(source, 0U);

@@ -99,7 +99,7 @@ Return nvmlDeviceGetSupportedEventTypes(Device device, std::uint64_t* types) {
   return Put(types, SupportedTypes(gpu));
 }
 
-// "All events that occurred before this call are not recorded."
+// NVML's documentation: "All events that occurred before this call are not recorded."
 Return nvmlDeviceRegisterEvents(Device device, std::uint64_t types, EventSet set) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(Live(set) && types != 0);

@@ -36,7 +36,7 @@ Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(index != nullptr);
   if (gpu.instance() != 0) {
-    // The place among the MIG devices of its GPU, for nvmlDeviceGetMigDeviceHandleByIndex.
+    // The position among the MIG devices of its GPU, as in nvmlDeviceGetMigDeviceHandleByIndex.
     *index = 0;
     while (*index < sim::kMaxInstances &&
            gpu.state().InstanceByRank(gpu.number(), *index) != gpu.instance() - 1) {
@@ -88,8 +88,8 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// Of the four objects of the infoROM (OEM, ECC, power, DEN) these boards report the versions of OEM
-// and ECC.
+// The infoROM has four objects (OEM, ECC, power, DEN). These boards report the versions of OEM and
+// ECC.
 Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);
@@ -160,7 +160,7 @@ Return nvmlDeviceGetMemoryBusWidth(Device device, unsigned* bits) {
   return Put(bits, gpu.facts().memory_bus_bits);
 }
 
-// As in /proc/driver/nvidia/gpus/<address>/information.
+// The number in /proc/driver/nvidia/gpus/<address>/information.
 Return nvmlDeviceGetIrqNum(Device device, unsigned* number) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(number, 100 + gpu.facts().minor);

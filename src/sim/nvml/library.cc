@@ -114,7 +114,7 @@ Return CudaVersion(const char* function, int* version) {
   return Put(version, static_cast<int>(call.state().file().cuda_version));
 }
 
-// Reads the first word of /proc/<pid>/cmdline, or the name of a kernel-side or zombie process.
+// Reads /proc/<pid>/<file> up to the first NUL or newline. Returns the length; -1: no such file.
 ssize_t ReadProcessName(unsigned pid, const char* file, char* name, unsigned length) {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/%u/%s", pid, file);
@@ -157,7 +157,8 @@ Return nvmlSystemGetDriverBranch(DriverBranchInfo* info, unsigned length) {
                   length < sizeof(info->branch) ? length : sizeof(info->branch));
 }
 
-// "Returned process name is cropped to provided length."
+// NVML's documentation: "Returned process name is cropped to provided length." A zombie has only
+// the name in comm.
 Return nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
   NVML_ENTER(call);
   NVML_REQUIRE(name != nullptr && length > 0);
@@ -194,7 +195,7 @@ Return nvmlGetExcludedDeviceCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);
 }
-// The name of the function before 450.
+// The function's name in drivers before 450.
 Return nvmlGetBlacklistDeviceCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);

@@ -19,7 +19,7 @@ std::uint64_t EccCount(const GpuCall& gpu, unsigned type, unsigned counter) {
   return counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate;
 }
 
-// Checks for all ECC counters.
+// The checks that all functions for ECC counters need.
 Return CheckEcc(const GpuCall& gpu, unsigned type, unsigned counter, const void* result) {
   NVML_REQUIRE(type < kErrorTypes && counter < kCounterTypes && result != nullptr);
   return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;

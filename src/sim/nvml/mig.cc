@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MIG mode, MIG devices, and GPU instances. Compute instances: mig_compute.cc.
+// MIG mode, MIG devices, and GPU instances. mig_compute.cc has compute instances.
 #include "src/sim/nvml/mig.h"
 
 #include <bit>
@@ -9,7 +9,7 @@
 namespace tessera::nvml {
 namespace {
 
-// One tag for each instance of each GPU. A tag holds the two indices of its place.
+// One tag for each instance of each GPU. A tag holds the indices of its GPU and of its instance.
 template <typename Tag>
 struct TagTable {
   Tag tags[sim::kMaxGpus][sim::kMaxInstances];
@@ -184,7 +184,7 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
   return Return::kSuccess;
 }
 
-// "Returns zero if MIG is not supported or enabled."
+// NVML's documentation: "Returns zero if MIG is not supported or enabled."
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(count, gpu.state().MigOn(gpu.number()) ? gpu.facts().max_mig_devices : 0U);
@@ -304,7 +304,8 @@ Return nvmlGpuInstanceDestroy(GpuInstance handle) {
   return ResultOfChange(call.state().DestroyGpuInstance(call.number(), call.index()));
 }
 
-// The instances of a profile. `count` is only written: the array has room for all of them.
+// The instances of a profile. `count` is only written: the caller's array must have room for all of
+// them.
 Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance* instances,
                                  unsigned* count) {
   NVML_ENTER_MIG(gpu, device);

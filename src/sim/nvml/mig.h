@@ -49,10 +49,11 @@ class OnGpuInstance {
   Return result_ = Return::kInvalidArgument;
 };
 
-// The result of a change of instances (src/sim/state.h).
+// Converts the errno of a change of instances (src/sim/state.h).
 Return ResultOfChange(int error);
 
-// Writes the placements of `starts` (bit n: start n). Without an array, only their number.
+// Writes the placements of `starts` (bit n: start n). If `placements` is null, writes only their
+// number.
 Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements, unsigned* count);
 
 #define NVML_ENTER_MIG(gpu, device)   \

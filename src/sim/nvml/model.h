@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clocks, heat and power, derived from the utilization of a GPU unless `simgpu inject` has set
-// them. Charts look plausible, and values agree with each other (energy is the integral of power);
-// not a model of a chip. Settings of root (power limit, clocks) apply. Threads: any.
+// them. The values look plausible in charts and agree with each other (energy is the integral of
+// power), but do not model a chip. Settings of root (power limit, clocks) apply. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::uint64_t EnergyOf(const GpuCall& gpu);  // millijoules since the creation o
 // False: no such clock.
 bool ClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
 bool MaxClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
-// The clock of a busy GPU that is not throttled: as root has set, or the maximum.
+// The clock of a busy GPU that is not throttled: the value that root has set, or the maximum.
 bool ApplicationClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);
 unsigned PerformanceStateOf(const GpuCall& gpu);
 // Bits of ClocksEventReason, derived from load, heat, power and application clocks.

@@ -2,7 +2,7 @@
 // Defines the functions of the C++ runtime that std::string, std::mutex and new use. So the library
 // does not need the runtime, and programs built with an old runtime can load it. A static libstdc++
 // would need the newest glibc and make the library four times as large. A throw ends the program;
-// its only cause is no memory for a path.
+// the only possible cause is a lack of memory for a path.
 #include <cstddef>
 #include <cstdlib>
 #include <new>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of the simulated NVML in a process between nvmlInit and nvmlShutdown: the mapped state
-// of the node, the visible GPUs, and their handles. Every exported function constructs Enter or
+// of the node, the visible GPUs, and their handles. Every exported function constructs NodeCall or
 // GpuCall, so that the order of checks (initialized, handle, injected failure, lost) is always the
 // same.
 //
 // Threads: any. The state is never unmapped, so a call that races with nvmlShutdown stays safe.
-// Errors: as NVML's. Nothing here throws; allocations that fail are kMemory.
+// Errors are NVML's return codes. Nothing here throws; a failed allocation returns kMemory.
 #pragma once
 
 #include <cstdint>

@@ -98,7 +98,7 @@ Status Create(const SimgpuFlags& flags) {
   return {};
 }
 
-// Opens the state for `body`. `wants_write`: body changes it.
+// Opens the state for `body`. `wants_write`: `body` changes the state.
 Status WithState(const SimgpuFlags& flags, bool wants_write,
                  const std::function<Status(State*)>& body) {
   State state;
@@ -132,7 +132,7 @@ SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
   };
 }
 
-// Like above, for a `change` that cannot fail.
+// Turns a function that cannot fail into a StateChange.
 template <typename Function>
 StateChange Always(Function function) {
   return [function](State* state, uint32_t gpu) {
@@ -141,7 +141,7 @@ StateChange Always(Function function) {
   };
 }
 
-// "all" or an index.
+// Parses "all" or the index of a GPU.
 Result<int32_t> GpuOrAll(const State& state, const std::string& text) {
   if (text == "all") return kAllGpus;
   const Result<int64_t> index = ParseInt(text);

@@ -16,7 +16,7 @@ constexpr uint64_t kXidDoubleBit = 48;
 constexpr uint64_t kXidRepaired = 63;
 constexpr uint64_t kXidRepairFailed = 64;
 constexpr uint64_t kXidOffTheBus = 79;
-// CUresult of existing contexts.
+// Values of CUresult that calls of existing contexts return.
 constexpr uint32_t kCudaUnknown = 999;
 constexpr uint32_t kCudaEccUncorrectable = 214;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the kernel's files of GPUs in /sys: the folder of each PCI device with its numbers,
-// configuration space and memory regions, its driver, and its IOMMU group. Not for
-// /proc/driver/nvidia, which the driver writes (driver_root.h).
+// configuration space and memory regions, its driver, and its IOMMU group. driver_root.h has the
+// files in /proc/driver/nvidia, which the driver writes.
 //
-// Readers: GPU feature discovery (to recognize a vGPU), go-nvlib, node feature discovery, the
-// agent. Threads: any, one at a time for a root.
+// The agent, GPU feature discovery (to recognize a vGPU), go-nvlib and node feature discovery read
+// these files. Threads: any, one at a time for a root.
 #pragma once
 
 #include <string>

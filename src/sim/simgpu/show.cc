@@ -150,7 +150,7 @@ std::string FaultsText(const StateFile& file) {
   return text;
 }
 
-// The worst condition that a program would find.
+// The worst condition that a program could meet on the GPU.
 std::string_view HealthOf(State* state, uint32_t gpu) {
   if (state->lost(gpu)) return "LOST";
   const auto hit = [&](bool hang) {

@@ -44,8 +44,8 @@ Result<Fd> Listen(const std::string& path) {
   return fd;
 }
 
-// Gives a client the files as they are now. Both messages fit into the socket's buffer, so a client
-// that reads nothing delays no other.
+// Sends the current files to a client. Both messages fit into the socket's buffer, so a client that
+// reads nothing delays no other.
 void Serve(const std::string& state_dir, const Fd& client) {
   const Fd state(open((state_dir + "/state").c_str(), O_RDWR | O_CLOEXEC));
   const Fd slots(open((state_dir + "/slots").c_str(), O_RDWR | O_CLOEXEC));

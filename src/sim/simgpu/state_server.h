@@ -11,7 +11,7 @@
 namespace tessera::sim {
 
 // Serves <root>/run/nvidia-persistenced/socket until `stop` is readable, and then removes it.
-// NOT_FOUND: no node at `root`; ALREADY_EXISTS: another process serves it. Any thread.
+// NOT_FOUND: no node at `root`; ALREADY_EXISTS: another process serves it. Threads: any.
 Status ServeState(const std::string& root, const Fd& stop);
 
 }  // namespace tessera::sim

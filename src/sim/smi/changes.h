@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SmiOptions that change GPUs, for root: modes, power limit, clocks, ECC.
+// The options of nvidia-smi that change GPUs, for root: modes, power limit, clocks, ECC.
 #pragma once
 
 #include <string>
@@ -18,7 +18,8 @@ struct Change {
   unsigned values[2] = {};  // such as minimum and maximum clock
 };
 
-// Starts the change of an option such as "-pl" or "--power-limit". False: another option.
+// Starts the change of an option such as "-pl" or "--power-limit". False: the option changes no
+// GPU.
 bool FindChange(std::string_view option, Change* change);
 bool TakesValue(const Change& change);
 // False: invalid value for the option.

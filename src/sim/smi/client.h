@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML for nvidia-smi: the library by dlopen, each function by dlsym at its first use, so that the
-// program also runs on a driver that lacks some functions. Not for the agent (src/gpu has a client
-// that survives a hanging library).
-// Threads: one. Ownership: the NvmlClient owns the library's init reference and drops it at its
-// end.
+// program also runs on a driver that lacks some functions. The agent does not use this client:
+// src/gpu has one that survives a hanging library.
+// Threads: one. Ownership: the NvmlClient owns the library's init reference and drops it in the
+// destructor.
 #pragma once
 
 #include <string>

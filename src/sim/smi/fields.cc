@@ -72,7 +72,7 @@ std::string PciPart(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int dig
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
 
-// Getters that are one expression of the GPU g or of the node n.
+// Getters with one expression of the GPU g or of the node n.
 #define OF_GPU(...) \
   []([[maybe_unused]] const NvmlGpu& g, const NodeValues&) -> std::string { return __VA_ARGS__; }
 #define OF_NODE(...) [](const NvmlGpu&, const NodeValues& n) -> std::string { return __VA_ARGS__; }
@@ -192,7 +192,7 @@ void AddPcie(std::vector<GpuField>* t) {
             });
 }
 
-// Fan, performance state, and what holds the clocks down.
+// Fan, performance state, and reasons for reduced clocks.
 void AddClockReasons(std::vector<GpuField>* t) {
   t->insert(
       t->end(),

@@ -32,7 +32,7 @@ struct AppField {
 };
 const std::vector<AppField>& AppFields();
 
-// Fields of a line for each GPU, with all remapped rows.
+// Fields of --query-remapped-rows, which prints one line for each GPU.
 const std::vector<GpuField>& RowFields();
 
 struct PageField {

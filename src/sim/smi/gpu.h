@@ -99,7 +99,7 @@ class NvmlGpu {
   NvmlAnswer<RemappedRows> Rows() const;
   NvmlAnswer<nvml::RowRemapperHistogram> RowHistogram() const;
   NvmlAnswer<nvml::EccSramErrorStatus> SramErrors() const;
-  // `scope` is the link, for fields of a link.
+  // `scope` is the number of the link, for fields of a link.
   NvmlAnswer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
   NvmlAnswer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 

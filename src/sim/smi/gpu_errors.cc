@@ -23,7 +23,7 @@ NvmlAnswer<unsigned> NvmlGpu::RetiredPageCount(unsigned cause) const {
   NvmlAnswer<unsigned> answer;
   answer.result =
       NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
-  // The call has no room for addresses.
+  // The call gets no buffer for addresses.
   if (answer.result == nvml::Return::kInsufficientSize) answer.result = nvml::Return::kSuccess;
   return answer;
 }

@@ -24,7 +24,7 @@ struct ListedProfile {
   nvml::GpuInstanceProfileInfoV2 info = {};
 };
 
-// Sorted by size.
+// The profiles of the GPU, sorted by size.
 std::vector<ListedProfile> ProfilesOf(const NvmlGpu& gpu) {
   std::vector<ListedProfile> profiles;
   for (unsigned number = 0; number < kProfiles; ++number) {
@@ -106,7 +106,7 @@ std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
   return views;
 }
 
-// The rows of a table between its header and its end.
+// A table: rule, header, rows, rule.
 std::string Table(std::string_view header, std::string_view rule, const std::string& rows) {
   return fmt::format("{}\n{}{}{}\n", rule, header, rows, rule);
 }
@@ -202,7 +202,7 @@ Return ListCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus, 
   return *out += Table(kHeader, kRule, rows), Return::kSuccess;
 }
 
-// Splits at commas.
+// Splits a list at its commas.
 std::vector<std::string> Split(std::string_view list) {
   std::vector<std::string> items;
   while (!list.empty()) {

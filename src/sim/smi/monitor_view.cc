@@ -138,7 +138,7 @@ std::map<unsigned, ProcessUtilization> ProcessUses(const NvmlGpu& gpu) {
   return uses;
 }
 
-// The last part of the path, which pmon shows.
+// The name that pmon shows: the last part of the path.
 std::string CommandName(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
 std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,

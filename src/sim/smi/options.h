@@ -57,7 +57,7 @@ struct SmiOptions {
   std::string stamps;            // letters of -o in dmon and pmon: D date, T time
 };
 
-// False with the tool's message in *error.
+// False: *error has the tool's message.
 bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options,
                   std::string* error);
 

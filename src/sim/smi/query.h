@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --query-gpu, --query-compute-apps, --query-remapped-rows, --query-retired-pages and
 // --query-supported-clocks: CSV of selected fields. The tables of fields also serve
-// --help-query-gpu and similar options. Errors: an unknown name has the real tool's message, exit
-// code 2.
+// --help-query-gpu and similar options. An unknown name gives the real tool's message and exit code
+// 2.
 #pragma once
 
 #include <string>

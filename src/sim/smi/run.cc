@@ -178,7 +178,7 @@ int SmiRun::Select(std::string* out) {
   return kExitOk;
 }
 
-// Lines, and before the first lines the header.
+// The lines of dmon or pmon. The first output begins with the header.
 std::string SmiRun::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
     return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";

@@ -135,7 +135,7 @@ const Argument* FindArgument(std::string_view subcommand, std::string_view text)
   return nullptr;
 }
 
-// Sets the values that hold without options.
+// Sets the default values of a subcommand.
 void SetDefaults(std::string_view subcommand, SmiOptions* options) {
   if (subcommand != "dmon" && subcommand != "pmon") return;
   options->view = subcommand == "dmon" ? View::kDeviceMonitor : View::kProcessMonitor;

@@ -9,7 +9,7 @@
 namespace tessera::sim::testing {
 namespace {
 
-// A driver answers for every version above its own version as for its own version.
+// A driver gives the same answer for its own version and for every version above.
 constexpr int kLastVersion = 99990;
 
 using Row = std::vector<std::string>;
@@ -60,7 +60,8 @@ Result<std::vector<std::string>> RecordedExports(std::string_view library,
   return exports;
 }
 
-// Fields: name, flags, first version, result/status, symbol. Rows of a name and flags adjoin.
+// Fields: name, flags, first version, result/status, symbol. Rows with the same name and flags are
+// adjacent.
 Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver) {
   ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("getprocaddress-{}.tsv", driver)));
   std::vector<RecordedAddress> answers;

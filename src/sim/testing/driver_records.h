@@ -2,7 +2,7 @@
 // For tests: the recorded exports and answers of NVIDIA's driver libraries. The records are not
 // part of the tree. They are in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
 //
-// Errors: a file is missing. A test then skips with the message.
+// The functions return an error if a file is missing. A test then skips with its message.
 #pragma once
 
 #include <ostream>

@@ -5,7 +5,7 @@
 //   sim::testing::SimNode node({.profile = "a100-sxm4-40gb", .gpus = 8});
 //   NvmlLibraryLoader loader(node.driver_root());
 //
-// Threads: created before other threads, because it sets environment variables.
+// Threads: create it before other threads start, because it sets environment variables.
 #pragma once
 
 #include <string>

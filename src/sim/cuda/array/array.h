@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays and mipmapped arrays: device memory without an address for programs. The simulation has an
 // address for copies, with rows, layers and slices that follow each other without gaps. The GPU is
-// charged the size of the real layout, which pads rows. Textures and surfaces: texture.h. Threads:
-// REQUIRES the driver's mutex.
+// charged the size of the real layout, which pads rows. texture.h has textures and surfaces.
+// Threads: REQUIRES the driver's mutex.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ namespace tessera::cuda {
 
 class Driver;
 
-// 0: a format of images or videos, whose elements have no fixed size.
+// Returns 0 for a format of images or videos, whose elements have no fixed size.
 unsigned ElementBytes(unsigned format, unsigned channels);
 
 class Arrays {

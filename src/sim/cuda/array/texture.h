@@ -25,7 +25,7 @@ struct TextureObject {
 class Textures {
  public:
   unsigned long long Add(const TextureObject& object);
-  // Null: invalid handle of a texture, or of a surface.
+  // Null: the handle is invalid, or is not a surface (`is_surface`) or texture as requested.
   TextureObject* Find(unsigned long long handle, bool is_surface);
   void Remove(unsigned long long handle) { objects_.erase(handle); }
   // Removes the objects of a context that ends.

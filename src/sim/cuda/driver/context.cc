@@ -11,8 +11,8 @@ constexpr size_t kDefaultLimits[kLimits] = {1024, 7 << 20, 8 << 20, 2, 2048, 64,
 
 constexpr size_t kMaxLimit = size_t(1) << 40;
 
-// Device memory of a limit beyond its default. It is allocated at once; the real driver may wait
-// for a kernel that needs it.
+// Device memory of a limit beyond its default. The simulation allocates it at once; the real driver
+// may wait until a kernel needs it.
 uint64_t BytesOfLimit(const sim::GpuFacts& gpu, int limit, size_t value) {
   if (limit > kLimitMallocHeap || value <= kDefaultLimits[limit]) return 0;
   const uint64_t more = value - kDefaultLimits[limit];

@@ -86,7 +86,7 @@ Result Driver::FindGpus() {
     const std::string dir = StateDir();
     if (dir.empty() || state_.Open(dir) != 0) return Result::kNoDevice;
   }
-  // As the real driver: CUDA needs the control node and the UVM node.
+  // As with the real driver, CUDA needs the control node and the UVM node.
   if (!Exists("nvidiactl")) return Result::kNoDevice;
   gpus_.clear();
   for (const VisibleDevice& device : FindDevices(state_, getenv("CUDA_VISIBLE_DEVICES"))) {
@@ -97,8 +97,8 @@ Result Driver::FindGpus() {
   return Exists("nvidia-uvm") ? Result::kSuccess : Result::kUnknown;
 }
 
-// The process uses a MIG instance: it charges memory to the instance, takes turns on it, and sees
-// the instance's facts instead of the GPU's.
+// Makes the process use a MIG instance: it then charges memory to the instance, takes turns on it,
+// and sees the instance's facts instead of the GPU's.
 void Driver::UseInstance() {
   const uint32_t gpu = gpus_[0];
   slot_.UseInstance(gpu, instance_);

@@ -113,11 +113,11 @@ class Driver {
 
   std::unordered_set<EventTag*>& events() { return events_; }
   std::map<PhysicalMemory, Physical>& physical() { return physical_; }
-  // Ends the charge of shared memory without a handle and a mapping in this process, or keeps it
-  // until all exported descriptors are closed.
+  // Ends the charge of shared memory that has no handle and no mapping in this process, or keeps
+  // the charge until all exported descriptors are closed.
   void EndShared(const Physical& physical);
-  // Ends the charges whose descriptors are closed. Calls that allocate or report memory begin with
-  // it.
+  // Ends the charges whose descriptors are closed. Calls that allocate or report memory call this
+  // first.
   void EndClosedShares();
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
   // Makes the block of the allocation shared, so that other processes can map it.
@@ -235,7 +235,7 @@ class Call {
   Result Wait(StreamTag* stream);
   Result Wait(ContextTag* context);
   Result Wait(ContextTag* context, const TicketRef& ticket);
-  // Wait for all contexts of the process.
+  // Waits for all contexts of the process.
   void WaitForAll();
   // Waits for room in the stream and appends the command; a dead context takes no commands. In a
   // captured stream, the command becomes a node of that type.

@@ -36,8 +36,8 @@ struct GraphCondition {
   ConditionalHandle handle = 0;
   ConditionalType type = ConditionalType::kIf;
   unsigned value = 0;
-  // The number of the body to run, which the node may lack. A loop runs its body once: on a GPU, a
-  // kernel in the body would end it.
+  // The index of the body to run; the node may have no such body. A loop runs its body once,
+  // because on a real GPU a kernel in the body would end it.
   size_t body() const { return type == ConditionalType::kSwitch ? value : value != 0 ? 0 : 1; }
 };
 
@@ -90,7 +90,7 @@ struct tessera::cuda::UserObjectTag {
 
 namespace tessera::cuda {
 
-// Objects of the program with references.
+// The program's objects that graphs keep alive, with counts of references.
 class UserObjects {
  public:
   // Objects without references. The destructor of this class calls the program's destructors, and
@@ -118,8 +118,8 @@ class UserObjects {
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
 };
 
-// CUstreamCaptureMode, which a capture and a thread have. It decides which threads must not make
-// unsafe calls, such as allocations, during a capture:
+// CUstreamCaptureMode: a capture and a thread each have one. The two modes decide which threads
+// must not make unsafe calls, such as allocations, during a capture:
 //
 //   of the capture   global: all threads; thread-local: the thread that began it; relaxed: none
 //   of a thread      global: it obeys all captures; thread-local: only those that it began itself;
@@ -171,7 +171,8 @@ class Graphs {
   // Removes a stream that is destroyed.
   void Forget(StreamTag* stream);
 
-  // Include graphs of child nodes, bodies of conditional nodes, and their nodes.
+  // IsGraph and IsNode include the graphs of child nodes, the bodies of conditional nodes, and
+  // their nodes.
   bool IsGraph(GraphTag* graph) const;
   bool IsNode(GraphNodeTag* node) const;
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
@@ -197,11 +198,11 @@ void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
 // FindClone in an instance, to change the node. A waiting launch keeps the old graph.
 GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
-// The conditions hold for the graph, for the graph of a child node, or for a body.
+// These functions look in the graph, in the graphs of child nodes, and in bodies.
 bool HasUserObjects(const GraphTag& graph);
 bool HasConditionalNode(const GraphTag& graph, ConditionalHandle handle);
 bool HasConditionalNodes(const GraphTag& graph);
-// Why the conditional nodes prevent an instance (CUgraphInstantiateResult).
+// Returns why the conditional nodes prevent an instance, as a CUgraphInstantiateResult.
 int CheckConditionalNodes(const GraphTag& graph);
 // Adds a node of type kConditional, and writes its bodies to `parameters`.
 Result AddConditionalNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,

@@ -139,7 +139,7 @@ CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, 
   return List(ends, to, count);
 }
 
-// All edges have the data zero.
+// The data of every edge is zero.
 CUDA_EXPORT Result cuGraphGetEdges_v2(Graph graph, GraphNode* from, GraphNode* to, GraphEdge* edges,
                                       size_t* count) {
   const Result result = cuGraphGetEdges(graph, from, to, count);

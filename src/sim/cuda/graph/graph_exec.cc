@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of instances: updates from another graph, nodes that are switched off, other events and
-// child graphs. Other parameters of nodes are in graph_nodes.cc.
+// Changes of instances (executable graphs): updates from another graph, nodes that are switched
+// off, other events and child graphs. Other parameters of nodes are in graph_nodes.cc.
 #include <algorithm>
 
 #include "src/sim/cuda/driver/driver.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of CUDA 12.2 and later that take the parameters of a node of any type, and the
-// attributes of kernel nodes. Not for: external semaphores, memory operations.
+// attributes of kernel nodes. External semaphores and memory operations are not implemented.
 #include "src/sim/cuda/driver/driver.h"
 #include "src/sim/cuda/graph/graph.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of the program that graphs keep alive. The end of the last reference calls a function of
-// the program, without the driver's mutex.
+// Objects of the program that graphs keep alive. Releasing the last reference calls the program's
+// destructor, without the driver's mutex.
 #include "src/sim/cuda/graph/graph.h"
 
 #include "src/sim/cuda/driver/driver.h"

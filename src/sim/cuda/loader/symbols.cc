@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <tuple>
 
-// This file must not include api/cuda_abi.h, which declares these functions with parameters. They
-// do not matter here: on x86-64 the caller removes its arguments.
+// This file must not include api/cuda_abi.h, which declares these functions with parameters. The
+// parameters do not matter here: on x86-64 the caller removes its arguments.
 #define CUDA_SYMBOL(name, since, class_)                               \
   extern "C" __attribute__((weak, visibility("default"))) int name() { \
     return tessera::cuda::Refuse(#name);                               \

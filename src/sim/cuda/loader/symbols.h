@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports of the library and the symbols of cuGetProcAddress, both from api/cuda_symbols.inc.
 //
-// Every symbol of the table has a weak definition that refuses with NOT_SUPPORTED. A definition in
+// Every symbol of the table has a weak definition that returns NOT_SUPPORTED. A definition in
 // another file replaces it. Threads: any. Cost of a lookup: one hash of the name, no allocation.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace tessera::cuda {
 
-// The address of an export. No export has this type.
+// A generic function pointer for the address of an export. The caller casts it to the export's own
+// type.
 using AnyFunction = int (*)();
 
 enum class Lookup { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The refusal of unimplemented functions, and functions that need no state.
+// Refuses unimplemented functions, and defines functions that need no state.
 #include "src/sim/cuda/driver/driver.h"
 #include "src/sim/cuda/loader/symbols.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies in batches, and copies with attributes. Attributes define when the source is read, and
-// where the memory is; the simulation ignores them. Not for: copies from or to arrays.
+// where the memory is; the simulation ignores them. Copies from or to arrays are not implemented.
 #include "src/sim/cuda/driver/driver.h"
 
 namespace tessera::cuda {

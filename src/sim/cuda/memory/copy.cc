@@ -51,7 +51,8 @@ void MoveBox(const BoxCopy& copy) {
   }
 }
 
-// Reads the source now, into memory without gaps that replaces it in `copy`. Null: out of memory.
+// Reads the source now, into memory without gaps, which replaces the source in `copy`. Null: out of
+// memory.
 std::shared_ptr<void> Snapshot(BoxCopy* copy) {
   std::shared_ptr<void> bytes(malloc(copy->box.bytes()), free);
   if (bytes == nullptr) return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of bytes, rows and planes between host memory, device memory and arrays, for streams
-// (copy.cc) and for memcpy nodes (graph_nodes.cc). Not for: fills (memset.cc). Threads: REQUIRES
-// the driver's mutex.
+// (copy.cc) and for memcpy nodes (graph_nodes.cc). memset.cc has fills. Threads: REQUIRES the
+// driver's mutex.
 #pragma once
 
 #include "src/sim/cuda/driver/driver.h"

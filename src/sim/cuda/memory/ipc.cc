@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of cuMemAlloc and of pools, and events, that other processes open. A handle contains the
 // process's slot in the state and a file descriptor of that process, which is opened through /proc.
-// Both processes must have one user and see each other there, as in a pod that uses CUDA's IPC.
+// Both processes must run as one user and see each other in /proc, as in a pod that uses CUDA's
+// IPC.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <stdio.h>

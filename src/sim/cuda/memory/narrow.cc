@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of CUDA 3.1 and before, with addresses and sizes of 32 bits.
+// Functions of CUDA 3.1 and earlier, with addresses and sizes of 32 bits.
 #include <algorithm>
 
 #include "src/sim/cuda/driver/driver.h"

@@ -65,7 +65,7 @@ void EndIfUnused(Call& call, PhysicalMemory memory) {
 // copies of the descriptor, of all processes, are closed.
 constexpr uint32_t kHostByte = sim::kMaxGpus;
 
-// Opens the memfd anew, because a file description does not see its own locks (F_OFD_GETLK in
+// Opens the memfd again, because a file description does not see its own locks (F_OFD_GETLK in
 // fcntl(2)).
 int Reopen(int fd) {
   return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a kernel image that the simulation reads: entry functions with their parameters, and
 // variables with their initial values. PTX is scanned as text (image.cc), a cubin by its sections
-// (cubin.cc); a fat binary is not read. Not a compiler: instructions are ignored.
+// (cubin.cc); a fat binary is not read. Instructions are ignored.
 #pragma once
 
 #include <cstddef>

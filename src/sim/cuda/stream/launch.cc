@@ -164,7 +164,7 @@ Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunc
                                               : Result::kSuccess;
 }
 
-// Makes each stream wait for what the other streams have now.
+// Makes each stream wait for the commands that the other streams have now.
 Result WaitForEachOther(Call& call, const DeviceLaunch* launches, unsigned count) {
   std::vector<TicketRef> ends;
   for (unsigned i = 0; i < count; ++i) ends.push_back(call->engine().End(launches[i].stream));

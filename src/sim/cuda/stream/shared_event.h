@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An event that several processes record and wait for: a page of shared memory that counts records.
-// The last record counts, whichever process made it. A record whose process has died is done.
-// Threads: any.
+// The last record counts, whichever process made it. If the process of the last record dies, the
+// record counts as done. Threads: any.
 #pragma once
 
 #include <atomic>
