@@ -34,7 +34,8 @@
 namespace tessera::agent {
 namespace {
 
-// The driver wakes a GPU without persistence mode when its node is opened.
+// Opening the device node of a GPU without persistence mode initializes the GPU, which takes
+// seconds.
 constexpr Duration kOpenDeadline = std::chrono::seconds(30);
 // A repair restarts the engine and waits up to a minute until the engine serves again.
 constexpr Duration kEngineDeadline = std::chrono::minutes(2);
@@ -64,7 +65,8 @@ void LogChanges(const DeviceSet* before, const device::NodeInventory& now) {
 class Agent::Impl {
  public:
   Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options);
-  // The kubelet's streams end first: it must not see a plugin whose GPUs are not watched any more.
+  // The kubelet's streams end first: the kubelet must not see a plugin whose GPUs are not watched
+  // any more.
   ~Impl() { plugins_.reset(); }
 
   Status Start();
@@ -123,8 +125,8 @@ class Agent::Impl {
   std::optional<grant::TokenSigner> signer_;
   gpu::ThreadCaller caller_;
   // Closed until the inventory has found GPUs, and while it finds none. NVML counts the GPUs when
-  // the first session of the process starts, so only without other sessions can the inventory count
-  // again.
+  // the first session of the process starts, so the inventory can count again only while no other
+  // session is open.
   const std::shared_ptr<gpu::DriverGate> found_gpus_ = std::make_shared<gpu::DriverGate>(
       fmt::format("the driver has no GPU for the agent yet: see the node's condition {}",
                   names::kConditionGpuReady));
@@ -166,7 +168,7 @@ Agent::Impl::Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
               .make_loader = [this] { return MakeLoaderOfFoundGpus(); },
               .holdings =
                   [this](std::function<void(Holdings)> then) {
-                    // The caller waits for `then`.
+                    // `then` is always called, because the caller waits for it.
                     grants_ ? grants_->GetHoldings(std::move(then)) : then({});
                   },
               .devices = &devices_,
@@ -354,8 +356,8 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
       if (weak) device_nodes_->Update();
     });
   }
-  // Making the chooser's table takes long. As a task of its own it delays neither the list for the
-  // kubelet nor the kubelet's first call.
+  // The first call of chooser() builds a table, which takes long. A separate task builds it now, so
+  // that it delays neither the list for the kubelet nor the kubelet's first call.
   runner_->Post([set] { (void)set->chooser(); });
 }
 

@@ -2,8 +2,9 @@
 // The whole node agent: inventory, device plugins, registration, grants, device nodes, the Node
 // object, metrics. It connects its parts and decides nothing itself.
 //
-// Threads: the runner's thread owns everything except the grants. They have their own runner
-// ("grants"), because they wait for the disk. The two exchange immutable device sets.
+// Threads: the runner's thread owns everything except the grants. The grants have their own thread
+// and runner ("grants"), because they wait for the disk. The two threads exchange immutable device
+// sets.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,8 @@
 namespace tessera::agent {
 namespace {
 
-// A process that may run without the limiter must not be killed for it.
+// Rejects a namespace that is in both options: a process that may run without the limiter must not
+// be killed for running without it.
 Status CheckLimitNamespaces(const AgentOptions& options) {
   const std::set<std::string>& open = options.limits_fail_open;
   const std::set<std::string>& stop = options.limits_stop_bypass;

@@ -38,7 +38,7 @@ struct AgentOptions {
   std::string grant_socket;
   std::string limits_dir;  // directory of the containers' limits; "": no container is limited
   std::set<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
-  // Namespaces, or "*": kill processes without a limiter there (limits/container_usage.h).
+  // Namespaces, or "*", where processes without a limiter are killed (limits/container_usage.h).
   std::set<std::string> limits_stop_bypass;
   std::string metrics_address;  // "": no HTTP
   std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in

@@ -73,7 +73,7 @@ ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pod
 
 }  // namespace
 
-// Lives on the thread. Keep the order: each member uses members before it.
+// Lives on the grants' thread. Keep the order: each member uses members before it.
 struct GrantsThread::State {
   State(GrantsThread* grants, grant::Journal opened, const std::vector<std::string>& records,
         std::unique_ptr<Pods> known)

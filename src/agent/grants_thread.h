@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant service with its journal, ledger, socket and connection to the kubelet, on a thread of
-// its own. Threads: made and destroyed on one thread; Post from any.
+// its own. Threads: construct and destroy on one thread; call Post on any.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ struct GrantsThreadOptions {
   // Lists the processes on GPUs; null: GPUs are released without checking processes (tests).
   std::shared_ptr<gpu::NvmlLoader> nvml;
   std::string proc_root = "/proc";
-  // Makes the access to pods on the grants' thread; null: all pods are unknown.
+  // Makes the source of pods, on the grants' thread; null: all pods are unknown.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   NamespaceSet kill_on_bypass_namespaces;         // see ContainerUsage

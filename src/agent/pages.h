@@ -26,7 +26,7 @@ namespace tessera::agent {
 class Pages {
  public:
   struct Sources {
-    // The status without the uses of containers and the exporter, which the pages know.
+    // Returns the status without the uses of containers and the exporter; Pages adds these two.
     StatusPage::GetStatus status;
     StatusPage::PostElsewhere post_to_grants;
     std::function<std::shared_ptr<gpu::NvmlLoader>()> make_loader;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device plugin for each resource, whose offers follow GPUs and their use.
+// A device plugin for each resource. Its offers follow the GPUs and their use.
 // Threads: lives on `runner`.
 #pragma once
 

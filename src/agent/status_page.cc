@@ -9,7 +9,7 @@
 namespace tessera::agent {
 namespace {
 
-// Scrapes usually come every half minute.
+// Longer than the interval between two scrapes, usually 30 s, so that scrapes reuse a connection.
 constexpr Duration kIdle = std::chrono::minutes(2);
 
 template <typename Holds>

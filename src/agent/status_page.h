@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's pages over HTTP: /metrics (Prometheus: the agent's metrics, then the metrics of
 // dcgm-exporter), /containers (JSON: the use of limited containers, for `tessera top`), /healthz
-// (both threads run), /readyz (the GPUs are known, and the kubelet reads the lists), /health (with
-// dcgm-exporter's answer). Threads: lives on `runner`.
+// (the main thread and the grants' thread run), /readyz (the GPUs are known, and the kubelet reads
+// the lists), /health (with dcgm-exporter's answer). Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ struct AgentStatus {
 
 // The text of /metrics.
 std::string MetricsPage(const AgentStatus& status);
-// Empty if ready, else the reason.
+// The reason why the agent is not ready; "" if it is ready.
 std::string NotReadyReason(const AgentStatus& status);
 
 class StatusPage {

@@ -15,7 +15,8 @@
 namespace tessera::agent {
 
 struct SupervisorOptions {
-  // Wait before a restart if the earlier child lived for less than `settled`; doubles each time.
+  // Wait before the first restart. Doubles with each restart of a child that ran for less than
+  // `stable_after`.
   Duration first_wait = std::chrono::milliseconds(50);
   Duration longest_wait = std::chrono::seconds(5);
   Duration settled = std::chrono::seconds(10);
@@ -23,8 +24,8 @@ struct SupervisorOptions {
 
 // Runs `agent` in a child process, and again after each end by a signal. Passes SIGTERM, SIGINT,
 // SIGQUIT and SIGHUP on, and reaps orphans as a first process must. Returns the child's exit code;
-// 128 + signal if a signal ended the child after one of the first three was passed on. The child
-// dies with its parent. REQUIRES: the process has one thread.
+// 128 + signal if a signal ended the child after SIGTERM, SIGINT or SIGQUIT was passed on. The
+// child dies with its parent. REQUIRES: the process has one thread.
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options = {});
 
 }  // namespace tessera::agent

@@ -185,9 +185,9 @@ Status Journal::TruncateTo(uint64_t size) {
   return Status::Ok();
 }
 
-// Zeros instead of fallocate(2), whose blocks are marked as unwritten: the first write to each
-// would change metadata, which fdatasync must flush, too. Best effort: a full disk may still have
-// space for the record without zeros.
+// Writes zeros instead of calling fallocate(2), whose blocks are marked as unwritten: the first
+// write to each would change metadata, which fdatasync must flush, too. Best effort: a full disk
+// may still have space for the record without zeros.
 void Journal::Preallocate(size_t bytes) {
   if (size_ + bytes <= file_size_) return;
   const std::string zeros(size_ + bytes + kPreallocateBytes - file_size_, '\0');

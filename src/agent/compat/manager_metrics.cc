@@ -18,7 +18,7 @@ double Mib(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20);
 // The shortest decimal form of the number: 0.3, 5120, 0.5.
 std::string Decimal(double value) { return fmt::format("{}", value); }
 
-// The values of a family: by GPU and in total, or only in total.
+// A metric family with values for each GPU and in total, or only in total.
 struct Family {
   const char* name;
   const char* help;

@@ -12,7 +12,7 @@
 // The use of a GPU that does not answer is unknown: it has no series and no fields, and its
 // containers have no total.
 //
-// Not for our own metrics (agent/metrics.h). Threads: values and pure functions.
+// Tessera's own metrics are in agent/metrics.h. Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct ManagedGpu {
   int index = 0;
   std::string pci_bus_id;
   Bytes total;  // memory of the GPU
-  // Whether the driver has returned the processes of the GPU. If not, the next three are empty.
+  // Whether the driver has returned the processes of the GPU. If not, `used`, `percent` and `pids`
+  // are empty.
   bool is_known = true;
   Bytes used;  // memory that the container uses
   int percent = 0;

@@ -15,7 +15,7 @@ net::Response JsonResponse(const Json& json) {
   return response;
 }
 
-// The container that a process counts for; null if it is unknown.
+// The container to which the use of a process is added; null if the container is unknown.
 const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& owner) {
   const HeldContainer* only = nullptr;
   size_t count = 0;

@@ -2,7 +2,8 @@
 // Serves gpu-manager's pages on port 5678: GET /metric, /usage, /graph, /version. Each answer is
 // made from the driver's processes at that moment (process_reader.h) and the grants.
 //
-// Threads: the runner's. Cost without requests: a listening socket; the driver is not even loaded.
+// Threads: lives on `runner`. Cost without requests: a listening socket; the driver is not even
+// loaded.
 #pragma once
 
 #include <functional>
@@ -23,9 +24,9 @@ namespace tessera::agent {
 
 using OwnerOfPid = std::function<std::optional<ProcessOwner>(int pid)>;
 
-// A process counts for the container of its cgroup. While the agent does not know the container
-// engine's IDs of a pod's containers, a process of the pod counts for the pod's one container with
-// GPUs. If several containers of the pod have GPUs, the process counts for none.
+// The use of a process is added to the container of its cgroup. While the agent does not know the
+// container engine's IDs of a pod's containers, the use is added to the pod's only container with
+// GPUs; if several containers of the pod have GPUs, it is added to none.
 ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of);

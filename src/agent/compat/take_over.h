@@ -2,13 +2,14 @@
 // Adds entries to the GrantLedger for containers that were running before the agent was installed,
 // and whose GPUs gpushare's device plugin or gpu-manager chose. The GPUs come from the checkpoints
 // of the kubelet and of gpu-manager, else from the pod's annotations. The shares come from the
-// pod's request. If the checkpoint and the annotations differ, the checkpoint counts. The entry is
+// pod's request. If the checkpoint and the annotations differ, the checkpoint is used. The entry is
 // then recorded as a choice of the agent, and the agent therefore writes the GPUs of the checkpoint
 // into the pod's annotations.
 //
-// Each time a pod changes, this is retried for its containers that have no entry. Therefore the API
-// server, the driver or the agent may restart before all containers have one. If a container cannot
-// be taken over, the annotations of its pod count instead, and the error is logged once.
+// Each time a pod changes, AddEntries is called again for the containers that still have no entry.
+// Therefore the API server, the driver or the agent may restart before all containers have one. If
+// a container cannot be taken over, the annotations of its pod are used instead, and the error is
+// logged once.
 //
 // Threads: one.
 #pragma once

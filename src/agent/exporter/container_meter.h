@@ -9,7 +9,7 @@
 // whole, their uses are unknown, and their energy is in the rest. The series of a container end
 // when the container ends.
 //
-// Not for reading GPUs (sampler.h). Threads: one. Cost: some 0.1 µs a container and call.
+// sampler.h reads the GPUs. Threads: one. Cost: about 0.1 µs per container and call.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class ContainerMeter {
   // decreased was reset to 0.
   void AddReading(const std::string& uuid, const Reading& reading);
 
-  // By UUID; GPUs that have been held or read.
+  // By UUID: all GPUs that have been held or read.
   const std::map<std::string, MeteredGpu>& gpus() const { return gpus_; }
   // Families with labels namespace, pod, container and uuid.
   void Write(MetricsText* text) const;

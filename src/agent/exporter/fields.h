@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of dcgm-exporter's fields: name, type and help as in its default-counters.csv, and the
-// NVML call with the value. Pure.
+// NVML call that returns the value. Pure.
 #pragma once
 
 #include <cstdint>
@@ -51,10 +51,10 @@ struct Field {
   std::string_view newer_name = {};  // since DCGM 4.6; "": the same
 };
 
-// In the order of default-counters.csv.
+// Returns all fields, in the order of default-counters.csv.
 std::span<const Field> AllFields();
-// By either name. Null for a name that DCGM does not have; for a field of DCGM that is not in the
-// table it gives a Field without a name and a source.
+// Finds a field by either of its names. Returns null for a name that DCGM does not have, and a
+// Field without name and source for a field of DCGM that is not in the table.
 const Field* FindField(std::string_view name);
 
 }  // namespace tessera::agent

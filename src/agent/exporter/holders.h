@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which container holds which GPU, and how a GPU's use divides among containers that share it, so
-// that the sum over containers equals the device. Pure.
+// that the sum over containers equals the device's value. Pure.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ std::optional<double> PercentOf(const ContainerGpuUse& use);
 // has neither a `whole` nor shares. `uses` may be null.
 HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
 
-// Returns the parts, then the rest of `device`. No number is negative, and they add up to `device`.
-// If the parts exceed `device` together, because they were read at another moment, they are scaled
+// Returns the parts, then the rest of `total`. No number is negative, and they add up to `total`.
+// If the parts exceed `total` together, because they were read at another moment, they are scaled
 // down.
 std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts);
 

@@ -48,7 +48,7 @@ std::string NumberText(const Field& field, double number) {
   return fmt::format("{}", std::llround(number));
 }
 
-// Help texts come from a file.
+// Escapes backslashes, which help texts of a user's file may have.
 std::string EscapeHelp(std::string_view help) {
   std::string text;
   for (const char c : help) {

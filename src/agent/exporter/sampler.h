@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads all GPUs every `interval`, each on a thread of its own, so that a GPU that hangs delays no
-// other. It has its own session with the driver. It reopens the session when the driver was
-// replaced or the session died, and closes it when the driver was unloaded.
+// other. The sampler has its own session with the driver. It reopens the session when the driver
+// was replaced or the session died, and closes the session when the driver was unloaded.
 //
 // A round ends when all GPUs have answered, at the latest after kRoundDeadline. Each later answer
 // calls `on_round` once more. Threads: lives on `runner`. Cost: a short-lived thread for each GPU
@@ -28,7 +28,7 @@ class Sampler {
   // After this time without an answer a GPU has no sample.
   static constexpr Duration kDeadline = std::chrono::seconds(2);
   static constexpr Duration kSessionDeadline = std::chrono::seconds(60);
-  // Interval of checks whether the driver was replaced.
+  // How often the sampler checks whether the driver was replaced.
   static constexpr Duration kSessionInterval = std::chrono::seconds(1);
 
   struct SampledGpu {

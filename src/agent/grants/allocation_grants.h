@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --binding=allocate, for engines without tessera-runtime: Allocate itself answers with GPUs.
+// With --binding=allocate, for engines without tessera-runtime, Allocate itself returns the GPUs.
 // The kubelet does not name the container, so the agent finds it, and compares it with the
 // kubelet's list when the container starts (start_checks.h).
 //
 //   listed          The kubelet lists a pod from its admission on, and admits one pod at a time.
 //                   The agent takes the container of a listed pod that requests as many units and
-//                   has been given none.
+//                   has no grant for them yet.
 //   guessed         If the kubelet does not answer, the agent takes, of the containers with this
 //                   request, the container that came to the node first.
-//   owner unknown   The agent waits for an unknown pod for kAllocateWait, while the kubelet's
-//                   admission waits. Then only the IDs choose the GPUs, and start_checks.h finds
-//                   the owner. The same holds without access to the API server.
+//   owner unknown   If no container matches within kAllocateWait, in which the kubelet admits no
+//                   other pod, the IDs alone choose the GPUs, and start_checks.h finds the owner
+//                   later. Without access to the API server, the IDs choose at once.
 //
 // The same code chooses the GPUs as with late binding (grant_service.h). The ledger records them
 // before Allocate is answered. Threads: lives on `runner`, the grants' runner.

@@ -42,7 +42,7 @@ class Assignments {
   std::map<Uid, CachedAssignment> known_;
 };
 
-// Null if the request has no such container, or the container requests no device.
+// Returns null if the request has no such container, or the container requests no device.
 const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
                                                      std::string_view container);
 

@@ -41,8 +41,8 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   RETURN_IF_ERROR(CheckName(holder.pod_uid.str()));
   RETURN_IF_ERROR(CheckName(holder.container));
   const std::string dir = JoinPath(JoinPath(dir_, holder.pod_uid.str()), holder.container);
-  // Only root can enter the first directory. The second directory is mounted into the container,
-  // whose users must be able to read it.
+  // Only root can enter `dir_`. `dir` is mounted into the container, whose users must be able to
+  // read it.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
   const std::string path = JoinPath(dir, limiter::kLimitsFile);
@@ -51,8 +51,8 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   file.SetFailOpen(FailsOpen(holder));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
-    // These two rates, the share's floor and cap, hold while no allowance is valid. The arbiter's
-    // allowance may be more. 0 and 1000 thousandths are not limited.
+    // SetCompute takes the share's floor and its cap. They apply while no allowance of the arbiter
+    // is valid; an allowance may be larger. A share of 0 or 1000 thousandths is not limited.
     const double rate = device.milli % 1000 / 1000.0;
     if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);

@@ -4,8 +4,8 @@
 //   <dir>/<pod UID>/<container>/limits
 //
 // The directory is made before the grant is answered, and removed when the container holds nothing
-// any more. A running container keeps the mounted file. Not for deciding grants. Threads: one;
-// writes to a tmpfs (/run).
+// any more. A running container keeps the mounted file. grant_service.h decides grants. Threads:
+// one; writes to a tmpfs (/run).
 #pragma once
 
 #include <map>
@@ -43,8 +43,8 @@ class ContainerLimits {
       : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
 
   // Writes the limits of the container's GPUs and returns its directory; "" if no GPU is limited.
-  // Running processes follow at once. INVALID_ARGUMENT: a pod UID or container name that
-  // cannot be a file name.
+  // Running processes see the new limits at once. INVALID_ARGUMENT: a pod UID or container name
+  // that cannot be a file name.
   Result<std::string> Write(const ContainerRef& holder,
                             const std::vector<grant::GrantedDevice>& devices);
   // Whether the container's file has the memory limits of `devices`.
@@ -53,7 +53,8 @@ class ContainerLimits {
   bool FailsOpen(const ContainerRef& holder) const {
     return fail_open_.Contains(holder.pod_namespace);
   }
-  // Removes the directories of containers that are not among `entries`, and of pods without one.
+  // Removes the directories of containers that have no entry in `entries`, and of pods without such
+  // a container.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 
  private:

@@ -16,7 +16,7 @@ constexpr Duration kLongestReleasePause = std::chrono::seconds(2);
 
 // Whether the kubelet lists the IDs of one of the entry's tokens for this pod, or for any pod while
 // the holder is unknown. An entry without tokens comes from another device plugin, so any pod with
-// the holder's name counts.
+// the holder's name is accepted.
 bool ListedWithTokens(const PodDevices& pods, const GrantLedger::Entry& entry) {
   if (entry.claims.empty()) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
@@ -182,7 +182,8 @@ void EndedPods::CheckAfter(Duration pause) {
 }
 
 void EndedPods::Check() {
-  // The mirror of a static pod may be deleted and created again.
+  // The mirror pod of a static pod may be deleted and created again, so a pod that was leaving can
+  // run again.
   std::erase_if(leaving_, [&](const auto& pair) {
     const auto entry = ledger_->entries().find(pair.first);
     return entry == ledger_->entries().end() || RunsPerApiServer(entry->second.holder);

@@ -8,7 +8,7 @@
 //
 // A pod that is gone and still has processes is leaving: it was deleted by force, or a process
 // hangs in the driver. Its GPUs stay in the ledger, so that no container gets them. After
-// ReleaseOptions::bound they are withheld with the process as the reason: the scheduler places no
+// ReleaseOptions::timeout they are withheld with the process as the reason: the scheduler places no
 // pod there, and other holders of the GPU continue. They are offered again when the processes are
 // gone.
 //
@@ -36,7 +36,7 @@ namespace tessera::agent {
 // The reason why each GPU is withheld, by UUID.
 using WithheldGpus = std::map<std::string, std::string, std::less<>>;
 
-// The inventory with these GPUs withheld; GPUs that are unhealthy stay as they are.
+// Returns the inventory with these GPUs withheld; unhealthy GPUs keep their state.
 std::shared_ptr<const device::NodeInventory> Withhold(
     std::shared_ptr<const device::NodeInventory> inventory, const WithheldGpus& withheld);
 
@@ -57,7 +57,7 @@ class EndedPods {
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   using PodsDone = std::function<void(const Result<PodDevices>&)>;
 
-  // The arguments must outlive the object; `pods` may be null. `released` is called after a
+  // The arguments must outlive the object; `pods` may be null. `on_released` is called after a
   // release.
   EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet, const Pods* pods,
             ReleaseOptions options, std::function<void()> released);
@@ -67,9 +67,9 @@ class EndedPods {
   // Lists the kubelet's pods by a call that starts now or later, because a call that is under way
   // may have read the list before the requesting pod was admitted.
   void List(PodsDone done);
-  // Releases the conflicts whose pods are gone and have left. UNAVAILABLE while that is unknown;
-  // after OK the conflicts of living and leaving pods remain. `list_time`: the kubelet's time to
-  // list its pods.
+  // Releases the entries of `conflicts` whose pods are gone and have left. UNAVAILABLE while it is
+  // unknown whether they are gone. After OK, only entries of living and of leaving pods remain.
+  // `list_time`: the kubelet's time to list its pods.
   using Resolved = std::function<void(const Status&, Duration list_time)>;
   void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester, Resolved done);
   // The reason why the first leaving pod of the conflicts still holds its GPU; nullopt if no pod is
@@ -79,7 +79,8 @@ class EndedPods {
   // Call when the API server reports the end of pods. Checks soon, then again until the kubelet
   // agrees and their processes have left.
   void ScheduleCheck();
-  // Prunes each minute while the ledger knows a container or a spent token.
+  // While the ledger has an entry or a spent token, tidies the ledger each minute and releases the
+  // entries of pods that the kubelet does not list any more.
   void SchedulePrune();
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oversubscription check of one node, over all dialects. For every GPU the sum of the shares of
-// all pods is at most its capacity, and a whole GPU excludes shares. Containers of one pod that run
-// one after the other count with the most that they hold at one time, as in Kubernetes.
+// all pods is at most its capacity, and a whole GPU excludes shares. For containers of one pod that
+// run one after the other, the sum includes the most that they hold at one time, as in Kubernetes.
 //
-// Not for recording (grant_ledger.h) or choosing (local_choice.h).
-// Threads: values. Cost: a pass over the holds of one GPU.
+// grant_ledger.h records grants, local_choice.h chooses GPUs. Threads: values. Cost: a pass over
+// the holds of one GPU.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@
 
 namespace tessera::agent {
 
-// One container on one GPU.
+// What one container holds of one GPU.
 struct Hold {
   Uid pod_uid;
   device::Phase phase = device::Phase::kMain;
@@ -49,9 +49,9 @@ class GpuAccounts {
   GpuUse UseOf(std::string_view uuid, const Uid& except = Uid()) const;
   // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;
-  // Whether `hold` fits beside the holds of other pods, and beside the holds of its own pod at that
-  // time. For a whole GPU the phases of its own pod do not count, because with the kubelet's IDs
-  // alone they are unknown.
+  // Whether `hold` fits beside the holds of other pods, and beside those holds of its own pod that
+  // exist at the same time. For a whole GPU the holds of its own pod are ignored, because the
+  // phases of its containers are unknown if only the kubelet's IDs are known.
   bool HasRoom(const device::Gpu& gpu, const Hold& hold) const;
   // Whether a container of the same pod that runs at the same time holds the GPU, and one of the
   // two holds it whole.

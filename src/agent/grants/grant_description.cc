@@ -79,7 +79,8 @@ StringMap DialectEnv(const device::DeviceRequest& request,
   set(names::kAnnotationGpuMemPod, units(request.OneGpuShare().memory));
   set(names::kEnvGpuMemContainer, units(shares.front().memory));
   set(names::kAnnotationGpuMemDev, units(gpu->memory));
-  // Set in both cases, over the value of the pod: gpushare left the variable to the pod.
+  // The variable is set in both cases, so that a value from the pod has no effect. With gpushare
+  // the pod's value had one.
   set(names::kEnvCgpuDisable, settings.isolation_disabled ? "true" : "false");
   return env;
 }

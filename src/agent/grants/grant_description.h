@@ -33,7 +33,7 @@ void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* devi
 // NOT_FOUND: the GPU is not on this node any more. UNAVAILABLE: it is unhealthy, with the reason.
 Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, const DeviceSet& set,
                                             const device::DeviceShare& share);
-// Errors of DescribeDevice.
+// Errors: see DescribeDevice.
 Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const DeviceSet& set,
                                    const std::vector<device::DeviceShare>& shares);
 
@@ -43,8 +43,8 @@ struct DialectSettings {
 };
 
 // Environment variables that images of older systems read. Pods with gpu-mem get
-// ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE by the node's label. gpu-manager
-// set only NVIDIA_VISIBLE_DEVICES. Pure.
+// ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE according to the node's label.
+// gpu-manager set only NVIDIA_VISIBLE_DEVICES. Pure.
 StringMap DialectEnv(const device::DeviceRequest& request,
                      const device::ContainerRequest& container,
                      const std::vector<device::DeviceShare>& shares,

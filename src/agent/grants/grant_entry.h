@@ -23,8 +23,8 @@ struct ContainerRef {
   std::string container;
   bool operator==(const ContainerRef&) const = default;
 
-  // With --binding=allocate, GPUs may be given while the owning container is unknown. The UID then
-  // identifies the answer of Allocate, not a pod.
+  // With --binding=allocate, GPUs may be granted while the owning container is unknown. The UID
+  // then identifies the answer of Allocate, not a pod.
   bool owner_known() const { return !pod_name.empty(); }
   std::string PodText() const {
     return owner_known() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";

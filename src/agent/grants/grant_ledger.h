@@ -62,16 +62,16 @@ class GrantLedger {
   // conflict; the log's errors; after an error nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
-  // Sets the holder of an entry whose owner was unknown. `chosen`: see Bind. NOT_FOUND; the log's
-  // errors.
+  // Sets the holder of an entry whose owner was unknown. `chosen`: see Bind. Errors: NOT_FOUND, and
+  // those of the log.
   Status SetHolder(const Key& key, const ContainerRef& holder, const device::Assignment* chosen);
-  // Removes the entry of an ended pod. NOT_FOUND; the log's errors. Does not wait for the disk:
-  // many pods end together, and containers that start meanwhile would wait for all of them. A power
-  // cut may undo a release, which is then repeated; a later grant flushes the releases on which it
-  // relies.
+  // Removes the entry of an ended pod. Errors: NOT_FOUND, and those of the log. Does not wait for
+  // the disk: many pods end together, and containers that start meanwhile would wait for all of
+  // them. A power cut may undo a release, which is then repeated; a later grant flushes the
+  // releases on which it relies.
   Status Release(const Key& key);
 
-  // Null if the container holds nothing.
+  // Returns null if the container holds nothing.
   const Entry* Find(const ContainerRef& holder) const;
   // The agent's choice for a pod with entries, or null.
   const device::Assignment* ChosenFor(const Uid& pod_uid) const;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans which GPUs a container gets:
 //
-//   granted before      The same again.
+//   granted before      The GPUs of the earlier grant.
 //   assigned            The GPUs of the pod's annotations, whatever IDs the kubelet gave: the
 //                       scheduler sees the whole cluster, the kubelet only device IDs of this node.
 //   not assigned        The pod bypasses the scheduler. The planner chooses GPUs (local_choice.h).
 //   unknown pod         Only the tokens define the request.
 //
-// It records nothing: grant_service.h binds the plan. Threads: one.
+// The planner records nothing: grant_service.h binds the plan. Threads: one.
 #pragma once
 
 #include <functional>

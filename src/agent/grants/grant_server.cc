@@ -56,9 +56,9 @@ GrantServer::~GrantServer() {
 Status GrantServer::Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
 
 void GrantServer::OnConnection(Fd fd) {
-  // The kernel stores the client's user at connect(2) and maps it to our user namespace; a user
-  // without a mapping reads as 65534 (cred_to_ucred in net/core/sock.c). So root of a container
-  // with user namespaces is not uid 0 here.
+  // The kernel stores the client's user at connect(2) and maps it to the agent's user namespace; a
+  // user without a mapping reads as 65534 (cred_to_ucred in net/core/sock.c). So root of a
+  // container with user namespaces is not uid 0 here.
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||

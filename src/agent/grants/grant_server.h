@@ -38,7 +38,7 @@ class GrantServer {
   GrantServer(const GrantServer&) = delete;
   GrantServer& operator=(const GrantServer&) = delete;
 
-  // Mode 0600.
+  // Creates the socket with mode 0600.
   Status Listen(const std::string& path);
   bool SocketPresent() const { return accept_loop_.Present(); }
   size_t connections() const { return connections_.size(); }
@@ -55,7 +55,8 @@ class GrantServer {
   };
 
   void OnConnection(Fd fd);
-  // Pauses accepting while all connections are taken.
+  // Pauses accepting while all connections are taken, and closes the oldest connection without a
+  // complete request once it is older than stall_timeout.
   void MakeRoom();
   void Read(uint64_t id);
   // OK until the request is whole.

@@ -15,7 +15,8 @@
 namespace tessera::agent {
 namespace {
 
-// The entries of all other pods as conflicts, which are released if their pods are gone.
+// Returns the entries of all other pods as conflicts, so that the entries of deleted pods are
+// released.
 std::vector<GrantLedger::Conflict> EntriesOfOtherPods(const GrantLedger& ledger,
                                                       const ContainerRef& requester) {
   std::vector<GrantLedger::Conflict> all;
@@ -213,7 +214,7 @@ void GrantService::OnPod(const Uid& uid) {
   } else {
     occupancy_.OnPodAdded(uid);
     AddOtherPluginGrants(found->second);
-    // A patch of an agent that died may arrive after its successor's.
+    // A patch that an earlier agent sent before it died may arrive after the patch of this agent.
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
   }
@@ -230,7 +231,8 @@ void GrantService::OnPod(const Uid& uid) {
 }
 
 void GrantService::OnPodsSynced() {
-  // These grants may be from a time without the API server, also before a crash.
+  // Grants may have been made while the API server was unreachable, also by an agent that has
+  // crashed since.
   std::set<Uid> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
   for (const Uid& uid : uids) PublishAssignment(uid);
@@ -279,7 +281,7 @@ void GrantService::ScheduleUsage() {
   });
 }
 
-// Reads first which IDs the kubelet has given away.
+// Reads first which IDs the kubelet has allocated.
 void GrantService::RefreshUsage() {
   if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty()))
     return PublishUsage();

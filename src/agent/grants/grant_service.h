@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides a request of the runtime: opens the tokens, waits for the pod and for GPUs of ended pods
 // (start_waits.h), plans which GPUs the container gets (grant_planner.h), rejects oversubscription
-// and unhealthy GPUs, and records the grant before it answers. Writes GPUs of its own choice on the
-// pod then, so that the scheduler sees them. The transport is in grant_server.h, the record in
-// grant_ledger.h.
+// and unhealthy GPUs, and records the grant before it answers. If the agent chose the GPUs itself,
+// it then writes them to the pod's annotations, so that the scheduler sees them. The transport is
+// in grant_server.h, the record in grant_ledger.h.
 //
 // Without a token a container gets only GPUs that another device plugin gave it
 // (other_plugin_grants.h). An entry of another pod is no conflict once that pod is gone
@@ -53,7 +53,7 @@ struct GrantOptions {
   // `agent_installed_at` may belong to another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
-  // Both may be null.
+  // Each of these may be null.
   OtherPluginGrants* other_plugin_grants = nullptr;
   AdmissionOrder* admission_order = nullptr;
   GrantMetrics* metrics = nullptr;
@@ -78,7 +78,7 @@ class GrantService final : public Pods::Delegate {
 
   // Calls `reply` once, now or later, and not after the service is destroyed.
   void Handle(const grant::GrantRequest& request, Reply reply);
-  // Decides the request of a caller without tokens.
+  // Decides a request whose tokens are already opened, or that has no tokens.
   void Decide(PendingRequest pending);
   // Makes `holder` the holder of the grant of `unknown`. Errors: see GrantLedger::SetHolder.
   Status SetHolder(const ContainerRef& unknown, const ContainerRef& holder);

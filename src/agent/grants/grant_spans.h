@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The spans of a container's start that the agent can see (src/trace/span.h):
 //
-//   allocate   from the kubelet's Allocate until the runtime asks: volumes, images, sandbox
+//   allocate   from the kubelet's Allocate until the runtime requests the grant: volumes, images,
+//              sandbox
 //   grant      from the request until the answer; waits of start_waits.h included
 //   pod        from the pod's creation until its first grant, above all of them
 //
 // A request without tokens has no "allocate". What runc does after the grant is in the traces of
-// the container engine. Threads: the grants' runner.
+// the container engine. Threads: the grants' thread.
 #pragma once
 
 #include "src/agent/grants/grant_ledger.h"
@@ -26,8 +27,8 @@ struct GrantSpansContext {
   const Pods* pods;  // may be null
 };
 
-// `reply`, and before it the spans of the request. REQUIRES: `record` is not null; the context
-// outlives the reply.
+// Returns a reply that records the spans of the request and then calls `reply`. REQUIRES: `record`
+// is not null; the context outlives the reply.
 GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
                              const grant::GrantRequest& request, GrantServer::Reply reply);
 

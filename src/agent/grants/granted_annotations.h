@@ -15,7 +15,7 @@
 
 namespace tessera::agent {
 
-// Only annotations that differ from the pod's. `chosen` is null if the scheduler chose.
+// Returns only annotations that differ from the pod's. `chosen` is null if the scheduler chose.
 StringMap AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
                                 const device::NodeInventory& inventory,
                                 device::MemoryUnit gpu_mem_unit, const std::string& node,

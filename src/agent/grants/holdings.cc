@@ -11,7 +11,7 @@ const PodInfo* PodOf(const Pods* pods, const ContainerRef& holder) {
   return pod == pods->pods().end() ? nullptr : pod->second.get();
 }
 
-// The ID of "containerd://<id>", which names the cgroup.
+// The <id> of "containerd://<id>", which also names the cgroup.
 std::string EngineIdOf(const PodInfo& pod, const ContainerRef& holder) {
   const auto id = pod.container_ids.find(holder.container);
   if (id == pod.container_ids.end()) return "";

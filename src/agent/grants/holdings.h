@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs that the containers of this node hold, for pages. Init containers count until they end.
-// A copy, so that it can leave the grants' thread.
+// The GPUs that the containers of this node hold, for the agent's HTTP pages. Init containers count
+// until they end. Holdings is a copy, so that threads other than the grants' thread may read it.
 #pragma once
 
 #include <string>

@@ -52,8 +52,8 @@ void EncodeGrant(const LedgerRecord& record, Json* json) {
   if (entry.guessed) json->Set("guessed", Json::Bool(true));
   if (!record.chosen) return;
   Result<std::string> chosen = device::EncodeAssignment(*record.chosen);
-  // An assignment that is too long to encode is left out: the grants of its containers have its
-  // GPUs.
+  // An assignment that is too long to encode is left out: its GPUs are also in the grants of its
+  // containers.
   if (chosen.ok()) json->Set("chosen", Json::String(*chosen));
 }
 

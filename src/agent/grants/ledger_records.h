@@ -36,7 +36,7 @@ struct LedgerRecord {
 };
 
 std::string EncodeRecord(const LedgerRecord& record);
-// Nullopt for an invalid record.
+// Returns nullopt for an invalid record.
 std::optional<LedgerRecord> DecodeRecord(const std::string& text);
 
 }  // namespace tessera::agent

@@ -42,7 +42,7 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
 constexpr std::string_view kLimitAnnotations[] = {
     names::kAnnotationMemoryLimit, names::kAnnotationComputeLimit, names::kAnnotationComputeClass};
 
-// Empty annotations are as good as none.
+// An empty annotation counts as missing.
 StringMap LimitTextsOf(const PodInfo& pod) {
   StringMap texts;
   for (const std::string_view annotation : kLimitAnnotations) {
@@ -118,8 +118,8 @@ void Apply(const PodInfo* pod, const GrantLedger::Entry& entry,
   }
 }
 
-// Why the pod's annotation is rejected, with one sentence for each container whose grant it
-// exceeds. Empty if it is accepted.
+// Returns the reasons why the pod's annotation is rejected, one for each container whose grant it
+// exceeds. Empty if the annotation is accepted.
 template <typename Kind>
 std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& ledger) {
   constexpr std::string_view kResult = "the limits stay as they are";
@@ -150,7 +150,7 @@ std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& led
   return problems;
 }
 
-// Why the annotation or a variable of a container has no effect on a container.
+// The reasons why the annotation, or a variable of a container, has no effect.
 template <typename Kind>
 std::vector<std::string> NoEffectsOf(const PodInfo& pod, const GrantLedger& ledger,
                                      const std::string& dir) {
@@ -255,7 +255,8 @@ Pods::Map LimitChanges::PodsInForce() const {
   return pods;
 }
 
-// One line for each annotation: <name>=<text>. An accepted text is one line.
+// The file has one line for each annotation: <name>=<text>. An accepted text contains no line
+// break.
 std::string LimitChanges::AcceptedPath(const Uid& uid) const {
   return JoinPath(JoinPath(dir_, uid.str()), ".accepted");
 }

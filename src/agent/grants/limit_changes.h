@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
+// Applies the annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
 // (src/device/limit_annotations.h). Users lower the limits of a running pod's containers with these
 // annotations. Environment variables of a container (src/device/limit_variables.h) lower its limits
-// from its start on. The lowest limit counts.
+// from its start on. The lowest limit applies.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
 // the grant would take from other grants. The text of an annotation is rejected as a whole, with an
@@ -33,7 +33,7 @@ class LimitChanges {
   LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger, Pods* pods);
 
   // Writes the limits of a new grant of `devices`, and returns their directory; "" if the container
-  // is not limited, also because its limits cannot be written in a namespace that fails open.
+  // has no limits, or if they cannot be written and its namespace fails open.
   Result<std::string> WriteGranted(const GrantLedger::Entry& entry,
                                    std::vector<grant::GrantedDevice> devices);
   // Call when the pod was added or changed.

@@ -29,7 +29,7 @@ class LocalChooser {
         result_(demand.assigned),
         groups_(demand.request->Groups()) {}
 
-  // The containers that get whole GPUs. All containers get shares.
+  // The containers for which Place chooses whole GPUs. It chooses shares for all containers.
   enum class WholeGpusFor { kStartingContainer, kAllContainers };
 
   Status Place(const ContainerRequest& container, WholeGpusFor whole_gpus_for) {
@@ -61,7 +61,8 @@ class LocalChooser {
     return container.name == demand_.container;
   }
 
-  // The kubelet named the GPUs of the starting container.
+  // Whether the kubelet named the GPUs of `container`. It names only those of the starting
+  // container.
   bool IsNamed(const ContainerRequest& container) const {
     return IsStarting(container) && demand_.named.size() == static_cast<size_t>(container.count);
   }

@@ -30,10 +30,10 @@ struct LocalDemand {
   device::Assignment assigned;  // GPUs of the pod's containers so far
 };
 
-// Returns `assigned` with the GPUs of this container and of every other container of the pod with a
-// share, because these must fit later. The GPUs of other containers with whole GPUs are chosen when
-// they start, because the kubelet names them then; they must fit now, too. RESOURCE_EXHAUSTED names
-// the missing amount.
+// Returns `demand.assignment` with the GPUs of this container and of every other container of the
+// pod with a share, because these must fit later. The GPUs of other containers with whole GPUs are
+// chosen when they start, because the kubelet names them then; they must fit now, too.
+// RESOURCE_EXHAUSTED names the missing amount.
 Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const DeviceSet& set,
                                          GpuAccounts accounts);
 

@@ -27,7 +27,7 @@ class NodeOccupancy {
   // The arguments must outlive the object; `pods` may be null.
   NodeOccupancy(const GrantLedger* ledger, const Pods* pods) : ledger_(ledger), pods_(pods) {}
 
-  // Null for an unknown pod.
+  // Returns null for an unknown pod.
   const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
   const Assignments::Assigned& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
                                           const SetPtr& set) {
@@ -37,7 +37,8 @@ class NodeOccupancy {
   device::Assignment AssignmentOf(const Uid& uid, const SetPtr& set);
   // Grants, and assignments that are not granted yet.
   GpuAccounts Accounts(const SetPtr& set);
-  // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
+  // Containers with an assignment that have neither a grant of the agent nor devices of the
+  // kubelet.
   std::vector<AdmissionOrder::WaitingContainer> Waiting(const SetPtr& set,
                                                         device::MemoryUnit gpu_mem_unit);
   // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
@@ -61,8 +62,8 @@ class NodeOccupancy {
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
 };
 
-// Units of each resource that the kubelet allocates for the container. vcuda memory beside whole
-// GPUs is left out, because it has no effect.
+// Units of each resource that the kubelet allocates for the container. vcuda memory together with
+// whole GPUs is left out, because it has no effect.
 std::map<std::string, int64_t, std::less<>> RequestedUnits(
     const device::ContainerRequest& container, device::MemoryUnit gpu_mem_unit);
 

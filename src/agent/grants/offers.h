@@ -4,8 +4,9 @@
 // of their IDs become Unhealthy until the holding containers end. As many IDs of a resource are
 // healthy as its own pods hold, plus as many as still fit.
 //
-// Only IDs that the kubelet has not allocated are withdrawn, the IDs of the held GPU first. An ID
-// of a running pod that turns Unhealthy would count twice, and would look like a fault of that pod.
+// Only IDs that the kubelet has not allocated are withdrawn, the IDs of the held GPU first. If an
+// ID of a running pod became Unhealthy, it would reduce the free amount twice, and would look like
+// a fault of that pod.
 //
 // Pure; any thread.
 #pragma once

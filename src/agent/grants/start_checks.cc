@@ -86,7 +86,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
   const ContainerRef& expected = entry.holder;
   for (const ListedHolder& holder : holders) {
-    // The kubelet gives the IDs of an init container to a later container of its pod
+    // The kubelet reuses the IDs of an init container for a later container of its pod
     // (devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go).
     const bool same = holder.exact && holder.ref.container == expected.container;
     if (SamePod(holder.ref, expected) && (same || entry.phase == device::Phase::kInit)) continue;
@@ -142,8 +142,8 @@ void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
                               call->resource));
   }
   const ContainerRef& owner = holders[0].ref;
-  // The GPUs came from another device plugin, or the IDs are vcuda-memory beside whole GPUs, which
-  // does not choose a GPU.
+  // The GPUs came from another device plugin, or the IDs are vcuda-memory together with whole GPUs,
+  // which does not choose a GPU.
   for (const auto& [key, entry] : ledger_->entries()) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&

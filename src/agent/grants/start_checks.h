@@ -3,8 +3,8 @@
 // for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
 // IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
 // assignment has other GPUs, or if neither grant nor assignment is known. The pod must be deleted
-// then, because Allocate's answer cannot be changed. The kubelet calls before each start of a
-// container, also after restarts of kubelet and agent; the ledger has the grants.
+// then, because Allocate's answer cannot be changed. The kubelet calls PreStartContainer before
+// each start of a container, also after restarts of kubelet and agent; the ledger keeps the grants.
 //
 // The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init
 // container starts if Allocate knew its name for certain. Whole GPUs that another device plugin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The request of a container, derived only from its tokens: their resources, and the units of each.
-// For agents without access to pods. Pure.
+// Used where the pod is unknown, for example without access to the API server. Pure.
 #pragma once
 
 #include <string>
@@ -14,11 +14,12 @@
 
 namespace tessera::agent {
 
-// Resources for which the agent gives tokens.
+// Resources for which the agent issues tokens.
 const std::vector<std::string>& ServedResources();
 
-// The content of the tokens of a request. Errors: those of TokenSigner::Verify, and
-// INVALID_ARGUMENT for a token of an unknown resource, or a second one of a resource.
+// Verifies the tokens of a request and returns their contents. Errors: those of
+// TokenSigner::Verify, and INVALID_ARGUMENT for a token of an unknown resource, or for a second
+// token of the same resource.
 Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
                                       const grant::TokenSigner& signer);
 

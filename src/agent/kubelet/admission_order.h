@@ -24,7 +24,7 @@ namespace tessera::agent {
 
 class AdmissionOrder {
  public:
-  // A container that has been assigned GPUs.
+  // A container that has an assignment.
   struct WaitingContainer {
     Uid pod_uid;
     std::string container;
@@ -34,7 +34,7 @@ class AdmissionOrder {
     bool operator==(const WaitingContainer&) const = default;
   };
 
-  // All containers that wait, in the order in which the kubelet allocates for them.
+  // Replaces the waiting containers. `waiting` is in the order in which the kubelet allocates.
   void Set(std::vector<WaitingContainer> waiting);
 
   // The first container that requests `units` of the resource and has no allocation of it.

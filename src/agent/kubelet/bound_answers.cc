@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, 4> kControlNodes = {
 ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
   ContainerAllocation allocation;
   for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
-  // The kubelet stores the answer in its checkpoint. The annotation marks it as ours for the
-  // readers of the checkpoint.
+  // The kubelet stores the answer in its checkpoint. The annotation tells readers of the checkpoint
+  // that the answer is from tessera-agent.
   allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
   if (!options.pass_device_specs || grant.devices.empty()) return allocation;
   for (const std::string_view node : kControlNodes) {

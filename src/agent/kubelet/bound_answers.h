@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of one resource to the kubelet with --binding=allocate: the environment and device
-// nodes of the GPUs that the grants' thread gives (allocation_grants.h), and before each start
-// whether the GPUs belong to the container (start_checks.h). The environment has the variables of
-// NVIDIA's device plugin and of older systems' images. Any thread.
+// nodes of the GPUs that the grants' thread grants (allocation_grants.h), and, before each start of
+// a container, whether the GPUs belong to the container (start_checks.h). The environment has the
+// variables of NVIDIA's device plugin and of older systems' images. Any thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@
 
 namespace tessera::agent {
 
-// Gives and checks GPUs. Any thread; calls `done` on any thread, once, or drops it when destroyed.
+// Allocates GPUs, and checks them before a container starts. Call on any thread. `done` is called
+// once, on any thread, or not at all if the object is destroyed before.
 class KubeletGrants {
  public:
   virtual ~KubeletGrants() = default;

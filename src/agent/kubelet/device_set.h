@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The offer of a node at one moment: the GPUs of one inventory, whole and cut into units, ready for
-// the kubelet's calls. Not for their holders (agent/grants/offers.h). Immutable, so gRPC's
-// threads read it without waiting.
+// What a node offers at one moment: the GPUs of one inventory, whole and cut into units, ready for
+// the kubelet's calls. agent/grants/offers.h withdraws the GPUs that containers hold. Immutable, so
+// gRPC's threads read it without waiting.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +26,22 @@ class DeviceSet {
     bool operator==(const Offer&) const = default;
   };
 
-  // A GPU whose UUID cannot be a device ID (not UTF-8, empty, too long) is listed in `left_out`
-  // instead.
+  // A GPU whose UUID cannot be a device ID (not UTF-8, empty, too long) is not offered;
+  // rejected_uuids() has it in hexadecimal.
   explicit DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
                      device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB);
 
   const device::NodeInventory& inventory() const { return *inventory_; }
   // The inventory as the node publishes it, with a note on how GPUs are shared.
   device::NodeInventory PublishedInventory() const;
-  // By position in the inventory.
+  // In the order of the inventory.
   const std::vector<Offer>& offers() const { return offers_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
   const SharePlan& shares() const { return shares_; }
 
   // The offered GPU with this ID; null for an unknown ID.
   const device::Gpu* Find(std::string_view id) const;
-  // Tabulated at the first call, which takes tens of milliseconds on 16 GPUs. Any thread.
+  // The first call builds a table, which takes tens of milliseconds on 16 GPUs. Any thread.
   const placement::Chooser& chooser() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's calls of the kubelet: registration of a device plugin, and the list of pods and their
-// devices. Interfaces, so that the state machines that use them run under virtual time.
+// devices. Both are interfaces, so that tests run their users under virtual time.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@ class KubeletRegistry {
   using Done = std::function<void(Status)>;
 
   virtual ~KubeletRegistry() = default;
-  // Identifies the kubelet's socket file. Empty while there is none.
+  // Identifies the kubelet's socket file; "" while the file is missing.
   virtual std::string SocketIdentity() const = 0;
-  // The kubelet calls our server before it answers. UNAVAILABLE: no kubelet listens.
+  // The kubelet calls the plugin's server before it answers. UNAVAILABLE: no kubelet listens.
   virtual void Register(const Registration& registration, Done done) = 0;
 };
 
@@ -41,7 +41,7 @@ struct HeldDevices {
 };
 
 struct PodDevices {
-  // Every active pod, also a pod without devices. `held` lacks ordinary init containers.
+  // Every active pod, also a pod without devices. `held` does not include ordinary init containers.
   std::vector<std::pair<std::string, std::string>> pods;  // namespace, name
   std::vector<HeldDevices> held;
 

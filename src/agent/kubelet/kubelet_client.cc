@@ -19,7 +19,7 @@
 namespace tessera::agent {
 namespace {
 
-// The list of a full node, with devices of several resources for each pod, is smaller.
+// Larger than the list of a full node with devices of several resources for each pod.
 constexpr int kMaxReply = 64 << 20;
 
 Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {
@@ -41,7 +41,8 @@ Status FromGrpc(const grpc::Status& status, std::string_view what) {
   return Error(static_cast<Code>(status.error_code()), "{}: {}", what, status.error_message());
 }
 
-// The objects that must live until gRPC ends a call. Destroyed on the runner, not on gRPC's thread.
+// The objects that must live until gRPC ends a call. They are destroyed on the runner, not on
+// gRPC's thread.
 template <typename Stub, typename Request, typename Reply>
 struct KubeletCall {
   std::shared_ptr<grpc::Channel> channel;
@@ -64,7 +65,7 @@ class PendingCalls {
     contexts_.erase(context);
     changed_.notify_all();
   }
-  // Runner's thread. Drops later results.
+  // Call on the runner's thread. Results that arrive later are dropped.
   void CancelAndWait() {
     std::unique_lock lock(mutex_);
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
@@ -84,7 +85,7 @@ class PendingCalls {
 
 namespace {
 
-// Starts `start(call, on_done)`; then `done(call, status)` runs on the runner.
+// Calls `start(call, on_done)`. When the call ends, `done(call, status)` runs on the runner.
 template <typename CallType, typename Start, typename Done>
 void Run(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending,
          std::shared_ptr<CallType> call, Start start, Done done) {
@@ -122,7 +123,7 @@ PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
     for (const v1::ContainerResources& container : pod.containers()) {
       HeldDevices* last = nullptr;
       for (const v1::ContainerDevices& held : container.devices()) {
-        // The kubelet has an entry for each ID.
+        // The kubelet returns an entry for each ID. Entries of the same resource are merged.
         if (last != nullptr && last->resource == held.resource_name()) {
           last->ids.insert(last->ids.end(), held.device_ids().begin(), held.device_ids().end());
           continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device plugin of one resource: its server, its registration, and the watch of the directory
-// with both sockets. Offers nothing before the first Publish. Threads: lives on `runner`.
+// that has the plugin's and the kubelet's socket. Offers nothing before the first Publish. Threads:
+// lives on `runner`.
 #pragma once
 
 #include <functional>

@@ -24,8 +24,8 @@ bool Contains(const std::vector<std::string>& all, const std::vector<std::string
   });
 }
 
-// Every resource answers the same for NVIDIA_VISIBLE_DEVICES: the kubelet merges the answers for
-// one container in the random order of a Go map, and keeps the first value of a variable
+// The answers of all resources have the same NVIDIA_VISIBLE_DEVICES: the kubelet merges the answers
+// for one container in the random order of a Go map, and keeps the first value of a variable
 // (deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go).
 ContainerAllocation TokenAnswer(const std::string& resource, std::string token) {
   ContainerAllocation allocation;

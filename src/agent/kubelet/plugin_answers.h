@@ -34,7 +34,7 @@ struct DeviceSpec {
   bool operator==(const DeviceSpec&) const = default;
 };
 
-// One container's answer.
+// The answer to Allocate for one container.
 struct ContainerAllocation {
   std::vector<EnvEntry> env;
   std::vector<DeviceSpec> devices;
@@ -78,7 +78,7 @@ class TokenAnswers final : public PluginAnswers {
                AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors: see CheckIds. A repeated ID counts once.
+  // Errors: see CheckIds. Ignores repeated IDs.
   Result<ContainerAllocation> Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
@@ -101,12 +101,12 @@ class TokenAnswers final : public PluginAnswers {
   AdmissionOrder* const admission_order_;
 };
 
-// `ids` without duplicates, in order.
+// Returns `ids` without duplicates, in the same order.
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids);
 // The IDs of a share in a token: the smallest ID and the number of the others, because thousands of
 // IDs would not fit into an environment. The kubelet passes equal IDs in another order each time.
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
-// The number of units that the IDs of a share in a token stand for.
+// The number of units that a token with these IDs stands for.
 int64_t UnitsOfToken(const std::vector<std::string>& ids);
 
 // "/dev/nvidia3" below `root`.

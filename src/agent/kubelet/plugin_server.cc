@@ -93,7 +93,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
         sending_ = hub_->list_;
       }
     }
-    // The lock is not held, because gRPC may call back from within.
+    // The lock is not held here, because gRPC may call back from within these calls.
     if (finish) {
       Finish(grpc::Status::OK);
     } else {
@@ -147,7 +147,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
  private:
   StreamHub* const hub_;
   grpc::CallbackServerContext* const context_;
-  // All guarded by the hub's mutex.
+  // The hub's mutex guards all members below.
   std::shared_ptr<const DeviceList> sending_;
   uint64_t sent_version_ = 0;
   bool busy_ = false;  // a write or Close is running
@@ -369,7 +369,8 @@ class PluginServer::Impl {
         }) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
-    // gRPC measures the bandwidth of a connection by pings; all peers are on this machine.
+    // Turns off gRPC's pings that measure the bandwidth of a connection, because all peers are on
+    // this machine.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     server_ = builder.BuildAndStart();
     TESSERA_CHECK(server_ != nullptr);

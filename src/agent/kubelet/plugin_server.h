@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
-// five calls. Not for registration (registrar.h) or for the content of answers (plugin_answers.h).
+// five calls. Registration is in registrar.h, the content of answers in plugin_answers.h.
 //
 // The server listens on the socket itself and passes connections to gRPC, so a deleted socket can
 // be created again under its name while the kubelet's connection and its device stream stay open.
@@ -25,7 +25,7 @@ namespace tessera::agent {
 
 class PluginServer {
  public:
-  // On the runner. A stream is one ListAndWatch call.
+  // Called on the runner. A stream is one ListAndWatch call.
   struct Events {
     std::function<void()> stream_opened;
     std::function<void()> stream_closed;
@@ -34,19 +34,19 @@ class PluginServer {
   // The arguments must outlive the server.
   PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
                KubeletMetrics* metrics, Events events);
-  // Ends all streams and calls, and removes the socket's file if it is still ours.
+  // Ends all streams and calls, and removes the socket's file if it still belongs to this server.
   ~PluginServer();
   PluginServer(const PluginServer&) = delete;
   PluginServer& operator=(const PluginServer&) = delete;
 
   // Serves new connections on `path` instead of the earlier socket. Replaces a file at `path`.
   Status Listen(const std::string& path);
-  // Whether the file at the path of Listen is still our socket.
+  // Whether the file at the path of Listen is still this server's socket.
   bool SocketPresent() const;
 
   // Sends the list to every stream if it has changed; a new stream begins with it.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
-  // Ends all streams; a peer that still reads gets a regular end.
+  // Ends all streams; a peer that still reads gets status OK.
   void CloseStreams();
   // The number of open streams, according to the events that the runner has received.
   int open_streams() const;

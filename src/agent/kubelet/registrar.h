@@ -4,16 +4,17 @@
 //
 //   no kubelet.sock            wait for it (inotify); no polling
 //   kubelet.sock appears       register at once, then every 10 ms for two seconds, because the
-//                              socket exists before it listens; then with pauses that grow to 1 s
+//                              socket exists before the kubelet listens; then with pauses that
+//                              grow to 1 s
 //   registered, stream open    nothing to do
 //   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
 //                              new plugin when the stream of an old one ends late, so an end right
 //                              after registering is normal; the pauses grow until a stream lasts
-//   our socket vanishes        listen again under the same name; open streams continue, so the
+//   plugin's socket vanishes   listen again under the same name; open streams continue, so the
 //                              kubelet notices nothing
 // Streams are closed before a registration with another kubelet, never while the kubelet uses them.
 //
-// Threads: lives on `runner`. The content of answers is in plugin_server.h.
+// Threads: lives on `runner`. The content of answers is in plugin_answers.h.
 #pragma once
 
 #include <functional>

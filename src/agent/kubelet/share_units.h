@@ -10,9 +10,9 @@
 // resources, because kubelets up to 1.36 mix up equal IDs, and stay the same after a restart. An ID
 // does not say which GPU its container gets.
 //
-// If units are MiB, GPUs of more than some 30 GiB together would make a list above kMaxListBytes.
-// Such a node counts in GiB and publishes this unit. A pod that counts in MiB then waits for
-// another node, so no pod gets less or more than it requests.
+// If units are MiB, a node with more than about 30 GiB of device memory would make a list above
+// kMaxListBytes. Such a node counts in GiB and publishes this unit. A pod that counts in MiB then
+// waits for another node, so no pod gets less or more than it requests.
 //
 // Threads: immutable values.
 #pragma once
@@ -56,7 +56,7 @@ class SharePlan {
   // GPUs in MIG mode and GPUs of unknown memory are not shared.
   SharePlan(const device::NodeInventory& inventory, device::MemoryUnit gpu_mem_unit);
 
-  // Null for any other resource.
+  // Null for a resource that does not share GPUs.
   const ShareUnits* Find(std::string_view resource) const;
   const std::vector<ShareUnits>& resources() const { return resources_; }
   // The unit of aliyun.com/gpu-mem on this node.

@@ -12,7 +12,7 @@ namespace tessera::agent {
 namespace {
 
 using limiter::Arbiter;
-// CLOCK_MONOTONIC. The limiters use the same clock for the times in `usage`.
+// The time of CLOCK_MONOTONIC, which the limiters use for the times in `usage`.
 int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace

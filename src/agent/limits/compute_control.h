@@ -7,7 +7,7 @@
 // containers return to that rate when their lease of 50 ms has ended.
 //
 // Threads: Update and Used are called on one thread. The ticks run on another thread, which sleeps
-// while no member has used a GPU. Cost of a tick: some 2,000 instructions for each member, and no
+// while no member has used a GPU. Cost of a tick: about 2,000 instructions for each member, and no
 // system call; tests/bench/arbiter_bench.cc measures it.
 #pragma once
 

@@ -2,7 +2,7 @@
 // The containers among which a ComputeControl divides the GPUs' time, with the share of each:
 //
 //   request   the granted share, lowered by tessera.dev/compute-limit or CUDA_DEVICE_SM_LIMIT
-//   limit     the same, or tencent.com/vcuda-core-limit if the pod may use idle compute
+//   limit     equal to `request`, or tencent.com/vcuda-core-limit if the pod may use idle compute
 //   class     annotation tessera.dev/compute-class of the pod; normal if it is missing
 //
 // Does no I/O and reads no clock. Use from one thread.
@@ -20,7 +20,7 @@ namespace tessera::agent {
 bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member);
 
 // The containers in `files` with a share of a GPU's compute. `pods` have the limit annotations that
-// are in force. Without its pod a container has the granted share.
+// are in force. A container whose pod is not in `pods` has its granted share.
 std::vector<ComputeControl::Member> ComputeMembers(
     const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
     const Pods::Map& pods);

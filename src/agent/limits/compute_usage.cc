@@ -22,8 +22,8 @@ using limiter::Usage;
 // Number of slots in the first read. A container with more processes needs a second read.
 constexpr uint32_t kLines = 15;
 
-// The number of a process is cut to 13 days of GPU time, so that the sum of kMaxSlots numbers fits
-// in 64 bits.
+// The GPU time of a process is clamped to 13 days, so that the sum over kMaxSlots processes fits in
+// 64 bits.
 constexpr int64_t kMaxNs = int64_t{1} << 50;
 
 struct FirstLines {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the time of one GPU that the processes of one container used, from `usage`, a file that the
 // container can write (src/limiter/region.h). The container can write any number, so the numbers
-// cannot be trusted. The reader cuts each number, so that their sum does not overflow.
+// cannot be trusted. The reader clamps each number, so that their sum does not overflow.
 //
 // The slots of the first processes are read through a mapping, because every tick of the arbiter
 // reads them for every container. Further slots, and a file that was truncated, are read with

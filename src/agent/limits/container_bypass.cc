@@ -65,7 +65,7 @@ bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
-// A pid in /proc suffices: after execve the process is the same.
+// Looks only for the pid in /proc, because execve does not change the process.
 bool ContainerUsage::HasEnded(int pid) const {
   return !PathExists(fmt::format("{}/{}", options_.find.proc_root, pid));
 }
@@ -118,8 +118,8 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
   HandleBypass(watched, bypassing, with_event, use->uuid);
 }
 
-// The reason why the process has no limiter, as far as the container's files show it. Returns ""
-// otherwise; DescribeBypass then looks at the process's memory map.
+// Returns the reason why the process has no limiter if the container's files show it, else "".
+// DescribeBypass then looks at the process's memory map.
 std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
   if (process.is_hidden) {
     return fmt::format(

@@ -5,9 +5,9 @@
 // A process belongs to the container if the path from which the limiter reads `limits` leads, in
 // the process's root, to the file that the agent wrote for the container (same device and inode).
 // So the search needs neither API server nor engine. A process that has left the container's mount
-// namespace does not count.
+// namespace is not found.
 //
-// The agent runs as root in a container's root file system here. The kernel resolves paths below
+// Here the agent, as root, opens paths below a container's root. The kernel resolves paths below
 // that root (openat2, Linux 5.6; on older kernels no container is found), and no symbolic link is
 // followed. A container with sufficient rights can still mount a file system that never answers. So
 // FindContainer and SightOf may hang, and are called on a thread of their own with a deadline. All
@@ -35,7 +35,8 @@ struct PodProcess {
   int pid = 0;
   std::string container_id;
 };
-// By pod, in order of pids. Reads <proc_root>/<pid>/cgroup of all processes: some 10 µs each.
+// The processes by pod, in order of pids. Reads <proc_root>/<pid>/cgroup of all processes: about 10
+// µs each.
 using PodProcessMap = std::map<Uid, std::vector<PodProcess>>;
 PodProcessMap ListPodProcesses(const std::string& proc_root);
 
@@ -69,7 +70,8 @@ LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& optio
 
 class ContainerRegion {
  public:
-  // `limits`: path on the host. Errors of LimitsFile::Open as a Status; NOT_FOUND: not limited.
+  // `limits`: path on the host. Errors: those of LimitsFile::Open as a Status; NOT_FOUND: the
+  // container is not limited.
   static Result<std::unique_ptr<ContainerRegion>> Open(const std::string& limits);
 
   void SetFound(FoundContainer found);

@@ -105,7 +105,7 @@ void ContainerUsage::Watch() {
       auto region = options_.limits_dir.empty()
                         ? Status(Code::kNotFound, "no container is limited")
                         : ContainerRegion::Open(LimitsPath(options_.limits_dir, key));
-      // Isolation is off, or the limits have another version.
+      // Isolation is off, or the limits file has another version.
       if (!region.ok()) {
         watched_.erase(key);
         for (const device::DeviceShare& share : entry.shares) {
@@ -181,7 +181,7 @@ void ContainerUsage::ReadBefore() {
   };
   RunJob("usage-before", work, [this, round] {
     Search(*round);
-    // A list that another reader got earlier may lack a process that has come since.
+    // A list that was read earlier, for another caller, may lack a process that has started since.
     const auto on_read = [this, round, weak = weak_.Get()](const auto& report) {
       if (!weak) return;
       round->report = report;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how much of their GPUs limited containers use. Once a second it reads the count of each
 // container's limiters (container_region.h) and NVML's report on the container's processes. It
-// writes the difference into the container's `limits` (unaccounted.h), and the limiters add it to
-// their own count. It publishes the numbers. It records an Event if an allocation was refused, if a
-// container has more memory than a lowered limit, or if a process uses a GPU without a limiter
-// (bypass.h). In the namespaces of `stop_bypass` it kills such a process. A process has no limiter
-// if it is not counted in the container's `usage`, or if it cannot read the container's `limits`. A
-// container that has unmounted or covered its files is not found by a search; its processes are
-// recognized by their cgroup.
+// writes the difference between the two into the container's `limits` (unaccounted.h), and the
+// limiters add the difference to their own count. It publishes the numbers. It records an Event if
+// an allocation was refused, if a container has more memory than a lowered limit, or if a process
+// uses a GPU without a limiter (bypass.h). In the namespaces of `stop_bypass` it kills such a
+// process. A process has no limiter if it is not counted in the container's `usage`, or if it
+// cannot read the container's `limits`. A container that has unmounted or covered its files is not
+// found by a search; its processes are recognized by their cgroup.
 //
 // A container that runs for less than two seconds may be missed. Containers that have ended are not
 // published.
 //
-// Not for writing limits (container_limits.h). Threads: lives on `runner`; files and the driver are
-// read on threads of their own, each with a deadline. While the driver does not answer, the count
-// of the limiters is still published, and unaccounted memory is 0. Cost: one walk of /proc for
-// every search of a container that has just been granted its GPUs; afterwards, each second, some 10
-// µs for each container and one query of NVML's processes. Without limited containers the cost is
-// one pass over the ledger each second.
+// container_limits.h writes the limits. Threads: lives on `runner`; files and the driver are read
+// on threads of their own, each with a deadline. While the driver does not answer, the count of the
+// limiters is still published, and unaccounted memory is 0. Cost: one walk of /proc for every
+// search of a container that has just been granted its GPUs; afterwards, each second, about 10 µs
+// for each container and one query of NVML's processes. Without limited containers the cost is one
+// pass over the ledger each second.
 #pragma once
 
 #include <functional>

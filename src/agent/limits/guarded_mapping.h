@@ -2,7 +2,7 @@
 // A read-only mapping of a part of a file that another program may truncate at any time. The kernel
 // sends SIGBUS at an access beyond the end of a mapped file, which would end the program. During
 // Read a signal handler maps a page of zeros instead. All other SIGBUS go to the earlier handler.
-// For files whose writer is not trusted, and that are read too often for pread.
+// It is meant for files whose writer is not trusted, and that are read too often for pread.
 //
 // Threads: one for each mapping; several mappings may be read at once.
 #pragma once
@@ -25,8 +25,8 @@ class GuardedMapping {
 
   bool valid() const { return data_ != nullptr; }
 
-  // Calls `read` with the first byte. False: the file ended before a byte that was read. Zeros
-  // replaced the missing bytes, and the mapping is not valid any more.
+  // Calls `read` with the address of the first byte. Returns false if the file ended before a byte
+  // that was read: then zeros replaced the missing bytes, and the mapping is not valid any more.
   template <typename Function>
   bool Read(const Function& read) {
     Begin();

@@ -34,7 +34,7 @@ class ShareHistory {
     double used = 0, waiting = 0, share = 0, limit = 0;
   };
   void Add(MonotonicTime now, const ShareSample& sample);
-  // Nothing without a sample within kWindow.
+  // Nullopt if no sample is within kWindow.
   std::optional<ShareRecord> Get(MonotonicTime now) const;
 
  private:

@@ -31,7 +31,7 @@ class UnaccountedMemory {
  public:
   static constexpr size_t kSamples = 5;
   static constexpr Duration kWindow = std::chrono::seconds(8);
-  // Memory for the context of one process: an upper bound by published figures (some 110 MiB on a
+  // Memory for the context of one process: an upper bound by published figures (about 110 MiB on a
   // T4, 420 MiB on an A100, 500 MiB on an H100), not measured for Tessera yet.
   static constexpr Bytes kContextAllowance{int64_t{512} << 20};
 

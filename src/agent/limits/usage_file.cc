@@ -40,6 +40,7 @@ bool IsOwned(int fd, size_t slot) {
   return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+// The members of GpuUsage after the slots.
 struct Tail {
   uint64_t peak, refused, refused_bytes;
 };
@@ -47,7 +48,7 @@ static_assert(offsetof(GpuUsage, refused) == offsetof(GpuUsage, peak) + offsetof
 static_assert(offsetof(GpuUsage, refused_bytes) ==
               offsetof(GpuUsage, peak) + offsetof(Tail, refused_bytes));
 
-// A piece as a process wrote it.
+// A copy of a SharedPiece, without atomics.
 struct PieceCopy {
   uint64_t id, bytes;
   uint32_t gpu, reserved;
@@ -57,7 +58,7 @@ struct PieceCopy {
 static_assert(sizeof(PieceCopy) == sizeof(SharedPiece));
 static_assert(offsetof(PieceCopy, holders) == offsetof(SharedPiece, holders));
 
-// None in a file of an older version.
+// Returns none for a file of an older version.
 std::vector<PieceCopy> ReadPieces(int fd) {
   uint32_t used = 0;
   if (!ReadAt(fd, offsetof(Usage, pieces_used), &used, 1)) return {};

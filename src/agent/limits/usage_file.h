@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads `usage` of a container (src/limiter/region.h), a file that the container can write. Reads
 // with pread, because the container may truncate the file, which would end a program that reads a
-// mapping. Not for finding the file (container_region.h).
+// mapping. container_region.h finds the file.
 //
-// The numbers are claims: a process of the container wrote each of them, and only the sums are
-// checked for overflow. Threads: any. Cost for a container of a few processes: some 2 µs a GPU.
+// The numbers are not verified: processes of the container wrote them, and the reader only clamps
+// them, so that sums do not overflow. Threads: any. Cost for a container of a few processes: about
+// 2 µs per GPU.
 #pragma once
 
 #include <cstdint>

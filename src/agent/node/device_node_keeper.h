@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the driver's device nodes present (device_nodes.h): makes them at the start, every kRetry
-// while the driver reports no GPU, when GPUs change, and when a node is removed. Loads a missing
-// kernel module with modprobe, at most once in kModprobeInterval, because the cause of a failure
-// may persist.
+// Keeps the driver's device nodes present (device_nodes.h): makes them at the start, every
+// kRetryInterval while the driver reports no GPU, when GPUs change, and when a node is removed.
+// Loads a missing kernel module with modprobe, at most once in kModprobeInterval, because the cause
+// of a failure may persist.
 //
 // Threads: lives on `runner`; modprobe runs on a worker.
 #pragma once
@@ -37,7 +37,7 @@ class DeviceNodeKeeper {
   // Call when the GPUs or the driver have changed. Makes missing nodes now.
   void Update();
   // Makes the nodes of the driver at `driver_root`, a path of this process. Call before a session
-  // with this driver is opened: it counts only GPUs that have nodes.
+  // with this driver is opened: the session counts only GPUs that have nodes.
   void MakeNodes(const std::string& driver_root);
 
  private:

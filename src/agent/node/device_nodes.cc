@@ -55,7 +55,7 @@ Status Make(const std::string& path, const WantedNode& node, bool* made) {
   return Status::Ok();
 }
 
-// Links are followed where `is_link`.
+// Follows links if `is_link`.
 bool IsNode(const std::string& path, dev_t number, bool is_link) {
   struct stat info;
   const int failed = is_link ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info);

@@ -3,7 +3,7 @@
 // driver or a reset of a GPU. While the driver is closed, no part of the agent opens it
 // (gpu/driver_gate.h).
 //
-// Threads: lives on `runner`; the loaders from any.
+// Threads: lives on `runner`; the loaders may be called on any thread.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class DriverReleaseWatch {
   // Begins to watch for the file.
   void Start() { watcher_.Start(); }
   bool closed() const { return gate_->closed(); }
-  // `loader`, unless the driver is closed.
+  // Returns a loader that fails while the driver is closed, and else calls `loader`.
   std::shared_ptr<gpu::NvmlLoader> Gate(std::shared_ptr<gpu::NvmlLoader> loader) const {
     return std::make_shared<gpu::GatedLoader>(gate_, std::move(loader));
   }

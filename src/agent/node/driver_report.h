@@ -50,8 +50,8 @@ std::string KernelModuleVersion(std::string_view proc_version);
 // The candidate to use; without any driver, the first candidate.
 size_t ChooseDriver(const std::vector<DriverCandidate>& candidates);
 
-// Sets the driver's part of `findings`. `nvml_problem`: why there is no session with the driver;
-// "" while there is one. A session goes on for a while after its files were removed, but a
+// Sets the members of `findings` about the driver. `nvml_problem`: why there is no session with the
+// driver; "" while there is one. A session goes on for a while after its files were removed, but a
 // container that starts then gets none of them.
 void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings);
 

@@ -5,7 +5,7 @@
 // A driver container mounts its root, which inotify does not report. So a few directories are
 // polled twice a second, and everything else is read only after a change in these directories.
 //
-// Threads: lives on `runner`; root() from any.
+// Threads: lives on `runner`; root() may be called on any thread.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ class DriverWatch {
   // Calls `on_change` when files of a driver have changed, also if its root stays.
   void Start(OnChange on_change);
   DriverRoot root() const;
-  // Without gpus_on_bus.
+  // `gpus_on_bus` is not set.
   const DriverFacts& facts() const { return facts_; }
 
  private:

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxErrorText = 400;
 
-// The files of a unified diff: "--- /etc/containerd/config.toml"; of one that is missing, "---
-// /dev/null" and then "+++ /etc/…".
+// The names of the files in a unified diff. A file has the line "--- /etc/containerd/config.toml";
+// a file that is missing has "--- /dev/null" and then "+++ /etc/…".
 std::string FilesOf(std::string_view diff) {
   std::string files;
   std::string_view last;

@@ -91,7 +91,7 @@ std::optional<std::string> CliqueOf(const device::NodeInventory& inventory) {
   return fmt::format("{}.{}", cliques.begin()->cluster_uuid, cliques.begin()->clique);
 }
 
-// Each label of this file. A label that FeatureLabels does not set has no value.
+// All feature labels. A label that FeatureLabels does not set has no value.
 constexpr std::string_view kFeatureLabels[] = {
     names::kLabelGpuPresent,
     names::kLabelGpuCount,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node labels of NVIDIA's GPU feature discovery (gpu-feature-discovery v0.20.0): same names,
-// same values, without its DaemonSet and without node feature discovery. Written for MIG strategy
-// "none", because slices are not offered yet. nvidia.com/gfd.timestamp is left out, because it
-// alone would change without a change of the node.
+// same values, without its DaemonSet and without node feature discovery. The values are those of
+// MIG strategy "none", because MIG slices are not offered yet. nvidia.com/gfd.timestamp is left
+// out, because it alone would change without a change of the node.
 //
-// A node with several models gets the labels of its most frequent model. Between equally frequent
-// models the alphabetically first counts. GPU feature discovery takes any model, and perhaps
+// A node with several models gets the labels of its most frequent model. Of equally frequent
+// models, the alphabetically first is used. GPU feature discovery takes any of them, and perhaps
 // another after a restart.
 //
 // Pure; any thread.

@@ -142,8 +142,8 @@ std::optional<Json> TaintPatchFor(const Json& node, const TaintKeys& keys) {
   const Json* taints = spec != nullptr ? spec->Find("taints") : nullptr;
   if (taints == nullptr || !taints->is_array()) return std::nullopt;
   Json patch = Json::MakeArray();
-  // From the end, because a removal moves the taints behind it. The test (RFC 6902, 4.6) makes the
-  // whole patch fail if another client has changed the list since it was read.
+  // The removals start at the end, because a removal moves the taints behind it. The test (RFC
+  // 6902, 4.6) makes the whole patch fail if another client has changed the list since it was read.
   for (size_t i = taints->items().size(); i-- > 0;) {
     const Json& taint = taints->items()[i];
     if (!taint.is_object() || !keys.contains(taint.StringAt("key").value_or(""))) continue;

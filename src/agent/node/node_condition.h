@@ -11,7 +11,7 @@
 //          SmokeTestFailed  why a GPU pod would not start (smoke_test.h)
 //          RuntimeNotConfigured  why containers would start without their GPUs
 //
-// It has no heartbeat and is written only on change: check the agent's pod for liveness.
+// The condition has no heartbeat and is written only on change: check the agent's pod for liveness.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ struct NodeCondition {
   std::string message;
 };
 
-// What the agent found out about its node beside the GPUs.
+// What the agent found out about its node, apart from the inventory of GPUs.
 struct NodeFindings {
   // About the driver's files (driver_report.h). Replaces an inventory's problem.
   std::string_view driver_reason;  // from api/names.h; empty: no problem

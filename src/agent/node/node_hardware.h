@@ -34,12 +34,12 @@ struct NodeHardware {
   std::vector<PciDevice> nvidia_devices;  // by bus ID
 
   bool HasGpu() const;
-  // Null if the bus has no such device.
+  // Returns null if the bus has no such device.
   const PciDevice* Find(std::string_view bus_id) const;
 };
 
 // `sys_root`: the path of sysfs, or of a simulated driver's files. `machine_type_file`:
-// /sys/class/dmi/id/product_name, or a file with a name of your own.
+// /sys/class/dmi/id/product_name, or a file with a name that the administrator has chosen.
 NodeHardware ReadNodeHardware(const std::string& sys_root, const std::string& machine_type_file);
 
 // The vGPU manager that the configuration space of a PCI device names in its vendor-specific

@@ -181,8 +181,8 @@ void NodePublisher::WriteMetadata() {
   if (!patches_.metadata) return WriteStatus();
   api_->MergePatch(*patches_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
-    // Events follow the write, which overwrites the earlier state, so these changes cannot be found
-    // again.
+    // The Events follow from the earlier state, which this write has replaced, so they are kept
+    // now.
     for (Json& event : patches_.events) {
       if (MayWriteEvent()) events_.push_back(std::move(event));
     }
@@ -199,7 +199,7 @@ void NodePublisher::WriteStatus() {
   })));
 }
 
-// The last write, so that pods which the scheduler now admits find a published node.
+// This is the last write, so that pods that the scheduler places afterwards find a published node.
 void NodePublisher::RemoveTaints() {
   if (!patches_.taints) return WriteEvents();
   api_->JsonPatch(*patches_.taints, Counted(Then([this](const Json&) {

@@ -108,7 +108,7 @@ class NodePublisher {
   void ScheduleRetry(const Status& status);
   // Continues with `next` after success; retries all steps later after an error.
   NodeApi::Done Then(std::function<void(const Json&)> next);
-  // Counts the answer, then calls `done`.
+  // Counts the result code, then calls `done`.
   NodeApi::Done Counted(NodeApi::Done done);
   bool MayWriteEvent();
 

@@ -38,7 +38,8 @@ class NodeReporter {
   void Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints);
   // Call when a source has changed.
   void Publish();
-  // Why the engine would start containers without their GPUs; "": no problem. Call Publish then.
+  // Why the engine would start containers without their GPUs; "": no problem. Call Publish
+  // afterwards.
   void SetEngineProblem(const std::string& problem) { engine_problem_ = problem; }
   // Publishes the containers that run without their GPUs, as "namespace/pod/container".
   void SetUnredeemed(const std::vector<std::string>& containers);

@@ -3,7 +3,7 @@
 // runs the smoke test (smoke_test.h), writes NVIDIA's validation files (validation_files.h), and
 // combines the findings for the Node's condition.
 //
-// Threads: lives on `runner`; driver_root() and the loaders from any.
+// Threads: lives on `runner`; driver_root() and the loaders may be called on any thread.
 #pragma once
 
 #include <functional>
@@ -54,7 +54,7 @@ class NodeReadiness {
   const NodeFindings& findings() const { return findings_; }
 
  private:
-  // findings_ with the driver's part as of now.
+  // Returns findings_ with the current findings about the driver.
   NodeFindings Judge(const device::NodeInventory& inventory, bool maintenance) const;
   void JudgeDriverFiles();
   void OnVerdict(const SmokeVerdict& verdict);

@@ -2,14 +2,14 @@
 // The smoke test of a node: whether a GPU pod that is scheduled now would start. It runs in the
 // agent and starts no container. Its steps, in this order:
 //
-//   driver     NVML answers, and libcuda is beside it
+//   driver     NVML answers, and the driver has libcuda
 //   devices    the device nodes of every healthy GPU exist and can be opened
 //   kubelet    the kubelet reads the lists of all device plugins
 //   engine     the container engine starts containers through tessera-runtime
 //
 // A node whose smoke test passes loses its startup taint (node_condition.h). A step that fails is
-// the reason of condition GPUReady. A step may wait for kGrace before it counts as failed, so that
-// restarts of agent and kubelet do not change the condition.
+// the reason of condition GPUReady. A step may wait for kGrace before it fails, so that restarts of
+// agent and kubelet do not change the condition.
 //
 // Threads: lives on `runner`.
 #pragma once

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files in /run/nvidia/validations by which NVIDIA's components wait for each other. The agent
 // writes the files below while their conditions hold, so that components of the GPU operator can
-// run beside it, and removes them afterwards:
+// run on the same node, and removes them afterwards:
 //
 //   driver-ready   NVML answers. An environment file with the driver's roots, which NVIDIA's
 //                  entrypoints source
 //   toolkit-ready  containers get their GPUs: the engine starts them through tessera-runtime
-//   plugin-ready   the kubelet has GPUs to give
+//   plugin-ready   the kubelet has healthy GPUs to allocate
 //
 // Files that another writer made stay as they are; the agent reads the driver's root from
 // driver-ready of another writer (driver_watch.h). cuda-ready is not written, because the agent

@@ -78,7 +78,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnRemoved(const kube::PodObject& last) override {
     const Uid uid = NodeUidOf(last.meta);
     const auto api_uid = api_uids.find(uid);
-    // The kubelet has made a new mirror of the static pod before the old mirror was gone.
+    // The kubelet has created a new mirror pod of the static pod before the old mirror pod was
+    // gone.
     if (api_uid == api_uids.end() || api_uid->second != last.meta.uid) return;
     api_uids.erase(api_uid);
     pods.erase(uid);

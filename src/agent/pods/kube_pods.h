@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of this node over our API client: one watch, and patches of annotations, which are
-// retried with growing pauses. Idle cost: a watch, renewed every five to ten minutes.
-// Threads: made, used and destroyed on `runner`'s thread.
+// The pods of this node, from the API server: one watch, and patches of annotations, which are
+// retried with growing pauses. Idle cost: a watch, renewed every five to ten minutes. Threads:
+// made, used and destroyed on `runner`'s thread.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::Mem
 
 class KubePods final : public Pods {
  public:
-  // Errors of kube::FindConfig. `gpu_mem_unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
+  // Errors: see kube::FindConfig. `gpu_mem_unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
   static Result<std::unique_ptr<KubePods>> Make(net::IoThread* io, TaskRunner* runner,
                                                 const std::string& kubeconfig,
                                                 const std::string& node_name,

@@ -5,8 +5,8 @@
 // zombie whose threads have all ended has closed its GPUs and does not count. NVML adds processes
 // that have left /proc while the driver still holds their memory.
 //
-// Not for deciding whether a pod is gone, which needs API server and kubelet (ended_pods.h).
-// The agent must see the processes of the node: its DaemonSet sets hostPID.
+// A pod without processes may still exist: ended_pods.h decides whether it is gone, with the API
+// server and the kubelet. The agent must see the processes of the node: its DaemonSet sets hostPID.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ struct ProcessSightings {
   // An error if /proc cannot be read; then the rest is empty.
   Status status;
   std::map<Uid, std::vector<SightedProcess>> by_pod;  // in order of pid
-  // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
+  // Processes that have left /proc and that the driver still lists on a GPU, by the GPU's UUID.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
   // Describes for users the remaining processes of a pod with these shares: "its process 4711

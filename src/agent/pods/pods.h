@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pods of this node as the API server has them: their requests, and the annotations that the
-// scheduler wrote. An interface, so that grants run without a cluster.
+// scheduler wrote. It is an interface, so that tests of grants run without a cluster.
 //
 // Threads: lives on the grants' runner, and calls back on it.
 #pragma once
@@ -67,9 +67,9 @@ class Pods {
   // For users: why pods are unknown or out of date.
   virtual Status last_error() const = 0;
   // Writes the annotations on the pod soon, and retries while the pod exists. A later call for the
-  // same pod adds to them.
+  // same pod adds to the annotations.
   virtual void Annotate(const PodInfo& pod, const StringMap& annotations) = 0;
-  // Records an Event about the pod. It may be lost.
+  // Records an Event about the pod. The Event may be lost.
   virtual void Record(const PodInfo& pod, const PodEvent& event) = 0;
 };
 

@@ -17,7 +17,7 @@ namespace tessera::agent {
 
 using ProcessOwner = grant::PodCgroup;
 
-// From the text of /proc/<pid>/cgroup; nullopt for a process outside pods.
+// Reads the owner from the text of /proc/<pid>/cgroup; nullopt for a process outside pods.
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
 // The owner of process `pid`; nullopt also if the process is gone. `proc_root`: "/proc".
 std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid);

@@ -47,7 +47,7 @@ device::ContainerRequest DecodeContainer(const Json& json) {
   return container;
 }
 
-// "policy" is left out: the pod is bound.
+// "policy" is left out, because the pod is already bound.
 Json EncodeRequest(const device::DeviceRequest& request) {
   Json containers = Json::MakeArray();
   for (const auto& container : request.containers) containers.Append(EncodeContainer(container));

@@ -2,15 +2,15 @@
 // Pods of this node that survive a restart of the agent. Pods that request devices are recorded in
 // a journal, so that an agent that starts while the API server is unreachable knows their
 // assignments. The API server's state replaces the records. After its first complete list, the
-// agent forgets pods that the list does not have. Until then a pod that has ended meanwhile still
-// counts as a holder of its GPUs.
+// agent forgets pods that the list does not have. Until then a pod that has ended meanwhile is
+// still treated as a holder of its GPUs.
 //
 // The records, as JSON:
 //
 //   {"do":"pod","uid":…,"namespace":…,"pod":…,"created":ns,"annotations":{…},"request":{…}}
 //   {"do":"gone","uid":…}
 //
-// Threads: the grants'. Cost: a record for each pod that was added, ended, or got other
+// Threads: the grants' thread. Cost: a record for each pod that was added, ended, or got other
 // annotations, which does not wait for the disk; a rewritten journal when most records are
 // obsolete. Disk errors are logged: fewer pods are remembered then.
 #pragma once
