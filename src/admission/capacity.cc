@@ -71,8 +71,8 @@ std::string ModelsText(const ClusterCapacity& capacity) {
   return text;
 }
 
-// In GiB if `wanted` is whole GiB. The memory of a GPU is rounded down, as in the resources that
-// its node offers.
+// The text of `memory`, in GiB if `wanted` is whole GiB, otherwise in MiB. The memory of a GPU is
+// rounded down, as in the resources that its node offers.
 std::string MemoryText(Bytes memory, Bytes wanted) {
   const bool gib = wanted.count() % GiB(1).count() == 0;
   return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");
@@ -149,7 +149,7 @@ MilliGpu ComputeOf(const device::DeviceRequest& request) {
 bool Allows(const device::Constraints& constraints, const std::string& model) {
   if (constraints.models.empty()) return true;
   return std::ranges::any_of(constraints.models, [&](const std::string& wanted) {
-    // A label may have the short name of a model that the pod names in full.
+    // A node label may have the short name of a model that the pod names in full.
     return device::MatchesModel(model, wanted) || device::MatchesModel(wanted, model);
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The most that an empty cluster could give to one pod. Admission uses it to warn of pods that
-// would wait forever. It does not depend on what pods hold (src/ledger), so it changes only with
-// nodes and quotas.
+// would wait forever. It does not depend on what pods hold, so it changes only with nodes and
+// quotas.
 //
 // Threads: values and pure functions. Cost of CapacityOf: a pass over all GPUs.
 #pragma once

@@ -15,7 +15,7 @@ constexpr std::string_view kKind = "AdmissionReview";
 constexpr size_t kMaxWarningBytes = 256;
 constexpr size_t kMaxWarnings = 12;
 
-// "" if it is missing or null.
+// "" if the member is missing or null.
 Result<std::string> OptionalText(const Json& object, std::string_view key) {
   const Json* found = object.Find(key);
   if (found == nullptr || found->is_null()) return std::string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes and decodes AdmissionReview of admission.k8s.io/v1: the API server's request to a
-// webhook, and the response. Does not decide (rules.h).
+// webhook, and the response. Whether a request is allowed is decided in rules.h.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the
 // invalid part of the body.

@@ -51,8 +51,8 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
       request.subresource.empty() ? "" : "/", CutText(request.subresource, 16));
 }
 
-// Whether this is the mirror pod of a static pod. It must not be changed, because the kubelet
-// compares it with the file on its node. A rejection would only hide the pod.
+// Whether this is the mirror pod of a static pod. A mirror pod must not be changed, because the
+// kubelet compares it with the file on its node. A rejection would only hide the static pod.
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
   return request.user.starts_with(kNodeUser) && annotations != nullptr &&
@@ -226,8 +226,8 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
   }
 }
 
-// Warns of memory beside whole GPUs, which include all their memory; of resources that only nodes
-// have; and of GPUs requested by environment variables, which have no effect.
+// Warns of requests without effect: memory beside whole GPUs, which include all their memory;
+// resources that only nodes have; and GPUs requested by environment variables.
 void WarnOfContainer(const Json& container, const ContainerRequest& requested,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
@@ -306,8 +306,9 @@ AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const 
   }
   if (IsMirror(request)) return answer;
   if (request.operation == "UPDATE") {
-    // Annotations are the only part of a request that an update can change. An update that changes
-    // nothing of it, and a pod that is being deleted, must not be blocked by an invalid request.
+    // Annotations are the only part of a request that an update can change. An invalid request must
+    // not block an update that does not change the request, nor an update of a pod that is being
+    // deleted.
     const Json* metadata = Member(&request.object, "metadata");
     if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr) return answer;
     if (RequestAnnotationsOf(request.object) == RequestAnnotationsOf(request.old_object))

@@ -6,11 +6,12 @@
 //   Validate  rejects a request that breaks a rule of its dialect; warns of annotations without
 //             effect and of pods that can never be placed.
 //
-// Mutate is idempotent. A ValidatingAdmissionPolicy restricts who may write those annotations
-// later, also while the scheduler is down. An exhausted quota does not reject a pod: the pod waits.
+// Mutate is idempotent. A ValidatingAdmissionPolicy restricts later writes of the annotations that
+// assign GPUs, also while the scheduler is down. An exhausted quota does not reject a pod: the pod
+// waits.
 //
-// Threads: one. Ownership: `capacity` is called for each review; null means that the cluster is
-// unknown, which gives no warnings about it.
+// Threads: one. `capacity` is called for each review. If it returns null, the cluster is unknown,
+// and there are no warnings about the cluster.
 #pragma once
 
 #include <functional>

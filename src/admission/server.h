@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admission webhook as a server of its own, only over TLS, with certificates that it creates
-// and renews. Every replica of the scheduler serves it, because all replicas decide in the same
-// way. Warnings about the cluster need the ledger, which only the leader has. A standby answers
-// without these warnings and closes the connection after each response, until the API server
-// connects to the leader.
+// Serves the admission webhook on a port of its own, only over TLS, with certificates that it
+// creates and renews. Every replica of the scheduler serves the webhook, because all replicas
+// decide in the same way. Warnings about the cluster need the ledger, which only the leader has. A
+// standby answers without these warnings and closes the connection after each response, until the
+// API server connects to the leader.
 //
 //   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 for an invalid one
 //
-// Bounded: bodies by kMaxAdmissionBody, connections and times by net::ServerLimits.
+// Bounds: kMaxAdmissionBytes for bodies, net::ServerLimits for connections and times.
 //
-// Threads: the client's runner. Ownership: io, client and ledger outlive it. Idle cost: that of a
-// CertificateKeeper.
+// Threads: the client's runner. The I/O thread, the client and the ledger must outlive the server.
+// Idle cost: that of a CertificateKeeper.
 #pragma once
 
 #include <cstdint>
@@ -48,19 +48,19 @@ struct AdmissionCounts {
 
 class AdmissionServer : private certificates::CertificateKeeper::Delegate {
  public:
-  // null while the ledger is incomplete; then responses have no warnings about the cluster, and
-  // close their connection.
+  // Returns null while the ledger is incomplete; responses then have no warnings about the cluster,
+  // and close their connection.
   using Ledger = std::function<const ledger::ClusterLedger*()>;
 
-  // Listens when it returns. Until the keeper has a certificate, no caller trusts the one in use.
-  // Errors: see net::HttpServer::Start.
+  // The server listens when Start returns. Until the keeper has a certificate, the server uses one
+  // that no caller trusts. Errors: see net::HttpServer::Start.
   static Result<std::unique_ptr<AdmissionServer>> Start(net::IoThread& io, kube::Client& client,
                                                         AdmissionServerOptions options,
                                                         Ledger ledger);
 
   // The listening address, with the port that the system chose.
   const net::Address& address() const { return server_->address(); }
-  // Whether it has a certificate that API servers trust.
+  // Whether the server has a certificate that API servers trust.
   bool ready() const { return ready_; }
   const AdmissionCounts& counts() const { return counts_; }
 

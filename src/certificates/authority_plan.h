@@ -4,8 +4,8 @@
 // kube-scheduler as the client.
 //
 // kube-scheduler reads its trusted authorities at start, and its own certificate at each new
-// connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years and its
-// key is kept:
+// connection. So an authority lasts for years, and its key is kept, unlike the webhook's
+// (certificate_plan.h):
 //
 //   serving   valid for 90 days; each replica signs its own and keeps it in memory
 //   client    valid for a year; the newest authority signs it
@@ -13,8 +13,8 @@
 //             older authority signs serving certificates until it expires, so that kube-scheduler
 //             has years to read both
 //
-// Each is replaced when a third of its lifetime is left. Threads: values and pure functions, except
-// for random numbers. Clocks may differ by `skew`.
+// Each certificate is replaced when a third of its lifetime is left. Threads: values and pure
+// functions, except for random numbers. Clocks may differ by `skew`.
 #pragma once
 
 #include <optional>

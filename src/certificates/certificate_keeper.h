@@ -7,10 +7,10 @@
 // Secret, so they do not revert each other's patches. A bundle that another writer removes, as
 // `kubectl replace` does, is restored within a `period`.
 //
-// Threads, callbacks: the client's runner; none after the keeper is destroyed. Ownership: the
-// client and the delegate must outlive the keeper; a delegate must not destroy it inside a call.
-// Cost: a GET of the Secret and of each configuration every `period`. Errors are reported and
-// retried sooner than that.
+// Threads: the client's runner, which also calls the delegate. The client and the delegate must
+// outlive the keeper; the delegate must not destroy the keeper inside a call. Cost: a GET of the
+// Secret and of each configuration every `period`. After an error, which is reported, the keeper
+// retries sooner.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,9 @@ struct CertificateKeeperOptions {
 };
 
 // A JSON patch that sets the bundle (PEM) of every webhook of the configuration; nullopt if all
-// have it. Changes nothing else, because the administrator sets rules and addresses (deploy/chart).
-// The patch fails if the webhooks have been reordered since `configuration` was read. Pure.
+// webhooks have it. Changes nothing else, because the administrator sets rules and addresses
+// (deploy/chart). The patch fails if the webhooks have been reordered since `configuration` was
+// read. Pure.
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle);
 
 class CertificateKeeper {
@@ -47,12 +48,12 @@ class CertificateKeeper {
     virtual ~Delegate() = default;
     // Serve `pair` from now on. The Secret contains it.
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
-    // For logs: completed steps, and errors that are retried.
+    // For logs: a completed step, and an error after which the keeper retries.
     virtual void OnProgress(const std::string& what) = 0;
     virtual void OnTrouble(const Status& status) = 0;
   };
 
-  // Starts at once, in a posted task.
+  // Posts the first round of requests to the runner.
   CertificateKeeper(kube::Client& client, CertificateKeeperOptions options, Delegate& delegate);
   ~CertificateKeeper();
   CertificateKeeper(const CertificateKeeper&) = delete;

@@ -18,8 +18,8 @@ bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime t
   return validity.ok() && time < validity->to;
 }
 
-// Each authority once, newest first, without authorities that have expired even by a clock that is
-// `skew` behind.
+// The newest authority and the others, each once, without authorities that have expired even by a
+// clock that is `skew` behind.
 std::string BundleOf(const std::string& newest, const std::string& others, WallTime time,
                      const CertificateOptions& options) {
   std::vector<std::string> kept = {newest};

@@ -7,14 +7,14 @@
 //
 //   prepare   the next pair is created; its authority is added to the bundle
 //   promote   after `overlap`, and once that bundle is published to the API servers, the next pair
-//             is served. Replicas that still serve the old one are trusted too
+//             is served. Replicas that still serve the old pair are trusted, too
 //   forget    an expired authority is removed from the bundle
 //
-// Without a usable pair there is no overlap: a pair is made and served at once.
+// If no pair is usable, a new pair is created and served at once, without overlap.
 //
-// Threads: values and pure functions, except for random numbers. Clocks may be wrong by `skew`:
-// certificates are valid from that long before their creation. They are replaced when a third of
-// their lifetime is left.
+// Threads: values and pure functions, except for random numbers. Clocks may differ by `skew`: the
+// validity of a certificate begins `skew` before its creation. A certificate is replaced when a
+// third of its lifetime is left.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,7 @@ struct CertificateSet {
   bool operator==(const CertificateSet&) const = default;
 };
 
-// overlap < lifetime / 3.
+// REQUIRES: overlap < lifetime / 3.
 struct CertificateOptions {
   std::vector<std::string> names;  // DNS names and addresses of the webhook
   Duration lifetime = std::chrono::hours(24 * 90);
@@ -48,8 +48,8 @@ struct CertificateOptions {
 std::vector<std::string> ServiceNames(const std::string& service, const std::string& ns,
                                       const std::vector<std::string>& more);
 
-// A certificate to open the port with before the first certificate is made, so that a port in use
-// fails at start. No client trusts it, and it trusts no client.
+// A certificate with which the port is opened before the real certificate exists, so that a port in
+// use fails at start. No client trusts it, and it trusts no client.
 Result<net::TlsOptions> PlaceholderTls(WallTime now);
 
 struct CertificateStep {

@@ -2,7 +2,7 @@
 // Repeats a round of requests to the API server: the next round starts a `period` after a
 // successful one, and sooner after a failed one, with growing waits.
 //
-// Threads, callbacks: the runner's; no round starts after the object is destroyed. Ownership: the
+// Threads: the runner's, which also calls `start_round`, but not after the object is destroyed. The
 // runner must outlive the object.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tessera::certificates {
 
 class Rounds {
  public:
-  // Calls `start_round` at once, in a posted task. Each round calls Succeed or Fail once.
+  // Posts the first call of `start_round` at once. Each round must call Succeed or Fail once.
   Rounds(TaskRunner& runner, Duration period, std::function<void()> start_round)
       : runner_(runner), period_(period), start_round_(std::move(start_round)) {
     StartAfter(Duration::zero());

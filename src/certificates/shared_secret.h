@@ -2,7 +2,7 @@
 // A Secret that all replicas share. A write succeeds only on the version that was read, so of two
 // concurrent writers one succeeds, and the other reads the result.
 //
-// Threads, callbacks: the client's runner. Ownership: the client must outlive the object.
+// Threads: the client's runner, which also runs the callbacks. The client must outlive the object.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ class SharedSecret {
   const kube::ObjectRef object_;
 };
 
-// Whether Write failed because another replica was faster; read again.
+// Whether Write failed because another replica was faster. The caller should then read again.
 bool IsWriteConflict(const Status& status);
 
 }  // namespace tessera::certificates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DaemonSets of tessera-agent: one for each pool, and one for nodes outside of all pools. Also
-// the DaemonSets that clean these nodes (objects.h). Threads: pure functions.
+// The DaemonSets of tessera-agent: one for each pool, and one for nodes outside of all pools.
+// RenderCleanup (objects.h) is defined here, too. Threads: pure functions.
 #pragma once
 
 #include <vector>

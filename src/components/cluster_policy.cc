@@ -13,8 +13,8 @@
 namespace tessera::components {
 namespace {
 
-// Creates the objects on the way to the last key. REQUIRES: existing members on the way are
-// objects.
+// The object at `path`; creates missing objects on the way. Null if a value on the way is no
+// object.
 Json* Descend(Json* object, const std::vector<std::string_view>& path) {
   for (const std::string_view key : path) {
     auto next = object->ObjectAt(key);
@@ -139,7 +139,7 @@ void MapSettings(const Json& spec, MigrationPlan* plan) {
   for (const FieldMapping& one : Mappings()) {
     const Json* value = FindPath(spec, one.from);
     if (value == nullptr || IsEmpty(*value)) continue;
-    // The agent itself looks for a driver in this directory, after the host.
+    // No setting is needed: after the host, the agent looks for a driver in this directory.
     if (one.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
       continue;
     }
@@ -160,7 +160,7 @@ const Json& SchemaOf(const Json& schema, std::string_view key) {
   return *schema.Find("properties")->Find(key);
 }
 
-// The members that the schema has. Notes other members and values that the schema rejects.
+// Returns the valid members of the section, and adds the others to plan->dropped.
 Json KeepValid(const Json& schema, const Json& section, const std::string& path,
                MigrationPlan* plan) {
   Json out = Json::MakeObject();
@@ -168,7 +168,8 @@ Json KeepValid(const Json& schema, const Json& section, const std::string& path,
     if (IsEmpty(value)) continue;
     const std::string place = fmt::format("{}.{}", path, key);
     const Json* known = schema.Find("properties")->Find(key);
-    // Other sections of a ClusterPolicy become sections of `driver`, which Tessera follows.
+    // Only fields of spec.driver may be ignored. The sections gds and gdrcopy become sections of
+    // `driver`.
     const std::string why =
         place.starts_with("spec.driver.") ? ReasonToIgnore(place.substr(5)) : "";
     if (known == nullptr || !why.empty()) {

@@ -13,7 +13,7 @@
 namespace tessera::components {
 
 // Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages: adds a required node
-// affinity on its label nvidia.com/gpu.deploy.device-plugin, in addition to what is required there.
+// affinity on the label nvidia.com/gpu.deploy.device-plugin to the node affinities that they have.
 // Other objects stay as they are.
 void KeepOffNvidiaNodes(std::vector<Json>* objects);
 // Like above, for all components. Also removes the RuntimeClass "nvidia", which belongs to NVIDIA's
@@ -39,11 +39,11 @@ struct MigrationPlan {
   std::vector<std::string> steps;
 };
 
-// Converts a ClusterPolicy to an equivalent Tessera. INVALID_ARGUMENT if `policy` is no
+// Converts a ClusterPolicy to an equivalent resource Tessera. INVALID_ARGUMENT if `policy` is no
 // ClusterPolicy.
 Result<MigrationPlan> PlanMigration(const Json& policy);
 
-// A resource Tessera of this spec.
+// The resource Tessera with this spec.
 Json TesseraResource(Json spec);
 
 }  // namespace tessera::components

@@ -11,7 +11,7 @@ struct DeployFile {
   std::string_view text;
 };
 
-// Ends with an empty path.
+// The last element has an empty path.
 extern const DeployFile kDeployFiles[];
 
 }  // namespace tessera::components

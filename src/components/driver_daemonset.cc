@@ -139,7 +139,7 @@ Volumes VolumesOf(const DriverSpec& spec, const DriverHost& host) {
 StringMap DriverEnv(const DriverSpec& spec) {
   StringMap env = spec.env;
   env["KERNEL_MODULE_TYPE"] = ModuleName(spec.kernel_module);
-  // Images before 570 know only this variable.
+  // Images of drivers before 570 know only this variable.
   if (spec.kernel_module == KernelModule::kOpen) env["OPEN_KERNEL_MODULES_ENABLED"] = "true";
   if (spec.rdma) env["GPU_DIRECT_RDMA_ENABLED"] = "true";
   if (spec.rdma && spec.use_host_mofed) env["USE_HOST_MOFED"] = "true";
@@ -241,7 +241,7 @@ Json Tolerations(const DriverSpec& spec) {
   return all;
 }
 
-// Nodes that a rollback has pinned belong to another DaemonSet.
+// Excludes nodes that a rollback has pinned: they belong to another DaemonSet.
 Json PinAffinity() {
   const Json without_pin = Json::MakeObject(
       {{"key", Text(names::kLabelDriverRevision)}, {"operator", Text("DoesNotExist")}});

@@ -8,8 +8,8 @@
 // modules, environment, and the pool. Changes of other labels, limits or tolerations do not change
 // the revision, so they replace no pod.
 //
-// Before the old driver is unloaded, the agent of the node closes it (release-driver); it opens the
-// new one when the driver container is ready.
+// Before the old driver is unloaded, the agent of the node closes it (init container
+// release-driver). The agent opens the new driver when the driver container is ready.
 //
 // Pure; any thread.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace tessera::components {
 
-// The facts of a node that choose its image.
+// The facts of a node that determine its driver image.
 struct DriverHost {
   std::string os_id;       // "ubuntu"
   std::string os_version;  // "22.04"
@@ -44,7 +44,7 @@ std::string OsTag(const DriverHost& host);
 Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host);
 
 // The value of the node label tessera.dev/driver-pool of nodes like `host`, which the DaemonSet
-// selects: "default-ubuntu22-04". Nodes with other kernels are one pool unless modules are
+// selects: "default-ubuntu22-04". Nodes with different kernels are one pool unless modules are
 // precompiled.
 std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 
@@ -55,13 +55,13 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 // "sha256:" and twelve digits for an image without a version.
 std::string DriverVersionOf(const Json& set);
 
-// Leaves out nodes with the label tessera.dev/driver-revision. INVALID_ARGUMENT: see DriverImage;
-// GDS needs open modules.
+// The DaemonSet does not select nodes with the label tessera.dev/driver-revision, which a rollback
+// has pinned. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
 
-// The DaemonSet that keeps nodes on this driver after a rollback. It is made from the pool's
-// earlier DaemonSet with this driver, and selects nodes whose label tessera.dev/driver-revision has
-// its revision.
+// The DaemonSet that keeps nodes on an earlier driver after a rollback. `set`: the pool's earlier
+// DaemonSet with this driver. Selects nodes whose label tessera.dev/driver-revision has the
+// revision of `set`.
 Json PinnedDriverDaemonSet(const Json& set);
 
 }  // namespace tessera::components

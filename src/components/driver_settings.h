@@ -54,7 +54,7 @@ struct DriverSettings {
   Json upgrade_policy = Json::MakeObject();
 };
 
-// Reads a section that the schema has accepted; null: no driver. `pool`: the name of its nodes.
+// Reads a section that the schema has accepted; null: no driver. `pool`: the name of the pool.
 DriverSettings ReadDriver(const Json* section, const std::string& pool);
 
 // INVALID_ARGUMENT names the setting that is missing or contradicts another setting.

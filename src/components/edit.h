@@ -27,7 +27,7 @@ std::string Joined(const std::vector<std::string>& texts);
 // {"name": name}
 Json NamedObject(std::string_view name);
 
-// Image and pull policy of a container, and the pull secrets of its pod.
+// Set the image and the pull policy of a container, and the pull secrets of its pod.
 void SetImage(Json& container, const ImageSettings& image, std::string_view program);
 void SetPullSecrets(Json& pod_spec, const ImageSettings& image);
 

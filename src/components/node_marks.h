@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the labels, annotations, conditions and counts that agents wrote on a Node, and makes the
-// patches that remove them. The API server records the writer of each field (managedFields), so
-// fields of other writers stay. Annotations tessera.dev/... count as Tessera's in any case.
+// Finds the labels, annotations, conditions and resource counts that agents wrote on a Node, and
+// makes the patches that remove them. The API server records the writer of each field
+// (managedFields), so fields of other writers stay. Annotations tessera.dev/... are included
+// whatever their writer is.
 //
 // Threads: pure functions.
 #pragma once
@@ -27,10 +28,10 @@ struct NodeMarks {
 
 NodeMarks MarksOfTessera(const Json& node);
 
-// A merge patch of the Node without these labels and annotations; nullopt if there are none.
+// A merge patch that removes these labels and annotations from the Node; nullopt if there are none.
 std::optional<Json> NodePatch(const NodeMarks& marks);
-// A strategic merge patch of the Node's status without these conditions and counts; nullopt if
-// there are none.
+// A strategic merge patch that removes these conditions and resources from the Node's status;
+// nullopt if there are none.
 std::optional<Json> NodeStatusPatch(const NodeMarks& marks);
 
 }  // namespace tessera::components

@@ -55,7 +55,7 @@ const Json* ValueNamed(const Json& spec, std::string_view name) {
   return ValueAt(spec, path);
 }
 
-// A section with enabled: false is as good as empty.
+// A section with enabled: false counts as empty.
 bool IsUnset(const Json* value) {
   return value == nullptr || IsEmpty(*value) || IsBool(value, false) ||
          (value->is_object() && IsBool(value->Find("enabled"), false));
@@ -96,7 +96,7 @@ Status Translate(const Alias& alias, Json* spec) {
   return Status::Ok();
 }
 
-// Removes all values of the section `operator` except the tolerations, and checks these.
+// Checks the tolerations of the section `operator`, and removes its other values.
 Status KeepOperatorTolerations(Json* spec) {
   const Json* value = ValueAt(*spec, {"operator", "tolerations"});
   const Json tolerations = value == nullptr ? Json::MakeArray() : *value;

@@ -5,7 +5,7 @@
 //   hostPaths.driverInstallDir              agent.driverRoot
 //   toolkit.enabled                         runtime.enabled
 //   operator.runtimeClass                   runtime.runtimeClass
-//   operator.tolerations                    the same: of the pods of tessera-operator
+//   operator.tolerations                    operator.tolerations, of the pods of tessera-operator
 //   dcgmExporter.enabled, .config.name      exporter.enabled, exporter.configMap
 //   dcgmExporter.serviceMonitor.enabled, .interval, .additionalLabels
 //                                           serviceMonitor.enabled, .interval, .labels
@@ -28,10 +28,10 @@ namespace tessera::components {
 bool IsEmpty(const Json& value);
 
 // Why Tessera does not follow a value, such as "mig" or "driver.startupProbe", or a section that
-// can be enabled. "" for a value that it follows or does not know.
+// can be enabled. "" for a value that Tessera follows or does not know.
 std::string ReasonToIgnore(std::string_view name);
 
-// Replaces NVIDIA's values in the spec by ours, except `driver` (driver_settings.h).
+// Replaces NVIDIA's values in the spec by Tessera's, except `driver` (driver_settings.h).
 // INVALID_ARGUMENT with the remedy for a value that Tessera cannot follow.
 Status TranslateNvidiaValues(Json* spec);
 

@@ -35,7 +35,7 @@ Component Policies(const Settings& settings) {
   return out;
 }
 
-// Pods name the RuntimeClass if any node has the runtime.
+// Whether any node has tessera-runtime, so that pods need the RuntimeClass.
 bool HasRuntime(const Settings& settings) {
   if (settings.agent.runtime_enabled) return true;
   for (const PoolSettings& pool : settings.pools) {
@@ -205,7 +205,7 @@ Component Console(const Settings& settings) {
   return out;
 }
 
-// The programs with metrics, and the ports of these.
+// The programs that serve metrics, and their ports.
 constexpr std::pair<std::string_view, int> kMetricsPorts[] = {{names::kAgent, 9400},
                                                               {names::kScheduler, 9411},
                                                               {names::kOperator, 9412},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of an installation in the API server, rendered from its settings. Equal settings give
-// equal objects. The objects come from the chart's templates; code replaces the directives of the
-// templates.
+// equal objects. The objects come from the chart's templates; code takes the place of their
+// directives.
 //
 // Each object has apiVersion, kind, metadata.name, metadata.namespace if it has one, and the label
 // app.kubernetes.io/part-of=tessera. No object has a status. The objects are for server-side apply.
@@ -18,8 +18,8 @@
 
 namespace tessera::components {
 
-// Objects whose state is reported together. An error of one component does not prevent that other
-// components are applied.
+// Objects whose state is reported together. An error of one component does not affect other
+// components.
 struct Component {
   std::string name;           // policies, driver, agent, webhook, scheduler, monitoring, access
   std::vector<Json> objects;  // in the order in which they must be applied
@@ -40,18 +40,18 @@ std::vector<Json> RenderObjects(const Settings& settings);
 // runs in.
 Json SystemNamespace();
 
-// The operator with its rights, the namespace first. It renders the other objects from its
-// resource.
+// The namespace, the rights of the operator, and the operator, which renders the other objects from
+// its resource.
 std::vector<Json> RenderOperator(const Settings& settings);
 
-// The command that gives an operator, which is missing or lacks a right, what RenderOperator has.
+// The command that applies RenderOperator again, for an operator that is missing or lacks a right.
 inline constexpr std::string_view kRestoreOperator =
     "kubectl get tessera tessera -o yaml | tessera install --operator --dry-run -f - | "
     "kubectl apply -f -";
 
 // DaemonSets that remove tessera-runtime from the engine's configuration, on the nodes whose agents
-// configured it. For an uninstall: applied after the agents have ended, and deleted when they are
-// ready.
+// configured it. An uninstall applies these DaemonSets after the agents have ended, and deletes
+// them when they are ready.
 std::vector<Json> RenderCleanup(const Settings& settings);
 
 // The CustomResourceDefinition of `tessera.dev/v1alpha1 Tessera`: cluster-scoped, with the schema

@@ -105,7 +105,7 @@ bool IsListed(const Json& schema, const Json& value) {
   return values == nullptr || std::ranges::find(values->items(), value) != values->items().end();
 }
 
-// Whether the value itself is valid, without its members and items.
+// Whether the value is valid apart from its members and items.
 bool IsValidAlone(const Json& schema, const Json& value) {
   if (!HasType(value, schema.Find("type")) || !IsListed(schema, value)) return false;
   if (value.is_string()) return IsValidText(schema, value.string_value());
@@ -116,7 +116,7 @@ std::string PathTo(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-// "scheduler.replicas", or with the line of a file: "line 4: scheduler.replicas".
+// "scheduler.replicas"; for a value that was read from a file: "line 4: scheduler.replicas".
 std::string PlaceOf(const Json& value, const std::string& path) {
   return value.line() > 0 ? fmt::format("line {}: {}", value.line(), path) : path;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks values against a JSON schema. Supports the keywords that our own schema uses: type,
-// (one or a list), properties, additionalProperties, required, items, enum, minLength, maxLength,
+// Checks values against a JSON schema. Supports the keywords that Tessera's schema uses: type (one
+// or a list), properties, additionalProperties, required, items, enum, minLength, maxLength,
 // minimum, maximum, pattern. Errors show the `description` of the schema. Other keywords are
 // ignored.
 //
@@ -18,7 +18,7 @@ namespace tessera::components {
 // null is valid everywhere: it stands for a missing value.
 Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path);
 
-// The schema of a spec: that of the chart's values without references, and `pools`.
+// The schema of a spec: the schema of the chart's values with its references resolved, and `pools`.
 const Json& SpecSchema();
 
 // `schema` as the API server accepts it in a CustomResourceDefinition (a structural schema).

@@ -43,7 +43,8 @@ class Section {
   const Json& json_;
 };
 
-// A setting without a value (null) has its default, except that a pod may have no limit.
+// Sets missing members and null members to their defaults, except within `resources`: a pod may
+// have no limit.
 void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
   const Json* properties = schema.Find("properties");
   if (properties == nullptr) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of an installation: the values of the chart (deploy/chart/values.yaml), as a file of
-// `tessera install` and as `spec` of the resource Tessera. One vocabulary, with one schema
-// (deploy/chart/values.schema.json) for all three. A spec has one more key, `pools`: groups of
-// nodes whose agents have settings of their own.
+// `tessera install` and as `spec` of the resource Tessera. All three have the same keys and the
+// same schema (deploy/chart/values.schema.json). A spec has one more key, `pools`: groups of nodes
+// whose agents have settings of their own.
 //
 //   pools:
 //   - name: shared-a10
@@ -93,7 +93,7 @@ struct SchedulerSettings {
   std::vector<std::string> extra_args;
 };
 
-// Login with OpenID Connect. An empty text means that the setting is not used.
+// Login with OpenID Connect. A setting that is "" is not used.
 struct ConsoleLoginSettings {
   std::string issuer_url;
   std::string client_id;
@@ -103,7 +103,7 @@ struct ConsoleLoginSettings {
   std::string redirect_url;
 };
 
-// How the console reaches Prometheus: names of objects; each may be "": none.
+// Names of objects with which the console reaches Prometheus; "": none.
 struct PrometheusAccess {
   std::string ca_config_map;
   std::string token_secret;
@@ -167,8 +167,9 @@ Result<Settings> ParseSettings(const Json& spec);
 
 bool InstallsDrivers(const Settings& settings);
 
-// For installations without the operator, before ParseSettings, which wants more settings of a
-// driver. FAILED_PRECONDITION if the spec installs drivers, which only the operator can do.
+// For installations without the operator: FAILED_PRECONDITION if the spec installs drivers, which
+// only the operator can do. Call before ParseSettings, which would report missing settings of the
+// driver first.
 Status CheckWithoutOperator(const Json& spec);
 
 // Checks each value of the spec by itself; ParseSettings also checks that the values agree.

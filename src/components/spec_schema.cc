@@ -52,8 +52,8 @@ Json Resolved(const Json& schema, const Json& definitions) {
   return out;
 }
 
-// Helm checks values together with the defaults, so the schema requires some. A spec has only what
-// differs from the defaults.
+// Helm checks values together with the defaults, so the schema has required properties. A spec has
+// only what differs from the defaults.
 void RequireNothing(Json* schema) {
   schema->Erase("required");
   Json* properties = schema->Find("properties");
@@ -82,8 +82,8 @@ const Json& SpecSchema() {
   return schema;
 }
 
-// A structural schema has one type for each value, or a mark instead, and no additionalProperties
-// beside properties.
+// A structural schema has one type for each value, or an x-kubernetes-* extension instead, and no
+// additionalProperties beside properties.
 Json StructuralSchema(const Json& schema) {
   Json out = Json::MakeObject();
   const Json* types = schema.Find("type");

@@ -64,7 +64,7 @@ void ClusterModel::OnSynced() {
   const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
   if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   synced_ = true;
-  // Pods that ended before were not reported.
+  // OnPodGone is not called for pods that end before the feed is synced.
   std::erase_if(runs_, [&](const auto& run) { return !ledger_->pods().contains(run.first); });
   nodes_.clear();
   pods_.clear();

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows a cluster: a ledger with its feed, and the nodes and pods as JSON texts with a version.
-// All viewers share it, so the API server has one watch of each kind for any number of viewers.
+// All viewers share the model, so the API server has one watch of each kind for any number of
+// viewers.
 //
-// A change after a pause is published at once, as a new version. The changes of the next kCollect
-// are then collected and published together. Objects whose text has not changed are left out. The
-// texts themselves are written when a viewer needs them, because those of a large cluster take more
-// memory than all else; the model keeps the hash of each. The reasons of waiting pods depend on the
-// whole cluster, so they are computed at most every kReasons.
+// A change after a pause is published at once, as a new version. The changes of the next
+// kPublishInterval are then collected and published together. Objects whose text has not changed
+// are left out. The model keeps only a hash of each text. A text is generated when a viewer needs
+// it, because all texts of a large cluster would take more memory than everything else. The reasons
+// of waiting pods depend on the whole cluster, so they are computed at most every kReasonsInterval.
 //
-// While the API server is unreachable or hangs, the last state stays, and outage() returns the
-// start of the outage.
+// While the API server is unreachable or hangs, the last state stays, and outage() says since when
+// and why.
 //
-// Threads: the client's runner. Ownership: client and delegate outlive it.
+// Threads: the client's runner. The client and the delegate must outlive the model.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // There is a new version. Changed objects without a text no longer exist.
+    // Called for each new version. A changed object that nodes() or pods() lacks no longer exists.
     virtual void OnChanges(const Changes& changes) = 0;
     // outage() or synced() has changed. After a restart of the feed every viewer needs a snapshot.
     virtual void OnState() = 0;
@@ -78,11 +79,11 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
     std::string node;  // "": none
     size_t hash = 0;   // of its text
   };
-  // Published objects; of each node the hash of its text.
+  // The published objects. nodes() maps a node's name to the hash of its text.
   const std::map<std::string, size_t>& nodes() const { return nodes_; }
   const std::map<Uid, PublishedPod>& pods() const { return pods_; }
-  // Publishes what is being collected, so that the texts belong to version(). Otherwise an object
-  // that changes back before the next version could stay wrong for a viewer.
+  // Publishes the collected changes at once, so that the texts belong to version(). Otherwise an
+  // object that changes back before the next version could stay wrong for a viewer.
   void Flush();
   // REQUIRES: the object is published. `sees`: as in HolderView.
   std::string NodeText(const std::string& name,

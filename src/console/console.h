@@ -3,7 +3,7 @@
 //
 // It runs in two ways. In the cluster, users log in with a token. On a user's machine (`tessera
 // dashboard`) it listens on loopback, uses the user's kubeconfig, and accepts only the browser that
-// opens its secret address.
+// has opened its secret address.
 //
 // Threads: the runner's.
 #pragma once
@@ -29,16 +29,16 @@ struct ConsoleOptions {
   // Serves /metrics and /healthz over HTTP to everyone who reaches it; nullopt: off.
   std::optional<net::Address> metrics_listen;
   std::optional<net::TlsOptions> tls;
-  // Whether users reach it over HTTPS through a proxy although it serves HTTP. The cookie of a
-  // session is then sent over HTTPS only.
+  // Whether users reach this HTTP server through a proxy that serves HTTPS. Browsers then send the
+  // session cookie over HTTPS only.
   bool https_proxy = false;
   bool dashboard = false;
   ModelOptions model;
-  // Where curves over hours come from; nullopt: there are none.
+  // The source of the metrics' history; nullopt: the console shows no history.
   std::optional<PrometheusOptions> prometheus;
-  // nullopt: people log in with tokens alone.
+  // nullopt: users log in with tokens only.
   std::optional<OidcOptions> oidc;
-  // Label of pods by which use is added up (usage_meter.h); "": use is not added up.
+  // Label of pods by which usage is added up (usage_meter.h); "": usage is not metered.
   std::string usage_label;
 };
 
@@ -60,7 +60,7 @@ class WebConsole {
   std::unique_ptr<Core> core_;
 };
 
-// Runs until SIGTERM or SIGINT; an exit code.
+// Runs until SIGTERM or SIGINT. Returns the exit code.
 int RunConsole(ConsoleOptions options);
 
 }  // namespace tessera::console

@@ -9,7 +9,7 @@
 namespace tessera::console {
 namespace {
 
-// The controller, as "ReplicaSet/web-5d4"; "" without one.
+// The controller of the pod, such as "ReplicaSet/web-5d4"; "" if the pod has none.
 std::string OwnerOf(const Json& pod) {
   const Json* owners = FindPath(pod, {"metadata", "ownerReferences"});
   if (owners == nullptr || !owners->is_array()) return "";

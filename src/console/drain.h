@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains a node as a person: cordons it, and asks the API server to evict its pods, with the
-// person's own rights. A dry run only asks, so that the person sees which pods would go, and which
-// evictions a PodDisruptionBudget or RBAC refuses. It does not add up: a budget that allows one
-// more disruption allows it to each pod of a dry run.
+// Drains a node with the rights of a user: cordons the node and evicts its pods through the API
+// server. A dry run does not cordon, and sends evictions with dryRun. It shows the user which pods
+// would be evicted, and which evictions a PodDisruptionBudget or RBAC refuses. A dry run checks
+// each eviction alone: a budget that allows one more disruption allows the dry run of each pod.
 //
 // Pods that stay: those of DaemonSets, which would come back at once; static pods; pods that have
 // ended; and, without `force`, pods without a controller and pods with local data (emptyDir), which
 // would be lost. That is what `kubectl drain --ignore-daemonsets` does.
 //
-// It does not wait until the pods are gone; the live view shows that. An eviction that is refused
-// is not repeated.
+// The drain does not wait until the pods are gone; the live view shows that. A refused eviction is
+// not retried.
 //
 // Threads: the client's runner. Bounds: kMaxPods, kParallel evictions at once.
 #pragma once
@@ -42,9 +42,10 @@ class Drain {
   static constexpr size_t kParallel = 2;
   using Done = std::function<void(Result<Json>)>;
 
-  // Starts. Calls `done` once, later, with {"pods":[{"namespace":…,"name":…,"owner":"ReplicaSet/x",
-  // "result":…,"why":…}]}, but not after this object is destroyed; it must not be destroyed in it.
-  // `result` is "stays", "evicted" (in a dry run: would be), "refused" by a budget, or "failed".
+  // Starts the drain. Calls `done` once, later, but not after this object is destroyed, with
+  // {"pods":[{"namespace":…,"name":…,"owner":"ReplicaSet/x","result":…,"why":…}]}. `result` is
+  // "stays", "evicted" (in a dry run: would be), "refused" by a budget, or "failed". `done` must
+  // not destroy this object.
   Drain(std::shared_ptr<WebSession> session, DrainOptions options, Done done);
 
  private:

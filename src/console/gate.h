@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks each request before it is handled: its origin, its rate, and the headers of the response.
-// Pure except for the time that callers pass; threads: one.
+// Checks of each request before it is handled (origin, rate, session cookie), and the security
+// headers of each response. Reads no clock: callers pass the time. Threads: one.
 #pragma once
 
 #include <map>
@@ -35,21 +35,21 @@ class RateLimit {
 // PERMISSION_DENIED for a request that the page of another site may have caused: a foreign Origin,
 // or a Sec-Fetch-Site that is not this site's. Browsers always send one of the two.
 Status CheckOrigin(const net::Request& request);
-// Whether Host names this machine's loopback. A page that rebinds its DNS name cannot forge this
-// header.
+// Whether the Host header names this machine's loopback. This rejects DNS rebinding: a page cannot
+// forge the header.
 bool IsLoopbackHost(std::string_view host);
 
 // The name of the session's cookie. Browsers send a cookie to all ports of a host, so each
-// dashboard (`suffix`) has a name of its own. Over HTTPS the name has a prefix with which neither
-// other hosts of the domain nor plain HTTP can set the cookie.
+// dashboard (`suffix`) has a name of its own. Over HTTPS the name begins with "__Host-": browsers
+// then accept the cookie neither from other hosts of the domain nor over plain HTTP.
 std::string SessionCookieName(bool secure, std::string_view suffix);
-// The value of a cookie; "" without it.
+// The value of a cookie; "" if the request has none of this name.
 std::string_view CookieOf(const net::Request& request, std::string_view name);
-// The token of "Authorization: Bearer …"; "" without it.
+// The token of "Authorization: Bearer …"; "" if the request has none.
 std::string_view BearerOf(const net::Request& request);
 
-// The policy of the page: scripts and styles only as files of this server, no other connections, no
-// frames.
+// Sets the Content-Security-Policy and related headers: the page may load files from and connect to
+// this server only, and must not be shown in a frame.
 void AddSecurityHeaders(net::Response* response);
 
 }  // namespace tessera::console

@@ -21,7 +21,7 @@ using ledger::ClusterLedger;
 constexpr size_t kMaxNamedNodes = 20;
 constexpr size_t kMaxCandidates = 10;
 constexpr size_t kMaxRejectedNodes = 200;  // a summary of each waiting pod is made often
-// The start of UIDs that no object has.
+// Prefix of UIDs that no object has.
 constexpr std::string_view kPreviewUid = "console-preview";
 constexpr int64_t kMaxCountedReplicas = 50;
 constexpr Duration kHold = std::chrono::minutes(1);  // longer than a preview takes
@@ -38,7 +38,8 @@ struct Evaluation {
   std::map<std::string, ReasonGroup, std::less<>> groups;  // by kind of reason
 };
 
-// The reason of tessera-scheduler, or else of kube-scheduler.
+// Why the pod cannot go to the node, by the checks of tessera-scheduler or else of kube-scheduler;
+// nullopt if it can.
 std::optional<kube::Exclusion> WhyNot(ClusterLedger& ledger, ClusterLedger::Query& query,
                                       const ledger::NodeEntry& node) {
   const ledger::Verdict verdict = ledger.Evaluate(query, &node);
@@ -88,7 +89,7 @@ Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
   return result;
 }
 
-// `details`: with names of nodes, and an example, which may name other pods.
+// `details`: also the names of nodes, and a reason as an example, which may name other pods.
 Json JsonOfGroups(const Evaluation& evaluation, bool details) {
   std::vector<std::pair<std::string, const ReasonGroup*>> sorted;
   for (const auto& [kind, group] : evaluation.groups) sorted.emplace_back(kind, &group);
@@ -131,7 +132,8 @@ Json JsonOfQuotaLine(const std::string& ns, const std::string& model, int64_t us
   return line;
 }
 
-// How many pods of a Deployment have room one after the other.
+// How many of `replicas` such pods fit at the same time. Assumes each on its best node, and at the
+// end removes all from the ledger.
 int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replicas) {
   std::vector<Uid> placed;
   while (static_cast<int64_t>(placed.size()) < replicas) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of the placement engine as JSON: whether a workload fits, why a pod waits or is where it
-// is, and what is left of quotas. Evaluates the ledger as the scheduler does and leaves it as it
-// was. Threads: as the ledger.
+// Answers of the placement engine as JSON: whether a workload fits, why a pod waits or is on its
+// node, and how much of the quotas is used. Evaluates nodes as the scheduler does, and restores the
+// ledger afterwards. Threads: call on the ledger's thread.
 #pragma once
 
 #include <functional>
@@ -17,18 +17,19 @@
 namespace tessera::console {
 
 // How many nodes fit a pod of the manifest, the reasons of the others, and the namespace's quota.
-// For several replicas also how many have room together ("roomFor" of "replicas", at most 50).
-// Without `with_quota` no quota applies and none is shown, because either would tell how much the
-// namespace uses. INVALID_ARGUMENT for a request that breaks a rule of its dialect.
+// For several replicas also how many of them fit at the same time ("roomFor" of "replicas", of
+// which at most 50 are tried). Pass `with_quota` only if the user may list the pods of the
+// namespace: a quota that is applied or shown tells how much the namespace uses. INVALID_ARGUMENT
+// for a request that breaks a rule of its dialect.
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
 // One line about all nodes: "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes
 // have room, but taint a is not tolerated".
 std::string SummaryOf(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Adds to `out` how many nodes fit and the reasons of the others. `details`: with the names of
-// nodes and with reasons that may name other pods, for people who may list both; also the best
-// nodes, and the GPUs of the nearest (JsonOfNearNodes).
+// Adds to `out` how many nodes fit and the reasons of the others. `details`, for users who may list
+// all nodes and pods: also the names of nodes, reasons that may name other pods, the best nodes,
+// and the GPUs of the nodes that come closest (JsonOfNearNodes).
 void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query, bool details,
                    Json* out);
 
@@ -36,7 +37,7 @@ void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& 
 // has the pod.
 Json ExplainPod(ledger::ClusterLedger& ledger, const Uid& uid, bool details);
 
-// Takes a pod out of the ledger while it lives.
+// Removes a pod from the ledger for the lifetime of this object.
 class WithoutPod {
  public:
   // REQUIRES: the ledger has the pod.
@@ -53,12 +54,12 @@ class WithoutPod {
   ledger::PodEntry pod_;
 };
 
-// A line for each model of each namespace that `visible` accepts.
+// The use and the limit of each model in each namespace that `visible` accepts.
 Json JsonOfQuotas(const ledger::ClusterLedger& ledger,
                   const std::function<bool(const std::string& ns)>& visible);
 
-// What pods with a node hold, by namespace that `visible` accepts:
-// [{"namespace":"ns","pods":2,"milli":1300,"bytes":85899345920}], the largest first.
+// What the placed pods hold in each namespace that `visible` accepts, the largest first:
+// [{"namespace":"ns","pods":2,"milli":1300,"bytes":85899345920}].
 Json JsonOfHeld(const ledger::ClusterLedger& ledger,
                 const std::function<bool(const std::string& ns)>& visible);
 

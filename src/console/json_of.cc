@@ -21,7 +21,7 @@ int64_t Seconds(WallTime time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
-// "nvidia.com/gpu" is "gpu".
+// "nvidia.com/gpu" becomes "gpu".
 std::string_view WithoutVendor(std::string_view resource) {
   return resource.substr(resource.find('/') + 1);
 }
@@ -51,8 +51,8 @@ std::string TextOfContainer(const device::ContainerRequest& container, device::M
   return text;
 }
 
-// Appends the members of a JSON object. Texts are written without a document in between, because a
-// new viewer of a large cluster takes ten thousand of them.
+// Writes a JSON object directly into a string. It builds no Json value first, because a new viewer
+// of a large cluster needs ten thousand such texts.
 class ObjectText {
  public:
   explicit ObjectText(std::string* out) : out_(*out) { out_.push_back('{'); }
@@ -222,7 +222,8 @@ std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
     }
   }
   text.push_back(']');
-  // In MIG mode a GPU is offered as its slices, so one without slices is no device.
+  // A GPU in MIG mode is offered as its slices. If it has no slices, it is no device, and is listed
+  // under "mig" only.
   std::string without_slices;
   for (const device::Gpu& gpu : inventory.gpus) {
     if (!gpu.mig || !gpu.mig->empty()) continue;

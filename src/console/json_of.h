@@ -53,14 +53,14 @@ struct PodRunText {
   bool running = false;  // its phase
   kube::PodRun containers;
 };
-// `why`: why it waits, or "".
+// `why`: why the pod waits; "" if it does not wait.
 std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,
                     const PodRunText& run);
 
-// "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if it requests no devices.
+// "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if no container requests devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);
 
-// Whether to show the node: it has GPUs, or a reason why it has none.
+// Whether to show the node: it has GPUs, or a problem keeps it from having any.
 bool IsGpuNode(const ledger::NodeEntry& node);
 
 }  // namespace tessera::console

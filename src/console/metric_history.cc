@@ -31,14 +31,14 @@ constexpr net::Deadlines kDeadlines{.connect = std::chrono::seconds(3),
                                     .header = std::chrono::seconds(10),
                                     .body = std::chrono::seconds(10)};
 
-// UUIDs come from annotations of nodes and become part of a query.
+// Whether the UUID may be inserted into a query. UUIDs come from annotations of nodes.
 bool IsPlain(std::string_view uuid) {
   return !uuid.empty() && std::ranges::all_of(uuid, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
   });
 }
 
-// Several jobs may scrape the same agent, so the largest of their values counts.
+// Several Prometheus jobs may scrape the same agent, so the largest of their values counts.
 std::string QueryOf(const Curve& curve, std::string_view uuids, int64_t step) {
   return fmt::format(
       "max by (UUID) (avg_over_time({} by (UUID, instance, job) ({}{{UUID=~\"{}\"}})[{}s:{}s]))",
@@ -49,7 +49,7 @@ Result<std::string> ReadCredential(const std::string& file) {
   constexpr size_t kMaxCredentialBytes = 64 << 10;
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCredentialBytes));
   const std::string credential(Trim(text));
-  // Anything else would end the header's field, or be cut off.
+  // A control character would end the header field or be cut off.
   if (credential.empty() || std::ranges::any_of(credential, [](char c) {
         return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
       })) {
@@ -78,7 +78,7 @@ Status ErrorOf(const Json& answer) {
                answer.StringAt("error").value_or("no reason given"));
 }
 
-// Values are texts, because of "NaN".
+// Prometheus sends numbers as JSON strings, because a number may be "NaN".
 Json NumberOf(const Json& value) {
   if (!value.is_string()) return {};
   const std::string& text = value.string_value();
@@ -102,7 +102,7 @@ Result<std::string> PrometheusAuthorization(const PrometheusOptions& options) {
     field = ReadBasicAuth(options.basic_auth_dir);
   }
   if (field.ok()) return field;
-  // The file is the administrator's: its error must not look like a missing right of the person.
+  // The administrator provides the file: its error must not look like a missing right of the user.
   return Error(Code::kFailedPrecondition, "{}: {}", flag, field.status().message());
 }
 
@@ -128,7 +128,8 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   request.done = std::move(done);
   request.authorization = *std::move(authorization);
   request.step = std::chrono::seconds(span).count() / kPoints;
-  // Whole steps, so that the same moments are read again and curves do not flicker.
+  // Starts at a multiple of the step: successive reads then return the same points, and curves do
+  // not flicker.
   request.start = now / request.step * request.step - (kPoints - 1) * request.step;
   request.gpus = Json::MakeObject();
   request.open = std::size(kCurves);

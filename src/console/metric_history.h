@@ -2,7 +2,7 @@
 // Curves of a node's GPUs over hours, from a Prometheus that scrapes the agents. The console itself
 // keeps no metrics.
 //
-// Credentials are read from their files for each question, so that they may be rotated.
+// Credentials are read from their files for each request, so that they may be rotated.
 //
 // Threads: the runner's. Bounds: kMaxReads at once, kPoints values in each curve, kMaxBytes for
 // each answer of Prometheus.
@@ -26,11 +26,11 @@ struct PrometheusOptions {
   // Sent as a bearer token; "": none.
   std::string token_file;
   // A folder with files `username` and `password`, such as a mounted Secret of type
-  // kubernetes.io/basic-auth; "": none. At most one of the two is set.
+  // kubernetes.io/basic-auth; "": none. At most one of token_file and basic_auth_dir is set.
   std::string basic_auth_dir;
 };
 
-// The Authorization field of requests to Prometheus; "": none. An error names the flag.
+// The value of the Authorization header for Prometheus; "": none. An error names the flag.
 Result<std::string> PrometheusAuthorization(const PrometheusOptions& options);
 
 class MetricHistory {
@@ -47,7 +47,7 @@ class MetricHistory {
   // {"start":1700000000,"step":90,"gpus":{"GPU-…":{"utilization":[37.5,null],"memory":[…],
   // "temperature":[…],"power":[…]}}}: percent, MiB, degrees Celsius, watts; each value is the mean
   // of a step, null if Prometheus has none. UNAVAILABLE: Prometheus does not answer.
-  // FAILED_PRECONDITION: it rejects the credentials, or they cannot be read.
+  // FAILED_PRECONDITION: Prometheus rejects the credentials, or their files cannot be read.
   // RESOURCE_EXHAUSTED: too many reads at once. REQUIRES: 1 hour ≤ span ≤ kLongest.
   void Read(const std::vector<std::string>& uuids, std::chrono::hours span, Done done);
 

@@ -12,7 +12,7 @@ std::optional<MetricLine> ParseMetricLine(std::string_view line) {
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
     return std::nullopt;
   }
-  // "NaN" is no number of JSON.
+  // JSON has no "NaN", so such a line is skipped.
   const Result<Json> json = ParseJson(line.substr(close + 2));
   const Result<double> value = json.ok() ? json->ToDouble() : Result<double>(json.status());
   if (!value.ok()) return std::nullopt;

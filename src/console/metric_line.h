@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of Prometheus' text format, as far as the agents write them. Pure; any thread.
+// Parses lines of the Prometheus text format, only the forms that the agents write. Pure; any
+// thread.
 #pragma once
 
 #include <optional>
@@ -12,9 +13,9 @@ struct MetricLine {
   std::string_view labels;  // without braces
   double value = 0;
 };
-// nullopt for a line without labels, or whose value is no number.
+// nullopt if the line has no labels, or if its value is no number.
 std::optional<MetricLine> ParseMetricLine(std::string_view line);
-// The value of a label without escapes; "" without it.
+// The value of a label, which must contain no escapes; "" if there is no such label.
 std::string_view LabelOf(std::string_view labels, std::string_view name);
 
 }  // namespace tessera::console

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rights a person lacks for the controls that change the cluster, so that the page can say so
-// before they are used. The API server answers (SelfSubjectAccessReview), and it still decides
-// about each write.
+// Finds the rights that a user lacks for each control (button) that changes the cluster, so that
+// the page can disable the control. Each right is checked with a SelfSubjectAccessReview. The API
+// server still authorizes each write.
 //
-// Threads: the client's runner. The callback runs later, and not after this object is destroyed; it
-// may not destroy this object.
+// Threads: the client's runner. The callback runs later, and not after this object is destroyed. It
+// must not destroy this object.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ class MissingRights {
  public:
   using Done = std::function<void(Result<Json>)>;
 
-  // Answers with the missing rights by control, such as {"cordon":["patch nodes"],"quota":[]}.
-  // `feed`: where the quota is.
+  // Calls `done` with the missing rights by control, such as {"cordon":["patch nodes"],"quota":[]}.
+  // `feed`: names the ConfigMap that holds the quota.
   MissingRights(std::shared_ptr<WebSession> session, const ledger::FeedOptions& feed, Done done);
 
  private:

@@ -125,7 +125,7 @@ void NodeGauges::EndRead(Number number, const std::string& node) {
   Gauges& gauges = nodes_.at(node);
   gauges.tried = Now();
   gauges.queued = false;
-  // What has read the page must not be destroyed inside its callback.
+  // The reader of the page must not be destroyed inside its callback.
   client_.runner().Post([this, number, weak = weak_.Get()] {
     if (weak) reads_.erase(number);
   });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Utilization and temperature of the GPUs of the nodes that people look at, for the map. Each
-// agent's metrics page is read once for all viewers, at most every kFresh, and only while someone
-// looks at its node. The pages are read through the API server with the console's own account, so
-// the caller checks the person's rights (Rights::agents).
+// Utilization and temperature of GPUs for the page's map of nodes. Each agent's metrics page is
+// read once for all viewers, at most every kFresh, and only while a page shows its node. The pages
+// are read through the API server with the console's own account, so the caller checks the user's
+// rights (Rights::agents).
 //
-// Not for: what containers use (node_usage.h), curves (metric_history.h).
+// For the usage of containers see node_usage.h, for values over time metric_history.h.
 //
-// Threads: the client's runner. Ownership: the client outlives it. Bounds: kParallel reads at once,
-// one read started per kPerRead; nodes that no person asks about are forgotten after kForget.
+// Threads: the client's runner. The client must outlive this object. Bounds: kParallel reads at
+// once, one read started per kReadInterval; a node that no page shows is forgotten after kForget.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@
 
 namespace tessera::console {
 
-// {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU of a
-// page of dcgm-exporter's metrics; null for a gauge that the page lacks.
+// {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU, from a
+// metrics page of dcgm-exporter; null for a gauge that the page lacks.
 std::string MapGaugesOf(std::string_view metrics);
 
 class NodeGauges {
@@ -60,7 +60,7 @@ class NodeGauges {
     std::string pod;                     // the agent's, if the last read succeeded
     bool queued = false;                 // or being read
   };
-  // One of the two is set.
+  // Exactly one member is set.
   struct AgentRead {
     std::unique_ptr<kube::AgentPages> pages;  // finds the agent's pod and reads its page
     kube::Operation page;                     // reads the page of a known pod

@@ -46,7 +46,7 @@ void Apply(const LabelChange& change, StringMap* labels) {
   }
 }
 
-// Takes the node out of `pool`, by one label that `wanted` does not need.
+// Takes the node out of `pool` by removing one label that `wanted` does not need.
 void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) {
   for (const auto& [label, value] : pool.constraints.selector) {
     if (wanted.constraints.selector.contains(label) || IsWritten(label)) continue;

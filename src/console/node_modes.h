@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modes that a node may have: whole GPUs only, or shares as well. A mode belongs to a pool of
 // the installation (docs/tasks/install.md): each pool has a DaemonSet of agents with flags of its
-// own, and a node belongs to a pool by its labels. So choosing a mode is changing labels of the
+// own, and a node belongs to a pool by its labels. So a mode is chosen by changing labels of the
 // node. Pure; any thread.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tessera::console {
 
-// The agents of a pool, as their DaemonSet says.
+// A pool of agents, as described by its DaemonSet.
 struct AgentPool {
   std::string name;  // "": of nodes that are in no pool
   std::string daemon_set;
@@ -23,7 +23,7 @@ struct AgentPool {
   bool by_helm = false;               // Helm has installed it, and its chart has no pools
   kube::NodeConstraints constraints;  // of its pods
 
-  // Whether the pool's agents run on a node with these labels. Taints do not count.
+  // Whether the pool's agents run on a node with these labels. Taints are ignored.
   bool Covers(const StringMap& node_labels) const;
 };
 // nullopt for an object that is no DaemonSet of agents.
@@ -34,12 +34,11 @@ struct LabelChange {
   StringChanges labels;
   std::string problem;  // why it is not possible, or ""
 };
-// Only labels that people set are changed, not those of Kubernetes, and not those that the agent
-// writes.
+// Labels that Kubernetes or the agent writes are never changed.
 LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,
                       const StringMap& node_labels);
 
-// {"labels":{…}} of metadata, for a merge patch.
+// metadata.labels of a merge patch: {"added":"value","removed":null}.
 Json JsonOfChange(const LabelChange& change);
 // {"choices":[{"pool":…,"agents":…,"mode":"shared","current":true,"labels":{…},"problem":…}],
 //  "byHelm":true}   if Helm has installed the agents

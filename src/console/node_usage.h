@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPUs of a node do now, and what containers use of them, from the node's agent. The agent
-// is read through the API server with the person's own rights: `list` on pods and `get` on
-// pods/proxy in the namespace of the agents (Role tessera-view-usage).
+// The current gauges of a node's GPUs, and what containers use of these GPUs, from the node's
+// agent. The agent is read through the API server with the user's own rights: `list` on pods and
+// `get` on pods/proxy in the namespace of the agents (Role tessera-view-usage).
 //
 // Threads: the runner's. Bounds: kMaxReads at once.
 #pragma once
@@ -19,9 +19,9 @@
 
 namespace tessera::console {
 
-// The gauges of GPUs on a page of dcgm-exporter's metrics, by UUID:
+// The gauges of GPUs on a metrics page of dcgm-exporter, by UUID:
 // {"GPU-…":{"utilization":37,"temperature":61,"power":212.4,"memoryMiB":20480}}. Utilization is in
-// percent, temperature in degrees Celsius, power in watts. The parts of the containers of a shared
+// percent, temperature in degrees Celsius, power in watts. The values of the containers of a shared
 // GPU are added up. A gauge that the page lacks is absent; other lines are skipped.
 Json JsonOfGpuGauges(std::string_view metrics);
 
@@ -34,13 +34,14 @@ class NodeUsageReader {
   explicit NodeUsageReader(TaskRunner& runner) : runner_(runner) {}
 
   // Calls `done` once, but not after this object is destroyed, with {"gpus":…,"containers":[…],
-  // "complete":true}: `gpus` as JsonOfGpuGauges, the others as the agent has them
+  // "complete":true}: `gpus` as JsonOfGpuGauges, the others as on the page of the agent
   // (agent/limits/usage_page.h). NOT_FOUND: no agent runs on the node. RESOURCE_EXHAUSTED: too many
   // reads at once.
   void Read(const std::shared_ptr<WebSession>& session, const std::string& node, Done done);
 
  private:
-  // One call of Read. Its pages end before the client of its session.
+  // One call of Read. `pages` is the last member, so that it is destroyed before the session's
+  // client.
   struct NodeRead {
     std::shared_ptr<WebSession> session;
     Done done;

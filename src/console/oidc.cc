@@ -107,7 +107,7 @@ net::Request AuthenticatedRequest(const OidcProvider& provider, const OidcOption
   return request;
 }
 
-// The claims of an ID token, after the check of iss, aud and exp.
+// Checks the claims iss, aud and exp of the ID token, and stores the claims in `tokens`.
 Status ReadClaims(const OidcOptions& options, WallTime now, OidcTokens* tokens) {
   const auto parts = Split(tokens->id_token, '.');
   const Result<std::string> text =

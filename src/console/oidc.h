@@ -10,11 +10,11 @@
 // If the issuer gives a refresh token, it is exchanged for a new ID token before the last one
 // expires (token_refresher.h).
 //
-// All secrets of one login follow from one random text, which only the browser keeps: in a cookie,
-// for kLongestLogin. So the console stores nothing about logins that no person completes. Messages
-// contain neither tokens nor codes.
+// All secrets of one login are derived from one random text. Only the browser keeps this text, in a
+// cookie, for kLongestLogin. So the console stores nothing about a login that is never completed.
+// Messages contain neither tokens nor codes.
 //
-// Threads: OidcLogin the runner's; all else is pure.
+// Threads: the runner's for OidcLogin; the other functions are pure.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ constexpr std::chrono::minutes kLongestLogin = std::chrono::minutes(10);
 // INVALID_ARGUMENT names the flag. Does not check the files.
 Status CheckOidcOptions(const OidcOptions& options);
 
-// The secrets of one login. `secret`: the value of the cookie.
+// The secrets of one login, derived from `secret`, the value of the cookie.
 struct LoginSecrets {
   std::string state;     // returns with the code
   std::string nonce;     // returns in the ID token
@@ -60,24 +60,24 @@ struct OidcProvider {
   std::string token_endpoint;
   bool secret_in_body = false;  // client_secret_post; otherwise client_secret_basic
 };
-// Parses /.well-known/openid-configuration. INVALID_ARGUMENT: not the document of this issuer, or
-// an endpoint without HTTPS.
+// Parses /.well-known/openid-configuration. INVALID_ARGUMENT: the document belongs to another
+// issuer, or names an endpoint without HTTPS.
 Result<OidcProvider> ParseProvider(std::string_view document, const std::string& issuer);
 
-// Where the browser logs in.
+// The URL of the issuer's login page.
 std::string AuthorizationUrl(const OidcProvider& provider, const OidcOptions& options,
                              const LoginSecrets& secrets);
-// For the ID token of a code. `client_secret` "": a public client.
+// The request that exchanges a code for tokens. `client_secret`: "" for a public client.
 net::Request TokenRequest(const OidcProvider& provider, const OidcOptions& options,
                           std::string_view client_secret, std::string_view code,
                           std::string_view verifier);
-// For a new ID token, see TokenRequest above.
+// The request that exchanges a refresh token for a new ID token.
 net::Request RefreshRequest(const OidcProvider& provider, const OidcOptions& options,
                             std::string_view client_secret, std::string_view refresh_token);
-// The reason of an issuer for an error, for people; cut to 200 bytes.
+// The issuer's error and its description as one text for users, cut to 200 bytes.
 std::string IssuerReason(std::string_view error, std::string_view description);
 
-// The tokens of one person, with the claims of the ID token.
+// The tokens of one user, with the claims of the ID token.
 struct OidcTokens {
   std::string id_token;
   std::string refresh_token;  // "": the issuer gives none
@@ -85,8 +85,8 @@ struct OidcTokens {
   std::string nonce;          // "": none
   WallTime ends{};            // when the ID token expires
 };
-// From the token endpoint's answer. UNAUTHENTICATED with the issuer's reason, or if the claims iss,
-// aud or exp do not belong to this console. Does not check the signature.
+// Parses the token endpoint's answer. UNAUTHENTICATED with the issuer's reason, or if the claims
+// iss, aud or exp do not belong to this console. Does not check the signature.
 Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now);
 // UNAUTHENTICATED if the tokens belong to another login than the one with this nonce.
 Status CheckNonce(const OidcTokens& tokens, std::string_view nonce);
@@ -105,13 +105,13 @@ class OidcLogin {
   OidcLogin(net::IoThread& io, TaskRunner& runner, OidcOptions options);
 
   const OidcOptions& options() const { return options_; }
-  // Host of the issuer, for people.
+  // Host of the issuer, to show to users.
   std::string issuer_host() const;
-  // Where the browser logs in.
+  // Calls back with the URL of the issuer's login page.
   void Begin(std::string_view secret, OnText on_url);
-  // The tokens for a code. REQUIRES: the caller has compared the state.
+  // Exchanges a code for tokens. REQUIRES: the caller has compared the state.
   void Complete(const std::string& code, std::string_view secret, OnTokens on_tokens);
-  // Newer tokens of the same person. UNAUTHENTICATED: the issuer wants a new login.
+  // Gets new tokens for the same user. UNAUTHENTICATED: the issuer requires a new login.
   void Refresh(const OidcTokens& tokens, OnTokens on_tokens);
 
  private:

@@ -52,7 +52,7 @@ Json ContainerRun(const Json& status, bool init) {
   return out;
 }
 
-// When the Event was last seen. Components write one of three fields.
+// When the Event was last seen. Components set different fields.
 std::string TimeOf(const Json& event) {
   for (const KeyPath& path : {KeyPath{"series", "lastObservedTime"}, KeyPath{"lastTimestamp"},
                               KeyPath{"eventTime"}, KeyPath{"metadata", "creationTimestamp"}}) {
@@ -122,7 +122,7 @@ Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
         prefix.ends_with('-') && name.find('-', prefix.size()) != std::string::npos;
     if (name.starts_with(prefix) && !is_other) sorted.push_back(&event);
   }
-  // Times of RFC 3339 in UTC are in order as texts.
+  // RFC 3339 times in UTC sort correctly as texts.
   std::ranges::stable_sort(sorted,
                            [](const Json* a, const Json* b) { return TimeOf(*a) > TimeOf(*b); });
   if (sorted.size() > kMaxEvents) sorted.resize(kMaxEvents);

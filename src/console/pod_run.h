@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How pods run: phase, containers with restarts and the reason why one does not run, and Events.
-// Read from the API server with the person's rights when a page shows it, because the console's own
-// watch has neither containers nor pods that have ended.
+// How pods run: their phase, their Events, and the restarts of each container and why it does not
+// run. Read from the API server with the user's rights when a page needs it, because the console's
+// own watch has neither containers nor pods that have ended.
 //
-// Threads: the client's runner. The callback runs later, and not after this object is destroyed; it
-// may not destroy this object.
+// Threads: the client's runner. The callback runs later, and not after this object is destroyed. It
+// must not destroy this object.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,10 @@
 
 namespace tessera::console {
 
-// A pod of the API server, as JSON for the page.
+// How the pod runs, as JSON for the page. `pod`: the object of the API server.
 Json RunOf(const Json& pod);
-// Newest first, at most kMaxEvents. `prefix`: only those of objects whose name begins with it.
+// The Events as JSON, newest first, at most kMaxEvents. Includes only Events of objects whose names
+// begin with `prefix`; if `prefix` ends with "-", the rest of the name must have no "-".
 inline constexpr size_t kMaxEvents = 20;
 Json EventsOf(const std::vector<Json>& events, std::string_view prefix);
 

@@ -39,7 +39,7 @@ int64_t ChargedFor(const PodEntry& pod, std::string_view model) {
   return milli;
 }
 
-// The newest pods that a line is exceeded by.
+// Adds the newest pods that together hold the `excess` over the limit of `model`.
 void AddOver(const std::vector<const PodEntry*>& pods, const std::string& model, int64_t excess,
              Json* over) {
   for (const PodEntry* pod : pods) {
@@ -69,7 +69,7 @@ void AddUnlisted(const std::vector<const PodEntry*>& pods,
   }
 }
 
-// Models with a line that no GPU of the cluster has.
+// Models of the quota that no GPU of the cluster has.
 Json JsonOfUnknown(const ClusterLedger& ledger, const placement::NamespaceQuota& quota) {
   Json unknown = Json::MakeArray();
   if (!quota.lines) return unknown;
@@ -214,7 +214,7 @@ Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::stri
   if (text != nullptr && text->is_string()) {
     ASSIGN_OR_RETURN(quotas, ParseJson(text->string_value()));
   }
-  // An invalid quota is not repaired by the way.
+  // Rejects a map that is invalid already: this change does not repair it.
   ASSIGN_OR_RETURN(const placement::QuotaConfig config, ConfigOf(quotas));
   if (!(JsonOfQuota(config, change.ns) == change.before)) {
     return Error(Code::kAborted,

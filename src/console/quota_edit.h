@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of one namespace's quota: what a change would mean, and the ConfigMap with the change.
-// Pure, except that Consequences evaluates the ledger and leaves it as it was. Threads: as the
-// ledger.
+// Changes of one namespace's quota: their consequences, and the ConfigMap after the change. Pure,
+// except that Consequences tries the change on the ledger and then restores the ledger. Threads:
+// call on the ledger's thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns);
 
 // Thousandths of GPUs by model.
 using UseByModel = std::map<std::string, int64_t>;
-// The use of models that the quota of a namespace does not list. New pods get no GPUs of them.
+// The use of models that the quota of a namespace does not list. New pods get no GPUs of these
+// models.
 UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::QuotaLimit>& limits);
 
 struct QuotaChange {
@@ -34,17 +35,18 @@ struct QuotaChange {
 // INVALID_ARGUMENT if a member is missing or the new entry is no quota.
 Result<QuotaChange> ParseQuotaChange(const Json& body);
 
-// What would follow:
-// {"lines":[{"model":…,"usedMilli":…,"limitMilli":…}],   0 for models in use without a line
+// What the change would cause:
+// {"lines":[{"model":…,"usedMilli":…,"limitMilli":…}],   limit 0: a model in use that has no line
 //  "unknown":[…],                            models with a line that no GPU of the cluster has
-//  "over":[{"pod":…,"model":…,"milli":…}],   running pods above a line, newest first; they go on
-//  "outside":[…],                            pods on nodes of other pools; they go on
+//  "over":[{"pod":…,"model":…,"milli":…}],   running pods above a line, newest first
+//  "outside":[…],                            pods on nodes of other pools
 //  "waiting":[{"pod":…,"before":3,"after":0}]}   waiting pods, with the nodes that fit
+// The pods of "over" and "outside" keep running.
 Json Consequences(ledger::ClusterLedger& ledger, const QuotaChange& change);
 
 // The ConfigMap with the change; other namespaces, and fields that Tessera does not know, stay.
-// ABORTED if the entry is no longer what the person saw. INVALID_ARGUMENT if the quota in the map
-// is invalid. `map` may be null: there is no map yet.
+// ABORTED if the entry is no longer what the user saw. INVALID_ARGUMENT if the quota in the map is
+// invalid. `map`: null if the ConfigMap does not exist yet.
 Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::string_view key,
                        const QuotaChange& change);
 

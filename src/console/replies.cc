@@ -39,7 +39,8 @@ net::Response ErrorsOfFields(const FieldErrors& errors) {
 }
 
 Result<Json> BodyOf(const net::Request& request) {
-  // A form of another site can send only three types, and this is none of them.
+  // Prevents cross-site request forgery: an HTML form of another site can send only three content
+  // types, and application/json is not one of them.
   if (!request.headers.Get("Content-Type").starts_with("application/json")) {
     return Error(Code::kInvalidArgument, "the body must have Content-Type application/json");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of requests, and responses of the API, in JSON. Pure; any thread.
+// Parses JSON bodies of requests, and makes JSON responses of the console's API. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -22,11 +22,12 @@ net::Response MethodNotAllowed(std::string_view allowed);
 // {"fields":{"name":"…"}}
 net::Response ErrorsOfFields(const FieldErrors& errors);
 
-// INVALID_ARGUMENT if the body is no JSON object, or a form of another site could send it.
+// INVALID_ARGUMENT if the body is no JSON object, or if an HTML form of another site could send a
+// body of this Content-Type.
 Result<Json> BodyOf(const net::Request& request);
 
-// Whether the text can be the name of an object. It then adds no terms to a field selector, and
-// nothing to a path.
+// Whether the text can be the name of an object. Such a name adds no terms to a field selector and
+// no segments to a path.
 bool IsObjectName(std::string_view text);
 // Compares in constant time.
 bool SameSecret(std::string_view a, std::string_view b);

@@ -219,7 +219,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path == "/api/v1/models") {
-    // Not a secret: a preview already tells each person how many nodes have a model.
+    // Not a secret: a preview already tells each user how many nodes have a model.
     return reply(JsonResponse(Json::MakeObject({{"models", JsonOfModels(model_.ledger())}})));
   }
   if (path == "/api/v1/usage") return ShowUsage(*session, reply);
@@ -262,7 +262,7 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
 }
 
 void ConsoleRouter::Keep(uint64_t number, const SessionPtr& session, kube::Operation operation) {
-  // Members end in reverse order: the operation before the client of its session.
+  // Members are destroyed in reverse order: the operation before its session's client.
   struct Kept {
     SessionPtr session;
     kube::Operation operation;
@@ -305,7 +305,7 @@ void ConsoleRouter::ShowSession(const SessionPtr& session, const Reply& reply) {
 }
 
 void ConsoleRouter::Stream(const SessionPtr& session, const Reply& reply) {
-  // nginx would collect events before it passes them on.
+  // Without X-Accel-Buffering, nginx would buffer events before it forwards them.
   ReplyWithStream(viewers_.Add(session),
                   {{"Content-Type", "text/event-stream"},
                    {"Cache-Control", "no-store"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths of the console. Every path below /api needs a session, by cookie or by bearer token;
-// writes by cookie also need the session's CSRF token and must come from this site.
+// Handles the HTTP paths of the console. Every path below /api needs a session, by cookie or by
+// bearer token; writes by cookie also need the session's CSRF token and must come from this site.
 //
 // Threads: the runner's. Replies come later, and never after this object is destroyed.
 #pragma once
@@ -43,14 +43,14 @@ class ConsoleRouter {
   static constexpr std::string_view kCsrfHeader = "X-Tessera-CSRF";
   static constexpr size_t kMaxTokenBytes = 8 << 10;
 
-  // `meter`: null if use is not added up. `history`: null if there is no Prometheus. `oidc`: null
-  // if people log in with tokens alone. `metrics` outlives it.
+  // `meter`: null if usage is not metered. `history`: null if there is no Prometheus. `oidc`: null
+  // if users log in with tokens only. All references and pointers must outlive the router.
   ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSessions& sessions, Viewers& viewers,
                 NodeGauges& gauges, const UsageMeter* meter, MetricHistory* history,
                 OidcLogin* oidc, ConsoleMetrics& metrics, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
-  // A path that gives the browser that opens it this session.
+  // Returns a path. A browser that opens it is logged in with this session.
   std::string Admit(const std::shared_ptr<WebSession>& session);
 
  private:
@@ -61,24 +61,24 @@ class ConsoleRouter {
   void HandleApi(const net::Request& request, const Reply& reply);
   void LogIn(const net::Request& request, const Reply& reply);
   void LogOut(const SessionPtr& session, const Reply& reply);
-  // Whether people can log in with OpenID Connect, for the login page.
+  // Tells the login page whether users can log in with OpenID Connect.
   void ShowLogin(const Reply& reply);
   void OpenDashboard(const net::Request& request, const Reply& reply);
-  // Ends with 401, or calls `then`.
+  // Calls `then` with the session of the request, or replies with 401.
   void WithSession(const net::Request& request, const Reply& reply,
                    std::function<void(const SessionPtr&)> then);
   void Route(const net::Request& request, const SessionPtr& session, bool by_cookie,
              const Reply& reply);
   void RouteWrite(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Whether the user may make another costly request now. Otherwise replies with an error.
+  // Whether the user may make another costly request now; if not, replies with an error.
   bool CheckRateLimit(const WebSession& session, const Reply& reply);
   void ShowSession(const SessionPtr& session, const Reply& reply);
   void Stream(const SessionPtr& session, const Reply& reply);
   static void ReplyWithStream(Result<std::shared_ptr<net::StreamSink>> stream, net::Headers headers,
                               const Reply& reply);
 
-  // What the API server answers a person later. A task is kept until EndTask, also inside its
-  // callbacks.
+  // Pending requests to the API server, made for a user. A task is kept until EndTask, even while
+  // its callback runs.
   using StartOperation = std::function<kube::Operation(kube::Client::OnObject)>;
   uint64_t NewTask() { return ++last_task_; }
   void Keep(uint64_t number, const SessionPtr& session, kube::Operation operation);
@@ -99,7 +99,7 @@ class ConsoleRouter {
   void ShowNodeHistory(const net::Request& request, const std::string& name,
                        const SessionPtr& session, const Reply& reply);
   void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
-  // Otherwise replies with an error.
+  // Whether the user may read from agents; if not, replies with an error.
   static bool MayReadAgents(const WebSession& session, const Reply& reply);
   void ShowGauges(const net::Request& request, const WebSession& session, const Reply& reply);
   void DrainNode(const std::string& name, const Json& body, const SessionPtr& session,
@@ -114,7 +114,8 @@ class ConsoleRouter {
                   const Reply& reply);
 
   // router_workloads.cc
-  // The pod that a query or a body names, if the person may see it; otherwise replies.
+  // The pod, if it exists and the user may see it; otherwise replies with an error and returns
+  // null.
   const ledger::PodEntry* PodFor(const std::string& ns, const std::string& name,
                                  const WebSession& session, const Reply& reply) const;
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);

@@ -38,7 +38,7 @@ net::Response LoginErrorPage(const Status& status, std::string_view console_url)
                       EscapeHtml(status.message()), EscapeHtml(console_url))};
 }
 
-// The query of a callback, which the issuer has made.
+// The code in the query with which the issuer sends the browser back to the console.
 Result<std::string> CodeOf(const net::Request& request, const OidcLogin& oidc,
                            std::string_view secret) {
   const std::string state = request.Query("state").value_or("");
@@ -62,7 +62,8 @@ Result<std::string> CodeOf(const net::Request& request, const OidcLogin& oidc,
 }  // namespace
 
 std::string ConsoleRouter::LoginCookieFor(std::string_view value) const {
-  // The issuer's page leads to the callback, so SameSite=Strict would withhold the cookie.
+  // The browser comes to the callback from the issuer's site, so SameSite=Strict would withhold the
+  // cookie.
   return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Lax{}; Max-Age={}", login_cookie_, value,
                      options_.secure_cookie ? "; Secure" : "",
                      value.empty() ? 0 : std::chrono::seconds(kLongestLogin).count());

@@ -42,7 +42,7 @@ Json CordonPatch(bool cordoned) {
 
 void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest,
                               const SessionPtr& session, const Reply& reply) {
-  // Names of nodes have no slash.
+  // A node name has no slash.
   const size_t slash = rest.find('/');
   const std::string name = net::PercentDecode(rest.substr(0, slash)).value_or("");
   const std::string_view what = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
@@ -97,15 +97,15 @@ void ConsoleRouter::ShowGauges(const net::Request& request, const WebSession& se
   if (!MayReadAgents(session, reply)) return;
   std::vector<std::string> nodes;
   for (const Json& name : list->items()) {
-    // A node that has just been deleted, or another text, is no error of the other nodes.
+    // Skips names that are not, or no longer, nodes: they must not fail the request for the others.
     if (!session.rights.nodes || !name.is_string()) continue;
     if (model_.nodes().contains(name.string_value())) nodes.push_back(name.string_value());
   }
   reply(JsonText(200, fmt::format("{{\"nodes\":{}}}", gauges_.Read(nodes))));
 }
 
-// Prometheus knows no rights of people. A person sees its curves with the right to read the same
-// values from the agents.
+// Prometheus does not authorize single users. A user may see its curves only with the right to read
+// the same values from the agents.
 void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::string& name,
                                     const SessionPtr& session, const Reply& reply) {
   if (history_ == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths of quotas and use.
+// HTTP paths of quotas and usage.
 #include <utility>
 
 #include "src/base/log.h"
@@ -68,7 +68,7 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& 
       [&](const kube::Client::OnObject& on_done) {
         return session->client->Get({kNamespaces, change->ns, "", ""}, on_done);
       },
-      // A person without the right to read namespaces gets no warning.
+      // A user without the right to read namespaces gets no warning.
       [answer = std::move(answer)](const Result<Json>& found) mutable {
         answer(found.status().code() == Code::kNotFound);
       });
@@ -101,7 +101,8 @@ void ConsoleRouter::WriteQuota(const QuotaChange& change, const Result<Json>& ma
   if (!next.ok()) return reply(ErrorResponse(next.status()));
   Send(
       session,
-      // The version that was read makes a concurrent write of another person a conflict.
+      // Replace sends the resourceVersion that was read, so that a concurrent write becomes a
+      // conflict.
       [&](const kube::Client::OnObject& on_done) {
         kube::ObjectRef object = MapOf(feed);
         if (map.ok()) return session->client->Replace(object, *next, on_done);

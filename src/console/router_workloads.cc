@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths of workloads: questions to the placement engine, and new workloads.
+// HTTP paths of workloads: queries to the placement engine, and the creation of workloads.
 #include <utility>
 
 #include "src/base/log.h"
@@ -17,8 +17,9 @@ namespace {
 
 bool SeesAll(const WebSession& session) { return session.rights.nodes && session.rights.all_pods; }
 
-// The manifest after an edit: "yaml" is its text before, "form" has the fields that the person has
-// changed, all of them for a new manifest. Problems of the form are stored in `errors`.
+// The manifest after an edit. In `body`, "yaml" is the text before the edit, and "form" has the
+// fields that the user has changed; for a new manifest, all fields. Stores problems of the form in
+// `errors`.
 Result<Manifest> EditedManifest(const Json& body, FieldErrors* errors) {
   const std::string yaml = body.StringAt("yaml").value_or("");
   const Json* form = body.Find("form");
@@ -31,8 +32,8 @@ Result<Manifest> EditedManifest(const Json& body, FieldErrors* errors) {
   return ParseManifest(text);
 }
 
-// What the API server says about a dry run of the manifest. Without an answer the person may still
-// create it.
+// Adds the API server's verdict on a dry run of the manifest. If there is none, the user may still
+// create the manifest.
 void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
   const std::string& message = verdict.message();
   const auto at_field = [&](const char* field) {
@@ -46,12 +47,12 @@ void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
     case Code::kNotFound:
       return at_field("noNamespace");
     case Code::kPermissionDenied:
-      // Quotas and admission webhooks also forbid, because of the manifest.
+      // Quotas and admission webhooks answer Forbidden, too, but because of the manifest.
       if (message.find("cannot create resource") == std::string::npos) return at_field("yaml");
       out->Set("denied", Json::String(message));
       return;
     case Code::kInvalidArgument:
-      // A webhook with side effects.
+      // An admission webhook with side effects rejects each dry run.
       if (message.find("does not support dry run") == std::string::npos) return at_field("yaml");
       [[fallthrough]];
     default:
@@ -63,7 +64,7 @@ void AddVerdict(const Manifest& manifest, const Status& verdict, Json* out) {
 
 const ledger::PodEntry* ConsoleRouter::PodFor(const std::string& ns, const std::string& name,
                                               const WebSession& session, const Reply& reply) const {
-  // The same answer for a pod that is not there and one that the person may not see.
+  // The answer does not tell whether a pod that the user may not see exists.
   const ledger::PodEntry* pod =
       session.rights.SeesPodsOf(ns) ? model_.ledger().FindPod(ns, name) : nullptr;
   if (pod == nullptr) {

@@ -3,13 +3,13 @@
 // server accepts, and holds a client that sends this token. So the API server decides about every
 // write, and the console itself needs no right to impersonate users or to review their tokens.
 //
-// The console learns the rights of a user from the API server, with the user's own credentials
+// The console gets the rights of a user from the API server, with the user's own credentials
 // (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenew while the session is used,
 // and before an unused session is used again. A token that the API server rejects ends its session.
 // Every end of a session, and every change of its rights, is reported to `set_on_changed`.
 //
-// Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: at
-// kMaxSessions, a new session ends the session that was unused for longest; at
+// Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: if
+// there are kMaxSessions, a new session ends the one that was unused for longest; if the user has
 // kMaxSessionsPerUser, it ends the user's oldest session.
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace tessera::console {
 
-// A question to the API server whether a person may do something (SelfSubjectAccessReview).
+// A request to check whether the user may do something (SelfSubjectAccessReview).
 struct AccessRequest {
   std::string verb;
   std::string group;     // "": the core group
@@ -47,12 +47,13 @@ struct Rights {
   std::set<std::string> namespaces;
 
   bool SeesPodsOf(const std::string& ns) const { return all_pods || namespaces.contains(ns); }
-  // Equal for equal rights to see nodes and pods. Viewers with the same key share a buffer.
+  // Equal for users with equal rights to see nodes and pods. Viewers with the same key share a
+  // buffer.
   std::string Key() const;
   bool operator==(const Rights&) const = default;
 };
-// For HolderView (json_of.h): empty if the user sees the pods of all namespaces. `rights` outlives
-// the result.
+// For HolderView (json_of.h): empty if the user sees the pods of all namespaces. `rights` must
+// outlive the result.
 std::function<bool(const std::string& ns)> PodsSeenBy(const Rights& rights);
 
 struct WebSession {
@@ -79,10 +80,10 @@ class WebSessions {
   static constexpr Duration kRenew = std::chrono::seconds(30);
 
   using OnSession = std::function<void(Result<std::shared_ptr<WebSession>>)>;
-  // `namespaces`: the namespaces that the console knows, which are checked.
+  // The namespaces in which a user's right to list pods is checked.
   using KnownNamespaces = std::function<std::set<std::string>()>;
 
-  // `anonymous`: a client of the API server without credentials.
+  // `anonymous`: the API server, without credentials.
   WebSessions(net::IoThread& io, TaskRunner& runner, kube::Config anonymous,
               KnownNamespaces namespaces);
 
@@ -103,7 +104,7 @@ class WebSessions {
   void WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done);
   // Ends the session. Has no effect on a lasting session.
   void End(const std::shared_ptr<WebSession>& session);
-  // Ends unused sessions, and checks the rights of the others again.
+  // Ends unused sessions, and updates the rights of the others.
   void Renew();
   size_t size() const { return sessions_.size(); }
 

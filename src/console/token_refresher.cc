@@ -9,7 +9,7 @@
 namespace tessera::console {
 namespace {
 
-// A token that expires later is refreshed again after this time.
+// A token with a longer lifetime is refreshed after this time, too.
 constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace

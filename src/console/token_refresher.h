@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the sessions of people who logged in with OpenID Connect: exchanges the refresh token for a
+// Keeps the sessions of users who logged in with OpenID Connect: exchanges the refresh token for a
 // new ID token before the last one expires. Without a refresh token, or if the issuer rejects it,
 // the session ends with its ID token. Refresh tokens are kept in memory only, at most an hour
 // longer than their session.
 //
-// Threads: the runner's. Ownership: `login` outlives the refresher.
+// Threads: the runner's. `login` must outlive the refresher.
 #pragma once
 
 #include <memory>

@@ -3,14 +3,14 @@
 // how much of that ran no kernel. Does no I/O and reads no clock: the caller passes the times.
 //
 // Allocation comes from the ledger: each Tick counts what pods hold now for the time since the Tick
-// before, so a pod is counted to within one Tick at either end. Idle time comes from the counters
-// of the agents (docs/tasks/monitor.md), weighted by what the pod holds of the GPU. Agents know it
-// only of some containers, and the last interval before a container ends is not counted. So
-// `measured` says for how many of the GPU-hours the idle time is known.
+// before, so the start and the end of a pod are counted to within one Tick. Idle time comes from
+// the counters of the agents (docs/tasks/monitor.md), weighted by what the pod holds of the GPU.
+// Agents know the idle time of some containers only, and the last interval before a container ends
+// is not counted. So `measured` says for how many of the GPU-hours the idle time is known.
 //
-// The state lives in memory: it begins anew with the program. Bounds: kMaxRows, each some hundred
-// bytes; the pods of further namespaces and labels are counted together. kMaxSeries counters.
-// Threads: one.
+// The state is kept in memory only, so a restart begins at zero. Bounds: kMaxRows rows of some
+// hundred bytes each, beyond which the pods of further namespaces and labels are counted together
+// in one row; kMaxSeries counters. Threads: one.
 #pragma once
 
 #include <functional>
@@ -38,10 +38,10 @@ class UsageMeter {
   // `label`: key of a label of pods, which the feed must keep (FeedOptions::labels).
   explicit UsageMeter(std::string label) : label_(std::move(label)) {}
 
-  // Every kTick.
+  // Call every kTick.
   void Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, WallTime wall_now);
-  // Metrics of a node's agent. Lines other than its counters of allocated and idle seconds are
-  // skipped, and so are pods that are not on the node.
+  // Counts the allocated and idle seconds on the metrics page of a node's agent. Skips other lines,
+  // and pods that are not on the node.
   void TakePage(const ledger::ClusterLedger& ledger, const std::string& node,
                 std::string_view metrics);
   // Why idle time is not known; OK if the agents were read.
@@ -49,7 +49,7 @@ class UsageMeter {
 
   // {"since":1700000000,"label":"app","rows":[{"namespace":…,"value":…,"allocated":12.5,
   // "measured":10.0,"idle":2.5}],"problem":…} in GPU-hours. Pods without the label have the value
-  // "". The row of all further pods has the namespace "", and is shown with `all`.
+  // "". The row of the pods beyond kMaxRows has the namespace "", and is included only with `all`.
   Json ToJson(const std::function<bool(const std::string& ns)>& visible, bool all) const;
 
  private:

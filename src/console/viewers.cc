@@ -175,7 +175,7 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::AddDownload(std::shared_ptr<We
 }
 
 void Viewers::SendDownload(Download& download) {
-  // A client must notice that it lacks a part.
+  // Closes the stream within the JSON, so that the client notices the missing part.
   if (!model_.synced() || download.session->ended) return download.stream->Close();
   model_.Flush();
   const auto kind = download.next_part.kind;

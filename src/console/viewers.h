@@ -46,14 +46,14 @@ class Viewers {
   // an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(3);
 
-  // `metrics` outlives it.
+  // All arguments must outlive the viewers.
   Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model, ConsoleMetrics& metrics);
 
   // The body of the response for a new viewer. RESOURCE_EXHAUSTED if there are too many viewers, or
   // too many of this user.
   Result<std::shared_ptr<net::StreamSink>> Add(std::shared_ptr<WebSession> session);
-  // The body of a response with the whole cluster as one JSON object. RESOURCE_EXHAUSTED if too
-  // many are read at once. REQUIRES: the model is synced.
+  // The body of a response with the whole cluster as one JSON object. RESOURCE_EXHAUSTED if there
+  // are kMaxDownloads already. REQUIRES: the model is synced.
   Result<std::shared_ptr<net::StreamSink>> AddDownload(std::shared_ptr<WebSession> session);
 
   void OnChanges(const ClusterModel::Changes& changes);

@@ -38,7 +38,8 @@ struct NearNode {
   bool fits() const { return report.shortfall.ok() && not_allowed.empty(); }
 };
 
-// Whether a GPU is short of something for every GPU demand; its reason for the first.
+// Why the GPU fits none of the GPU demands: the shortfall for the first. kNothing if it fits one of
+// them.
 placement::GpuShortfall ShortfallAt(const placement::NodeReport& report, size_t gpu) {
   placement::GpuShortfall first;
   for (const auto& demand : report.gpu_demands) {
@@ -76,7 +77,7 @@ struct Move {
   int64_t milli = 0;
 };
 
-// Whether the pod fits on the node as the ledger is now.
+// Whether the pod fits on the node in the present state of the ledger.
 bool FitsOn(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& node) {
   Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
   return query.ok() && ledger.Evaluate(*query, &node).fits;
@@ -96,7 +97,7 @@ int64_t MilliOf(const PodEntry& pod) {
   return milli;
 }
 
-// Where the moved pod would fit, except on the node that it leaves.
+// Adds how many other nodes fit the moved pod, and the best of them.
 void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
   const WithoutPod without(ledger, move.uid);
   int64_t others = 0;
@@ -134,7 +135,8 @@ Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
   return out;
 }
 
-// All single pods whose end makes room, of as many as may be tried.
+// The pods of which each alone makes room by leaving its node. Tries at most kMaxTries pods;
+// `complete` becomes false if there are more.
 std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bool* complete) {
   std::vector<Move> moves;
   size_t tries = 0;

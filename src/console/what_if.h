@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions beyond "why does this pod wait": what would make room for it, and where it would fit
-// with another request or without another pod. Answered by the placement engine on the ledger,
-// which is afterwards as it was.
+// What would make room for a waiting pod, and where a pod would fit with another request or without
+// another pod. The placement engine answers on the ledger, which is restored afterwards.
 //
-// Cost: kMaxTries evaluations of one node and kMaxMoves of all nodes; MeasureRoom is asked by
-// people, not for each change of the cluster. Threads: as the ledger.
+// Cost of FindPodsToMove: kMaxTries evaluations of one node and kMaxMoves of all nodes. Call it
+// when a user requests it, not for each change of the cluster. Threads: call on the ledger's
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ namespace tessera::console {
 // The nodes that come closest, with each of their GPUs:
 // [{"node":"n1","fits":false,"text":"3 GPUs wanted, 2 of 8 free: …",
 //   "gpus":[{"name":"0","reason":"held-whole","text":"…","chosen":false}]}]
-// "reason" is "" for a GPU with room; "chosen": the engine would take it. REQUIRES: a query of the
-// present ledger.
+// "reason" is "" for a GPU with room; "chosen": the engine would take the GPU. REQUIRES: the ledger
+// has not changed since `query` was made.
 Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Single pods whose end makes room for a waiting pod on their node, the smallest first, and to how
-// many other nodes each could move:
+// The pods of which each alone, by leaving its node, makes room there for a waiting pod; the
+// smallest first. "otherNodes": to how many nodes the pod could move.
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
 //  "complete":true}. Not complete: too many were possible to try all.
 Json MeasureRoom(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);
 
-// A changed request of a pod.
+// What to change before the pod is evaluated.
 struct WhatIf {
   struct ChangedRequest {
     bool whole = true;
@@ -44,7 +44,7 @@ struct WhatIf {
 };
 Result<WhatIf> ParseWhatIf(const Json& body);
 
-// Where the pod would fit with the changed request, as ExplainPod (insight.h) says it. NOT_FOUND:
+// Where the pod would fit with the changes, in the format of ExplainPod (insight.h). NOT_FOUND:
 // there is no pod to take away. FAILED_PRECONDITION if several containers of the pod request GPUs.
 // REQUIRES: the ledger has the pod.
 Result<Json> AnswerWhatIf(ledger::ClusterLedger& ledger, const Uid& uid, const WhatIf& what_if,

@@ -17,7 +17,7 @@ constexpr int64_t kMaxGpus = 64;
 constexpr int64_t kMaxReplicas = 10'000;
 constexpr int64_t kMaxBlocks = 4096;  // 1 TiB
 constexpr size_t kMaxManifest = 256 << 10;
-// Fields of the page that are one field of a manifest.
+// The page's fields for the amount of GPUs. FormEdit::fields has them together as "amount".
 constexpr std::string_view kAmount = "amount";
 constexpr std::string_view kAmountFields[] = {"whole", "gpus", "hundredths", "memoryBlocks"};
 
@@ -30,7 +30,8 @@ class FieldReader {
   FieldReader(const Json& json, FormEdit* edit, bool complete, FieldErrors* errors)
       : json_(json), edit_(*edit), complete_(complete), errors_(*errors) {}
 
-  // Whether the page has sent this field, or must send all. The field then belongs to the edit.
+  // Whether to read this field: the page has sent it, or must send all fields. Adds the field to
+  // the edit.
   bool BeginField(std::string_view field) {
     const bool has =
         field == kAmount
@@ -102,7 +103,7 @@ Json PodOf(const WorkloadForm& form) {
                            {"spec", Json::MakeObject({{"containers", ContainersOf(form)}})}});
 }
 
-// A Deployment of such pods. Annotations are about the pods, so they move to the template.
+// A Deployment of such pods. The annotations concern the pods, so they move to the template.
 Json DeploymentOf(const Json& pod, int64_t replicas) {
   Json meta = *pod.Find("metadata");
   const Json* labels = meta.Find("labels");
@@ -257,7 +258,7 @@ class EditMaker {
     }
   }
 
-  // Labels "app" with the old name are those that the form has made.
+  // Also changes the labels "app" that have the old name: the form has created them.
   void Rename() {
     Set({"metadata", "name"}, Json::String(form_.name));
     std::set<KeyPath> labels = {{"metadata", "labels", "app"},
@@ -289,7 +290,7 @@ class EditMaker {
     for (const std::string& name : GpuResourcesIn(FindPath(container, {"resources", "limits"}))) {
       if (limits.Find(name) == nullptr) Remove(InContainer({"resources", "limits", name}));
     }
-    // Requests of GPUs must equal their limits, and do so if they are left out.
+    // Requests of GPUs must equal their limits. Without a request, the limit applies.
     const Json* requests = FindPath(container, {"resources", "requests"});
     RemoveFrom(InContainer({"resources", "requests"}), requests, GpuResourcesIn(requests));
   }
@@ -416,7 +417,7 @@ std::string ManifestOf(const WorkloadForm& form) {
 
 Result<std::string> WithEdit(const Manifest& manifest, const FormReading& before,
                              const FormEdit& edit) {
-  // A text in which a person has changed nothing stays the form's own.
+  // If the user has not edited the text of the form, the form generates it again.
   if (before.unread.empty() && manifest.text == ManifestOf(before.form)) {
     return ManifestOf(edit.form);
   }

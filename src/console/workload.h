@@ -20,7 +20,7 @@ namespace tessera::console {
 
 // Whether limits of a container request GPUs.
 bool HasGpuResource(const Json& limits);
-// The labels of a Deployment's pods, as the API server takes them in a query: "app=web,!old".
+// A Deployment's selector as a labelSelector of the API server's queries: "app=web,!old".
 std::string SelectorOf(const Json& deployment);
 
 struct WorkloadForm {
@@ -48,13 +48,14 @@ struct Manifest {
   std::string name;
   Json pod;  // what one of its pods looks like
 
-  // The API server's message about fields of the manifest, with the line of the first one.
+  // The API server's message with the manifest's line of the first unknown field that it names.
   std::string WithLine(std::string_view message) const;
 };
 // INVALID_ARGUMENT names the line if the text is neither a Pod nor a Deployment.
 Result<Manifest> ParseManifest(std::string_view yaml);
 
-// Why a field cannot be read from a manifest: a code for the page, and what the manifest has.
+// Why a field of the form cannot be read from a manifest: a code for the page, and the text that
+// the manifest has instead.
 //   missing   the manifest does not have the field
 //   no-gpus   the container requests no GPU
 //   other     the container requests GPUs by `found`, for which the form has no field
@@ -65,7 +66,7 @@ struct Unread {
   bool operator==(const Unread&) const = default;
 };
 
-// What the form shows of a manifest.
+// The fields of the form as read from a manifest.
 struct FormReading {
   WorkloadForm form;
   std::map<std::string, Unread> unread;  // by field; "amount" for GPUs and memory

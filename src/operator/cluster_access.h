@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client, Events and metrics with which parts of the operator read and write the cluster. They
-// outlive the parts.
+// The client, the Event recorder and the metrics that the parts of the operator share. All three
+// must outlive the parts.
 #pragma once
 
 #include "src/kube/client.h"

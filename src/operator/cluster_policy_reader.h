@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polls whether NVIDIA's operator has a ClusterPolicy in the cluster. Does not watch: the type
-// ClusterPolicy is defined only in clusters with that operator.
+// Polls whether NVIDIA's operator has a ClusterPolicy in the cluster. Does not watch, because the
+// type ClusterPolicy is defined only in clusters with that operator.
 //
-// Threads: the client's runner. Ownership: the client outlives the reader.
+// Threads: the client's runner. The client must outlive the reader.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ class ClusterPolicyReader {
   bool known() const { return known_; }
   // Name of the ClusterPolicy; "": the cluster has none.
   const std::string& name() const { return name_; }
-  // The error of the last read. After an error the earlier answer stays in force, because an agent
-  // beside NVIDIA's device plugin would grant the same GPUs.
+  // The error of the last read. After an error name() keeps its value, because an agent beside
+  // NVIDIA's device plugin would grant the same GPUs again.
   const Status& error() const { return error_; }
 
  private:

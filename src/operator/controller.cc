@@ -38,7 +38,7 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
 
   void OnAgentsChanged() override {
     OnReportChanged();
-    // The removal waits for the end of the agents' pods.
+    // The removal waits until the agents' pods have ended.
     if (reconciler.is_removing()) OnReconcileDue(Duration::zero());
   }
 

@@ -3,9 +3,9 @@
 // writes the resource's status (status_reporter.h) and Events.
 //
 // A new controller reads everything from the API server; no state survives a term. If the cluster
-// matches the resource, it writes nothing.
+// matches the resource, the controller writes nothing.
 //
-// Threads: the client's runner. Ownership: what ClusterAccess refers to outlives the controller.
+// Threads: the client's runner. What ClusterAccess refers to must outlive the controller.
 #pragma once
 
 #include <memory>

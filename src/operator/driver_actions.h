@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of an upgrade as requests to the API server and as Events. Pure.
+// Converts actions of an upgrade to patches for the API server and to reasons of Events. Pure.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace tessera::operators {
 
-// A merge patch of a Node that still has this version.
+// A merge patch that the API server rejects if the Node no longer has this resourceVersion.
 Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
                  const std::string& version);
 // Like the patch above, with the cordon or uncordon of the action.
 Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
 
-// The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack, ...
+// The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack.
 std::string EventReasonOf(const driver::UpgradeAction& action);
 // The result of a node's upgrade that ends with this action, for the metric: done, failed,
 // rolled_back; "": the upgrade continues.

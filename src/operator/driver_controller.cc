@@ -89,7 +89,7 @@ void DriverController::OnWriteError() {
   delegate_.OnDriversChanged();
 }
 
-// --- One look at the fleet: reads the pods that matter, then acts.
+// --- One pass over the fleet: reads the pods of some nodes, then acts.
 void DriverController::Step(const kube::KeyedQueue::Done& done) {
   if (!reader_.known()) return done(Status::Ok());
   reader_.ReadPods(PodsToRead(), [this, done](const Status& last) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Installs and upgrades drivers by the decisions of operator/driver: reads the fleet
-// (fleet_reader.h), labels nodes, provides the wanted DaemonSets, and passes the steps of upgrades
-// to upgrade_executor.h.
+// Installs and upgrades drivers as src/operator/driver decides: reads the fleet (fleet_reader.h),
+// labels nodes, provides the wanted DaemonSets, and passes the steps of upgrades to
+// upgrade_executor.h.
 //
 // No node begins before the plan of its upgrade is published (upgrade_plans.h). A node that cannot
 // be patched or drained delays no other node.
 //
-// Without managed drivers it watches nothing. Threads: the client's runner. Ownership: what
-// ClusterAccess refers to, and the delegate, outlive it. Idle cost: that of the reader.
+// Without managed drivers the controller watches nothing. Threads: the client's runner. What
+// ClusterAccess refers to, and the delegate, must outlive the controller. Idle cost: that of
+// FleetReader.
 #pragma once
 
 #include <optional>

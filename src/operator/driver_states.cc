@@ -37,7 +37,7 @@ WallTime TimeIn(const Json& object, std::string_view key) {
   return kube::ParseRfc3339(TextIn(object, key)).value_or(WallTime{});
 }
 
-// Why a container does not run; empty while it is only starting.
+// Stores why a container does not run, unless it is only starting.
 void ReadWaiting(const Json& container, driver::FleetPod* out) {
   const Json& waiting = PartAt(PartAt(container, "state"), "waiting");
   const std::string reason = TextIn(waiting, "reason");

@@ -3,7 +3,7 @@
 // that had agents, waits until all of their pods are ready, and deletes the DaemonSets. Runs after
 // the last agent has ended, because an agent's pod would configure the engine again.
 //
-// Threads: the client's runner. Ownership: what ClusterAccess refers to, and `types`, outlive the
+// Threads: the client's runner. What ClusterAccess refers to, and `types`, must outlive the
 // cleanup.
 #pragma once
 
@@ -22,8 +22,8 @@ class EngineCleanup : private ObjectSet::Delegate {
   // DEADLINE_EXCEEDED says which DaemonSet is not ready; other errors come from the deletion.
   using OnDone = std::function<void(const Status& status)>;
 
-  // Starts at once and calls `on_done` once, in a task of its own, at most `patience` and some
-  // requests later. `daemonsets`: components::RenderCleanup.
+  // Starts at once. Calls `on_done` once, posted to the runner, after at most `timeout` and some
+  // requests. `daemonsets`: from components::RenderCleanup.
   EngineCleanup(ClusterAccess access, kube::TypeCatalog& types, std::vector<Json> daemonsets,
                 Duration patience, OnDone on_done);
   ~EngineCleanup() override;

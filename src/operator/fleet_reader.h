@@ -2,8 +2,8 @@
 // Reads the input of decisions about drivers: nodes with GPUs, driver pods, the revisions that
 // earlier operators have stored, and on request all pods of single nodes.
 //
-// Watches nothing before Follow. Threads: the client's runner. Ownership: client, metrics and
-// delegate outlive the reader. Idle cost: a watch of nodes with GPUs, and one of driver pods.
+// Watches nothing before Follow. Threads: the client's runner. Client, metrics and delegate must
+// outlive the reader. Idle cost: a watch of nodes with GPUs, and one of driver pods.
 #pragma once
 
 #include <deque>
@@ -55,7 +55,8 @@ class FleetReader {
   // Follows nodes and driver pods. `selectors`: the labels by which pools select nodes.
   void Follow(LabelKeys selectors);
   bool following() const { return node_handler_.has_value(); }
-  // Checks once whether a node still has a driver of earlier settings. An error counts as no.
+  // Checks once whether a node still has a driver of earlier settings. If the check fails, `found`
+  // is false.
   void FindLeftovers(std::function<void(bool found)> on_done);
 
   // Whether nodes, driver pods and revisions are known.
@@ -75,7 +76,7 @@ class FleetReader {
   // Null if the pods of the node have not been read.
   const std::vector<driver::UpgradePod>* PodsOf(const std::string& node) const;
 
-  // Failed reads, as pairs of a verb and an error.
+  // The failed reads, as pairs of what failed ("watch nodes") and the error.
   std::vector<std::pair<std::string_view, Status>> Errors() const;
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes the labels, annotations and conditions that agents have written on Nodes
-// (components/node_marks.h). Runs after the last agent has ended, because an agent would write them
-// again.
+// (components/node_marks.h). Runs after the last agent has ended, because a running agent would
+// write them again.
 //
-// Threads: the client's runner. Ownership: the client outlives the cleaner. Cost: lists the nodes
-// in pages, and patches nodes with such marks, a few at a time.
+// Threads: the client's runner. The client must outlive the cleaner. Cost: lists the nodes in
+// pages, and patches the nodes that have any of these, one after the other.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ class NodeCleaner {
  public:
   using OnDone = std::function<void(const Status& status, size_t cleaned)>;
 
-  // Starts at once and calls `on_done` once, not inside this call. An error names the node; the
-  // other nodes are cleaned nevertheless.
+  // Starts at once. Calls `on_done` once, after the constructor has returned. An error names the
+  // first node that failed; the other nodes are cleaned nevertheless.
   NodeCleaner(kube::Client& client, kube::BeforeSend before_send, OnDone on_done);
   ~NodeCleaner();
   NodeCleaner(const NodeCleaner&) = delete;

@@ -81,7 +81,7 @@ Status ReadPodStatus(std::string_view bytes, AgentPodState* out) {
         message = condition.message;
       }
     }
-    // The statuses of main and of init containers.
+    // containerStatuses and initContainerStatuses.
     if (reader.field() == 8 || reader.field() == 10) {
       RETURN_IF_ERROR(ReadContainer(reader.Bytes(), out));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a node and of an agent's pod that the operator keeps: a few texts, so that
-// thousands of both take a few MiB. Also the summary of all nodes, with the reasons why nodes do
-// not work.
+// The fields of a node and of an agent's pod that the operator keeps: a few strings, so that
+// thousands of nodes and pods take a few MiB. Also the summary of the health of all nodes, with the
+// reasons why nodes do not work.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
 #pragma once

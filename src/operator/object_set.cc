@@ -20,7 +20,7 @@ struct ObjectSet::Run {
   std::deque<std::string> keys;
   kube::KeyedQueue::Done done;
   Status error;
-  // These three describe the object that is being applied.
+  // The object that is being applied:
   std::string text;
   bool drifted = false;
   std::string version;  // before; "": it does not exist

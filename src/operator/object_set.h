@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps objects of the API server as they are rendered: applies them by server-side apply, restores
-// objects that another client edited or deleted, and deletes objects that are no longer rendered.
-// Without changes it sends nothing: it detects drift from the metadata of watched objects, as a
-// change of the fields that the operator has applied.
+// Keeps the objects in the API server as the settings render them: applies them by server-side
+// apply, restores objects that another client edited or deleted, and deletes objects that are no
+// longer rendered. Without changes it sends nothing: from the metadata of the watched objects it
+// detects drift, a change of the fields that the operator has applied.
 //
 // Components are independent: an object that cannot be applied delays no other object. A component
 // with an error is retried with growing waits. An object that another client keeps changing is
 // restored with growing waits, too.
 //
 // Does not interpret the objects, except that the pods of Deployments and DaemonSets must be ready.
-// Threads: the client's runner. Ownership: client, types, metrics and delegate outlive the set; the
-// delegate must not destroy it inside a call. Idle cost: one watch for each type and namespace.
+// Threads: the client's runner. Client, types, metrics and delegate must outlive the set. The
+// delegate must not destroy the set inside a call. Idle cost: one watch for each type and
+// namespace.
 #pragma once
 
 #include <deque>
@@ -37,7 +38,7 @@ class ObjectSet : private ObjectWatches::Delegate {
  public:
   struct Options {
     std::string label_selector;  // of all objects
-    // Namespaces and types of objects that earlier settings may have rendered.
+    // One object of each type and namespace that earlier settings may have rendered.
     std::vector<Json> examples;
     Duration settle =
         std::chrono::seconds(1);  // from a change to the deletion of superfluous objects
@@ -48,7 +49,7 @@ class ObjectSet : private ObjectWatches::Delegate {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // Reports() or remaining() may have changed.
+    // Reports() or Remaining() may have changed.
     virtual void OnObjectsChanged() = 0;
     // An object was restored. `what`: "ClusterRole tessera-agent was edited".
     virtual void OnRepair(const std::string& component, const std::string& what) = 0;
@@ -63,15 +64,15 @@ class ObjectSet : private ObjectWatches::Delegate {
   // Sets the rendered objects, which all get `owner` (no owner if its uid is empty). Objects with
   // that owner that are not in `components` are deleted.
   void SetWanted(std::vector<components::Component> components, const kube::OwnerReference& owner);
-  // Stops applying, and deletes the objects of the owner: Deployments, DaemonSets and webhook
-  // configurations first, the other objects only with `rest`, because pods that still run need
-  // their rights.
+  // Stops applying, and deletes the objects of the owner: without `rest` only Deployments,
+  // DaemonSets and webhook configurations, because pods that still run need their rights; with
+  // `rest` all.
   void Remove(const kube::OwnerReference& owner, bool rest);
 
-  // One per component, in order.
+  // One report for each component, in order.
   std::vector<ComponentReport> Reports() const;
-  // After Remove: the number of the owner's objects that still exist; "workloads" counts only the
-  // objects that are deleted first. At least 1 until all watches are synced.
+  // After Remove: the number of the owner's objects that still exist; `workloads_only` counts only
+  // those that Remove deletes without `rest`. At least 1 until all watches are synced.
   size_t Remaining(bool workloads_only) const;
   // Which watch fails, and why; "": none.
   std::string Unseen() const;

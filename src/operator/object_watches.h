@@ -3,7 +3,7 @@
 // that was ever followed. Each Secret has its own watch, because the right to watch all Secrets
 // would allow reading all of them.
 //
-// Threads: the client's runner. Ownership: client, types, metrics and delegate outlive the watches.
+// Threads: the client's runner. Client, types, metrics and delegate must outlive the watches.
 // Errors: a watch that fails is retried, and a type that the server does not know is looked up
 // again after `retry`.
 #pragma once
@@ -70,9 +70,9 @@ class ObjectWatches {
     virtual ~Delegate() = default;
     // The object was added, changed or removed.
     virtual void OnObject(const std::string& key) = 0;
-    // The scope was listed; also after a watch was lost.
+    // The scope was listed, at the start or after a watch has broken.
     virtual void OnScopeSynced(const WatchScope& scope) = 0;
-    // AllSynced() or Unseen() may have changed.
+    // AllSynced() or WatchError() may have changed.
     virtual void OnWatchState() = 0;
   };
   using Visit =
@@ -84,10 +84,10 @@ class ObjectWatches {
   ObjectWatches(const ObjectWatches&) = delete;
   ObjectWatches& operator=(const ObjectWatches&) = delete;
 
-  // Starts the watch that delivers objects like this one, unless it runs.
+  // Starts the watch of the scope of this object, unless it runs already.
   void Follow(const Json& object);
 
-  // Null if the watch has not delivered it. Valid until it changes.
+  // The object as its watch delivered it last; null if it has not. Valid until the object changes.
   const TrackedObject* Find(const Json& object) const;
   // Whether the watch of this object has listed its scope.
   bool Synced(const Json& object) const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assembles the operator: election, the controller of a term, status pages.
+// Assembles the operator: leader election, the controller of each term, and the status pages.
 //
 // A standby keeps no state of the cluster and sends a request for the Lease every two seconds.
-// Threads: the runner's. Ownership: runner and io outlive the operator.
+// Threads: the runner's. The runner and the I/O thread must outlive the operator.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class OperatorProgram {
   OperatorProgram& operator=(const OperatorProgram&) = delete;
 
   // Fails only if a retry does not help: invalid options, a port in use, no configuration of the
-  // API server. Waits for an unreachable API server.
+  // API server. While the API server is unreachable, the operator retries.
   Status Start();
   // Stops writing and releases the Lease. Calls `on_done` within seconds.
   void Stop(std::function<void()> on_done);

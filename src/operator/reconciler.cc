@@ -28,8 +28,9 @@ bool AdoptsNodesOfNvidia(const kube::ObjectMeta& meta) {
   return adopt != meta.annotations.end() && adopt->second == "true";
 }
 
-// The result of a function of the rendering for the deleted spec. If the spec is invalid, drivers
-// and agents come from an earlier spec; then the result for the default spec is the best guess.
+// Calls a function of Rendering with the spec of the deleted resource. If the spec is invalid,
+// drivers and agents come from an earlier spec; the result for the default spec is then the best
+// guess.
 template <typename T>
 std::vector<T> AtDeletion(const std::function<Result<std::vector<T>>(const Json&)>& render,
                           const Json& spec) {

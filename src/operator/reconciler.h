@@ -4,7 +4,7 @@
 // NVIDIA's operator, and cleans up when the resource is deleted (removal.h). Also applies the
 // resource's CustomResourceDefinition. Included only in src/operator.
 //
-// Threads: the client's runner. Ownership: the arguments outlive the reconciler.
+// Threads: the client's runner. The arguments must outlive the reconciler.
 #pragma once
 
 #include <memory>
@@ -59,7 +59,7 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   Status removal_error() const { return is_removing() ? removal_->error() : Status::Ok(); }
   // The status without the nodes.
   StatusInput Report() const;
-  // Call when the API server has the status.
+  // Call when the API server has stored the status.
   void OnPublished(const StatusInput& status);
 
  private:

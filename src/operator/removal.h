@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes Tessera from the cluster after its resource was deleted, in this order: drivers that no
-// pod uses, agents and schedulers, tessera-runtime in the engines' configurations, the agents'
-// marks on Nodes, all other objects, and the objects that schedulers made at run time. The marks
-// come after the agents, because a running agent writes them again. The other objects come later,
-// because agents need their rights until they end, and the schedulers' own objects last, because a
-// scheduler that still has its rights makes them again.
+// pod uses, agents and schedulers, tessera-runtime in the engines' configurations, what agents
+// wrote on Nodes, all other objects, and the objects that schedulers created at run time. Nodes are
+// cleaned after the agents have ended, because a running agent would write on them again. The other
+// objects follow, because agents need their rights until they end. The schedulers' own objects are
+// last, because a scheduler that still has its rights would create them again.
 //
-// Needs no saved state: a new Removal continues where an earlier one stopped. Threads: the client's
-// runner. Ownership: what Parts refers to outlives it.
+// Stores no state: a new Removal continues where an earlier one stopped. Threads: the client's
+// runner. What Parts refers to must outlive the removal.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ class Removal {
     DriverController* drivers;  // null: drivers are not managed
     // Called after progress; the owner calls Advance again after `wait`.
     std::function<void(Duration wait)> on_progress;
-    // The text of an Event about leftovers on nodes.
+    // Called with the text of an Event about what remains on nodes.
     std::function<void(const std::string& message)> on_warning;
   };
   // The drivers and cleanups of the deleted resource.
@@ -54,7 +54,7 @@ class Removal {
   bool Advance(bool agents_run);
   // The reason of the current wait, as a clause.
   const std::string& step() const { return step_; }
-  // Why the current step fails, and is retried.
+  // Why the current step has failed; it is retried.
   const Status& error() const { return error_; }
 
  private:

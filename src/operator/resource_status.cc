@@ -105,8 +105,7 @@ ConditionFields ProgressingOf(const StatusInput& input) {
 }
 
 ConditionFields ReadyOf(const ConditionFields& degraded, const ConditionFields& progressing) {
-  // Problems of single nodes do not make the installation unready; condition NodesReady reports
-  // them.
+  // A problem of a single node is enough for Degraded, and so for Ready=False.
   if (progressing.holds) return {"Ready", false, progressing.reason, progressing.message};
   if (degraded.holds) return {"Ready", false, degraded.reason, degraded.message};
   return {"Ready", true, "AllComponentsReady", "all components are ready on all nodes"};

@@ -41,14 +41,14 @@ struct StatusInput {
   std::optional<FleetReport> drivers;  // nullopt: drivers are not managed
 };
 
-// Builds the status. A condition keeps its lastTransitionTime of `previous` (null: none) while its
-// status is the same.
+// Builds the status. A condition keeps its lastTransitionTime from `previous` (null: no earlier
+// status) while its status is the same.
 Json StatusOf(const StatusInput& input, const Json* previous, WallTime now);
 
-// Adds the driver problems of nodes without another problem.
+// Adds the driver problems of nodes that have no other problem.
 void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes);
 
-// The text of a value with sorted keys: equal for equal values in any order.
+// The text of a value with sorted keys: equal for values that differ only in the order of keys.
 std::string CanonicalText(const Json& value);
 
 // The changes between two statuses, for Events: a line for each component and condition whose state
@@ -60,7 +60,7 @@ struct StatusChange {
 };
 std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now);
 
-// The reason of a failed request, in camel case: Forbidden, Invalid, Unreachable, ...
+// The reason of a failed request, in camel case, such as Forbidden or InvalidObject.
 std::string ReasonOf(const Status& status);
 
 }  // namespace tessera::operators

@@ -2,7 +2,7 @@
 // Watches the nodes and the agents' pods, and writes the status of the resource Tessera if it
 // differs from the status in the API server. Included only in src/operator.
 //
-// Threads: the client's runner. Ownership: the arguments outlive the reporter.
+// Threads: the client's runner. The arguments must outlive the reporter.
 #pragma once
 
 #include <optional>

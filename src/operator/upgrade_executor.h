@@ -2,9 +2,9 @@
 // Carries out the steps of driver upgrades: patches nodes, cordons them, evicts pods by the
 // Eviction API, and restarts driver pods. Records each step as an Event on the Node.
 //
-// A node is patched only in the version on which the step was decided, so a concurrent cordon by an
-// administrator is not overwritten. Threads: the client's runner. Ownership: what ClusterAccess
-// refers to, reader and delegate outlive the executor.
+// Each patch has the resourceVersion on which the step was decided, so a concurrent cordon by an
+// administrator is not overwritten. Threads: the client's runner. What ClusterAccess refers to, the
+// reader and the delegate must outlive the executor.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,8 @@ class UpgradeExecutor {
   UpgradeExecutor(const UpgradeExecutor&) = delete;
   UpgradeExecutor& operator=(const UpgradeExecutor&) = delete;
 
-  // Both have no effect while an earlier patch of the node is in flight, or until the watch
-  // delivers its result.
+  // Patch and Execute have no effect while an earlier patch of the node is in flight, or until the
+  // watch delivers the result of that patch.
   void Patch(const driver::NodePatch& patch);
   void Do(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
 

@@ -18,10 +18,11 @@ namespace tessera::operators {
 
 class UpgradePlans {
  public:
-  // The nodes whose pods a new plan of the pool names; empty if its plan is up to date.
+  // The nodes whose pods the caller must read for a new plan of the pool; empty if the present plan
+  // is up to date.
   std::vector<std::string> NodesToRead(const driver::FleetView::PoolView& pool) const;
-  // Makes a new plan if the existing plan is for other drivers than the wanted drivers. `fleet` is
-  // the pool's nodes with their pods. Leaves the plan as it is if `has_pods` denies one of
+  // Makes a new plan if the present plan is for other drivers than the wanted ones. `fleet` is the
+  // pool's nodes with their pods. Keeps the present plan if `has_pods` is false for a node of
   // NodesToRead.
   void Update(const driver::FleetView::PoolView& pool,
               const std::vector<driver::UpgradeNode>& fleet,

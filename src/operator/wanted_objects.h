@@ -6,7 +6,7 @@
 // Drift: the server records which fields were applied. A digest of this record is taken when an
 // object was applied; a watched object with another digest was edited.
 //
-// Threads: the runner's. Ownership: watches and clock outlive the object.
+// Threads: the runner's. The watches and the clock must outlive the object.
 #pragma once
 
 #include <cstdint>
@@ -67,16 +67,17 @@ class WantedObjects {
   Duration RepairWait(const WantedObject& object) const;
   bool AllApplied() const;
 
-  // The watch has delivered the object.
+  // Call when the watch has delivered the object.
   void OnDelivered(const std::string& key);
-  // The watch has listed a scope. An object that was applied before and is not listed is deleted,
-  // but an object that was applied while the list was under way follows as an event. Returns when
-  // to call this again for such objects; 0: never.
+  // Call when the watch has listed a scope. An applied object that is not listed was deleted,
+  // unless it was applied while the list was under way: then it follows as an event. Returns the
+  // time after which to call again because of such objects; 0: no call is needed.
   Duration OnListed(const WatchScope& scope);
-  // The server has accepted `text`; `version` is the resourceVersion before, "" if there was none.
+  // Call when the server has accepted `text`. `version`: the resourceVersion before the apply, ""
+  // if the object did not exist.
   Result<ApplyEffect> OnApplied(WantedObject* object, const std::string& text,
                                 const std::string& version, const Json& answer) const;
-  // The object had drifted and was restored.
+  // Call when an object that had drifted was restored.
   void OnRepaired(WantedObject* object) const;
 
   ComponentReport ReportOf(const AppliedComponent& component) const;

@@ -44,7 +44,7 @@ PodSpan RootSpan(Subject subject, WallTime created, WallTime started);
 // 32 hexadecimal digits: the pod's UID without dashes, or a hash of a UID of another form.
 std::string TraceIdOf(const Uid& pod);
 
-// Any thread. Null where nothing is traced.
+// May be called on any thread. Null if nothing is traced.
 using RecordSpan = std::function<void(PodSpan)>;
 
 }  // namespace tessera::trace

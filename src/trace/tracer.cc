@@ -77,7 +77,7 @@ std::string RequestOf(Json spans, const Tracer::Options& options) {
   return Json::MakeObject({{"resourceSpans", ListOf(std::move(spans_of_service))}}).Serialize();
 }
 
-// Whether the OTLP specification allows to retry an export with this answer.
+// Whether the OTLP specification allows a retry after this answer.
 bool IsRetryable(const Result<net::Response>& answer) {
   return !answer.ok() || answer->status == 429 || answer->status >= 500;
 }

@@ -2,13 +2,12 @@
 // Sends spans to a collector: OTLP over HTTP with JSON
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp), because it needs only an HTTP client.
 //
-// An unreachable collector never delays a pod: spans wait in a queue of kMaxWaiting; spans beyond
-// that are dropped and counted. A batch is sent at most once in kInterval. It is retried if the
-// collector does not answer, or answers 429 or a 5xx status.
+// An unreachable collector never delays a pod: spans wait in a queue of at most kMaxWaiting.
+// Further spans are dropped and counted. A batch is sent at most once in kInterval. It is retried
+// if the collector does not answer, or answers 429 or a 5xx status.
 //
-// Threads: any may call Record; otherwise the runner's. Ownership: io, runner and metrics outlive
-// the tracer.
-// Idle cost: none.
+// Threads: any for Record, otherwise the runner's. The I/O thread, the runner and the metrics must
+// outlive the tracer. Idle cost: none.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +51,7 @@ class Tracer {
   Tracer& operator=(const Tracer&) = delete;
 
   void Record(PodSpan span);
-  // Record as a function, which must not be called after the tracer is destroyed.
+  // A function that calls Record. It must not be called after the tracer is destroyed.
   RecordSpan recorder() {
     return [this](PodSpan span) { Record(std::move(span)); };
   }

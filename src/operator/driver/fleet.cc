@@ -16,7 +16,7 @@ using components::DriverHost;
 
 constexpr std::string_view kDriver = "driver";
 
-// The DaemonSet that serves nodes with equal needs.
+// What was rendered for the nodes of a pool with equal hosts, or why that failed.
 struct RenderedPool {
   Status error;
   std::string label;  // value of kLabelDriverPool
@@ -45,7 +45,7 @@ std::optional<bool> DriverAnswers(const FleetNode& node) {
 }
 
 // Whether the smoke test has passed with this driver pod. The init container of the driver pod made
-// the agent close the old driver, so the condition was False meanwhile. GPUs that were unhealthy
+// the agent close the old driver, so the condition was False in between. GPUs that were unhealthy
 // before the upgrade may still be unhealthy.
 bool IsValidated(const FleetNode& node, const FleetPod& pod) {
   if (node.gpu_ready) return node.gpu_since >= pod.created;

@@ -2,10 +2,10 @@
 // Decides from nodes, driver pods and settings what the operator must change for the drivers of a
 // cluster: labels of nodes, the driver's DaemonSets, and the nodes to upgrade (upgrade.h).
 //
-// A node gets a driver if it has a GPU and its pool wants a driver. It gets no driver if the driver
-// of its host answers, if NVIDIA's operator manages the node, or before its agent has reported
-// whether a driver answers. A node changes its pool only inside an upgrade, because the change
-// replaces its driver.
+// A node gets a driver if it has a GPU and its pool wants a driver. It gets no driver if its host
+// has a driver that works, if NVIDIA's operator manages the node, or until its agent has reported
+// whether the host has a driver. A node changes its pool only during an upgrade, because the change
+// replaces the driver.
 //
 // After a rollback a node keeps an earlier revision. The DaemonSet of that revision comes from
 // `Revisions`, because the settings no longer have it.
@@ -102,7 +102,7 @@ struct FleetView {
   std::vector<FleetProblem> problems;
 };
 
-// `known`: the `revisions` of earlier views. The view refers to `pools`.
+// `known`: the `revisions` of earlier views. The result points into `pools`.
 FleetView ViewFleet(const std::vector<FleetPool>& pools, const std::vector<FleetNode>& nodes,
                     const std::vector<FleetPod>& pods, const Revisions& known);
 

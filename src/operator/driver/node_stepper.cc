@@ -255,7 +255,7 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
   if (to_evict.empty() && why_blocked.empty()) return EnterNext("the node has no pod in the way");
   const bool expired = Expired(timeout);
   if (!why_blocked.empty()) {
-    // If one pod prevents the upgrade of the node, no other pod is evicted in vain.
+    // If one pod prevents the upgrade of the node, evicting other pods would be useless.
     if (expired) Release(why_blocked);
     return;
   }
@@ -341,7 +341,7 @@ void NodeStepper::StepUncordon() {
   action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 
-// The driver has not changed, so the node is released.
+// Gives up the upgrade before the driver has changed, and uncordons the node.
 void NodeStepper::Release(const std::string& why) {
   UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
   Fail(why, &action);

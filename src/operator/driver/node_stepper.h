@@ -14,7 +14,7 @@
 
 namespace tessera::driver {
 
-// The value of a label or annotation; "" without it.
+// The value of a label or annotation; "" if `map` lacks the key.
 std::string ValueAt(const StringMap& map, std::string_view key);
 // The driver as shown to users: its version, or its revision if the version is unknown.
 std::string TitleOfWanted(const UpgradeNode& node);
@@ -40,7 +40,7 @@ class NodeStepper {
     return step_->actions.back();
   }
   UpgradeAction& Enter(UpgradeState state, std::string reason);
-  // The wanted driver does not work on this node.
+  // Records in `action` that the wanted driver does not work on this node.
   void Fail(const std::string& why, UpgradeAction* action) const;
   UpgradeState After(UpgradeState state) const;
   void EnterNext(std::string reason) { Enter(After(state_), std::move(reason)); }
@@ -54,6 +54,7 @@ class NodeStepper {
   void StepRestart();
   void StepValidation();
   void StepUncordon();
+  // Whether the pod must leave before the driver is replaced. `all`: drain, not only GPU pods.
   bool IsInTheWay(const UpgradePod& pod, bool all) const;
   std::string WhyStays(const UpgradePod& pod) const;
   void Release(const std::string& why);

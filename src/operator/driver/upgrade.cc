@@ -29,7 +29,7 @@ constexpr std::array<std::pair<UpgradeState, std::string_view>, 11> kStates = {{
     {UpgradeState::kFailed, "upgrade-failed"},
 }};
 
-// Nodes of one wanted revision; canaries are counted among them.
+// Counts of the nodes with one wanted revision, canaries included.
 struct RevisionGroup {
   int passed = 0;           // nodes that run it and passed the smoke test
   int upgrading = 0;        // nodes that are being upgraded to it
@@ -45,7 +45,7 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
   Fleet fleet;
   for (const UpgradeNode& node : nodes) {
     const std::optional<UpgradeState> state = StateOfNode(node);
-    // A node in a state of another tool is left alone, and delays no other node.
+    // A node with a state of another tool is not changed, and delays no other node.
     const bool in_progress = state && InProgress(*state);
     if (node.wanted_revision.empty() && !in_progress) continue;
     UpgradeCounts& counts = fleet.counts;

@@ -11,22 +11,23 @@
 //      ─► drain-required ─► pod-restart-required ─► validation-required ─► uncordon-required
 //      ─► upgrade-done
 //
-// If a step misses its deadline before the driver was changed, the node is released as
+// If a step misses its deadline before the driver was changed, the node is uncordoned and becomes
 // upgrade-failed. If a later step misses its deadline, the node is rolled back: it takes the states
 // from pod-restart-required on with the last driver that worked on it, and ends as upgrade-failed,
-// in use. If no such driver is known, or it fails too, the node stays cordoned and waits for an
-// administrator. A revision that failed on a node is not tried there again; a newer revision is.
+// but uncordoned. If no such driver is known, or it fails too, the node stays cordoned and waits
+// for an administrator. A revision that failed on a node is not retried there; a newer revision is
+// tried.
 //
 // One bad node never stops the fleet: failed nodes are not counted as unavailable, and nodes that
 // are unavailable for other reasons slow an upgrade down to one node at a time. An upgrade stops
 // when a canary fails, or when more nodes have failed than may be unavailable.
 //
-// Cordons: only a node that this code cordoned is uncordoned by it. A node that was cordoned before
-// is upgraded and stays cordoned. The caller sends each patch with the resourceVersion of the Node
+// Only nodes that were cordoned for the upgrade are uncordoned. A node that was cordoned before is
+// upgraded and stays cordoned. The caller sends each patch with the resourceVersion of the Node
 // that it passed in, so that the API server rejects the patch if another client has cordoned the
 // node since.
 //
-// Not for: talking to the API server, and rendering the DaemonSet (daemonset.h).
+// Sends no requests, and does not render the DaemonSet (components/driver_daemonset.h).
 //
 // Pure; any thread. Cost: O(nodes × log nodes + pods).
 #pragma once
@@ -173,15 +174,15 @@ struct UpgradeStep {
 Status CheckPolicy(const UpgradePolicy& policy);
 // max_unavailable as a number of `total` nodes, at least 1. REQUIRES: CheckPolicy is OK.
 int MaxUnavailable(const UpgradePolicy& policy, int total);
-// The state in the node's label; kUnknown without the label.
+// The state in the node's label; kUnknown without the label; nullopt as in UpgradeStateFromName.
 std::optional<UpgradeState> StateOfNode(const UpgradeNode& node);
 
-// From cordon-required to uncordon-required.
+// Whether the state is one from cordon-required to uncordon-required.
 bool InProgress(UpgradeState state);
 // Whether the wanted driver failed on this node before.
 bool FailedHere(const UpgradeNode& node);
 
-// REQUIRES: CheckPolicy is OK. A time that is written on a node and lies after `now` counts as now.
+// REQUIRES: CheckPolicy is OK. A time in an annotation that lies after `now` counts as `now`.
 UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes,
                             WallTime now);
 
