@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the GPU usage of containers from the page of each agent (kube/agent_pages.h, which has the
-// rights that it needs).
+// Reads the GPU usage of containers from the page of each agent (kube/agent_pages.h, which lists
+// the RBAC rights needed).
 //
-// An agent that does not answer is reported as a problem of its node, not as an error. Threads,
-// callbacks: the client's runner. Ownership: the client outlives it.
+// An agent that does not answer is reported as a problem of its node, not as an error. Threads: the
+// client's runner, which also runs the callbacks. Ownership: the client must outlive the reader.
 #pragma once
 
 #include <functional>

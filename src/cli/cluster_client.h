@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of the API server for commands that are plain sequences: each call returns the answer.
-// There are two ways to send requests:
+// A synchronous client of the API server for commands. There are two ways to send requests:
 //
 //   one after another   Get, List, Apply, …: for commands that change objects in an order. Objects
 //                       of any type, found by apiVersion and kind.
-//   many at once        Read… and Add, then Wait: for commands that look at a whole cluster.
+//   many at once        Read… and Add, then Wait: for commands that read a whole cluster.
 //
-// Threads: one; the calls block it, each request at most the timeout. Bounds: kParallel requests at
+// Threads: one. A call blocks it, for at most `timeout` per request. Bounds: kParallel requests at
 // once. Errors: those of kube::Client, with the operation and the object. Included only in src/cli.
 #pragma once
 
@@ -48,7 +47,8 @@ class ClusterClient {
   // ReadList returns at most this many objects of a collection.
   static constexpr size_t kMaxObjects = 50'000;
 
-  // `timeout`: of a request to the API server. `page_patience`: of a request for a page of a pod.
+  // `timeout` limits each request to the API server. `page_timeout` limits each request for an HTTP
+  // page that a pod serves, and for the other paths of ReadText.
   ClusterClient(kube::Config config, Duration timeout,
                 Duration page_patience = std::chrono::seconds(5));
   ClusterClient(const ClusterClient&) = delete;
@@ -62,21 +62,21 @@ class ClusterClient {
   // Server-side apply by manager "tessera", which takes over fields of other managers.
   Result<Json> Apply(const Json& object, bool dry_run);
   Status Patch(const kube::ObjectRef& object, kube::PatchKind kind, const Json& patch);
-  // OK also if there is no such object, or no such type.
+  // Returns OK if the object or its type does not exist.
   Status Delete(const ObjectId& id);
-  // NOT_FOUND if there is no such object.
+  // Returns NOT_FOUND if the object does not exist.
   Status Delete(const kube::ObjectRef& object);
-  // Objects of one type in all namespaces, or one; none if there is no such type. Items have
-  // apiVersion and kind.
+  // Lists objects of one type in namespace `ns`, or in all namespaces if `ns` is "". Empty if the
+  // type does not exist. The items have apiVersion and kind.
   Result<std::vector<Json>> List(const std::string& api_version, const std::string& kind,
                                  const std::string& label_selector, const std::string& ns = "");
-  // The metadata of each object; NOT_FOUND if there is no such object, or no such type. Needs only
-  // the right to list the object by its name, and does not read the data of a Secret.
+  // The metadata of each object; NOT_FOUND if the object or its type does not exist. Needs only the
+  // right to list the object by its name, and does not read the data of a Secret.
   std::vector<Result<Json>> Metadata(const std::vector<ObjectId>& ids);
-  // A document that is no object, such as "/version".
+  // Reads a document that is not an API object, such as "/version".
   Result<Json> Document(const std::string& path);
 
-  // Calls `is_done` each 100 ms until it is true or fails. DEADLINE_EXCEEDED at `end`.
+  // Calls `is_done` every 100 ms until it returns true or fails. DEADLINE_EXCEEDED at `end`.
   Status WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done);
   void Sleep(Duration duration);
   MonotonicTime Now() const { return runner_.clock().Now(); }
@@ -85,16 +85,16 @@ class ClusterClient {
   // --- Many at once. Each request writes its answer into `*into`, which must live until Wait
   // returns.
 
-  // Returns the part of an item that is kept; null: the whole item.
+  // Returns the part of an item to keep. A null Reduce keeps the whole item.
   using Reduce = Json (*)(const Json& item);
   void ReadList(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce = nullptr);
   void ReadObject(kube::ObjectRef object, Result<Json>* into);
-  // A page of a pod of tessera-system, through the API server.
+  // Reads an HTTP page of a pod in namespace tessera-system, through the API server.
   void ReadPage(const std::string& pod, std::string_view port, std::string_view path,
                 Result<std::string>* into);
-  // Any path of the API server, as text; at most `max_bytes`, the rest is dropped.
+  // Reads any path of the API server as text. Drops the text beyond `max_bytes`.
   void ReadText(std::string target, size_t max_bytes, Result<std::string>* into);
-  // Any other operation, which calls `done` at its end.
+  // Adds any other operation, which must call `done` at its end.
   using Start = std::function<kube::Operation(std::function<void()> done)>;
   void Add(Start start);
   // Returns when all answers have arrived, or after `limit`. A request without an answer then has

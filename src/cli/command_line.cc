@@ -45,7 +45,7 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* a
   const std::string program = argc > 0 ? BaseName(argv[0]) : "tessera";
   const std::unique_ptr<CLI::App> app = MakeCommandLine(program, action);
   app->set_version_flag("--version", std::string(kTesseraVersion));
-  // Verbs pass on options that they do not know, such as --version.
+  // A verb leaves options that it does not have, such as --version, to the program.
   for (CLI::App* verb : app->get_subcommands([](const CLI::App*) { return true; })) {
     verb->fallthrough();
   }

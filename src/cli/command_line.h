@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses `tessera VERB …`, `kubectl tessera VERB …` and `kubectl inspect gpushare …`, distinguished
-// by the program's name. verbs.cc is the one registration of verbs.
+// by the program's name. verbs.cc registers the verbs.
 #pragma once
 
 #include <functional>

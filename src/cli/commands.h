@@ -3,7 +3,7 @@
 // cluster's ledger. Rows are sorted, so equal clusters give equal text. JSON has the exact numbers:
 // bytes and thousandths.
 //
-// Threads: as the ledger. Errors: NOT_FOUND for an unknown node or pod, with similar names.
+// Threads: the ledger's. Errors: NOT_FOUND for an unknown node or pod, with similar names.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
 // Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
                              std::string_view selector = "");
-// The message for an empty table: that no node matches `selector`, or `no_gpus` if there is no
-// selector.
+// The message for an empty table. It says that no node matches `selector`; without a selector it is
+// `no_gpus`.
 std::string NoNodes(std::string_view selector, std::string_view no_gpus);
 // Shows the pods with these names in namespace `ns`, or in all namespaces if `ns` is "". If `names`
 // is empty, shows all pods that request GPUs.
@@ -50,7 +50,7 @@ struct InspectOptions {
   bool details = false;
   std::string node;  // "": all
 };
-// Prints as Alibaba's gpushare plugin for kubectl did, with sorted rows.
+// Prints in the format of Alibaba's gpushare plugin for kubectl, with sorted rows.
 Result<std::string> InspectGpushare(const ClusterView& view, const InspectOptions& options);
 
 }  // namespace tessera::cli

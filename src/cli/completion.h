@@ -14,7 +14,7 @@ namespace tessera::cli {
 // left out if the API server does not answer within seconds.
 std::vector<std::string> Complete(const std::vector<std::string>& words);
 
-// `tessera __complete WORD...`: prints a candidate a line.
+// `tessera __complete WORD...`: prints one candidate per line.
 int RunComplete(int argc, const char* const* argv);
 // The program kubectl_complete-tessera, as kubectl calls it.
 int RunKubectlComplete(int argc, const char* const* argv);

@@ -17,7 +17,7 @@ namespace {
 // A node that fits by its GPUs but not by CPU or memory has no score.
 std::string ScoreText(double score) {
   if (!std::isfinite(score)) return "CPU or memory short";
-  // Omits values that only break ties, and decimals of thousands.
+  // Shows four digits, but no exponent. Values below 1e-6 only break ties, so they show as 0.
   if (std::abs(score) >= 1000) return fmt::format("{:.0f}", score);
   return fmt::format("{:.4g}", std::abs(score) < 1e-6 ? 0.0 : score);
 }
@@ -138,7 +138,7 @@ class ExplanationWriter {
     WriteQuota();
   }
 
-  // A pod over its quota waits for the quota alone, whatever the nodes have.
+  // A pod over its quota waits for the quota alone, even if nodes have free GPUs.
   void WriteRejections() {
     const std::string quota = fmt::format("{}", fmt::join(explanation_.quota_rejections, "; "));
     if (explanation_.over_quota) {

@@ -17,10 +17,10 @@ using placement::UnfitReason;
 constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
-// From this permanence on, the pod may not use the GPUs at all.
+// The permanence from which on the pod may never use the GPUs.
 constexpr int kOtherGpus = 5;
 
-// Orders reasons from temporary to permanent.
+// Orders reasons: 0 is the most temporary.
 int PermanenceOf(UnfitReason shortfall) {
   switch (shortfall) {
     case UnfitReason::kNothing:

@@ -53,13 +53,14 @@ struct Explanation {
   std::vector<Misfit> nearest;        // the nearest first
   // Nodes with room that kube-scheduler leaves out, by reason: taints, the node selector, cordoned.
   std::map<std::string, std::vector<std::string>> left_out;
-  // The namespace's quota allows the pod on no node that it may use, whether there is room or not.
+  // Whether the namespace's quota rejects the pod on each node that it may use, with or without
+  // room.
   bool over_quota = false;
   // Number of nodes with room that the quota rejects.
   size_t rejected_by_quota = 0;
-  // The reasons of the quota: on all nodes if the pod is over it, else on those with room.
+  // Why the quota rejects the pod: on all nodes if `over_quota`, else on the nodes with room.
   std::set<std::string> quota_rejections;
-  // Why other nodes with room do not take the pod, such as GPUs reserved for another pod.
+  // Why further nodes with room do not fit, such as GPUs that are reserved for another pod.
   std::set<std::string> reservations;
   std::vector<QuotaLine> quota;  // lines that limit the namespace
 };

@@ -4,7 +4,7 @@
 // replaces the old session once it is synced. Until then StaleLine reports that the old session is
 // stale.
 //
-// Threads, callbacks, ownership: as Session.
+// Threads and ownership: as for Session.
 #pragma once
 
 #include <functional>

@@ -15,7 +15,7 @@ bool IsGpuResource(std::string_view resource);
 bool RequestsGpus(const Json& pod);
 // Whether the pod requests GPUs, is bound, and has not ended.
 bool HoldsGpus(const Json& pod);
-// Succeeded or failed.
+// Whether the pod succeeded or failed.
 bool HasEnded(const Json& pod);
 // "namespace/name".
 std::string NameOfPod(const Json& pod);

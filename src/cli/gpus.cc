@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// Maximum number of holders on a line; -o wide shows all holders.
+// Maximum number of holders in a row; -o wide shows all holders.
 constexpr size_t kHoldersShown = 3;
 
 // "ml/train (whole)", "default/nginx (0.3, 5 GiB)", "web/a (8 GiB)".

@@ -67,7 +67,7 @@ std::vector<GpuColumn> Inspection::GpusOf(const NodeRow& node) const {
     if (device.gpu == nullptr) continue;
     auto& [used, total] = sums[device.gpu->index];
     total += device.memory;
-    // GPUs that are only assumed for a pod count as PENDING, as in the original.
+    // Guessed GPUs count as PENDING, as in the original.
     for (const Holding& holding : device.holders) {
       if (IsPending(*holding.pod)) continue;
       used += holding.whole() ? device.memory : holding.share.memory;

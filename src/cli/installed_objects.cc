@@ -34,7 +34,7 @@ bool Contains(const std::vector<ObjectId>& ids, const ObjectId& id) {
   return std::ranges::find(ids, id) != ids.end();
 }
 
-// The namespace is left out: without it, all objects in it are missing.
+// Leaves out the namespace: if it is missing, all objects in it are reported as missing anyway.
 std::vector<Json> WithoutNamespace(std::vector<Json> objects) {
   std::erase_if(objects, [](const Json& object) { return IdOf(object).kind == "Namespace"; });
   return objects;
@@ -86,7 +86,7 @@ Settings AllSwitchedOn() {
   return all;
 }
 
-// The settings, as far as the objects that exist show them.
+// The settings that the existing objects suggest.
 Settings SettingsOf(const std::vector<ObjectId>& existing) {
   const Settings all = AllSwitchedOn();
   const std::vector<ObjectId> ids = IdsOf(ObjectsFor(all));
@@ -150,7 +150,7 @@ InstalledObjects ReadInstalledObjects(ClusterClient& api, const Result<Json>& re
   InstalledObjects out{.tool = InstallTool::kTessera};
   std::vector<ObjectId> ids = inventory->objects;
   std::erase_if(ids, [](const ObjectId& id) { return id.kind == "Namespace"; });
-  // Objects of another version may differ.
+  // Another version of Tessera may have applied other fields, so edits are found only for this one.
   const Result<Settings> settings = components::ParseSettings(inventory->spec);
   const bool is_known = inventory->version == kTesseraVersion && settings.ok();
   out.problems = ProblemsOf(api, ids, is_known ? ObjectsFor(*settings) : std::vector<Json>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the tool that installed Tessera, the objects that the installation should have but that do
-// not exist, and the objects that another client has changed.
+// Finds the tool that installed Tessera, the objects of the installation that are missing, and the
+// objects that another client has changed.
 //
 // The expected objects are those in the inventory of `tessera install`, or those that the settings
 // of the resource Tessera give. Other tools, such as Helm, leave no settings that a viewer may
@@ -8,7 +8,7 @@
 // object, such as the NetworkPolicy, counts as turned off if this object is missing. Fields that
 // were removed from objects of these tools are not found, because a setting may have removed them.
 //
-// Threads: the client's. Cost: a request for the metadata of each expected object.
+// Threads: the client's thread. Cost: a request for the metadata of each expected object.
 #pragma once
 
 #include <string>

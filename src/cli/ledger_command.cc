@@ -76,7 +76,8 @@ class LedgerCommandRun {
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
-    // The output is complete. Skips the destructors: those of a large ledger take noticeable time.
+    // The output is complete. Skips the destructors, because those of a large ledger take
+    // noticeable time.
     std::fflush(nullptr);
     std::_Exit(exit_code_);
   }

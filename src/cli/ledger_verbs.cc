@@ -27,7 +27,7 @@ void AddLimitOptions(CLI::App* app, LedgerCommandOptions* options) {
       ->option_text("AMOUNT");
 }
 
-// Options of one verb alone.
+// Adds the options that only this verb has.
 void AddOwnOptions(CLI::App* app, LedgerCommandOptions* options) {
   constexpr const char* kOfNodes = "only nodes with these labels";
   switch (options->verb) {

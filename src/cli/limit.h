@@ -25,9 +25,10 @@ Status CheckNewLimits(const NewLimits& limits);
 // The patch of the pod. INVALID_ARGUMENT, with the remedy: no limit is given, a limit is invalid,
 // exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
-// FAILED_PRECONDITION: a container of the pod, whose uses the agent reports, has no limiter.
+// `uses`: the usage of the pod's containers, as the agent reports it. FAILED_PRECONDITION: a
+// container has no limiter.
 Status CheckLimited(const std::vector<ContainerUse>& uses);
-// Describes the patch for the user, and which containers of `uses` hold more than they may then.
+// Describes the patch for the user, and which containers of `uses` hold more than the new limit.
 std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
                       const std::vector<ContainerUse>& uses = {});
 

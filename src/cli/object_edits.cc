@@ -32,7 +32,7 @@ bool IsItem(const std::string& key, const Json& item) {
          });
 }
 
-// What the owners have of the member or item whose key `is_key` accepts.
+// The part of `owners` that is below the keys that `is_key` accepts.
 template <typename IsKey>
 Owners Below(const Owners& owners, IsKey is_key) {
   Owners below;

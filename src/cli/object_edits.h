@@ -2,8 +2,8 @@
 // Finds the fields of an installed object that another client has changed or removed.
 //
 // The API server records who set each field (metadata.managedFields). A client that changes the
-// value of a field takes the field over from the client that set it before. So no content is
-// compared: it shows an edit if the installer has lost a field that it applies. The installer is
+// value of a field takes the field over from the client that set it before. So values are not
+// compared: a field was edited if the installer applies it and no longer owns it. The installer is
 // the client that set label app.kubernetes.io/name, which all objects of Tessera have. Fields that
 // others add are not edits.
 //

@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-// A part of an image's name, and the system. The first entry that matches counts.
+// A part of an image's name, and the system to which such images belong. The first match counts.
 constexpr std::pair<std::string_view, std::string_view> kImages[] = {
     {"volcano-vgpu-device-plugin", "Volcano vGPU"},
     {"gpushare-device-plugin", "gpushare"},

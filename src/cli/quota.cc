@@ -42,7 +42,7 @@ std::vector<Cell> CellsOf(const QuotaLine& line, bool known) {
 }  // namespace
 
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns) {
-  // Usage by model that no quota line counts.
+  // Usage by namespace and model, shown for namespaces without quota lines.
   std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
   for (const auto& [uid, pod] : ledger.pods()) {
     for (const placement::QuotaCharge& charge : *pod.charges) {

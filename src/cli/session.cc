@@ -9,11 +9,11 @@
 namespace tessera::cli {
 namespace {
 
-// A server counts as unreachable after this many failed attempts. A server that is only restarting
-// answers one of these attempts.
+// The number of failed attempts after which a server counts as unreachable. A server that is only
+// restarting answers one of these attempts.
 constexpr int kMaxFailures = 3;
 
-// `place` is for errors of certificates; errors of loading name their file.
+// `place` is added to certificate errors. Errors of loading already name their file.
 Result<kube::Config> WithUsableCertificates(Result<kube::Config> config, const std::string& place) {
   if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config).Annotate(place));
   return config;
@@ -147,7 +147,7 @@ void Session::OnError(std::string_view what, const Status& status) {
     return BeginLater(ledger_->options().gpu_mem_unit, with_quota_);
   }
   if (status.code() == Code::kFailedPrecondition) {
-    // Not UNAVAILABLE: waiting does not change the URL.
+    // INVALID_ARGUMENT instead of UNAVAILABLE, because waiting does not change the URL.
     Finish(Error(Code::kInvalidArgument,
                  "server: {} of the kubeconfig must begin with https://: {}",
                  options_.config.server.ToString(), status.message()));
@@ -161,7 +161,8 @@ void Session::OnError(std::string_view what, const Status& status) {
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&
       (status.code() == Code::kPermissionDenied || status.code() == Code::kInvalidArgument)) {
-    // Not INVALID_ARGUMENT: the error is in the cluster, not in the command.
+    // DATA_LOSS instead of INVALID_ARGUMENT, because the error is in the cluster, not in the
+    // command.
     quota_problem_ = status.code() == Code::kPermissionDenied
                          ? status
                          : Status(Code::kDataLoss, status.message());
@@ -170,7 +171,7 @@ void Session::OnError(std::string_view what, const Status& status) {
     }
     return;
   }
-  // INVALID_ARGUMENT: one object is invalid.
+  // INVALID_ARGUMENT means that one object is invalid, not that the watch fails.
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
     SetOutage(what, status, runner_.clock().WallNow());
   }

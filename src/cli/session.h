@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command's view of a cluster: the same ledger as the scheduler's. It is filled once
-// (snapshot.h), or follows the cluster by the scheduler's feed. Does not print (commands.h).
+// A command's view of a cluster: a ledger like the scheduler's. It is filled once (snapshot.h), or
+// follows the cluster through the same feed as the scheduler. Does not print (commands.h does).
 //
-// Waits for a slow API server, and for a while for a server that is unreachable; fails at once on
+// Waits for a slow API server, and retries a few times if it is unreachable. Fails at once on
 // errors that waiting does not fix. Without the right to read the quota's ConfigMap, only quotas
 // are unknown.
 //
-// Threads, callbacks: the runner's. Ownership: io and runner outlive it.
+// Threads: the runner's thread, which also runs the callbacks. Ownership: io and runner outlive the
+// session.
 // Errors, with the remedy: UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, DEADLINE_EXCEEDED.
 #pragma once
 
@@ -64,11 +65,11 @@ class Session final : private ledger::ClusterFeed::Delegate {
   // are known.
   const Status& quota_problem() const { return quota_problem_; }
 
-  // With the remedy; nullopt while the ledger follows the cluster.
+  // The current outage, with the remedy; nullopt while the ledger follows the cluster.
   std::optional<ledger::Outage> outage() const { return outages_.Longest(); }
 
  private:
-  // Reads the cluster from the start, with or without quotas.
+  // Starts to read the cluster, with or without quotas, into a new ledger.
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
   void Finish(Status status);

@@ -3,8 +3,8 @@
 // each object into the ledger as it arrives. Beside the ledger it keeps only facts that commands
 // need and the ledger does not have. Does not follow a cluster (ledger/feed.h).
 //
-// Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive it; the
-// delegate may destroy it later, not inside a call.
+// Threads: the client's runner, which also runs the callbacks. Ownership: client, ledger and
+// delegate outlive the snapshot. The delegate must not destroy it inside a call.
 #pragma once
 
 #include <memory>

@@ -40,7 +40,7 @@ const char* StateOf(const StatusLine& line) {
   return line.works ? "ok" : "problem";
 }
 
-// The name for programs: "agent of pool a10" gives "agent-of-pool-a10".
+// The name in JSON and -o name: "agent of pool a10" becomes "agent-of-pool-a10".
 std::string WordOf(std::string name) {
   std::ranges::replace(name, ' ', '-');
   std::erase(name, '\'');

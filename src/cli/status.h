@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status`: whether each component of an installation works, and what to do if it does not.
 // StatusOf judges objects of the API; status_reader.h reads them; status_command prints one screen.
-// Unlike other commands it needs no account of the cluster.
+// Unlike most commands it needs no ledger.
 //
 // Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tessera::cli {
 
-// What to do where kube-scheduler does not ask Tessera.
+// What to do if kube-scheduler does not call Tessera.
 inline constexpr std::string_view kConnectKubeScheduler =
     "name the extender https://CLUSTER_IP:9410/v1/extender in kube-scheduler's configuration, with "
     "the certificates of Secret tessera-system/tessera-scheduler-client; CLUSTER_IP is that of "

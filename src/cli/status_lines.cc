@@ -29,7 +29,7 @@ std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemN
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
 
-// The API server rejects requests by priority level, which a flow schema gives them.
+// The API server throttles requests by priority level. A flow schema assigns the level.
 constexpr std::string_view kFixOfThrottling =
     "give its flow schema a larger priority level: kubectl get "
     "flowschemas,prioritylevelconfigurations";
@@ -135,7 +135,7 @@ StatusLine DeploymentLine(std::string name, std::string_view program, const Json
   return line;
 }
 
-// Requests for the verb "filter" that the leader has answered.
+// Number of requests for the verb "filter" that the leader has answered.
 std::optional<int64_t> FilterRequests(std::string_view metrics) {
   constexpr std::string_view kSeries =
       "tessera_scheduler_request_duration_seconds_count{verb=\"filter\"} ";
@@ -193,7 +193,7 @@ RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
   return {TextOfCondition(*degraded), FixOfResource(degraded->StringAt("reason").value_or(""))};
 }
 
-// The first of the texts, and how many follow.
+// The first kMaxObjects of the texts, and how many follow.
 std::string Listed(const std::vector<std::string>& texts) {
   std::string list = fmt::format(
       "{}", fmt::join(std::span(texts).first(std::min(texts.size(), kMaxObjects)), ", "));

@@ -14,7 +14,7 @@ namespace tessera::cli {
 
 // The objects of the installation that are missing or changed; no line if there are none.
 std::vector<StatusLine> ObjectLines(const InstallationObjects& objects);
-// How to restore such objects with the tool that installed Tessera.
+// How to restore missing objects with the tool that installed Tessera.
 std::string FixOfMissing(const InstallationObjects& objects);
 // One line for each DaemonSet: "agent", "agent of pool a10".
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects);

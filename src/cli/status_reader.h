@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the objects that `tessera status` judges. Threads: the client's. Included only in src/cli.
+// Reads the objects that `tessera status` judges. Threads: the client's thread. Included only
+// in src/cli.
 #pragma once
 
 #include "src/base/status.h"

@@ -43,7 +43,7 @@ class PodSelection {
 
   explicit PodSelection(kube::Client& client) : client_(client) {}
 
-  // Calls `done` once, and not after this is destroyed. `ns`: "" for all namespaces.
+  // Calls `done` once, but not after the PodSelection is destroyed. `ns`: "" for all namespaces.
   void Read(const std::string& ns, const std::string& selector, Done done);
 
  private:

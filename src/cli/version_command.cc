@@ -50,7 +50,7 @@ std::string MetricsPortOf(const Json& pod) {
   return "";
 }
 
-// A component without metrics is known by its image.
+// For a component without metrics, its image stands for its version.
 std::string ImageOf(const Json& pod) {
   const Json::Array& containers = ContainersOf(pod);
   return containers.empty() ? "unknown" : "image " + TextAt(containers.front(), {"image"});
@@ -96,7 +96,7 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
     const std::string node = TextAt(*pod, {"spec", "nodeName"});
     const std::string version = MetricsPortOf(*pod).empty() ? ImageOf(*pod) : VersionIn(page);
     AddRow(component, node, version, list);
-    // It comes with the agent, from the same image.
+    // The agent's pod installs tessera-runtime, normally from the image of the agent.
     const std::string runtime = "image " + RuntimeImageOf(*pod);
     if (runtime != "image ") {
       AddRow("tessera-runtime", node, runtime == ImageOf(*pod) ? version : runtime, list);

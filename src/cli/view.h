@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ClusterLedger prepared for output: by node, by GPU with its holders, by pod. Decides nothing.
 //
-// Threads: as the ledger. A View is valid until its ledger changes. Cost: one pass over all pods.
+// Threads: the ledger's. A ClusterView is valid until its ledger changes. Cost: one pass over all
+// pods.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr kube::ResourceType kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", false};
 
-// Reads name="value" pairs up to the closing brace. Returns what follows it.
+// Reads name="value" pairs up to the closing brace. Returns the text after the brace.
 std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
   while (!text.empty() && text[0] != '}') {
     const size_t equals = text.find("=\"");

@@ -33,7 +33,7 @@ std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metr
 double SumOf(std::string_view page, std::string_view metric);
 
 struct ClusterFacts {
-  // As the API server has them.
+  // Objects as the API server has them.
   Result<std::vector<Json>> nodes = std::vector<Json>();
   Result<std::vector<Json>> pods = std::vector<Json>();  // all namespaces
   Result<std::vector<Json>> daemon_sets = std::vector<Json>();

@@ -101,7 +101,8 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     if (LabelOf(node, names::kLabelGpuPresent) != "true") continue;
     const auto inventory = facts.inventories.find(NameOfNode(node));
-    // Without a driver the agent labels a node by its PCI bus; condition GPUReady says what lacks.
+    // Without a driver the agent sets the label because of the PCI bus. Another check reports the
+    // missing driver, from condition GPUReady.
     const bool known = inventory != facts.inventories.end() &&
                        !(inventory->second.gpus.empty() && inventory->second.problem.empty());
     if (known) continue;

@@ -12,7 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-// With this many failed pods on a node the cause is the node, and not a program that fails.
+// If a node has at least this number of failed pods, the node is the likely cause.
 constexpr size_t kManyFailedPods = 20;
 
 std::string PhaseOf(const Json& pod) { return TextAt(pod, {"status", "phase"}); }

@@ -30,7 +30,7 @@ bool HasNames(const Json& list) {
   });
 }
 
-// The items of a list by their names, or by their numbers.
+// The items of a list as members of an object, by their names or by their positions.
 Json AsObject(const Json& list, bool by_name) {
   Json object = Json::MakeObject();
   for (size_t i = 0; i < list.items().size(); ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The release of Helm that installed Tessera, and Helm's record of it. Threads: the client's.
+// The release of Helm that installed Tessera, and Helm's record of it. Threads: the client's
+// thread.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,7 @@ namespace tessera::cli {
 
 // nullopt: Helm installed none of the objects that every installation has.
 Result<std::optional<HelmRelease>> FindHelmRelease(ClusterClient& api);
-// FAILED_PRECONDITION if there is such a release.
+// FAILED_PRECONDITION if Helm installed Tessera.
 Status CheckNoHelmRelease(ClusterClient& api);
 // The Secrets or ConfigMaps in which Helm keeps the release. If they stayed after the release's
 // objects were deleted or taken over, a later "helm uninstall" would delete the objects of a newer

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prevents that two commands change the installation of a cluster at the same time, by Lease
-// kube-system/tessera-installation. An installation creates and deletes its own namespace, so the
-// Lease is not there.
+// Prevents two commands from changing the installation of a cluster at the same time, with Lease
+// kube-system/tessera-installation. The Lease is not in Tessera's namespace, because the commands
+// create and delete this namespace.
 //
-// A command that is killed leaves its Lease, which expires after kDuration. Times are compared over
-// two machines: if their clocks differ by more, a command may take the Lease from a running one,
-// whose next Renew then fails.
+// A command that is killed leaves its Lease, which expires after kDuration. Times are compared
+// between two machines. If their clocks differ by more than kDuration, a command may take the Lease
+// from a running command, whose next Renew then fails.
 //
-// Threads: the client's. The destructor deletes the Lease.
+// Threads: the client's thread. The destructor deletes the Lease.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class InstallLock {
  public:
   static constexpr std::chrono::seconds kDuration{60};
 
-  // `renewal`: the least time between two writes.
+  // `renewal`: the minimum time between two writes.
   explicit InstallLock(ClusterClient& api, Duration renewal = std::chrono::seconds(15))
       : api_(api), renewal_(renewal) {}
   ~InstallLock() { Release(); }

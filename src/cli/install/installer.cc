@@ -26,22 +26,22 @@ constexpr int kMinMinor = 32;
 
 bool IsNamespace(const ObjectId& id) { return id.kind == "Namespace"; }
 
-// Why the API server rejects the object; "": it does not.
+// Why the API server rejects the object; "" if it does not.
 Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has_namespace) {
   const ObjectId id = IdOf(object);
   Json checked = object;
-  // The server checks no object of a namespace that does not exist yet.
+  // The server cannot check objects in a namespace that does not exist yet.
   const bool moved = !has_namespace && id.ns == names::kSystemNamespace;
   if (moved) checked.Find("metadata")->Set("namespace", Json::String("default"));
   const Status answer = api.Apply(checked, true).status();
   const bool rejected = answer.code() == Code::kInvalidArgument || answer.code() == Code::kNotFound;
   if (answer.ok()) return std::string();
   if (!rejected) return answer;
-  // The server knows the type of the resource only after an installation.
+  // The server knows the type of this resource only after an installation.
   if (id == TesseraResourceId() && answer.code() == Code::kNotFound) {
     return std::string();
   }
-  // Without the path of the request, which names another namespace.
+  // Removes the request's path, which names the wrong namespace, from the message.
   const std::string place = IdOf(checked).Text() + ": ";
   std::string_view why = answer.message();
   if (why.starts_with(place)) why.remove_prefix(place.size());

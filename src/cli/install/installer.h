@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies Tessera's objects to a cluster, at first and again with other settings or another
+// Applies Tessera's objects to a cluster: first to install it, later to change its settings or its
 // version. Nodes that NVIDIA's operator manages are left to it. It never touches pods with GPUs:
 // agents and schedulers are replaced around them.
 //
@@ -26,9 +26,8 @@ namespace tessera::cli {
 // The objects for these settings, with the namespace first.
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
-// Whether the API server would accept the objects, by a dry run that changes nothing. OK if it
-// would; INVALID_ARGUMENT names each object that it rejects, with the field. Other errors: not
-// checked.
+// Checks by a dry run, which changes nothing, whether the API server would accept the objects.
+// INVALID_ARGUMENT names each object that it rejects, with the field. Other errors: not checked.
 Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
 
 // The installation that `tessera install` made; nullopt if there is none.
@@ -54,7 +53,7 @@ class Installer {
   Installer(ClusterClient& api, std::FILE* out, InstallWaits waits)
       : api_(api), out_(out), waits_(waits) {}
 
-  // ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would fail for this reason.
+  // Returns ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would fail with it.
   Status CheckNothingInstalled();
   // `force`: also replaces an installation.
   Status Install(const Json& spec, bool force);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the pods of a DaemonSet or a Deployment are all new and ready.
-// Threads: pure functions.
+// Whether all pods of a DaemonSet or a Deployment have the newest version and are ready. Threads:
+// pure functions.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ class App;
 
 namespace tessera::cli {
 
-// -f and --set, as they are written.
+// The values of -f and --set, not parsed yet.
 struct SpecOptions {
   std::vector<std::string> files, assignments;
 };

@@ -63,8 +63,8 @@ Status Uninstaller::Run() {
   has_inventory_ = found.has_value();
   installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
   if (!found) RETURN_IF_ERROR(ReadSpecOfResource());
-  // If this version rejects the stored settings, the defaults serve, so that an installation can
-  // always be removed.
+  // If this version rejects the stored settings, the defaults are used instead, so that an
+  // installation can always be removed.
   settings_ = components::ParseSettings(installation_.spec)
                   .value_or(components::ParseSettings(Json::MakeObject()).value());
   if (!options_.force) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes Tessera from a cluster: the objects of the inventory, other objects with Tessera's label,
-// the objects that the scheduler made, the record of a release of Helm, the marks of the agents on
-// Nodes, and tessera-runtime in the engines' configurations. All pods continue, also pods with
-// GPUs.
+// the objects that the scheduler made, the record of a release of Helm, the labels, annotations and
+// conditions that agents set on Nodes, and tessera-runtime in the engines' configurations. All pods
+// continue, also pods with GPUs.
 //
 // The quotas (ConfigMap gpuquota), annotations of pods, and /opt/tessera on each node stay, because
 // containerd stops running containers through /opt/tessera. The kubelet itself sets the resources

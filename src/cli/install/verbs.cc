@@ -57,7 +57,7 @@ void AddSettingsFlags(CLI::App* app, InstallFlags* flags) {
   AddClusterOptions(app, &flags->cluster);
 }
 
-// `modes`: the values, as of kubectl; the first is that of the flag alone.
+// `modes`: the values of the flag, as in kubectl. The flag without a value means the first mode.
 void AddDryRun(CLI::App* app, const std::vector<std::string>& modes, InstallFlags* flags,
                const char* help) {
   app->add_flag(fmt::format("--dry-run{{{}}}", modes.front()), flags->dry_run, help)
@@ -107,7 +107,7 @@ Status CheckOutput(const InstallFlags& flags) {
                flags.output);
 }
 
-// Standard output may be a manifest.
+// Prints warnings on standard error, because standard output may be a manifest.
 Result<Json> ReadSettings(const SpecOptions& options) {
   ASSIGN_OR_RETURN(Json spec, ReadSpec(options.files, options.assignments));
   for (const std::string& line : components::IgnoredValues(spec)) {
@@ -116,7 +116,8 @@ Result<Json> ReadSettings(const SpecOptions& options) {
   return spec;
 }
 
-// The objects that the command applies, and those that the operator applies then.
+// Checks the objects that the command applies and, with --operator, those that the operator applies
+// later.
 Status CheckObjects(const InstallFlags& flags, const Json& spec, std::vector<Json> objects) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestPatience);

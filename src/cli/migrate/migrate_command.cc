@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera migrate`: plans, and after a confirmation installs.
+// `tessera migrate`: shows a plan, and installs Tessera after a confirmation.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -29,7 +29,7 @@ struct Running {
 
 std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
-// The nodes with a pod of each DaemonSet, by the UID of the DaemonSet.
+// By the UID of each owner of pods, such as a DaemonSet: the nodes with its pods.
 std::map<Uid, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
   std::map<Uid, std::set<std::string>> nodes;
   for (const Json& pod : pods) {

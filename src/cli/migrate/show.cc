@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A migration as one screen.
+// Shows a migration on one screen.
 #include <algorithm>
 
 #include "src/cli/migrate/migration.h"

@@ -23,7 +23,7 @@ void AddChildren(const Json& value, Values* children) {
   }
 }
 
-// Appends each list and object below the values that is not empty, parents first.
+// Appends each non-empty list and object among `values` and below them, parents first.
 void AddContainers(const Values& values, Values* found) {
   for (const Json* value : values) {
     Values children;
@@ -58,7 +58,8 @@ bool IsInteger(const Json& value) {
   return value.is_number() && value.number_text().find_first_of(".eE") == std::string::npos;
 }
 
-// Below, equal to or above 0. Like kubectl, values of different types cannot be compared.
+// Returns a negative number, 0 or a positive number. As in kubectl, values of different types
+// cannot be compared.
 Result<int> Compare(const Json& left, const Json& right) {
   if (left.is_string() && right.is_string()) {
     return left.string_value().compare(right.string_value());
@@ -196,7 +197,8 @@ Status FindInBlock(const JsonPath::Block& block, const Json& document, Values* f
   return Status::Ok();
 }
 
-// Go's shortest form. Without an exponent below `plain_below`: 1e21 in JSON, 1e6 elsewhere.
+// The number in Go's shortest form. From `plain_below` on it has an exponent; Go uses 1e21 in JSON
+// and 1e6 elsewhere.
 std::string NumberText(const Json& value, double plain_below) {
   if (IsInteger(value)) return value.number_text();
   const Result<double> number = value.ToDouble();
@@ -209,7 +211,7 @@ std::string NumberText(const Json& value, double plain_below) {
   return {text, end.ptr};
 }
 
-// Go's encoder also escapes what HTML would read.
+// Go's encoder also escapes the characters '<', '>' and '&' of HTML.
 void AppendGoString(std::string_view text, std::string* out) {
   std::string quoted;
   AppendJsonString(text, &quoted);
@@ -222,7 +224,7 @@ void AppendGoString(std::string_view text, std::string* out) {
   }
 }
 
-// As encoding/json of Go writes it: sorted keys, without white space.
+// Writes JSON as Go's encoding/json does: keys sorted, without white space.
 void AppendSortedJson(const Json& value, std::string* out) {
   if (value.is_array()) {
     *out += '[';

@@ -21,9 +21,9 @@ namespace tessera::cli {
 
 class JsonPath {
  public:
-  // Parses a whole template, as of -o jsonpath.
+  // Parses a whole template, such as the value of -o jsonpath.
   static Result<JsonPath> Parse(std::string_view text);
-  // Parses one expression, as of --sort-by: ".a.b", "a.b" or "{.a.b}".
+  // Parses one expression, such as the value of --sort-by: ".a.b", "a.b" or "{.a.b}".
   static Result<JsonPath> ParseExpression(std::string_view text);
 
   // The template's text for this document.

@@ -36,7 +36,7 @@ std::string Unescape(std::string_view text) {
   return plain;
 }
 
-// Parses what is between the braces of one expression.
+// Parses the text between the braces of one expression.
 class ExpressionParser {
  public:
   explicit ExpressionParser(std::string_view text) : text_(text) {}
@@ -133,7 +133,7 @@ class ExpressionParser {
                  word);
   }
 
-  // The text up to the bracket that closes; quotes hide brackets.
+  // Takes the text up to the closing bracket. Ignores brackets in quotes.
   Result<std::string_view> TakeToBracket() {
     const size_t begin = at_;
     char quote = 0;
@@ -209,7 +209,7 @@ class ExpressionParser {
     return PathSteps{{SliceStep{numbers[0], numbers[1], numbers[2], false}}};
   }
 
-  // The text up to ")]"; quotes hide it.
+  // Takes the text up to ")]". Ignores ")]" in quotes.
   Result<std::string_view> TakeToFilterEnd() {
     const size_t begin = at_;
     char quote = 0;
@@ -290,7 +290,7 @@ class TemplateParser {
     return std::shared_ptr<const Block>(std::move(block));
   }
 
-  // The text between braces; quotes hide the brace that closes.
+  // Takes the text up to the closing brace. Ignores braces in quotes.
   Result<std::string_view> TakeAction() {
     const size_t begin = ++at_;
     char quote = 0;

@@ -24,7 +24,7 @@ struct FieldStep {
 };
 struct WildcardStep {};
 struct RecursiveStep {};
-// [begin:end:step]. An index n is [n:n+1] with `index` set, so that -1 means the last item.
+// [begin:end:step]. An index n is [n:n+1] with `is_index` set, so that -1 means the last item.
 struct SliceStep {
   std::optional<int64_t> begin, end, step;
   bool index = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that prints the results of commands, in kubectl's formats: tables, JSON, YAML,
-// names, JSONPath and custom columns. A command fills a Listing; the options for lists (-o,
-// --sort-by, --field-selector, --no-headers) work alike for all commands.
+// Prints the results of all commands, in kubectl's formats: tables, JSON, YAML, names, JSONPath and
+// custom columns. A command fills a Listing; the options for lists (-o, --sort-by,
+// --field-selector, --no-headers) work alike for all commands.
 //
 // Threads: values. Errors: INVALID_ARGUMENT, naming the option.
 #pragma once
@@ -59,7 +59,7 @@ struct Listing {
   std::string kind;  // kind of the items, for -o name and the document: "GPU" makes a "GPUList"
   std::vector<std::string> columns;
   std::vector<Row> rows;
-  // The user named one object: JSON, YAML and JSONPath have it instead of a list.
+  // The user named one object: JSON, YAML and JSONPath then show this object instead of a list.
   bool is_one_object = false;
   Json::Object members;  // further members of the document
   std::string nothing;   // printed instead of a table without rows

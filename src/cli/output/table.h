@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats the output of commands for terminals: lines and tables, with optional colors. All input
-// is made Printable here, in one place.
+// Formats the output of commands for terminals: lines and tables, with optional colors. Makes all
+// text Printable (text.h).
 //
 // Threads: values.
 #pragma once

@@ -19,7 +19,7 @@ namespace tessera::cli {
 // Replaces control characters (C0, DEL, C1), line breaks, bidirectional controls and invalid UTF-8
 // by U+FFFD.
 std::string Printable(std::string_view text);
-// Escapes, as \u, the control characters that Json does not.
+// Escapes as \u the control characters that Json::Serialize leaves as they are.
 std::string PrintableJson(std::string json);
 // The number of terminal columns. REQUIRES: Printable.
 size_t WidthOf(std::string_view text);

@@ -78,7 +78,7 @@ std::string JudgeLimit(const CaseResult& result) {
   return "the allocation beyond the share did not end with CUDA_ERROR_OUT_OF_MEMORY";
 }
 
-// Judge compares only the exit code.
+// For a case in which the exit code, which Judge checks, is all that matters.
 std::string JudgeByExitCode(const CaseResult&) { return ""; }
 
 constexpr TestCase kCases[] = {

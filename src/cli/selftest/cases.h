@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods that `tessera test` runs, and the judgement of each. Pure. Included only in src/cli.
+// The pods that `tessera test` runs, and how their results are judged. Pure. Included only in
+// src/cli.
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ Json Picked(const Json& object, std::initializer_list<std::string_view> keys) {
   return picked;
 }
 
-// Metadata with the annotations of GPU systems alone.
+// Metadata whose annotations are only those of GPU systems.
 Json ReducedMetadata(const Json& object) {
   const Json* metadata = object.Find("metadata");
   if (metadata == nullptr) return Json::MakeObject();
@@ -193,7 +193,7 @@ std::string WithoutTokens(std::string_view log) {
       key = key && !ends;
       continue;
     }
-    // std::regex recurses once for each character, so long lines are cut.
+    // std::regex recurses once for each character, so long lines are truncated.
     clean += std::regex_replace(CutText(std::string(line), 4000), kTokens, std::string(kOmitted));
     clean += '\n';
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes from objects the fields that a sysdump must not contain. Pure. Included only in src/cli.
 //
-// Pods of users and nodes keep only listed fields. Tessera's own objects lose managed fields, the
-// last applied configuration, and the values of variables and arguments whose names suggest a
-// secret.
+// Pods of users and nodes keep only the fields that redact.cc lists. Tessera's own objects lose
+// managed fields, the last applied configuration, and the values of variables and arguments whose
+// names suggest a secret.
 #pragma once
 
 #include <string>

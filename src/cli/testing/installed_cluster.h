@@ -57,7 +57,7 @@ inline void PutAll(kube::testing::FakeApiServer& server, const std::vector<Json>
   for (const Json& object : objects) server.Put(PathOf(IdOf(object)), object);
 }
 
-// The objects as release "gpus" of Helm has them.
+// Adds the annotations that Helm sets on the objects of its release "gpus".
 inline std::vector<Json> AsInstalledByHelm(std::vector<Json> objects) {
   for (Json& object : objects) {
     Json* annotations = object.Find("metadata")->ObjectAt("annotations").value();

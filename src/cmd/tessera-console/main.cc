@@ -211,8 +211,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   return options;
 }
 
-// Variables that give tessera-console its flags in a pod may have another meaning in the shell of
-// the person who starts "tessera dashboard".
+// Makes --dashboard ignore environment variables: those that set tessera-console's flags in a pod
+// may have another meaning in the shell of a user who runs "tessera dashboard".
 void IgnoreVariablesOfDashboard(int argc, char** argv, CLI::App* app) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--dashboard") continue;

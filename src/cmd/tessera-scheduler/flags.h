@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of tessera-scheduler. A flag overrides the environment
-// variable for the same option.
+// The command line of tessera-scheduler. A flag overrides the environment variable for the same
+// option.
 #pragma once
 
 #include <CLI/CLI.hpp>
