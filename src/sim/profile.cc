@@ -452,8 +452,8 @@ Status ReadSection(const Json& section, const ProfileLocation& location,
   return {};
 }
 
-// Checks conditions between fields.
-Status CheckWhole(const Profile& profile, const Json& root, std::string_view file) {
+// Checks fields that must agree with each other.
+Status CheckConsistency(const Profile& profile, const Json& root, std::string_view file) {
   const ProfileLocation at{file, "profile", std::max(root.line(), 1)};
   const GpuFacts& gpu = profile.gpu;
   if (gpu.name[0] == '\0' || gpu.memory_bytes == 0 || gpu.cc_major == 0) {
@@ -547,7 +547,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
       return at.Invalid("unknown field: want name, base, driver, gpu or node");
     }
   }
-  RETURN_IF_ERROR(CheckWhole(profile, root, file));
+  RETURN_IF_ERROR(CheckConsistency(profile, root, file));
   auto state = MakeState(profile, "");
   if (!state.ok()) return Error(Code::kInvalidArgument, "{}: {}", file, state.status().message());
   return profile;

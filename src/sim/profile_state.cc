@@ -78,10 +78,10 @@ Status Link(const Profile& profile, StateFile* state) {
                          : profile.topology == LinkTopology::kQuads ? 4
                                                                     : 0;
   const uint32_t all = profile.gpu.nvlink_count;
-  const uint32_t each = profile.links != 0 ? profile.links : group == 2 ? all : all / 3;
+  const uint32_t links_per_pair = profile.links != 0 ? profile.links : group == 2 ? all : all / 3;
   for (uint32_t a = 0; group != 0 && a < profile.gpus; ++a) {
     for (uint32_t b = a + 1; b < profile.gpus && b / group == a / group; ++b) {
-      pairs.push_back({a, b, each});
+      pairs.push_back({a, b, links_per_pair});
     }
   }
   for (const LinkPair& pair : pairs) {
@@ -141,11 +141,11 @@ Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string
   if (profile.gpus == 0 || profile.gpus > kMaxGpus) {
     return Error(Code::kInvalidArgument, "{} GPUs: a node has 1 to {}", profile.gpus, kMaxGpus);
   }
-  for (const auto& [what, given] : {std::pair("pci_buses", profile.pci_buses.size()),
-                                    std::pair("uuids", profile.uuids.size())}) {
-    if (given != 0 && given < profile.gpus) {
+  for (const auto& [field, count] : {std::pair("pci_buses", profile.pci_buses.size()),
+                                     std::pair("uuids", profile.uuids.size())}) {
+    if (count != 0 && count < profile.gpus) {
       return Error(Code::kInvalidArgument, "profile {}: node.{} has {} entries for {} GPUs",
-                   profile.name, what, given, profile.gpus);
+                   profile.name, field, count, profile.gpus);
     }
   }
   auto state = std::make_unique<StateFile>();

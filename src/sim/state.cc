@@ -46,17 +46,17 @@ int SharedSlotsFd(dev_t device, ino_t inode, Open open_file) {
     int fd;
   };
   static std::mutex mutex;
-  static OpenFile known[256];
+  static OpenFile open_files[256];
   static size_t count = 0;
   std::lock_guard lock(mutex);
   for (size_t i = 0; i < count; ++i) {
-    if (known[i].device == device && known[i].inode == inode) return known[i].fd;
+    if (open_files[i].device == device && open_files[i].inode == inode) return open_files[i].fd;
   }
-  if (count == std::size(known)) return errno = EMFILE, -1;
+  if (count == std::size(open_files)) return errno = EMFILE, -1;
   struct stat info;
   const int fd = open_file();
   if (fd < 0 || fstat(fd, &info) != 0) return -1;
-  known[count++] = {info.st_dev, info.st_ino, fd};
+  open_files[count++] = {info.st_dev, info.st_ino, fd};
   return fd;
 }
 
@@ -116,19 +116,19 @@ bool WriteAll(int fd, const char* data, size_t size) {
 }
 
 // Updates a clock that runs while `holds` is true.
-void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* before_ns) {
+void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* ended_spans_ns) {
   if (holds) {
     uint64_t stopped = 0;
     since_ns->compare_exchange_strong(stopped, MonotonicNs());
     return;
   }
   const uint64_t since = since_ns->exchange(0);
-  if (since != 0) before_ns->fetch_add(MonotonicNs() - since);
+  if (since != 0) ended_spans_ns->fetch_add(MonotonicNs() - since);
 }
 
-uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
+uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& ended_spans_ns) {
   const uint64_t since = since_ns.load();
-  return before_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
+  return ended_spans_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
 }
 
 // The counter of that name, which is added if it is new. Null: the table is full. Other processes
@@ -140,14 +140,16 @@ AtomicU64* FindCounter(NamedCounter (&counters)[kMaxCounters], const char* name)
   }
   for (uint32_t step = 0; step < kMaxCounters; ++step) {
     NamedCounter& counter = counters[(hash + step) % kMaxCounters];
-    uint32_t free = 0;
-    if (counter.ready.load() == 0 && counter.ready.compare_exchange_strong(free, 1)) {
+    uint32_t free = kCounterFree;
+    if (counter.ready.load() == kCounterFree &&
+        counter.ready.compare_exchange_strong(free, kCounterClaimed)) {
       strncpy(counter.name, name, sizeof(counter.name) - 1);
-      counter.ready.store(2);
+      counter.ready.store(kCounterReady);
     }
     // If another process writes the same name at this moment, the table has two entries of that
     // name. Readers add them up.
-    if (counter.ready.load() == 2 && strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
+    if (counter.ready.load() == kCounterReady &&
+        strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
       return &counter.count;
     }
   }
@@ -245,13 +247,13 @@ bool State::NodeExists(uint32_t gpu) const {
 }
 
 int State::HolderOf(uint32_t byte) {
-  struct flock question = {};
-  question.l_type = F_WRLCK;
-  question.l_whence = SEEK_SET;
-  question.l_start = off_t(byte);
-  question.l_len = 1;
-  if (fcntl(slots_fd_, F_OFD_GETLK, &question) != 0 || question.l_type == F_UNLCK) return -1;
-  return question.l_pid < 0 ? 0 : question.l_pid;
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = off_t(byte);
+  lock.l_len = 1;
+  if (fcntl(slots_fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return -1;
+  return lock.l_pid < 0 ? 0 : lock.l_pid;
 }
 
 uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
@@ -263,8 +265,10 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
     const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
     if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
     if (gpu_instance != kWholeGpu) {
-      const uint32_t of = slot.gpus[gpu].instance.load(std::memory_order_relaxed);
-      if (of == 0 || live.compute_instances[of - 1].gpu_instance.load() != gpu_instance) continue;
+      const uint32_t instance_plus_1 = slot.gpus[gpu].instance.load(std::memory_order_relaxed);
+      if (instance_plus_1 == 0 ||
+          live.compute_instances[instance_plus_1 - 1].gpu_instance.load() != gpu_instance)
+        continue;
     }
     if (!only_live || HolderOf(i) >= 0) sum += bytes;
   }
@@ -285,16 +289,17 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   const uint64_t newest = NewestUseSample(now);
   const uint32_t shared = file_->shared_used[gpu].load();
   std::vector<uint32_t> payers(shared);
-  for (uint32_t i = 0; i < shared; ++i) payers[i] = FirstHolder(file_->shared[gpu][i], true);
+  for (uint32_t i = 0; i < shared; ++i)
+    payers[i] = FirstHolder(file_->shared[gpu][i], /*only_live=*/true);
   const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const SlotRecord& slot = file_->slots[i];
-    const SlotGpu& mine = slot.gpus[gpu];
-    uint64_t bytes = mine.bytes.load();
+    const SlotGpu& slot_gpu = slot.gpus[gpu];
+    uint64_t bytes = slot_gpu.bytes.load();
     for (uint32_t k = 0; k < shared; ++k) {
       if (payers[k] == i) bytes += file_->shared[gpu][k].bytes.load();
     }
-    if (slot.owner.load() == 0 || (bytes == 0 && mine.contexts.load() == 0)) continue;
+    if (slot.owner.load() == 0 || (bytes == 0 && slot_gpu.contexts.load() == 0)) continue;
     const int pid = HolderOf(i);
     if (pid < 0) continue;
     if (count < capacity) {
@@ -302,13 +307,14 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
       view.slot = i;
       view.pid = pid;
       view.bytes = bytes;
-      view.contexts = mine.contexts.load();
-      view.instance = mine.instance.load();
-      const uint64_t turns = mine.turn_count.load();
-      const uint64_t until = turns == 0 ? 0 : mine.turns[(turns - 1) % kKeptTurns].end_ns.load();
-      view.busy_ns = BusyBefore(mine.given_ns.load(), until, now);
+      view.contexts = slot_gpu.contexts.load();
+      view.instance = slot_gpu.instance.load();
+      const uint64_t turns = slot_gpu.turn_count.load();
+      const uint64_t until =
+          turns == 0 ? 0 : slot_gpu.turns[(turns - 1) % kKeptTurns].end_ns.load();
+      view.busy_ns = BusyBefore(slot_gpu.turns_ns.load(), until, now);
       view.sample = newest;
-      const UseSample& sample = mine.samples[newest % kUseSamples];
+      const UseSample& sample = slot_gpu.samples[newest % kUseSamples];
       view.sampled_ns = sample.index.load() == newest ? sample.busy_ns.load() : 0;
       memcpy(view.name, slot.name, sizeof(view.name));
       view.name[sizeof(view.name) - 1] = '\0';
@@ -340,14 +346,14 @@ uint32_t State::PowerLimitMw(uint32_t gpu) const {
 }
 
 bool State::Hot(uint32_t gpu) const {
-  const uint32_t given = file_->live[gpu].temperature_c.load();
+  const uint32_t injected_c = file_->live[gpu].temperature_c.load();
   const uint32_t slowdown = facts(gpu).temperature_slowdown_c;
-  return given != kDerived && slowdown != 0 && given >= slowdown;
+  return injected_c != kDerived && slowdown != 0 && injected_c >= slowdown;
 }
 
 bool State::Capped(uint32_t gpu) const {
-  const uint32_t given = file_->live[gpu].power_mw.load();
-  return given != kDerived && given >= PowerLimitMw(gpu);
+  const uint32_t injected_mw = file_->live[gpu].power_mw.load();
+  return injected_mw != kDerived && injected_mw >= PowerLimitMw(gpu);
 }
 
 void State::NoteThrottling(uint32_t gpu) {

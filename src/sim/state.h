@@ -230,9 +230,9 @@ class State {
   uint32_t FirstHolder(const SharedMemory& memory, bool only_live);
   SharedMemory* FindShared(uint32_t gpu, uint64_t inode);
   bool IsUsed(uint32_t gpu, uint32_t compute_instance);
-  // Create and remove the files of a capability as far as this process may.
-  void ShowCapability(const MigCapability& capability) const;
-  void HideCapability(const MigCapability& capability) const;
+  // Create and remove the files of a capability, as far as this process has the permission.
+  void CreateCapabilityFiles(const MigCapability& capability) const;
+  void RemoveCapabilityFiles(const MigCapability& capability) const;
   uint32_t SlowCheckFault(const char* function, int32_t gpu);
 
   std::string dir_;
@@ -253,9 +253,9 @@ class ProcessSlot {
   // Releases the slot, as does the end of the process.
   void Release();
 
-  // False: before Claim, in a forked child, or if the program has closed the descriptor and another
-  // process has claimed the slot.
-  bool mine() const;
+  // True: this process owns the slot. False: before Claim, in a forked child, or if the program has
+  // closed the descriptor and another process has claimed the slot.
+  bool IsOwned() const;
 
   // Charges `bytes` on a GPU. ENOMEM: they do not fit; ESTALE: !IsOwned().
   int Charge(uint32_t gpu, uint64_t bytes);

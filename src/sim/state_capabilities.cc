@@ -52,19 +52,19 @@ void MakeDevice(const std::string& state_dir, const MigCapability& capability) {
   const std::string gpu = "nvidia" + std::to_string(capability.gpu_minor);
   struct stat info;
   if (lstat(State::DevicePath(gpu.c_str()).c_str(), &info) != 0) return;
-  const bool node = S_ISCHR(info.st_mode);
+  const bool is_device_node = S_ISCHR(info.st_mode);
   const std::string path = State::DevicePath(capability.device().c_str());
   const uint32_t number = capability.number();
   MakeFolders(path.substr(0, path.rfind('/')));
-  if (mknod(path.c_str(), (node ? S_IFCHR : S_IFREG) | 0444,
-            node ? makedev(kCapabilityMajor, number) : 0) != 0) {
+  if (mknod(path.c_str(), (is_device_node ? S_IFCHR : S_IFREG) | 0444,
+            is_device_node ? makedev(kCapabilityMajor, number) : 0) != 0) {
     return;
   }
   chmod(path.c_str(), 0444);  // mknod applies the umask
   Write(state_dir + "/device-files", O_APPEND,
-        node ? "c " + std::to_string(kCapabilityMajor) + " " + std::to_string(number) + " " + path +
-                   "\n"
-             : "f 0 0 " + path + "\n");
+        is_device_node ? "c " + std::to_string(kCapabilityMajor) + " " + std::to_string(number) +
+                             " " + path + "\n"
+                       : "f 0 0 " + path + "\n");
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ bool State::MayOpen(const char* name, int flags) {
   return fd >= 0 || errno == ENXIO || errno == ENODEV;
 }
 
-void State::ShowCapability(const MigCapability& capability) const {
+void State::CreateCapabilityFiles(const MigCapability& capability) const {
   const std::string root = RootOf(dir_);
   if (!root.empty()) {
     const std::string folder = root + "/proc/driver/nvidia/capabilities/" + FolderOf(capability);
@@ -95,7 +95,7 @@ void State::ShowCapability(const MigCapability& capability) const {
   MakeDevice(dir_, capability);
 }
 
-void State::HideCapability(const MigCapability& capability) const {
+void State::RemoveCapabilityFiles(const MigCapability& capability) const {
   unlink(DevicePath(capability.device().c_str()).c_str());
   const std::string root = RootOf(dir_);
   if (root.empty()) return;

@@ -9,7 +9,7 @@
 namespace tessera::sim {
 namespace {
 
-constexpr uint64_t kLookAgainNs = 60'000'000'000;
+constexpr uint64_t kRecheckNs = 60'000'000'000;
 
 bool Matches(const Fault& fault, const char* function, int32_t gpu) {
   const int32_t wanted = fault.gpu.load();
@@ -30,12 +30,13 @@ bool Hits(Fault& fault) {
 uint32_t State::SlowCheckFault(const char* function, int32_t gpu) {
   if (!writable_) return 0;
   for (Fault& fault : file_->faults) {
-    if (fault.active.load() != 1 || !Matches(fault, function, gpu) || !Hits(fault)) continue;
+    if (fault.active.load() != kFaultActive || !Matches(fault, function, gpu) || !Hits(fault))
+      continue;
     if (fault.hang.load() == 0) return fault.result.load();
     while (true) {
       const uint32_t signal = file_->fault_signal.load();
-      if (fault.active.load() != 1) break;
-      FutexWait(&file_->fault_signal, signal, kLookAgainNs);
+      if (fault.active.load() != kFaultActive) break;
+      FutexWait(&file_->fault_signal, signal, kRecheckNs);
     }
   }
   return 0;
@@ -45,8 +46,8 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
                     uint64_t times) {
   if (strlen(function) >= sizeof(Fault::function)) return EINVAL;
   for (Fault& fault : file_->faults) {
-    uint32_t free = 0;
-    if (!fault.active.compare_exchange_strong(free, 2)) continue;  // 2: being written
+    uint32_t free = kFaultFree;
+    if (!fault.active.compare_exchange_strong(free, kFaultClaimed)) continue;
     strcpy(fault.function, function);
     fault.gpu.store(gpu);
     fault.result.store(result);
@@ -54,7 +55,7 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
     fault.after.store(after);
     fault.times.store(times);
     fault.calls.store(0);
-    fault.active.store(1);
+    fault.active.store(kFaultActive);
     file_->active_faults.fetch_add(1);
     return 0;
   }
@@ -66,8 +67,8 @@ void State::ClearFaults(const char* function, int32_t gpu) {
     if (function != nullptr && (strcmp(fault.function, function) != 0 || fault.gpu.load() != gpu)) {
       continue;
     }
-    uint32_t active = 1;
-    if (fault.active.compare_exchange_strong(active, 0)) file_->active_faults.fetch_sub(1);
+    uint32_t active = kFaultActive;
+    if (fault.active.compare_exchange_strong(active, kFaultFree)) file_->active_faults.fetch_sub(1);
   }
   file_->fault_signal.fetch_add(1);
   FutexWakeAll(&file_->fault_signal);

@@ -169,7 +169,7 @@ struct GpuLive {
   AtomicU32 persistence_mode;
   AtomicU32 retired_pending;
   AtomicU32 mig_mode;          // 1: on
-  AtomicU32 ecc_mode_pending;  // ECC after the next boot, which no simulated node has
+  AtomicU32 ecc_mode_pending;  // ECC mode after the next boot; a simulated node has none
   // Settings of root; 0: the default.
   AtomicU32 power_limit_mw;
   AtomicU32 locked_graphics_min, locked_graphics_max;  // MHz
@@ -196,7 +196,7 @@ inline constexpr uint32_t kDerived = 0xFFFFFFFF;
 // A period in which a process has the whole GPU, or the whole compute instance. CLOCK_MONOTONIC.
 struct KeptTurn {
   AtomicU64 start_ns, end_ns;
-  AtomicU64 given_before_ns;  // SlotGpu::given_ns before this turn
+  AtomicU64 turns_before_ns;  // SlotGpu::turns_ns before this turn
 };
 
 // GPU time of a process in one sample of the driver: the period `index` of kUsePeriodNs of
@@ -213,11 +213,11 @@ struct SlotGpu {
   AtomicU64 bytes;  // with contexts
   AtomicU32 contexts;
   AtomicU32 instance;    // 1 + index of the process's compute instance; 0: the whole GPU
-  AtomicU64 wanted_ns;   // total GPU time; the part above `given_ns` waits for a turn
+  AtomicU64 wanted_ns;   // total GPU time; the part above `turns_ns` waits for a turn
   AtomicU64 since_ns;    // CLOCK_MONOTONIC: start of the wait
   AtomicU64 turns_read;  // turns that the process has read
   // The holder of TurnQueue::lock writes these fields.
-  AtomicU64 given_ns;    // the sum of its turns
+  AtomicU64 turns_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns so far; the ring has the last kKeptTurns
   KeptTurn turns[kKeptTurns];
   UseSample samples[kUseSamples];  // the sample `index` is at index % kUseSamples
@@ -252,10 +252,13 @@ struct Event {
   uint32_t pad;
 };
 
+// kFaultClaimed: a process is writing the fault.
+enum FaultState : uint32_t { kFaultFree, kFaultActive, kFaultClaimed };
+
 // An injected failure of NVML calls.
 struct Fault {
-  AtomicU32 active;   // written last
-  AtomicI32 gpu;      // kAllGpus
+  AtomicU32 active;   // FaultState, written last
+  AtomicI32 gpu;      // index, or kAllGpus
   AtomicU32 result;   // nvmlReturn_t
   AtomicU32 hang;     // 1: the call does not return before the fault is cleared
   AtomicU64 after;    // calls that succeed first
@@ -264,8 +267,10 @@ struct Fault {
   char function[64];  // "nvmlDeviceGetMemoryInfo"; "*": every function
 };
 
+// kCounterClaimed: a process is writing the name.
+enum CounterState : uint32_t { kCounterFree, kCounterClaimed, kCounterReady };
 struct NamedCounter {
-  AtomicU32 ready;  // 0 free, 1 name is being written, 2 in use
+  AtomicU32 ready;  // CounterState
   uint32_t pad;
   AtomicU64 count;
   char name[64];

@@ -170,12 +170,12 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   if (starts == 0 || entry == kMaxInstances) return ENOSPC;
   if (start == kAnyStart) start = BestStart(facts, wanted, TakenSlices(facts, live), starts);
   if ((starts >> start & 1) == 0) return ENOSPC;
-  GpuInstance& made = live.gpu_instances[entry];
-  made.profile.store(profile);
-  made.start.store(start);
-  made.id.store(IdOf(wanted, start));
-  ShowCapability({facts.minor, made.id.load()});
-  made.present.store(1);
+  GpuInstance& created = live.gpu_instances[entry];
+  created.profile.store(profile);
+  created.start.store(start);
+  created.id.store(IdOf(wanted, start));
+  CreateCapabilityFiles({facts.minor, created.id.load()});
+  created.present.store(1);
   *instance = entry;
   return 0;
 }
@@ -190,7 +190,7 @@ int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
     if (compute.present.load() != 0 && compute.gpu_instance.load() == instance) return EBUSY;
   }
   live.gpu_instances[instance].present.store(0);
-  HideCapability({facts(gpu).minor, live.gpu_instances[instance].id.load()});
+  RemoveCapabilityFiles({facts(gpu).minor, live.gpu_instances[instance].id.load()});
   return 0;
 }
 
@@ -215,17 +215,17 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
     start = BestComputeStart(all, slices, TakenByCompute(live, gpu_instance), starts);
   }
   if (start >= 16 || (starts >> start & 1) == 0) return ENOSPC;
-  ComputeInstance& made = live.compute_instances[entry];
+  ComputeInstance& created = live.compute_instances[entry];
   const uint32_t id = FreeComputeId(live, gpu_instance);
   const uint64_t place = uint64_t(parent.id.load()) * kMaxInstances + id;
-  made.gpu_instance.store(gpu_instance);
-  made.id.store(id);
-  made.start.store(start);
-  made.slices.store(slices);
-  made.uuid_high.store(HashUuid(facts(gpu).uuid, place * 2));
-  made.uuid_low.store(HashUuid(facts(gpu).uuid, place * 2 + 1));
-  ShowCapability({facts(gpu).minor, parent.id.load(), int(id)});
-  made.present.store(1);
+  created.gpu_instance.store(gpu_instance);
+  created.id.store(id);
+  created.start.store(start);
+  created.slices.store(slices);
+  created.uuid_high.store(HashUuid(facts(gpu).uuid, place * 2));
+  created.uuid_low.store(HashUuid(facts(gpu).uuid, place * 2 + 1));
+  CreateCapabilityFiles({facts(gpu).minor, parent.id.load(), int(id)});
+  created.present.store(1);
   *instance = entry;
   return 0;
 }
@@ -250,7 +250,7 @@ int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
   if (IsUsed(gpu, instance)) return EBUSY;
   compute.present.store(0);
   const GpuInstance& parent = file_->live[gpu].gpu_instances[compute.gpu_instance.load()];
-  HideCapability({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
+  RemoveCapabilityFiles({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
   return 0;
 }
 
@@ -286,9 +286,9 @@ std::string State::InstanceProfile(uint32_t gpu, uint32_t compute_instance) cons
 
 uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, Instances of) const {
   const GpuLive& live = file_->live[gpu];
-  bool counts[kMaxInstances];
+  bool is_counted[kMaxInstances];
   for (uint32_t i = 0; i < kMaxInstances; ++i) {
-    counts[i] =
+    is_counted[i] =
         live.compute_instances[i].present.load() != 0 && (of == Instances::kAll || MayUse(gpu, i));
   }
   const auto key = [&](uint32_t index) {
@@ -297,10 +297,10 @@ uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, Instances of) const 
            compute.id.load();
   };
   for (uint32_t index = 0; index < kMaxInstances; ++index) {
-    if (!counts[index]) continue;
+    if (!is_counted[index]) continue;
     uint32_t before = 0;
     for (uint32_t other = 0; other < kMaxInstances; ++other) {
-      if (counts[other] && key(other) < key(index)) ++before;
+      if (is_counted[other] && key(other) < key(index)) ++before;
     }
     if (before == rank) return index;
   }

@@ -38,7 +38,7 @@ int ProcessSlot::Claim(State* state) {
       gpu.contexts.store(0);
       gpu.instance.store(0);
       gpu.wanted_ns.store(0);
-      gpu.given_ns.store(0);
+      gpu.turns_ns.store(0);
       gpu.turn_count.store(0);
       gpu.turns_read.store(0);
       for (UseSample& sample : gpu.samples) sample.index.store(0);
@@ -68,12 +68,12 @@ int ProcessSlot::Claim(State* state) {
 
 SlotRecord& ProcessSlot::slot() const { return state_->file().slots[index_]; }
 
-bool ProcessSlot::mine() const {
+bool ProcessSlot::IsOwned() const {
   return state_ != nullptr && pid_ == getpid() && slot().owner.load() == owner_;
 }
 
 void ProcessSlot::Release() {
-  if (mine()) {
+  if (IsOwned()) {
     slot().owner.store(0);
     SetLock(state_->slots_fd_, index_, F_UNLCK, /*wait=*/false);
   }
@@ -90,16 +90,17 @@ uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
 // live, which costs a system call for each.
 bool ProcessSlot::HasRoom(uint32_t gpu, uint64_t bytes) const {
   const GpuFacts& facts = state_->facts(gpu);
-  const uint32_t part = GpuInstanceOf(gpu);
-  const uint64_t capacity = part == State::kWholeGpu ? facts.memory_bytes - facts.reserved_bytes
-                                                     : state_->ProfileOf(gpu, part).memory_bytes;
+  const uint32_t gpu_instance = GpuInstanceOf(gpu);
+  const uint64_t capacity = gpu_instance == State::kWholeGpu
+                                ? facts.memory_bytes - facts.reserved_bytes
+                                : state_->ProfileOf(gpu, gpu_instance).memory_bytes;
   if (bytes > capacity) return false;
-  return state_->SumBytes(gpu, /*only_live=*/false, part) + bytes <= capacity ||
-         state_->SumBytes(gpu, /*only_live=*/true, part) + bytes <= capacity;
+  return state_->SumBytes(gpu, /*only_live=*/false, gpu_instance) + bytes <= capacity ||
+         state_->SumBytes(gpu, /*only_live=*/true, gpu_instance) + bytes <= capacity;
 }
 
 int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
-  if (!mine()) return ESTALE;
+  if (!IsOwned()) return ESTALE;
   State::ByteLock lock(state_, kChargeByte + gpu);
   if (lock.error() != 0) return lock.error();
   if (!HasRoom(gpu, bytes)) return ENOMEM;
@@ -108,15 +109,15 @@ int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
 }
 
 void ProcessSlot::UseInstance(uint32_t gpu, uint32_t compute_instance) {
-  if (mine()) slot().gpus[gpu].instance.store(compute_instance + 1);
+  if (IsOwned()) slot().gpus[gpu].instance.store(compute_instance + 1);
 }
 
 void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {
-  if (mine()) slot().gpus[gpu].bytes.fetch_sub(bytes);
+  if (IsOwned()) slot().gpus[gpu].bytes.fetch_sub(bytes);
 }
 
 void ProcessSlot::AddContexts(uint32_t gpu, int delta) {
-  if (mine()) slot().gpus[gpu].contexts.fetch_add(uint32_t(delta));
+  if (IsOwned()) slot().gpus[gpu].contexts.fetch_add(uint32_t(delta));
 }
 
 uint32_t State::FirstHolder(const SharedMemory& memory, bool only_live) {
@@ -139,7 +140,7 @@ SharedMemory* State::FindShared(uint32_t gpu, uint64_t inode) {
 }
 
 int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charged) {
-  if (!mine()) return ESTALE;
+  if (!IsOwned()) return ESTALE;
   State::ByteLock lock(state_, kChargeByte + gpu);
   if (lock.error() != 0) return lock.error();
   const auto is_held = [&](const SharedMemory& memory) {
@@ -152,11 +153,11 @@ int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charge
     SharedMemory* const last = first + kMaxShared;
     if (memory == nullptr) memory = std::find_if_not(first, last, is_held);
     if (memory == last) return ENOSPC;
-    const uint32_t part = GpuInstanceOf(gpu);
+    const uint32_t gpu_instance = GpuInstanceOf(gpu);
     for (AtomicU64& holders : memory->holders) holders.store(0);
     memory->inode.store(inode);
     memory->bytes.store(bytes);
-    memory->instance.store(part == State::kWholeGpu ? 0 : part + 1);
+    memory->instance.store(gpu_instance == State::kWholeGpu ? 0 : gpu_instance + 1);
     const auto count = uint32_t(memory - first) + 1;
     AtomicU32& used = state_->file().shared_used[gpu];
     if (used.load() < count) used.store(count);
@@ -167,7 +168,7 @@ int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charge
 }
 
 void ProcessSlot::Unshare(uint32_t gpu, uint64_t inode) {
-  if (!mine()) return;
+  if (!IsOwned()) return;
   State::ByteLock lock(state_, kChargeByte + gpu);
   SharedMemory* const memory = state_->FindShared(gpu, inode);
   if (memory != nullptr) memory->holders[index_ / 64].fetch_and(~(uint64_t(1) << index_ % 64));

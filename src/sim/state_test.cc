@@ -127,7 +127,7 @@ TEST_F(StateTest, AForkedChildOwnsNothing) {
   ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state_), 0);
   const pid_t child = fork();
-  if (child == 0) _exit(slot.mine() || slot.Charge(0, 1) != ESTALE ? 1 : 0);
+  if (child == 0) _exit(slot.IsOwned() || slot.Charge(0, 1) != ESTALE ? 1 : 0);
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);

@@ -9,7 +9,7 @@ namespace tessera::sim {
 namespace {
 
 constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
-constexpr int kSpinsBeforeDoubt = 1000;
+constexpr int kSpinsBeforeCheck = 1000;
 // Maximum of turns in one call: 20 s of a GPU. The next call continues.
 constexpr int kTurnsAtOnce = 10'000;
 
@@ -28,11 +28,11 @@ void MarkBusy(TurnQueue* queue, uint64_t now) {
 }
 
 // Adds the time from `start` to `end` to the samples of the process, or takes it away again.
-void CountUse(SlotGpu* of, uint64_t start, uint64_t end, bool added) {
+void CountUse(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
   while (start < end) {
     const uint64_t index = start / kUsePeriodNs;
     const uint64_t until = std::min(end, (index + 1) * kUsePeriodNs);
-    UseSample& sample = of->samples[index % kUseSamples];
+    UseSample& sample = slot_gpu->samples[index % kUseSamples];
     if (sample.index.load() < index) {
       sample.busy_ns.store(0);
       sample.index.store(index);
@@ -50,14 +50,15 @@ void CountUse(SlotGpu* of, uint64_t start, uint64_t end, bool added) {
 class Turns::Lock {
  public:
   explicit Lock(Turns* turns) : word_(turns->queue().lock) {
-    const uint32_t mine = turns->slot_->index() + 1;
+    const uint32_t own = turns->slot_->index() + 1;
     for (int spins = 1;; ++spins) {
       uint32_t holder = 0;
-      if (word_.compare_exchange_weak(holder, mine, std::memory_order_acquire)) return;
-      // Only one thread of a process calls this, so a lock with this slot is of a dead process.
-      const bool stale = holder == mine || (spins % kSpinsBeforeDoubt == 0 && holder != 0 &&
-                                            !turns->Alive(holder - 1));
-      if (stale && word_.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return;
+      if (word_.compare_exchange_weak(holder, own, std::memory_order_acquire)) return;
+      // Only one thread of a process calls this, so a lock that this slot holds is left over from a
+      // dead process.
+      const bool stale = holder == own || (spins % kSpinsBeforeCheck == 0 && holder != 0 &&
+                                           !turns->IsAlive(holder - 1));
+      if (stale && word_.compare_exchange_strong(holder, own, std::memory_order_acquire)) return;
       if (spins % 50 == 0) sched_yield();
     }
   }
@@ -68,151 +69,152 @@ class Turns::Lock {
   AtomicU32& word_;
 };
 
-bool Turns::Alive(uint32_t slot) {
+bool Turns::IsAlive(uint32_t slot) {
   if (slot == slot_->index()) return true;
   State& state = slot_->state();
   return state.file().slots[slot].owner.load() != 0 && state.HolderOf(slot) >= 0;
 }
 
-uint64_t Turns::Waiting(uint32_t slot) {
-  const SlotGpu& of = Of(slot);
-  if (of.instance.load() != Of(slot_->index()).instance.load()) return 0;
-  const uint64_t wanted = of.wanted_ns.load(std::memory_order_acquire);
-  const uint64_t given = of.given_ns.load(std::memory_order_relaxed);
-  return wanted > given ? wanted - given : 0;
+uint64_t Turns::WaitingNs(uint32_t slot) {
+  const SlotGpu& slot_gpu = SlotGpuOf(slot);
+  if (slot_gpu.instance.load() != SlotGpuOf(slot_->index()).instance.load()) return 0;
+  const uint64_t wanted_ns = slot_gpu.wanted_ns.load(std::memory_order_acquire);
+  const uint64_t turns_ns = slot_gpu.turns_ns.load(std::memory_order_relaxed);
+  return wanted_ns > turns_ns ? wanted_ns - turns_ns : 0;
 }
 
 // IsAlive() costs a system call, so it is checked last.
 bool Turns::MayHaveTurn(uint32_t slot) {
-  const SlotGpu& of = Of(slot);
-  return Waiting(slot) != 0 && of.turn_count.load() - of.turns_read.load() < kKeptTurns &&
-         Alive(slot);
+  const SlotGpu& slot_gpu = SlotGpuOf(slot);
+  return WaitingNs(slot) != 0 &&
+         slot_gpu.turn_count.load() - slot_gpu.turns_read.load() < kKeptTurns && IsAlive(slot);
 }
 
-uint64_t Turns::Used() {
+uint64_t Turns::UsedNs() {
   if (turn_ == 0) return 0;
-  const KeptTurn& turn = Of(slot_->index()).turns[(turn_ - 1) % kKeptTurns];
+  const KeptTurn& turn = SlotGpuOf(slot_->index()).turns[(turn_ - 1) % kKeptTurns];
   const uint64_t start = turn.start_ns.load();
-  return turn.given_before_ns.load() + (used_until_ns_ > start ? used_until_ns_ - start : 0);
+  return turn.turns_before_ns.load() + (used_until_ns_ > start ? used_until_ns_ - start : 0);
 }
 
 void Turns::Want(uint64_t work_ns, uint64_t since_ns) {
-  SlotGpu& mine = Of(slot_->index());
-  if (Waiting(slot_->index()) == 0) mine.since_ns.store(since_ns, std::memory_order_relaxed);
-  mine.wanted_ns.store(Used() + work_ns, std::memory_order_release);
+  SlotGpu& own = SlotGpuOf(slot_->index());
+  if (WaitingNs(slot_->index()) == 0) own.since_ns.store(since_ns, std::memory_order_relaxed);
+  own.wanted_ns.store(UsedNs() + work_ns, std::memory_order_release);
 }
 
 void Turns::WantMore(uint64_t work_ns, uint64_t since_ns) {
-  SlotGpu& mine = Of(slot_->index());
-  const uint64_t wanted = mine.wanted_ns.load(std::memory_order_relaxed);
-  const uint64_t given = mine.given_ns.load(std::memory_order_relaxed);
-  if (wanted <= given) mine.since_ns.store(since_ns, std::memory_order_relaxed);
-  mine.wanted_ns.store(std::max(wanted, given) + work_ns, std::memory_order_release);
+  SlotGpu& own = SlotGpuOf(slot_->index());
+  const uint64_t wanted_ns = own.wanted_ns.load(std::memory_order_relaxed);
+  const uint64_t turns_ns = own.turns_ns.load(std::memory_order_relaxed);
+  if (wanted_ns <= turns_ns) own.since_ns.store(since_ns, std::memory_order_relaxed);
+  own.wanted_ns.store(std::max(wanted_ns, turns_ns) + work_ns, std::memory_order_release);
 }
 
-void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
-  SlotGpu& of = Of(slot);
-  TurnQueue& all = queue();
-  const uint64_t length = std::min(Waiting(slot), most_ns);
-  const uint64_t count = of.turn_count.load();
-  KeptTurn& last = of.turns[(count + kKeptTurns - 1) % kKeptTurns];
+void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
+  SlotGpu& slot_gpu = SlotGpuOf(slot);
+  TurnQueue& turn_queue = queue();
+  const uint64_t length = std::min(WaitingNs(slot), max_ns);
+  const uint64_t count = slot_gpu.turn_count.load();
+  KeptTurn& last = slot_gpu.turns[(count + kKeptTurns - 1) % kKeptTurns];
   if (count != 0 && last.end_ns.load() == start_ns) {
     last.end_ns.store(start_ns + length);
   } else {
-    KeptTurn& turn = of.turns[count % kKeptTurns];
+    KeptTurn& turn = slot_gpu.turns[count % kKeptTurns];
     turn.start_ns.store(start_ns);
     turn.end_ns.store(start_ns + length);
-    turn.given_before_ns.store(of.given_ns.load());
-    of.turn_count.store(count + 1);
+    turn.turns_before_ns.store(slot_gpu.turns_ns.load());
+    slot_gpu.turn_count.store(count + 1);
   }
-  of.given_ns.store(of.given_ns.load() + length);
-  CountUse(&of, start_ns, start_ns + length, /*added=*/true);
-  all.owner.store(slot + 1);
-  all.busy_ns.store(all.busy_ns.load() + length);
-  all.busy_until_ns.store(start_ns + length);
+  slot_gpu.turns_ns.store(slot_gpu.turns_ns.load() + length);
+  CountUse(&slot_gpu, start_ns, start_ns + length, /*added=*/true);
+  turn_queue.owner.store(slot + 1);
+  turn_queue.busy_ns.store(turn_queue.busy_ns.load() + length);
+  turn_queue.busy_until_ns.store(start_ns + length);
 }
 
 // Continues the last turn, if its process has had work without a break and its quantum is not over.
-bool Turns::GoOn(uint64_t from_ns) {
-  TurnQueue& all = queue();
-  const uint32_t owner = all.owner.load();
-  const uint64_t quantum_end = all.quantum_start_ns.load() + kQuantumNs;
-  if (owner == 0 || from_ns >= quantum_end || Of(owner - 1).since_ns.load() > from_ns ||
+bool Turns::ContinueTurn(uint64_t from_ns) {
+  TurnQueue& turn_queue = queue();
+  const uint32_t owner = turn_queue.owner.load();
+  const uint64_t quantum_end = turn_queue.quantum_start_ns.load() + kQuantumNs;
+  if (owner == 0 || from_ns >= quantum_end || SlotGpuOf(owner - 1).since_ns.load() > from_ns ||
       !MayHaveTurn(owner - 1)) {
     return false;
   }
-  Give(owner - 1, from_ns, quantum_end - from_ns);
+  GrantTurn(owner - 1, from_ns, quantum_end - from_ns);
   return true;
 }
 
-// Gives a turn to the next process by slot that waits at `from_ns`, or to the first to wait later.
-bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
-  TurnQueue& all = queue();
+// Gives a turn to the next process, in the order of slots, that waits at `from_ns`. If none waits,
+// gives it to the process that begins to wait first.
+bool Turns::StartNextTurn(uint64_t from_ns, uint64_t now_ns) {
+  TurnQueue& turn_queue = queue();
   const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = all.owner.load();
+  const uint32_t owner = turn_queue.owner.load();
   uint64_t first = now_ns + 1;
   uint32_t next = kMaxSlots;
   for (uint32_t i = 0; i < slots && first > from_ns; ++i) {
     const uint32_t slot = (owner + i) % slots;  // the last owner comes last
-    const uint64_t since = std::max(Of(slot).since_ns.load(), from_ns);
+    const uint64_t since = std::max(SlotGpuOf(slot).since_ns.load(), from_ns);
     if (since < first && MayHaveTurn(slot)) first = since, next = slot;
   }
   if (next == kMaxSlots) return false;
   if (owner != 0 && next + 1 != owner && first == from_ns) first += kSwitchNs;
-  all.quantum_start_ns.store(first);
-  Give(next, first, kQuantumNs);
+  turn_queue.quantum_start_ns.store(first);
+  GrantTurn(next, first, kQuantumNs);
   return true;
 }
 
 bool Turns::Next(uint64_t now_ns, Turn* turn) {
   const Lock lock(this);
-  TurnQueue& all = queue();
+  TurnQueue& turn_queue = queue();
   for (int i = 0; i < kTurnsAtOnce; ++i) {
-    const uint64_t from = all.busy_until_ns.load();
-    if (from > now_ns || (!GoOn(from) && !GiveNext(from, now_ns))) break;
+    const uint64_t from = turn_queue.busy_until_ns.load();
+    if (from > now_ns || (!ContinueTurn(from) && !StartNextTurn(from, now_ns))) break;
   }
-  MarkBusy(&all, now_ns);
+  MarkBusy(&turn_queue, now_ns);
 
-  SlotGpu& mine = Of(slot_->index());
+  SlotGpu& own = SlotGpuOf(slot_->index());
   if (turn_ != 0) {
-    const uint64_t end = mine.turns[(turn_ - 1) % kKeptTurns].end_ns.load();
+    const uint64_t end = own.turns[(turn_ - 1) % kKeptTurns].end_ns.load();
     if (end > turn->end_ns) {
       turn->end_ns = end;
       return true;
     }
   }
-  if (turn_ == mine.turn_count.load()) return false;
-  const KeptTurn& next = mine.turns[turn_ % kKeptTurns];
+  if (turn_ == own.turn_count.load()) return false;
+  const KeptTurn& next = own.turns[turn_ % kKeptTurns];
   *turn = {next.start_ns.load(), next.end_ns.load()};
   used_until_ns_ = turn->start_ns;
   // The current turn may still become longer, so it counts as unread.
-  mine.turns_read.store(turn_++);
+  own.turns_read.store(turn_++);
   return true;
 }
 
 void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   const Lock lock(this);
-  SlotGpu& mine = Of(slot_->index());
-  TurnQueue& all = queue();
-  if (mine.turn_count.load() != turn_ || all.owner.load() != slot_->index() + 1) return;
-  KeptTurn& last = mine.turns[(turn_ - 1) % kKeptTurns];
+  SlotGpu& own = SlotGpuOf(slot_->index());
+  TurnQueue& turn_queue = queue();
+  if (own.turn_count.load() != turn_ || turn_queue.owner.load() != slot_->index() + 1) return;
+  KeptTurn& last = own.turns[(turn_ - 1) % kKeptTurns];
   const uint64_t end = last.end_ns.load();
-  if (at_ns >= end || all.busy_until_ns.load() != end) return;
+  if (at_ns >= end || turn_queue.busy_until_ns.load() != end) return;
   last.end_ns.store(at_ns);
   turn->end_ns = at_ns;
   const uint64_t unused = end - at_ns;
-  mine.given_ns.store(mine.given_ns.load() - unused);
-  CountUse(&mine, at_ns, end, /*added=*/false);
-  mine.wanted_ns.store(mine.given_ns.load());
-  all.busy_ns.store(all.busy_ns.load() - unused);
-  all.busy_until_ns.store(at_ns);
+  own.turns_ns.store(own.turns_ns.load() - unused);
+  CountUse(&own, at_ns, end, /*added=*/false);
+  own.wanted_ns.store(own.turns_ns.load());
+  turn_queue.busy_ns.store(turn_queue.busy_ns.load() - unused);
+  turn_queue.busy_until_ns.store(at_ns);
 }
 
 uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
-  TurnQueue& all = queue();
+  TurnQueue& turn_queue = queue();
   const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = all.owner.load();
-  const uint64_t until = std::max(all.busy_until_ns.load(), now_ns);
+  const uint32_t owner = turn_queue.owner.load();
+  const uint64_t until = std::max(turn_queue.busy_until_ns.load(), now_ns);
   const bool my_turn = owner == slot_->index() + 1;
   // Time of the other processes before the next turn: a whole round, or its rest.
   uint64_t others = 0;
@@ -222,10 +224,10 @@ uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
       if (!my_turn) break;
       continue;
     }
-    if (Waiting(slot) != 0) others += std::min(Waiting(slot), kQuantumNs) + kSwitchNs;
+    if (WaitingNs(slot) != 0) others += std::min(WaitingNs(slot), kQuantumNs) + kSwitchNs;
   }
   if (!my_turn) return until + others + work_ns;
-  const uint64_t quantum_end = all.quantum_start_ns.load() + kQuantumNs;
+  const uint64_t quantum_end = turn_queue.quantum_start_ns.load() + kQuantumNs;
   if (others == 0 || now_ns + work_ns <= std::max(quantum_end, until)) return now_ns + work_ns;
   return now_ns + work_ns + others;
 }

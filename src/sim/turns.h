@@ -59,16 +59,18 @@ class Turns {
 
  private:
   class Lock;
-  SlotGpu& Of(uint32_t slot) { return slot_->state().file().slots[slot].gpus[gpu_]; }
+  SlotGpu& SlotGpuOf(uint32_t slot) { return slot_->state().file().slots[slot].gpus[gpu_]; }
   // The queue of the GPU, or of the process's compute instance.
-  TurnQueue& queue() { return slot_->state().QueueOf(gpu_, Of(slot_->index()).instance.load()); }
-  uint64_t Waiting(uint32_t slot);
+  TurnQueue& queue() {
+    return slot_->state().QueueOf(gpu_, SlotGpuOf(slot_->index()).instance.load());
+  }
+  uint64_t WaitingNs(uint32_t slot);
   bool MayHaveTurn(uint32_t slot);
-  bool Alive(uint32_t slot);
-  bool GoOn(uint64_t from_ns);
-  bool GiveNext(uint64_t from_ns, uint64_t now_ns);
-  void Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns);
-  uint64_t Used();
+  bool IsAlive(uint32_t slot);
+  bool ContinueTurn(uint64_t from_ns);
+  bool StartNextTurn(uint64_t from_ns, uint64_t now_ns);
+  void GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns);
+  uint64_t UsedNs();
 
   ProcessSlot* const slot_;
   const uint32_t gpu_;

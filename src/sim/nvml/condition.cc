@@ -133,23 +133,23 @@ Return nvmlDeviceGetMaxCustomerBoostClock(Device device, unsigned type, unsigned
 Return nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
-  const bool known = HasApplicationClock(type) && ApplicationClockOf(gpu, type, mhz);
-  return known ? Return::kSuccess : Return::kNotSupported;
+  const bool is_supported = HasApplicationClock(type) && ApplicationClockOf(gpu, type, mhz);
+  return is_supported ? Return::kSuccess : Return::kNotSupported;
 }
 Return nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned type, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
-  const bool known = HasApplicationClock(type) && MaxClockOf(gpu, type, mhz);
-  return known ? Return::kSuccess : Return::kNotSupported;
+  const bool is_supported = HasApplicationClock(type) && MaxClockOf(gpu, type, mhz);
+  return is_supported ? Return::kSuccess : Return::kNotSupported;
 }
 
 Return nvmlDeviceGetClock(Device device, unsigned type, unsigned id, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mhz != nullptr && type <= kClockVideo && id <= kBoostMax);
-  const bool known = id == kCurrent             ? ClockOf(gpu, type, mhz)
-                     : id == kApplicationTarget ? ApplicationClockOf(gpu, type, mhz)
-                                                : MaxClockOf(gpu, type, mhz);
-  return known ? Return::kSuccess : Return::kNotSupported;
+  const bool is_supported = id == kCurrent             ? ClockOf(gpu, type, mhz)
+                            : id == kApplicationTarget ? ApplicationClockOf(gpu, type, mhz)
+                                                       : MaxClockOf(gpu, type, mhz);
+  return is_supported ? Return::kSuccess : Return::kNotSupported;
 }
 
 Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned* count, unsigned* mhz) {

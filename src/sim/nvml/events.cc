@@ -26,36 +26,38 @@ std::uint64_t SupportedTypes(const GpuCall& gpu) {
   return kEventXid | (gpu.facts().ecc_enabled != 0 ? kEccTypes : 0);
 }
 
-bool Live(EventSet set) { return set != nullptr && set->magic == kLiveSet; }
+bool IsLive(EventSet set) { return set != nullptr && set->magic == kLiveSet; }
 
-bool Wanted(const EventSetTag& set, const sim::EventView& event) {
+bool IsRegistered(const EventSetTag& set, const sim::EventView& event) {
   return event.gpu < sim::kMaxGpus && (set.types[event.gpu].load() & event.type) != 0 &&
          event.sequence > set.since[event.gpu].load();
 }
 
 // Waits for a registered event that no other thread takes from the set.
-bool WaitWanted(sim::State* state, EventSetTag* set, unsigned timeout_ms, sim::EventView* event) {
+bool WaitForRegistered(sim::State* state, EventSetTag* set, unsigned timeout_ms,
+                       sim::EventView* event) {
   const std::uint64_t start_ms = sim::MonotonicNs() / 1000000;
   while (true) {
-    const std::uint64_t waited = sim::MonotonicNs() / 1000000 - start_ms;
-    const unsigned rest = waited >= timeout_ms ? 0 : timeout_ms - static_cast<unsigned>(waited);
+    const std::uint64_t waited_ms = sim::MonotonicNs() / 1000000 - start_ms;
+    const unsigned remaining_ms =
+        waited_ms >= timeout_ms ? 0 : timeout_ms - static_cast<unsigned>(waited_ms);
     std::uint64_t last = set->last.load();
     std::uint64_t next = last;
-    const bool found = state->WaitEvent(&next, rest, event);
+    const bool found = state->WaitEvent(&next, remaining_ms, event);
     // If several threads read the same event, the thread that advances `last` gets it.
-    const bool ours = set->last.compare_exchange_strong(last, next);
+    const bool is_first = set->last.compare_exchange_strong(last, next);
     if (!found) return false;
-    if (ours && Wanted(*set, *event)) return true;
+    if (is_first && IsRegistered(*set, *event)) return true;
   }
 }
 
 Return Wait(const char* function, EventSet set, EventData* data, unsigned timeout_ms,
             bool with_instances) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
-  NVML_REQUIRE(Live(set) && data != nullptr);
+  NVML_REQUIRE(IsLive(set) && data != nullptr);
   sim::EventView event;
-  if (!WaitWanted(&call.state(), set, timeout_ms, &event)) return Return::kTimeout;
+  if (!WaitForRegistered(&call.state(), set, timeout_ms, &event)) return Return::kTimeout;
   data->device = HandleOf(event.gpu);
   data->event_type = event.type;
   data->event_data = event.data;
@@ -71,17 +73,17 @@ Return Wait(const char* function, EventSet set, EventData* data, unsigned timeou
 Return nvmlEventSetCreate(EventSet* set) {
   NVML_ENTER(call);
   NVML_REQUIRE(set != nullptr);
-  auto* fresh = new (std::nothrow) EventSetTag{};
-  if (fresh == nullptr) return Return::kMemory;
-  fresh->magic = kLiveSet;
-  fresh->last.store(call.state().event_count());
-  *set = fresh;
+  auto* created = new (std::nothrow) EventSetTag{};
+  if (created == nullptr) return Return::kMemory;
+  created->magic = kLiveSet;
+  created->last.store(call.state().event_count());
+  *set = created;
   return Return::kSuccess;
 }
 
 Return nvmlEventSetFree(EventSet set) {
   NVML_ENTER(call);
-  NVML_REQUIRE(Live(set));
+  NVML_REQUIRE(IsLive(set));
   set->magic = 0;
   delete set;
   return Return::kSuccess;
@@ -102,7 +104,7 @@ Return nvmlDeviceGetSupportedEventTypes(Device device, std::uint64_t* types) {
 // NVML's documentation: "All events that occurred before this call are not recorded."
 Return nvmlDeviceRegisterEvents(Device device, std::uint64_t types, EventSet set) {
   NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(Live(set) && types != 0);
+  NVML_REQUIRE(IsLive(set) && types != 0);
   if ((types & ~SupportedTypes(gpu)) != 0) return Return::kNotSupported;
   if (set->types[gpu.number()].load() == 0) {
     set->since[gpu.number()].store(gpu.state().event_count());

@@ -47,7 +47,7 @@ struct Zeros {
 };
 constexpr Zeros kZeros[] = {
     {32, 59, Needs::kNvLink, true},      // errors of links 0 to 5, and their totals
-    {76, 81, Needs::kNothing, true},     // nanoseconds that policies held the clocks down
+    {76, 81, Needs::kNothing, true},     // nanoseconds for which policies lowered the clocks
     {95, 95, Needs::kNothing, false},    // roll-overs of the PCIe replay counter
     {96, 119, Needs::kNvLink, true},     // errors of links 6 to 11
     {138, 141, Needs::kNvLink, true},    // traffic
@@ -118,7 +118,7 @@ bool FillEcc(const GpuCall& gpu, FieldValue* field) {
 
 bool FillRepairs(const GpuCall& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
-  const bool of_rows = field->field_id >= kFieldRemappedCorrectable;
+  const bool is_row_field = field->field_id >= kFieldRemappedCorrectable;
   switch (field->field_id) {
     case kFieldRetiredSbe:
       PutLong(live.retired_corrected, field);
@@ -154,8 +154,8 @@ bool FillRepairs(const GpuCall& gpu, FieldValue* field) {
     default:
       return false;
   }
-  const bool has = gpu.facts().ecc_enabled != 0 && of_rows == gpu.remaps_rows();
-  if (!has) field->result = Return::kNotSupported;
+  const bool is_supported = gpu.facts().ecc_enabled != 0 && is_row_field == gpu.remaps_rows();
+  if (!is_supported) field->result = Return::kNotSupported;
   return true;
 }
 
@@ -213,19 +213,20 @@ bool FillThrottling(const GpuCall& gpu, FieldValue* field) {
 
 bool FillLinks(const GpuCall& gpu, FieldValue* field) {
   const sim::NvLink* link = nullptr;
-  const bool has = gpu.facts().nvlink_count > 0;
+  const bool is_supported = gpu.facts().nvlink_count > 0;
   switch (field->field_id) {
     case kFieldNvLinkCount:
       PutUnsigned(gpu.facts().nvlink_count, field);
       return true;
     case kFieldNvSwitchConnectedLinks:
-      PutUnsigned(ActiveLinks(gpu, true), field);
+      PutUnsigned(ActiveLinks(gpu, /*only_switches=*/true), field);
       return true;
     case kFieldC2cLinkCount:
       PutUnsigned(0, field);
       return true;
     case kFieldNvLinkSpeedCommon:
-      PutUnsigned(ActiveLinks(gpu, false) > 0 ? gpu.facts().nvlink_mbps : 0, field);
+      PutUnsigned(ActiveLinks(gpu, /*only_switches=*/false) > 0 ? gpu.facts().nvlink_mbps : 0,
+                  field);
       break;
     case kFieldNvLinkRemoteLink:
       if (!FindLink(gpu, *field, &link)) return false;
@@ -245,7 +246,7 @@ bool FillLinks(const GpuCall& gpu, FieldValue* field) {
     default:
       return false;
   }
-  if (!has) field->result = Return::kNotSupported;
+  if (!is_supported) field->result = Return::kNotSupported;
   return true;
 }
 

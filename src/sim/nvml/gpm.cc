@@ -53,9 +53,9 @@ constexpr std::array kMetrics = {
     Metrics{61, 61, GpmSource::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
     Metrics{62, 97, GpmSource::kZero, nullptr, nullptr, "MiB/s"}};
 
-bool Live(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
+bool IsLive(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
 
-bool Supported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
+bool IsSupported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
 
 // Percent of the whole GPU between the samples. Injected values take precedence, as in
 // State::Utilization.
@@ -76,17 +76,17 @@ double MemoryPercent(const sim::State& state, const GpmSampleTag& later, double 
 
 void Fill(const sim::State& state, const GpmMetrics& samples, GpmMetric* metric) {
   metric->result = Return::kNotSupported;
-  for (const Metrics& known : kMetrics) {
-    if (metric->id < known.first || metric->id > known.last) continue;
+  for (const Metrics& entry : kMetrics) {
+    if (metric->id < entry.first || metric->id > entry.last) continue;
     const double busy = BusyPercent(state, *samples.earlier, *samples.later);
     metric->result = Return::kSuccess;
-    metric->value = known.source == GpmSource::kBusy ? busy
-                    : known.source == GpmSource::kMemory
+    metric->value = entry.source == GpmSource::kBusy ? busy
+                    : entry.source == GpmSource::kMemory
                         ? MemoryPercent(state, *samples.later, busy)
                         : 0;
-    metric->short_name = known.short_name;
-    metric->long_name = known.long_name;
-    metric->unit = known.unit;
+    metric->short_name = entry.short_name;
+    metric->long_name = entry.long_name;
+    metric->unit = entry.unit;
   }
 }
 
@@ -96,30 +96,30 @@ Return nvmlGpmQueryDeviceSupport(Device device, GpmSupport* support) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(support != nullptr);
   if (support->version != kVersion) return Return::kArgumentVersionMismatch;
-  support->is_supported = Supported(gpu) ? 1 : 0;
+  support->is_supported = IsSupported(gpu) ? 1 : 0;
   return Return::kSuccess;
 }
 
 Return nvmlGpmQueryIfStreamingEnabled(Device device, unsigned* state) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(state != nullptr);
-  if (!Supported(gpu)) return Return::kNotSupported;
+  if (!IsSupported(gpu)) return Return::kNotSupported;
   return Put(state, kFeatureDisabled);
 }
 
 Return nvmlGpmSampleAlloc(GpmSample* sample) {
   NVML_ENTER(call);
   NVML_REQUIRE(sample != nullptr);
-  auto* fresh = new (std::nothrow) GpmSampleTag{};
-  if (fresh == nullptr) return Return::kMemory;
-  fresh->magic = kLiveSample;
-  *sample = fresh;
+  auto* created = new (std::nothrow) GpmSampleTag{};
+  if (created == nullptr) return Return::kMemory;
+  created->magic = kLiveSample;
+  *sample = created;
   return Return::kSuccess;
 }
 
 Return nvmlGpmSampleFree(GpmSample sample) {
   NVML_ENTER(call);
-  NVML_REQUIRE(Live(sample));
+  NVML_REQUIRE(IsLive(sample));
   sample->magic = 0;
   delete sample;
   return Return::kSuccess;
@@ -127,8 +127,8 @@ Return nvmlGpmSampleFree(GpmSample sample) {
 
 Return nvmlGpmSampleGet(Device device, GpmSample sample) {
   NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(Live(sample));
-  if (!Supported(gpu)) return Return::kNotSupported;
+  NVML_REQUIRE(IsLive(sample));
+  if (!IsSupported(gpu)) return Return::kNotSupported;
   sample->gpu = gpu.number();
   sample->time_ns = sim::MonotonicNs();
   sample->busy_ns = gpu.state().BusyNs(gpu.number());
@@ -139,7 +139,7 @@ Return nvmlGpmMetricsGet(GpmMetrics* metrics) {
   NVML_ENTER(call);
   NVML_REQUIRE(metrics != nullptr);
   if (metrics->version != kVersion) return Return::kArgumentVersionMismatch;
-  NVML_REQUIRE(Live(metrics->earlier) && Live(metrics->later));
+  NVML_REQUIRE(IsLive(metrics->earlier) && IsLive(metrics->later));
   const GpmSampleTag& earlier = *metrics->earlier;
   const GpmSampleTag& later = *metrics->later;
   NVML_REQUIRE(earlier.gpu == later.gpu && earlier.time_ns != 0 && earlier.time_ns < later.time_ns);

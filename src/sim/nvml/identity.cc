@@ -44,7 +44,7 @@ Return nvmlDeviceGetIndex(Device device, unsigned* index) {
     }
     return Return::kSuccess;
   }
-  const Enter call(__func__, Faults::kLater);
+  const NodeCall call(__func__, Faults::kLater);
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
     if (call.visible().gpus[i] == gpu.number()) *index = i;
   }

@@ -22,7 +22,7 @@ constexpr unsigned kUuidText = 1;
 // the real library.
 template <typename Matches>
 Return FindHandle(const char* function, Device* device, Matches matches) {
-  const Enter call(function, Faults::kLater);
+  const NodeCall call(function, Faults::kLater);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(device != nullptr);
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
@@ -47,7 +47,7 @@ Return HandleByIndex(const char* function, unsigned index, Device* device) {
 
 // The MIG device of that UUID, if its GPU is visible.
 Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(device != nullptr);
   const sim::State& state = call.state();
@@ -93,7 +93,7 @@ bool ParseBusId(const char* text, sim::PciAddress* address) {
 Return HandleByBusId(const char* function, const char* bus_id, Device* device) {
   sim::PciAddress wanted;
   if (bus_id == nullptr || !ParseBusId(bus_id, &wanted)) {
-    const Enter call(function, Faults::kLater);
+    const NodeCall call(function, Faults::kLater);
     return call.result() != Return::kSuccess ? call.result() : Return::kInvalidArgument;
   }
   return FindHandle(function, device, [&wanted](std::uint32_t, const sim::GpuFacts& facts) {
@@ -103,13 +103,13 @@ Return HandleByBusId(const char* function, const char* bus_id, Device* device) {
 }
 
 Return DeviceCount(const char* function, unsigned* count) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
   return Put(count, static_cast<unsigned>(call.visible().count));
 }
 
 Return CudaVersion(const char* function, int* version) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
   return Put(version, static_cast<int>(call.state().file().cuda_version));
 }

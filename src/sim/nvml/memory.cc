@@ -82,9 +82,9 @@ Return SetMode(const GpuCall& gpu, sim::AtomicU32* mode, unsigned value) {
 Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
   NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
-  const MemoryV2 known = MemoryOf(gpu);
-  memory->total = known.total;
-  memory->used = known.reserved + known.used;
+  const MemoryV2 info = MemoryOf(gpu);
+  memory->total = info.total;
+  memory->used = info.reserved + info.used;
   memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
   return Return::kSuccess;
 }
@@ -93,12 +93,12 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
   if (memory->version != VersionOf<MemoryV2>(2)) return Return::kArgumentVersionMismatch;
-  const MemoryV2 known = MemoryOf(gpu);
-  memory->total = known.total;
-  memory->reserved = known.reserved;
-  memory->used = known.used;
-  const std::uint64_t taken = memory->reserved + memory->used;
-  memory->free = memory->total > taken ? memory->total - taken : 0;
+  const MemoryV2 info = MemoryOf(gpu);
+  memory->total = info.total;
+  memory->reserved = info.reserved;
+  memory->used = info.used;
+  const std::uint64_t unavailable = memory->reserved + memory->used;
+  memory->free = memory->total > unavailable ? memory->total - unavailable : 0;
   return Return::kSuccess;
 }
 

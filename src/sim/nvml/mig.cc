@@ -89,15 +89,15 @@ Return Placements(const char* function, Device device, unsigned profile_id, Plac
 
 Return Create(const char* function, Device device, unsigned profile_id, std::uint32_t start,
               GpuInstance* instance) {
-  const MigGpu gpu(function, device);
+  const MigGpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(instance != nullptr);
   if (const Return may = CheckMayChange(gpu); may != Return::kSuccess) return may;
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   if (profile == sim::kMaxMigProfiles) return Return::kNotSupported;
-  std::uint32_t made = 0;
-  const int error = gpu.state().CreateGpuInstance(gpu.number(), profile, start, &made);
-  if (error == 0) *instance = HandleOfGpuInstance(gpu.number(), made);
+  std::uint32_t created = 0;
+  const int error = gpu.state().CreateGpuInstance(gpu.number(), profile, start, &created);
+  if (error == 0) *instance = HandleOfGpuInstance(gpu.number(), created);
   return ResultOfChange(error);
 }
 
@@ -130,7 +130,7 @@ ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instanc
   return g_compute_instances.At(gpu, instance);
 }
 
-OnGpuInstance::OnGpuInstance(const char* function, GpuInstance handle)
+GpuInstanceCall::GpuInstanceCall(const char* function, GpuInstance handle)
     : gpu_(function, DeviceOf(g_gpu_instances, handle)) {
   if (gpu_.result() != Return::kSuccess) return;
   index_ = handle->instance;

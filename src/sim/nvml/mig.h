@@ -21,9 +21,9 @@ GpuInstance HandleOfGpuInstance(std::uint32_t gpu, std::uint32_t instance);
 ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instance);
 
 // A call on a GPU in MIG mode. kNotSupported: MIG mode is off.
-class MigGpu : public GpuCall {
+class MigGpuCall : public GpuCall {
  public:
-  MigGpu(const char* function, Device device) : GpuCall(function, device) {}
+  MigGpuCall(const char* function, Device device) : GpuCall(function, device) {}
   Return result() const {
     if (GpuCall::result() != Return::kSuccess) return GpuCall::result();
     return state().MigOn(number()) ? Return::kSuccess : Return::kNotSupported;
@@ -31,9 +31,9 @@ class MigGpu : public GpuCall {
 };
 
 // A call on a GPU instance.
-class OnGpuInstance {
+class GpuInstanceCall {
  public:
-  OnGpuInstance(const char* function, GpuInstance handle);
+  GpuInstanceCall(const char* function, GpuInstance handle);
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
@@ -56,11 +56,11 @@ Return ResultOfChange(int error);
 // number.
 Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements, unsigned* count);
 
-#define NVML_ENTER_MIG(gpu, device)   \
-  const MigGpu gpu(__func__, device); \
+#define NVML_ENTER_MIG(gpu, device)       \
+  const MigGpuCall gpu(__func__, device); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
-#define NVML_ENTER_GPU_INSTANCE(call, handle) \
-  const OnGpuInstance call(__func__, handle); \
+#define NVML_ENTER_GPU_INSTANCE(call, handle)   \
+  const GpuInstanceCall call(__func__, handle); \
   if (call.result() != Return::kSuccess) return call.result()
 
 }  // namespace tessera::nvml

@@ -12,12 +12,12 @@ namespace {
 constexpr unsigned kComputeSlices[] = {1, 2, 3, 4, 7, 8, 6, 1};
 
 // The slices of a profile that the GPU instance supports; 0: none.
-unsigned SlicesOf(const OnGpuInstance& call, unsigned profile) {
+unsigned SlicesOf(const GpuInstanceCall& call, unsigned profile) {
   if (profile >= 7) return 0;  // 7 is a single slice with media engines, which no profile has here
   const unsigned slices = kComputeSlices[profile];
-  const unsigned all = call.profile().slices;
-  const bool half = slices * 2 <= all || (slices == 2 && all == 3);
-  return slices == all || (slices < all && half) ? slices : 0;
+  const unsigned parent_slices = call.profile().slices;
+  const bool half = slices * 2 <= parent_slices || (slices == 2 && parent_slices == 3);
+  return slices == parent_slices || (slices < parent_slices && half) ? slices : 0;
 }
 
 unsigned ProfileOfSlices(unsigned slices) {
@@ -27,9 +27,9 @@ unsigned ProfileOfSlices(unsigned slices) {
 }
 
 // A call on a compute instance.
-class OnComputeInstance {
+class ComputeInstanceCall {
  public:
-  OnComputeInstance(const char* function, ComputeInstance handle);
+  ComputeInstanceCall(const char* function, ComputeInstance handle);
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
@@ -49,7 +49,7 @@ Device DeviceOfCompute(ComputeInstance handle) {
   return handle != nullptr && handle >= first && handle < end ? HandleOf(handle->gpu) : nullptr;
 }
 
-OnComputeInstance::OnComputeInstance(const char* function, ComputeInstance handle)
+ComputeInstanceCall::ComputeInstanceCall(const char* function, ComputeInstance handle)
     : gpu_(function, DeviceOfCompute(handle)) {
   if (gpu_.result() != Return::kSuccess) return;
   index_ = handle->instance;
@@ -57,7 +57,7 @@ OnComputeInstance::OnComputeInstance(const char* function, ComputeInstance handl
 }
 
 template <typename Info>
-Return FillProfile(const OnGpuInstance& call, unsigned profile, Info* info) {
+Return FillProfile(const GpuInstanceCall& call, unsigned profile, Info* info) {
   const unsigned slices = SlicesOf(call, profile);
   if (slices == 0) return Return::kNotSupported;
   const sim::MigProfile& parent = call.profile();
@@ -75,22 +75,22 @@ Return FillProfile(const OnGpuInstance& call, unsigned profile, Info* info) {
 
 Return CreateCompute(const char* function, GpuInstance handle, unsigned profile,
                      std::uint32_t start, ComputeInstance* compute) {
-  const OnGpuInstance call(function, handle);
+  const GpuInstanceCall call(function, handle);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(compute != nullptr);
   if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
   const unsigned slices = SlicesOf(call, profile);
   if (slices == 0) return Return::kNotSupported;
-  std::uint32_t made = 0;
+  std::uint32_t created = 0;
   const int error =
-      call.state().CreateComputeInstance(call.number(), call.index(), slices, start, &made);
-  if (error == 0) *compute = HandleOfComputeInstance(call.number(), made);
+      call.state().CreateComputeInstance(call.number(), call.index(), slices, start, &created);
+  if (error == 0) *compute = HandleOfComputeInstance(call.number(), created);
   return ResultOfChange(error);
 }
 
 Return ComputeInfo(const char* function, ComputeInstance handle, ComputeInstanceInfo* info,
                    bool with_placement) {
-  const OnComputeInstance call(function, handle);
+  const ComputeInstanceCall call(function, handle);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(info != nullptr);
   const sim::ComputeInstance& instance = call.instance();
@@ -173,7 +173,7 @@ Return nvmlGpuInstanceCreateComputeInstanceWithPlacement(GpuInstance handle, uns
 }
 
 Return nvmlComputeInstanceDestroy(ComputeInstance handle) {
-  const OnComputeInstance call(__func__, handle);
+  const ComputeInstanceCall call(__func__, handle);
   if (call.result() != Return::kSuccess) return call.result();
   if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
   return ResultOfChange(

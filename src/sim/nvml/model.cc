@@ -27,7 +27,7 @@ unsigned BusyPower(const sim::GpuFacts& facts, unsigned limit_mw) {
   return facts.power_idle_mw + static_cast<unsigned>(span * kBusyPowerPercent / 100);
 }
 
-bool Busy(const GpuCall& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
+bool IsBusy(const GpuCall& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
 
 // The value that root has set, or `value`.
 unsigned SetOr(const sim::AtomicU32& set, unsigned value) {
@@ -41,14 +41,14 @@ unsigned Clamp(unsigned value, unsigned low, unsigned high) {
 }
 
 // Locked clocks also apply to idle GPUs.
-unsigned Locked(const GpuCall& gpu, unsigned type, unsigned mhz) {
+unsigned LockedClock(const GpuCall& gpu, unsigned type, unsigned mhz) {
   const sim::GpuLive& live = gpu.live();
   if (type == kClockMem) return Clamp(mhz, live.locked_mem_min, live.locked_mem_max);
   if (type == kClockVideo) return mhz;
   return Clamp(mhz, live.locked_graphics_min, live.locked_graphics_max);
 }
 
-unsigned Throttled(std::uint64_t reasons, unsigned type, unsigned mhz) {
+unsigned ThrottledClock(std::uint64_t reasons, unsigned type, unsigned mhz) {
   if (type == kClockMem) return mhz;
   if ((reasons & kReasonsThermal) != 0) return mhz * kHotClockPercent / 100;
   return (reasons & kReasonSwPowerCap) != 0 ? mhz * kCappedClockPercent / 100 : mhz;
@@ -62,8 +62,8 @@ bool InUse(const GpuCall& gpu) {
 }
 
 unsigned TemperatureOf(const GpuCall& gpu) {
-  const std::uint32_t given = gpu.live().temperature_c.load();
-  if (given != sim::kDerived) return given;
+  const std::uint32_t injected = gpu.live().temperature_c.load();
+  if (injected != sim::kDerived) return injected;
   const sim::GpuFacts& facts = gpu.facts();
   const unsigned busy =
       facts.temperature_slowdown_c > kBusyMarginC ? facts.temperature_slowdown_c - kBusyMarginC : 0;
@@ -71,16 +71,16 @@ unsigned TemperatureOf(const GpuCall& gpu) {
 }
 
 unsigned MemoryTemperatureOf(const GpuCall& gpu) {
-  const std::uint32_t given = gpu.live().memory_temperature_c.load();
-  return given != sim::kDerived ? given : TemperatureOf(gpu) + kMemoryOverCoreC;
+  const std::uint32_t injected = gpu.live().memory_temperature_c.load();
+  return injected != sim::kDerived ? injected : TemperatureOf(gpu) + kMemoryOverCoreC;
 }
 
 // GDDR6 on a T4 has no sensor.
 bool HasMemoryTemperature(const GpuCall& gpu) { return gpu.facts().temperature_memory_max_c != 0; }
 
 unsigned PowerOf(const GpuCall& gpu) {
-  const std::uint32_t given = gpu.live().power_mw.load();
-  if (given != sim::kDerived) return given;
+  const std::uint32_t injected = gpu.live().power_mw.load();
+  if (injected != sim::kDerived) return injected;
   return Between(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
                  gpu.state().Utilization(gpu.number()).gpu);
 }
@@ -104,11 +104,11 @@ bool ClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
                            facts.clock_video_idle};
   if (type > kClockVideo) return false;
   unsigned clock = idle[type];
-  if (Busy(gpu)) {
+  if (IsBusy(gpu)) {
     ApplicationClockOf(gpu, type, &clock);
-    clock = Throttled(EventReasonsOf(gpu), type, clock);
+    clock = ThrottledClock(EventReasonsOf(gpu), type, clock);
   }
-  *mhz = Locked(gpu, type, clock);
+  *mhz = LockedClock(gpu, type, clock);
   return true;
 }
 
@@ -135,7 +135,7 @@ unsigned PerformanceStateOf(const GpuCall& gpu) {
 
 std::uint64_t EventReasonsOf(const GpuCall& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
-  const bool busy = Busy(gpu);
+  const bool busy = IsBusy(gpu);
   const std::uint32_t chosen = gpu.live().application_graphics.load();
   std::uint64_t reasons = 0;
   if (!busy) reasons |= kReasonGpuIdle;

@@ -10,12 +10,12 @@
 
 namespace tessera::nvml {
 
-bool InUse(const GpuCall& gpu);  // a process has a context on it
+bool InUse(const GpuCall& gpu);  // a process has a context on the GPU
 unsigned TemperatureOf(const GpuCall& gpu);
 unsigned MemoryTemperatureOf(const GpuCall& gpu);
 bool HasMemoryTemperature(const GpuCall& gpu);
 unsigned PowerOf(const GpuCall& gpu);        // milliwatts
-unsigned PowerLimitOf(const GpuCall& gpu);   // milliwatts; as root has set, or the default
+unsigned PowerLimitOf(const GpuCall& gpu);   // milliwatts; set by root, or the default
 std::uint64_t EnergyOf(const GpuCall& gpu);  // millijoules since the creation of the node
 // False: no such clock.
 bool ClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz);

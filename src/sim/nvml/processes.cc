@@ -34,8 +34,8 @@ class ProcessList {
     std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
     for (std::uint32_t i = 0; i < found; ++i) {
-      const bool here = gpu.instance() == 0 || gpu.instance() == views_[i].instance;
-      if (here && views_[i].pid > 0) views_[count_++] = views_[i];
+      const bool is_on_device = gpu.instance() == 0 || gpu.instance() == views_[i].instance;
+      if (is_on_device && views_[i].pid > 0) views_[count_++] = views_[i];
     }
   }
 

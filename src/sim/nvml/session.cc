@@ -23,17 +23,17 @@ namespace tessera::nvml {
 namespace {
 
 // A mapped state file. It is never freed, because calls run without a lock.
-struct Opened {
+struct MappedState {
   sim::State state;
-  Opened* earlier = nullptr;
+  MappedState* earlier = nullptr;
 };
 
 DeviceTag g_devices[sim::kMaxGpus];
 DeviceTag g_mig_devices[sim::kMaxGpus][sim::kMaxInstances];
-Opened* g_opened = nullptr;
-std::atomic<sim::State*> g_state{nullptr};  // an element of g_opened
+MappedState* g_mapped = nullptr;
+std::atomic<sim::State*> g_state{nullptr};  // an element of g_mapped
 std::atomic<unsigned> g_references{0};
-Visible g_visible;  // written while g_references is 0
+VisibleGpus g_visible;  // written while g_references is 0
 // The state file, open while g_references > 0, as the real library keeps /dev/nvidiactl open, so
 // that /proc/<pid>/fd shows users of the driver.
 int g_session_fd = -1;
@@ -55,25 +55,26 @@ Return OpenState() {
   struct stat info;
   const bool folder = stat((dir + "/state").c_str(), &info) == 0;
   if (!folder && !sim::IsSocket(dir)) return Return::kDriverNotLoaded;
-  const sim::State* const known = g_state.load();
-  if (known != nullptr && (g_references.load() > 0 || (folder && info.st_ino == known->inode()))) {
+  const sim::State* const current = g_state.load();
+  if (current != nullptr &&
+      (g_references.load() > 0 || (folder && info.st_ino == current->inode()))) {
     return Return::kSuccess;
   }
-  auto* opened = new (std::nothrow) Opened();
-  if (opened == nullptr) return Return::kMemory;
-  const int error = opened->state.Open(dir);
+  auto* mapped = new (std::nothrow) MappedState();
+  if (mapped == nullptr) return Return::kMemory;
+  const int error = mapped->state.Open(dir);
   if (error != 0) {
-    delete opened;
+    delete mapped;
     if (error == EPROTO) return Return::kLibRmVersionMismatch;
     return error == EACCES ? Return::kNoPermission : Return::kDriverNotLoaded;
   }
-  if (known != nullptr && opened->state.inode() == known->inode()) {
-    delete opened;
+  if (current != nullptr && mapped->state.inode() == current->inode()) {
+    delete mapped;
     return Return::kSuccess;
   }
-  opened->earlier = g_opened;
-  g_opened = opened;
-  g_state.store(&opened->state);
+  mapped->earlier = g_mapped;
+  g_mapped = mapped;
+  g_state.store(&mapped->state);
   return Return::kSuccess;
 }
 
@@ -117,8 +118,8 @@ bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu, std::ui
 Return InitSession(const char* function) {
   {
     const Lock lock;
-    const Return opened = OpenState();
-    if (opened != Return::kSuccess) return opened;
+    const Return result = OpenState();
+    if (result != Return::kSuccess) return result;
   }
   // Called without the lock, because an injected hang blocks here.
   const auto fault = static_cast<Return>(g_state.load()->CheckFault(function, sim::kAllGpus));
@@ -133,7 +134,7 @@ Return InitSession(const char* function) {
 }
 
 Return ShutdownSession(const char* function) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
   const Lock lock;
   if (g_references.load() == 0) return Return::kUninitialized;
@@ -150,7 +151,7 @@ unsigned CudaVersion() {
   return g_state.load()->file().cuda_version;
 }
 
-Enter::Enter(const char* function, Faults faults) {
+NodeCall::NodeCall(const char* function, Faults faults) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kSuccess;
@@ -158,7 +159,7 @@ Enter::Enter(const char* function, Faults faults) {
   result_ = static_cast<Return>(state_->CheckFault(function, sim::kAllGpus));
 }
 
-const Visible& Enter::visible() const { return g_visible; }
+const VisibleGpus& NodeCall::visible() const { return g_visible; }
 
 GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDevice mig_device) {
   if (g_references.load() == 0) return;

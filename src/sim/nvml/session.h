@@ -31,7 +31,7 @@ struct DeviceTag {
 };
 
 // The GPUs that this process sees, in NVML's order.
-struct Visible {
+struct VisibleGpus {
   std::uint32_t count = 0;
   std::uint32_t gpus[sim::kMaxGpus] = {};
 };
@@ -47,13 +47,13 @@ enum class Faults { kCheck, kLater };
 
 // A call without a device. Calls that look up their device check injected failures afterwards
 // (Faults::kLater), so that a failure of one GPU counts once.
-class Enter {
+class NodeCall {
  public:
-  explicit Enter(const char* function, Faults faults = Faults::kCheck);
+  explicit NodeCall(const char* function, Faults faults = Faults::kCheck);
 
   Return result() const { return result_; }
   sim::State& state() const { return *state_; }
-  const Visible& visible() const;
+  const VisibleGpus& visible() const;
 
  private:
   Return result_ = Return::kUninitialized;
@@ -96,8 +96,8 @@ class GpuCall {
   std::uint32_t instance_ = 0;
 };
 
-#define NVML_ENTER(call)      \
-  const Enter call(__func__); \
+#define NVML_ENTER(call)         \
+  const NodeCall call(__func__); \
   if (call.result() != Return::kSuccess) return call.result()
 #define NVML_ENTER_DEVICE(gpu, device) \
   const GpuCall gpu(__func__, device); \

@@ -174,7 +174,7 @@ Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigned level, unsigned*
                                         Device* devices) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(count != nullptr && (*count == 0 || devices != nullptr));
-  const Enter call(__func__, Faults::kLater);
+  const NodeCall call(__func__, Faults::kLater);
   const unsigned capacity = *count;
   *count = 0;
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {

@@ -6,7 +6,7 @@ namespace tessera::nvml {
 namespace {
 
 Return CountAndRefuse(const char* function) {
-  const Enter call(function);
+  const NodeCall call(function);
   if (call.result() != Return::kSuccess) return call.result();
   call.state().CountUnimplemented(function);
   return Return::kNotSupported;

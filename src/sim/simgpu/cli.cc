@@ -70,7 +70,7 @@ CLI::Validator WholeNumber() {
 }
 
 // Programs on a node keep its files mapped; after a replacement, new programs would see other GPUs.
-Status CheckNothingReplaced(const SimgpuFlags& flags) {
+Status CheckReplacesNoNode(const SimgpuFlags& flags) {
   if (flags.force) return {};
   State state;
   if (state.Open(StateDir(flags.root)) != 0) return {};
@@ -81,7 +81,7 @@ Status CheckNothingReplaced(const SimgpuFlags& flags) {
 }
 
 Status Create(const SimgpuFlags& flags) {
-  RETURN_IF_ERROR(CheckNothingReplaced(flags));
+  RETURN_IF_ERROR(CheckReplacesNoNode(flags));
   DriverRootOptions options;
   ASSIGN_OR_RETURN(options.profile, LoadProfile(flags.profile));
   if (flags.gpus != 0) options.profile.gpus = flags.gpus;
@@ -125,7 +125,7 @@ using StateChange = std::function<Status(State*, uint32_t)>;
 // An action that applies `change` to one GPU.
 SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
   return [&flags, change] {
-    return WithState(flags, true, [&](State* state) -> Status {
+    return WithState(flags, /*wants_write=*/true, [&](State* state) -> Status {
       RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
       return change(state, uint32_t(flags.gpu));
     });
@@ -153,7 +153,7 @@ Result<int32_t> GpuOrAll(const State& state, const std::string& text) {
 }
 
 Status AddFault(const SimgpuFlags& flags, bool hang) {
-  return WithState(flags, true, [&](State* state) -> Status {
+  return WithState(flags, /*wants_write=*/true, [&](State* state) -> Status {
     RETURN_IF_ERROR(CheckNvmlFunction(flags.function));
     ASSIGN_OR_RETURN(const int32_t gpu, GpuOrAll(*state, flags.gpu_or_all));
     uint32_t result = 0;
@@ -224,7 +224,7 @@ void AddViewCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   show->add_flag("--uuids", flags->uuids, "Only the UUIDs, one line each");
   show->callback([=] {
     *action = [flags] {
-      return WithState(*flags, false, [&](State* state) -> Status {
+      return WithState(*flags, /*wants_write=*/false, [&](State* state) -> Status {
         fmt::print("{}", flags->uuids              ? ShowUuids(*state)
                          : flags->output == "json" ? ShowJson(state)
                                                    : ShowText(state));
@@ -236,7 +236,7 @@ void AddViewCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
       app->add_subcommand("unimplemented", "List refused calls, and kernels that computed nothing");
   unimplemented->callback([=] {
     *action = [flags] {
-      return WithState(*flags, false, [](State* state) -> Status {
+      return WithState(*flags, /*wants_write=*/false, [](State* state) -> Status {
         fmt::print("{}", ShowUnimplemented(*state));
         return {};
       });
@@ -362,7 +362,7 @@ void AddClearCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action)
   clear->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
   clear->callback([=] {
     *action = [flags] {
-      return WithState(*flags, true, [&](State* state) -> Status {
+      return WithState(*flags, /*wants_write=*/true, [&](State* state) -> Status {
         ASSIGN_OR_RETURN(const int32_t only, GpuOrAll(*state, flags->gpu_or_all));
         if (only == kAllGpus) state->ClearFaults(nullptr, kAllGpus);
         for (uint32_t gpu = 0; gpu < state->gpu_count(); ++gpu) {
@@ -385,8 +385,8 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
                   &GpuLive::power_mw);
   AddValueCommand(inject, flags, action, "utilization", "Set the utilization, %", 100, 1,
                   &GpuLive::utilization_gpu);
-  AddFaultCommand(inject, flags, action, false);
-  AddFaultCommand(inject, flags, action, true);
+  AddFaultCommand(inject, flags, action, /*hang=*/false);
+  AddFaultCommand(inject, flags, action, /*hang=*/true);
   AddClearCommand(inject, flags, action);
   GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Always(Recover));
 }

@@ -34,17 +34,18 @@ std::vector<DeviceFile> ReadList(const std::string& state_dir) {
   std::vector<DeviceFile> files;
   std::istringstream lines(ReadFile(ListPath(state_dir)).value_or(""));
   char type = 0;
-  unsigned first = 0, second = 0;
+  unsigned major_number = 0, minor_number = 0;
   DeviceFile file;
-  while (lines >> type >> first >> second >> std::ws && std::getline(lines, file.path)) {
+  while (lines >> type >> major_number >> minor_number >> std::ws &&
+         std::getline(lines, file.path)) {
     file.type = type == 'c' ? S_IFCHR : S_IFREG;
-    file.number = makedev(first, second);
+    file.number = makedev(major_number, minor_number);
     files.push_back(file);
   }
   return files;
 }
 
-bool Is(const struct stat& info, const DeviceFile& file) {
+bool Matches(const struct stat& info, const DeviceFile& file) {
   if ((info.st_mode & S_IFMT) != file.type) return false;
   return file.type == S_IFCHR ? info.st_rdev == file.number : info.st_size == 0;
 }
@@ -55,12 +56,12 @@ mode_t ModeOf(const DeviceFile& file) {
   return file.path.ends_with(kMigMonitorDevice) ? 0444 : 0666;
 }
 
-// Creates the file if it is missing, and then sets `made`.
-Status MakeOne(const DeviceFile& file, bool* made) {
+// Creates the file if it is missing, and then sets `created`.
+Status MakeDeviceFile(const DeviceFile& file, bool* created) {
   struct stat info;
-  *made = lstat(file.path.c_str(), &info) != 0;
-  if (!*made) {
-    if (Is(info, file)) return {};
+  *created = lstat(file.path.c_str(), &info) != 0;
+  if (!*created) {
+    if (Matches(info, file)) return {};
     return Error(Code::kAlreadyExists,
                  "{} exists and is another kind of file: remove it, or "
                  "give another --dev-root",
@@ -88,8 +89,9 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
                                       mode_t type) {
   const std::string dev = std::filesystem::absolute(dev_root + "/dev").lexically_normal();
   std::vector<DeviceFile> files;
-  const auto add = [&](const std::string& name, unsigned first, unsigned second) {
-    files.push_back({JoinPath(dev, name), type, type == S_IFCHR ? makedev(first, second) : 0});
+  const auto add = [&](const std::string& name, unsigned major_number, unsigned minor_number) {
+    files.push_back(
+        {JoinPath(dev, name), type, type == S_IFCHR ? makedev(major_number, minor_number) : 0});
   };
   add("nvidiactl", kNvidiaMajor, 255);
   add("nvidia-modeset", kNvidiaMajor, 254);
@@ -107,22 +109,22 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
 }
 
 Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted) {
-  std::vector<DeviceFile> ours = ReadList(state_dir);
-  std::erase_if(ours, [&](const DeviceFile& old) {
+  std::vector<DeviceFile> recorded = ReadList(state_dir);
+  std::erase_if(recorded, [&](const DeviceFile& old) {
     if (std::ranges::count(wanted, old) != 0) return false;
     RemoveDeviceFile(old);
     return true;
   });
   Status status;
   for (const DeviceFile& file : wanted) {
-    bool made = false;
-    status = MakeOne(file, &made);
+    bool created = false;
+    status = MakeDeviceFile(file, &created);
     if (!status.ok()) break;
-    if (made && std::ranges::count(ours, file) == 0) ours.push_back(file);
+    if (created && std::ranges::count(recorded, file) == 0) recorded.push_back(file);
   }
   // Recorded after an error too, so that destroy removes the files created until then.
   RETURN_IF_ERROR(MakeDirs(state_dir));
-  RETURN_IF_ERROR(WriteFileAtomically(ListPath(state_dir), ToText(ours), 0644));
+  RETURN_IF_ERROR(WriteFileAtomically(ListPath(state_dir), ToText(recorded), 0644));
   return status;
 }
 
@@ -130,7 +132,7 @@ Status RemoveDeviceFiles(const std::string& state_dir) { return MakeDeviceFiles(
 
 void RemoveDeviceFile(const DeviceFile& file) {
   struct stat info;
-  if (lstat(file.path.c_str(), &info) == 0 && Is(info, file)) unlink(file.path.c_str());
+  if (lstat(file.path.c_str(), &info) == 0 && Matches(info, file)) unlink(file.path.c_str());
 }
 
 }  // namespace tessera::sim

@@ -29,8 +29,9 @@ struct Library {
   std::string_view name;
   bool optional;
 };
-constexpr Library kLibraries[] = {
-    {"libcuda", false}, {"libnvidia-ml", false}, {"libnvidia-ptxjitcompiler", true}};
+constexpr Library kLibraries[] = {{"libcuda", /*optional=*/false},
+                                  {"libnvidia-ml", /*optional=*/false},
+                                  {"libnvidia-ptxjitcompiler", /*optional=*/true}};
 
 Status Write(const std::string& path, std::string_view text) {
   RETURN_IF_ERROR(MakeDirs(DirName(path)));
@@ -42,15 +43,15 @@ using FileEdit = std::function<Status(const std::string& file)>;
 // Copies the file, and applies `change` to the copy.
 Status Copy(const std::string& from, const std::string& to, const FileEdit& change = {}) {
   std::error_code error;
-  const std::string fresh = to + ".new";
-  // Never writes into the old file, which programs may have mapped.
-  fs::remove(fresh, error);
-  if (!fs::copy_file(from, fresh, error)) {
+  const std::string temporary = to + ".new";
+  // Never write into the old file, because programs may have mapped it.
+  fs::remove(temporary, error);
+  if (!fs::copy_file(from, temporary, error)) {
     return Error(Code::kUnknown, "copy {} to {}: {}", from, to, error.message());
   }
-  if (change != nullptr) RETURN_IF_ERROR(change(fresh));
-  fs::rename(fresh, to, error);
-  if (error) return Error(Code::kUnknown, "rename {}: {}", fresh, error.message());
+  if (change != nullptr) RETURN_IF_ERROR(change(temporary));
+  fs::rename(temporary, to, error);
+  if (error) return Error(Code::kUnknown, "rename {}: {}", temporary, error.message());
   return {};
 }
 
@@ -60,13 +61,13 @@ Status MakeLink(const std::string& path, const std::string& target) {
   return {};
 }
 
-// The first of `places` that has `name`.
-Result<std::string> Find(const std::string& name, const std::vector<std::string>& places) {
+// The first of `folders` that has `name`.
+Result<std::string> FindFile(const std::string& name, const std::vector<std::string>& folders) {
   std::string searched;
-  for (const std::string& place : places) {
-    const std::string path = JoinPath(place, name);
+  for (const std::string& folder : folders) {
+    const std::string path = JoinPath(folder, name);
     if (PathExists(path)) return path;
-    searched += fmt::format("{}{}", searched.empty() ? "" : ", ", place);
+    searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
   }
   return Error(Code::kNotFound,
                "{} is missing in {}: build the targets sim_cuda, sim_nvml and "
@@ -74,18 +75,19 @@ Result<std::string> Find(const std::string& name, const std::vector<std::string>
                name, searched);
 }
 
-std::vector<std::string> LibraryPlaces(const DriverRootOptions& options) {
+std::vector<std::string> LibraryFolders(const DriverRootOptions& options) {
   if (!options.library_dir.empty()) return {options.library_dir};
   std::error_code error;
-  const std::string here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  return {here + "/../lib/sim", here + "/../lib", here + "/../lib/tessera", here};
+  const std::string program_folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {program_folder + "/../lib/sim", program_folder + "/../lib",
+          program_folder + "/../lib/tessera", program_folder};
 }
 
-std::vector<std::string> ProgramPlaces(const DriverRootOptions& options) {
+std::vector<std::string> ProgramFolders(const DriverRootOptions& options) {
   if (!options.program_dir.empty()) return {options.program_dir};
   std::error_code error;
-  const std::string here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  return {here, here + "/../bin"};
+  const std::string program_folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {program_folder, program_folder + "/../bin"};
 }
 
 // An edit that limits the exports of a library to the exports of the profile's driver.
@@ -112,12 +114,12 @@ void RemoveOtherVersions(const std::string& folder, std::string_view library,
   }
 }
 
-Status PlaceLibraries(const DriverRootOptions& options) {
+Status WriteLibraries(const DriverRootOptions& options) {
   const std::string folder = JoinPath(options.root, kLibraryDir);
   RETURN_IF_ERROR(MakeDirs(folder));
   for (const Library& library : kLibraries) {
     const std::string soname = fmt::format("{}.so.1", library.name);
-    auto source = Find(soname, LibraryPlaces(options));
+    auto source = FindFile(soname, LibraryFolders(options));
     if (!source.ok() && library.optional) continue;
     if (!source.ok()) return source.status();
     const std::string versioned =
@@ -131,11 +133,11 @@ Status PlaceLibraries(const DriverRootOptions& options) {
   const std::string programs = JoinPath(options.root, "usr/bin");
   RETURN_IF_ERROR(MakeDirs(programs));
   // nvidia-smi is optional: driver roots in container images lack it, too.
-  auto smi = Find("nvidia-smi", ProgramPlaces(options));
+  auto smi = FindFile("nvidia-smi", ProgramFolders(options));
   return smi.ok() ? Copy(*smi, JoinPath(programs, "nvidia-smi")) : Status();
 }
 
-std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
+std::string InformationText(const GpuFacts& gpu, std::string_view driver_version) {
   return fmt::format(
       "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t {}\nBus Type: \t PCIe\n"
       "DMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\nBus Location: \t {}\n"
@@ -147,14 +149,16 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
 // The minor numbers of all capabilities of MIG, and the capabilities that exist without instances.
 Status WriteCapabilities(const std::string& root, const StateFile& state) {
   if (!HasMig(state)) return {};
-  constexpr uint32_t kGpus = 32;  // for which the driver has minor numbers
+  constexpr uint32_t kGpusWithMinors = 32;  // the driver has minor numbers for this many
   std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfig, kMigMonitor);
-  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
-    for (uint32_t gi = 0; gi < MigCapability::kGpuInstanceIds; ++gi) {
-      minors += fmt::format("gpu{}/gi{}/access {}\n", gpu, gi, MigCapability{gpu, gi}.number());
-      for (int ci = 0; ci < int(MigCapability::kComputeInstanceIds); ++ci) {
-        minors += fmt::format("gpu{}/gi{}/ci{}/access {}\n", gpu, gi, ci,
-                              MigCapability{gpu, gi, ci}.number());
+  for (uint32_t gpu = 0; gpu < kGpusWithMinors; ++gpu) {
+    for (uint32_t gpu_instance = 0; gpu_instance < MigCapability::kGpuInstanceIds; ++gpu_instance) {
+      minors += fmt::format("gpu{}/gi{}/access {}\n", gpu, gpu_instance,
+                            MigCapability{gpu, gpu_instance}.number());
+      for (int compute_instance = 0; compute_instance < int(MigCapability::kComputeInstanceIds);
+           ++compute_instance) {
+        minors += fmt::format("gpu{}/gi{}/ci{}/access {}\n", gpu, gpu_instance, compute_instance,
+                              MigCapability{gpu, gpu_instance, compute_instance}.number());
       }
     }
   }
@@ -190,7 +194,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
     const GpuFacts& gpu = state.facts[i];
     RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, PciAddressText(gpu.pci)),
-                          Information(gpu, state.driver_version)));
+                          InformationText(gpu, state.driver_version)));
   }
   return WriteCapabilities(root, state);
 }
@@ -233,16 +237,16 @@ std::string StateDir(const std::string& root) { return JoinPath(root, "run/simgp
 Status CreateDriverRoot(const DriverRootOptions& options) {
   RETURN_IF_ERROR(CheckRoot(options.root));
   ASSIGN_OR_RETURN(auto state, MakeState(options.profile, options.node_name));
-  RETURN_IF_ERROR(PlaceLibraries(options));
+  RETURN_IF_ERROR(WriteLibraries(options));
   // Removes GPUs of the previous node, so that the agent does not create their device nodes again.
   RemoveKernelFiles(options.root);
   RETURN_IF_ERROR(WriteProc(options.root, *state));
   RETURN_IF_ERROR(WritePciFiles(options.root, *state));
-  const std::string dir = StateDir(options.root);
-  RETURN_IF_ERROR(MakeDeviceFiles(dir, WantedDeviceFiles(options, *state)));
+  const std::string state_dir = StateDir(options.root);
+  RETURN_IF_ERROR(MakeDeviceFiles(state_dir, WantedDeviceFiles(options, *state)));
   // The state is last: a process that finds it finds all other files.
-  if (const int error = State::Create(dir, *state); error != 0) {
-    return Status::FromErrno(dir + "/state", error);
+  if (const int error = State::Create(state_dir, *state); error != 0) {
+    return Status::FromErrno(state_dir + "/state", error);
   }
   return {};
 }

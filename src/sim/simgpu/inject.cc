@@ -21,7 +21,7 @@ constexpr uint32_t kCudaUnknown = 999;
 constexpr uint32_t kCudaEccUncorrectable = 214;
 
 // XIDs for which NVIDIA's catalog requires a reset of the GPU.
-constexpr uint64_t kXidsThatWantReset[] = {48, 64, 74, 79, 95, 119, 120, 140, 143};
+constexpr uint64_t kXidsThatRequireReset[] = {48, 64, 74, 79, 95, 119, 120, 140, 143};
 
 void KillContexts(GpuLive* live, uint32_t result) {
   live->poison_result = result;
@@ -42,7 +42,7 @@ void SetRepairPending(State* state, uint32_t gpu) {
 }  // namespace
 
 void InjectXid(State* state, uint32_t gpu, uint64_t code) {
-  if (std::ranges::count(kXidsThatWantReset, code) != 0) {
+  if (std::ranges::count(kXidsThatRequireReset, code) != 0) {
     state->live(gpu).recovery_action = kRecoveryReset;
   }
   state->PostEvent(gpu, nvml::kEventXid, code);
@@ -71,9 +71,9 @@ void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrec
 
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs) {
   GpuLive& live = state->live(gpu);
-  const bool rows = state->facts(gpu).row_banks != 0;
-  (rows ? live.remapped_corrected : live.retired_corrected) += repairs.correctable;
-  (rows ? live.remapped_uncorrected : live.retired_uncorrected) += repairs.uncorrectable;
+  const bool has_rows = state->facts(gpu).row_banks != 0;
+  (has_rows ? live.remapped_corrected : live.retired_corrected) += repairs.correctable;
+  (has_rows ? live.remapped_uncorrected : live.retired_uncorrected) += repairs.uncorrectable;
   if (repairs.pending) SetRepairPending(state, gpu);
   if (repairs.correctable != 0 || repairs.uncorrectable != 0 || repairs.pending) {
     InjectXid(state, gpu, kXidRepaired);
@@ -113,7 +113,7 @@ void Recover(State* state, uint32_t gpu) {
   live.recovery_action = 0;
   live.lost = 0;
   for (const Fault& fault : state->file().faults) {
-    if (fault.active == 1 && fault.gpu == int32_t(gpu)) {
+    if (fault.active == kFaultActive && fault.gpu == int32_t(gpu)) {
       state->ClearFaults(fault.function, int32_t(gpu));
     }
   }

@@ -59,8 +59,8 @@ std::vector<std::string_view> NearestNames(std::string_view text,
   for (const std::string_view name : names) {
     const std::string lower = Lower(name);
     // A part of the name, such as "GetMemoryInfo", counts as one wrong letter.
-    const bool piece = !wanted.empty() && lower.find(wanted) != std::string::npos;
-    const size_t distance = piece && wanted != lower ? 1 : Distance(wanted, lower);
+    const bool is_part = !wanted.empty() && lower.find(wanted) != std::string::npos;
+    const size_t distance = is_part && wanted != lower ? 1 : Distance(wanted, lower);
     if (distance <= lower.size() / 3) ranked.emplace_back(distance, name);
   }
   std::ranges::stable_sort(ranked, {}, &std::pair<size_t, std::string_view>::first);
@@ -83,14 +83,15 @@ Status CheckNvmlFunction(std::string_view name) {
 }
 
 Status CheckXid(uint64_t code) {
-  constexpr uint64_t kKnown[] = {
+  constexpr uint64_t kCodes[] = {
 #define TESSERA_XID(code, name, cause, action) code,
 #include "api/xids.inc"
 #undef TESSERA_XID
   };
-  if (std::ranges::binary_search(kKnown, code)) return {};
+  if (std::ranges::binary_search(kCodes, code)) return {};
   std::string list;
-  for (const uint64_t known : kKnown) list += fmt::format("{}{}", list.empty() ? "" : " ", known);
+  for (const uint64_t known_code : kCodes)
+    list += fmt::format("{}{}", list.empty() ? "" : " ", known_code);
   return Error(Code::kInvalidArgument, "unknown XID {}: want one of NVIDIA's catalog: {}", code,
                list);
 }

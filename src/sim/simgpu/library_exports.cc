@@ -13,28 +13,28 @@
 namespace tessera::sim {
 namespace {
 
-struct Since {
+struct VersionedSymbol {
   std::string_view name;
   uint32_t version;
 };
 
 // Both tables are sorted by name.
-constexpr Since kCudaSymbols[] = {
+constexpr VersionedSymbol kCudaSymbols[] = {
 #define CUDA_SYMBOL(name, since, class_) {#name, since},
 #define CUDA_DEBUGGER_SYMBOL(name)
 #include "api/cuda_symbols.inc"
 #undef CUDA_SYMBOL
 #undef CUDA_DEBUGGER_SYMBOL
 };
-constexpr Since kNvmlSymbols[] = {
+constexpr VersionedSymbol kNvmlSymbols[] = {
 #define NVML_SYMBOL(name, branch) {#name, branch},
 #include "src/sim/nvml/symbols.inc"
 #undef NVML_SYMBOL
 };
 constexpr uint32_t kOldestBranch = 418;  // in kNvmlSymbols
 
-bool IsNewer(std::span<const Since> symbols, std::string_view name, uint32_t version) {
-  const auto found = std::ranges::lower_bound(symbols, name, {}, &Since::name);
+bool IsNewer(std::span<const VersionedSymbol> symbols, std::string_view name, uint32_t version) {
+  const auto found = std::ranges::lower_bound(symbols, name, {}, &VersionedSymbol::name);
   return found != symbols.end() && found->name == name && found->version > version;
 }
 
@@ -53,7 +53,8 @@ void Undefine(Elf64_Sym* symbol) {
   symbol->st_info = ELF64_ST_INFO(STB_WEAK, ELF64_ST_TYPE(symbol->st_info));
 }
 
-Status LimitExports(const std::string& file, std::span<const Since> symbols, uint32_t version) {
+Status LimitExports(const std::string& file, std::span<const VersionedSymbol> symbols,
+                    uint32_t version) {
   auto contents = ReadFile(file);
   if (!contents.ok()) return contents.status();
   std::string& bytes = *contents;

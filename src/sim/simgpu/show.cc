@@ -51,13 +51,14 @@ Json GpuJson(State* state, uint32_t index) {
   json.Set("recovery_action", Json::Int(live.recovery_action));
   json.Set("ecc_corrected", Json::Int(int64_t(live.ecc_corrected_volatile.load())));
   json.Set("ecc_uncorrected", Json::Int(int64_t(live.ecc_uncorrected_volatile.load())));
-  const bool rows = gpu.row_banks != 0;
-  json.Set("repaired", Json::String(rows ? "rows" : "pages"));
-  json.Set("repaired_corrected",
-           Json::Int(int64_t((rows ? live.remapped_corrected : live.retired_corrected).load())));
+  const bool has_rows = gpu.row_banks != 0;
+  json.Set("repaired", Json::String(has_rows ? "rows" : "pages"));
+  json.Set(
+      "repaired_corrected",
+      Json::Int(int64_t((has_rows ? live.remapped_corrected : live.retired_corrected).load())));
   json.Set(
       "repaired_uncorrected",
-      Json::Int(int64_t((rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
+      Json::Int(int64_t((has_rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
   json.Set("repair_pending", Json::Bool(live.remapped_pending != 0 || live.retired_pending != 0));
   json.Set("repair_failed", Json::Bool(live.remapped_failed != 0));
   json.Set("nvlinks", Json::String(LinksOf(gpu)));
@@ -123,7 +124,7 @@ std::string MigText(State* state, uint32_t gpu) {
 Json FaultsJson(const StateFile& file) {
   Json faults = Json::MakeArray();
   for (const Fault& fault : file.faults) {
-    if (fault.active != 1) continue;
+    if (fault.active != kFaultActive) continue;
     Json json = Json::MakeObject();
     json.Set("function", Json::String(fault.function));
     json.Set("gpu", Json::Int(fault.gpu));
@@ -140,7 +141,7 @@ Json FaultsJson(const StateFile& file) {
 std::string FaultsText(const StateFile& file) {
   std::string text;
   for (const Fault& fault : file.faults) {
-    if (fault.active != 1) continue;
+    if (fault.active != kFaultActive) continue;
     const std::string gpu = fault.gpu == kAllGpus ? "all" : fmt::format("{}", fault.gpu.load());
     const std::string what =
         fault.hang != 0 ? "hangs" : fmt::format("answers {}", fault.result.load());
@@ -153,23 +154,23 @@ std::string FaultsText(const StateFile& file) {
 // The worst condition that a program could meet on the GPU.
 std::string_view HealthOf(State* state, uint32_t gpu) {
   if (state->lost(gpu)) return "LOST";
-  const auto hit = [&](bool hang) {
+  const auto is_hit = [&](bool hang) {
     return std::ranges::any_of(state->file().faults, [&](const Fault& fault) {
-      const bool here = fault.gpu == kAllGpus || fault.gpu == int32_t(gpu);
-      return fault.active == 1 && here && (fault.hang != 0) == hang;
+      const bool is_on_gpu = fault.gpu == kAllGpus || fault.gpu == int32_t(gpu);
+      return fault.active == kFaultActive && is_on_gpu && (fault.hang != 0) == hang;
     });
   };
-  if (hit(true)) return "HANGS";
-  if (hit(false)) return "FAILS";
+  if (is_hit(/*hang=*/true)) return "HANGS";
+  if (is_hit(/*hang=*/false)) return "FAILS";
   return state->live(gpu).recovery_action != 0 ? "NEEDS A RESET" : "healthy";
 }
 
 // A line for each counter, the largest first.
-std::string Counted(const NamedCounter (&counters)[kMaxCounters], const char* before,
-                    const char* after) {
+std::string CounterLines(const NamedCounter (&counters)[kMaxCounters], const char* before,
+                         const char* after) {
   std::map<std::string, uint64_t> sums;
   for (const NamedCounter& counter : counters) {
-    if (counter.ready == 2) sums[counter.name] += counter.count;
+    if (counter.ready == kCounterReady) sums[counter.name] += counter.count;
   }
   std::vector<std::pair<uint64_t, std::string>> sorted;
   for (const auto& [name, count] : sums) sorted.emplace_back(count, name);
@@ -230,8 +231,8 @@ std::string ShowUuids(const State& state) {
 }
 
 std::string ShowUnimplemented(const State& state) {
-  std::string text = Counted(state.file().counters, "", "");
-  text += Counted(state.file().kernel_counters, "kernel ", " (took time, computed nothing)");
+  std::string text = CounterLines(state.file().counters, "", "");
+  text += CounterLines(state.file().kernel_counters, "kernel ", " (took time, computed nothing)");
   return text.empty() ? "No calls of unimplemented functions.\n" : text;
 }
 

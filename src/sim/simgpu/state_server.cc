@@ -18,27 +18,27 @@ namespace tessera::sim {
 namespace {
 
 Result<Fd> Listen(const std::string& path) {
-  // The socket gets its name when it accepts connections.
-  const std::string unready = path + ".new";
+  // The socket has a temporary name until it accepts connections.
+  const std::string temporary_path = path + ".new";
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (unready.size() >= sizeof(address.sun_path)) {
+  if (temporary_path.size() >= sizeof(address.sun_path)) {
     return Error(
         Code::kInvalidArgument,
         "the path of a socket has at most {} characters, and {} has {}: use a shorter --root",
-        sizeof(address.sun_path) - 1, unready, unready.size());
+        sizeof(address.sun_path) - 1, temporary_path, temporary_path.size());
   }
   if (const Fd other(ConnectTo(path)); other.valid()) {
     return Error(Code::kAlreadyExists, "another \"simgpu serve\" serves {}", path);
   }
   RETURN_IF_ERROR(MakeDirs(DirName(path)));
-  unlink(unready.c_str());
-  std::memcpy(address.sun_path, unready.c_str(), unready.size());
+  unlink(temporary_path.c_str());
+  std::memcpy(address.sun_path, temporary_path.c_str(), temporary_path.size());
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid() ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(unready.c_str(), 0666) != 0 || listen(fd.get(), 128) != 0 ||
-      rename(unready.c_str(), path.c_str()) != 0) {
+      chmod(temporary_path.c_str(), 0666) != 0 || listen(fd.get(), 128) != 0 ||
+      rename(temporary_path.c_str(), path.c_str()) != 0) {
     return Status::FromErrno("listen on " + path, errno);
   }
   return fd;
@@ -47,14 +47,14 @@ Result<Fd> Listen(const std::string& path) {
 // Sends the current files to a client. Both messages fit into the socket's buffer, so a client that
 // reads nothing delays no other.
 void Serve(const std::string& state_dir, const Fd& client) {
-  const Fd state(open((state_dir + "/state").c_str(), O_RDWR | O_CLOEXEC));
+  const Fd state_file(open((state_dir + "/state").c_str(), O_RDWR | O_CLOEXEC));
   const Fd slots(open((state_dir + "/slots").c_str(), O_RDWR | O_CLOEXEC));
-  struct stat info;
-  if (!state.valid() || !slots.valid() || fstat(slots.get(), &info) != 0) return;
-  const NodeFiles files{info.st_dev, info.st_ino};
-  const char more = 0;
-  if (SendFile(client.get(), &files, sizeof(files), state.get())) {
-    (void)SendFile(client.get(), &more, sizeof(more), slots.get());
+  struct stat slots_info;
+  if (!state_file.valid() || !slots.valid() || fstat(slots.get(), &slots_info) != 0) return;
+  const NodeFiles files{slots_info.st_dev, slots_info.st_ino};
+  const char second_message = 0;
+  if (SendFile(client.get(), &files, sizeof(files), state_file.get())) {
+    (void)SendFile(client.get(), &second_message, sizeof(second_message), slots.get());
   }
 }
 
@@ -70,9 +70,9 @@ Status ServeState(const std::string& root, const Fd& stop) {
   }
   const std::string path = root + kStateSocket;
   ASSIGN_OR_RETURN(const Fd listener, Listen(path));
-  pollfd waits[] = {{listener.get(), POLLIN, 0}, {stop.get(), POLLIN, 0}};
-  while (waits[1].revents == 0) {
-    if (poll(waits, std::size(waits), -1) < 0 && errno != EINTR) break;
+  pollfd polled[] = {{listener.get(), POLLIN, 0}, {stop.get(), POLLIN, 0}};
+  while (polled[1].revents == 0) {
+    if (poll(polled, std::size(polled), -1) < 0 && errno != EINTR) break;
     const Fd client(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client.valid()) Serve(state_dir, client);
   }

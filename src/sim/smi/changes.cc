@@ -12,20 +12,20 @@ namespace tessera::smi {
 struct ChangeKind {
   std::string_view brief;
   std::string_view full;
-  std::string_view what;  // for "Unable to set <what> for GPU"
+  std::string_view target;  // for "Unable to set <target> for GPU"
   // Null: the option has no value.
   bool (*parse)(std::string_view text, Change* change);
-  // On success, *done is the message for the GPU.
-  nvml::Return (*apply)(const Change& change, const NvmlGpu& gpu, std::string* done);
+  // On success, *message is the message for the GPU.
+  nvml::Return (*apply)(const Change& change, const NvmlGpu& gpu, std::string* message);
 };
 
 namespace {
 
 using nvml::Return;
 
-using NoneFn = Return (*)(nvml::Device);
-using OneFn = Return (*)(nvml::Device, unsigned);
-using TwoFn = Return (*)(nvml::Device, unsigned, unsigned);
+using NoValueFn = Return (*)(nvml::Device);
+using OneValueFn = Return (*)(nvml::Device, unsigned);
+using TwoValuesFn = Return (*)(nvml::Device, unsigned, unsigned);
 
 bool Number(std::string_view text, unsigned* value) {
   const char* end = text.data() + text.size();
@@ -35,10 +35,10 @@ bool Number(std::string_view text, unsigned* value) {
 
 // Parses one of `names`, or its index.
 bool Choice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {
-  unsigned place = 0;
+  unsigned index = 0;
   for (const std::string_view name : names) {
-    if (text == name || text == std::to_string(place)) return *value = place, true;
-    ++place;
+    if (text == name || text == std::to_string(index)) return *value = index, true;
+    ++index;
   }
   return false;
 }
@@ -85,21 +85,22 @@ bool ParsePair(std::string_view text, Change* change) {
 }
 
 Return Call(const NvmlGpu& gpu, const char* function, const Change& change) {
-  return gpu.client().Call<OneFn>(function, gpu.handle(), change.values[0]);
+  return gpu.client().Call<OneValueFn>(function, gpu.handle(), change.values[0]);
 }
 
 Return CallWithPair(const NvmlGpu& gpu, const char* function, const Change& change) {
-  return gpu.client().Call<TwoFn>(function, gpu.handle(), change.values[0], change.values[1]);
+  return gpu.client().Call<TwoValuesFn>(function, gpu.handle(), change.values[0], change.values[1]);
 }
 
-Return Reset(const NvmlGpu& gpu, const char* function, std::string_view what, std::string* done) {
-  *done = fmt::format("{} reset for GPU {}.\n", what, gpu.BusId());
-  return gpu.client().Call<NoneFn>(function, gpu.handle());
+Return Reset(const NvmlGpu& gpu, const char* function, std::string_view target,
+             std::string* message) {
+  *message = fmt::format("{} reset for GPU {}.\n", target, gpu.BusId());
+  return gpu.client().Call<NoValueFn>(function, gpu.handle());
 }
 
-Return SetComputeMode(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("Set compute mode to {} for GPU {}.\n", kModeWords[change.values[0]],
-                      gpu.BusId());
+Return SetComputeMode(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("Set compute mode to {} for GPU {}.\n", kModeWords[change.values[0]],
+                         gpu.BusId());
   return Call(gpu, "nvmlDeviceSetComputeMode", change);
 }
 
@@ -107,69 +108,69 @@ std::string_view Switched(const Change& change) {
   return change.values[0] != 0 ? "Enabled" : "Disabled";
 }
 
-Return SetPersistence(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("{} persistence mode for GPU {}.\n", Switched(change), gpu.BusId());
+Return SetPersistence(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("{} persistence mode for GPU {}.\n", Switched(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetPersistenceMode", change);
 }
 
-Return SetEcc(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("{} ECC support for GPU {}.\n", Switched(change), gpu.BusId());
+Return SetEcc(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("{} ECC support for GPU {}.\n", Switched(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetEccMode", change);
 }
 
-Return ResetEccErrors(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("Reset {} ECC errors to zero for GPU {}.\n",
-                      change.values[0] == 0 ? "volatile" : "aggregate", gpu.BusId());
+Return ResetEccErrors(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("Reset {} ECC errors to zero for GPU {}.\n",
+                         change.values[0] == 0 ? "volatile" : "aggregate", gpu.BusId());
   return Call(gpu, "nvmlDeviceClearEccErrorCounts", change);
 }
 
-Return SetPowerLimit(const Change& change, const NvmlGpu& gpu, std::string* done) {
+Return SetPowerLimit(const Change& change, const NvmlGpu& gpu, std::string* message) {
   const NvmlAnswer<unsigned> before = gpu.Number("nvmlDeviceGetPowerManagementLimit");
-  *done = fmt::format("Power limit for GPU {} was set to {:.2f} W from {}.\n", gpu.BusId(),
-                      change.values[0] / 1000.0, ShowWatts(before));
+  *message = fmt::format("Power limit for GPU {} was set to {:.2f} W from {}.\n", gpu.BusId(),
+                         change.values[0] / 1000.0, ShowWatts(before));
   return Call(gpu, "nvmlDeviceSetPowerManagementLimit", change);
 }
 
-Return LockGpuClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("GPU clocks set to \"(gpuClkMin {}, gpuClkMax {})\" for GPU {}\n",
-                      change.values[0], change.values[1], gpu.BusId());
+Return LockGpuClocks(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("GPU clocks set to \"(gpuClkMin {}, gpuClkMax {})\" for GPU {}\n",
+                         change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetGpuLockedClocks", change);
 }
 
-Return LockMemoryClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("Memory clocks set to \"(memClkMin {}, memClkMax {})\" for GPU {}\n",
-                      change.values[0], change.values[1], gpu.BusId());
+Return LockMemoryClocks(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("Memory clocks set to \"(memClkMin {}, memClkMax {})\" for GPU {}\n",
+                         change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetMemoryLockedClocks", change);
 }
 
-Return SetApplicationClocks(const Change& change, const NvmlGpu& gpu, std::string* done) {
-  *done = fmt::format("Applications clocks set to \"(MEM {}, SM {})\" for GPU {}\n",
-                      change.values[0], change.values[1], gpu.BusId());
+Return SetApplicationClocks(const Change& change, const NvmlGpu& gpu, std::string* message) {
+  *message = fmt::format("Applications clocks set to \"(MEM {}, SM {})\" for GPU {}\n",
+                         change.values[0], change.values[1], gpu.BusId());
   return CallWithPair(gpu, "nvmlDeviceSetApplicationsClocks", change);
 }
 
-Return UnlockGpuClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
-  return Reset(gpu, "nvmlDeviceResetGpuLockedClocks", "GPU clocks", done);
+Return UnlockGpuClocks(const Change&, const NvmlGpu& gpu, std::string* message) {
+  return Reset(gpu, "nvmlDeviceResetGpuLockedClocks", "GPU clocks", message);
 }
-Return UnlockMemoryClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
-  return Reset(gpu, "nvmlDeviceResetMemoryLockedClocks", "Memory clocks", done);
+Return UnlockMemoryClocks(const Change&, const NvmlGpu& gpu, std::string* message) {
+  return Reset(gpu, "nvmlDeviceResetMemoryLockedClocks", "Memory clocks", message);
 }
-Return ResetApplicationClocks(const Change&, const NvmlGpu& gpu, std::string* done) {
-  return Reset(gpu, "nvmlDeviceResetApplicationsClocks", "Applications clocks", done);
+Return ResetApplicationClocks(const Change&, const NvmlGpu& gpu, std::string* message) {
+  return Reset(gpu, "nvmlDeviceResetApplicationsClocks", "Applications clocks", message);
 }
 
 using MigModeFn = Return (*)(nvml::Device, unsigned, Return*);
 
-// A mode that the GPU cannot enter now stays pending.
-Return SetMigMode(const Change& change, const NvmlGpu& gpu, std::string* done) {
+// If the GPU cannot change its mode now, the new mode is pending.
+Return SetMigMode(const Change& change, const NvmlGpu& gpu, std::string* message) {
   Return activation = Return::kUnknown;
   const Return result = gpu.client().Call<MigModeFn>("nvmlDeviceSetMigMode", gpu.handle(),
                                                      change.values[0], &activation);
-  *done = fmt::format("{} MIG Mode for GPU {}\n", Switched(change), gpu.BusId());
+  *message = fmt::format("{} MIG Mode for GPU {}\n", Switched(change), gpu.BusId());
   if (activation == Return::kSuccess) return result;
   const std::string why = gpu.client().ErrorText(activation);
-  *done = fmt::format("Warning: MIG mode is in pending {} state for GPU {}:{}\n",
-                      change.values[0] != 0 ? "enable" : "disable", gpu.BusId(), why);
+  *message = fmt::format("Warning: MIG mode is in pending {} state for GPU {}:{}\n",
+                         change.values[0] != 0 ? "enable" : "disable", gpu.BusId(), why);
   return result;
 }
 
@@ -189,7 +190,7 @@ constexpr ChangeKind kKinds[] = {
 };
 
 // The tool's message for a power limit outside of the constraints, which NVML reports as invalid.
-std::string WhyInvalid(const Change& change, const NvmlGpu& gpu) {
+std::string InvalidLimitText(const Change& change, const NvmlGpu& gpu) {
   if (change.kind->brief != "-pl") return "";
   constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
   return fmt::format(
@@ -199,10 +200,11 @@ std::string WhyInvalid(const Change& change, const NvmlGpu& gpu) {
       ShowWatts(gpu.Second(kConstraints)), gpu.BusId());
 }
 
-std::string WhyNot(const Change& change, const NvmlGpu& gpu, Return result) {
-  const std::string invalid = result == Return::kInvalidArgument ? WhyInvalid(change, gpu) : "";
+std::string FailureText(const Change& change, const NvmlGpu& gpu, Return result) {
+  const std::string invalid =
+      result == Return::kInvalidArgument ? InvalidLimitText(change, gpu) : "";
   if (!invalid.empty()) return invalid;
-  return fmt::format("Unable to set {} for GPU {}: {}\n", change.kind->what, gpu.BusId(),
+  return fmt::format("Unable to set {} for GPU {}: {}\n", change.kind->target, gpu.BusId(),
                      gpu.client().ErrorText(result));
 }
 
@@ -224,13 +226,13 @@ bool ParseChangeValue(const std::string& text, Change* change) {
 
 Return ApplyChange(const Change& change, const std::vector<NvmlGpu>& gpus, std::string* out) {
   for (const NvmlGpu& gpu : gpus) {
-    std::string done;
-    const Return result = change.kind->apply(change, gpu, &done);
+    std::string message;
+    const Return result = change.kind->apply(change, gpu, &message);
     if (result != Return::kSuccess) {
-      *out += WhyNot(change, gpu, result) + "Terminating early due to previous errors.\n";
+      *out += FailureText(change, gpu, result) + "Terminating early due to previous errors.\n";
       return result;
     }
-    *out += done;
+    *out += message;
   }
   *out += "All done.\n";
   if (change.kind->brief == "-e") *out += "Reboot required.\n";

@@ -286,23 +286,24 @@ void AddUse(std::vector<GpuField>* t) {
 }
 
 void AddPower(std::vector<GpuField>* t) {
-  t->insert(t->end(),
-            {
-                {"power.draw", "", "W", "Power drawn by the board.",
-                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerUsage")))},
-                {"power.draw.average", "", "W", "Power drawn over the last second.",
-                 OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerAverage)))},
-                {"power.draw.instant", "", "W", "Power drawn now.",
-                 OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerInstant)))},
-                {"power.limit", "", "W", "Power limit that was asked for.",
-                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementLimit")))},
-                {"enforced.power.limit", "", "W", "Power limit in effect.",
-                 OF_GPU(Watts(g.Number("nvmlDeviceGetEnforcedPowerLimit")))},
-                {"power.default_limit", "", "W", "Power limit after a reset.",
-                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementDefaultLimit")))},
-                {"power.min_limit", "", "W", "Lowest power limit.", OF_GPU(Limit(g, false))},
-                {"power.max_limit", "", "W", "Highest power limit.", OF_GPU(Limit(g, true))},
-            });
+  t->insert(
+      t->end(),
+      {
+          {"power.draw", "", "W", "Power drawn by the board.",
+           OF_GPU(Watts(g.Number("nvmlDeviceGetPowerUsage")))},
+          {"power.draw.average", "", "W", "Power drawn over the last second.",
+           OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerAverage)))},
+          {"power.draw.instant", "", "W", "Power drawn now.",
+           OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerInstant)))},
+          {"power.limit", "", "W", "Power limit that was asked for.",
+           OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementLimit")))},
+          {"enforced.power.limit", "", "W", "Power limit in effect.",
+           OF_GPU(Watts(g.Number("nvmlDeviceGetEnforcedPowerLimit")))},
+          {"power.default_limit", "", "W", "Power limit after a reset.",
+           OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementDefaultLimit")))},
+          {"power.min_limit", "", "W", "Lowest power limit.", OF_GPU(Limit(g, /*max=*/false))},
+          {"power.max_limit", "", "W", "Highest power limit.", OF_GPU(Limit(g, /*max=*/true))},
+      });
 }
 
 void AddClocks(std::vector<GpuField>* t) {

@@ -233,18 +233,22 @@ void AddHeatAndPower(const NvmlGpu& gpu, LogNode* log) {
 }
 
 void AddClocks(const NvmlGpu& gpu, LogNode* log) {
-  auto add = [&gpu, log](const char* label, const char* tag, const char* function, bool all) {
+  auto add = [&gpu, log](const char* label, const char* tag, const char* function,
+                         bool with_sm_and_video) {
     LogNode& clocks = log->Open(label, tag);
     clocks.Add("Graphics", "graphics_clock", Megahertz(gpu.Number(function, nvml::kClockGraphics)));
-    if (all) clocks.Add("SM", "sm_clock", Megahertz(gpu.Number(function, nvml::kClockSm)));
+    if (with_sm_and_video)
+      clocks.Add("SM", "sm_clock", Megahertz(gpu.Number(function, nvml::kClockSm)));
     clocks.Add("Memory", "mem_clock", Megahertz(gpu.Number(function, nvml::kClockMem)));
-    if (all) clocks.Add("Video", "video_clock", Megahertz(gpu.Number(function, nvml::kClockVideo)));
+    if (with_sm_and_video)
+      clocks.Add("Video", "video_clock", Megahertz(gpu.Number(function, nvml::kClockVideo)));
   };
-  add("Clocks", "clocks", "nvmlDeviceGetClockInfo", true);
-  add("Applications Clocks", "applications_clocks", "nvmlDeviceGetApplicationsClock", false);
+  add("Clocks", "clocks", "nvmlDeviceGetClockInfo", /*with_sm_and_video=*/true);
+  add("Applications Clocks", "applications_clocks", "nvmlDeviceGetApplicationsClock",
+      /*with_sm_and_video=*/false);
   add("Default Applications Clocks", "default_applications_clocks",
-      "nvmlDeviceGetDefaultApplicationsClock", false);
-  add("Max Clocks", "max_clocks", "nvmlDeviceGetMaxClockInfo", true);
+      "nvmlDeviceGetDefaultApplicationsClock", /*with_sm_and_video=*/false);
+  add("Max Clocks", "max_clocks", "nvmlDeviceGetMaxClockInfo", /*with_sm_and_video=*/true);
 }
 
 void AddFabric(const NvmlGpu& gpu, LogNode* log) {
@@ -279,7 +283,7 @@ void AddProcesses(const NvmlGpu& gpu, LogNode* log) {
 
 LogNode GpuSections(const NvmlGpu& gpu) {
   LogNode log;
-  log.section = true;
+  log.is_section = true;
   AddIdentity(gpu, &log);
   AddPci(gpu, &log);
   AddPerformance(gpu, &log);

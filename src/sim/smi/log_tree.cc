@@ -18,7 +18,7 @@ LogNode& LogNode::Open(std::string_view name, std::string_view xml) {
 void AppendText(const LogNode& node, int depth, std::string* out) {
   if (node.label.empty()) return;
   const std::string head = std::string(static_cast<size_t>(depth) * 4, ' ') + node.label;
-  if (!node.section) {
+  if (!node.is_section) {
     *out += fmt::format("{:<42}: {}\n", head, node.value);
     return;
   }
@@ -29,7 +29,7 @@ void AppendText(const LogNode& node, int depth, std::string* out) {
 void AppendXml(const LogNode& node, int depth, std::string* out) {
   if (node.tag.empty()) return;
   const std::string indent(static_cast<size_t>(depth), '\t');
-  if (!node.section) {
+  if (!node.is_section) {
     *out += fmt::format("{}<{}>{}</{}>\n", indent, node.tag, EscapeXml(node.value), node.tag);
     return;
   }

@@ -14,7 +14,7 @@ struct LogNode {
   std::string label;  // "FB Memory Usage"; "" leaves the node out of the text
   std::string tag;    // "fb_memory_usage"; "" leaves the node out of the XML
   std::string value;  // set in a leaf
-  bool section = false;
+  bool is_section = false;
   std::vector<LogNode> children;
 
   // Adds a leaf and returns this node, to chain calls.

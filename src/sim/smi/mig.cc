@@ -65,9 +65,9 @@ bool ComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsigned 
 }
 
 // True: `ids` is empty or contains the id.
-bool Chosen(std::string_view ids, unsigned id) {
-  const std::string wanted = fmt::format(",{},", id);
-  return ids.empty() || fmt::format(",{},", ids).find(wanted) != std::string::npos;
+bool IsSelected(std::string_view ids, unsigned id) {
+  const std::string listed_id = fmt::format(",{},", id);
+  return ids.empty() || fmt::format(",{},", ids).find(listed_id) != std::string::npos;
 }
 
 std::vector<GpuInstanceView> GpuInstancesOf(const NvmlGpu& gpu, std::string_view ids) {
@@ -80,7 +80,7 @@ std::vector<GpuInstanceView> GpuInstancesOf(const NvmlGpu& gpu, std::string_view
     for (unsigned i = 0; i < count; ++i) {
       GpuInstanceView view{handles[i], {}, profile.name};
       NVML_CALL(gpu.client(), nvmlGpuInstanceGetInfo, view.handle, &view.info);
-      if (Chosen(ids, view.info.id)) views.push_back(view);
+      if (IsSelected(ids, view.info.id)) views.push_back(view);
     }
   }
   return views;
@@ -100,7 +100,7 @@ std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
     for (unsigned i = 0; i < count; ++i) {
       ComputeInstanceView view{handles[i], {}, info.name};
       NVML_CALL(gpu.client(), nvmlComputeInstanceGetInfo_v2, view.handle, &view.info);
-      if (Chosen(ids, view.info.id)) views.push_back(view);
+      if (IsSelected(ids, view.info.id)) views.push_back(view);
     }
   }
   return views;
@@ -220,7 +220,7 @@ bool ParseNumber(std::string_view text, unsigned* value) {
 }
 
 // True: `text` is the id, the name, or the name without "MIG ".
-bool Names(std::string_view text, unsigned id, std::string_view name) {
+bool IsProfile(std::string_view text, unsigned id, std::string_view name) {
   unsigned number = 0;
   if (ParseNumber(text, &number)) return number == id;
   return text == name || (name.starts_with("MIG ") && text == name.substr(4));
@@ -232,7 +232,7 @@ Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
   for (unsigned size = kComputeSizes; size-- > 0;) {
     nvml::ComputeInstanceProfileInfoV2 info;
     if (!ComputeProfile(gpu, parent, size, &info)) continue;
-    if (profile.empty() ? parent.name != info.name : !Names(profile, size, info.name)) continue;
+    if (profile.empty() ? parent.name != info.name : !IsProfile(profile, size, info.name)) continue;
     ComputeInstanceView view;
     const Return result = NVML_CALL(gpu.client(), nvmlGpuInstanceCreateComputeInstance,
                                     parent.handle, size, &view.handle);
@@ -255,13 +255,15 @@ Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
 }
 
 // Creates a GPU instance of "PROFILE" or "PROFILE:START".
-Return CreateOne(const MigOptions& options, const NvmlGpu& gpu, const std::string& wanted,
-                 std::string* out) {
-  const size_t colon = wanted.find(':');
+Return CreateInstance(const MigOptions& options, const NvmlGpu& gpu, const std::string& request,
+                      std::string* out) {
+  const size_t colon = request.find(':');
   nvml::Placement placement = {};
-  bool good = colon == std::string::npos || ParseNumber(wanted.substr(colon + 1), &placement.start);
+  bool valid =
+      colon == std::string::npos || ParseNumber(request.substr(colon + 1), &placement.start);
   for (const ListedProfile& profile : ProfilesOf(gpu)) {
-    if (!good || !Names(std::string_view(wanted).substr(0, colon), profile.id, profile.name)) {
+    if (!valid ||
+        !IsProfile(std::string_view(request).substr(0, colon), profile.id, profile.name)) {
       continue;
     }
     GpuInstanceView view{nullptr, {}, profile.name};
@@ -281,7 +283,7 @@ Return CreateOne(const MigOptions& options, const NvmlGpu& gpu, const std::strin
         view.info.id, gpu.index(), profile.name, profile.id);
     return options.create_compute ? CreateComputeIn(gpu, view, "", out) : Return::kSuccess;
   }
-  *out += fmt::format("Invalid GPU instance profile \"{}\"\n", wanted);
+  *out += fmt::format("Invalid GPU instance profile \"{}\"\n", request);
   return Return::kInvalidArgument;
 }
 
@@ -296,8 +298,8 @@ Return Finish(const NvmlGpu& gpu, Return result, std::string_view what, std::str
 Return CreateInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
                        std::string* out) {
   for (const NvmlGpu& gpu : gpus) {
-    for (const std::string& wanted : Split(options.profiles)) {
-      const Return result = CreateOne(options, gpu, wanted, out);
+    for (const std::string& request : Split(options.profiles)) {
+      const Return result = CreateInstance(options, gpu, request, out);
       if (result != Return::kSuccess) return Finish(gpu, result, "create GPU instances", out);
     }
   }
@@ -306,10 +308,10 @@ Return CreateInstances(const MigOptions& options, const std::vector<NvmlGpu>& gp
 
 Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
                      std::string* out) {
-  bool any = false;
+  bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
-      any = true;
+      found_any = true;
       std::vector<std::string> profiles = Split(options.profiles);
       if (profiles.empty()) profiles.emplace_back();
       for (const std::string& profile : profiles) {
@@ -318,16 +320,16 @@ Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus
       }
     }
   }
-  if (!any) *out += "No GPU instances found: Not Found\n";
-  return any ? Return::kSuccess : Return::kNotFound;
+  if (!found_any) *out += "No GPU instances found: Not Found\n";
+  return found_any ? Return::kSuccess : Return::kNotFound;
 }
 
 Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
                         std::string* out) {
-  bool any = false;
+  bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& view : GpuInstancesOf(gpu, options.gpu_instances)) {
-      any = true;
+      found_any = true;
       const Return result = NVML_CALL(gpu.client(), nvmlGpuInstanceDestroy, view.handle);
       if (result != Return::kSuccess) {
         *out += fmt::format("Unable to destroy GPU instance ID {:>2} from GPU {:>2}: {}\n",
@@ -338,15 +340,15 @@ Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& g
                           view.info.id, gpu.index());
     }
   }
-  if (!any) *out += "No GPU instances found: Not Found\n";
-  return any ? Return::kSuccess : Return::kNotFound;
+  if (!found_any) *out += "No GPU instances found: Not Found\n";
+  return found_any ? Return::kSuccess : Return::kNotFound;
 }
 
 Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
-                        const GpuInstanceView& parent, bool* any, std::string* out) {
+                        const GpuInstanceView& parent, bool* found_any, std::string* out) {
   for (const ComputeInstanceView& view :
        ComputeInstancesOf(gpu, parent, options.compute_instances)) {
-    *any = true;
+    *found_any = true;
     const Return result = NVML_CALL(gpu.client(), nvmlComputeInstanceDestroy, view.handle);
     if (result != Return::kSuccess) {
       *out += fmt::format(
@@ -363,15 +365,15 @@ Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
 
 Return DestroyCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
                       std::string* out) {
-  bool any = false;
+  bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
-      const Return result = DestroyComputeOf(options, gpu, parent, &any, out);
+      const Return result = DestroyComputeOf(options, gpu, parent, &found_any, out);
       if (result != Return::kSuccess) return result;
     }
   }
-  if (!any) *out += "No compute instances found: Not Found\n";
-  return any ? Return::kSuccess : Return::kNotFound;
+  if (!found_any) *out += "No compute instances found: Not Found\n";
+  return found_any ? Return::kSuccess : Return::kNotFound;
 }
 
 }  // namespace

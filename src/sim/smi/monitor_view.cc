@@ -32,7 +32,7 @@ std::string UsedBar1(const NvmlGpu& gpu) {
   return bar1.ok() ? std::to_string(bar1.value.used >> 20) : "-";
 }
 
-std::string Use(const NvmlGpu& gpu, unsigned nvml::Utilization::*member) {
+std::string UtilizationText(const NvmlGpu& gpu, unsigned nvml::Utilization::*member) {
   const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
   return Dash(NvmlAnswer<unsigned>{use.result, use.value.*member});
 }
@@ -68,8 +68,8 @@ constexpr Column kDeviceColumns[] = {
     {'p', "pwr", "W", Watts},
     {'p', "gtemp", "C", GPU_VALUE(Dash(g.Number("nvmlDeviceGetTemperature", 0)))},
     {'p', "mtemp", "C", GPU_VALUE(Dash(g.FieldNumber(nvml::kFieldMemoryTemp)))},
-    {'u', "sm", "%", GPU_VALUE(Use(g, &nvml::Utilization::gpu))},
-    {'u', "mem", "%", GPU_VALUE(Use(g, &nvml::Utilization::memory))},
+    {'u', "sm", "%", GPU_VALUE(UtilizationText(g, &nvml::Utilization::gpu))},
+    {'u', "mem", "%", GPU_VALUE(UtilizationText(g, &nvml::Utilization::memory))},
     {'u', "enc", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetEncoderUtilization")))},
     {'u', "dec", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetDecoderUtilization")))},
     {'u', "jpg", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetJpgUtilization")))},
@@ -89,7 +89,7 @@ constexpr Column kDeviceColumns[] = {
 };
 #undef GPU_VALUE
 
-bool Has(const MonitorOptions& options, char kind) {
+bool IsSelected(const MonitorOptions& options, char kind) {
   return options.selected_letters.find(kind) != std::string_view::npos;
 }
 
@@ -121,7 +121,7 @@ struct ProcessUtilization {
   unsigned sm = 0, memory = 0;
 };
 
-std::map<unsigned, ProcessUtilization> ProcessUses(const NvmlGpu& gpu) {
+std::map<unsigned, ProcessUtilization> ProcessUtilizations(const NvmlGpu& gpu) {
   std::map<unsigned, ProcessUtilization> uses;
   unsigned count = 0;
   if (NVML_CALL(gpu.client(), nvmlDeviceGetProcessUtilization, gpu.handle(), nullptr, &count,
@@ -146,12 +146,12 @@ std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
   std::string out = LineStart(options, gpu);
   out += fmt::format(" {:>10} {:>5}", process == nullptr ? "-" : std::to_string(process->pid),
                      process == nullptr ? "-" : process->type);
-  if (Has(options, 'u')) {
+  if (IsSelected(options, 'u')) {
     out += Cell(use == nullptr ? "-" : std::to_string(use->sm));
     out += Cell(use == nullptr ? "-" : std::to_string(use->memory));
     for (int engine = 0; engine < 4; ++engine) out += Cell("-");
   }
-  if (Has(options, 'm')) {
+  if (IsSelected(options, 'm')) {
     out += Cell(process == nullptr ? "-" : Dash(process->memory_mib));
     out += Cell(process == nullptr ? "-" : "0");
   }
@@ -163,7 +163,7 @@ std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
 std::string DeviceMonitorHeader(const MonitorOptions& options) {
   auto [first, second] = HeaderStart(options);
   for (const Column& column : kDeviceColumns) {
-    if (!Has(options, column.kind)) continue;
+    if (!IsSelected(options, column.kind)) continue;
     first += Cell(column.name);
     second += Cell(column.unit);
   }
@@ -175,7 +175,7 @@ std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<N
   for (const NvmlGpu& gpu : gpus) {
     out += LineStart(options, gpu);
     for (const Column& column : kDeviceColumns) {
-      if (Has(options, column.kind)) out += Cell(column.value(gpu));
+      if (IsSelected(options, column.kind)) out += Cell(column.value(gpu));
     }
     out += " \n";
   }
@@ -186,13 +186,13 @@ std::string ProcessMonitorHeader(const MonitorOptions& options) {
   auto [first, second] = HeaderStart(options);
   first += "         pid   type";
   second += "           #    C/G";
-  if (Has(options, 'u')) {
+  if (IsSelected(options, 'u')) {
     for (const char* name : {"sm", "mem", "enc", "dec", "jpg", "ofa"}) {
       first += Cell(name);
       second += Cell("%");
     }
   }
-  if (Has(options, 'm')) {
+  if (IsSelected(options, 'm')) {
     first += Cell("fb") + Cell("ccpm");
     second += Cell("MB") + Cell("MB");
   }
@@ -203,7 +203,7 @@ std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<
   std::string out;
   for (const NvmlGpu& gpu : gpus) {
     const std::vector<ListedProcess> processes = gpu.Processes();
-    const std::map<unsigned, ProcessUtilization> uses = ProcessUses(gpu);
+    const std::map<unsigned, ProcessUtilization> uses = ProcessUtilizations(gpu);
     for (const ListedProcess& process : processes) {
       const auto use = uses.find(process.pid);
       out += ProcessLine(options, gpu, &process, use == uses.end() ? nullptr : &use->second);

@@ -49,7 +49,7 @@ struct SmiOptions {
   CsvFormat format;
   bool csv = false;              // --format=csv
   Change change;                 // for kChange
-  unsigned loop_ms = 0;          // time between rounds
+  unsigned loop_ms = 0;          // time between two rounds
   unsigned rounds = 1;           // 0: until the program is interrupted
   std::string output;            // value of -f: file instead of standard output
   std::string selected_letters;  // letters of topo -p2p, or of -s in dmon and pmon

@@ -111,9 +111,9 @@ bool Matches(const NvmlGpu& gpu, std::string_view id) {
 // A run of the program, from the open library to the output.
 class SmiRun {
  public:
-  // `first`: no output has been printed yet.
-  SmiRun(const NvmlClient* client, const SmiOptions* options, bool first)
-      : client_(client), options_(options), first_(first) {}
+  // `prints_header`: no output has been printed yet.
+  SmiRun(const NvmlClient* client, const SmiOptions* options, bool prints_header)
+      : client_(client), options_(options), prints_header_(prints_header) {}
 
   int Run(std::string* out);
 
@@ -125,7 +125,7 @@ class SmiRun {
 
   const NvmlClient* client_;
   const SmiOptions* options_;
-  bool first_;
+  bool prints_header_;
   std::vector<NvmlGpu> gpus_;
   size_t attached_ = 0;
   bool lost_ = false;
@@ -186,15 +186,15 @@ std::string SmiRun::Monitor() const {
   const MonitorOptions options = {options_->selected_letters, stamp('D', "%Y%m%d"),
                                   stamp('T', "%H:%M:%S")};
   if (options_->view == View::kDeviceMonitor) {
-    return (first_ ? DeviceMonitorHeader(options) : "") + DeviceMonitorView(options, gpus_);
+    return (prints_header_ ? DeviceMonitorHeader(options) : "") + DeviceMonitorView(options, gpus_);
   }
-  return (first_ ? ProcessMonitorHeader(options) : "") + ProcessMonitorView(options, gpus_);
+  return (prints_header_ ? ProcessMonitorHeader(options) : "") + ProcessMonitorView(options, gpus_);
 }
 
 int SmiRun::Render(std::string* out) {
   const NodeValues node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
-  bool good = true;
+  bool valid = true;
   switch (options_->view) {
     case View::kList:
       *out += ListView(gpus_);
@@ -219,10 +219,10 @@ int SmiRun::Render(std::string* out) {
       *out += Monitor();
       break;
     case View::kQuery:
-      good = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
+      valid = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
       break;
     case View::kLog:
-      good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
+      valid = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
       break;
     case View::kLogXml:
       *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
@@ -235,15 +235,15 @@ int SmiRun::Render(std::string* out) {
       *out += TableView(date, VersionsOf(*client_), gpus_);
       break;
   }
-  return good ? kExitOk : kExitArgument;
+  return valid ? kExitOk : kExitArgument;
 }
 
 int SmiRun::Run(std::string* out) {
-  std::string complaints;
-  int code = FindGpus(&complaints);
-  if (code == kExitOk) code = Select(&complaints);
-  if (code != kExitOk) return *out = complaints, code;
-  *out = complaints;
+  std::string errors;
+  int code = FindGpus(&errors);
+  if (code == kExitOk) code = Select(&errors);
+  if (code != kExitOk) return *out = errors, code;
+  *out = errors;
   code = Render(out);
   return code == kExitOk && lost_ ? kExitLost : code;
 }
@@ -259,13 +259,14 @@ std::string VersionText(const NvmlClient& client) {
       versions.driver, nvml_version, versions.driver, versions.cuda);
 }
 
-int RunOnce(const NvmlClient& client, const SmiOptions& options, bool first, std::FILE* stream) {
+int RunOnce(const NvmlClient& client, const SmiOptions& options, bool prints_header,
+            std::FILE* stream) {
   std::string out;
   int code = kExitOk;
   if (options.view == View::kVersion) {
     out = VersionText(client);
   } else {
-    code = SmiRun(&client, &options, first).Run(&out);
+    code = SmiRun(&client, &options, prints_header).Run(&out);
   }
   std::fwrite(out.data(), 1, out.size(), stream);
   std::fflush(stream);
@@ -302,12 +303,12 @@ int Run(const std::vector<std::string>& arguments) {
     std::fputs(fmt::format("Unable to open {} for writing\n", options.output).c_str(), stdout);
     return kExitArgument;
   }
-  int code = RunOnce(client, options, /*first=*/true, stream);
+  int code = RunOnce(client, options, /*prints_header=*/true, stream);
   for (unsigned round = 1; code == kExitOk && round != options.rounds; ++round) {
     const timespec pause = {options.loop_ms / 1000,
                             static_cast<long>(options.loop_ms % 1000) * 1000000};
     nanosleep(&pause, nullptr);
-    code = RunOnce(client, options, /*first=*/false, stream);
+    code = RunOnce(client, options, /*prints_header=*/false, stream);
   }
   if (stream != stdout && std::fclose(stream) != 0) return kExitOther;
   return code;

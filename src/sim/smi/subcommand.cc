@@ -15,10 +15,10 @@ bool OnlyLettersOf(std::string_view letters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-bool Number(const std::string& text, unsigned most, unsigned* value) {
+bool Number(const std::string& text, unsigned max, unsigned* value) {
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stopped == end && *value > 0 && *value <= most;
+  return error == std::errc() && stopped == end && *value > 0 && *value <= max;
 }
 
 using Apply = bool (*)(const std::string& value, SmiOptions* options);
@@ -128,9 +128,9 @@ constexpr Argument kArguments[] = {
 };
 
 const Argument* FindArgument(std::string_view subcommand, std::string_view text) {
-  for (const Argument& known : kArguments) {
-    if (known.subcommand != subcommand) continue;
-    if (known.brief == text || known.full == text) return &known;
+  for (const Argument& known_argument : kArguments) {
+    if (known_argument.subcommand != subcommand) continue;
+    if (known_argument.brief == text || known_argument.full == text) return &known_argument;
   }
   return nullptr;
 }
@@ -147,8 +147,8 @@ void SetDefaults(std::string_view subcommand, SmiOptions* options) {
 }  // namespace
 
 bool IsSubcommand(std::string_view word) {
-  for (const Argument& known : kArguments) {
-    if (known.subcommand == word) return true;
+  for (const Argument& known_argument : kArguments) {
+    if (known_argument.subcommand == word) return true;
   }
   return false;
 }
@@ -160,16 +160,16 @@ bool ParseSubcommand(const std::vector<std::string>& arguments, SmiOptions* opti
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::string name = argument.substr(0, argument.find('='));
-    const Argument* known = FindArgument(subcommand, name);
-    if (known == nullptr || (!known->has_value && name != argument)) {
+    const Argument* known_argument = FindArgument(subcommand, name);
+    if (known_argument == nullptr || (!known_argument->has_value && name != argument)) {
       return NotRecognized(argument, error);
     }
     std::string value;
     const bool next_is_value = i + 1 < arguments.size() && arguments[i + 1][0] != '-';
-    if (known->may_have_value && next_is_value) value = arguments[++i];
-    if (known->has_value && !TakeValue(arguments, &i, &value, error)) return false;
-    if (!known->apply(value, options)) {
-      *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known->brief);
+    if (known_argument->may_have_value && next_is_value) value = arguments[++i];
+    if (known_argument->has_value && !TakeValue(arguments, &i, &value, error)) return false;
+    if (!known_argument->apply(value, options)) {
+      *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known_argument->brief);
       return false;
     }
   }

@@ -15,8 +15,9 @@ constexpr int kLastVersion = 99990;
 using Row = std::vector<std::string>;
 
 std::string Folder() {
-  const char* given = std::getenv("TESSERA_ORACLES");
-  return std::string(given != nullptr ? given : TESSERA_ORACLES_BESIDE_SOURCE) + "/cuda-driver";
+  const char* configured = std::getenv("TESSERA_ORACLES");
+  return std::string(configured != nullptr ? configured : TESSERA_ORACLES_BESIDE_SOURCE) +
+         "/cuda-driver";
 }
 
 Result<std::vector<Row>> ReadRows(const std::string& file) {

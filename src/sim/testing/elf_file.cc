@@ -11,8 +11,9 @@
 namespace tessera::sim::testing {
 namespace {
 
-std::istringstream ReadElf(const std::string& what, const std::string& file) {
-  const auto result = RunProgram({"readelf", "--wide", what, file}, std::chrono::seconds(60));
+std::istringstream ReadElf(const std::string& section_option, const std::string& file) {
+  const auto result =
+      RunProgram({"readelf", "--wide", section_option, file}, std::chrono::seconds(60));
   EXPECT_TRUE(result.ok() && result->exit_code == 0) << "readelf, of package binutils, is missing";
   return std::istringstream(result.ok() ? result->out : "");
 }

@@ -7,8 +7,8 @@ namespace tessera::sim::testing {
 namespace {
 
 Profile ProfileOf(const SimNodeOptions& options) {
-  const bool text = options.profile.find('\n') != std::string::npos;
-  auto profile = text ? ParseProfile(options.profile, "test") : LoadProfile(options.profile);
+  const bool is_text = options.profile.find('\n') != std::string::npos;
+  auto profile = is_text ? ParseProfile(options.profile, "test") : LoadProfile(options.profile);
   if (!profile.ok()) CheckFailed(__FILE__, __LINE__, profile.status().ToString());
   if (options.gpus != 0) profile->gpus = options.gpus;
   return *profile;

@@ -18,7 +18,7 @@
 namespace tessera::sim::testing {
 
 struct SimNodeOptions {
-  std::string profile = "a100-sxm4-80gb";  // a YAML file or its text is also valid
+  std::string profile = "a100-sxm4-80gb";  // or a YAML file, or its text
   uint32_t gpus = 0;                       // 0: as in the profile
   std::string name = "node";
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kTileBytes = 64, kTileRows = 8;
 // Far above every GPU's maximum, so that sizes do not overflow.
 constexpr uint64_t kMaxExtent = 1 << 20;
-constexpr unsigned kMapped = kArraySparse | kArrayDeferredMapping;
+constexpr unsigned kMappedByProgram = kArraySparse | kArrayDeferredMapping;
 
 Result Check(const Array3DDescriptor& descriptor) {
   const auto& [width, height, depth, format, channels, flags] = descriptor;
@@ -82,12 +82,13 @@ Result Arrays::Create(Driver* driver, ContextTag* context, const Array3DDescript
                       ArrayTag** array) {
   Result result = Check(descriptor);
   if (result != Result::kSuccess) return result;
-  ArrayTag made = Describe(context, descriptor);
-  if ((descriptor.flags & kMapped) == 0) {
-    result = driver->Allocate(context, LayoutBytes(made), MemoryKind::kArray, nullptr, &made.base);
+  ArrayTag created = Describe(context, descriptor);
+  if ((descriptor.flags & kMappedByProgram) == 0) {
+    result =
+        driver->Allocate(context, LayoutBytes(created), MemoryKind::kArray, nullptr, &created.base);
     if (result != Result::kSuccess) return result;
   }
-  *array = *arrays_.insert(new ArrayTag(made)).first;
+  *array = *arrays_.insert(new ArrayTag(created)).first;
   return Result::kSuccess;
 }
 
@@ -100,29 +101,29 @@ Result Arrays::CreateMipmap(Driver* driver, ContextTag* context,
   const uint64_t largest =
       std::max({descriptor.width, descriptor.height, layered ? 0 : descriptor.depth});
   levels = std::clamp(levels, 1u, unsigned(std::bit_width(largest)));
-  auto* made = new MipmappedArrayTag{.context = context};
+  auto* created = new MipmappedArrayTag{.context = context};
   uint64_t bytes = 0;
   Array3DDescriptor of_level = descriptor;
   for (unsigned i = 0; i < levels; ++i, of_level = Halve(of_level)) {
-    made->levels.push_back(Describe(context, of_level));
-    made->levels.back().mipmap = made;
-    bytes += LayoutBytes(made->levels.back());
+    created->levels.push_back(Describe(context, of_level));
+    created->levels.back().mipmap = created;
+    bytes += LayoutBytes(created->levels.back());
   }
-  if ((descriptor.flags & kMapped) == 0) {
-    result = driver->Allocate(context, bytes, MemoryKind::kArray, nullptr, &made->base);
+  if ((descriptor.flags & kMappedByProgram) == 0) {
+    result = driver->Allocate(context, bytes, MemoryKind::kArray, nullptr, &created->base);
     if (result != Result::kSuccess) {
-      delete made;
+      delete created;
       return result;
     }
   }
-  uint64_t at = made->base;
-  for (ArrayTag& level : made->levels) {
-    if (made->base != 0) level.base = at;
+  uint64_t at = created->base;
+  for (ArrayTag& level : created->levels) {
+    if (created->base != 0) level.base = at;
     at += LayoutBytes(level);
     arrays_.insert(&level);
   }
-  mipmaps_.insert(made);
-  *array = made;
+  mipmaps_.insert(created);
+  *array = created;
   return Result::kSuccess;
 }
 
@@ -159,8 +160,8 @@ namespace {
 bool FitsDevice(const sim::GpuFacts& gpu, const Array3DDescriptor& descriptor) {
   const auto& [width, height, depth, format, channels, flags] = descriptor;
   const auto within = [&gpu](size_t extent, int attribute) {
-    int most = 0;
-    return DeviceAttribute(gpu, attribute, &most) && extent <= size_t(most);
+    int max = 0;
+    return DeviceAttribute(gpu, attribute, &max) && extent <= size_t(max);
   };
   if ((flags & kArrayCubemap) != 0) return true;
   if ((flags & kArrayLayered) != 0) {

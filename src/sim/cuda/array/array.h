@@ -54,7 +54,7 @@ class Arrays {
   void Forget(ContextTag* context);
 
  private:
-  std::unordered_set<ArrayTag*> arrays_;  // with levels
+  std::unordered_set<ArrayTag*> arrays_;  // including levels of mipmapped arrays
   std::unordered_set<MipmappedArrayTag*> mipmaps_;
 };
 

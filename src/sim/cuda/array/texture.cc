@@ -124,20 +124,22 @@ CUDA_EXPORT Result cuTexObjectCreate(Texture* texture, const ResourceDescriptor*
   return Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuTexObjectDestroy(Texture texture) { return Destroy(texture, false); }
+CUDA_EXPORT Result cuTexObjectDestroy(Texture texture) {
+  return Destroy(texture, /*is_surface=*/false);
+}
 
 CUDA_EXPORT Result cuTexObjectGetResourceDesc(ResourceDescriptor* resource, Texture texture) {
-  return With(texture, false,
+  return With(texture, /*is_surface=*/false,
               [=](const TextureObject& object) { return Put(resource, object.resource); });
 }
 
 CUDA_EXPORT Result cuTexObjectGetTextureDesc(TextureDescriptor* descriptor, Texture texture) {
-  return With(texture, false,
+  return With(texture, /*is_surface=*/false,
               [=](const TextureObject& object) { return Put(descriptor, object.descriptor); });
 }
 
 CUDA_EXPORT Result cuTexObjectGetResourceViewDesc(ResourceViewDescriptor* view, Texture texture) {
-  return With(texture, false, [=](const TextureObject& object) {
+  return With(texture, /*is_surface=*/false, [=](const TextureObject& object) {
     return object.has_view ? Put(view, object.view) : Result::kInvalidValue;
   });
 }
@@ -154,10 +156,12 @@ CUDA_EXPORT Result cuSurfObjectCreate(Surface* surface, const ResourceDescriptor
   return Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuSurfObjectDestroy(Surface surface) { return Destroy(surface, true); }
+CUDA_EXPORT Result cuSurfObjectDestroy(Surface surface) {
+  return Destroy(surface, /*is_surface=*/true);
+}
 
 CUDA_EXPORT Result cuSurfObjectGetResourceDesc(ResourceDescriptor* resource, Surface surface) {
-  return With(surface, true,
+  return With(surface, /*is_surface=*/true,
               [=](const TextureObject& object) { return Put(resource, object.resource); });
 }
 

@@ -32,7 +32,7 @@ struct DeviceCall : Call {
   DeviceCall call(device);         \
   if (call.status != Result::kSuccess) return call.status
 
-bool Linked(const sim::GpuFacts& from, uint32_t to) {
+bool HasNvLink(const sim::GpuFacts& from, uint32_t to) {
   for (const sim::NvLink& link : from.links) {
     if (link.active != 0 && (link.remote_gpu == int32_t(to) || link.remote_gpu < 0)) return true;
   }
@@ -162,7 +162,7 @@ CUDA_EXPORT Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
   if (!call->IsDevice(peer)) return Result::kInvalidDevice;
   // Peers over PCIe need one root complex; NVLink has no such limit.
   const uint32_t gpu = call->GpuOf(peer);
-  const bool linked = Linked(*call.facts, gpu) || call.facts->pcie_level[gpu] <= 30;
+  const bool linked = HasNvLink(*call.facts, gpu) || call.facts->pcie_level[gpu] <= 30;
   return Put(can, device != peer && linked);
 }
 
@@ -171,7 +171,7 @@ CUDA_EXPORT Result cuDeviceGetP2PAttribute(int* value, int attribute, Device sou
   DEVICE_ENTER(call, source);
   if (!call->IsDevice(destination) || source == destination) return Result::kInvalidDevice;
   const uint32_t gpu = call->GpuOf(destination);
-  const bool nvlink = Linked(*call.facts, gpu);
+  const bool nvlink = HasNvLink(*call.facts, gpu);
   switch (attribute) {
     case kP2pPerformanceRank:
       return Put(value, nvlink ? 0 : 1);

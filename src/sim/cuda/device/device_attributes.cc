@@ -8,13 +8,13 @@ namespace {
 
 constexpr int kLastDeviceAttribute = 150;
 
-struct Fixed {
+struct FixedAttribute {
   int attribute;
   int value;
 };
 
 // Attributes with one value on every GPU of the last ten years.
-constexpr Fixed kFixed[] = {
+constexpr FixedAttribute kFixedAttributes[] = {
     {1, 1024},                                       // threads of a block
     {2, 1024},                                       // block dimensions
     {3, 1024},        {4, 64},     {5, 2147483647},  // grid dimensions
@@ -59,7 +59,7 @@ int PrecisionRatio(const sim::GpuFacts& gpu) {
 bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
   if (attribute < 1 || attribute > kLastDeviceAttribute) return false;
   *value = 0;
-  for (const Fixed& fixed : kFixed) {
+  for (const FixedAttribute& fixed : kFixedAttributes) {
     if (fixed.attribute == attribute) *value = fixed.value;
   }
   switch (attribute) {

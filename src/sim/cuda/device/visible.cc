@@ -50,12 +50,12 @@ std::vector<VisibleDevice> MatchInstance(const sim::State& state, const std::vec
 }  // namespace
 
 std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visible_devices) {
-  const std::vector<uint32_t> nodes = NodesOf(state);
+  const std::vector<uint32_t> gpus = OpenableGpus(state);
   std::string_view first = visible_devices == nullptr ? "" : visible_devices;
   first = first.substr(0, first.find(','));
-  if (first.starts_with("MIG-")) return MatchInstance(state, nodes, first);
+  if (first.starts_with("MIG-")) return MatchInstance(state, gpus, first);
   std::vector<VisibleDevice> devices;
-  for (const uint32_t gpu : ApplyVisibleDevices(state, nodes, visible_devices)) {
+  for (const uint32_t gpu : ApplyVisibleDevices(state, gpus, visible_devices)) {
     if (!state.MigOn(gpu)) {
       devices.push_back({gpu, sim::kMaxInstances});
       continue;
@@ -66,7 +66,7 @@ std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visi
   return devices;
 }
 
-std::vector<uint32_t> NodesOf(const sim::State& state) {
+std::vector<uint32_t> OpenableGpus(const sim::State& state) {
   std::vector<uint32_t> gpus;
   for (uint32_t i = 0; i < state.gpu_count(); ++i) {
     const std::string name = "nvidia" + std::to_string(state.facts(i).minor);

@@ -13,7 +13,7 @@ namespace tessera::cuda {
 // A GPU, or a compute instance of a GPU in MIG mode.
 struct VisibleDevice {
   uint32_t gpu = 0;
-  uint32_t instance = sim::kMaxInstances;  // in the table of the state; kMaxInstances: the GPU
+  uint32_t instance = sim::kMaxInstances;  // index in the state; kMaxInstances: whole GPU
 };
 
 // The devices of a program, from CUDA_VISIBLE_DEVICES (null: not set). As with the real driver, a
@@ -21,8 +21,8 @@ struct VisibleDevice {
 // instances is no device.
 std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visible_devices);
 
-// Indices into the state, in the order of the program's device ordinals.
-std::vector<uint32_t> NodesOf(const sim::State& state);
+// The indices in the state of the GPUs whose device files this process may open.
+std::vector<uint32_t> OpenableGpus(const sim::State& state);
 // Applies CUDA_VISIBLE_DEVICES to `gpus`. Null: not set. Entries are indices, UUIDs and prefixes of
 // UUIDs. The list ends at the first entry that names no GPU or several GPUs. If the list names one
 // GPU twice, the result is empty.

@@ -18,9 +18,9 @@ constexpr char kFourGpus[] =
 
 TEST(VisibleTest, AGpuWithoutADeviceNodeIsNotVisible) {
   sim::testing::SimNode node({.profile = kFourGpus});
-  EXPECT_EQ(NodesOf(node.state()), (Gpus{0, 1, 2, 3}));
+  EXPECT_EQ(OpenableGpus(node.state()), (Gpus{0, 1, 2, 3}));
   ASSERT_EQ(unlink((node.dev_root() + "/dev/nvidia1").c_str()), 0);
-  EXPECT_EQ(NodesOf(node.state()), (Gpus{0, 2, 3}));
+  EXPECT_EQ(OpenableGpus(node.state()), (Gpus{0, 2, 3}));
 }
 
 TEST(VisibleTest, CudaVisibleDevicesFollowsTheDriversRules) {

@@ -226,10 +226,11 @@ CUDA_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   if (limit < 0 || limit >= kLimits || value > kMaxLimit) return Result::kInvalidValue;
   const uint32_t gpu = call->GpuOf(call.context()->device);
   const uint64_t bytes = BytesOfLimit(call->FactsOf(call.context()->device), limit, value);
-  uint64_t& taken = call.context()->limit_bytes[limit];
-  if (bytes > taken && call->slot().Charge(gpu, bytes - taken) != 0) return Result::kOutOfMemory;
-  if (bytes < taken) call->slot().Uncharge(gpu, taken - bytes);
-  taken = bytes;
+  uint64_t& charged_bytes = call.context()->limit_bytes[limit];
+  if (bytes > charged_bytes && call->slot().Charge(gpu, bytes - charged_bytes) != 0)
+    return Result::kOutOfMemory;
+  if (bytes < charged_bytes) call->slot().Uncharge(gpu, charged_bytes - bytes);
+  charged_bytes = bytes;
   call.context()->limits[limit] = value;
   return Result::kSuccess;
 }
@@ -267,8 +268,8 @@ CUDA_EXPORT Result cuCtxEnablePeerAccess(Context peer, unsigned flags) {
   if (flags != 0) return Result::kInvalidValue;
   CUDA_ENTER(ContextCall, call);
   if (!call->IsContext(peer) || peer == call.context()) return Result::kInvalidContext;
-  const bool fresh = call.context()->peers.insert(peer).second;
-  return fresh ? Result::kSuccess : Result::kPeerAccessAlreadyEnabled;
+  const bool is_new = call.context()->peers.insert(peer).second;
+  return is_new ? Result::kSuccess : Result::kPeerAccessAlreadyEnabled;
 }
 
 CUDA_EXPORT Result cuCtxDisablePeerAccess(Context peer) {

@@ -136,18 +136,18 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
       mig_facts_ != nullptr && state_.live(gpu).compute_instances[instance_].present.load() == 0;
   if (gone) return Result::kDeviceUnavailable;
   if (slot_.Charge(gpu, state_.facts(gpu).context_bytes) != 0) return Result::kOutOfMemory;
-  auto* made = new ContextTag();
-  made->device = device;
-  made->flags = flags;
-  made->api_version = api_version;
-  made->id = NextId();
-  made->epoch = epoch;
-  made->legacy.context = made;
-  made->legacy.id = NextId();
-  contexts_.insert(made);
-  streams_.insert(&made->legacy);
+  auto* created = new ContextTag();
+  created->device = device;
+  created->flags = flags;
+  created->api_version = api_version;
+  created->id = NextId();
+  created->epoch = epoch;
+  created->legacy.context = created;
+  created->legacy.id = NextId();
+  contexts_.insert(created);
+  streams_.insert(&created->legacy);
   slot_.AddContexts(gpu, 1);
-  *context = made;
+  *context = created;
   return Result::kSuccess;
 }
 
@@ -228,14 +228,14 @@ Result Driver::ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** mo
   if (auto known = library->modules.find(context); known != library->modules.end()) {
     return Put(module, known->second);
   }
-  auto made = std::make_unique<ModuleTag>();
-  made->context = context;
-  made->library = library;
-  made->image = library->image;
-  const Result result = PlaceGlobals(made.get());
+  auto created = std::make_unique<ModuleTag>();
+  created->context = context;
+  created->library = library;
+  created->image = library->image;
+  const Result result = PlaceGlobals(created.get());
   if (result != Result::kSuccess) return result;
-  *module = library->modules[context] = made.get();
-  modules_[made.get()] = std::move(made);
+  *module = library->modules[context] = created.get();
+  modules_[created.get()] = std::move(created);
   return Result::kSuccess;
 }
 

@@ -96,7 +96,7 @@ class Driver {
 
   // Unmaps memory after all queued commands that may touch it.
   void UnmapLater(DevicePtr base, uint64_t bytes);
-  void UnmapUnused();
+  void UnmapPending();
 
   Engine& engine() { return engine_; }
   Graphs& graphs() { return graphs_; }
@@ -197,12 +197,12 @@ class Driver {
   std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
   std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;
-  struct Unused {
+  struct PendingUnmap {
     DevicePtr base;
     uint64_t bytes;
     uint64_t order;  // order of the last command that may touch the memory
   };
-  std::vector<Unused> unused_;
+  std::vector<PendingUnmap> pending_unmaps_;
   Engine engine_{this};
   Graphs graphs_;
   UserObjects user_objects_;

@@ -95,17 +95,17 @@ void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
 }
 
 void Driver::UnmapLater(DevicePtr base, uint64_t bytes) {
-  unused_.push_back({base, bytes, engine_.last_order()});
-  UnmapUnused();
+  pending_unmaps_.push_back({base, bytes, engine_.last_order()});
+  UnmapPending();
 }
 
-void Driver::UnmapUnused() {
-  if (unused_.empty()) return;
+void Driver::UnmapPending() {
+  if (pending_unmaps_.empty()) return;
   const uint64_t oldest = engine_.OldestOrder();
-  std::erase_if(unused_, [oldest](const Unused& unused) {
-    const bool now = oldest > unused.order;
-    if (now) munmap(reinterpret_cast<void*>(unused.base), unused.bytes);
-    return now;
+  std::erase_if(pending_unmaps_, [oldest](const PendingUnmap& pending) {
+    const bool is_due = oldest > pending.order;
+    if (is_due) munmap(reinterpret_cast<void*>(pending.base), pending.bytes);
+    return is_due;
   });
 }
 
@@ -268,9 +268,9 @@ Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {
   const uint64_t bytes = in_block ? BlocksOf(allocation)[base].bytes : allocation.charged;
   auto known = exports_.find(base);
   if (known == exports_.end()) {
-    ExportedMemory made;
-    if (!MakeShared(base, bytes, &made)) return Result::kOutOfMemory;
-    known = exports_.emplace(base, made).first;
+    ExportedMemory created;
+    if (!MakeShared(base, bytes, &created)) return Result::kOutOfMemory;
+    known = exports_.emplace(base, created).first;
   }
   *exported = known->second;
   return Result::kSuccess;
@@ -291,10 +291,10 @@ Allocation* Driver::FindAllocation(DevicePtr pointer, uint64_t bytes) {
   if (offset > allocation.size || (offset == allocation.size && bytes > 0)) return nullptr;
   uint64_t inside = allocation.size - offset;
   for (; inside < bytes; ++after) {
-    const bool goes_on = allocation.physical != 0 && after != allocations_.end() &&
-                         after->second.physical != 0 && after->first == pointer + inside &&
-                         after->second.access != kAccessNone;
-    if (!goes_on) return nullptr;
+    const bool continues = allocation.physical != 0 && after != allocations_.end() &&
+                           after->second.physical != 0 && after->first == pointer + inside &&
+                           after->second.access != kAccessNone;
+    if (!continues) return nullptr;
     inside += after->second.size;
   }
   return allocation.access == kAccessNone ? nullptr : &allocation;

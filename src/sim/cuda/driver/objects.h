@@ -189,7 +189,7 @@ struct tessera::cuda::ContextTag {
   unsigned api_version = 0;
   unsigned attached = 1;            // cuCtxDetach calls until it is destroyed
   uint32_t epoch = 0;               // GpuLive::poison_epoch at its creation
-  Result error = Result::kSuccess;  // once dead, always dead
+  Result error = Result::kSuccess;  // the error that ended the context, for good
   StreamTag legacy;
   std::set<StreamTag*> streams;
   std::map<DevicePtr, Block> blocks;

@@ -9,7 +9,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kCudaOfSwitch = 12080;  // also the first with a second body of kIf
+constexpr unsigned kCudaOfSwitch = 12080;  // has kSwitch and a second body of kIf
 
 bool IsValid(const ConditionalNodeParameters& parameters, unsigned driver) {
   switch (parameters.type) {
@@ -27,11 +27,11 @@ constexpr GraphNodeType kTypesInBodies[] = {GraphNodeType::kKernel, GraphNodeTyp
                                             GraphNodeType::kMemset, GraphNodeType::kGraph,
                                             GraphNodeType::kEmpty,  GraphNodeType::kConditional};
 
-bool HasOnlyTypesOfBodies(const GraphTag& graph) {
+bool HasOnlyBodyTypes(const GraphTag& graph) {
   return std::ranges::all_of(graph.nodes, [](const auto& node) {
     return std::ranges::count(kTypesInBodies, node->type) != 0 &&
            std::ranges::all_of(node->children,
-                               [](const auto& child) { return HasOnlyTypesOfBodies(*child); });
+                               [](const auto& child) { return HasOnlyBodyTypes(*child); });
   });
 }
 
@@ -44,7 +44,7 @@ int CheckConditionalNodes(const GraphTag& graph) {
   for (const auto& node : graph.nodes) {
     for (const auto& child : node->children) {
       const bool body = node->type == GraphNodeType::kConditional;
-      if (body && !HasOnlyTypesOfBodies(*child)) return kInstantiateOperationNotSupported;
+      if (body && !HasOnlyBodyTypes(*child)) return kInstantiateOperationNotSupported;
       if (const int found = CheckConditionalNodes(*child); found != kInstantiateSuccess) {
         return found;
       }
@@ -62,15 +62,15 @@ Result AddConditionalNode(GraphNode* node, Graph graph, const GraphNode* from, s
   if (!known || (parameters->context != nullptr && !call->IsContext(parameters->context))) {
     return Result::kInvalidValue;
   }
-  auto made = NewNode(GraphNodeType::kConditional);
-  made->condition = {parameters->handle, parameters->type,
-                     owner->conditions.at(parameters->handle)};
+  auto created = NewNode(GraphNodeType::kConditional);
+  created->condition = {parameters->handle, parameters->type,
+                        owner->conditions.at(parameters->handle)};
   for (unsigned i = 0; i < parameters->size; ++i) {
-    made->children.push_back(std::make_unique<GraphTag>());
-    made->bodies.push_back(made->children.back().get());
+    created->children.push_back(std::make_unique<GraphTag>());
+    created->bodies.push_back(created->children.back().get());
   }
-  GraphNodeTag* added = made.get();
-  const Result result = call->graphs().AddNode(node, graph, from, count, std::move(made));
+  GraphNodeTag* added = created.get();
+  const Result result = call->graphs().AddNode(node, graph, from, count, std::move(created));
   if (result == Result::kSuccess) parameters->bodies = added->bodies.data();
   return result;
 }

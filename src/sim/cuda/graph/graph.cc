@@ -9,17 +9,17 @@
 namespace tessera::cuda {
 namespace {
 
-// True: `is_it` holds for the graph, for the graph of a child node, or for a body.
-bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
-  return is_it(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
-           return std::ranges::any_of(node->children,
-                                      [&](const auto& child) { return AnyGraph(*child, is_it); });
+// True: `predicate` holds for the graph, for the graph of a child node, or for a body.
+bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& predicate) {
+  return predicate(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
+           return std::ranges::any_of(
+               node->children, [&](const auto& child) { return AnyGraph(*child, predicate); });
          });
 }
 
-bool AnyNode(const GraphTag& graph, const std::function<bool(const GraphNodeTag&)>& is_it) {
+bool AnyNode(const GraphTag& graph, const std::function<bool(const GraphNodeTag&)>& predicate) {
   return AnyGraph(graph, [&](const GraphTag& one) {
-    return std::ranges::any_of(one.nodes, [&](const auto& node) { return is_it(*node); });
+    return std::ranges::any_of(one.nodes, [&](const auto& node) { return predicate(*node); });
   });
 }
 
@@ -71,26 +71,27 @@ Result Graphs::AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type
 }
 
 Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from,
-                       size_t count, std::unique_ptr<GraphNodeTag> made) {
+                       size_t count, std::unique_ptr<GraphNodeTag> created) {
   if (node == nullptr || !IsGraph(graph)) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
     if (!IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
-    made->from.push_back(from[i]);
+    created->from.push_back(from[i]);
   }
-  made->graph = graph;
-  *node = made.get();
-  graph->nodes.push_back(std::move(made));
+  created->graph = graph;
+  *node = created.get();
+  graph->nodes.push_back(std::move(created));
   return Result::kSuccess;
 }
 
 Result Graphs::End(Capture* capture, GraphTag** graph) {
   Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
   std::set<GraphNodeTag*> joined;
-  std::vector<GraphNodeTag*> open = capture->streams[capture->origin];
-  while (!open.empty()) {
-    GraphNodeTag* node = open.back();
-    open.pop_back();
-    if (joined.insert(node).second) open.insert(open.end(), node->from.begin(), node->from.end());
+  std::vector<GraphNodeTag*> to_visit = capture->streams[capture->origin];
+  while (!to_visit.empty()) {
+    GraphNodeTag* node = to_visit.back();
+    to_visit.pop_back();
+    if (joined.insert(node).second)
+      to_visit.insert(to_visit.end(), node->from.begin(), node->from.end());
   }
   for (const auto& [stream, last] : capture->streams) {
     const auto is_joined = [&](GraphNodeTag* node) { return joined.contains(node); };
@@ -118,13 +119,13 @@ bool Graphs::Invalidate(StreamTag* stream) {
 }
 
 bool Graphs::InvalidateByUnsafeCall() {
-  const CaptureMode obeys = ThreadCaptureMode();
+  const CaptureMode thread_mode = ThreadCaptureMode();
   bool forbidden = false;
   for (const auto& [id, capture] : captures_) {
     const bool own = capture->thread == std::this_thread::get_id();
     const bool forbids =
-        own ? capture->mode != CaptureMode::kRelaxed && obeys != CaptureMode::kRelaxed
-            : capture->mode == CaptureMode::kGlobal && obeys == CaptureMode::kGlobal;
+        own ? capture->mode != CaptureMode::kRelaxed && thread_mode != CaptureMode::kRelaxed
+            : capture->mode == CaptureMode::kGlobal && thread_mode == CaptureMode::kGlobal;
     if (!forbids) continue;
     capture->invalid = true;
     forbidden = true;
@@ -162,11 +163,11 @@ const GraphTag* Graphs::OwnerOf(ConditionalHandle handle, const GraphTag* graph)
   return owner;
 }
 
-bool Graphs::Any(const std::function<bool(const GraphTag&)>& is_it) const {
+bool Graphs::Any(const std::function<bool(const GraphTag&)>& predicate) const {
   return std::ranges::any_of(graphs_,
-                             [&](const auto& item) { return AnyGraph(*item.second, is_it); }) ||
+                             [&](const auto& item) { return AnyGraph(*item.second, predicate); }) ||
          std::ranges::any_of(
-             captures_, [&](const auto& item) { return AnyGraph(*item.second->graph, is_it); });
+             captures_, [&](const auto& item) { return AnyGraph(*item.second->graph, predicate); });
 }
 
 GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
@@ -218,7 +219,7 @@ GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin) {
   for (const auto& node : graph.nodes) {
     if (node->origin == origin) return node.get();
     for (const auto& child : node->children) {
-      if (GraphNodeTag* below = FindClone(*child, origin); below != nullptr) return below;
+      if (GraphNodeTag* found = FindClone(*child, origin); found != nullptr) return found;
     }
   }
   return nullptr;

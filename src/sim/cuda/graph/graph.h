@@ -93,14 +93,14 @@ namespace tessera::cuda {
 // The program's objects that graphs keep alive, with counts of references.
 class UserObjects {
  public:
-  // Objects without references. The destructor of this class calls the program's destructors, and
-  // must run without the driver's mutex.
-  class Ended {
+  // Calls of the program's destructors for objects that have lost their last reference. The
+  // destructor of this class makes the calls, and must run without the driver's mutex.
+  class DeferredDestroyCalls {
    public:
-    Ended() = default;
-    ~Ended();
-    Ended(const Ended&) = delete;
-    Ended& operator=(const Ended&) = delete;
+    DeferredDestroyCalls() = default;
+    ~DeferredDestroyCalls();
+    DeferredDestroyCalls(const DeferredDestroyCalls&) = delete;
+    DeferredDestroyCalls& operator=(const DeferredDestroyCalls&) = delete;
 
    private:
     friend class UserObjects;
@@ -109,10 +109,10 @@ class UserObjects {
 
   UserObjectTag* Create(void* object, HostFunction destroy, unsigned references);
   bool IsObject(UserObjectTag* object) const { return objects_.contains(object); }
-  void Release(UserObjectTag* object, unsigned references, Ended* ended);
+  void Release(UserObjectTag* object, unsigned references, DeferredDestroyCalls* deferred);
   // Adds the references of a graph and of its child graphs.
   void Retain(const GraphTag& graph);
-  void Release(const GraphTag& graph, Ended* ended);
+  void Release(const GraphTag& graph, DeferredDestroyCalls* deferred);
 
  private:
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
@@ -133,7 +133,7 @@ CaptureMode& ThreadCaptureMode();
 struct Capture {
   uint64_t id = 0;
   CaptureMode mode = CaptureMode::kGlobal;
-  std::thread::id thread;  // began the capture
+  std::thread::id thread;  // the thread that began the capture
   StreamTag* origin = nullptr;
   bool invalid = false;
   GraphTag* graph = nullptr;        // the graph to which the capture adds nodes
@@ -155,7 +155,7 @@ class Graphs {
                    std::shared_ptr<GraphMemory> memory);
   // Adds a node that depends on `count` other nodes of the graph.
   Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
-                 std::unique_ptr<GraphNodeTag> made);
+                 std::unique_ptr<GraphNodeTag> created);
   // Adds nodes to `graph`; null: to a new graph.
   Capture* Begin(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph = nullptr);
   // Ends the capture. Every stream of the capture must have joined the first stream again, or else
@@ -184,7 +184,7 @@ class Graphs {
   void Destroy(GraphExecTag* exec) { execs_.erase(exec); }
 
  private:
-  bool Any(const std::function<bool(const GraphTag&)>& is_it) const;
+  bool Any(const std::function<bool(const GraphTag&)>& predicate) const;
 
   std::map<uint64_t, std::unique_ptr<Capture>> captures_;
   std::map<GraphTag*, std::unique_ptr<GraphTag>> graphs_;

@@ -17,16 +17,16 @@ Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags, int* reason) {
     *reason = found;
     return found == kInstantiateHandleUnused ? Result::kInvalidValue : Result::kNotSupported;
   }
-  auto made = std::make_unique<GraphExecTag>();
-  Result result = call->graph_pools().Instantiate(*graph, &made->backing);
+  auto created = std::make_unique<GraphExecTag>();
+  Result result = call->graph_pools().Instantiate(*graph, &created->backing);
   if (result == Result::kSuccess && (flags & kInstantiateUpload) != 0) {
-    result = call->graph_pools().TakeMemory(made->backing);
+    result = call->graph_pools().TakeMemory(created->backing);
   }
   if (result != Result::kSuccess) return result;
-  made->flags = flags;
-  made->graph = Clone(*graph);
-  call->user_objects().Retain(*made->graph);
-  *exec = call->graphs().Keep(std::move(made));
+  created->flags = flags;
+  created->graph = Clone(*graph);
+  call->user_objects().Retain(*created->graph);
+  *exec = call->graphs().Keep(std::move(created));
   *reason = kInstantiateSuccess;
   return Result::kSuccess;
 }
@@ -51,14 +51,14 @@ class Launcher {
     if (nodes_ == 0) return Result::kSuccess;
     auto effects = std::make_shared<std::vector<std::function<void()>>>(std::move(effects_));
     if (!effects->empty()) {
-      together_.effect = [effects] {
+      merged_.effect = [effects] {
         for (const auto& effect : *effects) effect();
       };
     }
     nodes_ = 0;
     effects_.clear();
-    Command command = std::move(together_);
-    together_ = {.share = 1};
+    Command command = std::move(merged_);
+    merged_ = {.share = 1};
     return call_.Push(stream_, std::move(command));
   }
 
@@ -84,9 +84,9 @@ class Launcher {
     if (node.type == GraphNodeType::kWaitEvent) return WaitFor(node.event);
     if (node.type == GraphNodeType::kEmpty || node.memory != nullptr) return Result::kSuccess;
     ++nodes_;
-    together_.left_ns += node.command.left_ns;
-    together_.share = std::max(together_.share, node.command.share);
-    if (node.command.fails != Result::kSuccess) together_.fails = node.command.fails;
+    merged_.left_ns += node.command.left_ns;
+    merged_.share = std::max(merged_.share, node.command.share);
+    if (node.command.fails != Result::kSuccess) merged_.fails = node.command.fails;
     if (node.command.effect) effects_.push_back(node.command.effect);
     return Result::kSuccess;
   }
@@ -100,7 +100,7 @@ class Launcher {
 
   ContextCall& call_;
   StreamTag* const stream_;
-  Command together_{.share = 1};
+  Command merged_{.share = 1};
   std::vector<std::function<void()>> effects_;
   int nodes_ = 0;
 };
@@ -115,12 +115,12 @@ CUDA_EXPORT Result cuGraphCreate(Graph* graph, unsigned flags) {
 }
 
 CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsGraph(graph) || call->graphs().IsCapturing(graph)) {
     return Result::kInvalidValue;
   }
-  call->user_objects().Release(*graph, &ended);
+  call->user_objects().Release(*graph, &deferred);
   call->graphs().Destroy(graph);
   return Result::kSuccess;
 }
@@ -152,13 +152,13 @@ CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
 CUDA_PER_THREAD(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 3)
 
 CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   // Running commands may need the objects.
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  call->user_objects().Release(*exec->graph, &ended);
+  call->user_objects().Release(*exec->graph, &deferred);
   if (exec->backing != nullptr) call->graph_pools().EndInstance(exec->backing.get());
   call->graphs().Destroy(exec);
   return Result::kSuccess;

@@ -10,7 +10,7 @@
 namespace tessera::cuda {
 namespace {
 
-Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count) {
+Result WriteNodes(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count) {
   if (count == nullptr) return Result::kInvalidValue;
   if (nodes == nullptr) return Put(count, found.size());
   for (size_t i = 0; i < *count; ++i) nodes[i] = i < found.size() ? found[i] : nullptr;
@@ -52,13 +52,13 @@ CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, co
       moved = true;
     }
   }
-  const bool circle = ordered.size() != graph->nodes.size();
+  const bool has_cycle = ordered.size() != graph->nodes.size();
   for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
     if (node != nullptr) ordered.push_back(std::move(node));
   }
   graph->nodes = std::move(ordered);
-  for (size_t i = 0; circle && i < count; ++i) to[i]->from.pop_back();
-  return circle ? Result::kInvalidValue : Result::kSuccess;
+  for (size_t i = 0; has_cycle && i < count; ++i) to[i]->from.pop_back();
+  return has_cycle ? Result::kInvalidValue : Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuGraphAddDependencies_v2(Graph graph, const GraphNode* from,
@@ -92,7 +92,7 @@ CUDA_EXPORT Result cuGraphGetNodes(Graph graph, GraphNode* nodes, size_t* count)
   if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   std::vector<GraphNode> all;
   for (const auto& node : graph->nodes) all.push_back(node.get());
-  return List(all, nodes, count);
+  return WriteNodes(all, nodes, count);
 }
 
 CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* count) {
@@ -102,7 +102,7 @@ CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* co
   for (const auto& node : graph->nodes) {
     if (node->from.empty()) roots.push_back(node.get());
   }
-  return List(roots, nodes, count);
+  return WriteNodes(roots, nodes, count);
 }
 
 CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
@@ -112,7 +112,7 @@ CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
 
 CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, size_t* count) {
   CUDA_ENTER(Call, call);
-  return call->graphs().IsNode(node) ? List(node->from, from, count) : Result::kInvalidValue;
+  return call->graphs().IsNode(node) ? WriteNodes(node->from, from, count) : Result::kInvalidValue;
 }
 
 CUDA_EXPORT Result cuGraphNodeGetDependentNodes(GraphNode node, GraphNode* to, size_t* count) {
@@ -122,7 +122,7 @@ CUDA_EXPORT Result cuGraphNodeGetDependentNodes(GraphNode node, GraphNode* to, s
   for (const auto& other : node->graph->nodes) {
     if (std::ranges::count(other->from, node) != 0) later.push_back(other.get());
   }
-  return List(later, to, count);
+  return WriteNodes(later, to, count);
 }
 
 CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, size_t* count) {
@@ -135,8 +135,8 @@ CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, 
   }
   if (from == nullptr || to == nullptr) return Put(count, begins.size());
   size_t wanted = *count;
-  (void)List(begins, from, &wanted);
-  return List(ends, to, count);
+  (void)WriteNodes(begins, from, &wanted);
+  return WriteNodes(ends, to, count);
 }
 
 // The data of every edge is zero.
@@ -168,12 +168,12 @@ CUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(GraphNode node, Graph* child) {
 }
 
 CUDA_EXPORT Result cuGraphDestroyNode(GraphNode node) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsNode(node)) return Result::kInvalidValue;
   // The driver keeps memory nodes as long as their graph.
   if (node->memory != nullptr) return Result::kNotSupported;
-  for (const auto& child : node->children) call->user_objects().Release(*child, &ended);
+  for (const auto& child : node->children) call->user_objects().Release(*child, &deferred);
   std::vector<std::unique_ptr<GraphNodeTag>>& nodes = node->graph->nodes;
   for (const auto& other : nodes) std::erase(other->from, node);
   std::erase_if(nodes, [node](const auto& one) { return one.get() == node; });

@@ -78,7 +78,7 @@ bool CanBeSwitchedOff(const GraphNodeTag* node) {
 }  // namespace
 
 CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdateResult* update) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (update == nullptr || !call->graphs().IsExec(exec) || !call->graphs().IsGraph(graph)) {
     return Result::kInvalidValue;
@@ -90,7 +90,7 @@ CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdate
   call->user_objects().Retain(*updated);
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  call->user_objects().Release(*exec->graph, &ended);
+  call->user_objects().Release(*exec->graph, &deferred);
   exec->graph = std::move(updated);
   return Result::kSuccess;
 }
@@ -111,7 +111,7 @@ CUDA_EXPORT Result cuGraphExecGetFlags(GraphExec exec, uint64_t* flags) {
 // The new child graph needs the shape of the old one.
 CUDA_EXPORT Result cuGraphExecChildGraphNodeSetParams(GraphExec exec, GraphNode origin,
                                                       Graph child) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(child)) return Result::kInvalidValue;
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
@@ -123,7 +123,7 @@ CUDA_EXPORT Result cuGraphExecChildGraphNodeSetParams(GraphExec exec, GraphNode 
   std::unique_ptr<GraphTag> updated = Clone(*child);
   CopyOrigins(*old, updated.get());
   call->user_objects().Retain(*updated);
-  call->user_objects().Release(*old, &ended);
+  call->user_objects().Release(*old, &deferred);
   old = std::move(updated);
   return Result::kSuccess;
 }

@@ -15,12 +15,13 @@ uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / un
 
 bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
   std::set<const GraphNodeTag*> seen;
-  std::vector<const GraphNodeTag*> open = {&node};
-  while (!open.empty()) {
-    const GraphNodeTag* next = open.back();
-    open.pop_back();
+  std::vector<const GraphNodeTag*> to_visit = {&node};
+  while (!to_visit.empty()) {
+    const GraphNodeTag* next = to_visit.back();
+    to_visit.pop_back();
     if (next == earlier) return true;
-    if (seen.insert(next).second) open.insert(open.end(), next->from.begin(), next->from.end());
+    if (seen.insert(next).second)
+      to_visit.insert(to_visit.end(), next->from.begin(), next->from.end());
   }
   return false;
 }
@@ -91,19 +92,19 @@ std::shared_ptr<GraphMemory> GraphPools::Find(DevicePtr pointer) {
 
 Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing) {
   if (!graph.has_memory()) return Result::kSuccess;
-  auto made = std::make_shared<GraphBacking>();
+  auto created = std::make_shared<GraphBacking>();
   std::vector<GraphMemory*> memories;
   for (const auto& node : graph.nodes) {
     if (node->type != GraphNodeType::kMemAlloc) continue;
     GraphMemory* memory = node->memory.get();
-    if (memory->backing != nullptr && memory->backing->instance) return Result::kNotSupported;
-    if (!memories.empty() && memory->device != made->device) return Result::kNotSupported;
-    made->device = memory->device;
+    if (memory->backing != nullptr && memory->backing->has_instance) return Result::kNotSupported;
+    if (!memories.empty() && memory->device != created->device) return Result::kNotSupported;
+    created->device = memory->device;
     memories.push_back(memory);
   }
-  for (GraphMemory* memory : memories) memory->backing = made;
-  made->bytes = BackingBytes(graph);
-  *backing = made;
+  for (GraphMemory* memory : memories) memory->backing = created;
+  created->bytes = BackingBytes(graph);
+  *backing = created;
   return Result::kSuccess;
 }
 
@@ -123,13 +124,13 @@ Result GraphPools::TakeMemory(const std::shared_ptr<GraphBacking>& backing) {
 }
 
 void GraphPools::ReturnUnused(GraphBacking* backing) {
-  if (!backing->taken || backing->instance || backing->live != 0) return;
+  if (!backing->taken || backing->has_instance || backing->live_count != 0) return;
   backing->taken = false;
   pools_[backing->device].idle += backing->bytes;
 }
 
 void GraphPools::EndInstance(GraphBacking* backing) {
-  backing->instance = false;
+  backing->has_instance = false;
   ReturnUnused(backing);
 }
 
@@ -160,7 +161,7 @@ Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBack
     if (freed.contains(memory)) continue;
     memory->live = true;
     live_[memory->base] = memory->shared_from_this();
-    ++memory->backing->live;
+    ++memory->backing->live_count;
     pools_[memory->device].used += memory->bytes;
   }
   PoolBytes& pool = pools_[backing->device];
@@ -172,7 +173,7 @@ Result GraphPools::Free(GraphMemory* memory) {
   if (!memory->live) return Result::kInvalidValue;
   memory->live = false;
   pools_[memory->device].used -= memory->bytes;
-  --memory->backing->live;
+  --memory->backing->live_count;
   ReturnUnused(memory->backing.get());
   live_.erase(memory->base);  // this may delete `memory`
   return Result::kSuccess;
@@ -183,7 +184,8 @@ void GraphPools::Trim(int device) {
   PoolBytes& pool = pools_[device];
   std::erase_if(taken_, [&](const std::shared_ptr<GraphBacking>& backing) {
     if (backing->device != device || !backing->taken) return !backing->taken;
-    if (backing->live != 0 || (backing->last != nullptr && !backing->last->done)) return false;
+    if (backing->live_count != 0 || (backing->last != nullptr && !backing->last->done))
+      return false;
     backing->taken = false;
     pool.idle += backing->bytes;
     return true;
@@ -211,12 +213,12 @@ CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const Gr
   if (parameters == nullptr || parameters->bytes == 0) return Result::kInvalidValue;
   if (parameters->pool.location.type != kLocationDevice) return Result::kNotSupported;
   if (!call->IsDevice(parameters->pool.location.id)) return Result::kInvalidDevice;
-  auto made = NewNode(GraphNodeType::kMemAlloc);
+  auto created = NewNode(GraphNodeType::kMemAlloc);
   Result result =
-      call->graph_pools().Create(parameters->pool.location.id, parameters->bytes, &made->memory);
+      call->graph_pools().Create(parameters->pool.location.id, parameters->bytes, &created->memory);
   if (result != Result::kSuccess) return result;
-  const DevicePtr pointer = made->memory->base;
-  result = call->graphs().AddNode(node, graph, from, count, std::move(made));
+  const DevicePtr pointer = created->memory->base;
+  result = call->graphs().AddNode(node, graph, from, count, std::move(created));
   if (result == Result::kSuccess) parameters->pointer = pointer;
   return result;
 }
@@ -224,10 +226,10 @@ CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const Gr
 CUDA_EXPORT Result cuGraphAddMemFreeNode(GraphNode* node, Graph graph, const GraphNode* from,
                                          size_t count, DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
-  auto made = NewNode(GraphNodeType::kMemFree);
-  made->memory = call->graph_pools().Find(pointer);
-  if (made->memory == nullptr) return Result::kInvalidValue;
-  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+  auto created = NewNode(GraphNodeType::kMemFree);
+  created->memory = call->graph_pools().Find(pointer);
+  if (created->memory == nullptr) return Result::kInvalidValue;
+  return call->graphs().AddNode(node, graph, from, count, std::move(created));
 }
 
 CUDA_EXPORT Result cuGraphMemAllocNodeGetParams(GraphNode node,

@@ -24,9 +24,9 @@ struct GraphBacking {
   int device = 0;
   uint64_t bytes = 0;
   bool taken = false;
-  bool instance = true;  // the instance is not destroyed
-  unsigned live = 0;     // allocations that a launch has left to the program
-  TicketRef last;        // end of the last launch
+  bool has_instance = true;  // false: the instance is destroyed
+  unsigned live_count = 0;   // allocations that a launch has left to the program
+  TicketRef last;            // end of the last launch
 };
 
 // The allocation of a node.

@@ -14,7 +14,7 @@ namespace tessera::cuda {
 namespace {
 
 // A node as a command of the engine, and as parameters of the program.
-struct Planned {
+struct PlannedGraphNode {
   Command command;
   NodeParameters parameters;
 };
@@ -29,7 +29,8 @@ const KernelNodeParameters* Widen(const KernelNodeParameters* v1, KernelNodePara
 }
 
 // Copies the parameters of the launch whose sizes the image gives.
-std::shared_ptr<const KernelNode> Keep(const Entry& entry, const KernelNodeParameters& parameters) {
+std::shared_ptr<const KernelNode> CopyParameters(const Entry& entry,
+                                                 const KernelNodeParameters& parameters) {
   auto node = std::make_shared<KernelNode>();
   node->parameters = parameters;
   const bool by_value = parameters.parameters != nullptr && entry.parameters_known;
@@ -62,7 +63,8 @@ constexpr GraphNodeType TypeOf(const Memcpy3D&) { return GraphNodeType::kMemcpy;
 constexpr GraphNodeType TypeOf(const MemsetNodeParameters&) { return GraphNodeType::kMemset; }
 constexpr GraphNodeType TypeOf(const HostNodeParameters&) { return GraphNodeType::kHost; }
 
-Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters, Planned* planned) {
+Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters,
+                PlannedGraphNode* planned) {
   const Function function = parameters.function != nullptr
                                 ? parameters.function
                                 : reinterpret_cast<Function>(parameters.kernel);
@@ -72,23 +74,25 @@ Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters, Plann
   const Result result = PlanLaunch(call, call.context(), function, shape, parameters.parameters,
                                    parameters.extra, &planned->command);
   if (result != Result::kSuccess) return result;
-  planned->parameters = Keep(call->FindFunction(function, call.context())->entry, parameters);
+  planned->parameters =
+      CopyParameters(call->FindFunction(function, call.context())->entry, parameters);
   return Result::kSuccess;
 }
 
-Result PlanNode(ContextCall& call, const Memcpy3D& parameters, Planned* planned) {
+Result PlanNode(ContextCall& call, const Memcpy3D& parameters, PlannedGraphNode* planned) {
   BoxCopy copy;
   const Result result = FindBox(call, parameters, &copy);
   planned->parameters = parameters;
   return result == Result::kSuccess ? PlanCopy(call, copy, &planned->command) : result;
 }
 
-Result PlanNode(ContextCall& call, const MemsetNodeParameters& parameters, Planned* planned) {
+Result PlanNode(ContextCall& call, const MemsetNodeParameters& parameters,
+                PlannedGraphNode* planned) {
   planned->parameters = parameters;
   return PlanMemset(call, parameters, &planned->command);
 }
 
-Result PlanNode(ContextCall&, const HostNodeParameters& parameters, Planned* planned) {
+Result PlanNode(ContextCall&, const HostNodeParameters& parameters, PlannedGraphNode* planned) {
   if (parameters.function == nullptr) return Result::kInvalidValue;
   planned->parameters = parameters;
   planned->command = {.kind = Command::Kind::kHost,
@@ -101,17 +105,17 @@ Result AddNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count
                const Parameters* parameters) {
   CUDA_ENTER(ContextCall, call);
   if (parameters == nullptr) return Result::kInvalidValue;
-  Planned planned;
+  PlannedGraphNode planned;
   const Result result = PlanNode(call, *parameters, &planned);
   if (result != Result::kSuccess) return result;
-  auto made = NewNode(TypeOf(*parameters), std::move(planned.command));
-  made->parameters = std::move(planned.parameters);
-  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+  auto created = NewNode(TypeOf(*parameters), std::move(planned.command));
+  created->parameters = std::move(planned.parameters);
+  return call->graphs().AddNode(node, graph, from, count, std::move(created));
 }
 
 template <typename Parameters>
 Result PlanInto(ContextCall& call, const Parameters& parameters, GraphNodeTag* node) {
-  Planned planned;
+  PlannedGraphNode planned;
   const Result result = PlanNode(call, parameters, &planned);
   if (result != Result::kSuccess) return result;
   node->command = std::move(planned.command);
@@ -162,9 +166,9 @@ Result AddEventNode(GraphNode* node, Graph graph, const GraphNode* from, size_t 
                     GraphNodeType type) {
   CUDA_ENTER(Call, call);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
-  auto made = NewNode(type);
-  made->event = event;
-  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+  auto created = NewNode(type);
+  created->event = event;
+  return call->graphs().AddNode(node, graph, from, count, std::move(created));
 }
 
 Result GetEvent(GraphNode node, Event* event, GraphNodeType type) {
@@ -282,10 +286,10 @@ CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const 
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsGraph(child)) return Result::kInvalidValue;
   if (child->has_memory() || HasConditionalNodes(*child)) return Result::kNotSupported;
-  auto made = NewNode(GraphNodeType::kGraph);
-  made->children.push_back(Clone(*child));
-  call->user_objects().Retain(*made->children[0]);
-  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+  auto created = NewNode(GraphNodeType::kGraph);
+  created->children.push_back(Clone(*child));
+  call->user_objects().Retain(*created->children[0]);
+  return call->graphs().AddNode(node, graph, from, count, std::move(created));
 }
 
 }  // namespace tessera::cuda

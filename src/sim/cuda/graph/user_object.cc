@@ -13,28 +13,29 @@ constexpr unsigned kMove = 1;  // CUuserObjectRetain_flags: move the program's r
 
 }  // namespace
 
-UserObjects::Ended::~Ended() {
+UserObjects::DeferredDestroyCalls::~DeferredDestroyCalls() {
   for (const auto& [destroy, object] : calls_) destroy(object);
 }
 
 UserObjectTag* UserObjects::Create(void* object, HostFunction destroy, unsigned references) {
-  auto made = std::make_unique<UserObjectTag>(UserObjectTag{object, destroy, references});
-  UserObjectTag* handle = made.get();
-  objects_[handle] = std::move(made);
+  auto created = std::make_unique<UserObjectTag>(UserObjectTag{object, destroy, references});
+  UserObjectTag* handle = created.get();
+  objects_[handle] = std::move(created);
   return handle;
 }
 
-void UserObjects::Release(UserObjectTag* object, unsigned references, Ended* ended) {
+void UserObjects::Release(UserObjectTag* object, unsigned references,
+                          DeferredDestroyCalls* deferred) {
   object->references -= std::min(references, object->references);
   if (object->references != 0) return;
-  ended->calls_.emplace_back(object->destroy, object->object);
+  deferred->calls_.emplace_back(object->destroy, object->object);
   objects_.erase(object);
 }
 
-void UserObjects::Release(const GraphTag& graph, Ended* ended) {
-  for (const auto& [object, references] : graph.user_objects) Release(object, references, ended);
+void UserObjects::Release(const GraphTag& graph, DeferredDestroyCalls* deferred) {
+  for (const auto& [object, references] : graph.user_objects) Release(object, references, deferred);
   for (const auto& node : graph.nodes) {
-    for (const auto& child : node->children) Release(*child, ended);
+    for (const auto& child : node->children) Release(*child, deferred);
   }
 }
 
@@ -63,10 +64,10 @@ CUDA_EXPORT Result cuUserObjectRetain(UserObject object, unsigned count) {
 }
 
 CUDA_EXPORT Result cuUserObjectRelease(UserObject object, unsigned count) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (count == 0 || !call->user_objects().IsObject(object)) return Result::kInvalidValue;
-  call->user_objects().Release(object, count, &ended);
+  call->user_objects().Release(object, count, &deferred);
   return Result::kSuccess;
 }
 
@@ -83,14 +84,14 @@ CUDA_EXPORT Result cuGraphRetainUserObject(Graph graph, UserObject object, unsig
 }
 
 CUDA_EXPORT Result cuGraphReleaseUserObject(Graph graph, UserObject object, unsigned count) {
-  UserObjects::Ended ended;
+  UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (count == 0 || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   const auto kept = graph->user_objects.find(object);
   if (kept == graph->user_objects.end() || kept->second < count) return Result::kInvalidValue;
   kept->second -= count;
   if (kept->second == 0) graph->user_objects.erase(kept);
-  call->user_objects().Release(object, count, &ended);
+  call->user_objects().Release(object, count, &deferred);
   return Result::kSuccess;
 }
 

@@ -24,14 +24,14 @@ struct Symbol {
   constexpr Symbol(std::string_view name, unsigned since, AnyFunction function)
       : base(name), since(since), function(function) {
     if (base.ends_with("_ptsz") || base.ends_with("_ptds")) {
-      per_thread = true;
+      per_thread_stream = true;
       base.remove_suffix(5);
     }
     if (base.size() > 3 && base.substr(base.size() - 3, 2) == "_v") base.remove_suffix(3);
   }
 
   std::string_view base;
-  bool per_thread = false;
+  bool per_thread_stream = false;
   unsigned since;
   AnyFunction function;
 };
@@ -45,7 +45,7 @@ constexpr auto kSymbols = [] {
 #undef CUDA_DEBUGGER_SYMBOL
   };
   std::ranges::sort(symbols, {}, [](const Symbol& symbol) {
-    return std::tuple(symbol.base, symbol.per_thread, symbol.since);
+    return std::tuple(symbol.base, symbol.per_thread_stream, symbol.since);
   });
   return symbols;
 }();
@@ -84,17 +84,17 @@ size_t FirstSymbolOf(std::string_view base) {
 
 }  // namespace
 
-FoundSymbol FindSymbol(std::string_view base_name, bool per_thread, unsigned version,
+FoundSymbol FindSymbol(std::string_view base_name, bool per_thread_stream, unsigned version,
                        unsigned driver) {
   FoundSymbol found;
-  bool of_thread_mode = false;
+  bool found_per_thread = false;
   for (size_t i = FirstSymbolOf(base_name); i < kSymbols.size(); ++i) {
     const Symbol& symbol = kSymbols[i];
-    if (symbol.base != base_name || (symbol.per_thread && !per_thread)) break;
+    if (symbol.base != base_name || (symbol.per_thread_stream && !per_thread_stream)) break;
     if (symbol.since == 0 || symbol.since > driver) continue;
-    // The legacy mode is the answer only if the driver has no symbol of the per-thread mode.
-    if (symbol.per_thread && !of_thread_mode) found = {};
-    of_thread_mode = symbol.per_thread;
+    // A symbol of the legacy mode is the answer only if the driver has none of the per-thread mode.
+    if (symbol.per_thread_stream && !found_per_thread) found = {};
+    found_per_thread = symbol.per_thread_stream;
     if (symbol.since <= version) {
       found = {symbol.function, Lookup::kFound};
     } else if (found.status != Lookup::kFound) {

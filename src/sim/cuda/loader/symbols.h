@@ -21,7 +21,7 @@ struct FoundSymbol {
 };
 
 // The answer of a driver with CUDA version `driver` to a program built for `version`.
-FoundSymbol FindSymbol(std::string_view base_name, bool per_thread, unsigned version,
+FoundSymbol FindSymbol(std::string_view base_name, bool per_thread_stream, unsigned version,
                        unsigned driver);
 
 // Counts the call of an unimplemented function and returns NOT_SUPPORTED, or NOT_INITIALIZED before

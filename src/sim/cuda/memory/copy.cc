@@ -13,7 +13,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr double kCopyLatencyNs = 3'000;
-constexpr uint64_t kPcieLaneBytesPerSecond = 250'000'000;  // generation 1; doubles each time
+constexpr uint64_t kPcieLaneBytesPerSecond = 250'000'000;  // PCIe 1; each generation doubles it
 
 bool IsDeviceMemory(const Allocation* allocation) {
   return allocation != nullptr &&
@@ -88,10 +88,12 @@ Result Enqueue(ContextCall& call, BoxCopy copy, Stream stream, bool wait) {
 }
 
 // Copies contiguous bytes.
-Result Copy(const void* to, const void* from, size_t bytes, Way way, Stream stream, bool wait) {
+Result Copy(const void* to, const void* from, size_t bytes, Direction direction, Stream stream,
+            bool wait) {
   CUDA_ENTER(ContextCall, call);
-  return Enqueue(call, {.to = const_cast<void*>(to), .from = from, .box = {bytes}, .way = way},
-                 stream, wait);
+  return Enqueue(
+      call, {.to = const_cast<void*>(to), .from = from, .box = {bytes}, .direction = direction},
+      stream, wait);
 }
 
 const void* At(DevicePtr pointer) { return reinterpret_cast<const void*>(pointer); }
@@ -103,7 +105,7 @@ Result CheckArray(Call& call, Array array) {
 }
 
 // Contiguous bytes of an array, whose rows and planes follow each other without gaps.
-struct InArray {
+struct ArrayRange {
   Array array = nullptr;
   size_t offset = 0;
 
@@ -115,20 +117,20 @@ struct InArray {
   }
 };
 
-Result CopyToArray(const InArray& to, const void* from, size_t bytes, Way way, Stream stream,
-                   bool wait) {
+Result CopyToArray(const ArrayRange& to, const void* from, size_t bytes, Direction direction,
+                   Stream stream, bool wait) {
   CUDA_ENTER(ContextCall, call);
-  BoxCopy copy{.from = from, .box = {bytes}, .way = way};
+  BoxCopy copy{.from = from, .box = {bytes}, .direction = direction};
   const void* pointer = nullptr;
   const Result result = to.Find(call, bytes, &pointer);
   copy.to = const_cast<void*>(pointer);
   return result == Result::kSuccess ? Enqueue(call, copy, stream, wait) : result;
 }
 
-Result CopyFromArray(void* to, const InArray& from, size_t bytes, Way way, Stream stream,
-                     bool wait) {
+Result CopyFromArray(void* to, const ArrayRange& from, size_t bytes, Direction direction,
+                     Stream stream, bool wait) {
   CUDA_ENTER(ContextCall, call);
-  BoxCopy copy{.to = to, .box = {bytes}, .way = way};
+  BoxCopy copy{.to = to, .box = {bytes}, .direction = direction};
   const Result result = from.Find(call, bytes, &copy.from);
   return result == Result::kSuccess ? Enqueue(call, copy, stream, wait) : result;
 }
@@ -238,10 +240,10 @@ Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
   if (result == Result::kSuccess) {
     result = from.Find(call, found->box, &found->from, &found->from_pitches);
   }
-  found->way = to.on_device() && from.on_device() ? Way::kDeviceToDevice
-               : to.on_device()                   ? Way::kHostToDevice
-               : from.on_device()                 ? Way::kDeviceToHost
-                                                  : Way::kAny;
+  found->direction = to.on_device() && from.on_device() ? Direction::kDeviceToDevice
+                     : to.on_device()                   ? Direction::kHostToDevice
+                     : from.on_device()                 ? Direction::kDeviceToHost
+                                                        : Direction::kAny;
   return result;
 }
 
@@ -250,9 +252,11 @@ Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
   if (copy.to == nullptr || copy.from == nullptr) return Result::kInvalidValue;
   // The whole range of a device side must be allocated. An address of the GPU is a device side even
   // where the function allows host memory.
-  const bool to_device = copy.way == Way::kHostToDevice || copy.way == Way::kDeviceToDevice ||
+  const bool to_device = copy.direction == Direction::kHostToDevice ||
+                         copy.direction == Direction::kDeviceToDevice ||
                          IsDeviceAddress(call, copy.to);
-  const bool from_device = copy.way == Way::kDeviceToHost || copy.way == Way::kDeviceToDevice ||
+  const bool from_device = copy.direction == Direction::kDeviceToHost ||
+                           copy.direction == Direction::kDeviceToDevice ||
                            IsDeviceAddress(call, copy.from);
   const uint64_t to_span = copy.box.Span(copy.to_pitches);
   const uint64_t from_span = copy.box.Span(copy.from_pitches);
@@ -270,85 +274,92 @@ Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
 }
 
 CUDA_EXPORT Result cuMemcpy(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Copy(At(to), At(from), bytes, Way::kAny, nullptr, true);
+  return Copy(At(to), At(from), bytes, Direction::kAny, nullptr, /*wait=*/true);
 }
 CUDA_EXPORT Result cuMemcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) {
-  return Copy(At(to), At(from), bytes, Way::kAny, stream, false);
+  return Copy(At(to), At(from), bytes, Direction::kAny, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyHtoD_v2(DevicePtr to, const void* from, size_t bytes) {
-  return Copy(At(to), from, bytes, Way::kHostToDevice, nullptr, true);
+  return Copy(At(to), from, bytes, Direction::kHostToDevice, nullptr, /*wait=*/true);
 }
 CUDA_EXPORT Result cuMemcpyDtoH_v2(void* to, DevicePtr from, size_t bytes) {
-  return Copy(to, At(from), bytes, Way::kDeviceToHost, nullptr, true);
+  return Copy(to, At(from), bytes, Direction::kDeviceToHost, nullptr, /*wait=*/true);
 }
 CUDA_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
-  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+  return Copy(At(to), At(from), bytes, Direction::kDeviceToDevice, nullptr, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes,
                                         Stream stream) {
-  return Copy(At(to), from, bytes, Way::kHostToDevice, stream, false);
+  return Copy(At(to), from, bytes, Direction::kHostToDevice, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream stream) {
-  return Copy(to, At(from), bytes, Way::kDeviceToHost, stream, false);
+  return Copy(to, At(from), bytes, Direction::kDeviceToHost, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) {
-  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, stream, false);
+  return Copy(At(to), At(from), bytes, Direction::kDeviceToDevice, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyPeer(DevicePtr to, Context, DevicePtr from, Context, size_t bytes) {
-  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+  return Copy(At(to), At(from), bytes, Direction::kDeviceToDevice, nullptr, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyPeerAsync(DevicePtr to, Context, DevicePtr from, Context, size_t bytes,
                                      Stream stream) {
-  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, stream, false);
+  return Copy(At(to), At(from), bytes, Direction::kDeviceToDevice, stream, /*wait=*/false);
 }
-CUDA_EXPORT Result cuMemcpy2D_v2(const Memcpy2D* copy) { return CopyIn2D(copy, nullptr, true); }
+CUDA_EXPORT Result cuMemcpy2D_v2(const Memcpy2D* copy) {
+  return CopyIn2D(copy, nullptr, /*wait=*/true);
+}
 CUDA_EXPORT Result cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) {
-  return CopyIn2D(copy, stream, false);
+  return CopyIn2D(copy, stream, /*wait=*/false);
 }
-CUDA_EXPORT Result cuMemcpy3D_v2(const Memcpy3D* copy) { return CopyIn3D(copy, nullptr, true); }
+CUDA_EXPORT Result cuMemcpy3D_v2(const Memcpy3D* copy) {
+  return CopyIn3D(copy, nullptr, /*wait=*/true);
+}
 CUDA_EXPORT Result cuMemcpy3DAsync_v2(const Memcpy3D* copy, Stream stream) {
-  return CopyIn3D(copy, stream, false);
+  return CopyIn3D(copy, stream, /*wait=*/false);
 }
 // The contexts of both sides are ignored: all devices share one address space.
-CUDA_EXPORT Result cuMemcpy3DPeer(const Memcpy3D* copy) { return CopyIn3D(copy, nullptr, false); }
+CUDA_EXPORT Result cuMemcpy3DPeer(const Memcpy3D* copy) {
+  return CopyIn3D(copy, nullptr, /*wait=*/false);
+}
 CUDA_EXPORT Result cuMemcpy3DPeerAsync(const Memcpy3D* copy, Stream stream) {
-  return CopyIn3D(copy, stream, false);
+  return CopyIn3D(copy, stream, /*wait=*/false);
 }
 
 CUDA_EXPORT Result cuMemcpyHtoA_v2(Array to, size_t offset, const void* from, size_t bytes) {
-  return CopyToArray({to, offset}, from, bytes, Way::kHostToDevice, nullptr, true);
+  return CopyToArray({to, offset}, from, bytes, Direction::kHostToDevice, nullptr, /*wait=*/true);
 }
 CUDA_EXPORT Result cuMemcpyHtoAAsync_v2(Array to, size_t offset, const void* from, size_t bytes,
                                         Stream stream) {
-  return CopyToArray({to, offset}, from, bytes, Way::kHostToDevice, stream, false);
+  return CopyToArray({to, offset}, from, bytes, Direction::kHostToDevice, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyDtoA_v2(Array to, size_t offset, DevicePtr from, size_t bytes) {
-  return CopyToArray({to, offset}, At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+  return CopyToArray({to, offset}, At(from), bytes, Direction::kDeviceToDevice, nullptr,
+                     /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyAtoH_v2(void* to, Array from, size_t offset, size_t bytes) {
-  return CopyFromArray(to, {from, offset}, bytes, Way::kDeviceToHost, nullptr, true);
+  return CopyFromArray(to, {from, offset}, bytes, Direction::kDeviceToHost, nullptr, /*wait=*/true);
 }
 CUDA_EXPORT Result cuMemcpyAtoHAsync_v2(void* to, Array from, size_t offset, size_t bytes,
                                         Stream stream) {
-  return CopyFromArray(to, {from, offset}, bytes, Way::kDeviceToHost, stream, false);
+  return CopyFromArray(to, {from, offset}, bytes, Direction::kDeviceToHost, stream, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyAtoD_v2(DevicePtr to, Array from, size_t offset, size_t bytes) {
-  return CopyFromArray(reinterpret_cast<void*>(to), {from, offset}, bytes, Way::kDeviceToDevice,
-                       nullptr, false);
+  return CopyFromArray(reinterpret_cast<void*>(to), {from, offset}, bytes,
+                       Direction::kDeviceToDevice, nullptr, /*wait=*/false);
 }
 CUDA_EXPORT Result cuMemcpyAtoA_v2(Array to, size_t to_offset, Array from, size_t from_offset,
                                    size_t bytes) {
   CUDA_ENTER(ContextCall, call);
   const void *source = nullptr, *target = nullptr;
-  Result result = InArray{from, from_offset}.Find(call, bytes, &source);
-  if (result == Result::kSuccess) result = InArray{to, to_offset}.Find(call, bytes, &target);
+  Result result = ArrayRange{from, from_offset}.Find(call, bytes, &source);
+  if (result == Result::kSuccess) result = ArrayRange{to, to_offset}.Find(call, bytes, &target);
   if (result != Result::kSuccess) return result;
   return Enqueue(call,
                  {.to = const_cast<void*>(target),
                   .from = source,
                   .box = {bytes},
-                  .way = Way::kDeviceToDevice},
-                 nullptr, false);
+                  .direction = Direction::kDeviceToDevice},
+                 nullptr, /*wait=*/false);
 }
 
 CUDA_PER_THREAD(cuMemcpy_ptds, cuMemcpy, 3)

@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// The sides that must be device memory. kAny: the addresses decide.
-enum class Way { kHostToDevice, kDeviceToHost, kDeviceToDevice, kAny };
+// The sides of a copy that must be device memory. kAny: the addresses decide.
+enum class Direction { kHostToDevice, kDeviceToHost, kDeviceToDevice, kAny };
 
 // Bytes from one row to the next, and from one plane to the next.
 struct Pitches {
@@ -31,7 +31,7 @@ struct BoxCopy {
   const void* from = nullptr;
   Box box;
   Pitches to_pitches, from_pitches;
-  Way way = Way::kAny;
+  Direction direction = Direction::kAny;
 };
 
 // Duration of a copy in nanoseconds, over PCIe or within the GPU's memory.

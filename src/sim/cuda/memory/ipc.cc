@@ -21,31 +21,31 @@ constexpr uint64_t kMagic = 0x3143504953534554;       // "TESSIPC1"
 constexpr uint64_t kEventMagic = 0x3156454953534554;  // "TESSIEV1"
 
 // Contents of a memory handle.
-struct MemoryName {
+struct MemoryHandleData {
   uint64_t magic;
   uint32_t slot;  // slot of the process
   int32_t fd;     // descriptor in the process
   uint64_t inode;
   uint64_t offset, bytes;  // allocation in the file
 };
-static_assert(sizeof(MemoryName) <= sizeof(IpcMemHandle));
+static_assert(sizeof(MemoryHandleData) <= sizeof(IpcMemHandle));
 
 // Contents of an event handle.
-struct EventName {
+struct EventHandleData {
   uint64_t magic;
   uint32_t slot;  // slot of the process
   int32_t fd;     // descriptor in the process
   uint64_t inode;
 };
-static_assert(sizeof(EventName) <= sizeof(IpcEventHandle));
+static_assert(sizeof(EventHandleData) <= sizeof(IpcEventHandle));
 
 // Opens the descriptor of another process; -1: the descriptor is closed, or the process has ended
 // or is not visible.
-int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* info) {
+int OpenDescriptor(sim::State& state, uint32_t slot, int foreign_fd, struct stat* info) {
   const int pid = state.HolderOf(slot);
   if (pid <= 0) return -1;
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs);
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, foreign_fd);
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0 || fstat(fd, info) == 0) return fd;
   close(fd);
@@ -53,10 +53,11 @@ int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* in
 }
 
 // Opens the memory of another process; -1: the memory or the process is gone, or not visible.
-int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
+int OpenFile(sim::State& state, const MemoryHandleData& contents, uint64_t* bytes) {
   struct stat info;
-  const int fd = OpenDescriptor(state, name.slot, name.fd, &info);
-  if (fd >= 0 && info.st_ino == name.inode && name.offset + name.bytes <= uint64_t(info.st_size)) {
+  const int fd = OpenDescriptor(state, contents.slot, contents.fd, &info);
+  if (fd >= 0 && info.st_ino == contents.inode &&
+      contents.offset + contents.bytes <= uint64_t(info.st_size)) {
     *bytes = uint64_t(info.st_size);
     return fd;
   }
@@ -77,44 +78,45 @@ DevicePtr MapFile(int fd, uint64_t bytes) {
 }
 
 // Writes the handle by which other processes open the memory.
-Result NameOf(Call& call, const Allocation& allocation, void* name, size_t bytes) {
+Result WriteMemoryHandle(Call& call, const Allocation& allocation, void* contents, size_t bytes) {
   ExportedMemory exported;
   const Result result = call->Export(allocation, &exported);
   if (result != Result::kSuccess) return result;
-  const MemoryName made{.magic = kMagic,
-                        .slot = call->slot().index(),
-                        .fd = exported.fd,
-                        .inode = exported.inode,
-                        .offset = allocation.block == 0 ? 0 : allocation.base - allocation.block,
-                        .bytes = allocation.size};
-  memset(name, 0, bytes);
-  memcpy(name, &made, sizeof(made));
+  const MemoryHandleData created{
+      .magic = kMagic,
+      .slot = call->slot().index(),
+      .fd = exported.fd,
+      .inode = exported.inode,
+      .offset = allocation.block == 0 ? 0 : allocation.base - allocation.block,
+      .bytes = allocation.size};
+  memset(contents, 0, bytes);
+  memcpy(contents, &created, sizeof(created));
   return Result::kSuccess;
 }
 
 // Maps the memory of a handle, or counts another user of it. `pool`: the imported pool, or null.
-Result OpenNamed(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool,
-                 DevicePtr* pointer) {
-  MemoryName name;
-  memcpy(&name, &handle, sizeof(name));
-  if (pointer == nullptr || name.magic != kMagic) return Result::kInvalidValue;
-  // As the real driver: the process that created the handle may not open it.
-  if (name.slot == call->slot().index()) return Result::kInvalidContext;
-  for (auto& [base, known] : call->imports()) {
-    if (memcmp(&known.handle, &handle, sizeof(handle)) != 0) continue;
-    ++known.opened;
+Result OpenMemoryHandle(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool,
+                        DevicePtr* pointer) {
+  MemoryHandleData contents;
+  memcpy(&contents, &handle, sizeof(contents));
+  if (pointer == nullptr || contents.magic != kMagic) return Result::kInvalidValue;
+  // As with the real driver, the process that created the handle must not open it.
+  if (contents.slot == call->slot().index()) return Result::kInvalidContext;
+  for (auto& [base, imported] : call->imports()) {
+    if (memcmp(&imported.handle, &handle, sizeof(handle)) != 0) continue;
+    ++imported.opened;
     *pointer = base;
     return Result::kSuccess;
   }
   ImportedMemory memory{.handle = handle};
-  const int fd = OpenFile(call->state(), name, &memory.mapped_bytes);
+  const int fd = OpenFile(call->state(), contents, &memory.mapped_bytes);
   if (fd < 0) return Result::kInvalidValue;
   memory.mapped = MapFile(fd, memory.mapped_bytes);
   close(fd);
   if (memory.mapped == 0) return Result::kOutOfMemory;
   Allocation allocation;
-  allocation.base = memory.mapped + name.offset;
-  allocation.size = name.bytes;
+  allocation.base = memory.mapped + contents.offset;
+  allocation.size = contents.bytes;
   allocation.context = call.context();
   allocation.pool = pool;
   allocation.imported = true;
@@ -125,7 +127,7 @@ Result OpenNamed(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool
 }
 
 // Contents of the file of a shared pool.
-struct PoolName {
+struct PoolFileData {
   uint64_t magic;
   uint32_t gpu;
 };
@@ -136,36 +138,36 @@ CUDA_EXPORT Result cuIpcGetEventHandle(IpcEventHandle* handle, Event event) {
   CUDA_ENTER(ContextCall, call);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
   if (handle == nullptr || event->shared == nullptr) return Result::kInvalidValue;
-  const EventName name{.magic = kEventMagic,
-                       .slot = call->slot().index(),
-                       .fd = event->shared->fd(),
-                       .inode = event->shared->inode()};
+  const EventHandleData contents{.magic = kEventMagic,
+                                 .slot = call->slot().index(),
+                                 .fd = event->shared->fd(),
+                                 .inode = event->shared->inode()};
   *handle = {};
-  memcpy(handle, &name, sizeof(name));
+  memcpy(handle, &contents, sizeof(contents));
   return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuIpcOpenEventHandle(Event* event, IpcEventHandle handle) {
   CUDA_ENTER(ContextCall, call);
-  EventName name;
-  memcpy(&name, &handle, sizeof(name));
-  if (event == nullptr || name.magic != kEventMagic) return Result::kInvalidValue;
-  // As the real driver: the process that created the handle may not open it.
-  if (name.slot == call->slot().index()) return Result::kInvalidContext;
+  EventHandleData contents;
+  memcpy(&contents, &handle, sizeof(contents));
+  if (event == nullptr || contents.magic != kEventMagic) return Result::kInvalidValue;
+  // As with the real driver, the process that created the handle must not open it.
+  if (contents.slot == call->slot().index()) return Result::kInvalidContext;
   struct stat info;
-  const int fd = OpenDescriptor(call->state(), name.slot, name.fd, &info);
-  if (fd >= 0 && info.st_ino != name.inode) {
+  const int fd = OpenDescriptor(call->state(), contents.slot, contents.fd, &info);
+  if (fd >= 0 && info.st_ino != contents.inode) {
     close(fd);
     return Result::kInvalidValue;
   }
   auto shared = fd < 0 ? nullptr : SharedEvent::Open(fd);
   if (shared == nullptr) return Result::kInvalidValue;
-  auto* made = new EventTag();
-  made->context = call.context();
-  made->flags = kEventNoTiming | kEventInterprocess;
-  made->shared = std::move(shared);
-  call->events().insert(made);
-  *event = made;
+  auto* created = new EventTag();
+  created->context = call.context();
+  created->flags = kEventNoTiming | kEventInterprocess;
+  created->shared = std::move(shared);
+  call->events().insert(created);
+  *event = created;
   return Result::kSuccess;
 }
 
@@ -180,13 +182,13 @@ CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
       allocation->graph != nullptr || allocation->of_module) {
     return Result::kInvalidValue;
   }
-  return NameOf(call, *allocation, handle, sizeof(*handle));
+  return WriteMemoryHandle(call, *allocation, handle, sizeof(*handle));
 }
 
 CUDA_EXPORT Result cuIpcOpenMemHandle_v2(DevicePtr* pointer, IpcMemHandle handle, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
   if (flags != kIpcLazyEnablePeerAccess) return Result::kInvalidValue;
-  return OpenNamed(call, handle, nullptr, pointer);
+  return OpenMemoryHandle(call, handle, nullptr, pointer);
 }
 CUDA_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2)
 
@@ -211,10 +213,10 @@ CUDA_EXPORT Result cuMemPoolExportToShareableHandle(void* shared, MemPool pool,
       handle_type != kShareByFileDescriptor || (pool->handle_types & handle_type) == 0) {
     return Result::kInvalidValue;
   }
-  const PoolName name{.magic = kMagic, .gpu = call->GpuOf(pool->device)};
+  const PoolFileData contents{.magic = kMagic, .gpu = call->GpuOf(pool->device)};
   const int fd = int(syscall(SYS_memfd_create, "simgpu-pool", MFD_CLOEXEC));
   if (fd < 0) return Result::kOperatingSystem;
-  if (pwrite(fd, &name, sizeof(name), 0) != ssize_t(sizeof(name))) {
+  if (pwrite(fd, &contents, sizeof(contents), 0) != ssize_t(sizeof(contents))) {
     close(fd);
     return Result::kOperatingSystem;
   }
@@ -227,19 +229,20 @@ CUDA_EXPORT Result cuMemPoolImportFromShareableHandle(MemPool* pool, void* share
                                                       unsigned handle_type,
                                                       unsigned long long flags) {
   CUDA_ENTER(Call, call);
-  PoolName name{};
+  PoolFileData contents{};
   const int fd = int(reinterpret_cast<intptr_t>(shared));
   if (pool == nullptr || flags != 0 || handle_type != kShareByFileDescriptor ||
-      pread(fd, &name, sizeof(name), 0) != ssize_t(sizeof(name)) || name.magic != kMagic) {
+      pread(fd, &contents, sizeof(contents), 0) != ssize_t(sizeof(contents)) ||
+      contents.magic != kMagic) {
     return Result::kInvalidValue;
   }
   for (Device device = 0; device < call->device_count(); ++device) {
-    if (call->GpuOf(device) != name.gpu) continue;
-    auto* made = new MemPoolTag();
-    made->device = device;
-    made->imported = true;
-    call->created_pools().insert(made);
-    *pool = made;
+    if (call->GpuOf(device) != contents.gpu) continue;
+    auto* created = new MemPoolTag();
+    created->device = device;
+    created->imported = true;
+    call->created_pools().insert(created);
+    *pool = created;
     return Result::kSuccess;
   }
   return Result::kInvalidDevice;
@@ -255,7 +258,7 @@ CUDA_EXPORT Result cuMemPoolExportPointer(IpcMemHandle* data, DevicePtr pointer)
       (allocation->pool->handle_types & kShareByFileDescriptor) == 0) {
     return Result::kInvalidValue;
   }
-  return NameOf(call, *allocation, data, sizeof(*data));
+  return WriteMemoryHandle(call, *allocation, data, sizeof(*data));
 }
 
 CUDA_EXPORT Result cuMemPoolImportPointer(DevicePtr* pointer, MemPool pool, IpcMemHandle* data) {
@@ -263,7 +266,7 @@ CUDA_EXPORT Result cuMemPoolImportPointer(DevicePtr* pointer, MemPool pool, IpcM
   if (data == nullptr || !call->created_pools().contains(pool) || !pool->imported) {
     return Result::kInvalidValue;
   }
-  return OpenNamed(call, *data, pool, pointer);
+  return OpenMemoryHandle(call, *data, pool, pointer);
 }
 
 }  // namespace tessera::cuda

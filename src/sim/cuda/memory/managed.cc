@@ -63,21 +63,21 @@ Result Advise(DevicePtr pointer, size_t bytes, int advice, const MemLocation& lo
   const bool has_location = advice >= kSetPreferred && advice != kUnsetPreferred;
   const Result result = has_location ? ToDevice(call, location, &device) : Result::kSuccess;
   if (result != Result::kSuccess) return result;
-  ManagedAdvice& known = managed->advice;
+  ManagedAdvice& stored = managed->advice;
   switch (advice) {
     case kSetReadMostly:
     case kUnsetReadMostly:
-      known.read_mostly = advice == kSetReadMostly;
+      stored.read_mostly = advice == kSetReadMostly;
       return Result::kSuccess;
     case kSetPreferred:
     case kUnsetPreferred:
-      known.preferred = device;
+      stored.preferred = device;
       return Result::kSuccess;
     case kSetAccessedBy:
-      known.accessed_by.insert(device);
+      stored.accessed_by.insert(device);
       return Result::kSuccess;
     case kUnsetAccessedBy:
-      known.accessed_by.erase(device);
+      stored.accessed_by.erase(device);
       return Result::kSuccess;
     default:
       return Result::kInvalidValue;

@@ -231,12 +231,12 @@ CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* prope
   if (properties->location.type != kLocationDevice) return Result(Refuse("cuMemPoolCreate"));
   if (!call->IsDevice(properties->location.id)) return Result::kInvalidDevice;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
-  auto* made = new MemPoolTag();
-  made->device = properties->location.id;
-  made->max_size = properties->max_size;
-  made->handle_types = properties->handle_types;
-  call->created_pools().insert(made);
-  *pool = made;
+  auto* created = new MemPoolTag();
+  created->device = properties->location.id;
+  created->max_size = properties->max_size;
+  created->handle_types = properties->handle_types;
+  call->created_pools().insert(created);
+  *pool = created;
   return Result::kSuccess;
 }
 
@@ -352,7 +352,8 @@ CUDA_EXPORT Result cuMemAllocHost_v2(void** pointer, size_t bytes) {
 CUDA_EXPORT Result cuMemFreeHost(void* pointer) {
   CUDA_ENTER(ContextCall, call);
   if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
-  return call->RemoveHostMemory(pointer, false) ? Result::kSuccess : Result::kInvalidValue;
+  return call->RemoveHostMemory(pointer, /*registered=*/false) ? Result::kSuccess
+                                                               : Result::kInvalidValue;
 }
 
 CUDA_EXPORT Result cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
@@ -367,8 +368,8 @@ CUDA_EXPORT Result cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned fl
 
 CUDA_EXPORT Result cuMemHostUnregister(void* pointer) {
   CUDA_ENTER(ContextCall, call);
-  return call->RemoveHostMemory(pointer, true) ? Result::kSuccess
-                                               : Result::kHostMemoryNotRegistered;
+  return call->RemoveHostMemory(pointer, /*registered=*/true) ? Result::kSuccess
+                                                              : Result::kHostMemoryNotRegistered;
 }
 
 CUDA_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePtr* device, void* pointer, unsigned) {

@@ -43,12 +43,13 @@ Result PlanFill(ContextCall& call, const Area& area, T value, Command* command) 
   const Box box{.width = row_bytes, .height = area.height};
   const bool aligned =
       area.to % sizeof(T) == 0 && (area.height == 1 || area.pitch % sizeof(T) == 0);
-  const bool apart = area.height == 1 || area.pitch >= row_bytes;
+  const bool rows_apart = area.height == 1 || area.pitch >= row_bytes;
   const Allocation* allocation = call->FindAllocation(area.to, box.Span({.row = area.pitch}));
-  if (!aligned || !apart || allocation == nullptr) return Result::kInvalidValue;
+  if (!aligned || !rows_apart || allocation == nullptr) return Result::kInvalidValue;
   const bool discard = value == 0 && area.height == 1 && row_bytes >= kDiscardBytes &&
                        allocation->kind == MemoryKind::kDevice;
-  command->left_ns = CopyNs(call->FactsOf(call.context()->device), box.bytes(), false);
+  command->left_ns =
+      CopyNs(call->FactsOf(call.context()->device), box.bytes(), /*over_pcie=*/false);
   command->effect = [area, value, row_bytes, discard] {
     if (discard && Discard(area.to, row_bytes)) return;
     for (size_t row = 0; row < area.height; ++row) {

@@ -27,8 +27,8 @@ Result CheckProperties(Call& call, const PhysicalMemoryProperties* properties) {
   if (location.type < kLocationDevice || location.type > kLocationHostNumaCurrent) {
     return Result::kInvalidValue;
   }
-  const bool known = location.type != kLocationDevice || call->IsDevice(location.id);
-  return known ? Result::kSuccess : Result::kInvalidDevice;
+  const bool valid = location.type != kLocationDevice || call->IsDevice(location.id);
+  return valid ? Result::kSuccess : Result::kInvalidDevice;
 }
 
 int NewMemory(uint64_t bytes) {
@@ -108,7 +108,8 @@ Result Import(Call& call, int exported_fd, Physical* physical) {
       physical->properties.location = {.type = kLocationDevice, .id = device};
       physical->gpu = uint32_t(byte);
       physical->shared = info.st_ino;
-      const bool fits = call->slot().Share(physical->gpu, info.st_ino, physical->bytes, false) == 0;
+      const bool fits =
+          call->slot().Share(physical->gpu, info.st_ino, physical->bytes, /*charged=*/false) == 0;
       if (fits) return Result::kSuccess;
       result = Result::kOutOfMemory;
     }
@@ -337,7 +338,7 @@ CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory mem
   if (fd < 0) return Result::kOperatingSystem;
   if (!LockByte(fd, on_device ? physical.gpu : kHostByte) || fstat(fd, &info) != 0 ||
       (physical.charged &&
-       call->slot().Share(physical.gpu, info.st_ino, physical.bytes, true) != 0)) {
+       call->slot().Share(physical.gpu, info.st_ino, physical.bytes, /*charged=*/true) != 0)) {
     close(fd);
     return Result::kOperatingSystem;
   }

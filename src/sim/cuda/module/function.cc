@@ -132,8 +132,8 @@ CUDA_EXPORT Result cuFuncGetParamInfo(Function function, size_t index, size_t* o
 
 CUDA_EXPORT Result cuFuncSetCacheConfig(Function function, int) {
   CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Result::kSuccess : Result::kInvalidHandle;
+  const bool exists = call->FindFunction(function, call.context()) != nullptr;
+  return exists ? Result::kSuccess : Result::kInvalidHandle;
 }
 
 CUDA_EXPORT Result cuFuncGetModule(Module* module, Function function) {
@@ -150,14 +150,14 @@ CUDA_EXPORT Result cuFuncGetName(const char** name, Function function) {
 
 CUDA_EXPORT Result cuFuncIsLoaded(int* state, Function function) {
   CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Put(state, 1) : Result::kInvalidHandle;
+  const bool exists = call->FindFunction(function, call.context()) != nullptr;
+  return exists ? Put(state, 1) : Result::kInvalidHandle;
 }
 
 CUDA_EXPORT Result cuFuncLoad(Function function) {
   CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Result::kSuccess : Result::kInvalidHandle;
+  const bool exists = call->FindFunction(function, call.context()) != nullptr;
+  return exists ? Result::kSuccess : Result::kInvalidHandle;
 }
 
 }  // namespace tessera::cuda

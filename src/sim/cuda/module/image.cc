@@ -95,17 +95,17 @@ uint64_t IntegerOf(std::string_view word) {
 // Reads a parameter such as ".param .align 8 .b8 name[16]", up to ',' or ')', which it returns.
 std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
   uint32_t size = 0, align = 0, count = 1;
-  bool pointee = false;  // after .ptr, .align is the alignment of the target
+  bool after_ptr = false;  // after .ptr, .align is the alignment of the target
   std::string_view word = words->Next();
   for (; !word.empty() && word != "," && word != ")"; word = words->Next()) {
-    if (word == ".align" && pointee)
+    if (word == ".align" && after_ptr)
       words->Next();
     else if (word == ".align")
       align = NumberOf(words->Next());
     else if (word == "[")
       count = uint32_t(IntegerOf(words->Next()));
     else if (word == ".ptr")
-      pointee = true;
+      after_ptr = true;
     else if (size == 0)
       size = SizeOfType(word);
   }

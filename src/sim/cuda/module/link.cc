@@ -53,10 +53,10 @@ Result Add(Driver& driver, LinkStateTag* link, int type, std::string piece) {
 CUDA_EXPORT Result cuLinkCreate_v2(unsigned, int*, void**, LinkState* link) {
   CUDA_ENTER(ContextCall, call);
   if (link == nullptr) return Result::kInvalidValue;
-  auto made = std::make_unique<LinkStateTag>();
-  made->cc = CcOf(call->FactsOf(call.context()->device));
-  *link = made.get();
-  call->links()[*link] = std::move(made);
+  auto created = std::make_unique<LinkStateTag>();
+  created->cc = CcOf(call->FactsOf(call.context()->device));
+  *link = created.get();
+  call->links()[*link] = std::move(created);
   return Result::kSuccess;
 }
 CUDA_ALIAS(cuLinkCreate, cuLinkCreate_v2)

@@ -10,30 +10,30 @@ namespace {
 Result LoadModule(Module* module, const void* image) {
   CUDA_ENTER(ContextCall, call);
   if (module == nullptr) return Result::kInvalidValue;
-  auto made = std::make_unique<ModuleTag>();
-  made->context = call.context();
+  auto created = std::make_unique<ModuleTag>();
+  created->context = call.context();
   const int cc = CcOf(call->FactsOf(call.context()->device));
   const int cuda_version = int(call->state().file().cuda_version);
-  Result result = ReadImage(image, cc, cuda_version, &made->image);
-  if (result == Result::kSuccess) result = call->PlaceGlobals(made.get());
+  Result result = ReadImage(image, cc, cuda_version, &created->image);
+  if (result == Result::kSuccess) result = call->PlaceGlobals(created.get());
   if (result != Result::kSuccess) return result;
-  *module = made.get();
-  call->modules()[made.get()] = std::move(made);
+  *module = created.get();
+  call->modules()[created.get()] = std::move(created);
   return Result::kSuccess;
 }
 
 Result LoadLibrary(Library* library, const void* image) {
   CUDA_ENTER(Call, call);
   if (library == nullptr) return Result::kInvalidValue;
-  auto made = std::make_unique<LibraryTag>();
-  // A library must run on the device with the highest compute capability; each load checks its own.
+  auto created = std::make_unique<LibraryTag>();
+  // A library must run on the device with the highest compute capability.
   int cc = 0;
   for (int i = 0; i < call->device_count(); ++i) cc = std::max(cc, CcOf(call->FactsOf(i)));
   const int cuda_version = int(call->state().file().cuda_version);
-  const Result result = ReadImage(image, cc, cuda_version, &made->image);
+  const Result result = ReadImage(image, cc, cuda_version, &created->image);
   if (result != Result::kSuccess) return result;
-  *library = made.get();
-  call->libraries()[made.get()] = std::move(made);
+  *library = created.get();
+  call->libraries()[created.get()] = std::move(created);
   return Result::kSuccess;
 }
 

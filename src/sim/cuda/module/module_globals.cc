@@ -42,12 +42,12 @@ Result Driver::PlaceGlobals(ModuleTag* module) {
   Allocation& memory = allocations_[module->globals];
   memory.of_module = true;
   // Memory outside of shared blocks is zero already, so zeros are not written there.
-  const bool fresh = memory.block == 0;
+  const bool is_zeroed = memory.block == 0;
   LayOutGlobals(module->image, [&](const Global& global, uint64_t offset) {
     char* const place = reinterpret_cast<char*>(module->globals + offset);
-    const size_t given = std::min<size_t>(global.initial.size(), global.size);
-    memcpy(place, global.initial.data(), given);
-    if (!fresh) memset(place + given, 0, global.size - given);
+    const size_t initial_bytes = std::min<size_t>(global.initial.size(), global.size);
+    memcpy(place, global.initial.data(), initial_bytes);
+    if (!is_zeroed) memset(place + initial_bytes, 0, global.size - initial_bytes);
   });
   return Result::kSuccess;
 }

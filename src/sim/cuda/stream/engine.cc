@@ -15,7 +15,7 @@ namespace {
 using Kind = Command::Kind;
 
 // A remainder below this is a rounding error.
-constexpr double kNothingNs = 0.5;
+constexpr double kRoundingErrorNs = 0.5;
 
 bool IsFree(const Command& command) {
   const bool kind = command.kind == Kind::kCompute || command.kind == Kind::kRecord;
@@ -93,21 +93,21 @@ void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
 
 // True: commands that the legacy stream orders before this command have ended, at *since_ns.
 bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
-  const auto over = [&](const StreamTag& other) {
+  const auto has_ended = [&](const StreamTag& other) {
     *since_ns = std::max(*since_ns, other.queue.end_ns);
     return other.queue.commands.empty() || other.queue.commands.front().order > command.order;
   };
   const ContextTag& context = *stream->context;
-  if (!stream->is_legacy()) return over(context.legacy);
+  if (!stream->is_legacy()) return has_ended(context.legacy);
   return std::ranges::all_of(context.streams, [&](const StreamTag* other) {
-    return !other->is_blocking() || over(*other);
+    return !other->is_blocking() || has_ended(*other);
   });
 }
 
 // Removes the command at the head, which has ended.
 void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
   Queue& queue = stream->queue;
-  Due due{stream, std::move(queue.commands.front())};
+  DueEffect due{stream, std::move(queue.commands.front())};
   queue.commands.pop_front();
   queue.end_ns = std::max(queue.end_ns, at_ns);
   queue.done_cost_ns += due.command.cost_ns;
@@ -124,8 +124,8 @@ void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
     due.command.ticket->at_ns = queue.end_ns;
     due.command.ticket->stream = nullptr;
   }
-  const bool now = due_.empty() && !due.command.effect;
-  if (now)
+  const bool is_immediate = due_.empty() && !due.command.effect;
+  if (is_immediate)
     MarkDone(&due);
   else
     due_.push_back(std::move(due));
@@ -267,7 +267,8 @@ bool Engine::Step(GpuTimeline* gpu, const std::vector<StreamTag*>& heads, uint64
   const uint64_t began = gpu->at_ns;
   gpu->at_ns = end;
   for (StreamTag* stream : heads) {
-    if (since(stream) > began || stream->queue.commands.front().left_ns > kNothingNs) continue;
+    if (since(stream) > began || stream->queue.commands.front().left_ns > kRoundingErrorNs)
+      continue;
     Finish(stream, end);
     (void)SettleHead(stream, end);
     ended = true;
@@ -299,7 +300,7 @@ void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
     sched_yield();
     lock->lock();
   }
-  std::erase_if(due_, [&](const Due& due) { return due.stream->context == context; });
+  std::erase_if(due_, [&](const DueEffect& due) { return due.stream->context == context; });
   std::erase_if(abandoned_, [&](const auto& stream) {
     if (stream->context != context) return false;
     DropStream(stream.get());
@@ -312,7 +313,7 @@ void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
 
 uint64_t Engine::OldestOrder() const {
   uint64_t oldest = due_.empty() ? kNever : due_.front().command.order;
-  for (const Due& due : due_) oldest = std::min(oldest, due.command.order);
+  for (const DueEffect& due : due_) oldest = std::min(oldest, due.command.order);
   for (const StreamTag* stream : active_) {
     oldest = std::min(oldest, stream->queue.commands.front().order);
   }

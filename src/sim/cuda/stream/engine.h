@@ -34,7 +34,7 @@ namespace tessera::cuda {
 // A point in a stream, shared by events, waiting streams and threads.
 struct Ticket {
   bool timed = false;  // the GPU reached the point at `at_ns`
-  bool done = false;   // and all earlier effects are visible
+  bool done = false;   // and the effects of all earlier commands are visible
   uint64_t at_ns = 0;
   StreamTag* stream = nullptr;  // null when timed
   double cost_before_ns = 0;    // Queue::pushed_cost_ns at its creation
@@ -128,7 +128,7 @@ class Engine {
     uint64_t at_ns = 0;
   };
   // A command whose time has passed and whose effect is due.
-  struct Due {
+  struct DueEffect {
     StreamTag* stream;
     Command command;
   };
@@ -146,7 +146,7 @@ class Engine {
   static uint64_t WorkOf(const std::vector<StreamTag*>& heads);
   void Apply(std::unique_lock<std::mutex>* lock, bool host_functions);
   void EndHostFunction(StreamTag* stream);
-  void MarkDone(Due* due);
+  void MarkDone(DueEffect* due);
   void DropStream(StreamTag* stream);
   uint64_t EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns, int depth);
   uint64_t EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth);
@@ -159,7 +159,7 @@ class Engine {
   GpuTimeline gpus_[sim::kMaxGpus];
   std::vector<StreamTag*> active_;  // streams with queued commands
   std::vector<std::unique_ptr<StreamTag>> abandoned_;
-  std::deque<Due> due_;
+  std::deque<DueEffect> due_;
   bool applying_ = false;
   uint64_t last_order_ = 0;
   bool worker_started_ = false;

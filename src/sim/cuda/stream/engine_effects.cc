@@ -18,11 +18,11 @@ constexpr uint64_t kLongestSleepNs = 10'000'000;  // maximum delay to notice a l
 constexpr uint64_t kSpinNs = 10'000;              // shorter sleeps only yield
 constexpr size_t kQueueDepth = 1024;              // maximum of queued commands
 constexpr size_t kRoomToMake = 128;
-constexpr int kDeepest = 8;  // depth of streams that wait for streams
+constexpr int kMaxDepth = 8;  // depth of streams that wait for streams
 
 }  // namespace
 
-void Engine::MarkDone(Due* due) {
+void Engine::MarkDone(DueEffect* due) {
   Queue& queue = due->stream->queue;
   ++queue.done;
   if (due->command.ticket != nullptr && due->command.kind == Kind::kRecord) {
@@ -36,7 +36,7 @@ void Engine::MarkDone(Due* due) {
 void Engine::Apply(std::unique_lock<std::mutex>* lock, bool host_functions) {
   bool any = false;
   while (!applying_ && !due_.empty()) {
-    Due& due = due_.front();
+    DueEffect& due = due_.front();
     const bool host = due.command.kind == Kind::kHost;
     if (host && !host_functions) {
       work_.fetch_add(1);
@@ -61,7 +61,7 @@ void Engine::Apply(std::unique_lock<std::mutex>* lock, bool host_functions) {
     sim::FutexWakeAll(&progress_);
   }
   if (!any) return;
-  driver_->UnmapUnused();
+  driver_->UnmapPending();
   std::erase_if(abandoned_, [](const auto& stream) {
     const bool idle = stream->queue.idle();
     if (idle) stream->context->streams.erase(stream.get());
@@ -137,7 +137,7 @@ uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) 
 void Engine::Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket) {
   const uint64_t now = sim::MonotonicNs();
   const bool others_work = applying_ || !due_.empty();
-  uint64_t until = others_work ? now + kLongestSleepNs : EarliestDone(ticket, now, kDeepest);
+  uint64_t until = others_work ? now + kLongestSleepNs : EarliestDone(ticket, now, kMaxDepth);
   until = std::min(until, now + kLongestSleepNs);
   const uint32_t seen = progress_.load();
   ++sleepers_;
@@ -167,7 +167,7 @@ void Engine::WakeWorker(StreamTag* stream) {
   if (!worker_started_) StartWorker();
   const uint64_t now = sim::MonotonicNs();
   const Queue& queue = stream->queue;
-  if (EarliestEnd(stream, queue.pushed_cost_ns - queue.done_cost_ns, now, kDeepest) >=
+  if (EarliestEnd(stream, queue.pushed_cost_ns - queue.done_cost_ns, now, kMaxDepth) >=
       worker_sleeps_until_ns_) {
     return;
   }
@@ -188,7 +188,7 @@ uint64_t Engine::NextToAttend(uint64_t now_ns) {
     for (const Command& command : stream->queue.commands) {
       cost += command.left_ns;
       if (!command.needs_attention()) continue;
-      next = std::min(next, EarliestEnd(stream, cost, now_ns, kDeepest));
+      next = std::min(next, EarliestEnd(stream, cost, now_ns, kMaxDepth));
       break;
     }
   }

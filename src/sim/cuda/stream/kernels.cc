@@ -11,8 +11,8 @@ namespace {
 // Reads parameters and checks memory for one launch.
 class Arguments {
  public:
-  Arguments(const KernelLaunch& launch, CheckRange check, void* who)
-      : launch_(launch), check_(check), who_(who) {}
+  Arguments(const KernelLaunch& launch, CheckRange check, void* check_argument)
+      : launch_(launch), check_(check), check_argument_(check_argument) {}
 
   template <typename T>
   T Get(size_t index) const {
@@ -30,14 +30,15 @@ class Arguments {
   // Null: not all of the `count` floats are in memory of the program.
   float* Floats(size_t index, uint64_t count) const {
     const auto pointer = Get<DevicePtr>(index);
-    const bool ok = pointer % sizeof(float) == 0 && check_(who_, pointer, count * sizeof(float));
+    const bool ok =
+        pointer % sizeof(float) == 0 && check_(check_argument_, pointer, count * sizeof(float));
     return ok ? reinterpret_cast<float*>(pointer) : nullptr;
   }
 
  private:
   const KernelLaunch& launch_;
   const CheckRange check_;
-  void* const who_;
+  void* const check_argument_;
 };
 
 // (const float* a, const float* b, float* c, int n): c = a + b
@@ -111,8 +112,8 @@ const KnownKernel* FindKnownKernel(const Entry& entry) {
 }
 
 LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
-                      void* who) {
-  return kernel.effect(Arguments(launch, check, who));
+                      void* check_argument) {
+  return kernel.effect(Arguments(launch, check, check_argument));
 }
 
 }  // namespace tessera::cuda

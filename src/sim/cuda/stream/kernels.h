@@ -18,7 +18,7 @@ struct KernelLaunch {
 };
 
 // True: the program may access the range of device memory.
-using CheckRange = bool (*)(void* who, DevicePtr pointer, uint64_t bytes);
+using CheckRange = bool (*)(void* check_argument, DevicePtr pointer, uint64_t bytes);
 
 // The result of checking a launch: error, duration and effect.
 struct LaunchEffect {
@@ -31,6 +31,6 @@ struct LaunchEffect {
 struct KnownKernel;
 const KnownKernel* FindKnownKernel(const Entry& entry);
 LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
-                      void* who);
+                      void* check_argument);
 
 }  // namespace tessera::cuda

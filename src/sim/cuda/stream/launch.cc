@@ -28,8 +28,8 @@ Result CheckShape(const Shape& shape, const FunctionTag& function) {
       shape.threads_of_block() > kMaxThreadsPerBlock) {
     return Result::kInvalidValue;
   }
-  const unsigned most = std::max(kDefaultShared, unsigned(function.max_dynamic_shared));
-  return shape.shared_bytes > most ? Result::kInvalidValue : Result::kSuccess;
+  const unsigned max_shared = std::max(kDefaultShared, unsigned(function.max_dynamic_shared));
+  return shape.shared_bytes > max_shared ? Result::kInvalidValue : Result::kSuccess;
 }
 
 uint64_t ThreadsThatFill(const sim::GpuFacts& gpu) {
@@ -56,8 +56,8 @@ uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
 
 // Copies parameters into one buffer in the layout of the entry.
 Result PackParameters(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
-                      bool* have) {
-  *have = false;
+                      bool* has_parameters) {
+  *has_parameters = false;
   if (parameters != nullptr && extra != nullptr) return Result::kInvalidValue;
   if (parameters != nullptr) {
     if (!entry.parameters_known) return Result::kSuccess;  // their number is unknown
@@ -67,18 +67,18 @@ Result PackParameters(const Entry& entry, void** parameters, void** extra, unsig
       if (parameter.offset + parameter.size > kMaxParameterBytes) return Result::kInvalidValue;
       memcpy(buffer + parameter.offset, parameters[i], parameter.size);
     }
-    *have = true;
+    *has_parameters = true;
     return Result::kSuccess;
   }
-  const LaunchBuffer given = BufferOf(extra);
-  if (!given.valid || given.size > kMaxParameterBytes) return Result::kInvalidValue;
-  if (given.bytes == nullptr) {
+  const LaunchBuffer source = BufferOf(extra);
+  if (!source.valid || source.size > kMaxParameterBytes) return Result::kInvalidValue;
+  if (source.bytes == nullptr) {
     return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
   }
-  memcpy(buffer, given.bytes, given.size);
+  memcpy(buffer, source.bytes, source.size);
   const bool enough = entry.parameters.empty() ||
-                      given.size >= entry.parameters.back().offset + entry.parameters.back().size;
-  *have = enough && entry.parameters_known;
+                      source.size >= entry.parameters.back().offset + entry.parameters.back().size;
+  *has_parameters = enough && entry.parameters_known;
   return Result::kSuccess;
 }
 
@@ -204,14 +204,15 @@ Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape&
   LaunchEffect effect;
   if (function->known != nullptr) {
     unsigned char buffer[kMaxParameterBytes];
-    bool have = false;
-    const Result result = PackParameters(function->entry, parameters, extra, buffer, &have);
+    bool has_parameters = false;
+    const Result result =
+        PackParameters(function->entry, parameters, extra, buffer, &has_parameters);
     if (result != Result::kSuccess) return result;
     const KernelLaunch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
     const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
       return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
     };
-    if (have) effect = EffectOf(*function->known, launch, check, &call.driver());
+    if (has_parameters) effect = EffectOf(*function->known, launch, check, &call.driver());
   } else if (parameters != nullptr && extra != nullptr) {
     return Result::kInvalidValue;
   }

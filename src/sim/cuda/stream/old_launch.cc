@@ -10,17 +10,17 @@ namespace {
 
 // Applies `change` to the state that the function keeps.
 template <typename Change>
-Result Keep(Function function, Change change) {
+Result UpdateKept(Function function, Change change) {
   CUDA_ENTER(ContextCall, call);
   FunctionTag* found = call->FindFunction(function, call.context());
   return found == nullptr ? Result::kInvalidHandle : change(&found->kept);
 }
 
-Result KeepParameter(Function function, int offset, const void* value, size_t bytes) {
+Result SetKeptParameter(Function function, int offset, const void* value, size_t bytes) {
   if (value == nullptr || offset < 0 || size_t(offset) + bytes > kMaxParameterBytes) {
     return Result::kInvalidValue;
   }
-  return Keep(function, [=](KeptLaunch* kept) {
+  return UpdateKept(function, [=](KeptLaunch* kept) {
     if (kept->parameters.size() < size_t(offset) + bytes)
       kept->parameters.resize(size_t(offset) + bytes);
     memcpy(kept->parameters.data() + offset, value, bytes);
@@ -31,7 +31,7 @@ Result KeepParameter(Function function, int offset, const void* value, size_t by
 Result LaunchKept(Function function, int width, int height, Stream stream) {
   if (width <= 0 || height <= 0) return Result::kInvalidValue;
   KeptLaunch launch;
-  const Result result = Keep(function, [&](KeptLaunch* kept) {
+  const Result result = UpdateKept(function, [&](KeptLaunch* kept) {
     launch = *kept;
     return Result::kSuccess;
   });
@@ -48,7 +48,7 @@ Result LaunchKept(Function function, int width, int height, Stream stream) {
 
 CUDA_EXPORT Result cuFuncSetBlockShape(Function function, int x, int y, int z) {
   if (x <= 0 || y <= 0 || z <= 0) return Result::kInvalidValue;
-  return Keep(function, [=](KeptLaunch* kept) {
+  return UpdateKept(function, [=](KeptLaunch* kept) {
     const unsigned block[] = {unsigned(x), unsigned(y), unsigned(z)};
     memcpy(kept->block, block, sizeof(block));
     return Result::kSuccess;
@@ -56,7 +56,7 @@ CUDA_EXPORT Result cuFuncSetBlockShape(Function function, int x, int y, int z) {
 }
 
 CUDA_EXPORT Result cuFuncSetSharedSize(Function function, unsigned bytes) {
-  return Keep(function, [=](KeptLaunch* kept) {
+  return UpdateKept(function, [=](KeptLaunch* kept) {
     kept->shared_bytes = bytes;
     return Result::kSuccess;
   });
@@ -64,20 +64,20 @@ CUDA_EXPORT Result cuFuncSetSharedSize(Function function, unsigned bytes) {
 
 CUDA_EXPORT Result cuParamSetSize(Function function, unsigned bytes) {
   if (bytes > kMaxParameterBytes) return Result::kInvalidValue;
-  return Keep(function, [=](KeptLaunch* kept) {
+  return UpdateKept(function, [=](KeptLaunch* kept) {
     kept->parameters.resize(bytes);
     return Result::kSuccess;
   });
 }
 
 CUDA_EXPORT Result cuParamSeti(Function function, int offset, unsigned value) {
-  return KeepParameter(function, offset, &value, sizeof(value));
+  return SetKeptParameter(function, offset, &value, sizeof(value));
 }
 CUDA_EXPORT Result cuParamSetf(Function function, int offset, float value) {
-  return KeepParameter(function, offset, &value, sizeof(value));
+  return SetKeptParameter(function, offset, &value, sizeof(value));
 }
 CUDA_EXPORT Result cuParamSetv(Function function, int offset, void* value, unsigned bytes) {
-  return KeepParameter(function, offset, value, bytes);
+  return SetKeptParameter(function, offset, value, bytes);
 }
 
 CUDA_EXPORT Result cuLaunch(Function function) { return LaunchKept(function, 1, 1, nullptr); }

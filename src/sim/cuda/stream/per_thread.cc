@@ -39,9 +39,9 @@ class OwnStreams {
     for (const OwnStream& own : *streams_) {
       if (own.stream->context == context) return own.stream;
     }
-    StreamTag* made = driver.CreateStream(context, 0, 0);
-    streams_->push_back({made, made->id});
-    return made;
+    StreamTag* created = driver.CreateStream(context, 0, 0);
+    streams_->push_back({created, created->id});
+    return created;
   }
 
  private:

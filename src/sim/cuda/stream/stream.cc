@@ -191,12 +191,12 @@ CUDA_EXPORT Result cuEventCreate(Event* event, unsigned flags) {
     shared = SharedEvent::Create();
     if (shared == nullptr) return Result::kOperatingSystem;
   }
-  auto* made = new EventTag();
-  made->context = call.context();
-  made->flags = flags;
-  made->shared = std::move(shared);
-  call->events().insert(made);
-  *event = made;
+  auto* created = new EventTag();
+  created->context = call.context();
+  created->flags = flags;
+  created->shared = std::move(shared);
+  call->events().insert(created);
+  *event = created;
   return Result::kSuccess;
 }
 
