@@ -47,7 +47,7 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint16_t kVersion = 3;               // 3: pieces
+inline constexpr uint16_t kVersion = 3;               // 3 added `pieces`
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 
@@ -90,7 +90,7 @@ struct ComputeLimit {
   std::atomic<uint32_t> flags;       // kComputeStop, kComputeLow
   std::atomic<int64_t> pool;         // limit of `charged` while the lease lasts
   std::atomic<int64_t> lease_end;    // from then on `floor` is the rate; flags and pool are void
-  std::atomic<uint32_t> bias;        // factor of every charge, which corrects the meter
+  std::atomic<uint32_t> bias;        // factor of every charge, which corrects the measured time
   std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: only the pool limits
   std::atomic<uint32_t> floor;       // rate without a lease
   std::atomic<uint32_t> slice_us;    // GPU time that a thread takes in advance
@@ -185,7 +185,7 @@ struct SharedPiece {
   std::atomic<uint64_t> bytes;  // size of the piece; each holder has them in its slot
   std::atomic<uint32_t> gpu;
   uint32_t reserved;
-  std::atomic<uint16_t> holders[kMaxHolders];  // slot + 1; without one, the entry is free
+  std::atomic<uint16_t> holders[kMaxHolders];  // slot + 1, or 0; all 0: the entry is free
   uint64_t reserved_too[7];
 };
 static_assert(sizeof(SharedPiece) == 128);
@@ -205,8 +205,8 @@ struct Usage {
   std::atomic<uint32_t> compute_gpus[kMaxSlots];
   GpuUsage gpus[kMaxGpus];
   ComputeUsage compute[kMaxGpus];
-  std::atomic<uint32_t> pieces_used;  // 1 + the highest entry that was ever used
-  std::atomic<uint32_t> pieces_left;  // counts the holders that have left
+  std::atomic<uint32_t> pieces_used;       // 1 + the highest entry that was ever used
+  std::atomic<uint32_t> piece_departures;  // incremented when a holder leaves a piece
   uint64_t reserved_too[7];
   SharedPiece pieces[kMaxPieces];
 };

@@ -111,7 +111,7 @@ void Arbiter::Write(int64_t now) {
   }
 }
 
-int64_t Arbiter::Backlog() const { return tick_ + kLongestPause; }
+int64_t Arbiter::BacklogMemory() const { return tick_ + kLongestPause; }
 
 int64_t Arbiter::NextTick(int64_t now) {
   bool high = false, low = false;

@@ -35,7 +35,7 @@ enum class PriorityClass { kHigh, kNormal, kLow };
 
 // Rates are fractions of the GPU.
 struct ComputeShare {
-  double request = 0;  // guaranteed while the container has work; 0: by its weight
+  double request = 0;  // guaranteed while the container has work; 0: follows from `weight`
   double limit = 0;    // maximum; 0: all that other containers leave (work-conserving)
   double weight = 1;   // with request 0: its weight in the rest that the requests leave
   PriorityClass priority = PriorityClass::kNormal;
@@ -94,7 +94,7 @@ class Arbiter {
     uint32_t slot = 0;
     size_t rank = 0;  // in short_active_
     int64_t metered = 0, part_integral = 0, at = 0, read_at = 0, busy_at = 0;
-    double rate = 0;  // exponential mean of GPU time per time
+    double rate = 0;  // exponential mean of the fraction of the GPU that it uses
     double part = 1;
     int64_t in_flight = 0;
     bool active = false, long_work = false, read = false;
@@ -113,7 +113,7 @@ class Arbiter {
   struct MeterCorrection {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then
-    bool was_beside = false;        // between the last two calls
+    bool was_beside = false;        // `beside` was not 0 at the last call
     Trim trim_alone, trim_beside;
   };
   struct ContainerState {
@@ -134,7 +134,7 @@ class Arbiter {
     double owed = 0;      // GPU time that the container was entitled to and did not use
     double turn_use = 1;  // part of the GPU that the container uses in its turns
     bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
-    size_t active = 0;    // processes
+    size_t active = 0;    // number of active processes
     bool beside = false;  // at the last tick, processes of other containers were active
     MeterCorrection meter;
     const Trim& trim() const { return beside ? meter.trim_beside : meter.trim_alone; }
@@ -146,7 +146,7 @@ class Arbiter {
     return const_cast<ContainerState*>(static_cast<const Arbiter*>(this)->Find(id));
   }
   static ProcessState& ProcessOf(uint32_t slot, ContainerState* container);
-  double NewPart(int64_t dt);
+  double SampleWeight(int64_t dt);
   void Read(int64_t now, const ContainerReading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, ContainerState* container);
   void DecideWeights();
@@ -164,21 +164,21 @@ class Arbiter {
   void DecideTurn(int64_t now);
   void HoldHighClasses(int64_t now);
   int64_t WindowOfHighClass(int64_t window) const;
-  int64_t Backlog() const;
+  int64_t BacklogMemory() const;  // how long after a wait a container counts as having a backlog
   int64_t NextTick(int64_t now);
-  int64_t CapOf(const ContainerState& container, double weights) const;
+  int64_t MaxLead(const ContainerState& container, double weights) const;
   static void Correct(double metered, double used, Trim* trim);
   void Write(int64_t now);
 
   std::vector<ContainerState> containers_;  // sorted by id
   // Sorted by when containers reach their limits, earliest first.
   std::vector<ContainerState*> by_limit_;
-  size_t active_ = 0;                        // processes
+  size_t active_ = 0;                        // number of active processes
   std::vector<ProcessState*> short_active_;  // sorted by rate
   std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it
   double long_active_ = 0;           // sum of LongPart() over processes with long kernels
-  int64_t new_part_of_ = 0;
-  double new_part_ = 0;  // NewPart(new_part_of_)
+  int64_t sample_weight_dt_ = 0;
+  double sample_weight_ = 0;  // SampleWeight(sample_weight_dt_)
   int64_t last_tick_ = 0;
   int64_t tick_ = 2 * kMillisecond;  // time between two ticks while containers contend
   Id turn_ = kNoTurn;                // the container that has a turn

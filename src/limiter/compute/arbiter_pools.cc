@@ -9,16 +9,18 @@
 namespace tessera::limiter {
 namespace {
 
-// Half of the GPU time that a container may hold in advance; at least two ticks.
-constexpr int64_t kLead = 4 * kMillisecond;
-constexpr int64_t kMinCap = kMillisecond;
-// Maximum debt of a container without work for use beyond its share.
+// Half of the GPU time that all containers together may hold in advance; at least two ticks. A
+// container's lead is what it holds in advance: its pool less its charges.
+constexpr int64_t kHalfLead = 4 * kMillisecond;
+constexpr int64_t kMinLead = kMillisecond;  // minimum of MaxLead
+// A container that has used more than its share has a debt. Maximum debt of a container without
+// work.
 constexpr int64_t kMaxDebt = 20 * kMillisecond;
 
 }  // namespace
 
-int64_t Arbiter::CapOf(const ContainerState& container, double weights) const {
-  return std::max(kMinCap, int64_t(2 * double(kLead) * container.weight / weights));
+int64_t Arbiter::MaxLead(const ContainerState& container, double weights) const {
+  return std::max(kMinLead, int64_t(2 * double(kHalfLead) * container.weight / weights));
 }
 
 double Arbiter::Elapsed(int64_t now) const {
@@ -44,35 +46,38 @@ void Arbiter::DecidePools(int64_t now) {
   int active = 0;
   int64_t in_flight = 0;
   for (ContainerState& container : containers_) {
-    const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
-    const bool backlog = now - container.last_denied < Backlog();
-    container.below_share = container.idle || (head >= cap * 3 / 4 && !backlog);
+    const int64_t lead = container.pool - container.charged, max_lead = MaxLead(container, weights);
+    const bool backlog = now - container.last_denied < BacklogMemory();
+    container.below_share = container.idle || (lead >= max_lead * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and its pool grows again after the stop.
     container.stopped = (container.flags & kComputeStop) != 0;
     active += !container.idle && !container.stopped;
     in_flight += container.in_flight;
   }
   const double budget = Budget(now);
-  double heavy = 0, most = 1e18, needed = 1e18;
+  double backlog_weights = 0, max_per_weight = 1e18, needed_per_weight = 1e18;
   for (const ContainerState& container : containers_) {
     if (container.below_share || container.stopped) continue;
-    heavy += container.weight;
-    const auto head = double(container.pool - container.charged),
-               cap = double(CapOf(container, weights));
-    if (head > 0) most = std::min(most, std::max(0.0, cap - head) / container.weight);
-    if (head <= 0) needed = std::min(needed, (cap / 2 - head) / container.weight);
+    backlog_weights += container.weight;
+    const auto lead = double(container.pool - container.charged),
+               max_lead = double(MaxLead(container, weights));
+    if (lead > 0)
+      max_per_weight = std::min(max_per_weight, std::max(0.0, max_lead - lead) / container.weight);
+    if (lead <= 0)
+      needed_per_weight = std::min(needed_per_weight, (max_lead / 2 - lead) / container.weight);
   }
-  double each = heavy > 0 ? std::min(budget / heavy, most) : 0;
-  const bool drains = in_flight < (active <= 1 ? kLead : kDrained);
-  if (drains && turn_ == kNoTurn && needed < 1e18) each = std::max(each, needed);
+  double per_weight = backlog_weights > 0 ? std::min(budget / backlog_weights, max_per_weight) : 0;
+  const bool drains = in_flight < (active <= 1 ? kHalfLead : kDrained);
+  if (drains && turn_ == kNoTurn && needed_per_weight < 1e18)
+    per_weight = std::max(per_weight, needed_per_weight);
   for (ContainerState& container : containers_) {
     if (container.below_share) {
-      const int64_t full = container.charged + CapOf(container, weights);
+      const int64_t full = container.charged + MaxLead(container, weights);
       container.pool =
           container.idle ? std::min(full, PoolAfterDebtRepayment(container, Elapsed(now), weights))
                          : full;
     } else if (!container.stopped) {
-      container.pool += int64_t(each * container.weight);
+      container.pool += int64_t(per_weight * container.weight);
     }
   }
 }

@@ -35,18 +35,20 @@ Arbiter::ProcessState& Arbiter::ProcessOf(uint32_t slot, ContainerState* contain
   return *processes.insert(at, ProcessState{.slot = slot});
 }
 
-// The weight of a sample over `dt` in an exponential mean. Most processes are read at once.
-double Arbiter::NewPart(int64_t dt) {
-  if (dt != new_part_of_) {
-    new_part_of_ = dt;
-    new_part_ = -std::expm1(-double(dt) / double(kRateMemory));
+// The weight of a sample over `dt` in an exponential mean. It is cached, because most processes are
+// read at the same time.
+double Arbiter::SampleWeight(int64_t dt) {
+  if (dt != sample_weight_dt_) {
+    sample_weight_dt_ = dt;
+    sample_weight_ = -std::expm1(-double(dt) / double(kRateMemory));
   }
-  return new_part_;
+  return sample_weight_;
 }
 
-void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, ContainerState* container) {
+void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
+                          ContainerState* container) {
   // A time in the future counts as now.
-  ProcessReading reading = claim;
+  ProcessReading reading = unchecked_reading;
   for (int64_t* time : {&reading.last_launch, &reading.last_long_work, &reading.last_wait,
                         &reading.last_limited, &reading.last_written}) {
     *time = std::clamp<int64_t>(*time, 0, now);
@@ -58,7 +60,7 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, ContainerSta
   if (process.read_at != 0) total = Bounded(total + more);
   if (process.read_at != 0 && now > process.read_at) {
     const double dt = double(now - process.read_at);
-    process.rate += (double(more) / dt - process.rate) * NewPart(now - process.read_at);
+    process.rate += (double(more) / dt - process.rate) * SampleWeight(now - process.read_at);
   }
   process.metered = metered;
   process.read_at = now;
@@ -104,19 +106,19 @@ double Arbiter::PartOf(const ProcessState& process) const {
   const size_t rank = is_short ? process.rank : short_active_.size();
   double others = 1 + long_active_;
   if (process.active && process.long_work) others -= process.LongPart();
-  // The short processes below `index`, except this process, get their rate. Computes the sum of
-  // these rates, and the rest for each process that gets x.
-  const auto given = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
-  const auto slope = [&](size_t index) {
+  // The short processes below `index`, except this process, get their rate. `rates` is the sum of
+  // these rates, `sharers` the number of processes that get x.
+  const auto rates = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
+  const auto sharers = [&](size_t index) {
     return others + double(short_active_.size() - index) - (is_short && rank >= index ? 1 : 0);
   };
   size_t low = 0, high = short_active_.size();
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    const bool reached = short_active_[middle]->rate * slope(middle) >= 1 - given(middle);
+    const bool reached = short_active_[middle]->rate * sharers(middle) >= 1 - rates(middle);
     (reached ? high : low) = reached ? middle : middle + 1;
   }
-  return std::min(1.0, (1 - given(low)) / slope(low));
+  return std::min(1.0, (1 - rates(low)) / sharers(low));
 }
 
 // Collects the active processes. The rates of processes with short kernels are sorted and summed

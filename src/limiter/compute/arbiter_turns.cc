@@ -94,7 +94,7 @@ void Arbiter::DecideOwed(int64_t now) {
     container->alone = alone;
     container->owed += part * elapsed * (alone ? container->turn_use : 1);
     container->owed -= alone ? std::max(used, elapsed / 2) : used;
-    if (now - container->last_denied > Backlog()) container->last_without_backlog = now;
+    if (now - container->last_denied > BacklogMemory()) container->last_without_backlog = now;
     const bool gains = now - container->last_limited > kAtLimit &&
                        now - container->last_without_backlog < kSaturated;
     container->owed = std::clamp(container->owed, -kMaxOwed, gains ? kMaxOwed : 0);
@@ -131,7 +131,7 @@ void Arbiter::DecideTurn(int64_t now) {
   holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
   for (ContainerState& container : containers_) {
     container.held = &container != holder && !container.idle && !container.stopped;
-    if (container.held) container.held_until = now + Backlog();
+    if (container.held) container.held_until = now + BacklogMemory();
   }
 }
 
@@ -145,7 +145,7 @@ void Arbiter::HoldHighClasses(int64_t now) {
   const bool awaits = std::ranges::any_of(containers_, is_awaited);
   for (ContainerState& container : containers_) {
     container.waits_for_low_class = awaits && container.share.priority == PriorityClass::kHigh;
-    if (container.waits_for_low_class) container.held_until = now + Backlog();
+    if (container.waits_for_low_class) container.held_until = now + BacklogMemory();
   }
 }
 

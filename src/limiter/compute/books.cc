@@ -28,7 +28,7 @@ uint32_t Random(uint32_t* state) {
 }
 
 // Random, so that the threads of a container do not poll in step.
-int64_t Pause(uint32_t* random) {
+int64_t RandomPause(uint32_t* random) {
   return 40 * kMicrosecond + 60 * kMicrosecond * Random(random) / kOne;
 }
 
@@ -43,7 +43,8 @@ void Books::Open(const Lines& lines, Prices* prices) {
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
   covered_ = unmarked_ = metered_ = released_at_ = 0;
-  last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = long_out_ = waiting_ = 0;
+  last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = outstanding_long_ =
+      waiting_threads_ = 0;
 }
 
 bool Books::Leased(int64_t now) const { return lines_.limit->lease_end.load(kRelaxed) > now; }
@@ -53,18 +54,18 @@ int64_t Books::Biased(int64_t amount) const {
   return bias == 0 ? amount : amount * bias / kOne;
 }
 
-bool Books::NoteSpent(Thread* thread) {
-  const bool spent = thread->noted != thread->credit;
-  unmarked_ += thread->noted - thread->credit;
-  thread->noted = thread->credit;
+bool Books::NoteSpent(ThreadCredit* thread) {
+  const bool spent = thread->booked_credit != thread->credit;
+  unmarked_ += thread->booked_credit - thread->credit;
+  thread->booked_credit = thread->credit;
   return spent;
 }
 
-void Books::Refund(Thread* thread) {
+void Books::Refund(ThreadCredit* thread) {
   const SpinGuard guard(&lock_);
   NoteSpent(thread);
   lines_.charge->charged.fetch_sub(Biased(thread->credit), kRelaxed);
-  thread->credit = thread->noted = 0;
+  thread->credit = thread->booked_credit = 0;
 }
 
 // The process that advances `allowance_at` then adds the gain to the allowance. If it is killed
@@ -90,13 +91,13 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
   }
 }
 
-int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
+int64_t Books::PauseForAllowance(int64_t rate, bool leased, int64_t now) {
   const int64_t charged = lines_.charge->charged.load(kRelaxed);
   if (leased && lines_.limit->pool.load(kRelaxed) <= charged) {
     last_wait_ = now;
     return kPoolPause;
   }
-  if (rate == 0) return 0;
+  if (rate == 0) return 0;  // only the pool limits
   GrowAllowance(rate, now);
   const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
   if (lack < 0) return 0;
@@ -107,14 +108,14 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   return Max(kMinPause, Min(lack * kOne / Max(rate, 1), most));
 }
 
-int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
+int64_t Books::PauseForWindow(int64_t estimate, uint32_t* random) const {
   const bool low = (lines_.limit->flags.load(kRelaxed) & kComputeLow) != 0;
   const int64_t in_flight = covered_ + unmarked_;
   const int64_t window = int64_t(lines_.limit->window_us.load(kRelaxed)) * kMicrosecond;
   int64_t bound = low ? kLowWindow : window != 0 ? window : kWindow;
   if (!low) bound = Max(bound, estimate * 11 / 5);
   if (in_flight <= 0 || in_flight + Min(estimate, bound) <= bound) return 0;
-  return Pause(random);
+  return RandomPause(random);
 }
 
 // REQUIRES lock_. True: no work in flight has ended for long. The work may depend on the launch
@@ -122,29 +123,28 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
 // writes.
 bool Books::IsStalled(int64_t now) const {
   if (count_ == 0) return false;
-  const int64_t oldest = marks_[order_[first_]].launched;
+  const int64_t oldest = marks_[order_[first_]].launched_at;
   return now - Max(oldest, Max(settled_at_, released_at_)) > kStalled;
 }
 
-// The wait for work in flight.
-int64_t Books::WaitForWork(Thread* thread, const Estimate& estimate, int64_t now) {
-  if (estimate.awaited) return Pause(&thread->random);
-  const int64_t wait = WaitForWindow(estimate.time, &thread->random);
+int64_t Books::PauseForWork(ThreadCredit* thread, const Estimate& estimate, int64_t now) {
+  if (estimate.awaited) return RandomPause(&thread->random);
+  const int64_t wait = PauseForWindow(estimate.time, &thread->random);
   if (wait != 0) last_wait_ = now;
   return wait;
 }
 
-int64_t Books::WaitForShare(int64_t now) {
+int64_t Books::PauseForShare(int64_t now) {
   const bool leased = Leased(now);
   if (leased && (lines_.limit->flags.load(kRelaxed) & kComputeStop) != 0) {
     last_wait_ = now;
     return kStopPause;
   }
   const auto& rate = leased ? lines_.limit->cap : lines_.limit->floor;
-  return WaitForAllowance(rate.load(kRelaxed), leased, now);
+  return PauseForAllowance(rate.load(kRelaxed), leased, now);
 }
 
-Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_t now) {
+Books::LaunchDecision Books::Decide(ThreadCredit* thread, const Launch& launch, int64_t now) {
   const uint32_t epoch = lines_.limit->epoch.load(std::memory_order_acquire);
   if (epoch != thread->epoch) {
     Refund(thread);
@@ -161,8 +161,8 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
     return {};
   }
   const bool stalled = IsStalled(now);
-  int64_t wait = stalled ? 0 : WaitForWork(thread, estimate, now);
-  if (wait == 0) wait = WaitForShare(now);
+  int64_t wait = stalled ? 0 : PauseForWork(thread, estimate, now);
+  if (wait == 0) wait = PauseForShare(now);
   if (wait != 0) {
     const int mark = ClaimTail(launch.stream, now);
     Publish(now);
@@ -170,13 +170,13 @@ Books::LaunchDecision Books::Decide(Thread* thread, const Launch& launch, int64_
   }
   const int64_t slice = price->deviation > estimate.time * 3 / 5 ? kNoisySlice : kSlice;
   if (thread->credit < estimate.time) {
-    const int64_t share = slice / 2 + slice * Random(&thread->random) / kOne;
-    const int64_t take = Max(share, estimate.time);
+    const int64_t jittered_slice = slice / 2 + slice * Random(&thread->random) / kOne;
+    const int64_t take = Max(jittered_slice, estimate.time);
     lines_.charge->charged.fetch_add(Biased(take), kRelaxed);
     thread->credit += take;
   }
   thread->credit -= estimate.time;
-  thread->noted = thread->credit;
+  thread->booked_credit = thread->credit;
   if (stalled) released_at_ = now;
   const int mark = ClaimTimed(launch.stream, estimate, slice, price, now);
   if (estimate.priced) longest_ = Max(estimate.time, longest_ - longest_ / 64);
@@ -205,14 +205,14 @@ int Books::ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice,
     unmarked_ += estimate.time;
     return mark;
   }
-  Mark& made = marks_[mark];
-  made.timed = true;
-  made.guessed = estimate.guessed;
-  made.version = price->version;
-  made.estimate = estimate.time;
-  made.weight = estimate.priced ? Max(1, slice / Max(estimate.time, 1)) : 1;
-  made.long_work = estimate.time > kQuantum * 2 / 5;
-  long_out_ += made.long_work;
+  Mark& entry = marks_[mark];
+  entry.timed = true;
+  entry.guessed = estimate.guessed;
+  entry.version = price->version;
+  entry.estimate = estimate.time;
+  entry.launches = estimate.priced ? Max(1, slice / Max(estimate.time, 1)) : 1;
+  entry.long_work = estimate.time > kQuantum * 2 / 5;
+  outstanding_long_ += entry.long_work;
   ++price->outstanding;
   return mark;
 }
@@ -227,16 +227,16 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   mark.timed = mark.guessed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
   mark.kept_busy = count_ != 0;
-  mark.streams = StreamsOut(stream);
+  mark.streams = OutstandingStreams(stream);
   mark.key = key;
   mark.stream = stream;
   mark.estimate = 0;
-  mark.weight = 1;
+  mark.launches = 1;
   mark.covers = covers;
-  mark.launched = now;
+  mark.launched_at = now;
   mark.running_since = mark.charged_running = 0;
   uint32_t part = 0;
-  mark.integral = Integral(now, &part);
+  mark.part_integral = PartIntegral(now, &part);
   mark.state.store(kClaimed, kRelaxed);
   covered_ += covers;
   unmarked_ = 0;
@@ -251,7 +251,7 @@ int Books::ClaimTail(uintptr_t stream, int64_t now) {
   return Claim(0, stream, unmarked_, now);
 }
 
-uint32_t Books::StreamsOut(uintptr_t stream) const {
+uint32_t Books::OutstandingStreams(uintptr_t stream) const {
   uintptr_t streams[8] = {stream};
   uint32_t count = 1;
   for (uint32_t i = 0; i < count_ && count < 8; ++i) {
@@ -265,9 +265,9 @@ uint32_t Books::StreamsOut(uintptr_t stream) const {
 
 void Books::Commit(int mark, bool recorded) {
   const SpinGuard guard(&lock_);
-  Mark& made = marks_[mark];
-  const State state = made.dropped ? kFree : recorded ? kOut : kFailed;
-  made.state.store(state, std::memory_order_release);
+  Mark& entry = marks_[mark];
+  const State state = entry.dropped ? kFree : recorded ? kRecorded : kFailed;
+  entry.state.store(state, std::memory_order_release);
 }
 
 }  // namespace tessera::limiter

@@ -34,12 +34,12 @@ namespace tessera::limiter {
 
 class Books {
  public:
-  // GPU time that one thread has taken in advance. All zeros is a valid start.
-  struct Thread {
+  // GPU time that one thread has taken in advance. A new thread has only zeros.
+  struct ThreadCredit {
     uint32_t epoch = 0;
     uint32_t random = 0;
     int64_t credit = 0;
-    int64_t noted = 0;  // credit at the last update of the books
+    int64_t booked_credit = 0;  // credit at the last update of the books
   };
 
   struct Lines {
@@ -54,7 +54,7 @@ class Books {
 
   struct Launch {
     Work work;
-    int64_t fallback_price;  // price while nothing similar was timed
+    int64_t fallback_price;  // price if no similar launch was timed
     uintptr_t stream;        // identifies the stream
   };
 
@@ -77,7 +77,7 @@ class Books {
   uint32_t epoch() const { return lines_.limit->epoch.load(std::memory_order_relaxed); }
 
   // The hot path, in an epoch that is not 0. True: launch; nothing else is needed.
-  bool Spend(Thread* thread, uint64_t key, uint32_t epoch) const {
+  bool Spend(ThreadCredit* thread, uint64_t key, uint32_t epoch) const {
     if (epoch != thread->epoch) return false;
     const Price* price = prices_->Find(key);
     if (price == nullptr) return false;
@@ -87,13 +87,13 @@ class Books {
     return true;
   }
 
-  LaunchDecision Decide(Thread* thread, const Launch& launch, int64_t now);
+  LaunchDecision Decide(ThreadCredit* thread, const Launch& launch, int64_t now);
   // Ends a LaunchDecision with a mark. False: its events could not be recorded.
   void Commit(int mark, bool recorded);
-  // The oldest mark with recorded events; kNoMark: none, or another thread is settling one. Settle
-  // or Leave must follow.
-  int Oldest();
-  void Leave() { settling_.store(false, std::memory_order_release); }
+  // Acquires the oldest mark with recorded events; kNoMark: there is none, or another thread has
+  // acquired one. Settle or Release must follow.
+  int AcquireOldest();
+  void Release() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
   bool IsTimed(int mark) const { return marks_[mark].timed; }
   // Called after AcquireOldest, about every millisecond, while the launch of a timed mark runs.
@@ -104,10 +104,10 @@ class Books {
   // Called before and after the thread waits for the GPU. kAll: all work of the process has ended.
   // kStream: the work of the stream has ended. kNot: the wait failed.
   enum class Waited { kNot, kStream, kAll };
-  void BeginWait(Thread* thread, int64_t now);
-  void EndWait(Thread* thread, Waited waited, int64_t now);
+  void BeginWait(ThreadCredit* thread, int64_t now);
+  void EndWait(ThreadCredit* thread, Waited waited, int64_t now);
   // Returns the GPU time that the thread has taken in advance.
-  void Refund(Thread* thread);
+  void Refund(ThreadCredit* thread);
   // Forgets the price of a graph or function that is gone, because its handle may be reused, or of
   // a graph whose nodes have changed. The measured time of launches in flight still corrects their
   // charge, but does not become the price of later launches.
@@ -123,11 +123,11 @@ class Books {
   bool idle() const { return covered_ == 0 && unmarked_ == 0; }
 
  private:
-  enum State : int { kFree = 0, kClaimed, kOut, kFailed, kPrevious };
+  enum State : int { kFree = 0, kClaimed, kRecorded, kFailed, kPrevious };
   struct Mark {
     std::atomic<int> state;
     bool timed;
-    bool guessed;    // nothing was known of the work
+    bool guessed;    // no price was known, not even a similar one
     bool from_idle;  // nothing was in flight at launch
     bool kept_busy;  // the previous mark had not ended at launch
     bool long_work;
@@ -136,24 +136,27 @@ class Books {
     uint32_t version;  // of the price, if timed
     uint64_t key;
     uintptr_t stream;
-    int64_t estimate, weight, covers, launched, integral;
+    int64_t estimate, covers, launched_at;
+    int64_t launches;                         // number of launches for which the sample stands
+    int64_t part_integral;                    // PartIntegral at the launch
     int64_t running_since, running_integral;  // first call of ChargeRunning; 0: none yet
     int64_t charged_running;                  // charged before the end, in addition to `covers`
   };
 
-  bool NoteSpent(Thread* thread);  // false: nothing spent since the last call
+  bool NoteSpent(ThreadCredit* thread);  // false: nothing spent since the last call
   struct Estimate {
     int64_t time;
     bool priced;   // launches of the key were timed
     bool guessed;  // no launch of the function was timed
-    bool awaited;  // the launch must wait for the result of another
+    bool awaited;  // the launch must wait until a launch in flight is timed
   };
   Estimate EstimateOf(const Launch& launch, const Price& price);
   bool IsStalled(int64_t now) const;
-  int64_t WaitForWork(Thread* thread, const Estimate& estimate, int64_t now);
-  int64_t WaitForShare(int64_t now);
-  int64_t WaitForAllowance(int64_t rate, bool leased, int64_t now);
-  int64_t WaitForWindow(int64_t estimate, uint32_t* random) const;
+  // Nanoseconds until the launch is decided again; 0: launch.
+  int64_t PauseForWork(ThreadCredit* thread, const Estimate& estimate, int64_t now);
+  int64_t PauseForShare(int64_t now);
+  int64_t PauseForAllowance(int64_t rate, bool leased, int64_t now);
+  int64_t PauseForWindow(int64_t estimate, uint32_t* random) const;
   void GrowAllowance(int64_t rate, int64_t now);
   int Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now);
   int ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice, Price* price,
@@ -162,18 +165,18 @@ class Books {
   bool IsUnpriced(const Mark& mark) const;
   void DropFailed();
   void Retire(int index);
-  uint32_t StreamsOut(uintptr_t stream) const;
-  int64_t OwnSince(const Mark& mark, const Times& times, bool contended, int64_t now);
-  bool DropAsCut(Price* price, int64_t own) const;
-  int64_t WithoutTurns(const Mark& mark, int64_t own, int64_t own_since, int64_t now) const;
+  uint32_t OutstandingStreams(uintptr_t stream) const;
+  int64_t OwnTime(const Mark& mark, const Times& times, bool contended, int64_t now);
+  bool DropIfInterrupted(Price* price, int64_t own) const;
+  int64_t WithoutTurns(const Mark& mark, int64_t own, int64_t own_since_mark, int64_t now) const;
   static int64_t Bounded(const Mark& mark, int64_t own, bool contended);
-  void SettleSample(const Mark& mark, const Times& times, int64_t own_since, bool contended,
+  void SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark, bool contended,
                     bool corrects, int64_t now);
   bool SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now);
   void LearnOverlap(const Mark& mark, int64_t own);
   void Correct(int64_t difference);
-  double PartSince(const Mark& mark, int64_t now) const;
-  int64_t Integral(int64_t now, uint32_t* part) const;
+  double MeanPart(const Mark& mark, int64_t now) const;
+  int64_t PartIntegral(int64_t now, uint32_t* part) const;
   void Publish(int64_t now);
   bool Leased(int64_t now) const;
   int64_t Biased(int64_t amount) const;
@@ -186,9 +189,9 @@ class Books {
   uint32_t first_ = 0, count_ = 0;
   int previous_ = kNoMark;
   std::atomic<bool> settling_{false};
-  int64_t covered_ = 0;   // GPU time that outstanding marks cover
-  int64_t unmarked_ = 0;  // GPU time launched since the last mark
-  int64_t metered_ = 0;
+  int64_t covered_ = 0;                            // GPU time that outstanding marks cover
+  int64_t unmarked_ = 0;                           // GPU time launched since the last mark
+  int64_t metered_ = 0;                            // ComputeSlot::metered
   int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last settled mark
   int64_t released_at_ = 0;  // last launch that was made although work in flight was stalled
   int64_t stretch_ = -1;  // from the last start after idle to the end of the last mark; -1: unknown
@@ -199,7 +202,8 @@ class Books {
   double overlap_own_ = 0, overlap_covers_ = 0;
   // As in ComputeSlot.
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_work_ = 0, longest_ = 0;
-  int long_out_ = 0, waiting_ = 0;
+  int outstanding_long_ = 0;  // marks with long_work
+  int waiting_threads_ = 0;
 };
 
 }  // namespace tessera::limiter

@@ -7,13 +7,13 @@
 namespace tessera::cuda {
 namespace {
 
+using limiter::ChargeBoxCopy;
+using limiter::ChargeCopy;
+using limiter::ChargeUnifiedCopy;
 using limiter::driver;
 using limiter::IsInDeviceMemory;
 using limiter::LaunchStream;
 using limiter::MayBeLimited;
-using limiter::Move;
-using limiter::MoveBox;
-using limiter::MoveUnified;
 
 // Bytes of a batch that move within device memory; 0 also if the GPU is not limited.
 uint64_t BatchBytes(const DevicePtr* to, const DevicePtr* from, const size_t* bytes, size_t count) {
@@ -49,102 +49,105 @@ uint64_t DecompressedBytes(const DecompressParameters* buffers, size_t count) {
 
 // Calls the driver, and charges `bytes` that move within device memory; 0: nothing to charge.
 template <typename Call>
-Result MoveBytes(uint64_t bytes, LaunchStream stream, Call call) {
-  return bytes != 0 ? Move(bytes, stream, call) : call();
+Result ChargeBatch(uint64_t bytes, LaunchStream stream, Call call) {
+  return bytes != 0 ? ChargeCopy(bytes, stream, call) : call();
 }
 
 }  // namespace
 
-// A function and its variant for the stream of the thread, which has the same parameters and
-// `suffix`. `move` gets the other arguments, the stream and the call of the driver.
-#define BOTH(name, suffix, parameters, arguments, stream, move, ...)                              \
-  LIMITER_EXPORT Result name parameters {                                                         \
-    return move(__VA_ARGS__, LaunchStream{stream, false}, [&] { return driver.name arguments; }); \
-  }                                                                                               \
-  LIMITER_EXPORT Result name##suffix parameters {                                                 \
-    return move(__VA_ARGS__, LaunchStream{stream, true},                                          \
-                [&] { return driver.name##suffix arguments; });                                   \
+// Defines a function, and its variant with `suffix`, which uses the per-thread default stream.
+// `charge` gets the last arguments, the stream and the driver call.
+#define BOTH(name, suffix, parameters, arguments, stream, charge, ...)             \
+  LIMITER_EXPORT Result name parameters {                                          \
+    return charge(__VA_ARGS__, LaunchStream{.handle = stream},                     \
+                  [&] { return driver.name arguments; });                          \
+  }                                                                                \
+  LIMITER_EXPORT Result name##suffix parameters {                                  \
+    return charge(__VA_ARGS__, LaunchStream{.handle = stream, .per_thread = true}, \
+                  [&] { return driver.name##suffix arguments; });                  \
   }
 
 // `width` is the size of an element.
 #define SET(bits, type, width)                                                                    \
   BOTH(cuMemsetD##bits##_v2, _ptds, (DevicePtr to, type value, size_t count), (to, value, count), \
-       nullptr, Move, uint64_t(count) * width)                                                    \
+       nullptr, ChargeCopy, uint64_t(count) * width)                                              \
   BOTH(cuMemsetD##bits##Async, _ptsz, (DevicePtr to, type value, size_t count, Stream stream),    \
-       (to, value, count, stream), stream, Move, uint64_t(count) * width)                         \
+       (to, value, count, stream), stream, ChargeCopy, uint64_t(count) * width)                   \
   BOTH(cuMemsetD2D##bits##_v2, _ptds,                                                             \
        (DevicePtr to, size_t pitch, type value, size_t columns, size_t rows),                     \
-       (to, pitch, value, columns, rows), nullptr, Move, uint64_t(columns) * rows * width)        \
+       (to, pitch, value, columns, rows), nullptr, ChargeCopy, uint64_t(columns) * rows * width)  \
   BOTH(cuMemsetD2D##bits##Async, _ptsz,                                                           \
        (DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, Stream stream),      \
-       (to, pitch, value, columns, rows, stream), stream, Move, uint64_t(columns) * rows * width)
+       (to, pitch, value, columns, rows, stream), stream, ChargeCopy,                             \
+       uint64_t(columns) * rows * width)
 SET(8, unsigned char, 1)
 SET(16, unsigned short, 2)
 SET(32, unsigned, 4)
 #undef SET
 
 BOTH(cuMemcpyDtoD_v2, _ptds, (DevicePtr to, DevicePtr from, size_t bytes), (to, from, bytes),
-     nullptr, Move, bytes)
+     nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyDtoDAsync_v2, _ptsz, (DevicePtr to, DevicePtr from, size_t bytes, Stream stream),
-     (to, from, bytes, stream), stream, Move, bytes)
+     (to, from, bytes, stream), stream, ChargeCopy, bytes)
 BOTH(cuMemcpy, _ptds, (DevicePtr to, DevicePtr from, size_t bytes), (to, from, bytes), nullptr,
-     MoveUnified, to, from, bytes)
+     ChargeUnifiedCopy, to, from, bytes)
 BOTH(cuMemcpyAsync, _ptsz, (DevicePtr to, DevicePtr from, size_t bytes, Stream stream),
-     (to, from, bytes, stream), stream, MoveUnified, to, from, bytes)
+     (to, from, bytes, stream), stream, ChargeUnifiedCopy, to, from, bytes)
 
-BOTH(cuMemcpy2D_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, MoveBox, copy)
-BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, MoveBox, copy)
-BOTH(cuMemcpy3D_v2, _ptds, (const Memcpy3D* copy), (copy), nullptr, MoveBox, copy)
-BOTH(cuMemcpy3DPeer, _ptds, (const Memcpy3D* copy), (copy), nullptr, MoveBox, copy)
+BOTH(cuMemcpy2D_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, ChargeBoxCopy, copy)
+BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const Memcpy2D* copy), (copy), nullptr, ChargeBoxCopy, copy)
+BOTH(cuMemcpy3D_v2, _ptds, (const Memcpy3D* copy), (copy), nullptr, ChargeBoxCopy, copy)
+BOTH(cuMemcpy3DPeer, _ptds, (const Memcpy3D* copy), (copy), nullptr, ChargeBoxCopy, copy)
 BOTH(cuMemcpy2DAsync_v2, _ptsz, (const Memcpy2D* copy, Stream stream), (copy, stream), stream,
-     MoveBox, copy)
+     ChargeBoxCopy, copy)
 BOTH(cuMemcpy3DAsync_v2, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, stream), stream,
-     MoveBox, copy)
+     ChargeBoxCopy, copy)
 BOTH(cuMemcpy3DPeerAsync, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, stream), stream,
-     MoveBox, copy)
+     ChargeBoxCopy, copy)
 
 // Copies to, from and between arrays, and between devices. A copy between devices is charged to the
 // device of the current context.
 BOTH(cuMemcpyDtoA_v2, _ptds, (Array to, size_t offset, DevicePtr from, size_t bytes),
-     (to, offset, from, bytes), nullptr, Move, bytes)
+     (to, offset, from, bytes), nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyAtoD_v2, _ptds, (DevicePtr to, Array from, size_t offset, size_t bytes),
-     (to, from, offset, bytes), nullptr, Move, bytes)
+     (to, from, offset, bytes), nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyAtoA_v2, _ptds,
      (Array to, size_t to_offset, Array from, size_t from_offset, size_t bytes),
-     (to, to_offset, from, from_offset, bytes), nullptr, Move, bytes)
+     (to, to_offset, from, from_offset, bytes), nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyPeer, _ptds,
      (DevicePtr to, Context to_context, DevicePtr from, Context from_context, size_t bytes),
-     (to, to_context, from, from_context, bytes), nullptr, Move, bytes)
+     (to, to_context, from, from_context, bytes), nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyPeerAsync, _ptsz,
      (DevicePtr to, Context to_context, DevicePtr from, Context from_context, size_t bytes,
       Stream stream),
-     (to, to_context, from, from_context, bytes, stream), stream, Move, bytes)
+     (to, to_context, from, from_context, bytes, stream), stream, ChargeCopy, bytes)
 
 BOTH(cuMemcpyBatchAsync, _ptsz,
      (DevicePtr * to, DevicePtr* from, size_t* bytes, size_t count, void* attributes,
       size_t* indices, size_t attribute_count, size_t* failed, Stream stream),
      (to, from, bytes, count, attributes, indices, attribute_count, failed, stream), stream,
-     MoveBytes, BatchBytes(to, from, bytes, count))
+     ChargeBatch, BatchBytes(to, from, bytes, count))
 BOTH(cuMemcpyBatchAsync_v2, _ptsz,
      (DevicePtr * to, DevicePtr* from, size_t* bytes, size_t count, void* attributes,
       size_t* indices, size_t attribute_count, Stream stream),
-     (to, from, bytes, count, attributes, indices, attribute_count, stream), stream, MoveBytes,
+     (to, from, bytes, count, attributes, indices, attribute_count, stream), stream, ChargeBatch,
      BatchBytes(to, from, bytes, count))
 BOTH(cuMemcpy3DBatchAsync, _ptsz,
      (size_t count, BatchCopy3D* copies, size_t* failed, unsigned long long flags, Stream stream),
-     (count, copies, failed, flags, stream), stream, MoveBytes, BatchBytes(copies, count))
+     (count, copies, failed, flags, stream), stream, ChargeBatch, BatchBytes(copies, count))
 BOTH(cuMemcpy3DBatchAsync_v2, _ptsz,
      (size_t count, BatchCopy3D* copies, unsigned long long flags, Stream stream),
-     (count, copies, flags, stream), stream, MoveBytes, BatchBytes(copies, count))
+     (count, copies, flags, stream), stream, ChargeBatch, BatchBytes(copies, count))
 BOTH(cuMemcpyWithAttributesAsync, _ptsz,
      (DevicePtr to, DevicePtr from, size_t bytes, void* attributes, Stream stream),
-     (to, from, bytes, attributes, stream), stream, MoveUnified, to, from, bytes)
+     (to, from, bytes, attributes, stream), stream, ChargeUnifiedCopy, to, from, bytes)
 BOTH(cuMemcpy3DWithAttributesAsync, _ptsz,
      (BatchCopy3D * copy, unsigned long long flags, Stream stream), (copy, flags, stream), stream,
-     MoveBytes, BatchBytes(copy, 1))
+     ChargeBatch, BatchBytes(copy, 1))
 BOTH(cuMemBatchDecompressAsync, _ptsz,
      (DecompressParameters * buffers, size_t count, unsigned flags, size_t* failed, Stream stream),
-     (buffers, count, flags, failed, stream), stream, MoveBytes, DecompressedBytes(buffers, count))
+     (buffers, count, flags, failed, stream), stream, ChargeBatch,
+     DecompressedBytes(buffers, count))
 #undef BOTH
 
 }  // namespace tessera::cuda

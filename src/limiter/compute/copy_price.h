@@ -12,7 +12,7 @@ inline constexpr uint64_t kBytesPerNanosecond = 500;
 
 // Calls the driver, and charges a copy or set within device memory.
 template <typename Call>
-cuda::Result Move(uint64_t bytes, LaunchStream stream, Call call) {
+cuda::Result ChargeCopy(uint64_t bytes, LaunchStream stream, Call call) {
   const auto work = [=] { return Work{0x6d6f7665, bytes}; };
   return Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
 }
@@ -49,19 +49,19 @@ inline bool IsOnDevice(cuda::MemoryType type, cuda::DevicePtr pointer) {
 
 // A copy of rows or planes, which is charged if both sides are in device memory.
 template <typename Copy, typename Call>
-cuda::Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
+cuda::Result ChargeBoxCopy(const Copy* copy, LaunchStream stream, Call call) {
   const bool within = copy != nullptr && MayBeLimited() &&
                       IsOnDevice(copy->src_type, copy->src_device) &&
                       IsOnDevice(copy->dst_type, copy->dst_device);
-  return within ? Move(BytesOf(*copy), stream, call) : call();
+  return within ? ChargeCopy(BytesOf(*copy), stream, call) : call();
 }
 
 // A copy whose sides are known only by their addresses.
 template <typename Call>
-cuda::Result MoveUnified(cuda::DevicePtr to, cuda::DevicePtr from, uint64_t bytes,
-                         LaunchStream stream, Call call) {
+cuda::Result ChargeUnifiedCopy(cuda::DevicePtr to, cuda::DevicePtr from, uint64_t bytes,
+                               LaunchStream stream, Call call) {
   const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
-  return within ? Move(bytes, stream, call) : call();
+  return within ? ChargeCopy(bytes, stream, call) : call();
 }
 
 }  // namespace tessera::limiter

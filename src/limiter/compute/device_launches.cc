@@ -48,55 +48,55 @@ class LimitedLaunches {
     if (Throttle::Get().IsCaptured({launch.stream})) return false;
     Meter* const meter = InContextOf(launch.stream).meter();
     if (meter == nullptr || meter->gate.books().epoch() == 0) return true;
-    int place = count_;
-    for (; place > 0 && launches_[place - 1].meter >= meter; --place) {
-      if (launches_[place - 1].meter == meter) return false;
-      launches_[place] = launches_[place - 1];
+    int index = count_;
+    for (; index > 0 && launches_[index - 1].meter >= meter; --index) {
+      if (launches_[index - 1].meter == meter) return false;
+      launches_[index] = launches_[index - 1];
     }
-    launches_[place] = {&launch, meter, Books::kNoMark, false};
+    launches_[index] = {&launch, meter, Books::kNoMark, false};
     ++count_;
     return true;
   }
   // Waits for all devices, and then begins all launches: the start event of a launch shortly
   // precedes the launch.
   void Begin() {
-    for (One& one : *this) {
-      const InContextOf context(one.launch->stream);
-      if (context.meter() != one.meter) continue;  // the context has ended
-      const DeviceLaunch& launch = *one.launch;
+    for (LimitedLaunch& entry : *this) {
+      const InContextOf context(entry.launch->stream);
+      if (context.meter() != entry.meter) continue;  // the context has ended
+      const DeviceLaunch& launch = *entry.launch;
       const limiter::Work work = limiter::KernelWork(reinterpret_cast<uintptr_t>(launch.function),
                                                      launch.grid_x, launch.grid_y, launch.grid_z);
       const auto stream = reinterpret_cast<uintptr_t>(launch.stream);
       Throttle::Get().Wait(&thread, {work, limiter::kKernelGuess, stream}, {launch.stream},
-                           &one.mark);
+                           &entry.mark);
     }
-    for (One& one : *this) {
-      if (one.mark == Books::kNoMark) continue;
-      const InContextOf context(one.launch->stream);
-      one.begun =
-          context.meter() == one.meter && one.meter->gate.Begin(one.mark, {one.launch->stream});
+    for (LimitedLaunch& entry : *this) {
+      if (entry.mark == Books::kNoMark) continue;
+      const InContextOf context(entry.launch->stream);
+      entry.begun = context.meter() == entry.meter &&
+                    entry.meter->gate.Begin(entry.mark, {entry.launch->stream});
     }
   }
   void End(Result result) {
-    for (One& one : *this) {
-      if (one.mark == Books::kNoMark) continue;
-      const InContextOf context(one.launch->stream);
-      const bool made = one.begun && result == Result::kSuccess && context.meter() == one.meter;
-      one.meter->gate.End(one.mark, {one.launch->stream}, made);
+    for (LimitedLaunch& entry : *this) {
+      if (entry.mark == Books::kNoMark) continue;
+      const InContextOf context(entry.launch->stream);
+      const bool made = entry.begun && result == Result::kSuccess && context.meter() == entry.meter;
+      entry.meter->gate.End(entry.mark, {entry.launch->stream}, made);
     }
   }
 
  private:
-  struct One {
+  struct LimitedLaunch {
     const DeviceLaunch* launch;
     Meter* meter;
     int mark;
     bool begun;
   };
-  One* begin() { return launches_; }
-  One* end() { return launches_ + count_; }
+  LimitedLaunch* begin() { return launches_; }
+  LimitedLaunch* end() { return launches_ + count_; }
 
-  One launches_[limiter::kMaxGpus];
+  LimitedLaunch launches_[limiter::kMaxGpus];
   int count_ = 0;
 };
 

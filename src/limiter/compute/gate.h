@@ -30,7 +30,8 @@ class Gate {
 
   // Nanoseconds to wait before the next Decide. 0: launch, between Begin and End unless `mark` is
   // kNoMark.
-  int64_t Decide(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
+  int64_t Decide(Books::ThreadCredit* thread, const Books::Launch& launch, Stream stream,
+                 int* mark) {
     const int64_t now = gpu_->Now();
     Harvest(now);
     const Books::LaunchDecision decision = books_.Decide(thread, launch, now);
@@ -48,8 +49,8 @@ class Gate {
 
   // Settles the marks whose work has ended.
   void Harvest(int64_t now) {
-    for (int mark = books_.Oldest(); mark != Books::kNoMark; mark = books_.Oldest()) {
-      if (!gpu_->Done(EndOf(mark))) return books_.Leave();
+    for (int mark = books_.AcquireOldest(); mark != Books::kNoMark; mark = books_.AcquireOldest()) {
+      if (!gpu_->Done(EndOf(mark))) return books_.Release();
       Books::Times times;
       if (books_.IsTimed(mark)) times.pair = gpu_->Elapsed(StartOf(mark), EndOf(mark));
       if (const int previous = books_.Previous(); previous != Books::kNoMark) {
@@ -60,8 +61,8 @@ class Gate {
   }
 
   // Called around a call that waits for work of the thread's stream, or of all streams.
-  void BeginWait(Books::Thread* thread) { books_.BeginWait(thread, gpu_->Now()); }
-  void EndWait(Books::Thread* thread, Books::Waited waited) {
+  void BeginWait(Books::ThreadCredit* thread) { books_.BeginWait(thread, gpu_->Now()); }
+  void EndWait(Books::ThreadCredit* thread, Books::Waited waited) {
     const int64_t now = gpu_->Now();
     Harvest(now);
     books_.EndWait(thread, waited, now);
@@ -70,11 +71,11 @@ class Gate {
   bool Poll() {
     const int64_t now = gpu_->Now();
     Harvest(now);
-    if (const int mark = books_.Oldest(); mark != Books::kNoMark) {
+    if (const int mark = books_.AcquireOldest(); mark != Books::kNoMark) {
       // The start event has not been reached: the launch still waits for other work of its stream
       // or for the program.
       if (books_.IsTimed(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
-      books_.Leave();
+      books_.Release();
     }
     books_.Poll(now);
     return !books_.idle();

@@ -12,7 +12,7 @@ using limiter::driver;
 using limiter::Process;
 using limiter::Throttle;
 
-Result Changed(GraphExec exec, Result result) {
+Result ForgetIfChanged(GraphExec exec, Result result) {
   if (result == Result::kSuccess && Process::Get().limiting()) Throttle::Get().ForgetGraph(exec);
   return result;
 }
@@ -20,7 +20,7 @@ Result Changed(GraphExec exec, Result result) {
 }  // namespace
 
 #define CHANGE(name, parameters, arguments) \
-  LIMITER_EXPORT Result name parameters { return Changed(exec, driver.name arguments); }
+  LIMITER_EXPORT Result name parameters { return ForgetIfChanged(exec, driver.name arguments); }
 CHANGE(cuGraphExecUpdate, (GraphExec exec, Graph graph, GraphNode* error_node, int* result),
        (exec, graph, error_node, result))
 CHANGE(cuGraphExecUpdate_v2, (GraphExec exec, Graph graph, GraphUpdateResult* result),

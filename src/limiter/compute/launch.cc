@@ -16,11 +16,11 @@ namespace {
 
 using limiter::Books;
 using limiter::driver;
-using limiter::IsFree;
 using limiter::kKernelGuess;
 using limiter::Launch;
 using limiter::LaunchSlowly;
 using limiter::LaunchStream;
+using limiter::MayLaunchNow;
 using limiter::Meter;
 using limiter::Process;
 using limiter::thread;
@@ -64,7 +64,7 @@ Result Wait(Books::Waited what, Call call) {
   return result;
 }
 
-Result OtherContext(Result result) {
+Result AfterContextChange(Result result) {
   thread.serial = 0;
   return result;
 }
@@ -80,7 +80,7 @@ Result OtherContext(Result result) {
   }                                                                                            \
   }                                                                                            \
   LIMITER_EXPORT Result name parameters {                                                      \
-    if (IsFree([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]]       \
+    if (MayLaunchNow([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]] \
       return driver.name arguments;                                                            \
     return name##_slowly arguments;                                                            \
   }
@@ -127,15 +127,16 @@ LIMITER_EXPORT Result cuLaunchGrid(Function function, int width, int height) {
 }
 
 LIMITER_EXPORT Result cuLaunchGridAsync(Function function, int width, int height, Stream stream) {
-  return LaunchKernel(function, unsigned(width), unsigned(height), 1, {stream, false},
+  return LaunchKernel(function, unsigned(width), unsigned(height), 1, {.handle = stream},
                       [&] { return driver.cuLaunchGridAsync(function, width, height, stream); });
 }
 
 LIMITER_EXPORT Result cuGraphLaunch(GraphExec graph, Stream stream) {
-  return LaunchGraph(graph, {stream, false}, [&] { return driver.cuGraphLaunch(graph, stream); });
+  return LaunchGraph(graph, {.handle = stream},
+                     [&] { return driver.cuGraphLaunch(graph, stream); });
 }
 LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
-  return LaunchGraph(graph, {stream, true},
+  return LaunchGraph(graph, {.handle = stream, .per_thread = true},
                      [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
 }
 
@@ -208,24 +209,24 @@ LIMITER_EXPORT Result cuStreamEndCapture_ptsz(Stream stream, Graph* graph) {
 }
 
 LIMITER_EXPORT Result cuCtxSetCurrent(Context context) {
-  return OtherContext(driver.cuCtxSetCurrent(context));
+  return AfterContextChange(driver.cuCtxSetCurrent(context));
 }
 LIMITER_EXPORT Result cuCtxPushCurrent(Context context) {
-  return OtherContext(driver.cuCtxPushCurrent(context));
+  return AfterContextChange(driver.cuCtxPushCurrent(context));
 }
 LIMITER_EXPORT Result cuCtxPushCurrent_v2(Context context) {
-  return OtherContext(driver.cuCtxPushCurrent_v2(context));
+  return AfterContextChange(driver.cuCtxPushCurrent_v2(context));
 }
 LIMITER_EXPORT Result cuCtxPopCurrent(Context* context) {
-  return OtherContext(driver.cuCtxPopCurrent(context));
+  return AfterContextChange(driver.cuCtxPopCurrent(context));
 }
 LIMITER_EXPORT Result cuCtxPopCurrent_v2(Context* context) {
-  return OtherContext(driver.cuCtxPopCurrent_v2(context));
+  return AfterContextChange(driver.cuCtxPopCurrent_v2(context));
 }
 namespace {
 template <typename Create>
 Result NewContext(Context* context, Device device, Create create) {
-  return OtherContext(Process::Get().CreateContext(context, device, create));
+  return AfterContextChange(Process::Get().CreateContext(context, device, create));
 }
 }  // namespace
 

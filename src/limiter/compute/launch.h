@@ -17,7 +17,7 @@ inline constexpr int64_t kKernelGuess = 20 * kMicrosecond;
 // True, the usual case: the launch may be made at once. `work` is called only if the GPU is
 // limited.
 template <typename MakeWork>
-[[gnu::always_inline]] inline bool IsFree(MakeWork work) {
+[[gnu::always_inline]] inline bool MayLaunchNow(MakeWork work) {
   if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
     return false;
   Meter* const meter = thread.meter;
@@ -47,7 +47,7 @@ cuda::Result LaunchSlowly(const Work& work, int64_t fallback_price, LaunchStream
 
 template <typename MakeWork, typename Call>
 cuda::Result Launch(MakeWork work, int64_t fallback_price, LaunchStream stream, Call call) {
-  return IsFree(work) ? call() : LaunchSlowly(work(), fallback_price, stream, call);
+  return MayLaunchNow(work) ? call() : LaunchSlowly(work(), fallback_price, stream, call);
 }
 
 }  // namespace tessera::limiter

@@ -8,15 +8,15 @@
 namespace tessera::cuda {
 namespace {
 
+using limiter::ChargeBoxCopy;
+using limiter::ChargeCopy;
 using limiter::driver;
-using limiter::Move;
-using limiter::MoveBox;
 
 }  // namespace
 
-#define COPY(name, parameters, arguments)                          \
-  LIMITER_EXPORT Result name parameters {                          \
-    return Move(bytes, {}, [&] { return driver.name arguments; }); \
+#define COPY(name, parameters, arguments)                                \
+  LIMITER_EXPORT Result name parameters {                                \
+    return ChargeCopy(bytes, {}, [&] { return driver.name arguments; }); \
   }
 COPY(cuMemcpyDtoD, (DevicePtrV1 to, DevicePtrV1 from, unsigned bytes), (to, from, bytes))
 COPY(cuMemcpyDtoA, (Array to, unsigned offset, DevicePtrV1 from, unsigned bytes),
@@ -29,37 +29,37 @@ COPY(cuMemcpyAtoA, (Array to, unsigned to_offset, Array from, unsigned from_offs
 
 LIMITER_EXPORT Result cuMemcpyDtoDAsync(DevicePtrV1 to, DevicePtrV1 from, unsigned bytes,
                                         Stream stream) {
-  return Move(bytes, {stream, false},
-              [&] { return driver.cuMemcpyDtoDAsync(to, from, bytes, stream); });
+  return ChargeCopy(bytes, {.handle = stream},
+                    [&] { return driver.cuMemcpyDtoDAsync(to, from, bytes, stream); });
 }
 
-#define COPY(name, type)                                         \
-  LIMITER_EXPORT Result name(const type* copy) {                 \
-    return MoveBox(copy, {}, [&] { return driver.name(copy); }); \
+#define COPY(name, type)                                               \
+  LIMITER_EXPORT Result name(const type* copy) {                       \
+    return ChargeBoxCopy(copy, {}, [&] { return driver.name(copy); }); \
   }
 COPY(cuMemcpy2D, Memcpy2DV1)
 COPY(cuMemcpy2DUnaligned, Memcpy2DV1)
 COPY(cuMemcpy3D, Memcpy3DV1)
 #undef COPY
 
-#define COPY(name, type)                                                              \
-  LIMITER_EXPORT Result name(const type* copy, Stream stream) {                       \
-    return MoveBox(copy, {stream, false}, [&] { return driver.name(copy, stream); }); \
+#define COPY(name, type)                                                                       \
+  LIMITER_EXPORT Result name(const type* copy, Stream stream) {                                \
+    return ChargeBoxCopy(copy, {.handle = stream}, [&] { return driver.name(copy, stream); }); \
   }
 COPY(cuMemcpy2DAsync, Memcpy2DV1)
 COPY(cuMemcpy3DAsync, Memcpy3DV1)
 #undef COPY
 
 // `width` is the size of an element.
-#define SET(bits, type, width)                                                              \
-  LIMITER_EXPORT Result cuMemsetD##bits(DevicePtrV1 to, type value, unsigned count) {       \
-    return Move(uint64_t(count) * width, {},                                                \
-                [&] { return driver.cuMemsetD##bits(to, value, count); });                  \
-  }                                                                                         \
-  LIMITER_EXPORT Result cuMemsetD2D##bits(DevicePtrV1 to, unsigned pitch, type value,       \
-                                          unsigned columns, unsigned rows) {                \
-    return Move(uint64_t(columns) * rows * width, {},                                       \
-                [&] { return driver.cuMemsetD2D##bits(to, pitch, value, columns, rows); }); \
+#define SET(bits, type, width)                                                                    \
+  LIMITER_EXPORT Result cuMemsetD##bits(DevicePtrV1 to, type value, unsigned count) {             \
+    return ChargeCopy(uint64_t(count) * width, {},                                                \
+                      [&] { return driver.cuMemsetD##bits(to, value, count); });                  \
+  }                                                                                               \
+  LIMITER_EXPORT Result cuMemsetD2D##bits(DevicePtrV1 to, unsigned pitch, type value,             \
+                                          unsigned columns, unsigned rows) {                      \
+    return ChargeCopy(uint64_t(columns) * rows * width, {},                                       \
+                      [&] { return driver.cuMemsetD2D##bits(to, pitch, value, columns, rows); }); \
   }
 SET(8, unsigned char, 1)
 SET(16, unsigned short, 2)

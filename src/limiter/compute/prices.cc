@@ -5,7 +5,7 @@ namespace tessera::limiter {
 namespace {
 
 constexpr uint32_t kMemory = 8;        // samples in the mean of a price
-constexpr uint32_t kNoisyMemory = 32;  // kMemory if samples differ much
+constexpr uint32_t kNoisyMemory = 32;  // replaces kMemory if samples differ much
 // Classes of sizes on each side in which FindSimilar looks: sixteen powers of two.
 constexpr uint64_t kReach = 64;
 

@@ -39,8 +39,9 @@ int64_t OwnTurns(int64_t elapsed, double part) {
   return int64_t(turns * double(kQuantum) + (rest < double(kQuantum) ? rest : double(kQuantum)));
 }
 
-// Samples of less than a turn are whole if many are about as short as the shortest.
-void NoteShortest(Price* price, int64_t pair) {
+// Samples of less than a turn are whole, that is without turns of other processes, if many are
+// about as short as the shortest.
+void UpdateShortest(Price* price, int64_t pair) {
   if (price->shortest == 0) price->near = kAllNear;
   if (price->shortest == 0 || pair < price->shortest) price->shortest = pair;
   const bool is_near = pair <= price->shortest * 21 / 20;
@@ -59,7 +60,7 @@ bool MayBeWhole(const Price& price) {
 
 // The integral of the process's part of the GPU until now. If the agent was killed during its
 // write, the part is 0.
-int64_t Books::Integral(int64_t now, uint32_t* part) const {
+int64_t Books::PartIntegral(int64_t now, uint32_t* part) const {
   const ComputePart& line = *lines_.part;
   for (int tries = 0; tries < 100; ++tries) {
     const uint32_t sequence = line.sequence.load(std::memory_order_acquire);
@@ -76,13 +77,13 @@ int64_t Books::Integral(int64_t now, uint32_t* part) const {
 
 // The mean part of the GPU while a mark's work ran, in (0, 1]: since the previous mark was settled,
 // if it kept the GPU busy until then, or else since the launch.
-double Books::PartSince(const Mark& mark, int64_t now) const {
+double Books::MeanPart(const Mark& mark, int64_t now) const {
   uint32_t part = 0;
-  const int64_t integral = Integral(now, &part);
+  const int64_t integral = PartIntegral(now, &part);
   const bool since_settled =
-      mark.kept_busy && settled_at_ > mark.launched && now - settled_at_ > 100 * kMicrosecond;
-  const int64_t from = since_settled ? settled_at_ : mark.launched;
-  const int64_t before = since_settled ? settled_integral_ : mark.integral;
+      mark.kept_busy && settled_at_ > mark.launched_at && now - settled_at_ > 100 * kMicrosecond;
+  const int64_t from = since_settled ? settled_at_ : mark.launched_at;
+  const int64_t before = since_settled ? settled_integral_ : mark.part_integral;
   if (part == 0 || now <= from) return 1;
   const double mean = double(integral - before) / double(now - from);
   return mean <= 0.01 ? 0.01 : mean > 1 ? 1 : mean;
@@ -94,7 +95,7 @@ void Books::Retire(int index) {
   first_ = (first_ + 1) % kMarks;
   --count_;
   covered_ -= mark.covers;
-  long_out_ -= mark.long_work;
+  outstanding_long_ -= mark.long_work;
   if (mark.timed) {
     if (Price* price = prices_->Find(mark.key); price != nullptr && price->outstanding > 0)
       --price->outstanding;
@@ -111,16 +112,16 @@ void Books::DropFailed() {
   }
 }
 
-int Books::Oldest() {
+int Books::AcquireOldest() {
   if (settling_.exchange(true, std::memory_order_acquire)) return kNoMark;
   int found = kNoMark;
   {
     const SpinGuard guard(&lock_);
     DropFailed();
-    if (count_ > 0 && marks_[order_[first_]].state.load(std::memory_order_acquire) == kOut)
+    if (count_ > 0 && marks_[order_[first_]].state.load(std::memory_order_acquire) == kRecorded)
       found = order_[first_];
   }
-  if (found == kNoMark) Leave();
+  if (found == kNoMark) Release();
   return found;
 }
 
@@ -132,14 +133,14 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     metered_ += mark.covers;
     // Other processes may have stopped while the work ran.
     const bool contended =
-        lines_.part->contended.load(kRelaxed) != 0 || PartSince(mark, now) < kAlone;
-    const int64_t own = OwnSince(mark, times, contended, now);
+        lines_.part->contended.load(kRelaxed) != 0 || MeanPart(mark, now) < kAlone;
+    const int64_t own = OwnTime(mark, times, contended, now);
     const bool settled = SettleSegment(mark, own, contended, now);
     if (mark.timed && times.pair >= 0) SettleSample(mark, times, own, contended, !settled, now);
     if (settled || times.pair >= 0) Correct(-mark.charged_running);
     uint32_t part = 0;
     settled_at_ = now;
-    settled_integral_ = Integral(now, &part);
+    settled_integral_ = PartIntegral(now, &part);
     // With several streams, a mark that was launched later may have ended earlier.
     const bool is_last = previous_ == kNoMark || times.segment >= 0;
     if (is_last && previous_ != kNoMark) marks_[previous_].state.store(kFree, kRelaxed);
@@ -147,7 +148,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     if (is_last) previous_ = index;
     Publish(now);
   }
-  Leave();
+  Release();
 }
 
 // Once the launch has ended, its measured time replaces this charge.
@@ -156,7 +157,7 @@ void Books::ChargeRunning(int index, int64_t now) {
   Mark& mark = marks_[index];
   if (!IsUnpriced(mark)) return;
   uint32_t part = 0;
-  const int64_t integral = Integral(now, &part);
+  const int64_t integral = PartIntegral(now, &part);
   if (mark.running_since == 0) {
     mark.running_since = now;
     mark.running_integral = integral;
@@ -169,8 +170,9 @@ void Books::ChargeRunning(int index, int64_t now) {
   mark.charged_running += more;
 }
 
-// A sample longer than its price while other processes use the GPU was probably cut by a turn.
-bool Books::DropAsCut(Price* price, int64_t own) const {
+// A sample longer than its price while other processes use the GPU was probably interrupted by a
+// turn. Counts it in price->dropped.
+bool Books::DropIfInterrupted(Price* price, int64_t own) const {
   const int64_t usual = price->price.load(kRelaxed);
   if (price->samples < kTrusted) return false;
   const int64_t slack = Max(usual / 5 + 3 * kMicrosecond, price->deviation * 5 / 2);
@@ -184,7 +186,7 @@ bool Books::DropAsCut(Price* price, int64_t own) const {
 
 // GPU time of the process between the ends of the last mark and of this mark, or of the launch
 // alone if nothing was in flight before. -1: unknown.
-int64_t Books::OwnSince(const Mark& mark, const Times& times, bool contended, int64_t now) {
+int64_t Books::OwnTime(const Mark& mark, const Times& times, bool contended, int64_t now) {
   const int64_t before = stretch_;
   int64_t length = -1;
   if (mark.from_idle && mark.timed) {
@@ -196,7 +198,7 @@ int64_t Books::OwnSince(const Mark& mark, const Times& times, bool contended, in
     stretch_ = -1;
   }
   if (!contended || length < 0) return length;
-  const double part = PartSince(mark, now);
+  const double part = MeanPart(mark, now);
   if (stretch_ < 0) return int64_t(double(length) * part);
   const int64_t began = mark.from_idle ? 0 : OwnTurns(before, part);
   return Clamp(OwnTurns(stretch_, part) - began, 0, length);
@@ -235,45 +237,46 @@ void Books::LearnOverlap(const Mark& mark, int64_t own) {
 }
 
 // GPU time of a long launch without the turns of other processes.
-int64_t Books::WithoutTurns(const Mark& mark, int64_t own, int64_t own_since, int64_t now) const {
-  const bool only = own_since >= 0 && mark.covers == mark.estimate;
-  return only ? Min(own, own_since) : int64_t(double(own) * PartSince(mark, now));
+int64_t Books::WithoutTurns(const Mark& mark, int64_t own, int64_t own_since_mark,
+                            int64_t now) const {
+  const bool only = own_since_mark >= 0 && mark.covers == mark.estimate;
+  return only ? Min(own, own_since_mark) : int64_t(double(own) * MeanPart(mark, now));
 }
 
 int64_t Books::Bounded(const Mark& mark, int64_t own, bool contended) {
-  if (mark.weight <= 2) return own;
+  if (mark.launches <= 2) return own;
   return Clamp(own, mark.estimate / 4, mark.estimate * (contended ? 4 : 32));
 }
 
 // `corrects`: the sample corrects the charge too, not only the price.
-void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since, bool contended,
-                         bool corrects, int64_t now) {
+void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark,
+                         bool contended, bool corrects, int64_t now) {
   Price* price = prices_->Find(mark.key);
   if (mark.streams > 1) overlapped_at_ = now;
   const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   int64_t own = Max(times.pair - kNullPair, 300);
   // The function or graph is gone or has changed since the launch.
   if (price == nullptr || price->version != mark.version) {
-    if (contended && own > kQuantum / 2) own = WithoutTurns(mark, own, own_since, now);
+    if (contended && own > kQuantum / 2) own = WithoutTurns(mark, own, own_since_mark, now);
     own = Bounded(mark, own, contended);
-    if (corrects) Correct((own - mark.estimate) * mark.weight);
+    if (corrects) Correct((own - mark.estimate) * mark.launches);
     return;
   }
   if (overlaps && price->samples >= kTrusted) return;
-  NoteShortest(price, own);
+  UpdateShortest(price, own);
   if (contended) {
-    if (!price->is_long && !IsNoisy(*price) && DropAsCut(price, own)) return;
+    if (!price->is_long && !IsNoisy(*price) && DropIfInterrupted(price, own)) return;
     if (price->is_long && MayBeWhole(*price) && own > price->shortest * 6 / 5) return;
     if (price->dropped >= kMaxDropped) {
       own = price->smallest_dropped;
       price->dropped = 0;
     } else if ((price->is_long || price->samples < kTrusted || IsNoisy(*price)) &&
                own > kQuantum / 2 && !MayBeWhole(*price)) {
-      own = WithoutTurns(mark, own, own_since, now);
+      own = WithoutTurns(mark, own, own_since_mark, now);
     }
   }
   own = Bounded(mark, own, contended);
-  if (corrects) Correct((own - mark.estimate) * mark.weight);
+  if (corrects) Correct((own - mark.estimate) * mark.launches);
   if (mark.guessed) {
     longest_ = Max(longest_, own);
     auto& unknown = lines_.charge->unknown_price;
@@ -288,19 +291,19 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
 
 // Counts the work that the thread has launched from its slice as in flight. Programs that wait for
 // each short batch never exhaust a slice, so they launch only such work.
-void Books::BeginWait(Thread* thread, int64_t now) {
+void Books::BeginWait(ThreadCredit* thread, int64_t now) {
   const SpinGuard guard(&lock_);
   if (NoteSpent(thread)) last_launch_ = now;
-  ++waiting_;
+  ++waiting_threads_;
   Publish(now);
 }
 
-void Books::EndWait(Thread* thread, Waited waited, int64_t now) {
+void Books::EndWait(ThreadCredit* thread, Waited waited, int64_t now) {
   const SpinGuard guard(&lock_);
-  if (waiting_ > 0) --waiting_;
+  if (waiting_threads_ > 0) --waiting_threads_;
   if (waited == Waited::kNot) return;
   NoteSpent(thread);
-  const bool one_stream = count_ == 0 || StreamsOut(marks_[order_[first_]].stream) == 1;
+  const bool one_stream = count_ == 0 || OutstandingStreams(marks_[order_[first_]].stream) == 1;
   if (waited == Waited::kAll || one_stream) {
     metered_ += unmarked_;
     unmarked_ = 0;
@@ -312,9 +315,9 @@ void Books::EndWait(Thread* thread, Waited waited, int64_t now) {
 // has had its part of the GPU for 1.5 times the length of the work.
 void Books::Poll(int64_t now) {
   const SpinGuard guard(&lock_);
-  if (count_ == 0 && unmarked_ > 0 && waiting_ == 0) {
+  if (count_ == 0 && unmarked_ > 0 && waiting_threads_ == 0) {
     uint32_t part = 0;
-    (void)Integral(now, &part);
+    (void)PartIntegral(now, &part);
     const double rate = part == 0 ? 1 : double(part) / kOne;
     if (double(now - last_launch_) > 1.5 * double(unmarked_) / rate + double(kMillisecond)) {
       metered_ += unmarked_;
@@ -357,7 +360,7 @@ void Books::DropMarks(int64_t now) {
       Mark& mark = marks_[order_[first_]];
       metered_ += mark.covers;
       if (IsUnpriced(mark)) {
-        const double elapsed = double(now - mark.launched) * PartSince(mark, now);
+        const double elapsed = double(now - mark.launched_at) * MeanPart(mark, now);
         Correct(Max(0, int64_t(elapsed) - mark.covers - mark.charged_running));
       }
       mark.dropped = mark.state.load(kRelaxed) == kClaimed;
@@ -370,19 +373,19 @@ void Books::DropMarks(int64_t now) {
     unmarked_ = 0;
     stretch_ = -1;
   }
-  Leave();
+  Release();
 }
 
 // REQUIRES lock_.
 void Books::Publish(int64_t now) {
   ComputeSlot& slot = *lines_.slot;
   int64_t in_flight = covered_ + unmarked_;
-  if (long_out_ > 0) last_long_work_ = now;
+  if (outstanding_long_ > 0) last_long_work_ = now;
   // Whether a launch without a price is long is known only after it has run for some time. Until
   // then the agent overestimates the other processes' parts of the GPU.
   if (count_ > 0) {
     const Mark& oldest = marks_[order_[first_]];
-    if (now - oldest.launched > kQuantum && IsUnpriced(oldest)) {
+    if (now - oldest.launched_at > kQuantum && IsUnpriced(oldest)) {
       last_long_work_ = now;
       in_flight = Max(in_flight, kQuantum);
     }

@@ -153,9 +153,10 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
 // If the query fails, the stream takes part in a capture.
 bool Throttle::IsCaptured(LaunchStream stream) const {
   if (captures_.load(std::memory_order_relaxed) == 0) return false;
-  const auto ask = stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
+  const auto query =
+      stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
   int status = 0;
-  const Result result = ask(stream.handle, &status);
+  const Result result = query(stream.handle, &status);
   return (result != Result::kSuccess && result != Result::kNotSupported) || status != 0;
 }
 

@@ -50,8 +50,8 @@ struct Meter {
 };
 
 struct ThrottledThread {
-  Books::Thread books;
-  uint32_t serial = 0;  // value of serial_ when `meter` was found
+  Books::ThreadCredit books;
+  uint32_t serial = 0;  // Throttle::serial_ when `meter` was found
   Meter* meter = nullptr;
 };
 

@@ -27,29 +27,30 @@ constexpr uint32_t kWrapped = 0
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED
 
-// Replacements by the driver's address. Open addressing, at most a quarter full.
-constexpr uint32_t kPlaces = 1024;
-static_assert(kWrapped * 4 <= kPlaces);
+// The limiter's functions by the address of the driver's function. Open addressing, at most a
+// quarter full.
+constexpr uint32_t kBuckets = 1024;
+static_assert(kWrapped * 4 <= kBuckets);
 struct Replacement {
-  void* of_driver;
-  void* of_limiter;
+  void* driver_function;
+  void* limiter_function;
 };
-Replacement replacements[kPlaces];
+Replacement replacements[kBuckets];
 
-uint32_t PlaceOf(const void* address) {
+uint32_t BucketOf(const void* address) {
   return uint32_t(reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 54);
 }
-static_assert(1u << (64 - 54) == kPlaces);
+static_assert(1u << (64 - 54) == kBuckets);
 
-void Replace(void* of_driver, void* of_limiter) {
-  if (of_driver == nullptr) return;
-  uint32_t i = PlaceOf(of_driver);
-  while (replacements[i].of_driver != nullptr) {
+void Replace(void* driver_function, void* limiter_function) {
+  if (driver_function == nullptr) return;
+  uint32_t i = BucketOf(driver_function);
+  while (replacements[i].driver_function != nullptr) {
     // If two names have one address, the first name listed replaces both.
-    if (replacements[i].of_driver == of_driver) return;
-    i = (i + 1) % kPlaces;
+    if (replacements[i].driver_function == driver_function) return;
+    i = (i + 1) % kBuckets;
   }
-  replacements[i] = {of_driver, of_limiter};
+  replacements[i] = {driver_function, limiter_function};
 }
 
 // Stands for a function that an older driver lacks: programs find the limiter's function by name.
@@ -80,9 +81,9 @@ __attribute__((constructor)) void FindDriver() {
 DriverFunctions driver;
 
 void* ReplacementOf(void* driver_function) {
-  for (uint32_t i = PlaceOf(driver_function); replacements[i].of_driver != nullptr;
-       i = (i + 1) % kPlaces) {
-    if (replacements[i].of_driver == driver_function) return replacements[i].of_limiter;
+  for (uint32_t i = BucketOf(driver_function); replacements[i].driver_function != nullptr;
+       i = (i + 1) % kBuckets) {
+    if (replacements[i].driver_function == driver_function) return replacements[i].limiter_function;
   }
   return driver_function;
 }

@@ -37,13 +37,15 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
 // Descriptors of functions without _v2 have the same fields; two-dimensional descriptors lack depth
 // and flags.
 template <typename Descriptor>
-uint64_t BytesOf(const Descriptor* of) {
-  if (of == nullptr) return 0;
-  Array3DDescriptor descriptor{
-      .width = of->width, .height = of->height, .format = of->format, .channels = of->channels};
-  if constexpr (requires { of->depth; }) {
-    descriptor.depth = of->depth;
-    descriptor.flags = of->flags;
+uint64_t BytesOf(const Descriptor* source) {
+  if (source == nullptr) return 0;
+  Array3DDescriptor descriptor{.width = source->width,
+                               .height = source->height,
+                               .format = source->format,
+                               .channels = source->channels};
+  if constexpr (requires { source->depth; }) {
+    descriptor.depth = source->depth;
+    descriptor.flags = source->flags;
   }
   return ArrayBytes(descriptor);
 }

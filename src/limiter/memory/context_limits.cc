@@ -34,13 +34,13 @@ uint64_t BytesOfUnit(int limit) {
   return uint64_t(processors) * uint64_t(threads);
 }
 
-uint64_t Times(uint64_t value, uint64_t unit) {
+uint64_t SaturatedProduct(uint64_t value, uint64_t unit) {
   uint64_t bytes = 0;
   const bool too_large = __builtin_mul_overflow(value, unit, &bytes) || bytes > kMaxBytes;
   return too_large ? kMaxBytes : bytes;
 }
 
-uint64_t Above(uint64_t bytes, uint64_t floor) { return bytes > floor ? bytes - floor : 0; }
+uint64_t Excess(uint64_t bytes, uint64_t floor) { return bytes > floor ? bytes - floor : 0; }
 
 // Context handles are aligned, so the low bits have room for a limit's number.
 const void* KeyOf(Context context, int limit) {
@@ -53,30 +53,32 @@ const void* KeyOf(Context context, int limit) {
 // the first thread as the driver's default.
 LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   Process& process = Process::Get();
-  const Contexts::Info known = process.CurrentContext();
-  const uint64_t unit = known.gpu < 0 ? 0 : BytesOfUnit(limit);
+  const Contexts::Info current = process.CurrentContext();
+  const uint64_t unit = current.gpu < 0 ? 0 : BytesOfUnit(limit);
   Context context = nullptr;
   size_t before = 0;
   if (unit == 0 || driver.cuCtxGetCurrent(&context) != Result::kSuccess ||
       driver.cuCtxGetLimit(&before, limit) != Result::kSuccess) {
     return driver.cuCtxSetLimit(limit, value);
   }
-  Charges::ChargedObject held;
-  const bool charged = process.charges().Find(KeyOf(context, limit), &held);
-  const uint64_t free = charged ? held.free : Times(before, unit);
-  const uint64_t reserved = RoundToBlocks(Above(Times(value, unit), free + held.bytes));
+  Charges::ChargedObject charge;
+  const bool charged = process.charges().Find(KeyOf(context, limit), &charge);
+  const uint64_t default_bytes = charged ? charge.default_bytes : SaturatedProduct(before, unit);
+  const uint64_t reserved =
+      RoundToBlocks(Excess(SaturatedProduct(value, unit), default_bytes + charge.bytes));
   Result result = Result::kOutOfMemory;
-  if (reserved == 0 || process.Reserve(known.gpu, reserved)) {
+  if (reserved == 0 || process.Reserve(current.gpu, reserved)) {
     result = driver.cuCtxSetLimit(limit, value);
     size_t now = value;  // the driver may round it
     (void)driver.cuCtxGetLimit(&now, limit);
     if (result == Result::kSuccess &&
-        !process.charges().Add(KeyOf(context, limit), known, Above(Times(now, unit), free),
-                               &process.accounts(), free)) {
+        !process.charges().Add(KeyOf(context, limit), current,
+                               Excess(SaturatedProduct(now, unit), default_bytes),
+                               &process.accounts(), default_bytes)) {
       driver.cuCtxSetLimit(limit, before);
       result = Result::kOutOfMemory;
     }
-    if (reserved != 0) process.accounts().Cancel(known.gpu, reserved);
+    if (reserved != 0) process.accounts().Cancel(current.gpu, reserved);
   }
   return result;
 }

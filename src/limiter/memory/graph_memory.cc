@@ -22,7 +22,7 @@ uint64_t Key(GraphExec exec, int gpu) { return reinterpret_cast<uintptr_t>(exec)
 static_assert(kMaxGpus <= alignof(max_align_t));
 
 // Needs of one graph, by the GPU's index.
-struct Uses {
+struct NeedsByGpu {
   GraphNeed needs[kMaxGpus] = {};
   bool Has(uint32_t gpu) const { return needs[gpu].most != 0; }
   int Pool(uint32_t gpu) const {
@@ -60,7 +60,7 @@ class GraphNodes {
 // Computes needs from the nodes in their order.
 class Measurement {
  public:
-  explicit Measurement(Uses* uses) : uses_(uses) {}
+  explicit Measurement(NeedsByGpu* by_gpu) : by_gpu_(by_gpu) {}
   ~Measurement() { held_.Clear(); }
   Measurement(const Measurement&) = delete;
   Measurement& operator=(const Measurement&) = delete;
@@ -75,11 +75,11 @@ class Measurement {
     bool added = false;
     auto* held = held_.Add(parameters.pointer, &added);
     if (held != nullptr) held->value = {bytes, gpu};
-    GraphNeed& need = uses_->needs[gpu];
+    GraphNeed& need = by_gpu_->needs[gpu];
     need.device = location.id;
     need.most += bytes;
-    now_[gpu] += bytes;
-    if (now_[gpu] > need.least) need.least = now_[gpu];
+    held_bytes_[gpu] += bytes;
+    if (held_bytes_[gpu] > need.least) need.least = held_bytes_[gpu];
   }
 
   // The node may free memory of another graph, which is ignored.
@@ -88,7 +88,7 @@ class Measurement {
     if (driver.cuGraphMemFreeNodeGetParams(node, &pointer) != Result::kSuccess) return;
     auto* held = held_.Find(pointer);
     if (held == nullptr) return;
-    now_[held->value.gpu] -= held->value.bytes;
+    held_bytes_[held->value.gpu] -= held->value.bytes;
     held_.Erase(held);
   }
 
@@ -100,14 +100,14 @@ class Measurement {
   };
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
 
-  Uses* const uses_;
-  uint64_t now_[kMaxGpus] = {};
+  NeedsByGpu* const by_gpu_;
+  uint64_t held_bytes_[kMaxGpus] = {};
   Table<NodeMemory, HashKey> held_ = {};
 };
 
 // False: the graph has no nodes that allocate on a GPU in the limits.
-bool Measure(Graph graph, Uses* uses) {
-  Measurement measurement(uses);
+bool Measure(Graph graph, NeedsByGpu* by_gpu) {
+  Measurement measurement(by_gpu);
   for (GraphNode node : GraphNodes(graph)) {
     GraphNodeType type{};
     if (driver.cuGraphNodeGetType(node, &type) != Result::kSuccess) continue;
@@ -115,23 +115,23 @@ bool Measure(Graph graph, Uses* uses) {
     if (type == GraphNodeType::kMemFree) measurement.Free(node);
   }
   bool any = false;
-  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) any |= uses->Has(gpu);
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) any |= by_gpu->Has(gpu);
   return any;
 }
 
-bool Find(GraphExec exec, Uses* uses) {
+bool Find(GraphExec exec, NeedsByGpu* by_gpu) {
   bool any = false;
   for (uint32_t gpu = 0; gpu < Process::Get().accounts().limits().gpu_count && gpu < kMaxGpus;
        ++gpu) {
-    any |= Process::Get().graph_needs().Find(exec, int(gpu), &uses->needs[gpu]);
+    any |= Process::Get().graph_needs().Find(exec, int(gpu), &by_gpu->needs[gpu]);
   }
   return any;
 }
 
-void Refresh(const Uses& uses) {
+void Refresh(const NeedsByGpu& by_gpu) {
   Process& process = Process::Get();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (uses.Has(gpu)) process.pools().Refresh(uses.Pool(gpu), &process.accounts());
+    if (by_gpu.Has(gpu)) process.pools().Refresh(by_gpu.Pool(gpu), &process.accounts());
   }
 }
 
@@ -144,13 +144,13 @@ class Reservation {
     }
   }
   // False: the reservation exceeds a limit; the refusal is reported.
-  bool Take(const Uses& uses) {
+  bool Take(const NeedsByGpu& by_gpu) {
     Process& process = Process::Get();
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-      if (!uses.Has(gpu)) continue;
-      uint64_t bytes = RoundToBlocks(uses.needs[gpu].most);
+      if (!by_gpu.Has(gpu)) continue;
+      uint64_t bytes = RoundToBlocks(by_gpu.needs[gpu].most);
       if (!process.accounts().Reserve(int(gpu), bytes)) {
-        bytes = RoundToBlocks(uses.needs[gpu].least);
+        bytes = RoundToBlocks(by_gpu.needs[gpu].least);
         if (!process.Reserve(int(gpu), bytes)) return false;
       }
       bytes_[gpu] = bytes;
@@ -170,21 +170,21 @@ bool ExceedsLimit(int gpu) {
 // Reserves the needs of the graph around a driver call that may allocate them. If the limit is
 // exceeded afterwards, `undo` reverts the call.
 template <typename Call, typename Undo>
-Result Grow(const Uses& uses, Call call, Undo undo) {
+Result CallWithReservation(const NeedsByGpu& by_gpu, Call call, Undo undo) {
   Process& process = Process::Get();
   Result result;
   {
     Reservation reservation;
-    if (!reservation.Take(uses)) return Result::kOutOfMemory;
+    if (!reservation.Take(by_gpu)) return Result::kOutOfMemory;
     result = call();
-    Refresh(uses);
+    Refresh(by_gpu);
   }
   if (result != Result::kSuccess) return result;
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!uses.Has(gpu) || !ExceedsLimit(int(gpu))) continue;
+    if (!by_gpu.Has(gpu) || !ExceedsLimit(int(gpu))) continue;
     undo();
-    (void)process.pools().Trim(uses.Pool(gpu), 0, &process.accounts());
-    process.Refuse(int(gpu), RoundToBlocks(uses.needs[gpu].most));
+    (void)process.pools().Trim(by_gpu.Pool(gpu), 0, &process.accounts());
+    process.Refuse(int(gpu), RoundToBlocks(by_gpu.needs[gpu].most));
     return Result::kOutOfMemory;
   }
   return Result::kSuccess;
@@ -200,36 +200,36 @@ uintptr_t IdOf(LaunchStream stream) {
   return handle == 0 ? cuda::kStreamLegacy : handle;
 }
 
-bool IsUploaded(const Uses& uses, uintptr_t stream) {
+bool IsUploaded(const NeedsByGpu& by_gpu, uintptr_t stream) {
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    const GraphNeed& need = uses.needs[gpu];
-    if (uses.Has(gpu) &&
-        (need.stream != stream || need.trims != Process::Get().pools().TrimsOf(uses.Pool(gpu)))) {
+    const GraphNeed& need = by_gpu.needs[gpu];
+    if (by_gpu.Has(gpu) &&
+        (need.stream != stream || need.trims != Process::Get().pools().TrimsOf(by_gpu.Pool(gpu)))) {
       return false;
     }
   }
   return true;
 }
 
-Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
+Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
   Process& process = Process::Get();
   // If another thread trims after this point, the next launch uploads the graph again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (uses->Has(gpu)) uses->needs[gpu].trims = process.pools().TrimsOf(uses->Pool(gpu));
+    if (by_gpu->Has(gpu)) by_gpu->needs[gpu].trims = process.pools().TrimsOf(by_gpu->Pool(gpu));
   }
   const auto upload = [&] {
     const RelaxedCapture relaxed;
     return stream.per_thread ? driver.cuGraphUpload_ptsz(exec, stream.handle)
                              : driver.cuGraphUpload(exec, stream.handle);
   };
-  const Result result = Grow(*uses, upload, [] {});
+  const Result result = CallWithReservation(*by_gpu, upload, [] {});
   // Any other error of the upload is left to the launch to report.
   if (result != Result::kSuccess) {
     return result == Result::kOutOfMemory ? result : Result::kSuccess;
   }
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!uses->Has(gpu)) continue;
-    process.graph_needs().SetUploaded(exec, int(gpu), IdOf(stream), uses->needs[gpu].trims);
+    if (!by_gpu->Has(gpu)) continue;
+    process.graph_needs().SetUploaded(exec, int(gpu), IdOf(stream), by_gpu->needs[gpu].trims);
   }
   return Result::kSuccess;
 }
@@ -239,11 +239,11 @@ Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
 template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   Process& process = Process::Get();
-  Uses uses;
-  if (exec == nullptr || !process.limiting() || !Measure(graph, &uses)) return call();
+  NeedsByGpu by_gpu;
+  if (exec == nullptr || !process.limiting() || !Measure(graph, &by_gpu)) return call();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!uses.Has(gpu)) continue;
-    if (process.AddPool(Pools::GraphMemoryOf(uses.needs[gpu].device), int(gpu)) < 0) {
+    if (!by_gpu.Has(gpu)) continue;
+    if (process.AddPool(Pools::GraphMemoryOf(by_gpu.needs[gpu].device), int(gpu)) < 0) {
       return Result::kOutOfMemory;
     }
   }
@@ -252,14 +252,14 @@ Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
     driver.cuGraphExecDestroy(*exec);
     *exec = nullptr;
   };
-  const Result result = uploads ? Grow(uses, call, undo) : call();
+  const Result result = uploads ? CallWithReservation(by_gpu, call, undo) : call();
   if (result != Result::kSuccess) return result;
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!uses.Has(gpu) || process.graph_needs().Add(*exec, int(gpu), uses.needs[gpu])) continue;
+    if (!by_gpu.Has(gpu) || process.graph_needs().Add(*exec, int(gpu), by_gpu.needs[gpu])) continue;
     undo();
     return Result::kOutOfMemory;
   }
-  Refresh(uses);
+  Refresh(by_gpu);
   return Result::kSuccess;
 }
 
@@ -308,17 +308,17 @@ void GraphNeeds::Reset() {
 }
 
 Result PrepareGraph(GraphExec exec, LaunchStream stream) {
-  Uses uses;
-  if (!Process::Get().limiting() || !Find(exec, &uses)) return Result::kSuccess;
-  if (IsUploaded(uses, IdOf(stream)) || Throttle::Get().IsCaptured(stream)) {
+  NeedsByGpu by_gpu;
+  if (!Process::Get().limiting() || !Find(exec, &by_gpu)) return Result::kSuccess;
+  if (IsUploaded(by_gpu, IdOf(stream)) || Throttle::Get().IsCaptured(stream)) {
     return Result::kSuccess;
   }
-  return Upload(exec, &uses, stream);
+  return Upload(exec, &by_gpu, stream);
 }
 
 void RefreshGraphMemory(GraphExec exec) {
-  Uses uses;
-  if (Process::Get().limiting() && Find(exec, &uses)) Refresh(uses);
+  NeedsByGpu by_gpu;
+  if (Process::Get().limiting() && Find(exec, &by_gpu)) Refresh(by_gpu);
 }
 
 }  // namespace tessera::limiter
@@ -330,13 +330,13 @@ using limiter::Process;
 
 LIMITER_EXPORT Result cuGraphInstantiate(GraphExec* exec, Graph graph, GraphNode* error_node,
                                          char* log, size_t bytes) {
-  return limiter::Instantiate(exec, graph, false, [&] {
+  return limiter::Instantiate(exec, graph, /*uploads=*/false, [&] {
     return driver.cuGraphInstantiate(exec, graph, error_node, log, bytes);
   });
 }
 LIMITER_EXPORT Result cuGraphInstantiate_v2(GraphExec* exec, Graph graph, GraphNode* error_node,
                                             char* log, size_t bytes) {
-  return limiter::Instantiate(exec, graph, false, [&] {
+  return limiter::Instantiate(exec, graph, /*uploads=*/false, [&] {
     return driver.cuGraphInstantiate_v2(exec, graph, error_node, log, bytes);
   });
 }
@@ -364,14 +364,14 @@ LIMITER_EXPORT Result cuGraphInstantiateWithParams_ptsz(GraphExec* exec, Graph g
 // The limiter uploads first, with a reservation; the program's own upload then allocates nothing.
 LIMITER_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   if (Process::Get().graph_needs().any()) {
-    const Result result = limiter::PrepareGraph(exec, {stream, false});
+    const Result result = limiter::PrepareGraph(exec, {.handle = stream});
     if (result != Result::kSuccess) return result;
   }
   return driver.cuGraphUpload(exec, stream);
 }
 LIMITER_EXPORT Result cuGraphUpload_ptsz(GraphExec exec, Stream stream) {
   if (Process::Get().graph_needs().any()) {
-    const Result result = limiter::PrepareGraph(exec, {stream, true});
+    const Result result = limiter::PrepareGraph(exec, {.handle = stream, .per_thread = true});
     if (result != Result::kSuccess) return result;
   }
   return driver.cuGraphUpload_ptsz(exec, stream);

@@ -12,7 +12,7 @@ constexpr uint32_t kFatBinary = 0xba55ed50, kFatBinaryWrapper = 0x466243b1;
 // More than the memory of any GPU.
 constexpr uint64_t kMaxBytes = uint64_t(1) << 48;
 
-uint64_t Times(uint64_t a, uint64_t b) {
+uint64_t SaturatedProduct(uint64_t a, uint64_t b) {
   uint64_t product = 0;
   const bool too_large = __builtin_mul_overflow(a, b, &product) || product > kMaxBytes;
   return too_large ? kMaxBytes : product;
@@ -80,8 +80,8 @@ class PtxWords {
     for (size_t k = 0; i < length_ && k + 1 < sizeof(copy); ++i, ++k) copy[k] = word_[i];
     return ::strtoull(copy, nullptr, 0);
   }
-  // 2 for types such as .f16x2.
-  uint64_t Pairs() const {
+  // The number of values in the type: 2 for types such as .f16x2.
+  uint64_t PackedCount() const {
     return length_ > 3 && word_[length_ - 2] == 'x' ? uint64_t(word_[length_ - 1] - '0') : 1;
   }
 
@@ -89,18 +89,18 @@ class PtxWords {
   static bool IsBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   static bool IsPunctuation(char c) { return c != 0 && ::strchr(";{}[],=()", c) != nullptr; }
   bool Done() const { return at_ == end_ || *at_ == 0; }
-  bool Starts(const char* mark) const {
+  bool StartsWith(const char* mark) const {
     return at_[0] == mark[0] && at_ + 1 != end_ && at_[1] == mark[1];
   }
   void SkipBlanks() {
     while (!Done()) {
       if (IsBlank(*at_)) {
         ++at_;
-      } else if (Starts("//")) {
+      } else if (StartsWith("//")) {
         while (!Done() && *at_ != '\n') ++at_;
-      } else if (Starts("/*")) {
+      } else if (StartsWith("/*")) {
         at_ += 2;
-        while (!Done() && !Starts("*/")) ++at_;
+        while (!Done() && !StartsWith("*/")) ++at_;
         if (!Done()) at_ += 2;
       } else {
         return;
@@ -123,14 +123,14 @@ uint64_t StatementBytes(PtxWords* words) {
       (void)words->Next();
     } else if (words->first() == '[') {
       const bool has_size = words->Next() && words->first() != ']';
-      variable = has_size ? Times(variable, words->Number(false)) : 0;
+      variable = has_size ? SaturatedProduct(variable, words->Number(/*in_name=*/false)) : 0;
     } else if (words->first() == '(') {
       while (words->Next() && words->first() != ')') {
       }
     } else if (words->first() == '.' && words->second() == 'v') {
-      lanes = words->Number(true);
-    } else if (words->first() == '.' && words->Number(true) != 0) {
-      element = Times(words->Number(true) / 8 * words->Pairs(), lanes);
+      lanes = words->Number(/*in_name=*/true);
+    } else if (words->first() == '.' && words->Number(/*in_name=*/true) != 0) {
+      element = SaturatedProduct(words->Number(/*in_name=*/true) / 8 * words->PackedCount(), lanes);
     } else if (words->first() != ']' && words->first() != ',' && words->first() != '.') {
       sum += variable;
       variable = element;
@@ -143,11 +143,11 @@ uint64_t StatementBytes(PtxWords* words) {
 uint64_t PtxBytes(const char* text, size_t max_image_bytes) {
   PtxWords words(text, max_image_bytes);
   uint64_t sum = 0;
-  bool elsewhere = false;  // the statement names a variable of another module
+  bool is_extern = false;  // the statement names a variable of another module
   while (words.Next() && sum < kMaxBytes) {
-    if (words.first() == ';' || words.first() == '{' || words.first() == '}') elsewhere = false;
-    elsewhere |= words.Is(".extern");
-    if (words.Is(".global") && !elsewhere) sum += StatementBytes(&words);
+    if (words.first() == ';' || words.first() == '{' || words.first() == '}') is_extern = false;
+    is_extern |= words.Is(".extern");
+    if (words.Is(".global") && !is_extern) sum += StatementBytes(&words);
   }
   return sum < kMaxBytes ? sum : kMaxBytes;
 }

@@ -16,10 +16,11 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::Throttle;
 
-// `allocate` calls the driver, which writes `pointer`. Afterwards `taken` returns the bytes that
-// the driver allocated, which may be a little more than `bytes`.
-template <typename Pointer, typename Allocate, typename Taken>
-Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
+// `allocate` calls the driver, which writes `pointer`. Afterwards `allocated_bytes` returns the
+// bytes that the driver allocated, which may be a little more than `bytes`.
+template <typename Pointer, typename Allocate, typename AllocatedBytes>
+Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate,
+                      AllocatedBytes allocated_bytes) {
   Process& process = Process::Get();
   const Contexts::Info context = process.CurrentContext();
   const uint64_t reserved = RoundToBlocks(bytes);
@@ -31,7 +32,7 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate, Taken
     process.accounts().Release(context.gpu, reserved);
     return result;
   }
-  if (process.Charge(context, *pointer, taken(), reserved)) return Result::kSuccess;
+  if (process.Charge(context, *pointer, allocated_bytes(), reserved)) return Result::kSuccess;
   driver.cuMemFree_v2(*pointer);
   *pointer = 0;
   return Result::kOutOfMemory;
@@ -142,9 +143,9 @@ MemPool CurrentPool() {
 }
 
 template <typename Size>
-Result MemInfo(Result (*of_driver)(Size*, Size*), Size* free, Size* total) {
+Result MemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* total) {
   Size device_free = 0, device_total = 0;
-  const Result result = of_driver(&device_free, &device_total);
+  const Result result = driver_function(&device_free, &device_total);
   if (result != Result::kSuccess) return result;
   Process& process = Process::Get();
   const int gpu = process.CurrentContext().gpu;
@@ -162,8 +163,8 @@ Result MemInfo(Result (*of_driver)(Size*, Size*), Size* free, Size* total) {
 }
 
 template <typename Size>
-Result TotalMem(Result (*of_driver)(Size*, Device), Size* bytes, Device device) {
-  const Result result = of_driver(bytes, device);
+Result TotalMem(Result (*driver_function)(Size*, Device), Size* bytes, Device device) {
+  const Result result = driver_function(bytes, device);
   if (result != Result::kSuccess || bytes == nullptr) return result;
   Process& process = Process::Get();
   const uint64_t limit = process.LimitOf(process.GpuOf(device));
@@ -213,32 +214,32 @@ LIMITER_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
 
 LIMITER_EXPORT Result cuMemAllocAsync(DevicePtr* pointer, size_t bytes, Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, CurrentPool(), {stream, false},
+      pointer, bytes, CurrentPool(), {.handle = stream},
       [&] { return driver.cuMemAllocAsync(pointer, bytes, stream); },
-      [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
+      [&](DevicePtr allocated) { return driver.cuMemFreeAsync(allocated, stream); });
 }
 
 LIMITER_EXPORT Result cuMemAllocAsync_ptsz(DevicePtr* pointer, size_t bytes, Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, CurrentPool(), {stream, true},
+      pointer, bytes, CurrentPool(), {.handle = stream, .per_thread = true},
       [&] { return driver.cuMemAllocAsync_ptsz(pointer, bytes, stream); },
-      [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
+      [&](DevicePtr allocated) { return driver.cuMemFreeAsync_ptsz(allocated, stream); });
 }
 
 LIMITER_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, MemPool pool,
                                               Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, pool, {stream, false},
+      pointer, bytes, pool, {.handle = stream},
       [&] { return driver.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); },
-      [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
+      [&](DevicePtr allocated) { return driver.cuMemFreeAsync(allocated, stream); });
 }
 
 LIMITER_EXPORT Result cuMemAllocFromPoolAsync_ptsz(DevicePtr* pointer, size_t bytes, MemPool pool,
                                                    Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, pool, {stream, true},
+      pointer, bytes, pool, {.handle = stream, .per_thread = true},
       [&] { return driver.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); },
-      [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
+      [&](DevicePtr allocated) { return driver.cuMemFreeAsync_ptsz(allocated, stream); });
 }
 
 LIMITER_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {

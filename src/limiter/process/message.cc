@@ -39,20 +39,21 @@ bool Stat(int fd, struct stat* status) { return ::syscall(SYS_fstat, fd, status)
 
 // The program may have closed its standard error, and a file or connection of its own may have got
 // the descriptor.
-struct stat at_load;
-bool is_open_at_load = false;
+struct stat status_at_load;
+bool was_open_at_load = false;
 __attribute__((constructor)) void RememberStandardError() {
-  is_open_at_load = Stat(STDERR_FILENO, &at_load);
+  was_open_at_load = Stat(STDERR_FILENO, &status_at_load);
 }
 
-bool IsAsAtLoad(const struct stat& now) {
-  return is_open_at_load && now.st_dev == at_load.st_dev && now.st_ino == at_load.st_ino;
+bool IsFileOfLoad(const struct stat& now) {
+  return was_open_at_load && now.st_dev == status_at_load.st_dev &&
+         now.st_ino == status_at_load.st_ino;
 }
 
 // The file description belongs to other processes, too, so it must not become non-blocking. A new
-// one of the same pipe or terminal may. Opening a new one fails without a free descriptor, without
-// /proc, or if the pipe belongs to another user.
-void WriteAtOnce(const char* text, size_t length) {
+// description of the same pipe or terminal may be non-blocking. Opening it fails without a free
+// descriptor, without /proc, or if the pipe belongs to another user.
+void WriteWithoutBlocking(const char* text, size_t length) {
   const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0) {
     (void)!::write(fd, text, length);
@@ -68,14 +69,14 @@ void WriteAtOnce(const char* text, size_t length) {
 // A lost line is better than a program that is ended or delayed by it.
 void WriteToStandardError(const char* text, size_t length) {
   struct stat status;
-  if (!Stat(STDERR_FILENO, &status) || !IsAsAtLoad(status)) return;
+  if (!Stat(STDERR_FILENO, &status) || !IsFileOfLoad(status)) return;
   const BlockedSignals blocked;
   if (S_ISSOCK(status.st_mode)) {
     (void)::send(STDERR_FILENO, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
   } else if (S_ISREG(status.st_mode)) {
     (void)!::write(STDERR_FILENO, text, length);
   } else {
-    WriteAtOnce(text, length);
+    WriteWithoutBlocking(text, length);
   }
 }
 

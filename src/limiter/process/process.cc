@@ -176,10 +176,10 @@ Process::State Process::Open() {
   int error = MakeUsage(kUsagePath);
   if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
   if (error != 0) {
-    const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
+    const bool fail_open = (limits->flags.load() & kFailOpen) != 0;
     ::munmap(const_cast<Limits*>(limits), sizeof(Limits));
     constexpr char kFailed[] = "cannot account for device memory in";
-    if (goes_on) {
+    if (fail_open) {
       WriteMessage("%s %s: %s: this process is not limited", kFailed, kUsagePath, ReasonOf(error));
       return kNotLimited;
     }
@@ -198,8 +198,8 @@ Process::State Process::Open() {
 
 int Process::GpuOf(cuda::Device device) {
   if (!limiting() || device < 0 || device >= kMaxDevices) return -1;
-  const int known = gpus_[device].load(std::memory_order_relaxed);
-  if (known != 0) return known - 2;
+  const int cached = gpus_[device].load(std::memory_order_relaxed);
+  if (cached != 0) return cached - 2;
   cuda::Uuid uuid = {};
   // The _v2 function knows the UUIDs of MIG devices. If both fail, the next call retries.
   if (driver.cuDeviceGetUuid_v2(&uuid, device) != Result::kSuccess &&
@@ -214,19 +214,19 @@ int Process::GpuOf(cuda::Device device) {
 }
 
 Contexts::Info Process::CurrentContext() {
-  Contexts::Info known;
+  Contexts::Info info;
   cuda::Context context = nullptr;
   if (!limiting() || driver.cuCtxGetCurrent(&context) != Result::kSuccess || context == nullptr)
-    return known;
-  if (contexts_.Find(context, &known)) return known;
+    return info;
+  if (contexts_.Find(context, &info)) return info;
   cuda::Device device = -1;
-  if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return known;
-  known.gpu = GpuOf(device);
-  known.id = contexts_.Add(context, known.gpu);
+  if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return info;
+  info.gpu = GpuOf(device);
+  info.id = contexts_.Add(context, info.gpu);
   // The program has created the context by calling the driver directly, so the limiter cannot
   // refuse it.
-  (void)ChargeLibraries(known);
-  return known;
+  (void)ChargeLibraries(info);
+  return info;
 }
 
 void Process::Reclaim(int gpu) {
@@ -265,9 +265,9 @@ bool Process::HasRoom(int gpu, const char* what) {
 
 void Process::Refuse(int gpu, uint64_t bytes, const char* what) {
   accounts_.RecordRefusal(gpu, bytes);
-  const GpuLimit& of_gpu = accounts_.limits().gpus[gpu];
-  ReportRefusal(of_gpu.uuid, what, bytes, accounts_.Held(gpu), of_gpu.unaccounted.load(kRelaxed),
-                accounts_.Limit(gpu));
+  const GpuLimit& gpu_limit = accounts_.limits().gpus[gpu];
+  ReportRefusal(gpu_limit.uuid, what, bytes, accounts_.Held(gpu),
+                gpu_limit.unaccounted.load(kRelaxed), accounts_.Limit(gpu));
 }
 
 bool Process::Insert(cuda::DevicePtr pointer, const Allocation& allocation) {
@@ -307,11 +307,11 @@ int Process::AddPool(cuda::MemPool pool, int gpu) {
 }
 
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
-  const bool known =
+  const bool inserted =
       Insert(pointer, {.blocks = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)});
   pools_.Refresh(pool, &accounts_);
   accounts_.Cancel(gpu, reserved);
-  return known;
+  return inserted;
 }
 
 void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
@@ -325,17 +325,17 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
 }
 
 // A context with id 0 has no charges of its own: at most memory of pools was allocated in it.
-void Process::EndContext(const Contexts::Info& known) {
+void Process::EndContext(const Contexts::Info& info) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);
   };
-  if (known.id != 0) {
-    allocations_.RemoveContext(known.id, end, this);
-    charges_.EndContext(known.id, &accounts_);
+  if (info.id != 0) {
+    allocations_.RemoveContext(info.id, end, this);
+    charges_.EndContext(info.id, &accounts_);
   }
-  if (known.is_counted) accounts_.Release(known.gpu, context_memory_.End(known.gpu));
+  if (info.is_counted) accounts_.Release(info.gpu, context_memory_.End(info.gpu));
   pools_.RefreshAll(&accounts_);
-  Throttle::Get().ForgetContext(known.id);
+  Throttle::Get().ForgetContext(info.id);
 }
 
 uint64_t Process::FreeBytesOf(cuda::Device device) {
@@ -367,8 +367,8 @@ bool Process::CountContext(int gpu, cuda::Context context, uint64_t last_id, uin
   const bool has_room = more == 0 || Reserve(gpu, more, kContext);
   accounts_.Add(gpu, charge);
   if (has_room) accounts_.Cancel(gpu, more);
-  Contexts::Info made;
-  return has_room && contexts_.Find(context, &made) && ChargeLibraries(made);
+  Contexts::Info created;
+  return has_room && contexts_.Find(context, &created) && ChargeLibraries(created);
 }
 
 bool Process::ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context) {
@@ -418,10 +418,10 @@ void Process::EndPrimary(cuda::Device device, uint64_t last_id) {
   if (driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) != Result::kSuccess ||
       active != 0)
     return;
-  Contexts::Info known;
+  Contexts::Info info;
   const cuda::Context context = primaries_[device].exchange(nullptr);
-  if (context != nullptr) (void)contexts_.Remove(context, last_id, &known);
-  EndContext(known);
+  if (context != nullptr) (void)contexts_.Remove(context, last_id, &info);
+  EndContext(info);
 }
 
 }  // namespace tessera::limiter

@@ -126,9 +126,9 @@ class Process {
   void EndCharge(const Allocation& allocation, uint64_t pointer);
   // False: out of host memory.
   bool Insert(cuda::DevicePtr pointer, const Allocation& allocation);
-  void EndContext(const Contexts::Info& known);
-  // Before and after a context is created: reserves its memory, and charges it. False: the limit
-  // has no room; after CountContext the caller destroys the context.
+  void EndContext(const Contexts::Info& info);
+  // ReserveContext reserves the memory of a context before it is created, CountContext charges it
+  // afterwards. False: the limit has no room; after CountContext the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
   bool CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
@@ -183,13 +183,13 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
   uint64_t before = measured ? FreeBytesOf(device) : 0;
   cuda::Result result = create();
   if (measured && result == cuda::Result::kSuccess) {
-    const cuda::Context made = *context;
+    const cuda::Context created = *context;
     const bool twice = before == 0;
     if (twice) before = FreeBytesOf(device);
     const bool is_complete = !twice || create() == cuda::Result::kSuccess;
     const uint64_t after = is_complete ? FreeBytesOf(device) : before;
     if (twice && is_complete) (void)driver.cuCtxDestroy_v2(*context);
-    *context = made;
+    *context = created;
     context_memory_.Learn(gpu, after < before ? before - after : 0);
   }
   if (result == cuda::Result::kSuccess && !CountContext(gpu, *context, last_id, reserved)) {
@@ -235,9 +235,9 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   const uint64_t last_id = contexts_.last_id();
   const cuda::Result result = destroy();
   if (result != cuda::Result::kSuccess) return result;
-  Contexts::Info known;
-  (void)contexts_.Remove(context, last_id, &known);
-  EndContext(known);
+  Contexts::Info info;
+  (void)contexts_.Remove(context, last_id, &info);
+  EndContext(info);
   return result;
 }
 

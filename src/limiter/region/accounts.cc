@@ -60,10 +60,10 @@ Accounts::Sums Accounts::SumOfSlots(int gpu) const {
 // from its slot. So if piece_departures has not changed during the sum, all bytes that the table
 // reports as held twice are still in the slots.
 Accounts::Sums Accounts::Sum(int gpu) const {
-  const uint32_t left = usage_->pieces_left.load();
+  const uint32_t departures = usage_->piece_departures.load();
   const uint64_t twice = BytesHeldTwice(*usage_, gpu);
   Sums sums = SumOfSlots(gpu);
-  if (twice == 0 || usage_->pieces_left.load() != left) return sums;
+  if (twice == 0 || usage_->piece_departures.load() != departures) return sums;
   sums.held -= twice < sums.held ? twice : sums.held;
   return sums;
 }
@@ -119,15 +119,15 @@ bool Accounts::Hold(int gpu, uint64_t bytes) {
 // process goes first.
 bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&turn_);
-  int full = 0;
+  int full_answers = 0;
   for (int round = 0; round < kRounds; ++round) {
     if (sweep_ != nullptr && round % kRoundsToSweep == 0) sweep_();
     for (int tries = 0; tries < kTriesInRound; ++tries) {
       bool yield = false;
       const ReserveResult answer = TryReserve(gpu, bytes, &yield);
       if (answer == ReserveResult::kFits) return true;
-      full = answer == ReserveResult::kFull ? full + 1 : 0;
-      if (full == kFullAnswers) return false;
+      full_answers = answer == ReserveResult::kFull ? full_answers + 1 : 0;
+      if (full_answers == kFullAnswers) return false;
       // The process with the lowest slot retries at once. The others withdraw and yield.
       if (yield || answer == ReserveResult::kFull) ::sched_yield();
     }

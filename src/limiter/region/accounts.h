@@ -73,7 +73,7 @@ class Accounts {
     uint64_t held;
     uint64_t held_by_others;  // with the memory that they share with this process
     uint64_t pending;         // sum over all slots
-    bool lower_pending;       // a slot before ours reserves
+    bool lower_pending;       // a slot with a lower index has pending bytes
   };
   Sums Sum(int gpu) const;
   Sums SumOfSlots(int gpu) const;

@@ -107,7 +107,7 @@ void SharedPieces::Leave(uint64_t id) {
   for (auto& holder : piece->holders) {
     if (holder.load() == slot_ + 1) holder.store(0);
   }
-  usage_->pieces_left.fetch_add(1);
+  usage_->piece_departures.fetch_add(1);
 }
 
 bool SharedPieces::HasOthers(uint64_t id) const {
@@ -125,7 +125,7 @@ void LeaveAllPieces(Usage* usage, uint32_t slot) {
       if (holder.load() == slot + 1) holder.store(0);
     }
   }
-  usage->pieces_left.fetch_add(1);
+  usage->piece_departures.fetch_add(1);
 }
 
 uint64_t BytesHeldTwice(const Usage& usage, int gpu) {

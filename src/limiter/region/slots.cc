@@ -130,7 +130,7 @@ void ClearCompute(Usage* usage, uint32_t slot) {
   usage->compute_gpus[slot].store(0);
 }
 
-void Clear(Usage* usage, uint32_t slot) {
+void ClearSlot(Usage* usage, uint32_t slot) {
   LeaveAllPieces(usage, slot);
   for (GpuUsage& gpu : usage->gpus) {
     gpu.held[slot].store(0);
@@ -182,7 +182,7 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
       UnlockSlot(file, i);
       continue;
     }
-    Clear(region, i);
+    ClearSlot(region, i);
     char state = 0;
     uint64_t start = 0;
     (void)ReadStat("self", &state, &start);
@@ -227,7 +227,7 @@ int SweepSlots(const char* path, Usage* usage) {
     if (IsEmpty(*usage, i) || !LockSlot(file, i)) continue;
     const int32_t pid = usage->pids[i].load();
     if (pid == 0 || IsGone(pid, usage->starts[i].load())) {
-      Clear(usage, i);
+      ClearSlot(usage, i);
       ++cleared;
     }
     UnlockSlot(file, i);

@@ -17,9 +17,9 @@ namespace tessera::limiter {
 
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
-  uint64_t blocks : 24 = 0;  // charged for this allocation alone; 0 for a part of a block. In an
-                             // entry of Join: allocations in the block
-  uint64_t is_restored : 1 = 0;  // by Restore
+  uint64_t blocks : 24 = 0;      // charged for this allocation alone; 0: it shares a block. In an
+                                 // entry of Join: number of allocations in it
+  uint64_t is_restored : 1 = 0;  // entered by Restore
   uint64_t in_pool : 1 = 0;      // memory of a pool, whose index (pools.h) is in `blocks`
   uint64_t gpu : 5 = 0;          // index in the limits
   uint64_t context : 33 = 0;     // id of the context that frees it (contexts.h); 0: none

@@ -15,48 +15,48 @@ uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
 
-bool Charges::Charge(const ChargedObject& held, Accounts* accounts) {
-  if (held.bytes == 0) return true;
-  if (held.bytes > kSmallBytes) {
-    accounts->Add(held.gpu, RoundToBlocks(held.bytes));
+bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
+  if (object.bytes == 0) return true;
+  if (object.bytes > kSmallBytes) {
+    accounts->Add(object.gpu, RoundToBlocks(object.bytes));
     return true;
   }
   bool added = false;
-  auto* shared = shared_.Add(held.context, &added);
+  auto* shared = shared_.Add(object.context, &added);
   if (shared == nullptr) return false;
   const uint64_t before = RoundToBlocks(shared->value);
-  shared->value += Align(held.bytes);
-  accounts->Add(held.gpu, RoundToBlocks(shared->value) - before);
+  shared->value += Align(object.bytes);
+  accounts->Add(object.gpu, RoundToBlocks(shared->value) - before);
   return true;
 }
 
-void Charges::Uncharge(const ChargedObject& held, Accounts* accounts) {
-  if (held.bytes > kSmallBytes) {
-    accounts->Release(held.gpu, RoundToBlocks(held.bytes));
+void Charges::Uncharge(const ChargedObject& object, Accounts* accounts) {
+  if (object.bytes > kSmallBytes) {
+    accounts->Release(object.gpu, RoundToBlocks(object.bytes));
     return;
   }
-  auto* shared = shared_.Find(held.context);
-  if (held.bytes == 0 || shared == nullptr) return;
+  auto* shared = shared_.Find(object.context);
+  if (object.bytes == 0 || shared == nullptr) return;
   const uint64_t before = RoundToBlocks(shared->value);
-  shared->value -= Align(held.bytes);
-  accounts->Release(held.gpu, before - RoundToBlocks(shared->value));
+  shared->value -= Align(object.bytes);
+  accounts->Release(object.gpu, before - RoundToBlocks(shared->value));
   if (shared->value == 0) shared_.Erase(shared);
 }
 
 bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t bytes,
-                  Accounts* accounts, uint64_t free) {
+                  Accounts* accounts, uint64_t default_bytes) {
   const SpinGuard lock(&lock_);
-  const ChargedObject held{.bytes = bytes,
-                           .context = context.id,
-                           .gpu = context.gpu,
-                           .free = free,
-                           .born = NextMoment()};
+  const ChargedObject object{.bytes = bytes,
+                             .context = context.id,
+                             .gpu = context.gpu,
+                             .default_bytes = default_bytes,
+                             .born = NextMoment()};
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
   if (entry == nullptr) return false;
   if (!added) Uncharge(entry->value, accounts);
-  entry->value = held;
-  if (context.id != 0 && Charge(held, accounts)) return true;
+  entry->value = object;
+  if (context.id != 0 && Charge(object, accounts)) return true;
   entries_.Erase(entry);
   return false;
 }

@@ -22,10 +22,10 @@ class Charges {
  public:
   struct ChargedObject {
     uint64_t bytes = 0;
-    uint64_t context = 0;  // id of the context that ends the charge
-    int gpu = 0;           // index in the limits
-    uint64_t free = 0;     // for a limit of a context: bytes of the driver's default
-    uint64_t born = 0;     // moment (moment.h) of Add
+    uint64_t context = 0;        // id of the context that ends the charge
+    int gpu = 0;                 // index in the limits
+    uint64_t default_bytes = 0;  // for a limit of a context: its bytes by the driver's default
+    uint64_t born = 0;           // moment (moment.h) of Add
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
@@ -33,7 +33,7 @@ class Charges {
   // object that the driver has already destroyed: for a thread that has not called End yet, or for
   // a library that calls the driver directly.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
-           uint64_t free = 0);
+           uint64_t default_bytes = 0);
   // False: the table does not have the handle.
   bool Find(const void* handle, ChargedObject* found);
   // Ends the charge of an object that the driver has destroyed. `moment` is from before that call.
@@ -47,8 +47,8 @@ class Charges {
  private:
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_. False: out of host memory.
-  bool Charge(const ChargedObject& held, Accounts* accounts);
-  void Uncharge(const ChargedObject& held, Accounts* accounts);
+  bool Charge(const ChargedObject& object, Accounts* accounts);
+  void Uncharge(const ChargedObject& object, Accounts* accounts);
 
   SpinLock lock_;
   Table<ChargedObject, HashKey> entries_ = {};  // by handle

@@ -4,7 +4,7 @@
 namespace tessera::limiter {
 namespace {
 
-constexpr uintptr_t kNever = 0, kRemoved = 1;
+constexpr uintptr_t kNeverUsed = 0, kRemoved = 1;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ const Contexts::Entry* Contexts::FindEntry(uintptr_t handle) const {
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     const uintptr_t found = entries_[i].handle.load(std::memory_order_acquire);
     if (found == handle) return &entries_[i];
-    if (found == kNever) return nullptr;
+    if (found == kNeverUsed) return nullptr;
   }
   return nullptr;
 }
@@ -88,7 +88,7 @@ bool Contexts::RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed) {
 }
 
 void Contexts::Reset() {
-  for (Entry& entry : entries_) entry.handle.store(kNever);
+  for (Entry& entry : entries_) entry.handle.store(kNeverUsed);
   lock_.Reset();
 }
 

@@ -22,8 +22,7 @@ void PhysicalPieces::Reset() {
   sweep_at_.store(kFirstSweep);
 }
 
-// Removes one reference.
-EndedCharge PhysicalPieces::Drop(uint64_t handle) {
+EndedCharge PhysicalPieces::DropReference(uint64_t handle) {
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || --piece->value.references != 0) return {};
   const Piece last = piece->value;
@@ -52,7 +51,7 @@ bool PhysicalPieces::HasOpenDescriptors(uint64_t id, const SharedCharge& shared)
     probes_.Erase(probe);
     probe_count_.fetch_sub(1, std::memory_order_relaxed);
   }
-  return shared.is_endless;
+  return shared.is_permanent;
 }
 
 // Moves the charge of the piece to the shared charge, which is either new or already charged for
@@ -62,7 +61,7 @@ bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   auto* shared = shared_charges_.Add(id, &added);
   if (shared == nullptr) return false;
   if (added) {
-    shared->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .is_endless = false};
+    shared->value = {.bytes = piece->bytes, .gpu = piece->gpu, .pieces = 0, .is_permanent = false};
   }
   ++shared->value.pieces;
   piece->shared_charge = id;
@@ -79,7 +78,7 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
     if (entry == nullptr) return false;
     if (!added) {
       entry->value.references = 1;
-      ended = Drop(handle);
+      ended = DropReference(handle);
       entry = pieces_.Add(handle, &added);
     }
     entry->value = {.bytes = mark.bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
@@ -131,7 +130,7 @@ uint64_t PhysicalPieces::RecordExport(uint64_t handle, int fd, SharedCharge* rec
   if (fd >= 0 && lacks_fd != nullptr && (errno == EMFILE || errno == ENFILE)) {
     *lacks_fd = true;
   } else {
-    shared->is_endless = true;
+    shared->is_permanent = true;
   }
   return id;
 }
@@ -208,7 +207,7 @@ bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
     if (piece == nullptr) return false;
     if (!added) {
       piece->value.references = 1;
-      ended = Drop(handle);
+      ended = DropReference(handle);
       piece = pieces_.Add(handle, &added);
     }
     piece->value = {.bytes = bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
@@ -227,7 +226,7 @@ void PhysicalPieces::Release(uint64_t handle, uint64_t moment) {
   {
     const SpinGuard lock(&lock_);
     auto* piece = pieces_.Find(handle);
-    if (piece != nullptr && piece->value.born < moment) ended = Drop(handle);
+    if (piece != nullptr && piece->value.born < moment) ended = DropReference(handle);
   }
   Report(ended);
 }
@@ -242,7 +241,7 @@ bool PhysicalPieces::Map(uint64_t address, uint64_t handle) {
     auto* mapping = mappings_.Add(address, &added);
     if (mapping == nullptr) return false;
     ++piece->value.references;
-    if (!added) ended = Drop(mapping->value.handle);
+    if (!added) ended = DropReference(mapping->value.handle);
     mapping->value = {.handle = handle, .born = NextMoment()};
   }
   Report(ended);
@@ -256,7 +255,7 @@ void PhysicalPieces::Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint
       const SpinGuard lock(&lock_);
       auto* mapping = mappings_.Find(at);
       if (mapping == nullptr || mapping->value.born >= moment) continue;
-      ended = Drop(mapping->value.handle);
+      ended = DropReference(mapping->value.handle);
       mappings_.Erase(mapping);
     }
     Report(ended);

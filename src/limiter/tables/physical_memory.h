@@ -91,7 +91,7 @@ class PhysicalPieces {
     uint64_t bytes;
     int gpu;
     uint32_t pieces;
-    bool is_endless;  // an export cannot be followed: the charge stays until the process ends
+    bool is_permanent;  // an export cannot be tracked: the charge stays until the process ends
   };
   // The first sweep takes place at this number of probes.
   static constexpr uint32_t kFirstSweep = 16;
@@ -101,7 +101,7 @@ class PhysicalPieces {
   };
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_.
-  EndedCharge Drop(uint64_t handle);
+  EndedCharge DropReference(uint64_t handle);
   EndedCharge EndIfUnused(uint64_t id);
   bool JoinSharedCharge(uint64_t id, Piece* piece);
   // Closes the probe of the piece if no other descriptor of the piece is open.
@@ -121,7 +121,7 @@ class PhysicalPieces {
   Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the piece
   Table<int, HashKey> probes_ = {};                   // descriptors by the id of the piece
   std::atomic<uint32_t> probe_count_{0};
-  std::atomic<uint32_t> sweep_at_{kFirstSweep};  // of probe_count_
+  std::atomic<uint32_t> sweep_at_{kFirstSweep};  // probe_count_ at which the next sweep is due
   SharedPieces* shared_ = nullptr;
   End end_ = nullptr;
   void* argument_ = nullptr;

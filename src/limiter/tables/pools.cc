@@ -28,9 +28,9 @@ bool ReadReserved(cuda::MemPool pool, uint64_t* value) {
 }  // namespace
 
 int Pools::FindIn(int count, cuda::MemPool pool) const {
-  for (int first = 0; first < count; first += kInChunk) {
-    const Pool* const chunk = chunks_[first / kInChunk].load();
-    for (int i = 0; i < kInChunk && first + i < count; ++i) {
+  for (int first = 0; first < count; first += kPoolsPerChunk) {
+    const Pool* const chunk = chunks_[first / kPoolsPerChunk].load();
+    for (int i = 0; i < kPoolsPerChunk && first + i < count; ++i) {
       if (chunk[i].handle.load() == pool) return first + i;
     }
   }
@@ -49,9 +49,9 @@ int Pools::Add(cuda::MemPool pool, int gpu) {
   int free = FindIn(count, nullptr);
   if (free < 0) free = count;
   if (free == kMaxPools) return -1;
-  std::atomic<Pool*>& chunk = chunks_[free / kInChunk];
+  std::atomic<Pool*>& chunk = chunks_[free / kPoolsPerChunk];
   if (chunk.load() == nullptr) {
-    void* memory = ::mmap(nullptr, kInChunk * sizeof(Pool), PROT_READ | PROT_WRITE,
+    void* memory = ::mmap(nullptr, kPoolsPerChunk * sizeof(Pool), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return -1;
     chunk.store(static_cast<Pool*>(memory));

@@ -49,7 +49,7 @@ class Pools {
   static constexpr int kMaxPools = 1 << 16;
 
  private:
-  static constexpr int kInChunk = 256;
+  static constexpr int kPoolsPerChunk = 256;
   struct Pool {
     std::atomic<cuda::MemPool> handle;
     int gpu;
@@ -62,14 +62,16 @@ class Pools {
     uint64_t charged;
   };
 
-  Pool& At(int index) const { return chunks_[index / kInChunk].load()[index % kInChunk]; }
+  Pool& At(int index) const {
+    return chunks_[index / kPoolsPerChunk].load()[index % kPoolsPerChunk];
+  }
   // The index of the pool in the first `count` entries, or -1.
   int FindIn(int count, cuda::MemPool pool) const;
 
   SpinLock lock_;                // held while a pool is added
   std::atomic<int> count_ = {};  // 1 + the highest index that was ever used
-  // Memory from mmap, which stays where it is.
-  std::atomic<Pool*> chunks_[kMaxPools / kInChunk] = {};
+  // Each chunk is memory from mmap, which never moves.
+  std::atomic<Pool*> chunks_[kMaxPools / kPoolsPerChunk] = {};
 };
 
 }  // namespace tessera::limiter

@@ -25,7 +25,7 @@ class Table {
   // Null: the table does not have the key.
   Entry* Find(uint64_t key) {
     if (count_ == 0) return nullptr;
-    Entry* entry = PlaceOf(key);
+    Entry* entry = EntryFor(key);
     return entry->key == 0 ? nullptr : entry;
   }
 
@@ -33,7 +33,7 @@ class Table {
   // memory.
   Entry* Add(uint64_t key, bool* added) {
     if (count_ * 10 >= capacity_ * 7 && !Grow()) return nullptr;
-    Entry* entry = PlaceOf(key);
+    Entry* entry = EntryFor(key);
     *added = entry->key == 0;
     if (*added) {
       ++count_;
@@ -65,7 +65,7 @@ class Table {
  private:
   static constexpr uint32_t kFirstCapacity = 128;
 
-  Entry* PlaceOf(uint64_t key) {
+  Entry* EntryFor(uint64_t key) {
     const uint32_t mask = capacity_ - 1;
     uint32_t i = HashKey(key) & mask;
     while (entries_[i].key != 0 && entries_[i].key != key) i = (i + 1) & mask;
@@ -82,7 +82,7 @@ class Table {
     entries_ = static_cast<Entry*>(memory);
     capacity_ = capacity;
     for (uint32_t i = 0; i < old_capacity; ++i) {
-      if (old_entries[i].key != 0) *PlaceOf(old_entries[i].key) = old_entries[i];
+      if (old_entries[i].key != 0) *EntryFor(old_entries[i].key) = old_entries[i];
     }
     if (old_entries != nullptr) ::munmap(old_entries, old_capacity * sizeof(Entry));
     return true;

@@ -91,7 +91,7 @@ bool GpuModel::RunTurn(int64_t until) {
     }
     const int64_t streams = context.busy;
     const int64_t step = std::min(least, (end - now_) / streams);
-    const bool cut = step < least;
+    const bool interrupted = step < least;
     now_ += step * streams;
     context.used += step * streams;
     context.backlog -= step * streams;
@@ -101,7 +101,7 @@ bool GpuModel::RunTurn(int64_t until) {
       stream.front().left -= step;
       if (stream.front().left == 0) watched |= EndCommand(&context, &stream);
     }
-    if (cut) {
+    if (interrupted) {
       context.used += end - now_;  // less than one nanosecond for each stream
       now_ = end;
       return watched;

@@ -54,7 +54,7 @@ Step Program::Next() {
   const size_t which = random_() % load_.kernels.size();
   const Load::Kernel& kernel = load_.kernels[which];
   Step step{.kind = Step::kLaunch, .length = 0, .function = which, .stream = 0};
-  const bool is_other = kernel.every > 0 && ++made_[which] % kernel.every == 0;
+  const bool is_other = kernel.every > 0 && ++launches_by_kernel_[which] % kernel.every == 0;
   double length = is_other ? kernel.other : kernel.length;
   ChooseGrid(&step, &length);
   if (kernel.spread > 0) {

@@ -15,7 +15,7 @@ struct Load {
   struct Kernel {
     double length;      // mean, in nanoseconds
     double spread = 0;  // standard deviation of the logarithm
-    int every = 0;      // each launch with this number is `other` long; 0: none
+    int every = 0;      // one of so many launches is `other` long; 0: none
     double other = 0;
   };
   // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.
@@ -47,7 +47,7 @@ struct Step {
 class Program {
  public:
   Program(const Load& load, uint64_t seed)
-      : load_(load), random_(seed), made_(load.kernels.size()) {}
+      : load_(load), random_(seed), launches_by_kernel_(load.kernels.size()) {}
   Step Next();
   // Length of the longest launch so far, in nanoseconds.
   int64_t longest() const { return longest_; }
@@ -57,7 +57,7 @@ class Program {
 
   const Load load_;
   std::mt19937_64 random_;
-  std::vector<int> made_;  // launches by kernel
+  std::vector<int> launches_by_kernel_;  // launches by kernel
   bool was_other_ = false;
   int launches_ = 0;
   int64_t longest_ = 0;

@@ -55,8 +55,8 @@ Mix::Mix(uint64_t seed, double new_grids) {
       tenant.share = {.weight = 1 + double(random() % 4)};
       weights += tenant.share.weight;
     }
-    most_.push_back(std::min(tenant.share.limit > 0 ? tenant.share.limit : 1,
-                             DemandOf(tenant.processes[0]) / 100));
+    max_shares_.push_back(std::min(tenant.share.limit > 0 ? tenant.share.limit : 1,
+                                   DemandOf(tenant.processes[0]) / 100));
     costs_.push_back(CostOf(tenant.processes[0], options_.gpu));
     options_.tenants.push_back(std::move(tenant));
   }
@@ -67,14 +67,14 @@ Mix::Mix(uint64_t seed, double new_grids) {
   }
 }
 
-std::vector<double> Mix::Fill(const std::vector<double>& most) const {
-  std::vector<double> shares(most.size());
+std::vector<double> Mix::Fill(const std::vector<double>& max_shares) const {
+  std::vector<double> shares(max_shares.size());
   double low = 0, high = 1000;
   for (int step = 0; step < 100; ++step) {
     const double level = (low + high) / 2;
     double sum = 0;
-    for (size_t i = 0; i < most.size(); ++i) {
-      shares[i] = std::min(level * weights_[i], most[i]);
+    for (size_t i = 0; i < max_shares.size(); ++i) {
+      shares[i] = std::min(level * weights_[i], max_shares[i]);
       sum += costs_[i] * shares[i];
     }
     (sum < 1 - kLostToTurns ? low : high) = level;
@@ -83,21 +83,22 @@ std::vector<double> Mix::Fill(const std::vector<double>& most) const {
 }
 
 std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
-  std::vector<double> most = most_;
-  const std::vector<double> claims = Fill(most);
+  std::vector<double> max_shares = max_shares_;
+  const std::vector<double> claims = Fill(max_shares);
   std::vector<double> shares = claims;
-  std::vector<bool> missed(most.size());
+  std::vector<bool> missed(max_shares.size());
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = 0; i < most.size(); ++i) {
+    for (size_t i = 0; i < max_shares.size(); ++i) {
       const double got = gpu.InOwnWindows(i).mean / 100;
       if (missed[i] || got >= shares[i] - kTolerance) continue;
-      most[i] = got;
+      max_shares[i] = got;
       missed[i] = changed = true;
     }
-    if (changed) shares = Fill(most);
+    if (changed) shares = Fill(max_shares);
   }
-  for (size_t i = 0; i < most.size(); ++i) shares[i] = 100 * (missed[i] ? claims[i] : shares[i]);
+  for (size_t i = 0; i < max_shares.size(); ++i)
+    shares[i] = 100 * (missed[i] ? claims[i] : shares[i]);
   return shares;
 }
 

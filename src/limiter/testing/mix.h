@@ -23,10 +23,10 @@ class Mix {
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:
-  std::vector<double> Fill(const std::vector<double>& most) const;
+  std::vector<double> Fill(const std::vector<double>& max_shares) const;
 
   SharedGpuOptions options_;
-  std::vector<double> weights_, most_, costs_;
+  std::vector<double> weights_, max_shares_, costs_;
 };
 
 }  // namespace tessera::limiter::testing

@@ -10,7 +10,7 @@ namespace tessera::limiter::testing {
 namespace {
 
 constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
-constexpr int64_t kOvershoot = 60'000;
+constexpr int64_t kOvershoot = 60'000;  // maximum delay of a wake-up
 // From the end of a process to the first launch of the next one.
 constexpr int64_t kStart = 1 * kMillisecond;
 constexpr int64_t kSamplePeriod = 100'000'000;
@@ -78,7 +78,7 @@ struct SharedGpu::Process {
   Program program;
   ModelDriver driver;
   Gate<ModelDriver, int> gate;
-  Books::Thread thread;
+  Books::ThreadCredit thread;
   Step step = {};
   enum { kReady, kHasStep, kQueueFull, kSyncing, kSynced, kDoomed, kDead } state = kReady;
   int64_t wake = 0, next_poll = INT64_MAX;
@@ -139,8 +139,8 @@ void SharedGpu::Launch(Process* process) {
                                                     : kLaunchCost + process->driver.cost);
 }
 
-// Kills the process. The next one gets its slot, which it clears.
-void SharedGpu::StartAnew(Process* process) {
+// Kills the process, and starts another one, which gets the same slot and clears it.
+void SharedGpu::Restart(Process* process) {
   gpu_.Kill(process->driver.context);
   ComputeSlot& slot = process->slot;
   for (auto* field : {&slot.metered, &slot.in_flight, &slot.last_launch, &slot.last_long_work,
@@ -162,7 +162,7 @@ void SharedGpu::Handle(Process* process) {
   }
   switch (process->state) {
     case Process::kDoomed:
-      return StartAnew(process);
+      return Restart(process);
     case Process::kSynced:
       process->gate.EndWait(&process->thread, Books::Waited::kAll);
       process->state = Process::kReady;

@@ -29,12 +29,12 @@ struct SharedGpuOptions {
   GpuModelOptions gpu;
   int64_t length = 6'000'000'000;
   uint64_t seed = 1;
-  int64_t agent_dies = INT64_MAX;
-  double meter_error = 1;   // factor of all times that events report
-  double beside_error = 1;  // a further factor while other processes have work on the GPU
-  // At `kill_at`, this process of the first tenant is killed.
+  int64_t agent_dies = INT64_MAX;  // when the agent ends, so that the ticks end
+  double meter_error = 1;          // factor of all times that events report
+  double beside_error = 1;         // a further factor while other processes have work on the GPU
+  // When the first process of the first tenant is killed.
   int64_t kill_at = INT64_MAX;
-  bool trims = true;
+  bool trims = true;  // the Arbiter gets NVML's measure of utilization
 };
 
 class SharedGpu {
@@ -47,7 +47,7 @@ class SharedGpu {
 
   // The percentage of the GPU that a tenant used in windows that slide by 100 ms.
   struct Figures {
-    double mean = 0, deviation = 0, most = 0;
+    double mean = 0, deviation = 0, most = 0;  // `most`: the maximum
   };
   Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
   // The window in which a share is kept: max(1 s, 50 K), where K is the length of the longest
@@ -71,7 +71,7 @@ class SharedGpu {
 
   void Handle(Process* process);
   void Launch(Process* process);
-  void StartAnew(Process* process);
+  void Restart(Process* process);
   void AfterGpu();
   void Tick();
   void Sample();
