@@ -10,7 +10,7 @@
 namespace tessera::placement {
 namespace {
 
-constexpr size_t kFirstLog = 1024;
+constexpr size_t kInitialLogSize = 1024;
 
 int16_t SlackNow(const GpuState& gpu) {
   if (!gpu.healthy || gpu.kind != kWholeDevice || gpu.held_whole) return 0;
@@ -20,11 +20,11 @@ int16_t SlackNow(const GpuState& gpu) {
   return static_cast<int16_t>(std::max<int64_t>(slack, 0));
 }
 
-uint32_t NumberOf(PodId pod) { return static_cast<uint32_t>(pod); }
+uint32_t SlotIndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
 uint32_t GenerationOf(PodId pod) { return static_cast<uint32_t>(pod >> 32); }
 
-Result<size_t> Number(std::vector<std::string>& names, std::string_view name, size_t limit,
-                      std::string_view category) {
+Result<size_t> FindOrAdd(std::vector<std::string>& names, std::string_view name, size_t limit,
+                         std::string_view category) {
   const auto at = std::find(names.begin(), names.end(), name);
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
   if (names.size() >= limit) {
@@ -40,7 +40,7 @@ Result<size_t> Number(std::vector<std::string>& names, std::string_view name, si
 struct Cluster::PodSlot {
   PlacedPod pod;
   uint32_t generation = 0;
-  uint32_t in_node = 0;  // position in node_pods_
+  uint32_t index_in_node = 0;  // position in the node's list in node_pods_
   bool used = false;
 };
 
@@ -61,16 +61,16 @@ PodClass ClassOf(const Demand& demand) {
   }
 }
 
-Cluster::Cluster() : models_{""}, kinds_{""}, log_(kFirstLog) {}
+Cluster::Cluster() : models_{""}, kinds_{""}, change_log_(kInitialLogSize) {}
 Cluster::~Cluster() = default;
 
 Result<ModelId> Cluster::ModelOf(std::string_view name) {
-  ASSIGN_OR_RETURN(const size_t id, Number(models_, name, kMaxModels, "GPU model"));
+  ASSIGN_OR_RETURN(const size_t id, FindOrAdd(models_, name, kMaxModels, "GPU model"));
   return static_cast<ModelId>(id);
 }
 
 Result<KindId> Cluster::KindOf(std::string_view mig_profile) {
-  ASSIGN_OR_RETURN(const size_t id, Number(kinds_, mig_profile, 256, "MIG profile"));
+  ASSIGN_OR_RETURN(const size_t id, FindOrAdd(kinds_, mig_profile, 256, "MIG profile"));
   return static_cast<KindId>(id);
 }
 
@@ -88,29 +88,30 @@ std::optional<KindId> Cluster::FindKind(std::string_view mig_profile) const {
 // --- Nodes
 
 Status Cluster::CheckSpec(const NodeSpec& spec) const {
-  const auto wrong = [&](std::string_view problem) {
+  const auto invalid = [&](std::string_view problem) {
     return Error(Code::kInvalidArgument, "node \"{}\": {}", spec.name, problem);
   };
   if (spec.name.empty()) return Error(Code::kInvalidArgument, "a node has no name");
-  if (spec.cpu_milli < 0 || spec.memory < Bytes(0)) return wrong("negative CPU or memory");
+  if (spec.cpu_milli < 0 || spec.memory < Bytes(0)) return invalid("negative CPU or memory");
   if (spec.gpus.size() > kMaxGpusPerNode) {
-    return wrong(
+    return invalid(
         fmt::format("{} GPUs: at most {} are supported", spec.gpus.size(), kMaxGpusPerNode));
   }
   if (spec.groups != nullptr && spec.groups->size() > spec.gpus.size()) {
-    return wrong(
+    return invalid(
         fmt::format("links of {} GPUs, but it has {}", spec.groups->size(), spec.gpus.size()));
   }
   for (size_t i = 0; i < spec.gpus.size(); ++i) {
-    if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
+    if (spec.gpus[i].memory < Bytes(0))
+      return invalid(fmt::format("GPU {} has negative memory", i));
     // Computing slack multiplies by 1000, which does not overflow up to 2^43 bytes.
     if (spec.gpus[i].memory.count() > int64_t{1} << 43) {
-      return wrong(
+      return invalid(
           fmt::format("GPU {} has {} bytes, more than any GPU", i, spec.gpus[i].memory.count()));
     }
     for (size_t j = 0; j < i && !spec.gpus[i].uuid.empty(); ++j) {
       if (spec.gpus[j].uuid == spec.gpus[i].uuid) {
-        return wrong(fmt::format("GPU {} is listed twice", spec.gpus[i].uuid));
+        return invalid(fmt::format("GPU {} is listed twice", spec.gpus[i].uuid));
       }
     }
   }
@@ -243,7 +244,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   }
   // Maps each GPU to its new position; held GPUs that are gone come last, as unhealthy.
   uint64_t held = 0;
-  for (const PodId pod : node_pods_[id]) held |= pods_[NumberOf(pod)].pod.pick.all();
+  for (const PodId pod : node_pods_[id]) held |= pods_[SlotIndexOf(pod)].pod.pick.all();
   std::array<size_t, kMaxGpusPerNode> moved_to{};
   for (size_t i = 0; i < old.gpus.size(); ++i) {
     const auto same = [&](const GpuSpec& gpu) { return gpu.uuid == old.gpus[i].uuid; };
@@ -267,7 +268,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   CountMilli(node(id), -1);
   Install(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
-    PlacedPod& moved = pods_[NumberOf(pod)].pod;
+    PlacedPod& moved = pods_[SlotIndexOf(pod)].pod;
     for (size_t n = 0; n < demand(moved.shape).gpu_demands.size(); ++n) {
       uint64_t& mask = moved.pick.masks[n];
       uint64_t now = 0;
@@ -340,7 +341,7 @@ PodId Cluster::Record(ShapeId shape, NodeId id, const Pick& pick) {
   PodSlot& slot = pods_[number];
   slot.pod = {shape, id, pick};
   slot.used = true;
-  slot.in_node = static_cast<uint32_t>(node_pods_[id].size());
+  slot.index_in_node = static_cast<uint32_t>(node_pods_[id].size());
   const PodId pod = static_cast<PodId>(slot.generation) << 32 | number;
   node_pods_[id].push_back(pod);
   shapes_.Ref(shape);
@@ -350,8 +351,8 @@ PodId Cluster::Record(ShapeId shape, NodeId id, const Pick& pick) {
 }
 
 Cluster::PodSlot* Cluster::SlotOf(PodId pod) {
-  if (NumberOf(pod) >= pods_.size()) return nullptr;
-  PodSlot& slot = pods_[NumberOf(pod)];
+  if (SlotIndexOf(pod) >= pods_.size()) return nullptr;
+  PodSlot& slot = pods_[SlotIndexOf(pod)];
   return slot.used && slot.generation == GenerationOf(pod) ? &slot : nullptr;
 }
 
@@ -364,14 +365,14 @@ Status Cluster::Remove(PodId pod) {
   PodSlot* slot = SlotOf(pod);
   if (slot == nullptr) return Error(Code::kNotFound, "the pod is gone");
   Apply(slot->pod, -1);
-  std::vector<PodId>& beside = node_pods_[slot->pod.node];
-  pods_[NumberOf(beside.back())].in_node = slot->in_node;
-  beside[slot->in_node] = beside.back();
-  beside.pop_back();
+  std::vector<PodId>& pods_on_node = node_pods_[slot->pod.node];
+  pods_[SlotIndexOf(pods_on_node.back())].index_in_node = slot->index_in_node;
+  pods_on_node[slot->index_in_node] = pods_on_node.back();
+  pods_on_node.pop_back();
   shapes_.Unref(slot->pod.shape);
   slot->used = false;
   ++slot->generation;
-  free_slots_.push_back(NumberOf(pod));
+  free_slots_.push_back(SlotIndexOf(pod));
   --pod_count_;
   return {};
 }
@@ -410,23 +411,24 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
 void Cluster::Touch(NodeId id) {
   // The log must hold more changes than there are nodes. Otherwise a shape that is rarely used
   // would score all nodes again each time.
-  if (log_.size() < 2 * size_) {
-    std::vector<NodeId> larger(log_.size() * 4);
-    const uint64_t oldest = version_ < log_.size() ? 0 : version_ - log_.size();
+  if (change_log_.size() < 2 * size_) {
+    std::vector<NodeId> larger(change_log_.size() * 4);
+    const uint64_t oldest = version_ < change_log_.size() ? 0 : version_ - change_log_.size();
     for (uint64_t v = oldest + 1; v <= version_; ++v) {
-      larger[v % larger.size()] = log_[v % log_.size()];
+      larger[v % larger.size()] = change_log_[v % change_log_.size()];
     }
-    log_ = std::move(larger);
+    change_log_ = std::move(larger);
   }
   ++version_;
-  log_[version_ % log_.size()] = id;
+  change_log_[version_ % change_log_.size()] = id;
   chunks_[id / kChunkNodes]->nodes[id % kChunkNodes].version = version_;
 }
 
 bool Cluster::ChangesSince(uint64_t version, std::vector<NodeId>* changed) const {
   changed->clear();
-  if (version_ - version >= log_.size()) return false;
-  for (uint64_t v = version + 1; v <= version_; ++v) changed->push_back(log_[v % log_.size()]);
+  if (version_ - version >= change_log_.size()) return false;
+  for (uint64_t v = version + 1; v <= version_; ++v)
+    changed->push_back(change_log_[v % change_log_.size()]);
   return true;
 }
 

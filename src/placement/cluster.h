@@ -89,7 +89,7 @@ struct NodeState {
   int64_t memory_total = 0;
   uint64_t version = 0;                  // of the cluster when the node last changed
   const LinkedGroups* groups = nullptr;  // of its NodeSpec
-  uint32_t first_gpu = 0;                // in its chunk
+  uint32_t first_gpu = 0;                // index in the chunk's `gpus`
   uint16_t gpu_count = 0;
   uint16_t gpu_capacity = 0;  // GPUs for which the chunk has space
   ModelId model = kNoModel;   // of all its GPUs; kNoModel without GPUs or if they differ
@@ -243,7 +243,8 @@ class Cluster {
   int64_t total_milli_ = 0;
   int64_t free_milli_ = 0;
   uint64_t version_ = 0;
-  std::vector<NodeId> log_;  // a ring: node changed by version v is at v modulo its size
+  std::vector<NodeId>
+      change_log_;  // a ring: the node that changed in version v is at v modulo its size
 };
 
 }  // namespace tessera::placement

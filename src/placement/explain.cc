@@ -10,9 +10,9 @@ namespace tessera::placement {
 namespace {
 
 struct ReasonInfo {
-  std::string_view id;
-  std::string_view phrase;   // for nodes
-  std::string_view of_gpus;  // for GPUs: "2 held whole"
+  std::string_view label;
+  std::string_view node_phrase;
+  std::string_view gpu_phrase;  // after a number of GPUs: "2 held whole"
 };
 constexpr std::array<ReasonInfo, kUnfitReasonCount> kInfo{{
     {"nothing", "with room", "free"},
@@ -36,7 +36,7 @@ constexpr std::array<ReasonInfo, kUnfitReasonCount> kInfo{{
 }};
 static_assert(static_cast<size_t>(UnfitReason::kGpuMemory) + 1 == kUnfitReasonCount);
 
-uint8_t& At(NodeShortfall& shortfall, UnfitReason reason) {
+uint8_t& CountOf(NodeShortfall& shortfall, UnfitReason reason) {
   return shortfall.gpus[static_cast<size_t>(reason)];
 }
 
@@ -44,20 +44,21 @@ uint8_t& At(NodeShortfall& shortfall, UnfitReason reason) {
 bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeShortfall* shortfall) {
   const GpuDemand& gpu_demand = demand.gpu_demands[n];
   shortfall->gpus = {};
-  for (const GpuState& gpu : node.gpus) ++At(*shortfall, WhyNot(gpu, gpu_demand, demand).reason);
+  for (const GpuState& gpu : node.gpus)
+    ++CountOf(*shortfall, WhyNot(gpu, gpu_demand, demand).reason);
   shortfall->gpu_demand_index = static_cast<uint8_t>(n);
   shortfall->wanted = gpu_demand.count;
-  shortfall->free = At(*shortfall, UnfitReason::kNothing);
+  shortfall->free = CountOf(*shortfall, UnfitReason::kNothing);
   return shortfall->free < gpu_demand.count;
 }
 
 // Finds the cause of too few GPUs: the first reason without which enough GPUs would be free.
-void NameCause(const Demand& demand, NodeShortfall* shortfall) {
+void SetCause(const Demand& demand, NodeShortfall* shortfall) {
   const GpuDemand& gpu_demand = demand.gpu_demands[shortfall->gpu_demand_index];
-  int64_t left = shortfall->gpu_count - At(*shortfall, UnfitReason::kOtherKind);
+  int64_t left = shortfall->gpu_count - CountOf(*shortfall, UnfitReason::kOtherKind);
   shortfall->unresolvable = true;
-  const auto take = [&](UnfitReason reason) {
-    left -= At(*shortfall, reason);
+  const auto exclude = [&](UnfitReason reason) {
+    left -= CountOf(*shortfall, reason);
     if (left >= gpu_demand.count) return false;
     shortfall->reason = reason;
     return true;
@@ -68,14 +69,15 @@ void NameCause(const Demand& demand, NodeShortfall* shortfall) {
   }
   for (const UnfitReason reason : {UnfitReason::kOtherModel, UnfitReason::kOtherGpu,
                                    UnfitReason::kTooSmall, UnfitReason::kUnhealthy}) {
-    if (take(reason)) return;
+    if (exclude(reason)) return;
   }
   shortfall->unresolvable = false;
   shortfall->reason = UnfitReason::kBusy;
   if (gpu_demand.whole()) return;
   for (const UnfitReason reason :
        {UnfitReason::kHeldWhole, UnfitReason::kCompute, UnfitReason::kGpuMemory}) {
-    if (At(*shortfall, reason) > At(*shortfall, shortfall->reason)) shortfall->reason = reason;
+    if (CountOf(*shortfall, reason) > CountOf(*shortfall, shortfall->reason))
+      shortfall->reason = reason;
   }
 }
 
@@ -85,7 +87,7 @@ std::string MemoryText(int64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
-std::string CardsText(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
+std::string ThousandthsText(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
 
 // "3 GPUs", "1 GPU with 0.3 of its compute and 8 GiB", "2 1g.10gb".
 std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
@@ -109,7 +111,7 @@ std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
   }
   std::string_view separator = " with ";
   if (!gpu_demand.whole() && gpu_demand.milli > MilliGpu(0)) {
-    text += fmt::format(" with {} of the compute", CardsText(gpu_demand.milli.count()));
+    text += fmt::format(" with {} of the compute", ThousandthsText(gpu_demand.milli.count()));
     separator = " and ";
   }
   if (gpu_demand.bytes > Bytes(0))
@@ -119,8 +121,8 @@ std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
 
 }  // namespace
 
-std::string_view MetricLabelOf(UnfitReason shortfall) {
-  return kInfo[static_cast<size_t>(shortfall)].id;
+std::string_view MetricLabelOf(UnfitReason reason) {
+  return kInfo[static_cast<size_t>(reason)].label;
 }
 
 GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
@@ -148,7 +150,7 @@ NodeShortfall WhyNot(const NodeView& node, const Demand& demand) {
   // Checks GPUs before CPU, because GPUs matter most to a GPU pod.
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     if (!CountGpus(node, demand, n, &shortfall)) continue;
-    NameCause(demand, &shortfall);
+    SetCause(demand, &shortfall);
     return shortfall;
   }
   const auto host = [&](UnfitReason reason, int64_t wanted, int64_t free, int64_t total) {
@@ -179,8 +181,8 @@ std::string TextOf(const NodeShortfall& shortfall, const Demand& demand, const C
     case UnfitReason::kCordoned:
       return "the node is not schedulable";
     case UnfitReason::kCpu:
-      return fmt::format("{} CPU wanted, {} free", CardsText(shortfall.wanted),
-                         CardsText(shortfall.free));
+      return fmt::format("{} CPU wanted, {} free", ThousandthsText(shortfall.wanted),
+                         ThousandthsText(shortfall.free));
     case UnfitReason::kMemory:
       return fmt::format("{} of memory wanted, {} free", MemoryText(shortfall.wanted),
                          MemoryText(shortfall.free));
@@ -198,7 +200,7 @@ std::string TextOf(const NodeShortfall& shortfall, const Demand& demand, const C
   std::string_view separator = ": ";
   for (size_t i = 1; i < kUnfitReasonCount; ++i) {
     if (shortfall.gpus[i] == 0) continue;
-    text += fmt::format("{}{} {}", separator, shortfall.gpus[i], kInfo[i].of_gpus);
+    text += fmt::format("{}{} {}", separator, shortfall.gpus[i], kInfo[i].gpu_phrase);
     separator = ", ";
   }
   return text;
@@ -212,10 +214,10 @@ std::string TextOf(const GpuShortfall& shortfall) {
       return "held whole by a pod";
     case UnfitReason::kShared:
       return fmt::format("a whole GPU wanted, but pods have parts of it; {} GPU free",
-                         CardsText(shortfall.free));
+                         ThousandthsText(shortfall.free));
     case UnfitReason::kCompute:
-      return fmt::format("{} GPU wanted, {} free", CardsText(shortfall.wanted),
-                         CardsText(shortfall.free));
+      return fmt::format("{} GPU wanted, {} free", ThousandthsText(shortfall.wanted),
+                         ThousandthsText(shortfall.free));
     case UnfitReason::kGpuMemory:
       return fmt::format("{} wanted, {} free", MemoryText(shortfall.wanted),
                          MemoryText(shortfall.free));
@@ -227,7 +229,7 @@ std::string TextOf(const GpuShortfall& shortfall) {
       return fmt::format("{} wanted, the GPU has {}", MemoryText(shortfall.wanted),
                          MemoryText(shortfall.free));
     default:
-      return std::string(kInfo[static_cast<size_t>(shortfall.reason)].of_gpus);
+      return std::string(kInfo[static_cast<size_t>(shortfall.reason)].gpu_phrase);
   }
 }
 
@@ -245,7 +247,7 @@ std::string ShortfallCounts::Text() const {
   std::string text = TextOfRoom();
   std::string_view separator = ": ";
   for (const size_t i : order) {
-    text += fmt::format("{}{} {}", separator, counts_[i], kInfo[i].phrase);
+    text += fmt::format("{}{} {}", separator, counts_[i], kInfo[i].node_phrase);
     separator = ", ";
   }
   return text;

@@ -44,8 +44,8 @@ enum class UnfitReason : uint8_t {
   kGpuMemory,
 };
 inline constexpr size_t kUnfitReasonCount = 18;
-// "other-model": for JSON and metrics.
-std::string_view MetricLabelOf(UnfitReason shortfall);
+// The name of a reason in JSON and metrics: "other-model".
+std::string_view MetricLabelOf(UnfitReason reason);
 
 // Why a demand does not fit on one node: the first reason found.
 struct NodeShortfall {
@@ -86,7 +86,7 @@ std::string TextOf(const GpuShortfall& shortfall);
 class ShortfallCounts {
  public:
   void Add(const NodeShortfall& shortfall) { ++counts_[static_cast<size_t>(shortfall.reason)]; }
-  size_t count(UnfitReason shortfall) const { return counts_[static_cast<size_t>(shortfall)]; }
+  size_t count(UnfitReason reason) const { return counts_[static_cast<size_t>(reason)]; }
   std::string Text() const;
   // "0/1213 nodes have room"
   std::string TextOfRoom() const;
@@ -100,7 +100,7 @@ ShortfallCounts CountShortfalls(const Cluster& cluster, const Demand& demand);
 // The full explanation of one node for one demand.
 struct NodeReport {
   NodeShortfall shortfall;
-  std::string text;                                    // of `shortfall`
+  std::string text;                                    // TextOf(shortfall)
   std::vector<std::vector<GpuShortfall>> gpu_demands;  // by GPU demand, then by position of the GPU
   std::optional<float> score;                          // if it fits
   std::optional<Pick> pick;

@@ -28,9 +28,10 @@ int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
 // Sums of weights over the pods that may use one model, by free CPU: row k is for nodes with enough
 // CPU for the k pods that need the least CPU.
 struct Fragmentation::ModelTable {
-  std::vector<int64_t> cpus;  // of these pods, ascending
-  std::vector<float> shares;  // row × (ranks + 1): of shares up to this rank
-  std::vector<float> wholes;  // row × (kMaxGpusPerNode + 1): of pods with up to so many whole GPUs
+  std::vector<int64_t> cpus;  // CPU of each pod, ascending
+  std::vector<float> shares;  // row × (ranks + 1) + rank: weight of shares up to this rank
+  // row × (kMaxGpusPerNode + 1) + n: weight of pods with up to n whole GPUs
+  std::vector<float> wholes;
 };
 
 Fragmentation::Fragmentation(const Cluster& cluster, std::span<const MixEntry> mix) {
@@ -109,18 +110,18 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
       std::upper_bound(table.cpus.begin(), table.cpus.end(), cpu_free) - table.cpus.begin());
   const float* const shares = table.shares.data() + row * (ranks_ + 1);
   const size_t size = node.gpus.size();
-  int largest = 0, idle = 0;
-  size_t full = 0;
+  int largest = 0, idle_milli = 0;
+  size_t idle_gpus = 0;
   for (size_t i = 0; i < size; ++i) {
-    idle += Clamped(slack[i]);
-    full += slack[i] == 1000;
+    idle_milli += Clamped(slack[i]);
+    idle_gpus += slack[i] == 1000;
     largest = std::max<int>(largest, slack[i]);
   }
   const float share = shares[rank_[static_cast<size_t>(largest)]];
-  const float whole = table.wholes[row * (kMaxGpusPerNode + 1) + full];
+  const float whole = table.wholes[row * (kMaxGpusPerNode + 1) + idle_gpus];
   // For pods that can run on the node, the idle parts of GPUs with too little slack are useless.
   // For all other pods, every idle part is useless.
-  float sum = static_cast<float>(idle) * (regular_weight_ - share - whole);
+  float sum = static_cast<float>(idle_milli) * (regular_weight_ - share - whole);
   for (size_t i = 0; i < size; ++i) {
     const int left = Clamped(slack[i]);
     const float useless = share - shares[rank_[static_cast<size_t>(left)]];

@@ -46,8 +46,8 @@ class Fragmentation {
   double OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
                const ExpectedPod& pod) const;
 
-  std::vector<ExpectedPod> regular_, irregular_;
-  std::array<uint16_t, 1001> rank_{};  // by slack: distinct shares of the mix that fit in it
+  std::vector<ExpectedPod> regular_, irregular_;  // see IsRegular in fragmentation.cc
+  std::array<uint16_t, 1001> rank_{};  // by slack: number of distinct shares of the mix that fit
   size_t ranks_ = 0;
   float regular_weight_ = 0;
   std::vector<std::unique_ptr<ModelTable>> tables_;  // by model

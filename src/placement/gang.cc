@@ -32,7 +32,7 @@ class GangPlacer {
   // Tries to place all pods with `choose`. On failure removes the placed pods, and keeps the reason
   // of the attempt that placed the most pods. `node` is set if the attempt uses only this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
-  void Fail(size_t member, int had_place, NodeId node);
+  void Fail(size_t member, int placed_count, NodeId node);
   std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
   bool IsUsed(NodeId node) const;
   bool HasRoomInSum(NodeId node) const;
@@ -85,7 +85,7 @@ GangResult GangPlacer::Place() {
   result_.placed = PlaceInLayout();
   if (result_.placed) {
     result_.why.clear();
-    result_.had_place = pods_;
+    result_.placed_count = pods_;
     std::ranges::stable_sort(result_.pods, {}, &GangPod::member);
   }
   return std::move(result_);
@@ -131,7 +131,7 @@ bool GangPlacer::OnOneNode() {
   }
   if (!nodes.empty()) {
     result_.why = fmt::format("no node has room for all {} pods; {} placed the most: {}", pods_,
-                              result_.had_place, result_.why);
+                              result_.placed_count, result_.why);
     return false;
   }
   Fail(order_[0], 0, kNoNode);
@@ -182,16 +182,16 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
   return true;
 }
 
-void GangPlacer::Fail(size_t member, int had_place, NodeId node) {
-  if (!result_.why.empty() && had_place <= result_.had_place) return;
+void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
+  if (!result_.why.empty() && placed_count <= result_.placed_count) return;
   const Demand& demand = cluster_.demand(gang_.members[member].shape);
   result_.failed_member = member;
-  result_.had_place = had_place;
+  result_.placed_count = placed_count;
   const std::string shortfall =
       node == kNoNode ? CountShortfalls(cluster_, demand).Text()
                       : fmt::format("{}: {}", cluster_.name(node),
                                     TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
-  result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, shortfall);
+  result_.why = fmt::format("pod {} of {}: {}", placed_count + 1, pods_, shortfall);
 }
 
 std::optional<Placement> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {

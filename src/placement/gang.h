@@ -56,7 +56,7 @@ struct GangResult {
   // If not placed, these describe the attempt that placed the most pods: the member that did not
   // fit, the number of placed pods, and the reason: "pod 3 of 8: 0/12 nodes have room: …".
   size_t failed_member = 0;
-  int had_place = 0;
+  int placed_count = 0;
   std::string why;
 };
 

@@ -65,7 +65,7 @@ TEST_F(GangTest, RejectedGangHoldsNothingAndNamesTheLack) {
   EXPECT_EQ(PictureOf(cluster_), before);
   EXPECT_EQ(cluster_.pod_count(), 0u);
   EXPECT_EQ(result.failed_member, 1u);
-  EXPECT_EQ(result.had_place, 4);
+  EXPECT_EQ(result.placed_count, 4);
   EXPECT_EQ(result.why, "pod 5 of 6: 0/2 nodes have room: 2 insufficient free GPUs");
   EXPECT_THAT(result.pods, ::testing::IsEmpty());
 }
@@ -269,7 +269,7 @@ TEST_F(GangTest, TheFirstOfEquallyFarAttemptsIsReported) {
   const GangResult result = Place(
       {.members = {Member(MakeDemand(1, 300), 3)}, .layout = GangLayout::kOneNode, .strict = true});
   ASSERT_FALSE(result.placed);
-  EXPECT_EQ(result.had_place, 2);
+  EXPECT_EQ(result.placed_count, 2);
   EXPECT_NE(result.why.find("pod 3 of 3: n0: "), std::string::npos) << result.why;
 }
 

@@ -9,7 +9,7 @@ GpuNames::Name GpuNames::Add(std::string_view uuid, std::string_view parent_uuid
   Name name;
   if (uuid.empty()) return name;
   auto& numbered = *numbers_.try_emplace(UuidText(uuid)).first;
-  if (numbered.second.uses++ == 0) numbered.second.id = next_++;
+  if (numbered.second.uses++ == 0) numbered.second.id = next_id_++;
   name.number_ = &numbered;
   if (!parent_uuid.empty()) {
     auto& parent = *slices_.try_emplace(UuidText(parent_uuid)).first;

@@ -27,7 +27,7 @@ class GpuNames {
 
  public:
   // How many GPUs can still be numbered.
-  size_t left() const { return kUnknownGpu - next_; }
+  size_t left() const { return kUnknownGpu - next_id_; }
 
   // A GPU or slice of a node.
   class Name {
@@ -55,7 +55,7 @@ class GpuNames {
  private:
   Numbers numbers_;
   Slices slices_;
-  GpuId next_ = kNoGpu + 1;
+  GpuId next_id_ = kNoGpu + 1;
 };
 
 }  // namespace tessera::placement

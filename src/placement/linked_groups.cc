@@ -73,8 +73,8 @@ struct LinkedGroups::Tables {
   // better.
   struct Merit {
     uint32_t future = 0;
-    int numa_nodes = 0;  // negative, so that fewer is more
-    int numa_whole = 0;
+    int numa_nodes = 0;  // negative number of NUMA nodes in the set, because fewer are better
+    int rest_concentration = 0;  // sum of (remaining GPUs)² over NUMA nodes
     auto operator<=>(const Merit&) const = default;
   };
   Merit MeritOf(Mask set, Mask rest) const;
@@ -90,7 +90,7 @@ LinkedGroups::Tables::Merit LinkedGroups::Tables::MeritOf(Mask set, Mask rest) c
   for (const Mask node : numa) {
     if ((set & node) != 0) --merit.numa_nodes;
     const int left = std::popcount(static_cast<unsigned>(rest & node));
-    merit.numa_whole += left * left;
+    merit.rest_concentration += left * left;
   }
   return merit;
 }
@@ -99,8 +99,8 @@ Mask LinkedGroups::Tables::Choose(Mask available, Mask must_include, int size) c
   Mask best = 0;
   uint32_t best_total = 0, best_score = 0;
   Merit best_merit;
-  bool merit_known =
-      false;  // merit is computed only at a tie, because total or score decide between most sets
+  // The merit is computed only at a tie, because total or score decide between most sets.
+  bool merit_known = false;
   for (const Mask set : partitions.SetsOf(size)) {
     if ((set & ~available) != 0 || (set & must_include) != must_include) continue;
     const uint32_t score = partitions.ScoreOf(set);
@@ -145,12 +145,12 @@ LinkedGroups::LinkedGroups(NodeLinks links, size_t max_exact) : links_(std::move
 
 LinkedGroups::~LinkedGroups() = default;
 
-uint64_t LinkedGroups::everything() const {
+uint64_t LinkedGroups::AllPositions() const {
   return size() == kMaxLinkedGpus ? ~uint64_t{0} : (uint64_t{1} << size()) - 1;
 }
 
 uint64_t LinkedGroups::Choose(uint64_t available, uint64_t must_include, int size) const {
-  available &= everything();
+  available &= AllPositions();
   if (size <= 0 || std::popcount(available) < size || std::popcount(must_include) > size ||
       (must_include & ~available) != 0) {
     return 0;
@@ -162,7 +162,7 @@ uint64_t LinkedGroups::Choose(uint64_t available, uint64_t must_include, int siz
 }
 
 int LinkedGroups::ScoreOf(uint64_t set) const {
-  set &= everything();
+  set &= AllPositions();
   if (tables_ != nullptr) {
     return tables_->partitions.ScoreOf(static_cast<Mask>(set)) * device::kLinkScoreUnit;
   }
@@ -176,7 +176,7 @@ int LinkedGroups::ScoreOf(uint64_t set) const {
 }
 
 int LinkedGroups::BestScore(uint64_t available, int size) const {
-  available &= everything();
+  available &= AllPositions();
   if (tables_ == nullptr) return ScoreOf(Choose(available, 0, size));
   if (size <= 0 || std::popcount(available) < size) return 0;
   Score best = 0;
@@ -187,7 +187,7 @@ int LinkedGroups::BestScore(uint64_t available, int size) const {
 }
 
 bool LinkedGroups::Joined(uint64_t set) const {
-  if (std::popcount(set) < 2 || (set & ~everything()) != 0) return false;
+  if (std::popcount(set) < 2 || (set & ~AllPositions()) != 0) return false;
   for (uint64_t left = set; left != 0; left &= left - 1) {
     const uint64_t others = set & ~(left & -left);
     if ((others & ~joined_[std::countr_zero(left)]) != 0) return false;
@@ -196,7 +196,7 @@ bool LinkedGroups::Joined(uint64_t set) const {
 }
 
 bool LinkedGroups::EachHasPartner(uint64_t set) const {
-  if (set == 0 || (set & ~everything()) != 0) return false;
+  if (set == 0 || (set & ~AllPositions()) != 0) return false;
   for (uint64_t left = set; left != 0; left &= left - 1) {
     if ((joined_[std::countr_zero(left)] & set) == 0) return false;
   }
@@ -204,7 +204,7 @@ bool LinkedGroups::EachHasPartner(uint64_t set) const {
 }
 
 bool LinkedGroups::ChoosesJoined(uint64_t available, int size) const {
-  available &= everything();
+  available &= AllPositions();
   if (size < 2 || std::popcount(available) < size) return false;
   if (Joined(available)) return true;
   const auto has_enough = [&](size_t i) {

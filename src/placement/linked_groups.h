@@ -83,7 +83,7 @@ class LinkedGroups {
  private:
   struct Tables;
 
-  uint64_t everything() const;
+  uint64_t AllPositions() const;
 
   NodeLinks links_;
   std::vector<uint64_t> joined_;          // by position: GPUs with an NVLink to it

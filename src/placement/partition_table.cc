@@ -91,7 +91,7 @@ void PartitionTable::FillTotals(int group_size, int largest) {
 // The lowest position of `set` is in a full group or in the last, smaller group of `last_size`. So
 // only divisions that put it into such a group are tried.
 Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group_size,
-                                int left_over) const {
+                                int last_size) const {
   const Mask lowest = set & -set;
   std::array<Mask, kMaxCount> bits;
   Mask* end = bits.data();
@@ -101,7 +101,7 @@ Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int 
     best = std::max(best, static_cast<Score>(scores[part] + table[set ^ part]));
   };
   ForEachSet(bits.data(), end, group_size - 1, lowest, visit);
-  if (left_over > 0) ForEachSet(bits.data(), end, left_over - 1, lowest, visit);
+  if (last_size > 0) ForEachSet(bits.data(), end, last_size - 1, lowest, visit);
   return best;
 }
 

@@ -44,7 +44,7 @@ class PartitionTable {
   void FillScores(const std::function<int(int, int)>& score);
   void FillSets();
   void FillTotals(int group_size, int largest);
-  Score BestSplit(const std::vector<Score>& totals, Mask set, int group_size, int left_over) const;
+  Score BestSplit(const std::vector<Score>& totals, Mask set, int group_size, int last_size) const;
 
   int count_;
   std::vector<Score> scores_;      // by set

@@ -11,17 +11,17 @@
 namespace tessera::placement {
 namespace {
 
-Status Wrong(std::string_view place, std::string_view problem) {
+Status InvalidQuota(std::string_view place, std::string_view problem) {
   return Error(Code::kInvalidArgument, "GPU quota: {}: {}", place, problem);
 }
 
 Status CheckNames(std::string_view place, const Json& object) {
   const auto& members = object.members();
   for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i].first.empty()) return Wrong(place, "a name is empty");
+    if (members[i].first.empty()) return InvalidQuota(place, "a name is empty");
     for (size_t j = 0; j < i; ++j) {
       if (members[j].first == members[i].first) {
-        return Wrong(place, fmt::format("\"{}\" occurs twice", members[i].first));
+        return InvalidQuota(place, fmt::format("\"{}\" occurs twice", members[i].first));
       }
     }
   }
@@ -29,7 +29,8 @@ Status CheckNames(std::string_view place, const Json& object) {
 }
 
 Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json& json) {
-  if (!json.is_object()) return Wrong(place, "must be an object of model and number of GPUs");
+  if (!json.is_object())
+    return InvalidQuota(place, "must be an object of model and number of GPUs");
   RETURN_IF_ERROR(CheckNames(place, json));
   std::vector<QuotaLimit> lines;
   for (const auto& [model, number] : json.members()) {
@@ -37,11 +38,12 @@ Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json&
     const Result<int64_t> gpus =
         number.is_number() ? number.ToInt() : Error(Code::kInvalidArgument, "is no number");
     if (!gpus.ok()) {
-      return Wrong(model_place,
-                   fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
+      return InvalidQuota(
+          model_place, fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
     }
     if (*gpus < 0 || *gpus > kMaxQuotaGpus) {
-      return Wrong(model_place, fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
+      return InvalidQuota(model_place,
+                          fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
     }
     lines.push_back({model, *gpus});
   }
@@ -49,18 +51,18 @@ Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json&
 }
 
 Result<std::vector<std::string>> ParsePools(const std::string& place, const Json& json) {
-  if (!json.is_array()) return Wrong(place, "must be a list of names");
+  if (!json.is_array()) return InvalidQuota(place, "must be a list of names");
   std::vector<std::string> pools;
   for (const Json& item : json.items()) {
     if (!item.is_string() || item.string_value().empty()) {
-      return Wrong(place, fmt::format("must hold names of pools, not {}", item.Serialize()));
+      return InvalidQuota(place, fmt::format("must hold names of pools, not {}", item.Serialize()));
     }
     pools.push_back(item.string_value());
   }
   return pools;
 }
 
-std::string Cards(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
+std::string GpusText(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
 
 std::string Join(const std::vector<std::string>& names) {
   std::string text;
@@ -90,12 +92,13 @@ int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& names, std::string_v
 
 Result<QuotaConfig> ParseQuota(std::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text).Annotate("GPU quota"));
-  if (!json.is_object()) return Wrong("the document", "must be an object of namespaces");
+  if (!json.is_object()) return InvalidQuota("the document", "must be an object of namespaces");
   RETURN_IF_ERROR(CheckNames("namespaces", json));
   QuotaConfig config;
   for (const auto& [name, value] : json.members()) {
     const std::string place = fmt::format("namespace \"{}\"", name);
-    if (!value.is_object()) return Wrong(place, "must be an object with \"quota\" and \"pool\"");
+    if (!value.is_object())
+      return InvalidQuota(place, "must be an object with \"quota\" and \"pool\"");
     RETURN_IF_ERROR(CheckNames(place, value));
     NamespaceQuota quota;
     for (const auto& [key, member] : value.members()) {
@@ -104,7 +107,7 @@ Result<QuotaConfig> ParseQuota(std::string_view text) {
       } else if (key == "pool") {
         ASSIGN_OR_RETURN(quota.pools, ParsePools(place + " pool", member));
       } else {
-        return Wrong(place, fmt::format("\"{}\" is neither \"quota\" nor \"pool\"", key));
+        return InvalidQuota(place, fmt::format("\"{}\" is neither \"quota\" nor \"pool\"", key));
       }
     }
     config.emplace(name, std::move(quota));
@@ -151,24 +154,24 @@ Quota::Amounts Quota::SumOf(std::span<const QuotaCharge> charges) {
 
 Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& lines,
                          const std::string& model, const Amounts& wanted) const {
-  bool named = false;
+  bool matched = false;
   std::vector<std::string> others;
   for (const QuotaLimit& line : lines) {
     others.push_back(line.model);
     if (!device::MatchesModel(model, line.model)) continue;
-    named = true;
-    int64_t more = 0;
+    matched = true;
+    int64_t wanted_milli = 0;
     for (const auto& [other, amount] : wanted.find(name)->second) {
-      if (device::MatchesModel(other, line.model)) more += amount;
+      if (device::MatchesModel(other, line.model)) wanted_milli += amount;
     }
     const int64_t used = Used(name, line.model).count(), limit = line.gpus * 1000;
-    if (used + more <= limit) continue;
+    if (used + wanted_milli <= limit) continue;
     return Error(Code::kResourceExhausted,
                  "namespace \"{}\" may use {} GPUs of model {}: {} used, {} left, {} wanted", name,
-                 line.gpus, line.model, Cards(used), Cards(std::max<int64_t>(limit - used, 0)),
-                 Cards(more));
+                 line.gpus, line.model, GpusText(used),
+                 GpusText(std::max<int64_t>(limit - used, 0)), GpusText(wanted_milli));
   }
-  if (named) return {};
+  if (matched) return {};
   return Error(
       Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}", name,
       model,
@@ -223,7 +226,7 @@ Status Quota::Refund(std::span<const QuotaCharge> charges) {
       if (amount >= 0 && amount <= used) continue;
       return Error(Code::kFailedPrecondition,
                    "namespace \"{}\" has {} GPUs of model \"{}\" charged; {} cannot be refunded",
-                   name, Cards(used), model, Cards(amount));
+                   name, GpusText(used), model, GpusText(amount));
     }
   }
   for (const auto& [name, models] : sum) {
@@ -243,8 +246,8 @@ std::string Quota::TextOfLines(std::string_view namespace_name) const {
   if (at == config_.end() || !at->second.lines) return "";
   for (const QuotaLimit& line : *at->second.lines) {
     const int64_t used = Used(namespace_name, line.model).count();
-    texts.push_back(fmt::format("{}: {} used, {} left", line.model, Cards(used),
-                                Cards(std::max<int64_t>(line.gpus * 1000 - used, 0))));
+    texts.push_back(fmt::format("{}: {} used, {} left", line.model, GpusText(used),
+                                GpusText(std::max<int64_t>(line.gpus * 1000 - used, 0))));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }

@@ -28,7 +28,7 @@ constexpr std::string_view kStyle =
 
 std::string_view ColorOf(size_t number) { return kColors[number % kColors.size()]; }
 
-std::string Escaped(std::string_view text) {
+std::string EscapeXml(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     switch (c) {
@@ -46,7 +46,7 @@ std::string Escaped(std::string_view text) {
 }
 
 template <typename... Args>
-void Put(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
+void AppendLine(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(*out), format, std::forward<Args>(args)...);
   *out += '\n';
 }
@@ -71,33 +71,34 @@ std::vector<double> Ticks(double min, double max, int count) {
 
 struct Chart::Scale {
   ChartBox box;
-  std::vector<double> xs, ys;  // ticks
+  std::vector<double> x_ticks, y_ticks;
   double left = 0, right = 1;  // range of x; y ranges from tick to tick
 
   double X(double x) const { return box.x + (x - left) / (right - left) * box.width; }
   double Y(double y) const {
-    return box.y + box.height - (y - ys.front()) / (ys.back() - ys.front()) * box.height;
+    return box.y + box.height -
+           (y - y_ticks.front()) / (y_ticks.back() - y_ticks.front()) * box.height;
   }
 };
 
 Chart::Chart(double width, double height) {
-  Put(&out_,
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-      "viewBox=\"0 0 {0} {1}\" role=\"img\">\n<style>{2}</style>\n"
-      "<rect width=\"{0}\" height=\"{1}\" rx=\"6\" fill=\"#fff\"/>",
-      width, height, kStyle);
+  AppendLine(&out_,
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+             "viewBox=\"0 0 {0} {1}\" role=\"img\">\n<style>{2}</style>\n"
+             "<rect width=\"{0}\" height=\"{1}\" rx=\"6\" fill=\"#fff\"/>",
+             width, height, kStyle);
 }
 
 void Chart::Text(double x, double y, std::string_view style, std::string_view text) {
-  Put(&out_, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y, Escaped(text));
+  AppendLine(&out_, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y, EscapeXml(text));
 }
 
 void Chart::Legend(double x, double y, const std::vector<ChartLine>& lines) {
   for (size_t n = 0; n < lines.size(); ++n) {
-    Put(&out_,
-        "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>"
-        "<text x=\"{}\" y=\"{}\">{}</text>",
-        x, y - 4, x + 20, y - 4, ColorOf(n), x + 26, y, Escaped(lines[n].name));
+    AppendLine(&out_,
+               "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>"
+               "<text x=\"{}\" y=\"{}\">{}</text>",
+               x, y - 4, x + 20, y - 4, ColorOf(n), x + 26, y, EscapeXml(lines[n].name));
     x += 52 + 7.2 * static_cast<double>(lines[n].name.size());
   }
 }
@@ -116,56 +117,58 @@ void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lin
   }
   if (right <= left) right = left + 1;
   const Scale scale{.box = options.box,
-                    .xs = Ticks(left, right, 8),
-                    .ys = Ticks(min, std::max(max, min + 1e-6), 6),
+                    .x_ticks = Ticks(left, right, 8),
+                    .y_ticks = Ticks(min, std::max(max, min + 1e-6), 6),
                     .left = left,
                     .right = right};
   Axes(options, scale);
   const ChartBox& box = options.box;
-  Put(&out_,
+  AppendLine(
+      &out_,
       "<clipPath id=\"clip{0}\"><rect x=\"{1}\" y=\"{2}\" width=\"{3}\" height=\"{4}\"/></clipPath>"
       "<g clip-path=\"url(#clip{0})\">",
-      clips_++, box.x, box.y, box.width, box.height);
+      clip_count_++, box.x, box.y, box.width, box.height);
   if (!options.diagonal.empty()) Diagonal(options.diagonal, scale);
-  for (size_t n = lines.size(); n-- > 0;) Draw(lines[n], n, scale);
-  Put(&out_, "</g>");
-  Values(options, lines, scale);
+  for (size_t n = lines.size(); n-- > 0;) DrawLine(lines[n], n, scale);
+  AppendLine(&out_, "</g>");
+  EndValues(options, lines, scale);
 }
 
 void Chart::Axes(const PanelOptions& options, const Scale& scale) {
   const ChartBox& box = options.box;
   const double bottom = box.y + box.height;
-  Put(&out_, "<text class=\"panel\" x=\"{}\" y=\"{}\">{}</text>", box.x, box.y - 8,
-      Escaped(options.title));
-  for (const double y : scale.ys) {
-    Put(&out_,
-        "<line class=\"grid\" x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\"/>"
-        "<text class=\"tick\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>",
-        box.x, scale.Y(y), box.x + box.width, box.x - 8, scale.Y(y) + 4, y);
+  AppendLine(&out_, "<text class=\"panel\" x=\"{}\" y=\"{}\">{}</text>", box.x, box.y - 8,
+             EscapeXml(options.title));
+  for (const double y : scale.y_ticks) {
+    AppendLine(&out_,
+               "<line class=\"grid\" x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\"/>"
+               "<text class=\"tick\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>",
+               box.x, scale.Y(y), box.x + box.width, box.x - 8, scale.Y(y) + 4, y);
   }
-  for (const double x : scale.xs) {
+  for (const double x : scale.x_ticks) {
     if (x < scale.left || x > scale.right) continue;
-    Put(&out_,
-        "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
-        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>",
-        scale.X(x), bottom, bottom + 4, bottom + 18, x);
+    AppendLine(&out_,
+               "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
+               "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>",
+               scale.X(x), bottom, bottom + 4, bottom + 18, x);
   }
-  Put(&out_, "<line class=\"axis\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", box.x, bottom,
-      box.x + box.width, bottom);
-  Put(&out_, "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-      box.x + box.width / 2, bottom + 40, Escaped(options.x_label));
+  AppendLine(&out_, "<line class=\"axis\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", box.x, bottom,
+             box.x + box.width, bottom);
+  AppendLine(&out_, "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+             box.x + box.width / 2, bottom + 40, EscapeXml(options.x_label));
 }
 
 // Draws y = x as far as the panel shows it, with its name at the upper end.
 void Chart::Diagonal(std::string_view name, const Scale& scale) {
-  Put(&out_, "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
-      scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
-  const double top = std::min(scale.ys.back(), scale.right);
-  Put(&out_, "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", scale.X(top) + 4,
-      scale.Y(top) + 12, Escaped(name));
+  AppendLine(&out_,
+             "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+             scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
+  const double top = std::min(scale.y_ticks.back(), scale.right);
+  AppendLine(&out_, "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", scale.X(top) + 4,
+             scale.Y(top) + 12, EscapeXml(name));
 }
 
-void Chart::Draw(const ChartLine& line, size_t number, const Scale& scale) {
+void Chart::DrawLine(const ChartLine& line, size_t number, const Scale& scale) {
   if (line.points.empty()) return;
   std::string band, path;
   const auto add = [&](std::string* to, double x, double y) {
@@ -178,16 +181,16 @@ void Chart::Draw(const ChartLine& line, size_t number, const Scale& scale) {
   for (auto point = line.points.rbegin(); point != line.points.rend(); ++point) {
     add(&band, point->x, point->min);
   }
-  Put(&out_,
-      "<path class=\"band\" fill=\"{0}\" d=\"{1}Z\"/><path class=\"line\" stroke=\"{0}\" "
-      "d=\"{2}\"/>",
-      ColorOf(number), band, path);
+  AppendLine(&out_,
+             "<path class=\"band\" fill=\"{0}\" d=\"{1}Z\"/><path class=\"line\" stroke=\"{0}\" "
+             "d=\"{2}\"/>",
+             ColorOf(number), band, path);
 }
 
 // Writes values beside the ends of the lines, moved apart where lines end close together.
-void Chart::Values(const PanelOptions& options, const std::vector<ChartLine>& lines,
-                   const Scale& scale) {
-  constexpr double kApart = 13;
+void Chart::EndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
+                      const Scale& scale) {
+  constexpr double kMinDistance = 13;
   struct Label {
     double y;
     size_t line;
@@ -198,17 +201,18 @@ void Chart::Values(const PanelOptions& options, const std::vector<ChartLine>& li
   }
   std::sort(labels.begin(), labels.end(), [](auto& a, auto& b) { return a.y < b.y; });
   for (size_t n = 1; n < labels.size(); ++n) {
-    labels[n].y = std::max(labels[n].y, labels[n - 1].y + kApart);
+    labels[n].y = std::max(labels[n].y, labels[n - 1].y + kMinDistance);
   }
   // Moves labels that were pushed below the axis up again.
   double lowest = scale.box.y + scale.box.height + 4;
-  for (size_t n = labels.size(); n-- > 0; lowest = labels[n].y - kApart) {
+  for (size_t n = labels.size(); n-- > 0; lowest = labels[n].y - kMinDistance) {
     labels[n].y = std::min(labels[n].y, lowest);
   }
   for (const Label& label : labels) {
-    Put(&out_, "<text class=\"value\" x=\"{}\" y=\"{:.1f}\" style=\"fill:{}\">{:.{}f}</text>",
-        scale.box.x + scale.box.width + 6, label.y, ColorOf(label.line),
-        lines[label.line].points.back().y, options.decimals);
+    AppendLine(&out_,
+               "<text class=\"value\" x=\"{}\" y=\"{:.1f}\" style=\"fill:{}\">{:.{}f}</text>",
+               scale.box.x + scale.box.width + 6, label.y, ColorOf(label.line),
+               lines[label.line].points.back().y, options.decimals);
   }
 }
 

@@ -55,11 +55,12 @@ class Chart {
 
   void Axes(const PanelOptions& options, const Scale& scale);
   void Diagonal(std::string_view name, const Scale& scale);
-  void Draw(const ChartLine& line, size_t number, const Scale& scale);
-  void Values(const PanelOptions& options, const std::vector<ChartLine>& lines, const Scale& scale);
+  void DrawLine(const ChartLine& line, size_t number, const Scale& scale);
+  void EndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
+                 const Scale& scale);
 
   std::string out_;
-  int clips_ = 0;
+  int clip_count_ = 0;
 };
 
 // Two panels side by side with the same lines, each line the mean of `seeds` seeds. Sets the

@@ -8,9 +8,9 @@
 namespace tessera::replay {
 
 std::string Quote(std::string_view text) {
-  constexpr size_t kQuoted = 40;
+  constexpr size_t kMaxQuotedBytes = 40;
   std::string quoted;
-  AppendJsonString(IsValidUtf8(text) ? text.substr(0, kQuoted) : "(no UTF-8)", &quoted);
+  AppendJsonString(IsValidUtf8(text) ? text.substr(0, kMaxQuotedBytes) : "(no UTF-8)", &quoted);
   if (!IsValidUtf8(quoted)) return "\"...\"";  // cut inside a character
   return quoted;
 }
@@ -22,7 +22,7 @@ bool LooksLikeFraction(std::string_view text) {
          text.find_first_of(".eE") != std::string_view::npos;
 }
 
-bool LooksLikeHuge(std::string_view text) {
+bool LooksLikeInteger(std::string_view text) {
   const size_t digits = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   return text.size() > digits &&
          text.find_first_not_of("0123456789", digits) == std::string_view::npos;
@@ -107,24 +107,24 @@ class RowReader {
   // Reads up to the comma or the end of the line. Text between the quotes is kept; a doubled quote
   // is one quote.
   Status TakeQuoted(size_t number, std::vector<std::string_view>* fields) {
-    const size_t opened = next_line_;
+    const size_t start_line = next_line_;
     Skip(1);
     std::string joined;
-    bool doubled = false;
+    bool has_doubled_quote = false;
     while (true) {
       const size_t end = rest_.find('"');
       if (end == std::string_view::npos) {
-        return InvalidField(opened, fmt::format("field {}: its quote is not closed", number));
+        return InvalidField(start_line, fmt::format("field {}: its quote is not closed", number));
       }
       const std::string_view piece = rest_.substr(0, end);
       next_line_ += static_cast<size_t>(std::count(piece.begin(), piece.end(), '\n'));
       Skip(end + 1);
       const bool more = rest_.starts_with('"');
-      if (!more && !doubled) {
+      if (!more && !has_doubled_quote) {
         fields->push_back(piece);
         break;
       }
-      doubled = true;
+      has_doubled_quote = true;
       joined += piece;
       if (!more) {
         fields->push_back(unquoted_->emplace_back(std::move(joined)));
@@ -159,10 +159,11 @@ Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
     if (!more) break;
     if (csv.columns_.empty()) {
       csv.columns_ = std::move(fields);
-      for (auto at = csv.columns_.begin(); at != csv.columns_.end(); ++at) {
-        if (at->empty()) return reader.InvalidField(reader.line(), "a column has no name");
-        if (std::find(csv.columns_.begin(), at, *at) != at) {
-          return reader.InvalidField(reader.line(), fmt::format("duplicate column {}", Quote(*at)));
+      for (auto entry = csv.columns_.begin(); entry != csv.columns_.end(); ++entry) {
+        if (entry->empty()) return reader.InvalidField(reader.line(), "a column has no name");
+        if (std::find(csv.columns_.begin(), entry, *entry) != entry) {
+          return reader.InvalidField(reader.line(),
+                                     fmt::format("duplicate column {}", Quote(*entry)));
         }
       }
       continue;
@@ -183,8 +184,8 @@ Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
 }
 
 size_t Csv::Find(std::string_view column) const {
-  const auto at = std::find(columns_.begin(), columns_.end(), column);
-  return at == columns_.end() ? kMissing : static_cast<size_t>(at - columns_.begin());
+  const auto entry = std::find(columns_.begin(), columns_.end(), column);
+  return entry == columns_.end() ? kMissing : static_cast<size_t>(entry - columns_.begin());
 }
 
 Result<size_t> Csv::Column(std::string_view column) const {
@@ -203,7 +204,7 @@ Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t mo
   const std::string_view text = Text(row, column);
   if (text.empty()) return InvalidField(row, column, "a number is missing");
   const Result<int64_t> number = ParseInt(text);
-  if (!number.ok() && !LooksLikeHuge(text)) {
+  if (!number.ok() && !LooksLikeInteger(text)) {
     return InvalidField(
         row, column,
         fmt::format("{} is {}", Quote(text),

@@ -37,15 +37,15 @@ struct Mover::Candidate {
   NodeId node = 0;
   int64_t idle = 0;
   std::unique_ptr<Cluster> copy;
-  ShapeId wanted = 0;               // the wanted shape in the copy
-  std::vector<PodId> real, copied;  // the pods that may move, smallest first
-  std::vector<PlacedPod> pods;      // the pods of the copy
+  ShapeId wanted_shape = 0;          // its ID in the copy
+  std::vector<PodId> ids, copy_ids;  // of the pods that may move, smallest first
+  std::vector<PlacedPod> pods;       // the pods of the copy
 
   // Whether the wanted shape fits without these pods. Restores the copy.
   bool FitsWithout(const std::vector<size_t>& set) {
-    for (const size_t i : set) TESSERA_CHECK(copy->Remove(copied[i]).ok());
-    const bool fits = Fits(copy->node(0), copy->demand(wanted));
-    for (const size_t i : set) copied[i] = *copy->Adopt(pods[i].shape, 0, pods[i].pick);
+    for (const size_t i : set) TESSERA_CHECK(copy->Remove(copy_ids[i]).ok());
+    const bool fits = Fits(copy->node(0), copy->demand(wanted_shape));
+    for (const size_t i : set) copy_ids[i] = *copy->Adopt(pods[i].shape, 0, pods[i].pick);
     return fits;
   }
 };
@@ -80,7 +80,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
       TESSERA_CHECK(id.ok() && *id == model);
     }
     TESSERA_CHECK(copy.AddNode(cluster_.spec(candidate.node)).ok());
-    candidate.wanted = *copy.Intern(demand);
+    candidate.wanted_shape = *copy.Intern(demand);
     std::vector<PodId> pods(cluster_.pods_of(candidate.node).begin(),
                             cluster_.pods_of(candidate.node).end());
     const auto size_of = [&](PodId id) {
@@ -91,37 +91,37 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
     for (const PodId id : pods) {
       PlacedPod pod = *cluster_.Find(id);
       pod.shape = *copy.Intern(cluster_.demand(pod.shape));
-      const PodId copied = *copy.Adopt(pod.shape, 0, pod.pick);
-      if (candidate.real.size() == kMaxPodsPerNode) continue;
-      candidate.real.push_back(id);
-      candidate.copied.push_back(copied);
+      const PodId copy_id = *copy.Adopt(pod.shape, 0, pod.pick);
+      if (candidate.ids.size() == kMaxPodsPerNode) continue;
+      candidate.ids.push_back(id);
+      candidate.copy_ids.push_back(copy_id);
       candidate.pods.push_back(pod);
     }
   }
   return candidates;
 }
 
-std::optional<RoomMade> Mover::MakeRoom(ShapeId shape) {
+std::optional<MoveResult> Mover::MakeRoom(ShapeId shape) {
   std::vector<Candidate> candidates = Candidates(shape);
   for (int size = 1; size <= kMaxMoved; ++size) {
     for (Candidate& candidate : candidates) {
-      if (auto made = TrySets(shape, candidate, size)) return made;
+      if (auto result = TrySets(shape, candidate, size)) return result;
     }
   }
   return std::nullopt;
 }
 
 // Tries all sets of `size` pods of the node, smallest pods first.
-std::optional<RoomMade> Mover::TrySets(ShapeId shape, Candidate& candidate, int size) {
-  const size_t count = candidate.real.size();
+std::optional<MoveResult> Mover::TrySets(ShapeId shape, Candidate& candidate, int size) {
+  const size_t count = candidate.ids.size();
   std::vector<size_t> set(static_cast<size_t>(size));
   for (size_t i = 0; i < set.size(); ++i) set[i] = i;
   while (set.back() < count) {
     if (candidate.FitsWithout(set)) {
-      RoomMade made;
-      for (const size_t i : set) made.moved.push_back(candidate.real[i]);
-      if (Move(shape, candidate.node, &made)) return made;
-      for (size_t i = 0; i < set.size(); ++i) candidate.real[set[i]] = made.moved[i];
+      MoveResult result;
+      for (const size_t i : set) result.moved.push_back(candidate.ids[i]);
+      if (Move(shape, candidate.node, &result)) return result;
+      for (size_t i = 0; i < set.size(); ++i) candidate.ids[set[i]] = result.moved[i];
     }
     // The next set in lexicographic order.
     size_t at = set.size();
@@ -134,44 +134,44 @@ std::optional<RoomMade> Mover::TrySets(ShapeId shape, Candidate& candidate, int 
 }
 
 // Moves these pods off the node and places a pod of the shape there; if that fails, the pods stay.
-bool Mover::Move(ShapeId shape, NodeId node, RoomMade* made) {
-  for (const PodId pod : made->moved) {
-    made->old_places.push_back(*cluster_.Find(pod));
+bool Mover::Move(ShapeId shape, NodeId node, MoveResult* result) {
+  for (const PodId pod : result->moved) {
+    result->old_places.push_back(*cluster_.Find(pod));
     TESSERA_CHECK(cluster_.Remove(pod).ok());
   }
-  size_t left = made->moved.size();
+  size_t unplaced = result->moved.size();
   if (const auto pick = policy_.PickOn(shape, node)) {
-    made->placed = *cluster_.Place(shape, node, *pick);
+    result->placed = *cluster_.Place(shape, node, *pick);
     // The largest pod is the hardest to place.
-    for (; left > 0; --left) {
-      const ShapeId moved = made->old_places[left - 1].shape;
-      const auto where = policy_.Choose(moved);
-      if (!where) break;
-      const PodId now = *cluster_.Place(moved, where->node, where->pick);
-      renamed_(std::exchange(made->moved[left - 1], now), now);
+    for (; unplaced > 0; --unplaced) {
+      const ShapeId moved = result->old_places[unplaced - 1].shape;
+      const auto choice = policy_.Choose(moved);
+      if (!choice) break;
+      const PodId new_id = *cluster_.Place(moved, choice->node, choice->pick);
+      on_id_changed_(std::exchange(result->moved[unplaced - 1], new_id), new_id);
     }
-    if (left == 0) return true;
+    if (unplaced == 0) return true;
   }
-  if (made->placed) TESSERA_CHECK(cluster_.Remove(*made->placed).ok());
-  for (size_t i = left; i < made->moved.size(); ++i) {
-    TESSERA_CHECK(cluster_.Remove(made->moved[i]).ok());
+  if (result->placed) TESSERA_CHECK(cluster_.Remove(*result->placed).ok());
+  for (size_t i = unplaced; i < result->moved.size(); ++i) {
+    TESSERA_CHECK(cluster_.Remove(result->moved[i]).ok());
   }
-  PutBack(made);
+  PutBack(result);
   return false;
 }
 
-void Mover::Undo(RoomMade* made) {
-  TESSERA_CHECK(cluster_.Remove(*made->placed).ok());
-  for (const PodId pod : made->moved) TESSERA_CHECK(cluster_.Remove(pod).ok());
-  PutBack(made);
+void Mover::Undo(MoveResult* result) {
+  TESSERA_CHECK(cluster_.Remove(*result->placed).ok());
+  for (const PodId pod : result->moved) TESSERA_CHECK(cluster_.Remove(pod).ok());
+  PutBack(result);
 }
 
-void Mover::PutBack(RoomMade* made) {
-  made->placed.reset();
-  for (size_t i = 0; i < made->moved.size(); ++i) {
-    const PlacedPod& old = made->old_places[i];
-    const PodId now = *cluster_.Place(old.shape, old.node, old.pick);
-    renamed_(std::exchange(made->moved[i], now), now);
+void Mover::PutBack(MoveResult* result) {
+  result->placed.reset();
+  for (size_t i = 0; i < result->moved.size(); ++i) {
+    const PlacedPod& old = result->old_places[i];
+    const PodId new_id = *cluster_.Place(old.shape, old.node, old.pick);
+    on_id_changed_(std::exchange(result->moved[i], new_id), new_id);
   }
 }
 

@@ -16,9 +16,9 @@
 
 namespace tessera::replay {
 
-struct RoomMade {
-  std::optional<placement::PodId> placed;        // the pod that got the room
-  std::vector<placement::PodId> moved;           // with their new ids
+struct MoveResult {
+  std::optional<placement::PodId> placed;        // the pod for which room was made
+  std::vector<placement::PodId> moved;           // the moved pods, by their new IDs
   std::vector<placement::PlacedPod> old_places;  // of the moved pods
 };
 
@@ -26,32 +26,32 @@ class Mover {
  public:
   static constexpr int kMaxMoved = 3;
 
-  // `renamed` is called for each pod whose id has changed: pods that were moved, and pods that were
-  // moved and put back.
-  using Renamed = std::function<void(placement::PodId before, placement::PodId now)>;
-  Mover(placement::Cluster& cluster, placement::Policy& policy, Renamed renamed)
-      : cluster_(cluster), policy_(policy), renamed_(std::move(renamed)) {}
+  // `on_id_changed` is called for each pod whose ID has changed: pods that were moved, and pods
+  // that were moved and put back.
+  using OnIdChanged = std::function<void(placement::PodId before, placement::PodId now)>;
+  Mover(placement::Cluster& cluster, placement::Policy& policy, OnIdChanged on_id_changed)
+      : cluster_(cluster), policy_(policy), on_id_changed_(std::move(on_id_changed)) {}
 
   // Whether the GPUs that the demand may use have enough idle thousandths in total.
   bool HasEnoughIdle(placement::ShapeId shape) const;
 
   // Moves pods and places a pod of this shape. Returns nullopt, with all pods on their old GPUs, if
   // it finds no solution. The policy chooses the new GPUs of moved pods, possibly on the same node.
-  std::optional<RoomMade> MakeRoom(placement::ShapeId shape);
+  std::optional<MoveResult> MakeRoom(placement::ShapeId shape);
   // Removes the placed pod and puts the moved pods back.
-  void Undo(RoomMade* made);
+  void Undo(MoveResult* result);
 
  private:
   struct Candidate;
 
   std::vector<Candidate> Candidates(placement::ShapeId shape) const;
-  std::optional<RoomMade> TrySets(placement::ShapeId shape, Candidate& candidate, int size);
-  bool Move(placement::ShapeId shape, placement::NodeId node, RoomMade* made);
-  void PutBack(RoomMade* made);
+  std::optional<MoveResult> TrySets(placement::ShapeId shape, Candidate& candidate, int size);
+  bool Move(placement::ShapeId shape, placement::NodeId node, MoveResult* result);
+  void PutBack(MoveResult* result);
 
   placement::Cluster& cluster_;
   placement::Policy& policy_;
-  Renamed renamed_;
+  OnIdChanged on_id_changed_;
 };
 
 }  // namespace tessera::replay

@@ -163,14 +163,14 @@ std::string ToCsv(const Study& study) {
 std::string ToTable(const Study& study) {
   std::string out;
   const std::vector<int> loads = LoadsOf(study);
-  std::vector<std::string> at, sizes;
-  for (const int load : loads) at.push_back(fmt::format("{} %", load));
+  std::vector<std::string> load_columns, sizes;
+  for (const int load : loads) load_columns.push_back(fmt::format("{} %", load));
   const auto add_percents = [&](std::string_view title, double Point::*field) {
     const auto cell = [&](const PolicyMean& mean, size_t n) {
       const Point* point = PointAt(mean, loads[n]);
       return point != nullptr ? fmt::format("{:.2f}", point->*field) : std::string("-");
     };
-    AddTable(study, title, at, cell, &out);
+    AddTable(study, title, load_columns, cell, &out);
   };
   add_percents("Allocated, % of all GPUs, by load: GPUs that the arrived pods request, % of all",
                &Point::allocation);
@@ -180,15 +180,15 @@ std::string ToTable(const Study& study) {
   for (size_t n = 0; n < kSizes; ++n) {
     sizes.emplace_back(NameOf(static_cast<PodSize>(n)));
   }
-  const int until = std::min(100, loads.back());
+  const int max_load = std::min(100, loads.back());
   const auto refused = [&](const PolicyMean& mean, size_t n) {
-    const Point* point = PointAt(mean, until);
+    const Point* point = PointAt(mean, max_load);
     return point != nullptr ? fmt::format("{:.1f}", point->refused[n]) : std::string("-");
   };
   AddTable(
       study,
       fmt::format("Refused up to a load of {} %, by requested GPUs; in GPUs, column none in pods",
-                  until),
+                  max_load),
       sizes, refused, &out);
   AddTable(
       study, "Time of a decision in microseconds, and of a run in seconds",

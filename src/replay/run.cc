@@ -26,8 +26,9 @@ class Runner {
   }
 
   Result<RunResult> Run(const std::vector<uint32_t>& arrivals) {
-    const placement::PolicyOptions how{.seed = options_.seed, .mix = loaded_.mix};
-    ASSIGN_OR_RETURN(policy_, placement::MakePolicy(options_.policy, *loaded_.cluster, how));
+    const placement::PolicyOptions policy_options{.seed = options_.seed, .mix = loaded_.mix};
+    ASSIGN_OR_RETURN(policy_,
+                     placement::MakePolicy(options_.policy, *loaded_.cluster, policy_options));
     AddPoint(0);
     int64_t arrived = 0;
     int next = 1;
@@ -43,15 +44,15 @@ class Runner {
   }
 
  private:
-  static constexpr int64_t kOnePod = 1000;  // the unit where pods are counted
+  static constexpr int64_t kOnePod = 1000;  // added to refused_milli_ for a pod without GPUs
 
   Status Arrive(uint32_t i) {
     const TracePod& pod = pods_[i];
     ASSIGN_OR_RETURN(const bool placed, Decide(loaded_.demands[i]));
     if (placed) {
-      allocated_ += pod.milli();
+      allocated_milli_ += pod.milli();
     } else {
-      refused_[static_cast<size_t>(SizeOf(pod))] += pod.gpus > 0 ? pod.milli() : kOnePod;
+      refused_milli_[static_cast<size_t>(SizeOf(pod))] += pod.gpus > 0 ? pod.milli() : kOnePod;
     }
     return {};
   }
@@ -80,13 +81,14 @@ class Runner {
 
   void AddPoint(int load) {
     const double capacity = static_cast<double>(capacity_);
-    const double idle = static_cast<double>(capacity_ - allocated_);
+    const double idle = static_cast<double>(capacity_ - allocated_milli_);
     Point point{.load = load, .allocation = 100 * (1 - idle / capacity)};
     if (meter_) {
       point.fragmentation = 100 * meter_->total() / capacity;
       point.idle_fragmented = idle > 0 ? 100 * meter_->total() / idle : 0;
     }
-    for (size_t n = 0; n < kSizes; ++n) point.refused[n] = static_cast<double>(refused_[n]) / 1000;
+    for (size_t n = 0; n < kSizes; ++n)
+      point.refused[n] = static_cast<double>(refused_milli_[n]) / 1000;
     result_.points.push_back(point);
   }
 
@@ -97,8 +99,8 @@ class Runner {
   const int64_t capacity_;
   std::optional<FragmentationMeter> meter_;
   std::unique_ptr<placement::Policy> policy_;
-  int64_t allocated_ = 0;                  // thousandths
-  std::array<int64_t, kSizes> refused_{};  // thousandths
+  int64_t allocated_milli_ = 0;
+  std::array<int64_t, kSizes> refused_milli_{};
   RunResult result_;
 };
 
@@ -131,7 +133,7 @@ Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<Tra
   if (capacity == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
   Random random(options.seed);
   const std::vector<uint32_t> arrivals = Arrivals(pods, capacity, options.load, random);
-  ASSIGN_OR_RETURN(LoadedTrace loaded, Load(nodes, pods, options.share_of, random));
+  ASSIGN_OR_RETURN(LoadedTrace loaded, LoadTrace(nodes, pods, options.share_of, random));
   return Runner(pods, options, clock, std::move(loaded)).Run(arrivals);
 }
 

@@ -30,7 +30,7 @@ struct Point {
   int load = 0;
   double allocation = 0;       // percent of capacity that pods hold
   double fragmentation = 0;    // percent of capacity that is idle and useless to typical pods
-  double idle_fragmented = 0;  // the same in percent of the idle GPUs
+  double idle_fragmented = 0;  // fragmentation in percent of the idle GPUs
   // GPUs of refused pods, by size; for kNoGpu the number of pods.
   std::array<double, kSizes> refused{};
 };
@@ -39,7 +39,7 @@ struct RunResult {
   std::string policy;
   uint64_t seed = 0;
   std::vector<Point> points;          // for loads 0, 1, 2 … up to the arrived load
-  std::vector<uint32_t> decision_ns;  // in order of arrival; empty unless asked for
+  std::vector<uint32_t> decision_ns;  // in order of arrival; empty without keep_latencies
   Duration decisions{};               // time of all decisions
   Duration learning{};                // time of learning from arrivals
 };
@@ -47,7 +47,7 @@ struct RunResult {
 struct RunOptions {
   std::string policy;
   uint64_t seed = 0;
-  int load = 130;  // percent of capacity that arrives
+  int load = 130;  // what all arriving pods request, in percent of capacity
   ShareOf share_of = ShareOf::kCompute;
   bool fragmentation = true;  // false: omitted from the points, which is faster
   bool keep_latencies = false;

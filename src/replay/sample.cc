@@ -17,9 +17,11 @@ constexpr double kLifeBlur = 0.1;
 // Uniform between -1/2 and 1/2.
 double Centered(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
 
-int64_t CutLife(const TracePod& pod) { return std::min(pod.deleted - pod.created, kLongestLife); }
+int64_t CutLife(const TracePod& pod) {
+  return std::min(pod.deleted - pod.created, kMaxLifeSeconds);
+}
 
-double WorkOf(const TracePod& pod) {
+double GpuTimeOf(const TracePod& pod) {
   return static_cast<double>(pod.milli()) * static_cast<double>(CutLife(pod));
 }
 
@@ -33,8 +35,8 @@ std::vector<double> Positions(const std::vector<TracePod>& pods) {
   std::vector<double> positions(pods.size());
   double done = 0;
   for (const uint32_t i : order) {
-    positions[i] = done + WorkOf(pods[i]) / 2;
-    done += WorkOf(pods[i]);
+    positions[i] = done + GpuTimeOf(pods[i]) / 2;
+    done += GpuTimeOf(pods[i]);
   }
   for (double& position : positions) position /= done;
   return positions;
@@ -61,23 +63,24 @@ Sample AsRecorded(const std::vector<TracePod>& pods) {
   return sample;
 }
 
-Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random) {
+Sample SteadyLoad(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random) {
   const std::vector<double> positions = Positions(pods);
   Sample sample;
-  std::vector<double> places;  // fractions of the observed time
+  std::vector<double> fractions;  // of the observed time, at which pods arrive
   double work = 0;
   for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
     const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centered(random));
-    double place = std::abs(positions[i] + kBlur * Centered(random));
-    if (place > 1) place = 2 - place;
-    places.push_back(place);
+    double fraction = std::abs(positions[i] + kBlur * Centered(random));
+    if (fraction > 1) fraction = 2 - fraction;
+    fractions.push_back(fraction);
     sample.arrivals.push_back({.pod = i, .life = std::lround(life)});
     work += life * static_cast<double>(pods[i].milli());
   }
   const double span = work / (static_cast<double>(capacity) * load / 100);
   sample.end = std::max<int64_t>(std::lround(span), 1);
-  for (size_t i = 0; i < places.size(); ++i) {
-    sample.arrivals[i].created = static_cast<int64_t>(places[i] * static_cast<double>(sample.end));
+  for (size_t i = 0; i < fractions.size(); ++i) {
+    sample.arrivals[i].created =
+        static_cast<int64_t>(fractions[i] * static_cast<double>(sample.end));
   }
   SortByTime(pods, &sample.arrivals);
   return sample;

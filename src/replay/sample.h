@@ -13,14 +13,14 @@
 namespace tessera::replay {
 
 struct Arrival {
-  uint32_t pod = 0;  // position in the list
-  int64_t created = 0;
-  int64_t life = 0;  // seconds
+  uint32_t pod = 0;     // position in the list
+  int64_t created = 0;  // seconds
+  int64_t life = 0;     // seconds
 };
 
 struct Sample {
   std::vector<Arrival> arrivals;  // in order of time
-  int64_t begin = 0, end = 0;     // of the observed time
+  int64_t begin = 0, end = 0;     // of the observed time, in seconds
 };
 
 // The list unchanged; the observed time ends with the last deletion.
@@ -29,8 +29,8 @@ Sample AsRecorded(const std::vector<TracePod>& pods);
 // The pods of SteadyLoad request this many times all GPUs in sum: first the whole list once, then
 // random pods of the list.
 inline constexpr int kTurnovers = 20;
-// Longer lifetimes are cut to this value, because they would exceed the observed time many times.
-inline constexpr int64_t kLongestLife = 6 * 3600;
+// Longer lifetimes are cut to this value, because they would be many times the observed time.
+inline constexpr int64_t kMaxLifeSeconds = 6 * 3600;
 
 // A steady load: the requested GPU time is `load` percent of the GPU time of `capacity` thousandths
 // during the arrivals. Pods arrive in the order of their creation at an even rate of GPU time,
@@ -38,7 +38,7 @@ inline constexpr int64_t kLongestLife = 6 * 3600;
 // whole time, so that copies of a pod do not arrive together, and lifetimes by a tenth. REQUIRES:
 // at least one pod has a GPU for some time.
 inline constexpr double kBlur = 0.1;
-Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random);
+Sample SteadyLoad(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random);
 
 // The peak of the GPUs in use, in thousandths, if no pod had to wait.
 int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>& arrivals);

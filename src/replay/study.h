@@ -29,7 +29,8 @@ struct StudyOptions {
 // Durations of decisions over all runs; percentiles are known only if latencies were kept.
 struct Speed {
   Duration p50{}, p99{}, most{};
-  Duration decisions{}, learning{};  // per run: deciding, and learning from arrivals
+  // Means of all runs: the time of deciding, and of learning from arrivals.
+  Duration decisions{}, learning{};
 };
 
 struct PolicyMean {

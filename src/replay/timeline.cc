@@ -32,23 +32,23 @@ class Averages {
   using Amounts = std::array<double, kAmounts>;
 
   explicit Averages(int64_t span)
-      : part_(std::max(static_cast<double>(span) / kTimelinePoints, 1e-9)),
+      : part_length_(std::max(static_cast<double>(span) / kTimelinePoints, 1e-9)),
         sums_(kTimelinePoints) {}
 
   // Adds the amounts between two times, both relative to the start of the span.
   void Add(int64_t from, int64_t to, const Amounts& amounts) {
-    const double end = std::min(static_cast<double>(to), part_ * kTimelinePoints);
+    const double end = std::min(static_cast<double>(to), part_length_ * kTimelinePoints);
     for (double at = static_cast<double>(from); at < end;) {
-      const auto part = std::min(static_cast<size_t>(at / part_), sums_.size() - 1);
-      double next = std::min(end, part_ * static_cast<double>(part + 1));
+      const auto part = std::min(static_cast<size_t>(at / part_length_), sums_.size() - 1);
+      double next = std::min(end, part_length_ * static_cast<double>(part + 1));
       if (next <= at || part + 1 == sums_.size()) next = end;  // rounding
       for (size_t n = 0; n < kAmounts; ++n) sums_[part][n] += (next - at) * amounts[n];
       at = next;
     }
   }
 
-  double part() const { return part_; }
-  double Mean(size_t part, size_t amount) const { return sums_[part][amount] / part_; }
+  double part_length() const { return part_length_; }
+  double Mean(size_t part, size_t amount) const { return sums_[part][amount] / part_length_; }
   double Total(size_t amount) const {
     double total = 0;
     for (const Amounts& sum : sums_) total += sum[amount];
@@ -56,7 +56,7 @@ class Averages {
   }
 
  private:
-  double part_;
+  double part_length_;
   std::vector<Amounts> sums_;
 };
 
@@ -67,14 +67,14 @@ class Timeline {
         arrivals_(std::move(sample.arrivals)),
         loaded_(std::move(loaded)),
         cluster_(*loaded_.cluster),
-        moves_(moves),
+        perform_moves_(moves),
         meter_(cluster_, loaded_.mix),
         begin_(sample.begin),
         averages_(sample.end - sample.begin) {}
 
   Result<TimelineResult> Run(const std::string& policy, uint64_t seed) {
-    const placement::PolicyOptions how{.seed = seed, .mix = loaded_.mix};
-    ASSIGN_OR_RETURN(policy_, placement::MakePolicy(policy, cluster_, how));
+    const placement::PolicyOptions policy_options{.seed = seed, .mix = loaded_.mix};
+    ASSIGN_OR_RETURN(policy_, placement::MakePolicy(policy, cluster_, policy_options));
     mover_ = std::make_unique<Mover>(cluster_, *policy_, [this](PodId before, PodId now) {
       auto entry = running_.extract(before);
       entry.key() = now;
@@ -91,7 +91,7 @@ class Timeline {
   }
 
  private:
-  static constexpr uint32_t kImpossible = UINT32_MAX;
+  static constexpr uint32_t kNoQueue = UINT32_MAX;
 
   struct PodEnd {
     int64_t time;
@@ -124,19 +124,19 @@ class Timeline {
 
   // Pods that fit on no empty node get kNoQueue: they would wait forever.
   void MakeQueues() {
-    queue_of_.assign(pods_.size(), kImpossible);
-    std::unordered_map<Demand, uint32_t, placement::DemandHash> known;
+    queue_of_.assign(pods_.size(), kNoQueue);
+    std::unordered_map<Demand, uint32_t, placement::DemandHash> queue_of_demand;
     for (size_t i = 0; i < pods_.size(); ++i) {
       const auto& demand = loaded_.demands[i];
       if (!demand) continue;
-      const auto [at, is_new] = known.try_emplace(*demand, kImpossible);
+      const auto [entry, is_new] = queue_of_demand.try_emplace(*demand, kNoQueue);
       for (NodeId node = 0; node < cluster_.size() && is_new; ++node) {
         if (!Fits(cluster_.node(node), *demand)) continue;
-        at->second = static_cast<uint32_t>(queues_.size());
+        entry->second = static_cast<uint32_t>(queues_.size());
         queues_.push_back({.demand = *demand});
         break;
       }
-      queue_of_[i] = at->second;
+      queue_of_[i] = entry->second;
     }
   }
 
@@ -155,14 +155,14 @@ class Timeline {
       TESSERA_CHECK(cluster_.Remove(id).ok());
       meter_.Update(pod.node);
       running_.erase(id);
-      freed_.insert(pod.node);
+      freed_nodes_.insert(pod.node);
     }
   }
 
   Status Arrive(uint32_t arrival) {
     const uint32_t queue = queue_of_[arrivals_[arrival].pod];
-    if (queue == kImpossible) {
-      ++result_.never;
+    if (queue == kNoQueue) {
+      ++result_.never_scheduled;
       return {};
     }
     ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(queues_[queue].demand));
@@ -183,14 +183,14 @@ class Timeline {
   // It suffices to look at freed nodes: on other nodes waiting pods did not fit at the last Retry,
   // and nothing became free there since.
   bool FitsOnFreedNode(const Demand& demand) const {
-    return std::any_of(freed_.begin(), freed_.end(),
+    return std::any_of(freed_nodes_.begin(), freed_nodes_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });
   }
 
   // Tries waiting pods in their order of arrival. Within one pass resources only shrink, so a shape
   // that does not fit is not retried.
   Status Retry() {
-    if (freed_.empty()) return {};
+    if (freed_nodes_.empty()) return {};
     std::set<std::pair<uint32_t, uint32_t>> candidates;  // first arrival, queue
     for (const uint32_t queue : waiting_queues_) {
       if (FitsOnFreedNode(queues_[queue].demand)) {
@@ -213,7 +213,7 @@ class Timeline {
         candidates.emplace(queue.waiting.front(), number);
       }
     }
-    freed_.clear();
+    freed_nodes_.clear();
     return {};
   }
 
@@ -222,11 +222,11 @@ class Timeline {
     if (!decision) return false;
     ASSIGN_OR_RETURN(const PodId pod, cluster_.Place(shape, decision->node, decision->pick));
     meter_.Update(decision->node);
-    Started(arrival, pod);
+    RecordStart(arrival, pod);
     return true;
   }
 
-  void Started(uint32_t arrival, PodId pod) {
+  void RecordStart(uint32_t arrival, PodId pod) {
     pod_ids_[arrival] = pod;
     running_[pod] = arrival;
     ends_.push({now_ + arrivals_[arrival].life, arrival});
@@ -234,7 +234,7 @@ class Timeline {
     result_.waits[static_cast<size_t>(SizeOf(PodOf(arrival)))].push_back(wait);
     const auto milli = static_cast<double>(PodOf(arrival).milli());
     started_milli_ += milli;
-    waits_by_milli_ += milli * static_cast<double>(wait);
+    weighted_waits_ += milli * static_cast<double>(wait);
   }
 
   // Looks for moves of other pods that make room. With perform_moves_, makes the moves and starts
@@ -246,22 +246,22 @@ class Timeline {
     if (!made) return false;
     ++result_.blocked.room_by_moves;
     result_.blocked.moved += made->moved.size();
-    if (!moves_) {
+    if (!perform_moves_) {
       mover_->Undo(&*made);
       return false;
     }
     for (const placement::PlacedPod& old : made->old_places) {
       meter_.Update(old.node);
-      freed_.insert(old.node);
+      freed_nodes_.insert(old.node);
     }
     for (const PodId pod : made->moved) meter_.Update(cluster_.Find(pod)->node);
-    Started(arrival, *made->placed);
+    RecordStart(arrival, *made->placed);
     return true;
   }
 
   void Finish() {
     const double capacity = static_cast<double>(cluster_.total_milli());
-    const double span = averages_.part() * kTimelinePoints;
+    const double span = averages_.part_length() * kTimelinePoints;
     result_.nodes = cluster_.size();
     result_.capacity_milli = cluster_.total_milli();
     result_.peak_milli = PeakMilli(pods_, arrivals_);
@@ -270,11 +270,11 @@ class Timeline {
     result_.gpu_hours = averages_.Total(0) / 1000 / 3600;
     result_.allocation = 100 * averages_.Total(0) / (capacity * span);
     result_.fragmentation = 100 * averages_.Total(1) / (capacity * span);
-    result_.mean_wait = waits_by_milli_ / std::max(started_milli_, 1.0);
+    result_.mean_wait = weighted_waits_ / std::max(started_milli_, 1.0);
     result_.last_end = static_cast<double>(now_ - begin_);
     for (auto& waits : result_.waits) std::sort(waits.begin(), waits.end());
     for (size_t part = 0; part < kTimelinePoints; ++part) {
-      result_.points.push_back({.seconds = averages_.part() * static_cast<double>(part + 1),
+      result_.points.push_back({.seconds = averages_.part_length() * static_cast<double>(part + 1),
                                 .allocation = 100 * averages_.Mean(part, 0) / capacity,
                                 .fragmentation = 100 * averages_.Mean(part, 1) / capacity,
                                 .waiting = averages_.Mean(part, 2) / 1000});
@@ -285,22 +285,22 @@ class Timeline {
   const std::vector<Arrival> arrivals_;
   LoadedTrace loaded_;
   placement::Cluster& cluster_;
-  const bool moves_;
+  const bool perform_moves_;
   FragmentationMeter meter_;
   const int64_t begin_;
   Averages averages_;
   int64_t now_ = begin_;
   std::unique_ptr<placement::Policy> policy_;
   std::unique_ptr<Mover> mover_;
-  std::vector<uint32_t> queue_of_;  // by pod of the list
+  std::vector<uint32_t> queue_of_;  // by position of the pod in pods_
   std::vector<ShapeQueue> queues_;
   std::set<uint32_t> waiting_queues_;
-  std::set<NodeId> freed_;                       // nodes with freed resources since the last Retry
-  std::vector<PodId> pod_ids_;                   // by arrival, while it runs
-  std::unordered_map<PodId, uint32_t> running_;  // the inverse
+  std::set<NodeId> freed_nodes_;                 // whose resources were freed since the last Retry
+  std::vector<PodId> pod_ids_;                   // of running pods, by arrival
+  std::unordered_map<PodId, uint32_t> running_;  // the arrival of each running pod
   std::priority_queue<PodEnd, std::vector<PodEnd>, std::greater<>> ends_;
   int64_t waiting_milli_ = 0;
-  double started_milli_ = 0, waits_by_milli_ = 0;
+  double started_milli_ = 0, weighted_waits_ = 0;
   TimelineResult result_;
 };
 
@@ -308,9 +308,10 @@ Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList
                               const TimelineOptions& options, const std::string& policy,
                               uint64_t seed) {
   Random random(seed);
-  ASSIGN_OR_RETURN(LoadedTrace loaded, Load(nodes, list.pods, ShareOf::kCompute, random));
-  Sample sample = options.as_recorded ? AsRecorded(list.pods)
-                                      : Steady(list.pods, CapacityOf(nodes), options.load, random);
+  ASSIGN_OR_RETURN(LoadedTrace loaded, LoadTrace(nodes, list.pods, ShareOf::kCompute, random));
+  Sample sample = options.as_recorded
+                      ? AsRecorded(list.pods)
+                      : SteadyLoad(list.pods, CapacityOf(nodes), options.load, random);
   return Timeline(list.pods, std::move(sample), std::move(loaded), options.moves).Run(policy, seed);
 }
 

@@ -101,7 +101,7 @@ Json ToJson(const TimelineResult& result) {
                            {"fragmentation", Number(result.fragmentation, 4)},
                            {"mean_wait", Number(result.mean_wait, 1)},
                            {"last_end", Number(result.last_end, 0)},
-                           {"never", Count(result.never)},
+                           {"never", Count(result.never_scheduled)},
                            {"blocked", BlockedToJson(result.blocked)},
                            {"waiting", WaitsToJson(result)},
                            {"points", Json::MakeArray(std::move(points))}});
@@ -211,7 +211,7 @@ std::string ToTable(const std::vector<TimelineResult>& results) {
       "({:.0f} %).\n{:.1f} pods fit on none of these nodes and are left out.\n",
       results[0].nodes, gpus, mean([](auto& r) { return r.pods; }),
       mean([](auto& r) { return r.span / kHour; }), peak, 100 * peak / gpus,
-      mean([](auto& r) { return r.never; }));
+      mean([](auto& r) { return r.never_scheduled; }));
   AddWork(groups, &out);
   AddWaits(groups, "Waiting, hours, mean, by requested GPUs", &WaitStats::mean, &out);
   AddWaits(groups, "Waiting, hours, median", &WaitStats::p50, &out);

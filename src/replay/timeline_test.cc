@@ -89,7 +89,7 @@ TEST(TimelineTest, APodWithoutDurationArrivesAndLeaves) {
 TEST(TimelineTest, PodsThatNoEmptyNodeCouldTakeAreLeftOut) {
   const auto result = TimelineOf({NodeOf("n", 2)},
                                  {PodOf("a", 1, 0, 9), PodOf("b", 4, 0, 9), PodOf("c", 99, 0, 9)});
-  EXPECT_EQ(result.never, 2u);
+  EXPECT_EQ(result.never_scheduled, 2u);
   EXPECT_EQ(result.blocked.waited, 0u);
 }
 
@@ -197,7 +197,7 @@ TEST(SampleTest, ASteadyLoadAsksForItsPercentOfTheGpuTime) {
   const auto pods = Mixed();
   for (const int load : {50, 100, 130}) {
     Random random(5);
-    const Sample sample = Steady(pods, 500'000, load, random);
+    const Sample sample = SteadyLoad(pods, 500'000, load, random);
     double work = 0, asked = 0;
     for (const Arrival& arrival : sample.arrivals) {
       asked += static_cast<double>(pods[arrival.pod].milli());
@@ -213,12 +213,12 @@ TEST(SampleTest, ASteadyLoadAsksForItsPercentOfTheGpuTime) {
 TEST(SampleTest, ASteadyLoadKeepsOrderRoughlyAndLivesNearly) {
   const auto pods = Mixed();
   Random random(5);
-  const Sample sample = Steady(pods, 500'000, 100, random);
+  const Sample sample = SteadyLoad(pods, 500'000, 100, random);
   double early = 0, late = 0;  // mean arrival of the first and last tenth of the list
   size_t early_count = 0, late_count = 0;
   for (const Arrival& arrival : sample.arrivals) {
     const auto life = static_cast<double>(
-        std::min(pods[arrival.pod].deleted - pods[arrival.pod].created, kLongestLife));
+        std::min(pods[arrival.pod].deleted - pods[arrival.pod].created, kMaxLifeSeconds));
     EXPECT_NEAR(static_cast<double>(arrival.life), life, 0.05 * life + 1);
     const double place = static_cast<double>(arrival.created) / static_cast<double>(sample.end);
     if (arrival.pod < 10) early += place, ++early_count;

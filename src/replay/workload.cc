@@ -35,7 +35,7 @@ Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
 
 // Traces lack the device memory of GPUs. Every GPU gets a nominal 1000 x 16 MiB, so that a
 // thousandth of a GPU is 16 MiB.
-constexpr Bytes kThousandthOfMemory = MiB(16);
+constexpr Bytes kMemoryPerMilli = MiB(16);
 
 Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cluster& cluster) {
   if (pod.gpus > static_cast<int>(placement::kMaxGpusPerNode)) return std::optional<Demand>();
@@ -45,7 +45,7 @@ Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cl
   if (pod.gpus > 0) {
     placement::GpuDemand gpu_demand{.count = pod.gpus, .milli = pod.per_gpu};
     if (share_of == ShareOf::kMemory && !gpu_demand.whole()) {
-      gpu_demand.bytes = kThousandthOfMemory * pod.per_gpu.count();
+      gpu_demand.bytes = kMemoryPerMilli * pod.per_gpu.count();
       gpu_demand.milli = MilliGpu(0);
     }
     demand.gpu_demands.push_back(gpu_demand);
@@ -60,7 +60,7 @@ placement::NodeSpec SpecOf(const TraceNode& node) {
   spec.cpu_milli = node.cpu_milli;
   spec.memory = node.memory;
   spec.gpus.resize(static_cast<size_t>(node.gpus),
-                   {.model = node.model, .memory = kThousandthOfMemory * kWholeGpu.count()});
+                   {.model = node.model, .memory = kMemoryPerMilli * kWholeGpu.count()});
   return spec;
 }
 
@@ -146,8 +146,8 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
   return unknown;
 }
 
-Result<LoadedTrace> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                         ShareOf share_of, Random& random) {
+Result<LoadedTrace> LoadTrace(const std::vector<TraceNode>& nodes,
+                              const std::vector<TracePod>& pods, ShareOf share_of, Random& random) {
   LoadedTrace loaded;
   loaded.cluster = std::make_unique<Cluster>();
   std::vector<uint32_t> order(nodes.size());

@@ -39,9 +39,9 @@ inline constexpr size_t kMaxTypicalPods = 1024;
 // Pods that fit on no node because no node has a model that they name.
 struct UnknownModels {
   size_t pods = 0;
-  std::vector<std::string> models;  // the models, each once
+  std::vector<std::string> models;  // the unknown models, each once
 
-  std::string Text() const;  // some of them, quoted
+  std::string Text() const;  // the first models, quoted, for messages
 };
 UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
                                 const std::vector<TracePod>& pods);
@@ -58,9 +58,9 @@ struct LoadedTrace {
   std::vector<placement::MixEntry> mix;  // the typical pods
 };
 
-// Adds nodes in a random order, so that ties, which go to the lowest id, are resolved randomly.
-// RESOURCE_EXHAUSTED for too many GPU models.
-Result<LoadedTrace> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                         ShareOf share_of, Random& random);
+// Builds the cluster. Adds nodes in a random order, so that ties, which the lowest ID wins, are
+// resolved randomly. RESOURCE_EXHAUSTED for too many GPU models.
+Result<LoadedTrace> LoadTrace(const std::vector<TraceNode>& nodes,
+                              const std::vector<TracePod>& pods, ShareOf share_of, Random& random);
 
 }  // namespace tessera::replay

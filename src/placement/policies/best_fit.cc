@@ -17,8 +17,8 @@ class BestFit : public ScoredPolicy {
  protected:
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickTightest(node, demand, pick)) return kUnfit;
-    const double cpu = static_cast<double>(node->cpu_free - demand.cpu_milli) / kReferenceCpu;
-    const double gpu = static_cast<double>(SlackOfAll(node) - demand.milli()) / kReferenceGpu;
+    const double cpu = static_cast<double>(node->cpu_free - demand.cpu_milli) / kReferenceCpuMilli;
+    const double gpu = static_cast<double>(SlackOfAll(node) - demand.milli()) / kReferenceGpuMilli;
     return static_cast<float>(static_cast<int>(100 * (1 - 0.5 * cpu - 0.5 * gpu)));
   }
 };

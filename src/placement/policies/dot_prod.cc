@@ -18,10 +18,10 @@ class DotProd : public ScoredPolicy {
  protected:
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickTightest(node, demand, pick)) return kUnfit;
-    const double cpu = static_cast<double>(node->cpu_free) / kReferenceCpu *
-                       (static_cast<double>(demand.cpu_milli) / kReferenceCpu);
-    const double gpu = static_cast<double>(SlackOfAll(node)) / kReferenceGpu *
-                       (static_cast<double>(demand.milli()) / kReferenceGpu);
+    const double cpu = static_cast<double>(node->cpu_free) / kReferenceCpuMilli *
+                       (static_cast<double>(demand.cpu_milli) / kReferenceCpuMilli);
+    const double gpu = static_cast<double>(SlackOfAll(node)) / kReferenceGpuMilli *
+                       (static_cast<double>(demand.milli()) / kReferenceGpuMilli);
     return static_cast<float>(static_cast<int64_t>(100 * (1 - (cpu + gpu) / 2)));
   }
 };

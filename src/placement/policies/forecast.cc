@@ -11,8 +11,8 @@ namespace tessera::placement {
 namespace {
 
 // Sizes are rounded up to multiples of these, so that pods of almost equal size are in one class.
-constexpr int64_t kCpuBand = 8000;
-constexpr int64_t kMemoryBand = int64_t{32} << 30;
+constexpr int64_t kCpuBandMilli = 8000;
+constexpr int64_t kMemoryBandBytes = int64_t{32} << 30;
 // The prior: 3 of 50 pods request a whole node of the largest size. Its weight shrinks as pods
 // arrive. Without it small pods could take the last empty node before the first large pod arrives.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
@@ -43,8 +43,8 @@ bool Within(const ModelSet& inner, const ModelSet& outer) {
 }
 
 LargeSize SizeOf(const Demand& demand) {
-  LargeSize size{.cpu_milli = RoundUp(demand.cpu_milli, kCpuBand),
-                 .memory = RoundUp(demand.memory.count(), kMemoryBand),
+  LargeSize size{.cpu_milli = RoundUp(demand.cpu_milli, kCpuBandMilli),
+                 .memory = RoundUp(demand.memory.count(), kMemoryBandBytes),
                  .models = demand.models};
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
     if (gpu_demand.whole() && gpu_demand.kind == kWholeDevice) size.gpus += gpu_demand.count;
@@ -89,7 +89,7 @@ double LargeClass::demand() const { return arrived + (whole_node ? kPriorLarge :
 // there is no space and each existing class has at least as much demand.
 LargeClass* Forecast::ClassOf(const LargeSize& size) {
   const auto known =
-      std::ranges::find_if(classes_, [&](const LargeClass& of) { return of.size == size; });
+      std::ranges::find_if(classes_, [&](const LargeClass& old) { return old.size == size; });
   if (known != classes_.end()) return &*known;
   LargeClass added{.size = size};
   for (const ShapeStats& stats : shapes_)
@@ -130,7 +130,7 @@ void Forecast::CountTyped(const ModelSet& models, double milli) {
   for (TypedDemand& typed : typed_) {
     if (!Within(models, typed.models)) continue;
     typed.milli += unit_ * milli;
-    typed.square += unit_ * milli * milli;
+    typed.milli_square += unit_ * milli * milli;
   }
 }
 
@@ -179,7 +179,7 @@ void Forecast::Fade() {
   }
   for (TypedDemand& typed : typed_) {
     typed.milli /= unit_;
-    typed.square /= unit_;
+    typed.milli_square /= unit_;
   }
   for (double* sum : {&arrivals_, &arrived_milli_, &departures_, &departed_milli_}) *sum /= unit_;
   unit_ = 1;
@@ -192,14 +192,14 @@ void Forecast::NodeChanged(const NodeView& node) {
     if (gpu.kind != kWholeDevice) continue;
     device_memory_[gpu.model] = std::max(device_memory_[gpu.model], gpu.total_bytes);
   }
-  if (node->gpu_count < largest_node_) return;
-  if (node->gpu_count > largest_node_) {
-    largest_node_ = node->gpu_count;
+  if (node->gpu_count < largest_node_gpus_) return;
+  if (node->gpu_count > largest_node_gpus_) {
+    largest_node_gpus_ = node->gpu_count;
     for (LargeClass& known : classes_) known.whole_node = false;
   }
-  LargeClass* whole = ClassOf({.gpus = largest_node_,
-                               .cpu_milli = node->cpu_total / kCpuBand * kCpuBand,
-                               .memory = node->memory_total / kMemoryBand * kMemoryBand});
+  LargeClass* whole = ClassOf({.gpus = largest_node_gpus_,
+                               .cpu_milli = node->cpu_total / kCpuBandMilli * kCpuBandMilli,
+                               .memory = node->memory_total / kMemoryBandBytes * kMemoryBandBytes});
   if (whole != nullptr) whole->whole_node = true;
 }
 
@@ -270,7 +270,7 @@ void Forecast::Price(const PolicyParts& without) {
       if (typed.models.test(model)) free += static_cast<double>(capacity_[model].slack);
     }
     const double mean = horizon * typed.milli / arrivals_;
-    const double variance = horizon * typed.square / arrivals_ * (1 + horizon / arrivals_);
+    const double variance = horizon * typed.milli_square / arrivals_ * (1 + horizon / arrivals_);
     const double chance = NormalTail((free - mean) / std::sqrt(std::max(variance, 1.0)));
     for (ModelId model = 0; model < capacity_.size(); ++model) {
       if (typed.models.test(model)) scarcity_[model] = std::max(scarcity_[model], chance);

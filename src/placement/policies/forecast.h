@@ -51,11 +51,11 @@ struct LargeClass {
   // Slots that arrivals of this size or of a larger size took.
   double arrived = 0;
   double departed = 0;      // slots that departures gave back
-  bool whole_node = false;  // size of a largest node; expected before any arrival
+  bool whole_node = false;  // the size of a largest node; expected before any arrival
   int64_t slots = 0;        // how many pods of exactly this size fit now
-  double price = 0;         // of one slot
+  double price = 0;         // of one slot, in thousandths of a GPU
 
-  double demand() const;  // `arrived`, and the prior before any arrival
+  double demand() const;  // `arrived`, plus the prior of a class with `whole_node`
 };
 
 // Bounds the classes that a tenant can create by requesting new sizes again and again: a class with
@@ -120,7 +120,7 @@ class Forecast {
   // Demand of pods that name GPU models.
   struct TypedDemand {
     ModelSet models;
-    double milli = 0, square = 0;  // sums over arrivals
+    double milli = 0, milli_square = 0;  // sums over arrivals
   };
   struct ModelCapacity {
     int64_t gpus = 0, slack = 0;
@@ -145,7 +145,7 @@ class Forecast {
   std::vector<int64_t> device_memory_;   // by model
   std::vector<ModelCapacity> capacity_;  // by model
   std::vector<double> scarcity_;         // by model
-  int largest_node_ = 2;                 // GPUs
+  int largest_node_gpus_ = 2;
 };
 
 }  // namespace tessera::placement

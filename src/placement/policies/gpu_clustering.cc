@@ -20,7 +20,7 @@ class GpuClustering : public ScoredPolicy {
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickTightest(node, demand, pick)) return kUnfit;
     if (demand.gpu_demands.empty()) return 0;
-    const int64_t most = static_cast<int64_t>(kReferenceGpu);
+    const int64_t most = static_cast<int64_t>(kReferenceGpuMilli);
     const int64_t fullness = 25 * (most - SlackOfAll(node)) / most;
     return static_cast<float>(fullness + PointsFor(*node.state, ClassOf(demand)));
   }

@@ -35,7 +35,7 @@ void LossGroups::Clear() {
   groups_.clear();
   ids_.clear();
   lossless_.clear();
-  priced_ = 0;
+  priced_count_ = 0;
 }
 
 float LossGroups::ReservationOf(uint16_t group, const Forecast& forecast) const {
@@ -48,9 +48,10 @@ float LossGroups::ReservationOf(uint16_t group, const Forecast& forecast) const 
 std::span<const float> LossGroups::Charges(const Forecast& forecast, const Demand& demand) {
   reservations_.resize(groups_.size());
   scarcities_.resize(groups_.size());
-  for (; priced_ < groups_.size(); ++priced_) {
-    reservations_[priced_] = ReservationOf(static_cast<uint16_t>(priced_), forecast);
-    scarcities_[priced_] = static_cast<float>(forecast.scarcity(groups_[priced_].model));
+  for (; priced_count_ < groups_.size(); ++priced_count_) {
+    reservations_[priced_count_] = ReservationOf(static_cast<uint16_t>(priced_count_), forecast);
+    scarcities_[priced_count_] =
+        static_cast<float>(forecast.scarcity(groups_[priced_count_].model));
   }
   // The result has an entry for group 0 even if there are no groups, because nodes where the demand
   // does not fit have group 0.

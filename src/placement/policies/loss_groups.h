@@ -26,8 +26,8 @@ class LossGroups {
   void Clear();
 
   // Call when the forecast's prices have changed.
-  void OnPricesChanged() { priced_ = 0; }
-  // The charge (forecast.h) of the demand in each group; 0 or negative.
+  void OnPricesChanged() { priced_count_ = 0; }
+  // What the demand costs in each group at the forecast's prices, as a score: 0 or negative.
   std::span<const float> Charges(const Forecast& forecast, const Demand& demand);
   // The price of the slots that a placement in this group takes.
   float ReservationOf(uint16_t group, const Forecast& forecast) const;
@@ -47,7 +47,7 @@ class LossGroups {
   std::unordered_map<LossGroup, uint16_t, Hash> ids_;
   std::vector<int32_t> lossless_;                 // by model; -1 for none
   std::vector<float> reservations_, scarcities_;  // by group
-  size_t priced_ = 0;                             // groups with a current price
+  size_t priced_count_ = 0;                       // groups with a current price
   std::vector<float> charges_;
 };
 

@@ -10,12 +10,12 @@ namespace tessera::placement {
 
 bool NodeSummaries::Sync() {
   if (version_ != cluster_.version()) {
-    const bool some = cluster_.ChangesSince(version_, &changed_);
+    const bool incremental = cluster_.ChangesSince(version_, &changed_);
     nodes_.resize(cluster_.size());
-    const size_t count = some ? changed_.size() : cluster_.size();
-    const auto at = [&](size_t i) { return some ? changed_[i] : static_cast<NodeId>(i); };
+    const size_t count = incremental ? changed_.size() : cluster_.size();
+    const auto at = [&](size_t i) { return incremental ? changed_[i] : static_cast<NodeId>(i); };
     for (size_t i = 0; i < count; ++i) forecast_.NodeChanged(cluster_.node(at(i)));
-    for (size_t i = 0; i < count; ++i) Describe(at(i));
+    for (size_t i = 0; i < count; ++i) Summarize(at(i));
     version_ = cluster_.version();
   }
   const uint32_t added = forecast_.TakeNewClasses();
@@ -35,11 +35,11 @@ void NodeSummaries::CountClasses(uint32_t classes) {
 }
 
 void NodeSummaries::TurnoverChanged() {
-  for (NodeSummary& node : nodes_) Keep(node);
+  for (NodeSummary& node : nodes_) UpdateKeep(node);
 }
 
 // The slots of new classes are not in the forecast yet; CountClasses adds them.
-void NodeSummaries::Describe(NodeId id) {
+void NodeSummaries::Summarize(NodeId id) {
   const NodeView view = cluster_.node(id);
   NodeSummary& node = nodes_[id];
   const size_t classes = forecast_.classes().size();
@@ -47,24 +47,24 @@ void NodeSummaries::Describe(NodeId id) {
   for (size_t j = 0; j < classes; ++j) {
     if (known >> j & 1) forecast_.AddSlots(j, -1, node.slots[j]);
   }
-  for (const auto& [model, slack] : node.counted) forecast_.AddGpu(model, slack, -1);
-  auto counted = std::move(node.counted);  // reuses its allocation
+  for (const auto& [model, slack] : node.counted_gpus) forecast_.AddGpu(model, slack, -1);
+  auto counted = std::move(node.counted_gpus);  // reuses its allocation
   counted.clear();
   node = {};
-  node.counted = std::move(counted);
+  node.counted_gpus = std::move(counted);
   if (!view->present) return;
 
   std::array<int16_t, kMaxGpusPerNode> slack;
   uint64_t idle = 0;
-  const bool open = view->schedulable;
+  const bool schedulable = view->schedulable;
   for (size_t i = 0; i < view.gpus.size(); ++i) {
     const GpuState& gpu = view.gpus[i];
     slack[i] = gpu.slack;
     idle |= uint64_t{gpu.slack == 1000} << i;
     if (!gpu.healthy || gpu.kind != kWholeDevice) continue;
     ++node.gpus;
-    if (!open) continue;
-    node.counted.emplace_back(gpu.model, gpu.slack);
+    if (!schedulable) continue;
+    node.counted_gpus.emplace_back(gpu.model, gpu.slack);
     forecast_.AddGpu(gpu.model, gpu.slack, 1);
   }
   node.idle = std::popcount(idle);
@@ -72,8 +72,8 @@ void NodeSummaries::Describe(NodeId id) {
   for (const uint32_t pods : view->pods_by_class) node.pods += static_cast<int>(pods);
   node.cpu_total = view->cpu_total;
   node.memory_total = view->memory_total;
-  node.cpu = open ? view->cpu_free : -1;
-  node.memory = open ? view->memory_free : -1;
+  node.cpu_free = schedulable ? view->cpu_free : -1;
+  node.memory_free = schedulable ? view->memory_free : -1;
   node.key =
       NodeKey::Of(view->model, view->cpu_free, view->memory_free, slack.data(), view.gpus.size());
   for (size_t j = 0; j < classes; ++j) {
@@ -81,11 +81,11 @@ void NodeSummaries::Describe(NodeId id) {
     node.slots[j] = forecast_.SlotsOn(view, j);
     forecast_.AddSlots(j, 1, node.slots[j]);
   }
-  Keep(node);
+  UpdateKeep(node);
 }
 
-void NodeSummaries::Keep(NodeSummary& node) const {
-  node.near = 0;
+void NodeSummaries::UpdateKeep(NodeSummary& node) const {
+  node.near_classes = 0;
   node.keep_idle = 0;
   node.keep_cpu = node.keep_memory = 0;
   const auto classes = forecast_.classes();
@@ -96,7 +96,7 @@ void NodeSummaries::Keep(NodeSummary& node) const {
     node.keep_cpu = std::max(node.keep_cpu, slots * size.cpu_milli);
     node.keep_memory = std::max(node.keep_memory, slots * size.memory);
     const bool near = FreeFraction(node, size, FreeIn(node), slots + 1) > 0;
-    node.near |= static_cast<uint32_t>(near) << j;
+    node.near_classes |= static_cast<uint32_t>(near) << j;
   }
 }
 
@@ -105,7 +105,8 @@ void NodeSummaries::Keep(NodeSummary& node) const {
 // the number of pods that must leave.
 float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size,
                                   const FreeResources& free, int slots) const {
-  if (!turnover_.expected() || node.cpu < 0 || node.memory < 0 || !size.Allows(node.key.model)) {
+  if (!turnover_.expected() || node.cpu_free < 0 || node.memory_free < 0 ||
+      !size.Allows(node.key.model)) {
     return 0;
   }
   const int gpus = slots * size.gpus;
@@ -135,22 +136,22 @@ float NodeSummaries::SlotsSoon(const NodeSummary& node, const LargeSize& size,
 
 bool NodeSummaries::TakesSlots(const NodeSummary& node, int idle_taken,
                                const Demand& demand) const {
-  return node.near != 0 || node.idle - idle_taken < node.keep_idle ||
-         node.cpu - demand.cpu_milli < node.keep_cpu ||
-         node.memory - demand.memory.count() < node.keep_memory;
+  return node.near_classes != 0 || node.idle - idle_taken < node.keep_idle ||
+         node.cpu_free - demand.cpu_milli < node.keep_cpu ||
+         node.memory_free - demand.memory.count() < node.keep_memory;
 }
 
 SlotParts NodeSummaries::SlotsTaken(const NodeSummary& node, int idle_taken, const Demand& demand,
                                     const Slots& own) const {
   const FreeResources rest{.idle = node.idle - idle_taken,
                            .pods = node.pods + 1,
-                           .cpu = node.cpu - demand.cpu_milli,
-                           .memory = node.memory - demand.memory.count()};
+                           .cpu = node.cpu_free - demand.cpu_milli,
+                           .memory = node.memory_free - demand.memory.count()};
   SlotParts taken{};
   const auto classes = forecast_.classes();
   for (size_t j = 0; j < classes.size(); ++j) {
     const LargeSize& size = classes[j].size;
-    if (node.slots[j] == 0 && (node.near >> j & 1) == 0) continue;
+    if (node.slots[j] == 0 && (node.near_classes >> j & 1) == 0) continue;
     int left = node.slots[j];
     while (left > 0 && (left * size.gpus > rest.idle || left * size.cpu_milli > rest.cpu ||
                         left * size.memory > rest.memory)) {

@@ -21,7 +21,7 @@ namespace tessera::placement {
 
 struct NodeSummary {
   NodeKey key;
-  int64_t cpu = -1, memory = -1;  // free; negative where the node takes no pods
+  int64_t cpu_free = -1, memory_free = -1;  // negative where the node takes no pods
   // A pod that leaves at least this much on the node takes no slot of any class.
   int64_t keep_cpu = 0, keep_memory = 0;
   int keep_idle = 0;
@@ -29,11 +29,11 @@ struct NodeSummary {
   int gpus = 0;  // GPUs that can be idle
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
-  uint32_t near = 0;    // bits of classes that gain a slot when a few pods leave
-  bool paired = false;  // each idle GPU has an NVLink to another idle GPU
-  Slots slots{};        // by class
+  uint32_t near_classes = 0;  // bits of classes that gain a slot when a few pods leave
+  bool paired = false;        // each idle GPU has an NVLink to another idle GPU
+  Slots slots{};              // by class
   std::vector<std::pair<ModelId, int16_t>>
-      counted;  // (model, slack) of GPUs as added to the forecast
+      counted_gpus;  // (model, slack) of GPUs as added to the forecast
 };
 
 class NodeSummaries {
@@ -61,12 +61,12 @@ class NodeSummaries {
     int64_t cpu, memory;
   };
   static FreeResources FreeIn(const NodeSummary& node) {
-    return {node.idle, node.pods, node.cpu, node.memory};
+    return {node.idle, node.pods, node.cpu_free, node.memory_free};
   }
 
   void CountClasses(uint32_t classes);
-  void Describe(NodeId id);
-  void Keep(NodeSummary& node) const;
+  void Summarize(NodeId id);
+  void UpdateKeep(NodeSummary& node) const;
   float FreeFraction(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
                      int slots) const;
   float SlotsSoon(const NodeSummary& node, const LargeSize& size, const FreeResources& free,

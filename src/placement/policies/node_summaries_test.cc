@@ -110,7 +110,7 @@ TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
   nodes.Sync();
   const size_t whole = WholeNode();
   const NodeSummary& node = nodes[node_];
-  EXPECT_EQ(node.near, uint32_t{1} << whole);
+  EXPECT_EQ(node.near_classes, uint32_t{1} << whole);
   const Demand pod = Host(MakeDemand(1, 1000), 1000, GiB(1));
   EXPECT_TRUE(nodes.TakesSlots(node, 1, pod));
   EXPECT_EQ(nodes.SlotsTaken(node, 1, pod, kNotOwn)[whole], kPartsPerSlot / 4);
@@ -170,14 +170,15 @@ TEST_F(SlotsTest, APodWithoutGpusKeepsAWholeNodeFromTheLargePod) {
   AddNode({Host(MakeDemand(0, 0), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
-  EXPECT_EQ(nodes[node_].near, uint32_t{1} << WholeNode()) << "all GPUs are idle, and one pod goes";
+  EXPECT_EQ(nodes[node_].near_classes, uint32_t{1} << WholeNode())
+      << "all GPUs are idle, and one pod goes";
 }
 
 TEST_F(SlotsTest, APodThatHasAllCpuAndMemoryMayLeave) {
   AddNode({Host(MakeDemand(1, 1000), 96000, GiB(384))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
-  EXPECT_EQ(nodes[node_].near, uint32_t{1} << WholeNode());
+  EXPECT_EQ(nodes[node_].near_classes, uint32_t{1} << WholeNode());
 }
 
 TEST_F(SlotsTest, OvercommittedNodesHaveNoSlotsToCome) {
@@ -189,7 +190,7 @@ TEST_F(SlotsTest, OvercommittedNodesHaveNoSlotsToCome) {
     (void)*cluster.Adopt(*cluster.Intern(pod), node, PickOf(1));
     NodeSummaries nodes(cluster, forecast, half_);
     nodes.Sync();
-    EXPECT_EQ(nodes[node].near, 0u);
+    EXPECT_EQ(nodes[node].near_classes, 0u);
   }
 }
 
@@ -197,13 +198,13 @@ TEST_F(SlotsTest, NodesThatAreEmptyOrTakeNoPodsHaveNoSlotsToCome) {
   AddNode({});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
-  EXPECT_EQ(nodes[node_].near, 0u);
+  EXPECT_EQ(nodes[node_].near_classes, 0u);
   EXPECT_EQ(nodes[node_].slots[WholeNode()], 1);
   NodeSpec spec = cluster_.spec(node_);
   spec.schedulable = false;
   ASSERT_TRUE(cluster_.UpdateNode(node_, spec).ok());
   nodes.Sync();
-  EXPECT_EQ(nodes[node_].near, 0u);
+  EXPECT_EQ(nodes[node_].near_classes, 0u);
   EXPECT_EQ(nodes[node_].slots[WholeNode()], 0);
   EXPECT_EQ(forecast_.classes()[WholeNode()].slots, 0);
 }

@@ -17,10 +17,10 @@ namespace {
 class RandomPolicy : public Policy {
  public:
   RandomPolicy(const Cluster& cluster, uint64_t seed)
-      : cluster_(cluster), ranker_(cluster), arrivals_(seed), draw_(arrivals_.Next()) {}
+      : cluster_(cluster), ranker_(cluster), generator_(seed), draw_(generator_.Next()) {}
   std::string_view name() const override { return "Random"; }
 
-  void Arrived(ShapeId) override { draw_ = arrivals_.Next(); }
+  void Arrived(ShapeId) override { draw_ = generator_.Next(); }
 
   std::span<const float> Scores(ShapeId shape) override {
     const Demand& demand = cluster_.demand(shape);
@@ -72,7 +72,7 @@ class RandomPolicy : public Policy {
 
   const Cluster& cluster_;
   Ranker ranker_;
-  Random arrivals_;
+  Random generator_;
   uint64_t draw_;
   std::vector<float> scores_;
 };

@@ -9,8 +9,8 @@
 
 namespace tessera::placement {
 
-inline constexpr double kReferenceCpu = 128000;
-inline constexpr double kReferenceGpu = 8000;
+inline constexpr double kReferenceCpuMilli = 128000;
+inline constexpr double kReferenceGpuMilli = 8000;
 
 // Sum of the slack of all GPUs of a node.
 inline int64_t SlackOfAll(const NodeView& node) {

@@ -26,7 +26,7 @@ namespace tessera::placement {
 namespace {
 
 // The first mix is learned after this many pods, the next one after twice as many.
-constexpr int64_t kFirstMix = 8;
+constexpr int64_t kFirstMixArrivals = 8;
 // If pods depart, the mix is learned again after this many pod lifetimes.
 constexpr int64_t kLifetimesPerMix = 2, kMinLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
@@ -46,16 +46,17 @@ constexpr float kPairLoss = 50;
 struct DemandFacts {
   DemandFacts(const Demand& demand, const Slots& own) : demand(demand), own(own) {
     for (const GpuDemand& gpu_demand : demand.gpu_demands) {
-      if (gpu_demand.whole() && gpu_demand.count > 1) linked = std::max(linked, gpu_demand.count);
+      if (gpu_demand.whole() && gpu_demand.count > 1)
+        linked_gpus = std::max(linked_gpus, gpu_demand.count);
     }
-    share = demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
-            !demand.gpu_demands[0].whole();
+    is_share = demand.gpu_demands.size() == 1 && demand.gpu_demands[0].count == 1 &&
+               !demand.gpu_demands[0].whole();
   }
 
   const Demand& demand;
-  Slots own;       // slots that are reserved for this demand
-  int linked = 0;  // GPUs of its largest demand for two or more whole GPUs; else 0
-  bool share = false;
+  Slots own;            // slots that are reserved for this demand
+  int linked_gpus = 0;  // GPUs of its largest demand for two or more whole GPUs; else 0
+  bool is_share = false;
 };
 
 float PartlyUsedMilli(const NodeKey& key) {
@@ -108,27 +109,27 @@ class TesseraPolicy : public Policy {
   Turnover turnover_;
   NodeSummaries nodes_;
   LossGroups groups_;
-  std::unique_ptr<WasteModel> model_, next_;  // in use; being built
-  int64_t arrived_ = 0, next_mix_ = kFirstMix, departed_ = 0;
-  int64_t priced_ = -1;  // arrivals / kArrivalsPerPrice when prices were set
-  bool new_turnover_ = false;
+  std::unique_ptr<WasteModel> model_, next_model_;  // in use; being built
+  int64_t arrivals_ = 0, next_mix_at_ = kFirstMixArrivals, departures_ = 0;
+  int64_t priced_at_ = -1;  // arrivals_ / kArrivalsPerPrice when prices were set
+  bool turnover_changed_ = false;
   std::vector<float> scores_;
 };
 
 void TesseraPolicy::Arrived(ShapeId shape) {
   forecast_.Arrived(shape);
-  if (!without_.test(kTurnover)) new_turnover_ |= turnover_.Arrived();
-  ++arrived_;
-  if (arrived_ >= next_mix_ && !next_) {
+  if (!without_.test(kTurnover)) turnover_changed_ |= turnover_.Arrived();
+  ++arrivals_;
+  if (arrivals_ >= next_mix_at_ && !next_model_) {
     std::vector<int64_t> device_memory = forecast_.device_memory();
     device_memory.resize(cluster_.model_count(), 0);
     std::vector<MixPod> mix = forecast_.Mix();
     const double unhostable = UnhostableFraction(mix);
-    next_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), unhostable,
-                                         without_);
-    next_mix_ = 2 * arrived_;
+    next_model_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), unhostable,
+                                               without_);
+    next_mix_at_ = 2 * arrivals_;
   }
-  if (next_) BuildNextModel();
+  if (next_model_) BuildNextModel();
   ApplyChanges();
 }
 
@@ -157,17 +158,17 @@ double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
 void TesseraPolicy::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
-  ++departed_;
+  ++departures_;
   const auto lifetime = std::max(static_cast<int64_t>(cluster_.pod_count()), kMinLifetime);
-  if (departed_ < kLifetimesPerMix * lifetime) return;
-  departed_ = 0;
-  next_mix_ = std::min(next_mix_, arrived_ + 1);
+  if (departures_ < kLifetimesPerMix * lifetime) return;
+  departures_ = 0;
+  next_mix_at_ = std::min(next_mix_at_, arrivals_ + 1);
 }
 
 void TesseraPolicy::BuildNextModel() {
   for (int i = 0; i < kStepsPerArrival; ++i) {
-    if (next_->Step()) continue;
-    model_ = std::move(next_);
+    if (next_model_->Step()) continue;
+    model_ = std::move(next_model_);
     ranker_.Invalidate();
     return;
   }
@@ -176,16 +177,16 @@ void TesseraPolicy::BuildNextModel() {
 // Applies changes of the cluster, and sets prices when they are due.
 void TesseraPolicy::ApplyChanges() {
   bool changed = nodes_.Sync();
-  if (new_turnover_) nodes_.TurnoverChanged();
-  changed |= std::exchange(new_turnover_, false);
+  if (turnover_changed_) nodes_.TurnoverChanged();
+  changed |= std::exchange(turnover_changed_, false);
   if (changed || groups_.size() > LossGroups::kMaxGroups) {
     groups_.Clear();
     ranker_.Invalidate();
   }
-  if (changed || priced_ != arrived_ / kArrivalsPerPrice) {
+  if (changed || priced_at_ != arrivals_ / kArrivalsPerPrice) {
     forecast_.Price(without_);
     groups_.OnPricesChanged();
-    priced_ = arrived_ / kArrivalsPerPrice;
+    priced_at_ = arrivals_ / kArrivalsPerPrice;
   }
 }
 
@@ -214,8 +215,8 @@ Rank TesseraPolicy::Evaluate(NodeId id, const DemandFacts& facts) {
 bool TesseraPolicy::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
   const Demand& demand = facts.demand;
-  if (node.cpu < demand.cpu_milli || node.memory < demand.memory.count()) return false;
-  if (facts.share) return TryShare(id, demand, trial);
+  if (node.cpu_free < demand.cpu_milli || node.memory_free < demand.memory.count()) return false;
+  if (facts.is_share) return TryShare(id, demand, trial);
   const NodeView view = cluster_.node(id);
   if (!PickTightest(view, demand, &trial->pick)) return false;
   std::array<int16_t, kMaxGpusPerNode> slack;
@@ -224,8 +225,9 @@ bool TesseraPolicy::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement*
     slack[i] = std::max<int16_t>(slack[i], 0);
     trial->idle_taken += view.gpus[i].slack == 1000 && (trial->pick.all() >> i & 1);
   }
-  trial->key = NodeKey::Of(view->model, node.cpu - demand.cpu_milli,
-                           node.memory - demand.memory.count(), slack.data(), view.gpus.size());
+  trial->key =
+      NodeKey::Of(view->model, node.cpu_free - demand.cpu_milli,
+                  node.memory_free - demand.memory.count(), slack.data(), view.gpus.size());
   trial->waste = Waste(trial->key);
   return true;
 }
@@ -253,8 +255,8 @@ bool TesseraPolicy::TryShare(NodeId id, const Demand& demand, TrialPlacement* tr
     if (!fits(gpu) || tried(i)) continue;
     slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackTakenFrom(gpu, gpu_demand), 0));
     const NodeKey key =
-        NodeKey::Of(view->model, node.cpu - demand.cpu_milli, node.memory - demand.memory.count(),
-                    slack.data(), view.gpus.size());
+        NodeKey::Of(view->model, node.cpu_free - demand.cpu_milli,
+                    node.memory_free - demand.memory.count(), slack.data(), view.gpus.size());
     slack[i] = gpu.slack;
     const float waste = Waste(key);
     if (waste > best || (waste == best && gpu.slack >= best_slack)) continue;
@@ -272,12 +274,12 @@ float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_tak
   if (without_.test(kLinks)) return 0;
   const NodeView view = cluster_.node(id);
   if (view->groups == nullptr) return 0;
-  if (facts.linked == 0) {
+  if (facts.linked_gpus == 0) {
     return nodes_[id].paired ? -kPairLoss * static_cast<float>(idle_taken) : 0;
   }
-  const int pairs = facts.linked * (facts.linked - 1) / 2;
+  const int pairs = facts.linked_gpus * (facts.linked_gpus - 1) / 2;
   const float points = static_cast<float>(LinkPoints(view, facts.demand)) / pairs;
-  return kMaxLinkValue * facts.linked * points / (points + kHalfLinkPoints) +
+  return kMaxLinkValue * facts.linked_gpus * points / (points + kHalfLinkPoints) +
          (GetsJoined(view, facts.demand) ? kNvLinkBonus : 0);
 }
 

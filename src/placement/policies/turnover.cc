@@ -10,7 +10,7 @@ namespace tessera::placement {
 namespace {
 
 constexpr size_t kSampleSize = 512;
-constexpr int64_t kMinWait = 64;  // arrivals
+constexpr int64_t kMinWaitArrivals = 64;
 // A smaller change does not justify ranking all nodes again.
 constexpr double kMinChange = 0.04;
 // A smaller fraction of a slot counts as 0.
@@ -21,18 +21,21 @@ constexpr double kMaxFree = 0.9;
 }  // namespace
 
 bool Turnover::Arrived() {
-  ++arrived_;
-  if (!pods_leave_ || arrived_ < due_) return false;
+  ++arrivals_;
+  if (!pods_leave_ || arrivals_ < sample_due_at_) return false;
   if (!sample_.empty()) {
     const auto gone = std::count_if(sample_.begin(), sample_.end(),
                                     [&](PodId pod) { return cluster_.Find(pod) == nullptr; });
     const double part = static_cast<double>(gone) / static_cast<double>(sample_.size());
-    gone_ = gone_ < 0 ? part : (gone_ + part) / 2;
+    leaving_fraction_ = leaving_fraction_ < 0 ? part : (leaving_fraction_ + part) / 2;
   }
   TakeSample();
-  due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kMinWait);
-  if (std::abs(std::min(gone_, kMaxFree) - gone_in_table_) < kMinChange || gone_ < 0) return false;
-  gone_in_table_ = std::min(gone_, kMaxFree);
+  sample_due_at_ =
+      arrivals_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kMinWaitArrivals);
+  if (std::abs(std::min(leaving_fraction_, kMaxFree) - table_fraction_) < kMinChange ||
+      leaving_fraction_ < 0)
+    return false;
+  table_fraction_ = std::min(leaving_fraction_, kMaxFree);
   FillTable();
   return true;
 }
@@ -53,7 +56,7 @@ void Turnover::TakeSample() {
 // mean over the lifetime.
 void Turnover::FillTable() {
   for (size_t i = 0; i < free_.size(); ++i) {
-    const double free = std::pow(gone_in_table_, static_cast<double>(i) / kStepsPerPod);
+    const double free = std::pow(table_fraction_, static_cast<double>(i) / kStepsPerPod);
     free_[i] = free < kMinFree ? 0 : static_cast<float>(free);
   }
 }

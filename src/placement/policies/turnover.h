@@ -26,7 +26,7 @@ class Turnover {
   void Departed() { pods_leave_ = true; }
 
   // False while FreeOf(pods) is 0 for all pods > 0.
-  bool expected() const { return gone_in_table_ > 0; }
+  bool expected() const { return table_fraction_ > 0; }
   // Expected fraction of the next pod lifetime for which the capacity held by `pods` running pods
   // is free: 1 for none, 0 for more than a few.
   float FreeOf(float pods) const {
@@ -42,10 +42,12 @@ class Turnover {
 
   const Cluster& cluster_;
   bool pods_leave_ = false;
-  int64_t arrived_ = 0, due_ = 0;  // arrivals so far; arrival at which to count the sample
+  int64_t arrivals_ = 0,
+          sample_due_at_ = 0;  // arrivals so far; arrival at which to count the sample
   std::vector<PodId> sample_;
-  double gone_ = -1;  // fraction of pods that leave within half a lifetime; negative: unknown
-  double gone_in_table_ = 0;  // the fraction in `free_`
+  double leaving_fraction_ =
+      -1;  // fraction of pods that leave within half a lifetime; negative: unknown
+  double table_fraction_ = 0;  // the fraction in `free_`
   std::array<float, 8 * kStepsPerPod> free_{};
 };
 

@@ -64,8 +64,8 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
   Lanes free[NodeKey::kMaxGpus];
   const int gpus = key.gpus;
   for (int i = 0; i < gpus; ++i) free[i] = Lanes{} + key.slack[i];
-  Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStep, kCpuUnit);
-  Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStep, kMemoryUnit);
+  Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStepMilli, kCpuUnit);
+  Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStepBytes, kMemoryUnit);
   Lanes lately{};          // lanes in which recent draws placed a pod
   const auto idle = [&] {  // at most 16 · 1000 in each lane
     Lanes lanes{};
@@ -227,8 +227,8 @@ double WasteModel::Tables::ClosedForm(const NodeKey& key) const {
     memory += row.memory;
     memory_variance += row.memory_square - row.memory * row.memory;
   }
-  const auto cpu_left = static_cast<double>(key.cpu_steps * NodeKey::kCpuStep);
-  const auto memory_left = static_cast<double>(key.memory_steps * NodeKey::kMemoryStep);
+  const auto cpu_left = static_cast<double>(key.cpu_steps * NodeKey::kCpuStepMilli);
+  const auto memory_left = static_cast<double>(key.memory_steps * NodeKey::kMemoryStepBytes);
   return waste + std::max(UnmetFraction(cpu, cpu_variance, cpu_left),
                           UnmetFraction(memory, memory_variance, memory_left)) *
                      (idle - waste);
@@ -255,8 +255,9 @@ uint64_t NodeKey::Hash() const {
 }
 
 void NodeKey::SetHost(int64_t cpu_milli, int64_t memory_bytes) {
-  cpu_steps = static_cast<int16_t>(std::clamp<int64_t>(cpu_milli / kCpuStep, 0, 6000));
-  memory_steps = static_cast<int16_t>(std::clamp<int64_t>(memory_bytes / kMemoryStep, 0, 8000));
+  cpu_steps = static_cast<int16_t>(std::clamp<int64_t>(cpu_milli / kCpuStepMilli, 0, 6000));
+  memory_steps =
+      static_cast<int16_t>(std::clamp<int64_t>(memory_bytes / kMemoryStepBytes, 0, 8000));
 }
 
 NodeKey NodeKey::Of(ModelId model, int64_t cpu_milli, int64_t memory, const int16_t* slack,
@@ -281,11 +282,11 @@ WasteModel::WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memo
 WasteModel::~WasteModel() = default;
 
 bool WasteModel::Step() {
-  if (built_ == tables_.size()) return false;
-  std::unique_ptr<Tables>& tables = tables_[built_];
+  if (built_models_ == tables_.size()) return false;
+  std::unique_ptr<Tables>& tables = tables_[built_models_];
   if (!tables) {
     tables = std::make_unique<Tables>();
-    tables->Start(mix_, static_cast<ModelId>(built_), device_memory_[built_]);
+    tables->Start(mix_, static_cast<ModelId>(built_models_), device_memory_[built_models_]);
   }
   for (int terms = 0; tables->next_row <= 1000 && terms < kTermsPerStep;) {
     tables->FillRow(tables->next_row++);
@@ -295,7 +296,7 @@ bool WasteModel::Step() {
   if (!tables->pods.empty()) {
     for (Draw& draw : tables->draws) tables->FillDraw(&draw);
   }
-  return ++built_ < tables_.size();
+  return ++built_models_ < tables_.size();
 }
 
 // A model that appeared after the mix was learned counts as a model that only pods without a model

@@ -53,8 +53,8 @@ struct MixPod {
 // The state of a node: GPU model, CPU and memory in steps, slack of its GPUs in ascending order.
 struct NodeKey {
   static constexpr size_t kMaxGpus = 16;  // on larger nodes the 16 GPUs with the most slack count
-  static constexpr int64_t kCpuStep = 500;
-  static constexpr int64_t kMemoryStep = int64_t{2} << 30;
+  static constexpr int64_t kCpuStepMilli = 500;
+  static constexpr int64_t kMemoryStepBytes = int64_t{2} << 30;
 
   ModelId model = kNoModel;
   int16_t gpus = 0;
@@ -94,7 +94,7 @@ class WasteModel {
   std::vector<MixPod> mix_;
   std::vector<int64_t> device_memory_;
   std::vector<std::unique_ptr<Tables>> tables_;  // by model
-  size_t built_ = 0;
+  size_t built_models_ = 0;
   const double early_weight_;
   const PolicyParts without_;
   std::unique_ptr<Memo> memo_;
