@@ -15,7 +15,7 @@ using device::Dialect;
 
 void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
   std::map<std::string_view, int> whole;
-  int all = 0;
+  int gpu_count = 0;
   const device::NodeInventory inventory = entry.node.inventory.Full();
   for (const device::Gpu& gpu : inventory.gpus) {
     capacity->uuids.insert(gpu.uuid);
@@ -28,31 +28,31 @@ void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
       continue;
     }
     ClusterCapacity::Model& model = capacity->models[gpu.model];
-    model.largest = std::max(model.largest, gpu.memory);
+    model.largest_memory = std::max(model.largest_memory, gpu.memory);
     model.most_on_node = std::max(model.most_on_node, ++whole[gpu.model]);
-    ++all;
+    ++gpu_count;
   }
-  capacity->most_on_node = std::max(capacity->most_on_node, all);
+  capacity->most_on_node = std::max(capacity->most_on_node, gpu_count);
 }
 
 // The part of the cluster that the pod's constraints allow.
-struct Allowed {
-  Bytes largest;
+struct AllowedGpus {
+  Bytes largest_memory;
   int most_on_node = 0;
-  bool all = false;  // no constraint on models
+  bool all_models = false;  // no constraint on models
 };
 
-std::optional<Allowed> AllowedOf(const device::Constraints& constraints,
-                                 const ClusterCapacity& capacity) {
-  Allowed allowed{.all = constraints.models.empty()};
+std::optional<AllowedGpus> AllowedGpusOf(const device::Constraints& constraints,
+                                         const ClusterCapacity& capacity) {
+  AllowedGpus allowed{.all_models = constraints.models.empty()};
   bool any = false;
   for (const auto& [product, model] : capacity.models) {
-    const auto means = [&product = product](const std::string& wanted) {
+    const auto matches = [&product = product](const std::string& wanted) {
       return device::MatchesModel(product, wanted);
     };
-    if (!allowed.all && std::ranges::none_of(constraints.models, means)) continue;
+    if (!allowed.all_models && std::ranges::none_of(constraints.models, matches)) continue;
     any = true;
-    allowed.largest = std::max(allowed.largest, model.largest);
+    allowed.largest_memory = std::max(allowed.largest_memory, model.largest_memory);
     // An upper bound: the GPUs of different models may be on different nodes.
     allowed.most_on_node += model.most_on_node;
   }
@@ -78,39 +78,41 @@ std::string MemoryText(Bytes memory, Bytes wanted) {
   return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");
 }
 
-void AddMemory(const device::DeviceRequest& request, const Allowed& allowed,
+void AddMemory(const device::DeviceRequest& request, const AllowedGpus& allowed,
                std::vector<std::string>* lines) {
-  const std::string_view which = allowed.all ? "of the cluster" : "of the models that it allows";
+  const std::string_view which =
+      allowed.all_models ? "of the cluster" : "of the models that it allows";
   const Bytes one_gpu = request.OneGpuShare().memory;
-  if (one_gpu > allowed.largest) {
+  if (one_gpu > allowed.largest_memory) {
     lines->push_back(
         fmt::format("{} of the pod require {} of one GPU, and the largest GPU {} has {}",
                     NameOf(Dialect::kGpuMem), MemoryText(one_gpu, one_gpu), which,
-                    MemoryText(allowed.largest, one_gpu)));
+                    MemoryText(allowed.largest_memory, one_gpu)));
   }
   for (const ContainerRequest& container : request.containers) {
     const Bytes memory = container.per_gpu.memory;
-    if (container.dialect != Dialect::kVcuda || memory <= allowed.largest) continue;
-    lines->push_back(fmt::format(
-        "container \"{}\": its {} must be on one GPU, and the largest GPU {} has {}",
-        container.name, MemoryText(memory, memory), which, MemoryText(allowed.largest, memory)));
+    if (container.dialect != Dialect::kVcuda || memory <= allowed.largest_memory) continue;
+    lines->push_back(
+        fmt::format("container \"{}\": its {} must be on one GPU, and the largest GPU {} has {}",
+                    container.name, MemoryText(memory, memory), which,
+                    MemoryText(allowed.largest_memory, memory)));
   }
 }
 
-void AddWhole(const device::DeviceRequest& request, const Allowed& allowed,
+void AddWhole(const device::DeviceRequest& request, const AllowedGpus& allowed,
               std::vector<std::string>* lines) {
   int most = 0;
   for (const auto& stage : request.Stages()) {
     int count = 0;
-    for (const size_t at : stage) {
-      if (request.containers[at].exclusive) count += request.containers[at].count;
+    for (const size_t index : stage) {
+      if (request.containers[index].exclusive) count += request.containers[index].count;
     }
     most = std::max(most, count);
   }
   if (most <= allowed.most_on_node) return;
   lines->push_back(fmt::format("the pod requests {} whole GPUs, and no node has more than {}{}",
                                most, allowed.most_on_node,
-                               allowed.all ? "" : " of the models that it allows"));
+                               allowed.all_models ? "" : " of the models that it allows"));
 }
 
 void AddMig(const device::DeviceRequest& request, const ClusterCapacity& capacity,
@@ -137,8 +139,8 @@ MilliGpu ComputeOf(const device::DeviceRequest& request) {
   MilliGpu most{0};
   for (const auto& stage : request.Stages()) {
     MilliGpu sum{0};
-    for (const size_t at : stage) {
-      const ContainerRequest& container = request.containers[at];
+    for (const size_t index : stage) {
+      const ContainerRequest& container = request.containers[index];
       if (container.mig_profile.empty()) sum += container.per_gpu.compute * container.count;
     }
     most = std::max(most, sum);
@@ -158,14 +160,14 @@ void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
               std::vector<std::string>* lines) {
   const auto own = capacity.quota.config().find(pod.ns);
   if (own == capacity.quota.config().end()) return;
-  placement::Quota unused;
-  unused.SetConfig({*own});
+  placement::Quota quota_without_use;
+  quota_without_use.SetConfig({*own});
   const MilliGpu amount = ComputeOf(*pod.devices);
-  std::set<std::string> rejections;  // of all models: raising one of the quotas would suffice
+  std::set<std::string> rejections;  // by each model; raising one of these quotas would suffice
   for (const auto& [model, pool] : capacity.quota_keys) {
     if (!Allows(pod.devices->constraints, model)) continue;
     const placement::QuotaCharge charge{pod.ns, model, pool, amount};
-    if (unused.Check(charge).ok()) return;
+    if (quota_without_use.Check(charge).ok()) return;
     rejections.insert(capacity.quota.Check(charge).message());
   }
   if (!rejections.empty()) lines->push_back(fmt::format("{}", fmt::join(rejections, "; ")));
@@ -180,7 +182,8 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
   return capacity;
 }
 
-std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterCapacity& capacity) {
+std::vector<std::string> WhyNeverFits(const ledger::PodRequest& pod,
+                                      const ClusterCapacity& capacity) {
   std::vector<std::string> lines;
   const device::DeviceRequest& request = *pod.devices;
   if (!request.requests_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
@@ -188,7 +191,7 @@ std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterC
   }
   AddMig(request, capacity, &lines);
   AddUuids(request.constraints, capacity, &lines);
-  const auto allowed = AllowedOf(request.constraints, capacity);
+  const auto allowed = AllowedGpusOf(request.constraints, capacity);
   if (allowed) {
     AddMemory(request, *allowed, &lines);
     AddWhole(request, *allowed, &lines);

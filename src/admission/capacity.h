@@ -23,23 +23,24 @@ namespace tessera::admission {
 
 struct ClusterCapacity {
   struct Model {
-    Bytes largest;         // largest memory of GPUs that are not in MIG mode
+    Bytes largest_memory;  // of the GPUs that are not in MIG mode
     int most_on_node = 0;  // largest number of these GPUs on one node
   };
   std::map<std::string, Model, std::less<>> models;  // by product name
-  int most_on_node = 0;                              // the same, for all models together
+  int most_on_node = 0;  // largest number of GPUs on one node, of all models
   std::set<std::string, std::less<>> mig_profiles;
   std::unordered_set<std::string> uuids;  // of GPUs
   // Pairs of model and pool for which quotas may exist. The model is that of the node's label, or
   // that of its GPUs if the node has no such label.
   std::set<std::pair<std::string, std::string>> quota_keys;
-  placement::Quota quota;  // includes the usage, for the text of warnings
+  placement::Quota quota;  // with the usage, which only the text of warnings needs
 };
 
 ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
 
 // One line for each reason why the pod could not be placed even on an empty cluster. Empty while
 // the cluster has no known GPU.
-std::vector<std::string> NeverFits(const ledger::PodRequest& pod, const ClusterCapacity& capacity);
+std::vector<std::string> WhyNeverFits(const ledger::PodRequest& pod,
+                                      const ClusterCapacity& capacity);
 
 }  // namespace tessera::admission

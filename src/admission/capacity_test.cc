@@ -26,7 +26,7 @@ class CapacityTest : public ::testing::Test {
     pod.meta.ns = "ml";
     if (!models.empty()) pod.meta.annotations["tessera.dev/gpu-models"] = models;
     if (!uuids.empty()) pod.meta.annotations["tessera.dev/gpu-uuids"] = uuids;
-    return NeverFits(ledger::PodRequestOf(pod, {}).value(), CapacityOf(*ledger_));
+    return WhyNeverFits(ledger::PodRequestOf(pod, {}).value(), CapacityOf(*ledger_));
   }
   void SetQuota(std::string_view json) { ledger_->SetQuota(placement::ParseQuota(json).value()); }
 
@@ -72,11 +72,11 @@ TEST_F(CapacityTest, WholeGpusAreComparedWithTheLargestNode) {
 
 TEST_F(CapacityTest, GpusOfDifferentModelsDoNotAddUpAcrossNodes) {
   ClusterCapacity capacity{.most_on_node = 4};
-  capacity.models["NVIDIA A100-SXM4-80GB"] = {.largest = GiB(80), .most_on_node = 4};
-  capacity.models["Tesla T4"] = {.largest = GiB(15), .most_on_node = 3};
+  capacity.models["NVIDIA A100-SXM4-80GB"] = {.largest_memory = GiB(80), .most_on_node = 4};
+  capacity.models["Tesla T4"] = {.largest_memory = GiB(15), .most_on_node = 3};
   const auto lines = [&](const char* gpus) {
-    return NeverFits(ledger::PodRequestOf(GpuPod("p", {{"nvidia.com/gpu", gpus}}), {}).value(),
-                     capacity);
+    return WhyNeverFits(ledger::PodRequestOf(GpuPod("p", {{"nvidia.com/gpu", gpus}}), {}).value(),
+                        capacity);
   };
   EXPECT_THAT(lines("4"), IsEmpty());
   EXPECT_THAT(lines("5"), ElementsAre(HasSubstr("no node has more than 4")));

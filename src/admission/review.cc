@@ -60,7 +60,7 @@ Json StatusOf(const Status& rejection) {
 }  // namespace
 
 Result<AdmissionRequest> ParseAdmissionReview(std::string_view body) {
-  ASSIGN_OR_RETURN(const Json review, ParseJson(body, {.max_bytes = kMaxAdmissionBody}));
+  ASSIGN_OR_RETURN(const Json review, ParseJson(body, {.max_bytes = kMaxAdmissionBytes}));
   RETURN_IF_ERROR(CheckType(review));
   const Json* request = review.Find("request");
   if (request == nullptr || !request->is_object()) {

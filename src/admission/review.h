@@ -16,9 +16,9 @@
 
 namespace tessera::admission {
 
-// Room for the rest of the review and for two objects of the largest size that the API server
-// accepts, because an update includes the old object.
-inline constexpr size_t kMaxAdmissionBody = 8 << 20;
+// Enough for two objects of the largest size that the API server accepts, because an update
+// includes the old object, and for the rest of the review.
+inline constexpr size_t kMaxAdmissionBytes = 8 << 20;
 
 struct AdmissionRequest {
   Uid uid;
@@ -35,7 +35,7 @@ Result<AdmissionRequest> ParseAdmissionReview(std::string_view body);
 
 struct AdmissionAnswer {
   Status rejection;                   // OK: allowed
-  std::vector<std::string> warnings;  // kubectl prints them, also with a rejection
+  std::vector<std::string> warnings;  // printed by kubectl, also with a rejection
   Json::Array patch;                  // operations of RFC 6902
 };
 // Truncates long warnings and drops excess warnings, as the API server would do.

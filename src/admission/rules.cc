@@ -22,8 +22,8 @@ using device::Dialect;
 constexpr std::array kRequestAnnotations = {
     names::kAnnotationGpuModels, names::kAnnotationGpuUuids, names::kAnnotationGpuUuidsExcluded,
     names::kAnnotationPolicy, names::kAnnotationVcudaCoreLimit};
-constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
-constexpr std::string_view kNodeUser = "system:node:";
+constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
+constexpr std::string_view kNodeUserPrefix = "system:node:";
 
 bool IsRequestAnnotation(std::string_view key) {
   return std::ranges::find(kRequestAnnotations, key) != kRequestAnnotations.end();
@@ -55,12 +55,12 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
 // kubelet compares it with the file on its node. A rejection would only hide the static pod.
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
-  return request.user.starts_with(kNodeUser) && annotations != nullptr &&
-         annotations->Find(kMirror) != nullptr;
+  return request.user.starts_with(kNodeUserPrefix) && annotations != nullptr &&
+         annotations->Find(kMirrorAnnotation) != nullptr;
 }
 
-// RFC 6901.
-std::string Pointer(std::string_view path, std::string_view key) {
+// The JSON Pointer (RFC 6901) to member `key` of the object at `path`.
+std::string JsonPointer(std::string_view path, std::string_view key) {
   std::string out = fmt::format("{}/", path);
   for (const char c : key) {
     if (c == '~') {
@@ -83,7 +83,7 @@ void RemoveAssignments(const AdmissionRequest& request, AdmissionAnswer* answer)
     removed.push_back(key);
     answer->patch.push_back(
         Json::MakeObject({{"op", Json::String("remove")},
-                          {"path", Json::String(Pointer("/metadata/annotations", key))}}));
+                          {"path", Json::String(JsonPointer("/metadata/annotations", key))}}));
   }
   if (removed.empty()) return;
   answer->warnings.push_back(
@@ -231,8 +231,9 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
 void WarnOfContainer(const Json& container, const ContainerRequest& requested,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
-  const Json* blocks = limits == nullptr ? nullptr : limits->Find(names::kResourceVcudaMemory);
-  if (requested.dialect == Dialect::kVcuda && requested.exclusive && blocks != nullptr) {
+  const Json* vcuda_memory =
+      limits == nullptr ? nullptr : limits->Find(names::kResourceVcudaMemory);
+  if (requested.dialect == Dialect::kVcuda && requested.exclusive && vcuda_memory != nullptr) {
     warnings->push_back(fmt::format("container \"{}\": {} has no effect beside whole GPUs",
                                     requested.name, names::kResourceVcudaMemory));
   }
@@ -290,8 +291,8 @@ AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   // Validate rejects an invalid request.
   if (spec == nullptr || !pod_request.ok() || !pod_request->devices->requests_devices())
     return answer;
-  const Json* named = spec->Find("runtimeClassName");
-  if (named != nullptr && !named->is_null()) return answer;
+  const Json* runtime_class = spec->Find("runtimeClassName");
+  if (runtime_class != nullptr && !runtime_class->is_null()) return answer;
   answer.patch.push_back(Json::MakeObject({{"op", Json::String("add")},
                                            {"path", Json::String("/spec/runtimeClassName")},
                                            {"value", Json::String(options_.runtime_class)}}));
@@ -330,7 +331,7 @@ AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) con
   WarnOfContainers(request.object, *pod_request, &answer.warnings);
   const ClusterCapacity* capacity = capacity_();
   if (capacity == nullptr) return answer;
-  for (const std::string& line : NeverFits(*pod_request, *capacity)) {
+  for (const std::string& line : WhyNeverFits(*pod_request, *capacity)) {
     answer.warnings.push_back("the pod will wait: " + line);
   }
   return answer;

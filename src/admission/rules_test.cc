@@ -222,7 +222,7 @@ TEST_F(AdmissionTest, SetsTheConfiguredRuntimeClassUnlessThePodNamesOne) {
 
 TEST_F(AdmissionTest, WarnsOfAPodThatCanNeverBePlaced) {
   ClusterCapacity capacity;
-  capacity.models["Tesla T4"] = {.largest = MiB(15109), .most_on_node = 4};
+  capacity.models["Tesla T4"] = {.largest_memory = MiB(15109), .most_on_node = 4};
   capacity.most_on_node = 4;
   capacity_ = &capacity;
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "15"}})),

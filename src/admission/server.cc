@@ -9,9 +9,9 @@ namespace tessera::admission {
 namespace {
 
 // Maximum age of the capacity, which is computed in a pass over all GPUs.
-constexpr Duration kCapacityAge = std::chrono::seconds(1);
-// API servers keep connections open, and there may be several servers.
-constexpr size_t kConnections = 256;
+constexpr Duration kMaxCapacityAge = std::chrono::seconds(1);
+// API servers keep connections open, and there may be several API servers.
+constexpr size_t kMaxConnections = 256;
 
 }  // namespace
 
@@ -31,8 +31,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
   ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
   tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
-  http.limits.body_bytes = kMaxAdmissionBody;
-  http.limits.connections = kConnections;
+  http.limits.body_bytes = kMaxAdmissionBytes;
+  http.limits.connections = kMaxConnections;
   ASSIGN_OR_RETURN(self->server_, net::HttpServer::Start(
                                       io, client.runner(), std::move(http),
                                       [server = self.get()](const net::Request& request,
@@ -91,9 +91,9 @@ void AdmissionServer::Trace(const AdmissionRequest& review, WallTime began,
 const ClusterCapacity* AdmissionServer::Capacity() {
   const ledger::ClusterLedger* ledger = ledger_();
   if (ledger == nullptr) return nullptr;
-  if (!capacity_ || clock_.Now() >= capacity_until_) {
+  if (!capacity_ || clock_.Now() >= capacity_expires_) {
     capacity_ = CapacityOf(*ledger);
-    capacity_until_ = clock_.Now() + kCapacityAge;
+    capacity_expires_ = clock_.Now() + kMaxCapacityAge;
   }
   return &*capacity_;
 }

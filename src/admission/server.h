@@ -80,7 +80,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   const trace::RecordSpan record_span_;
   const AdmissionRules rules_;
   std::optional<ClusterCapacity> capacity_;
-  MonotonicTime capacity_until_;
+  MonotonicTime capacity_expires_;
   AdmissionCounts counts_;
   bool ready_ = false;
   std::unique_ptr<net::HttpServer> server_;

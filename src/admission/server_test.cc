@@ -138,7 +138,7 @@ TEST_F(AdmissionServerTest, OtherPathsGet404AndOtherMethods405) {
 }
 
 TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRejected) {
-  EXPECT_EQ(Post(kValidatePath, std::string(kMaxAdmissionBody + 1, ' ')).status, 413);
+  EXPECT_EQ(Post(kValidatePath, std::string(kMaxAdmissionBytes + 1, ' ')).status, 413);
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }
 

@@ -99,7 +99,7 @@ class Agent::Impl {
   std::unique_ptr<Pods> MakePods(TaskRunner* runner) const;
   std::shared_ptr<gpu::NvmlLoader> MakeLoader() const;
   std::shared_ptr<gpu::NvmlLoader> MakeLoaderOfFoundGpus() const;
-  std::string DriverRootHere() const { return readiness_->driver_root().ctr; }
+  std::string DriverRootInContainer() const { return readiness_->driver_root().container_path; }
   NodeHardware ReadHardware() const;
   void OpenDevices(std::vector<int> minors, std::function<void(SmokeTest::Problems)> done);
   AgentStatus CurrentStatus() const;
@@ -135,7 +135,7 @@ class Agent::Impl {
   std::unique_ptr<GrantsThread> grants_;
   NodeReporter node_report_;
   std::unique_ptr<Plugins> plugins_;
-  std::unique_ptr<DeviceNodeKeeper> device_nodes_;  // null: not made
+  std::unique_ptr<DeviceNodeKeeper> device_nodes_;  // null: the agent makes none
   Pages pages_;
   std::unique_ptr<gpu::Inventory> inventory_;
   DriverReleaseWatch driver_release_;
@@ -199,21 +199,21 @@ Status Agent::Impl::Start() {
 }
 
 void Agent::Impl::MakeReadiness() {
-  ReadinessOptions ready = ReadinessOptionsOf(options_);
-  ready.gpus_on_bus = [this] {
+  ReadinessOptions readiness_options = ReadinessOptionsOf(options_);
+  readiness_options.gpus_on_bus = [this] {
     return static_cast<size_t>(
         std::ranges::count_if(ReadHardware().nvidia_devices, &PciDevice::IsGpu));
   };
-  ready.driver.before_use = [this](const DriverRoot& root) {
-    if (device_nodes_) device_nodes_->MakeNodes(root.ctr);
+  readiness_options.driver.before_use = [this](const DriverRoot& root) {
+    if (device_nodes_) device_nodes_->MakeNodes(root.container_path);
   };
-  ready.open_devices = [this](std::vector<int> minors,
-                              std::function<void(SmokeTest::Problems)> done) {
+  readiness_options.open_devices = [this](std::vector<int> minors,
+                                          std::function<void(SmokeTest::Problems)> done) {
     OpenDevices(std::move(minors), std::move(done));
   };
-  ready.on_driver_files = [this] { OnDriverFiles(); };
-  ready.on_findings = [this] { node_report_.Publish(); };
-  readiness_ = std::make_unique<NodeReadiness>(runner_, std::move(ready));
+  readiness_options.on_driver_files = [this] { OnDriverFiles(); };
+  readiness_options.on_findings = [this] { node_report_.Publish(); };
+  readiness_ = std::make_unique<NodeReadiness>(runner_, std::move(readiness_options));
 }
 
 Status Agent::Impl::StartTracer() {
@@ -238,7 +238,7 @@ void Agent::Impl::StartDeviceNodes() {
   if (!options_.create_device_nodes) return;
   device_nodes_ = std::make_unique<DeviceNodeKeeper>(
       runner_, DeviceNodeKeeperOptions{.dev_root = options_.dev_root_ctr_path,
-                                       .driver_root = [this] { return DriverRootHere(); },
+                                       .driver_root = [this] { return DriverRootInContainer(); },
                                        .driver_has_gpus =
                                            [this] {
                                              const auto snapshot =
@@ -258,7 +258,7 @@ void Agent::Impl::StartInventory() {
     pages_.OnXid(uuid, code);
     if (grants_) grants_->OnXid(uuid, code);
   };
-  inventory.find_driver_root = [this] { return DriverRootHere(); };
+  inventory.find_driver_root = [this] { return DriverRootInContainer(); };
   inventory_ = std::make_unique<gpu::Inventory>(
       runner_, MakeLoader(), &caller_, inventory,
       [this](const gpu::InventorySnapshot& snapshot) { OnInventory(snapshot); });
@@ -340,7 +340,7 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   const gpu::InventorySnapshot snapshot = Withhold(reported, withheld);
   LogChanges(devices_.Get().get(), *snapshot);
   const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
-  for (const std::string& id : set->left_out()) {
+  for (const std::string& id : set->rejected_uuids()) {
     Log(Severity::kError, "a GPU has a UUID that cannot be offered", {{"uuid_hex", id}});
   }
   devices_.Set(set);
@@ -409,12 +409,12 @@ std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoaderOfFoundGpus() const {
 }
 
 NodeHardware Agent::Impl::ReadHardware() const {
-  return ReadNodeHardware(gpu::SysRootOf(DriverRootHere()), options_.machine_type_file);
+  return ReadNodeHardware(gpu::SysRootOf(DriverRootInContainer()), options_.machine_type_file);
 }
 
 void Agent::Impl::OpenDevices(std::vector<int> minors,
                               std::function<void(SmokeTest::Problems)> done) {
-  const bool simulated = gpu::ProcRootOf(DriverRootHere()) != "/proc";
+  const bool simulated = gpu::ProcRootOf(DriverRootInContainer()) != "/proc";
   const auto problems = std::make_shared<SmokeTest::Problems>();
   caller_.Start(
       {.name = "open-devices",

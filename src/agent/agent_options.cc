@@ -33,8 +33,8 @@ Status CompleteOptions(AgentOptions* options) {
   if (options->driver_root.empty()) options->driver_root = "/";
   if (options->driver_root_ctr_path.empty()) options->driver_root_ctr_path = options->driver_root;
   if (options->dev_root.empty()) {
-    const bool own = PathExists(JoinPath(options->driver_root_ctr_path, "dev"));
-    options->dev_root = own ? options->driver_root : "/";
+    const bool has_dev = PathExists(JoinPath(options->driver_root_ctr_path, "dev"));
+    options->dev_root = has_dev ? options->driver_root : "/";
   }
   if (options->dev_root_ctr_path.empty()) {
     options->dev_root_ctr_path = options->dev_root == options->driver_root

@@ -17,7 +17,7 @@ namespace tessera::agent {
 
 struct AgentOptions {
   std::string resource;
-  std::vector<std::string> shared_resources;  // beside `resource`
+  std::vector<std::string> shared_resources;  // in addition to `resource`
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   BindingMode binding = BindingMode::kLate;
   bool pass_device_specs = false;
@@ -47,7 +47,7 @@ struct AgentOptions {
   LabelStyle metric_labels;                       // for dcgm-exporter's metrics
   Duration xid_window = std::chrono::minutes(5);  // for DCGM_EXP_XID_ERRORS_COUNT
   std::string manager_address;                    // address of gpu-manager's pages; "": not served
-  std::string manager_checkpoint;                 // file that gpu-manager left; "": none
+  std::string manager_checkpoint;                 // checkpoint file of gpu-manager; "": none
   std::string otlp_endpoint;             // of a collector of spans (src/trace/tracer.h); "": none
   std::string node_name;                 // "": do not write the node
   std::string kubeconfig;                // "": the pod's service account

@@ -75,12 +75,12 @@ ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pod
 
 // Lives on the grants' thread. Keep the order: each member uses members before it.
 struct GrantsThread::State {
-  State(GrantsThread* grants, grant::Journal opened, const std::vector<std::string>& records,
-        std::unique_ptr<Pods> known)
-      : journal(std::move(opened)),
+  State(GrantsThread* grants, grant::Journal grant_journal, const std::vector<std::string>& records,
+        std::unique_ptr<Pods> pod_source)
+      : journal(std::move(grant_journal)),
         ledger(&journal, records, &skipped),
         kubelet(&grants->runner_, grants->options_.pod_resources_socket, kKubeletListWait),
-        pods(std::move(known)),
+        pods(std::move(pod_source)),
         caller(&grants->runner_),
         gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
         processes(grants->options_.proc_root, &gpu_processes, &caller),
@@ -110,15 +110,15 @@ struct GrantsThread::State {
                  service.Handle(request, std::move(reply));
                }),
         watcher(&grants->runner_, DirName(grants->options_.socket),
-                {.appeared = [](const std::string&) {},
-                 .vanished = [this](const std::string&) { Repair(); },
-                 .on_rescan = [this] { Repair(); }}),
+                {.on_appeared = [](const std::string&) {},
+                 .on_vanished = [this](const std::string&) { RestoreSocket(); },
+                 .on_rescan = [this] { RestoreSocket(); }}),
         socket(grants->options_.socket) {}
 
   // Passes the containers to the compute control, and adds its measurements to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(MonotonicTime now, ContainerUses uses) {
     std::vector<ComputeControl::Member> members =
-        ComputeMembers(usage.files(), uses, service.PodsInForce());
+        ComputeMembers(usage.files(), uses, service.PodsWithAcceptedLimits());
     for (ContainerGpuUse& use : uses) {
       const auto member =
           std::ranges::find_if(members, [&](const auto& each) { return IsUseOf(use, each); });
@@ -140,8 +140,8 @@ struct GrantsThread::State {
     if (pod != pods->pods().end()) pods->Record(*pod->second, event);
   }
 
-  // Makes the socket again if a user or systemd-tmpfiles has deleted it from /run.
-  void Repair() {
+  // Creates the socket again if a user or systemd-tmpfiles has deleted it from /run.
+  void RestoreSocket() {
     if (server.SocketPresent()) return;
     Status status = MakeDirs(DirName(socket));
     if (status.ok()) status = server.Listen(socket);
@@ -176,13 +176,13 @@ GrantsThread::GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* d
 
 GrantsThread::~GrantsThread() {
   if (!thread_.joinable()) return;
-  std::promise<void> gone;
+  std::promise<void> destroyed;
   runner_.Post([&] {
     state_.reset();
     runner_.Quit();
-    gone.set_value();
+    destroyed.set_value();
   });
-  gone.get_future().wait();
+  destroyed.get_future().wait();
   thread_.join();
 }
 
@@ -191,9 +191,9 @@ Status GrantsThread::Start() {
     ::pthread_setname_np(::pthread_self(), "grants");
     runner_.Run();
   });
-  std::promise<Status> made;
-  runner_.Post([&] { made.set_value(MakeState()); });
-  return made.get_future().get();
+  std::promise<Status> start_result;
+  runner_.Post([&] { start_result.set_value(MakeState()); });
+  return start_result.get_future().get();
 }
 
 void GrantsThread::Allocate(const std::string& resource, const std::vector<std::string>& ids,

@@ -61,7 +61,7 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
   WriteCounter("tessera_release_timeouts_total",
                "Containers whose GPUs were withheld, because processes of the pod had not ended "
                "within --release-timeout.",
-               metrics.grants.release_bounds_exceeded, text);
+               metrics.grants.release_timeouts, text);
   text->Family(
       "tessera_unredeemed_tokens", "gauge",
       "Containers that run with a token and without their GPUs, because tessera-runtime has "

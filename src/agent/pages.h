@@ -28,7 +28,7 @@ class Pages {
   struct Sources {
     // Returns the status without the uses of containers and the exporter; Pages adds these two.
     StatusPage::GetStatus status;
-    StatusPage::PostElsewhere post_to_grants;
+    StatusPage::PostToGrants post_to_grants;
     std::function<std::shared_ptr<gpu::NvmlLoader>()> make_loader;
     // Calls `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;

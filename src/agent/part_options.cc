@@ -38,13 +38,13 @@ DriverWatchOptions DriverWatchOptionsOf(const AgentOptions& options) {
 }  // namespace
 
 ReadinessOptions ReadinessOptionsOf(const AgentOptions& options) {
-  ReadinessOptions ready;
-  ready.driver = DriverWatchOptionsOf(options);
-  ready.validations_dir = options.validations_dir;
-  ready.dev_root = options.dev_root;
-  ready.expects_kubelet = !options.kubelet_socket.empty();
-  ready.expects_engine = !options.engine.empty();
-  return ready;
+  ReadinessOptions readiness_options;
+  readiness_options.driver = DriverWatchOptionsOf(options);
+  readiness_options.validations_dir = options.validations_dir;
+  readiness_options.dev_root = options.dev_root;
+  readiness_options.expects_kubelet = !options.kubelet_socket.empty();
+  readiness_options.expects_engine = !options.engine.empty();
+  return readiness_options;
 }
 
 GrantsThreadOptions GrantsThreadOptionsOf(const AgentOptions& options) {
@@ -56,7 +56,7 @@ GrantsThreadOptions GrantsThreadOptionsOf(const AgentOptions& options) {
   grants.service.limits_dir = options.limits_dir;
   grants.service.limits_fail_open = options.limits_fail_open;
   grants.service.gpu_mem_unit = options.gpu_mem_unit;
-  grants.service.release.bound = options.release_timeout;
+  grants.service.release.timeout = options.release_timeout;
   grants.kill_on_bypass_namespaces = options.limits_stop_bypass;
   grants.state_dir = options.state_dir;
   grants.socket = options.grant_socket;

@@ -21,7 +21,7 @@ namespace tessera::agent {
 
 struct PluginsOptions {
   std::string resource;                       // resource name of whole GPUs
-  std::vector<std::string> shared_resources;  // beside `resource`
+  std::vector<std::string> shared_resources;  // in addition to `resource`
   AdmissionOrder* admission_order = nullptr;  // may be null
   KubeletGrants* grants = nullptr;            // null: late binding
   DeviceSpecOptions device_specs;             // with `grants`
@@ -45,7 +45,7 @@ class Plugins {
  private:
   struct Resource {
     std::string name;
-    std::unique_ptr<const PluginAnswers> answers;
+    std::unique_ptr<const PluginResponder> responder;
     std::unique_ptr<Plugin> plugin;
   };
   void Publish();

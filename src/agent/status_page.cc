@@ -12,12 +12,12 @@ namespace {
 // Longer than the interval between two scrapes, usually 30 s, so that scrapes reuse a connection.
 constexpr Duration kIdle = std::chrono::minutes(2);
 
-template <typename Holds>
-void WriteReasons(const AgentStatus& status, std::string_view name, const Holds& holds,
+template <typename Condition>
+void WriteReasons(const AgentStatus& status, std::string_view name, const Condition& condition,
                   MetricsText* text) {
   if (status.devices == nullptr) return;
   for (const device::Gpu& gpu : status.devices->inventory().gpus) {
-    if (!holds(gpu.health)) continue;
+    if (!condition(gpu.health)) continue;
     text->Sample(name,
                  MetricLabel("uuid", gpu.uuid) + "," +
                      MetricLabel("state", device::NameOf(gpu.health.state)) + "," +
@@ -99,7 +99,7 @@ std::string MetricsPage(const AgentStatus& status) {
   MetricsText text;
   text.Family("tessera_build_info", "gauge", "The program's version.");
   text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
-  text.Family("tessera_registered", "gauge", "1 while the kubelet reads our device list.");
+  text.Family("tessera_registered", "gauge", "1 while the kubelet reads the agent's device list.");
   text.Sample("tessera_registered", MetricLabel("resource", status.resource),
               uint64_t{status.registered ? 1u : 0u});
   WriteDevices(status, &text);
@@ -120,14 +120,14 @@ std::string NotReadyReason(const AgentStatus& status) {
 Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRunner* runner,
                                                       const std::string& address,
                                                       GetStatus get_status,
-                                                      PostElsewhere post_elsewhere) {
+                                                      PostToGrants post_to_grants) {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--metrics-address"));
   options.limits.connections = 16;
   options.limits.body_bytes = 4 << 10;
   options.limits.handler = std::chrono::seconds(5);
   options.limits.idle = kIdle;
-  auto handler = [get_status = std::move(get_status), post_elsewhere = std::move(post_elsewhere)](
+  auto handler = [get_status = std::move(get_status), post_to_grants = std::move(post_to_grants)](
                      const net::Request& request, net::HttpServer::Reply reply) {
     if (!IsRead(request)) {
       return reply(net::TextResponse(405, "only GET\n"));
@@ -138,8 +138,8 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
     if (request.path() == "/containers") return reply(ContainersPage(get_status()));
     if (request.path() == "/health") return reply(net::TextResponse(200, "OK"));
     if (request.path() == "/healthz") {
-      // The answer shows that this thread runs, too.
-      return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
+      // An answer shows that this thread runs, too, because it has passed the request on.
+      return post_to_grants([reply] { reply(net::TextResponse(200, "ok\n")); });
     }
     if (request.path() == "/readyz") {
       const std::string reason = NotReadyReason(get_status());

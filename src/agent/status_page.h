@@ -40,13 +40,13 @@ std::string NotReadyReason(const AgentStatus& status);
 class StatusPage {
  public:
   using GetStatus = std::function<AgentStatus()>;
-  // Posts a task to the grants' thread, which must run, too.
-  using PostElsewhere = std::function<void(TaskRunner::Task)>;
+  // Posts a task to the grants' thread. /healthz answers when that thread runs the task.
+  using PostToGrants = std::function<void(TaskRunner::Task)>;
 
   // INVALID_ARGUMENT or UNAVAILABLE, naming the address.
   static Result<std::unique_ptr<StatusPage>> Start(net::IoThread* io, TaskRunner* runner,
                                                    const std::string& address, GetStatus get_status,
-                                                   PostElsewhere post_elsewhere);
+                                                   PostToGrants post_to_grants);
   const net::Address& address() const { return server_->address(); }
 
  private:

@@ -20,23 +20,26 @@ namespace {
 
 // The supervisor is the first process of the container's PID namespace. The kernel drops signals to
 // such a process that it neither handles nor blocks (sig_task_ignored and sig_ignored in
-// kernel/signal.c), so they are blocked and taken by sigwaitinfo.
-sigset_t Handled() {
+// kernel/signal.c), so the supervisor blocks its signals and receives them with sigwaitinfo.
+sigset_t HandledSignals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD}) ::sigaddset(&set, signal);
   return set;
 }
 
-bool StopsUs(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT; }
+bool IsStopSignal(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT; }
 
 class Supervisor {
  public:
   Supervisor(const std::function<int()>& agent, const SupervisorOptions& options)
-      : agent_(agent), options_(options), wait_(options.first_wait), handled_(Handled()) {
-    ::sigprocmask(SIG_BLOCK, &handled_, &before_);
+      : agent_(agent),
+        options_(options),
+        wait_(options.first_wait),
+        handled_signals_(HandledSignals()) {
+    ::sigprocmask(SIG_BLOCK, &handled_signals_, &original_mask_);
   }
-  ~Supervisor() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  ~Supervisor() { ::sigprocmask(SIG_SETMASK, &original_mask_, nullptr); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -55,13 +58,14 @@ class Supervisor {
 
  private:
   void Start() {
-    started_ = clock_.Now();
+    started_at_ = clock_.Now();
     const pid_t parent = ::getpid();
     child_ = ::fork();
     TESSERA_CHECK(child_ >= 0);
     if (child_ != 0) return;
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    // Sent when the thread that called fork ends (prctl(2)), here the only thread of the parent.
+    ::sigprocmask(SIG_SETMASK, &original_mask_, nullptr);
+    // The kernel sends the signal when the thread that called fork ends (prctl(2)), here the only
+    // thread of the parent.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // The parent may have died before the prctl.
     if (::getppid() != parent) ::_exit(1);
@@ -72,9 +76,9 @@ class Supervisor {
   int WaitForChild() {
     while (true) {
       if (const std::optional<int> status = Reap()) return *status;
-      const int signal = ::sigwaitinfo(&handled_, nullptr);
+      const int signal = ::sigwaitinfo(&handled_signals_, nullptr);
       if (signal <= 0 || signal == SIGCHLD) continue;
-      stopping_ |= StopsUs(signal);
+      stopping_ |= IsStopSignal(signal);
       ::kill(child_, signal);
     }
   }
@@ -90,13 +94,14 @@ class Supervisor {
   }
 
   void BackOff() {
-    if (clock_.Now() - started_ >= options_.settled) wait_ = options_.first_wait;
-    const MonotonicTime until = clock_.Now() + wait_;
+    if (clock_.Now() - started_at_ >= options_.stable_after) wait_ = options_.first_wait;
+    const MonotonicTime deadline = clock_.Now() + wait_;
     wait_ = std::min(wait_ * 2, options_.longest_wait);
-    for (Duration left; !stopping_ && (left = until - clock_.Now()) > Duration::zero();) {
-      const timespec limit = {.tv_sec = left / std::chrono::seconds(1),
-                              .tv_nsec = (left % std::chrono::seconds(1)).count()};
-      stopping_ |= StopsUs(::sigtimedwait(&handled_, nullptr, &limit));
+    for (Duration remaining;
+         !stopping_ && (remaining = deadline - clock_.Now()) > Duration::zero();) {
+      const timespec limit = {.tv_sec = remaining / std::chrono::seconds(1),
+                              .tv_nsec = (remaining % std::chrono::seconds(1)).count()};
+      stopping_ |= IsStopSignal(::sigtimedwait(&handled_signals_, nullptr, &limit));
     }
   }
 
@@ -104,9 +109,9 @@ class Supervisor {
   const SupervisorOptions options_;
   const SystemClock clock_;
   Duration wait_;
-  sigset_t handled_;
-  sigset_t before_;
-  MonotonicTime started_;
+  sigset_t handled_signals_;
+  sigset_t original_mask_;
+  MonotonicTime started_at_;
   pid_t child_ = -1;
   bool stopping_ = false;
 };
@@ -116,11 +121,11 @@ class Supervisor {
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options) {
   // The parent gets another name, so that a search for the agent by name finds only the child.
   ::prctl(PR_SET_NAME, "tessera-init");
-  const auto named = [&agent] {
+  const auto renamed_agent = [&agent] {
     ::prctl(PR_SET_NAME, "tessera-agent");
     return agent();
   };
-  return Supervisor(named, options).Run();
+  return Supervisor(renamed_agent, options).Run();
 }
 
 }  // namespace tessera::agent

@@ -19,7 +19,7 @@ struct SupervisorOptions {
   // `stable_after`.
   Duration first_wait = std::chrono::milliseconds(50);
   Duration longest_wait = std::chrono::seconds(5);
-  Duration settled = std::chrono::seconds(10);
+  Duration stable_after = std::chrono::seconds(10);
 };
 
 // Runs `agent` in a child process, and again after each end by a signal. Passes SIGTERM, SIGINT,

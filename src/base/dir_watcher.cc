@@ -96,7 +96,7 @@ void DirWatcher::Start() { Watch(); }
 void DirWatcher::Watch() {
   std::shared_ptr<Inotify> inotify = Inotify::Of(runner_);
   const uint32_t mask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
-                        IN_MOVE_SELF | IN_ONLYDIR | (events_.written ? IN_CLOSE_WRITE : 0);
+                        IN_MOVE_SELF | IN_ONLYDIR | (events_.on_written ? IN_CLOSE_WRITE : 0);
   if (inotify == nullptr || !inotify->Add(dir_, mask, this)) {
     if (!error_logged_) {
       Log(Severity::kWarning, "cannot watch the directory, retrying every second",
@@ -112,7 +112,7 @@ void DirWatcher::Watch() {
 }
 
 void DirWatcher::ScheduleWatch() {
-  runner_->PostDelayed(kRetry, [weak = weak_.Get()] {
+  runner_->PostDelayed(kRetryInterval, [weak = weak_.Get()] {
     if (weak) weak->Watch();
   });
 }
@@ -129,11 +129,11 @@ void DirWatcher::Handle(uint32_t mask, const std::string& name) {
     // The kernel dropped events, because more than fs.inotify.max_queued_events were queued.
     events_.on_rescan();
   } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
-    events_.appeared(name);
+    events_.on_appeared(name);
   } else if ((mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {
-    events_.vanished(name);
-  } else if ((mask & IN_CLOSE_WRITE) != 0 && events_.written) {
-    events_.written(name);
+    events_.on_vanished(name);
+  } else if ((mask & IN_CLOSE_WRITE) != 0 && events_.on_written) {
+    events_.on_written(name);
   }
 }
 

@@ -17,17 +17,17 @@ namespace tessera {
 class DirWatcher {
  public:
   struct Events {
-    std::function<void(const std::string& name)> appeared;
-    std::function<void(const std::string& name)> vanished;
+    std::function<void(const std::string& name)> on_appeared;
+    std::function<void(const std::string& name)> on_vanished;
     // Some changes may have been missed, so the receiver must read the whole directory. Called at
     // the first watch, after an overflow of the kernel's queue, and when the directory was created
     // again.
     std::function<void()> on_rescan;
     // A file that was open for writing was closed; may be null.
-    std::function<void(const std::string& name)> written = nullptr;
+    std::function<void(const std::string& name)> on_written = nullptr;
   };
   // Interval of searches for a missing directory.
-  static constexpr Duration kRetry = std::chrono::seconds(1);
+  static constexpr Duration kRetryInterval = std::chrono::seconds(1);
 
   DirWatcher(TaskRunner* runner, std::string dir, Events events);
   ~DirWatcher();

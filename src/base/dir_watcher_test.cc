@@ -35,10 +35,10 @@ class DirWatcherTest : public ::testing::Test {
     const auto record = [log](const char* what) {
       return [log, what](const std::string& name) { log->push_back(what + name); };
     };
-    DirWatcher::Events events{.appeared = record("appeared "),
-                              .vanished = record("vanished "),
+    DirWatcher::Events events{.on_appeared = record("appeared "),
+                              .on_vanished = record("vanished "),
                               .on_rescan = [log] { log->push_back("rescan"); }};
-    if (writes) events.written = record("written ");
+    if (writes) events.on_written = record("written ");
     auto watcher = std::make_unique<DirWatcher>(&runner_, dir, std::move(events));
     watcher->Start();
     return watcher;
@@ -82,8 +82,8 @@ TEST_F(DirWatcherTest, ACallbackMayDestroyAllWatchers) {
   std::vector<std::unique_ptr<DirWatcher>> watchers;
   watchers.push_back(std::make_unique<DirWatcher>(
       &runner_, dir_.path(),
-      DirWatcher::Events{.appeared = [&](const std::string&) { watchers.clear(); },
-                         .vanished = [](const std::string&) {},
+      DirWatcher::Events{.on_appeared = [&](const std::string&) { watchers.clear(); },
+                         .on_vanished = [](const std::string&) {},
                          .on_rescan = [] {}}));
   watchers.front()->Start();
   watchers.push_back(Watch(dir_.path(), &second_));
@@ -100,7 +100,7 @@ TEST_F(DirWatcherTest, ADirectoryThatIsCreatedAgainIsWatchedByAll) {
   ASSERT_TRUE(std::filesystem::remove(path));
   runner_.RunUntilIdle();
   ASSERT_TRUE(std::filesystem::create_directory(path));
-  runner_.AdvanceTimeAndRun(DirWatcher::kRetry);
+  runner_.AdvanceTimeAndRun(DirWatcher::kRetryInterval);
   Write("below/a");
   EXPECT_THAT(first_, ElementsAre("rescan", "rescan", "appeared a"));
   EXPECT_THAT(second_, ElementsAre("rescan", "rescan", "appeared a"));

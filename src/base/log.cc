@@ -73,7 +73,7 @@ std::string FormatLogLine(LogFormat format, Severity severity, std::string_view 
 }
 
 void Log(Severity severity, std::string_view message, std::initializer_list<LogField> fields) {
-  if (severity < options.least) return;
+  if (severity < options.min_severity) return;
   std::string line =
       FormatLogLine(options.format, severity, Stamp(options.format), message, fields);
   if (sink_for_test) return sink_for_test(line);

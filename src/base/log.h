@@ -27,7 +27,7 @@ struct LogField {
 };
 
 struct LogOptions {
-  Severity least = Severity::kInfo;
+  Severity min_severity = Severity::kInfo;
   LogFormat format = LogFormat::kText;
 };
 // Call once, at the start of main.

@@ -28,8 +28,8 @@ const CLI::App& InnermostCommand(const CLI::App& app) {
 std::string InvalidCommand(const CLI::App& app) {
   const CLI::App& innermost = InnermostCommand(app);
   const std::vector<std::string> left = app.remaining(/*recurse=*/true);
-  const bool wanted = innermost.get_require_subcommand_min() > 0;
-  return wanted && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
+  const bool needs_command = innermost.get_require_subcommand_min() > 0;
+  return needs_command && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
 }
 
 std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
@@ -107,30 +107,31 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     // The texts are not written to std::cout directly, because it does not report failed writes.
     std::ostringstream out, err;
     const std::string word = InvalidCommand(*app);
-    const bool asked = word == "help" || error.get_exit_code() == 0;
+    const bool help_or_version = word == "help" || error.get_exit_code() == 0;
     if (word == "help") {
       out << app->help();
-    } else if (asked) {
+    } else if (help_or_version) {
       app->exit(error, out, err);
     } else {
       err << app->get_name() << ": " << MistakeText(*app, word, error);
     }
-    const Status written = WriteFd(STDOUT_FILENO, out.str());
-    if (!written.ok()) err << app->get_name() << ": standard output: " << written.message() << '\n';
+    const Status write_status = WriteFd(STDOUT_FILENO, out.str());
+    if (!write_status.ok())
+      err << app->get_name() << ": standard output: " << write_status.message() << '\n';
     // If this write fails as well, only the exit code reports the error.
     (void)WriteFd(STDERR_FILENO, err.str());
-    return InfoOf(asked ? written.code() : Code::kInvalidArgument).exit_code;
+    return InfoOf(help_or_version ? write_status.code() : Code::kInvalidArgument).exit_code;
   }
 }
 
-void AddTextFlag(CLI::App* app, const char* flag, std::string* to, const char* env,
+void AddTextFlag(CLI::App* app, const char* flag, std::string* value, const char* env,
                  const char* help) {
-  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
+  app->add_option(flag, *value, help)->envname(env)->capture_default_str();
 }
 
-void AddSecondsFlag(CLI::App* app, const char* flag, double* to, const char* help) {
+void AddSecondsFlag(CLI::App* app, const char* flag, double* seconds, const char* help) {
   static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
-  app->add_option(flag, *to, help)
+  app->add_option(flag, *seconds, help)
       ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
@@ -142,8 +143,8 @@ Duration DurationOf(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-void AddLogFormatFlag(CLI::App* app, std::string* to) {
-  app->add_option("--log-format", *to, "text or json")
+void AddLogFormatFlag(CLI::App* app, std::string* format) {
+  app->add_option("--log-format", *format, "text or json")
       ->envname("LOG_FORMAT")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

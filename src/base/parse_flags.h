@@ -21,17 +21,17 @@ namespace tessera {
 // - the code of the failed write if standard output is not writable (75 for a full disk).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 
-// A flag with a text, which environment variable `env` can also set. The help shows the value of
-// *to as the default.
-void AddTextFlag(CLI::App* app, const char* flag, std::string* to, const char* env,
+// Adds a flag with a string value, which environment variable `env` can also set. The help shows
+// the initial `*value` as the default.
+void AddTextFlag(CLI::App* app, const char* flag, std::string* value, const char* env,
                  const char* help);
 // Accepts "5s", "500ms" and "1m"; a bare number is in seconds.
-void AddSecondsFlag(CLI::App* app, const char* flag, double* to, const char* help);
+void AddSecondsFlag(CLI::App* app, const char* flag, double* seconds, const char* help);
 double SecondsOf(Duration duration);
 Duration DurationOf(double seconds);
 
 // --log-format: text or json.
-void AddLogFormatFlag(CLI::App* app, std::string* to);
+void AddLogFormatFlag(CLI::App* app, std::string* format);
 void ConfigureLogFormat(const std::string& format);
 
 }  // namespace tessera

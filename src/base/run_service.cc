@@ -16,11 +16,11 @@ int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
                const std::function<void(std::function<void()> on_stopped)>& stop) {
   Status status;
-  bool leaving = false;
+  bool stopping = false;
   runner->WatchReadable(signals.get(), [&] {
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
-    if (std::exchange(leaving, true)) return runner->Quit();
+    if (std::exchange(stopping, true)) return runner->Quit();
     Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
     stop([runner] { runner->Quit(); });
   });

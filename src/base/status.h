@@ -41,7 +41,7 @@ enum class Code {
 // One table maps codes to names, exit codes and HTTP status.
 struct CodeInfo {
   Code code;
-  std::string_view name;  // "NOT_FOUND"; in camel case the reason of an Event
+  std::string_view name;  // "NOT_FOUND"; in camel case it is an Event's reason
   int exit_code;          // exit code of a program that fails with this error (sysexits.h)
   int http_status;
 };

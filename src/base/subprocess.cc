@@ -32,7 +32,7 @@ Result<Pipe> MakePipe() {
 }
 
 // Reads once; false at the end of the stream.
-bool Drain(int fd, std::string* into) {
+bool ReadOnce(int fd, std::string* into) {
   std::array<char, 16384> buffer;
   const ssize_t count = ::read(fd, buffer.data(), buffer.size());
   if (count < 0) return errno == EINTR;
@@ -49,8 +49,8 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.Now()).count();
     if (left <= 0) return false;
     if (::poll(polls.data(), polls.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
-    if (polls[0].revents != 0 && !Drain(out, &result->out)) polls[0].fd = -1;
-    if (polls[1].revents != 0 && !Drain(err, &result->err)) polls[1].fd = -1;
+    if (polls[0].revents != 0 && !ReadOnce(out, &result->out)) polls[0].fd = -1;
+    if (polls[1].revents != 0 && !ReadOnce(err, &result->err)) polls[1].fd = -1;
   }
   return true;
 }

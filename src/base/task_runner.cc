@@ -70,10 +70,10 @@ void EpollTaskRunner::PostDelayed(Duration delay, Task task) {
 
 void EpollTaskRunner::WatchReadable(int fd, Task on_ready) {
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = fd}};
-  const bool known = impl_->watches.count(fd) != 0;
+  const bool already_watched = impl_->watches.count(fd) != 0;
   impl_->watches[fd] = std::make_shared<Task>(std::move(on_ready));
-  const int verb = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-  TESSERA_CHECK(::epoll_ctl(impl_->epoll.get(), verb, fd, &event) == 0);
+  const int operation = already_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+  TESSERA_CHECK(::epoll_ctl(impl_->epoll.get(), operation, fd, &event) == 0);
 }
 
 void EpollTaskRunner::Unwatch(int fd) {

@@ -19,18 +19,19 @@ constexpr auto kDigits = [] {
 }();
 
 bool ReadDigits(std::string_view text, uint64_t* value) {
-  int all = 0;
+  int all_digits = 0;
   for (const char c : text) {
     const int digit = kDigits[static_cast<unsigned char>(c)];
-    all |= digit;
+    all_digits |= digit;
     *value = *value << 4 | static_cast<uint64_t>(digit);
   }
-  return all >= 0;
+  return all_digits >= 0;  // negative if one of them is
 }
 
-// The `count` digits of `value` that end at bit `end`.
-char* WriteDigits(uint64_t value, int end, int count, char* at) {
-  for (int bit = end + 4 * (count - 1); bit >= end; bit -= 4) {
+// Writes the `count` hexadecimal digits of `value` that start at bit `low_bit`, highest digit
+// first.
+char* WriteDigits(uint64_t value, int low_bit, int count, char* at) {
+  for (int bit = low_bit + 4 * (count - 1); bit >= low_bit; bit -= 4) {
     *at++ = "0123456789abcdef"[value >> bit & 15];
   }
   return at;

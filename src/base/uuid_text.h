@@ -39,8 +39,8 @@ class UuidText {
     auto operator<=>(const Bits&) const = default;
   };
   struct Uuid : Bits {};
-  struct GpuUuid : Bits {};  // behind "GPU-"
-  struct MigUuid : Bits {};  // behind "MIG-"
+  struct GpuUuid : Bits {};  // after the prefix "GPU-"
+  struct MigUuid : Bits {};  // after the prefix "MIG-"
 
   static bool Parse(std::string_view text, Bits* bits);
   // Null if the text is not a UUID.

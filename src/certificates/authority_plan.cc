@@ -31,35 +31,35 @@ Result<CertificatePair> Issue(const CertificatePair& signer, const std::string& 
                               WallTime time, const AuthorityOptions& options,
                               net::CertificateUse use) {
   ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Load(signer));
-  ASSIGN_OR_RETURN(const Validity signers, net::ValidityOf(signer.certificate));
-  const Validity validity{std::max(time - options.skew, signers.from),
-                          std::min(time + lifetime, signers.to)};
+  ASSIGN_OR_RETURN(const Validity signer_validity, net::ValidityOf(signer.certificate));
+  const Validity validity{std::max(time - options.skew, signer_validity.from),
+                          std::min(time + lifetime, signer_validity.to)};
   return authority.Issue(common_name, names, validity, use);
 }
 
 }  // namespace
 
-Result<std::optional<Authorities>> NextAuthorities(const Authorities& now, WallTime time,
+Result<std::optional<Authorities>> NextAuthorities(const Authorities& current, WallTime time,
                                                    const AuthorityOptions& options) {
-  Authorities next = now;
-  if (!EndOf(now.older, time)) next.older = {};
-  const auto ends = EndOf(now.newest, time);
+  Authorities next = current;
+  if (!EndOf(current.older, time)) next.older = {};
+  const auto ends = EndOf(current.newest, time);
   if (!ends || time >= *ends - options.lifetime / 3) {
-    if (ends) next.older = now.newest;
+    if (ends) next.older = current.newest;
     ASSIGN_OR_RETURN(const auto made,
                      CertificateAuthority::Make("Tessera extender authority",
                                                 {time - options.skew, time + options.lifetime}));
     next.newest = made.pair();
   }
-  if (next == now) return {std::nullopt};
+  if (next == current) return {std::nullopt};
   return {next};
 }
 
-Result<std::optional<CertificatePair>> NextServing(const CertificatePair& now,
+Result<std::optional<CertificatePair>> NextServing(const CertificatePair& current,
                                                    const Authorities& authorities,
                                                    const std::vector<std::string>& names,
                                                    WallTime time, const AuthorityOptions& options) {
-  if (IsFresh(now, authorities, names, options.serving, time)) return {std::nullopt};
+  if (IsFresh(current, authorities, names, options.serving, time)) return {std::nullopt};
   const auto ends = EndOf(authorities.older, time);
   const bool older_signs = ends && *ends >= time + options.serving;
   // A common name has at most 64 characters; clients read the subject alternative names.
@@ -70,10 +70,10 @@ Result<std::optional<CertificatePair>> NextServing(const CertificatePair& now,
   return {std::move(pair)};
 }
 
-Result<std::optional<CertificatePair>> NextClient(const CertificatePair& now,
+Result<std::optional<CertificatePair>> NextClient(const CertificatePair& current,
                                                   const Authorities& authorities, WallTime time,
                                                   const AuthorityOptions& options) {
-  if (IsFresh(now, authorities, {}, options.client, time)) return {std::nullopt};
+  if (IsFresh(current, authorities, {}, options.client, time)) return {std::nullopt};
   ASSIGN_OR_RETURN(CertificatePair pair,
                    Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options,
                          net::CertificateUse::kClient));

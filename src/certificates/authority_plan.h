@@ -28,9 +28,9 @@
 namespace tessera::certificates {
 
 struct AuthorityOptions {
-  Duration lifetime = std::chrono::hours(24 * 3650);
-  Duration serving = std::chrono::hours(24 * 90);
-  Duration client = std::chrono::hours(24 * 365);
+  Duration lifetime = std::chrono::hours(24 * 3650);  // of authorities
+  Duration serving = std::chrono::hours(24 * 90);     // lifetime of serving certificates
+  Duration client = std::chrono::hours(24 * 365);     // lifetime of client certificates
   Duration skew = std::chrono::hours(24);
 };
 
@@ -43,17 +43,18 @@ struct Authorities {
   std::string bundle() const { return newest.certificate + older.certificate; }
 };
 
-// Each function returns the replacement of `now`, or nullopt if `now` stays. A certificate that
-// does not parse or does not match the others is replaced. INTERNAL: no certificate can be made.
-Result<std::optional<Authorities>> NextAuthorities(const Authorities& now, WallTime time,
+// Each function returns the replacement of `current`, or nullopt if `current` stays. A certificate
+// that does not parse or does not match the others is replaced. INTERNAL: no certificate can be
+// made.
+Result<std::optional<Authorities>> NextAuthorities(const Authorities& current, WallTime time,
                                                    const AuthorityOptions& options);
 // `names`: DNS names and addresses under which kube-scheduler calls the extender.
-Result<std::optional<net::CertificatePair>> NextServing(const net::CertificatePair& now,
+Result<std::optional<net::CertificatePair>> NextServing(const net::CertificatePair& current,
                                                         const Authorities& authorities,
                                                         const std::vector<std::string>& names,
                                                         WallTime time,
                                                         const AuthorityOptions& options);
-Result<std::optional<net::CertificatePair>> NextClient(const net::CertificatePair& now,
+Result<std::optional<net::CertificatePair>> NextClient(const net::CertificatePair& current,
                                                        const Authorities& authorities,
                                                        WallTime time,
                                                        const AuthorityOptions& options);

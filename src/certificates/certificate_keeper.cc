@@ -149,7 +149,7 @@ struct CertificateKeeper::Impl {
   const SharedSecret secret;
   net::CertificatePair served;
   std::string bundle;            // to publish in the configurations
-  std::string published_bundle;  // seen in all of them
+  std::string published_bundle;  // last seen in all configurations
   bool had_error = false;        // in this round's configurations
   kube::Operation operation;
   Rounds rounds;

@@ -22,14 +22,14 @@ bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime t
 // clock that is `skew` behind.
 std::string BundleOf(const std::string& newest, const std::string& others, WallTime time,
                      const CertificateOptions& options) {
-  std::vector<std::string> kept = {newest};
+  std::vector<std::string> authorities = {newest};
   for (const std::string& other : net::SplitCertificates(others)) {
     const auto validity = net::ValidityOf(other);
     if (!validity.ok() || validity->to + options.skew < time) continue;
-    if (std::ranges::find(kept, other) == kept.end()) kept.push_back(other);
+    if (std::ranges::find(authorities, other) == authorities.end()) authorities.push_back(other);
   }
   std::string bundle;
-  for (const std::string& one : kept) bundle += one;
+  for (const std::string& one : authorities) bundle += one;
   return bundle;
 }
 
@@ -80,24 +80,26 @@ Result<net::TlsOptions> PlaceholderTls(WallTime now) {
 Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, WallTime time,
                                                 bool bundle_is_published,
                                                 const CertificateOptions& options) {
-  const bool serving = IsUsable(current.serving, current, time, options);
-  const bool next = !current.next.empty() && IsUsable(current.next, current, time, options);
-  const auto promoted = [&](std::string what) {
+  const bool serving_is_usable = IsUsable(current.serving, current, time, options);
+  const bool next_is_usable =
+      !current.next.empty() && IsUsable(current.next, current, time, options);
+  const auto promote = [&](std::string what) {
     const std::string newest = net::SplitCertificates(current.bundle).front();
     return CertificateStep{{BundleOf(newest, current.bundle, time, options), current.next, {}},
                            std::move(what)};
   };
-  if (!serving && next) return {promoted("promoted the next certificate at once")};
-  if (!serving) {
+  if (!serving_is_usable && next_is_usable)
+    return {promote("promoted the next certificate at once")};
+  if (!serving_is_usable) {
     ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
     return {
         CertificateStep{{BundleOf(made.authority, current.bundle, time, options), made.pair, {}},
                         "made a certificate"}};
   }
-  if (next) {
+  if (next_is_usable) {
     if (!bundle_is_published || time < CreationTime(current.next, options) + options.overlap)
       return {std::nullopt};
-    return {promoted("promoted the next certificate")};
+    return {promote("promoted the next certificate")};
   }
   const WallTime ends = net::ValidityOf(current.serving.certificate)->to;
   if (time < ends - options.lifetime / 3) return {std::nullopt};

@@ -8,10 +8,10 @@
 namespace tessera::certificates {
 namespace {
 
-SharedSecret::Content FoundIn(const Json& secret) {
+SharedSecret::Content ContentOf(const Json& secret) {
   SharedSecret::Content found{.exists = true};
   if (const Json* metadata = secret.Find("metadata")) {
-    found.version = metadata->StringAt("resourceVersion").value_or("");
+    found.resource_version = metadata->StringAt("resourceVersion").value_or("");
   }
   const Json* data = secret.Find("data");
   if (data == nullptr || !data->is_object()) return found;
@@ -25,8 +25,8 @@ SharedSecret::Content FoundIn(const Json& secret) {
 }  // namespace
 
 std::string SharedSecret::Content::Text(std::string_view key) const {
-  const auto at = data.find(key);
-  return at == data.end() ? std::string() : at->second;
+  const auto entry = data.find(key);
+  return entry == data.end() ? std::string() : entry->second;
 }
 
 SharedSecret::SharedSecret(kube::Client& client, std::string ns, std::string name)
@@ -34,7 +34,7 @@ SharedSecret::SharedSecret(kube::Client& client, std::string ns, std::string nam
 
 kube::Operation SharedSecret::Read(std::function<void(const Result<Content>&)> on_done) const {
   return client_.Get(object_, [on_done = std::move(on_done)](const Result<Json>& answer) {
-    if (answer.ok()) return on_done(FoundIn(*answer));
+    if (answer.ok()) return on_done(ContentOf(*answer));
     if (answer.status().code() == Code::kNotFound) return on_done(Content());
     on_done(answer.status());
   });
@@ -55,7 +55,8 @@ kube::Operation SharedSecret::Write(const Content& found, const StringMap& texts
   if (found.exists) {
     // With a resourceVersion a merge patch fails on a conflict, like an update.
     const Json patch = Json::MakeObject(
-        {{"metadata", Json::MakeObject({{"resourceVersion", Json::String(found.version)}})},
+        {{"metadata",
+          Json::MakeObject({{"resourceVersion", Json::String(found.resource_version)}})},
          {"data", std::move(data)}});
     return client_.Patch(object_, kube::PatchKind::kMerge, patch, {}, std::move(on_answer));
   }

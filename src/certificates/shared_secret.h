@@ -19,7 +19,7 @@ class SharedSecret {
  public:
   struct Content {
     bool exists = false;
-    std::string version;
+    std::string resource_version;
     StringMap data;  // without values that cannot be decoded
     // "" if the key is missing.
     std::string Text(std::string_view key) const;

@@ -18,8 +18,8 @@ class AgentReader {
  public:
   using Done = std::function<void(Result<ClusterUses>)>;
 
-  // `patience`: the time within which each agent must answer.
-  AgentReader(kube::Client& client, Duration patience) : pages_(client, patience) {}
+  // `timeout`: the time within which each agent must answer.
+  AgentReader(kube::Client& client, Duration timeout) : pages_(client, timeout) {}
 
   // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, but not after
   // the reader is destroyed; a later Read cancels an earlier one. Fails only if the agents cannot

@@ -33,8 +33,8 @@ std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
   return ids;
 }
 
-ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_patience)
-    : page_patience_(page_patience),
+ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_timeout)
+    : page_timeout_(page_timeout),
       client_(io_, runner_, std::move(config), ClientOptionsOf(timeout)),
       types_(client_) {}
 
@@ -237,7 +237,7 @@ void ClusterClient::ReadPage(const std::string& pod, std::string_view port, std:
 void ClusterClient::ReadText(std::string target, size_t max_bytes, Result<std::string>* into) {
   *into = Status(Code::kDeadlineExceeded, "no answer in time");
   Add([this, target = std::move(target), max_bytes, into](std::function<void()> done) {
-    return kube::ReadText(client_, target, max_bytes, page_patience_,
+    return kube::ReadText(client_, target, max_bytes, page_timeout_,
                           [into, done = std::move(done)](Result<std::string> text) {
                             *into = std::move(text);
                             done();
@@ -264,7 +264,7 @@ void ClusterClient::StartNext() {
 
 void ClusterClient::Wait(Duration limit) {
   if (waiting_.empty()) return;
-  const WeakPtrFactory<ClusterClient> waiting(this);  // until the wait has ended
+  const WeakPtrFactory<ClusterClient> waiting(this);  // its pointers end with this wait
   runner_.Post([this] { StartNext(); });
   runner_.PostDelayed(limit, [this, weak = waiting.Get()] {
     if (weak) runner_.Quit();

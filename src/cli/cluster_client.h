@@ -50,7 +50,7 @@ class ClusterClient {
   // `timeout` limits each request to the API server. `page_timeout` limits each request for an HTTP
   // page that a pod serves, and for the other paths of ReadText.
   ClusterClient(kube::Config config, Duration timeout,
-                Duration page_patience = std::chrono::seconds(5));
+                Duration page_timeout = std::chrono::seconds(5));
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
 
@@ -112,7 +112,7 @@ class ClusterClient {
                 std::function<void()> done);
   void StartNext();
 
-  const Duration page_patience_;
+  const Duration page_timeout_;
   EpollTaskRunner runner_;
   net::IoThread io_;
   kube::Client client_;

@@ -18,6 +18,8 @@
 
 namespace tessera::cli {
 
+struct ClusterUses;
+
 // Shows the nodes with these names, or all nodes with GPUs if `names` is empty. `selector` is the
 // label selector by which `view` was read; the message for an empty table names it.
 Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
@@ -41,7 +43,6 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
 // placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
 // usage of its containers; null if it was not read.
-struct ClusterUses;
 Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
                             const kube::PodObject& pod, const Style& style,
                             const Result<ClusterUses>* uses = nullptr);

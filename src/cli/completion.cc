@@ -19,7 +19,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kCompletionPatience = std::chrono::seconds(3);
+constexpr Duration kCompletionTimeout = std::chrono::seconds(3);
 constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
 
 constexpr const char* kBash = R"(# bash completion of tessera: source <(tessera completion bash)
@@ -112,10 +112,10 @@ std::vector<std::string> NamesIn(const Typed& typed, const kube::ResourceType& t
   if (!config.ok()) return {};
   const auto ns = typed.options.find("namespace");
   const std::string wanted = ns == typed.options.end() ? config->default_namespace : ns->second;
-  ClusterClient api(*std::move(config), cluster.timeout(), kCompletionPatience);
+  ClusterClient api(*std::move(config), cluster.timeout(), kCompletionTimeout);
   Result<std::vector<Json>> objects = std::vector<Json>();
   api.ReadList({.type = type, .ns = type.namespaced ? wanted : ""}, &objects);
-  api.Wait(kCompletionPatience);
+  api.Wait(kCompletionTimeout);
   std::vector<std::string> names;
   if (!objects.ok()) return names;
   for (const Json& object : *objects) names.push_back(TextAt(object, {"metadata", "name"}));
@@ -207,7 +207,7 @@ int RunKubectlComplete(int argc, const char* const* argv) {
   for (const std::string& candidate : Complete({argv + 1, argv + argc})) {
     std::puts(Printable(candidate).c_str());
   }
-  std::puts(":4");  // no files
+  std::puts(":4");  // kubectl's directive not to complete file names
   return 0;
 }
 

@@ -24,7 +24,7 @@ struct Candidate {
   std::string node;
   std::string note;  // why kube-scheduler would leave out the pod's own node now; mostly ""
   float score = 0;
-  size_t rank = 0;  // from 1; equal scores by order of nodes
+  size_t rank = 0;  // from 1; equal scores are ranked by node name
   std::vector<std::pair<std::string, double>> terms;
 };
 
@@ -32,7 +32,7 @@ struct Candidate {
 struct Misfit {
   std::string node;
   std::string reason;
-  std::vector<std::pair<std::string, std::string>> gpus;  // name and reason; "" if it fits
+  std::vector<std::pair<std::string, std::string>> gpus;  // name and reason; "" if the GPU fits
 };
 
 struct Explanation {
@@ -45,12 +45,12 @@ struct Explanation {
   std::string policy;
   std::vector<DeviceView> devices;  // kPlaced: its devices; the uuids point into `pod`
 
-  // The cluster without this pod.
-  size_t nodes = 0;  // with GPUs
-  size_t fitting = 0;
+  // The members below describe the cluster without this pod.
+  size_t nodes = 0;                   // number of nodes with GPUs
+  size_t fitting = 0;                 // number of nodes that fit the pod
   std::string summary;                // in one line
   std::vector<Candidate> candidates;  // the best nodes first, and the pod's own node
-  std::vector<Misfit> nearest;        // the nearest first
+  std::vector<Misfit> nearest;        // nodes that come closest to fitting, closest first
   // Nodes with room that kube-scheduler leaves out, by reason: taints, the node selector, cordoned.
   std::map<std::string, std::vector<std::string>> left_out;
   // Whether the namespace's quota rejects the pod on each node that it may use, with or without

@@ -27,17 +27,17 @@ void Follower::CheckLater() {
 
 void Follower::Check() {
   const auto outage = session_->outage();
-  if (next_ || !outage || outage->status.code() != Code::kUnauthenticated) return;
+  if (next_session_ || !outage || outage->status.code() != Code::kUnauthenticated) return;
   Result<kube::Config> config = load_config_();
   if (!config.ok()) return;  // it may be half written
   options_.config = *std::move(config);
-  next_ = std::make_unique<Session>(io_, runner_, options_,
-                                    [this](const Status& status) { OnNextReady(status); });
+  next_session_ = std::make_unique<Session>(io_, runner_, options_,
+                                            [this](const Status& status) { OnNextReady(status); });
 }
 
 void Follower::OnNextReady(const Status& status) {
-  if (status.ok()) session_ = std::move(next_);
-  next_.reset();
+  if (status.ok()) session_ = std::move(next_session_);
+  next_session_.reset();
 }
 
 std::string Follower::StaleLine() const {

@@ -48,7 +48,7 @@ class Follower {
   SessionOptions options_;
   const LoadConfig load_config_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Session> next_;  // with the latest configuration
+  std::unique_ptr<Session> next_session_;  // with the reloaded configuration; not synced yet
   // At the last StaleNotice: whether the server rejected the credentials; nullopt: no outage.
   std::optional<bool> last_notice_rejected_;
   WeakPtrFactory<Follower> weak_{this};

@@ -19,7 +19,7 @@ class FollowerTest : public ::testing::Test {
     SetNodes({"n1"});
     std::optional<Status> ready;
     follower_ = std::make_unique<Follower>(
-        io_, runner_, SessionOptions{.config = config_, .follow = true, .probe = kProbe},
+        io_, runner_, SessionOptions{.config = config_, .follow = true, .probe_interval = kProbe},
         [this] { return Load(); }, [&](const Status& status) { ready = status; });
     EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }));
     EXPECT_EQ(ready->ToString(), "OK");

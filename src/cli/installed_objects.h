@@ -46,7 +46,7 @@ struct InstalledObjects {
   InstallTool tool = InstallTool::kOther;
   HelmRelease release;  // of kHelm
   ObjectProblems problems;
-  ObjectProblems problems_of_operator;  // of the operator itself, which it does not mend
+  ObjectProblems problems_of_operator;  // of the operator itself, which does not restore them
 };
 
 // `resource`: the resource Tessera; NOT_FOUND: there is none.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr Duration kWatchInterval = std::chrono::seconds(1);
 // How long `explain` waits for an agent, whose answer is optional.
-constexpr Duration kAgentPatience = std::chrono::seconds(3);
+constexpr Duration kAgentTimeout = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 // The name in NAME, or in kubectl's notation KIND/NAME if KIND is one of `kinds`.
@@ -51,10 +51,12 @@ Status CheckNames(const LedgerCommandOptions& options) {
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class LedgerCommandRun {
  public:
-  LedgerCommandRun(LedgerCommandOptions line, Style style, const std::string& default_namespace)
-      : line_(std::move(line)), style_(std::move(style)), ns_(line_.ns.Of(default_namespace)) {
-    line_.node = NodeIn(line_.node);
-    for (std::string& name : line_.names) name = ListsPods() ? PodIn(name) : NodeIn(name);
+  LedgerCommandRun(LedgerCommandOptions options, Style style, const std::string& default_namespace)
+      : options_(std::move(options)),
+        style_(std::move(style)),
+        ns_(options_.ns.Of(default_namespace)) {
+    options_.node = NodeIn(options_.node);
+    for (std::string& name : options_.names) name = ListsPods() ? PodIn(name) : NodeIn(name);
   }
 
   // Ends the program. `load_config` reloads the configuration.
@@ -66,13 +68,13 @@ class LedgerCommandRun {
       follower_ = std::make_unique<Follower>(
           io, runner,
           SessionOptions{.config = std::move(config),
-                         .policy = line_.policy,
-                         .timeout = line_.cluster.timeout(),
-                         .follow = line_.watch,
+                         .policy = options_.policy,
+                         .timeout = options_.cluster.timeout(),
+                         .follow = options_.watch,
                          .pods_ns = PodsNamespace(),
                          .pod = ExplainedPod(),
-                         .node_selector = ListsPods() ? "" : line_.selector,
-                         .pod_selector = ListsPods() ? line_.selector : ""},
+                         .node_selector = ListsPods() ? "" : options_.selector,
+                         .pod_selector = ListsPods() ? options_.selector : ""},
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
@@ -89,8 +91,8 @@ class LedgerCommandRun {
     if (!quota.ok()) {
       std::fprintf(stderr, "tessera: quotas are unknown: %s\n", Printable(quota.message()).c_str());
     }
-    if (line_.verb == LedgerVerb::kLimit) return Limit();
-    if (line_.verb == LedgerVerb::kExplain) return ReadUsage();
+    if (options_.verb == LedgerVerb::kLimit) return ChangeLimits();
+    if (options_.verb == LedgerVerb::kExplain) return ReadUsage();
     Print();
   }
 
@@ -104,14 +106,14 @@ class LedgerCommandRun {
   void ReadUsage() {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok() || (*pod)->node_name.empty()) return Print();
-    agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
+    agents_ = std::make_unique<AgentReader>(session().client(), kAgentTimeout);
     agents_->Read((*pod)->node_name, [this](Result<ClusterUses> uses) {
       uses_ = std::move(uses);
       Print();
     });
   }
 
-  void Limit() {
+  void ChangeLimits() {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok()) return Quit(Fail(pod.status()));
     const ledger::PodEntry* entry = EntryOf(**pod);
@@ -119,12 +121,12 @@ class LedgerCommandRun {
       return Quit(Fail(Error(Code::kInvalidArgument, "pod {} has no share of a GPU",
                              kube::KeyOf((*pod)->meta))));
     }
-    const NewLimits limits{line_.memory, line_.compute};
+    const NewLimits limits{options_.memory, options_.compute};
     const Result<Json> patch = LimitPatch(*entry, limits);
     if (!patch.ok()) return Quit(Fail(patch.status()));
     if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
     // The agent reports whether the containers have a limiter.
-    agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
+    agents_ = std::make_unique<AgentReader>(session().client(), kAgentTimeout);
     agents_->Read((*pod)->node_name, [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
       PatchLimits(pod, patch, std::move(uses));
     });
@@ -143,7 +145,7 @@ class LedgerCommandRun {
     if (!limited.ok()) return Quit(Fail(limited));
     const ledger::PodEntry* entry = EntryOf(pod);
     std::string text;
-    if (entry != nullptr) text = LimitText(*entry, {line_.memory, line_.compute}, of_pod);
+    if (entry != nullptr) text = LimitText(*entry, {options_.memory, options_.compute}, of_pod);
     patching_ = session().client().Patch(
         kube::Pod(pod.meta.ns, pod.meta.name), kube::PatchKind::kMerge, patch,
         {.field_manager = "tessera"},
@@ -163,17 +165,17 @@ class LedgerCommandRun {
   }
 
   void Print() {
-    Result<std::string> text = Answer();
+    Result<std::string> text = Render();
     if (!text.ok()) return Quit(Fail(text.status()));
     ReportStale(&*text);
-    if (*text != last_) {
-      if (line_.watch && on_terminal_) std::fputs(kClearScreen, stdout);
-      if (line_.watch && !on_terminal_ && !last_.empty()) std::fputs("\n", stdout);
+    if (*text != last_output_) {
+      if (options_.watch && on_terminal_) std::fputs(kClearScreen, stdout);
+      if (options_.watch && !on_terminal_ && !last_output_.empty()) std::fputs("\n", stdout);
       std::fwrite(text->data(), 1, text->size(), stdout);
       if (std::fflush(stdout) != 0) return Quit(Fail(Status::FromErrno("stdout", errno)));
-      last_ = *text;
+      last_output_ = *text;
     }
-    if (!line_.watch) return Quit(AnswerCode());
+    if (!options_.watch) return Quit(ExitCode());
     runner_->PostDelayed(kWatchInterval, [this] { Print(); });
   }
 
@@ -191,47 +193,47 @@ class LedgerCommandRun {
 
   Session& session() const { return follower_->session(); }
 
-  Result<std::string> Answer() {
+  Result<std::string> Render() {
     ledger::ClusterLedger& ledger = session().ledger();
-    if (line_.verb == LedgerVerb::kExplain) {
+    if (options_.verb == LedgerVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
       return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr);
     }
     const ClusterView view(ledger, session().facts());
-    switch (line_.verb) {
+    switch (options_.verb) {
       case LedgerVerb::kNodes:
-        return ShowNodes(view, style_, line_.names, line_.selector);
+        return ShowNodes(view, style_, options_.names, options_.selector);
       case LedgerVerb::kGpus:
-        return ShowGpus(view, line_.node, style_, line_.selector);
+        return ShowGpus(view, options_.node, style_, options_.selector);
       case LedgerVerb::kPods:
-        return ShowPods(view, ns_, style_, line_.names);
+        return ShowPods(view, ns_, style_, options_.names);
       case LedgerVerb::kQuota:
         // Without -n all namespaces.
-        return ShowQuota(view, line_.ns.Of(""), session().quota_problem(), style_);
+        return ShowQuota(view, options_.ns.Of(""), session().quota_problem(), style_);
       default:
-        return InspectGpushare(view, {line_.details, line_.node});
+        return InspectGpushare(view, {options_.details, options_.node});
     }
   }
 
   // Unknown quotas are an error only for `tessera quota`.
-  int AnswerCode() const {
-    if (line_.verb != LedgerVerb::kQuota) return 0;
+  int ExitCode() const {
+    if (options_.verb != LedgerVerb::kQuota) return 0;
     return InfoOf(session().quota_problem().code()).exit_code;
   }
 
   // Only `pods` can omit other namespaces: the GPUs and quotas of a cluster depend on all pods.
   std::string PodsNamespace() const { return ListsPods() ? ns_ : ""; }
-  bool ListsPods() const { return line_.verb == LedgerVerb::kPods; }
+  bool ListsPods() const { return options_.verb == LedgerVerb::kPods; }
 
   std::string ExplainedPod() const {
     const bool is_about_a_pod =
-        line_.verb == LedgerVerb::kExplain || line_.verb == LedgerVerb::kLimit;
+        options_.verb == LedgerVerb::kExplain || options_.verb == LedgerVerb::kLimit;
     return is_about_a_pod ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
   // Namespace and name from the command line.
   std::pair<std::string, std::string> PodName() const {
-    const std::string name = PodIn(line_.pod);
+    const std::string name = PodIn(options_.pod);
     const size_t slash = name.find('/');
     if (slash == std::string::npos) return {ns_, name};
     return {name.substr(0, slash), name.substr(slash + 1)};
@@ -249,7 +251,7 @@ class LedgerCommandRun {
     runner_->Quit();
   }
 
-  LedgerCommandOptions line_;
+  LedgerCommandOptions options_;
   const Style style_;
   const std::string ns_;  // "": all
   EpollTaskRunner* runner_ = nullptr;
@@ -258,7 +260,7 @@ class LedgerCommandRun {
   std::optional<Result<ClusterUses>> uses_;
   kube::Operation patching_;
   const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
-  std::string last_;
+  std::string last_output_;
   int exit_code_ = 0;
 };
 

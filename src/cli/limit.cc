@@ -57,17 +57,17 @@ Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
     return Error(Code::kInvalidArgument, "container {} has all of {}: only shares can be limited",
                  container, share.uuid);
   }
-  const Amount most = Kind::MaxOf(pod, share);
-  if (most == Amount(0)) {
+  const Amount max = Kind::MaxOf(pod, share);
+  if (max == Amount(0)) {
     return Error(Code::kInvalidArgument,
                  "container {} has a share of the memory of {} only: its compute has no limit",
                  container, share.uuid);
   }
-  if (limit <= most) return Status::Ok();
+  if (limit <= max) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "container {} was granted at most {} of {}, and a limit can only lower that: create "
                "the pod again with a larger request",
-               container, Kind::Text(most), share.uuid);
+               container, Kind::Text(max), share.uuid);
 }
 
 template <typename Kind, typename Amount>
@@ -115,9 +115,9 @@ template <typename Kind>
 std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
                    const device::DeviceShare& share, const std::string& text) {
   const auto limits = Kind::Parse(text == kNone ? "" : text);
-  const auto most = Kind::MaxOf(pod, share);
-  if (text.empty() || !limits.ok() || most.count() == 0) return "";
-  return Kind::Text(device::LimitFor(*limits, container, share.uuid).value_or(most));
+  const auto max = Kind::MaxOf(pod, share);
+  if (text.empty() || !limits.ok() || max.count() == 0) return "";
+  return Kind::Text(device::LimitFor(*limits, container, share.uuid).value_or(max));
 }
 
 }  // namespace
@@ -173,9 +173,9 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
       });
       const auto parsed = MemoryLimitKind::Parse(limits.memory == kNone ? "" : limits.memory);
       if (memory.empty() || !parsed.ok() || use == uses.end()) continue;
-      const Bytes most = device::LimitFor(*parsed, container, share.uuid)
-                             .value_or(MemoryLimitKind::MaxOf(pod, share));
-      if (use->used <= most) continue;
+      const Bytes max = device::LimitFor(*parsed, container, share.uuid)
+                            .value_or(MemoryLimitKind::MaxOf(pod, share));
+      if (use->used <= max) continue;
       output.Line(fmt::format("It holds {} now: its allocations fail until it holds less.",
                               MemoryText(use->used)));
     }

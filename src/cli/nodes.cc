@@ -11,11 +11,11 @@ Cell StatusOf(const NodeRow& node) {
   const ledger::NodeEntry& entry = *node.entry;
   std::string text = entry.ready ? "Ready" : "NotReady";
   if (entry.unschedulable) text += ",Cordoned";
-  if (node.unhealthy() > 0) text += fmt::format(",{} unhealthy", node.unhealthy());
+  if (node.unhealthy_devices() > 0) text += fmt::format(",{} unhealthy", node.unhealthy_devices());
   const std::string& why =
       entry.problem.empty() ? entry.node.inventory.without_uuids().problem : entry.problem;
   if (!why.empty()) text += ": " + why;
-  const bool healthy = entry.ready && node.unhealthy() == 0 && why.empty();
+  const bool healthy = entry.ready && node.unhealthy_devices() == 0 && why.empty();
   return {text, !healthy ? Tone::kBad : entry.unschedulable ? Tone::kPlain : Tone::kGood};
 }
 
@@ -32,8 +32,8 @@ Json JsonOfNode(const NodeRow& node) {
       {"driver", Json::String(entry.node.inventory.without_uuids().driver_version)},
       {"internalIP", Json::String(node.facts.internal_ip)},
       {"gpus", Json::MakeObject({{"count", JsonOf(node.devices.size())},
-                                 {"idle", JsonOf(node.idle())},
-                                 {"unhealthy", JsonOf(node.unhealthy())}})},
+                                 {"idle", JsonOf(node.idle_devices())},
+                                 {"unhealthy", JsonOf(node.unhealthy_devices())}})},
       {"milli", Json::MakeObject({{"used", Json::Int(node.used_milli())},
                                   {"total", JsonOf(1000 * node.devices.size())}})},
       {"bytes", Json::MakeObject({{"used", Json::Int(node.used().count())},
@@ -52,7 +52,7 @@ std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
       node.entry->node.name,
       OrDash(node.model),
       fmt::format("{}", node.devices.size()),
-      fmt::format("{}", node.idle()),
+      fmt::format("{}", node.idle_devices()),
       fmt::format("{}/{}", GpuCountText(node.used_milli()), node.devices.size()),
       MemoryText(node.used(), node.memory()),
       fmt::format("{}", node.pods.size())};
@@ -88,7 +88,7 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
   ASSIGN_OR_RETURN(const std::vector<NodeRow> nodes, NodesNamed(view, names));
   Listing list{.kind = "Node",
                .columns = {"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"},
-               .nothing = NoNodes(
+               .empty_text = NoNodes(
                    selector,
                    "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices "
                    "of its Node: check the agents: kubectl get pods -A "

@@ -49,7 +49,7 @@ bool OwnWhole(const Owners& owners) {
       owners, [](const OwnedFields& owner) { return owner.fields->members().empty(); });
 }
 
-class Search {
+class EditFinder {
  public:
   // Adds the edits of `wanted`, which stands at `path`.
   void Compare(const Json& wanted, const Owners& installer, const Owners& others,
@@ -100,9 +100,9 @@ std::vector<FieldEdit> EditsOf(const Json& wanted, const Json& metadata) {
         .push_back({entry.StringAt("manager").value_or("an unnamed client"), fields});
   }
   if (installer.empty()) return {};
-  Search search;
-  search.Compare(wanted, installer, others, "");
-  return std::move(search.edits);
+  EditFinder finder;
+  finder.Compare(wanted, installer, others, "");
+  return std::move(finder.edits);
 }
 
 }  // namespace tessera::cli

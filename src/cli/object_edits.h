@@ -20,7 +20,7 @@ namespace tessera::cli {
 
 struct FieldEdit {
   std::string path;  // "spec.template.spec.containers[agent].image"
-  std::string by;    // the client, such as kubectl-edit; "": nobody sets the field any more
+  std::string by;    // the client, such as kubectl-edit; "": no client sets the field
   bool operator==(const FieldEdit&) const = default;
 };
 

@@ -30,7 +30,7 @@ Result<kube::Config> ConfigOf(const ClusterOptions& options);
 
 // The options that select the namespace of a verb.
 struct NamespaceOptions {
-  std::string ns;  // "": the context's
+  std::string ns;  // "": the namespace of the context
   bool all = false;
 
   // "" for all namespaces.

@@ -102,10 +102,11 @@ Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const
                              const std::vector<std::string>& names) {
   ASSIGN_OR_RETURN(const std::vector<const PodEntry*> pods, PodsNamed(view, ns, names));
   Listing list{.kind = "Pod",
-               .nothing = ns.empty() ? "No pod requests GPUs."
-                                     : fmt::format("No pod in namespace {} requests GPUs; -A shows "
-                                                   "all namespaces.",
-                                                   ns)};
+               .empty_text = ns.empty()
+                                 ? "No pod requests GPUs."
+                                 : fmt::format("No pod in namespace {} requests GPUs; -A shows "
+                                               "all namespaces.",
+                                               ns)};
   if (ns.empty()) list.columns.emplace_back("NAMESPACE");
   list.columns.insert(list.columns.end(), {"NAME", "ASKS FOR", "NODE", "GPUS"});
   if (style.wide()) list.columns.insert(list.columns.end(), {"PRIORITY", "UUIDS"});

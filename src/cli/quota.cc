@@ -20,22 +20,22 @@ std::string PoolsText(const std::vector<std::string>& pools) {
 }
 
 // A limit, or its remainder. "?": unknown; "-": no limit.
-std::string AmountText(std::optional<int64_t> milli, bool known) {
+std::string AmountText(std::optional<int64_t> milli, bool limits_known) {
   if (milli) return GpuCountText(*milli);
-  return known ? "-" : "?";
+  return limits_known ? "-" : "?";
 }
 
 const std::vector<std::string> kColumns{"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"};
 
-std::vector<Cell> CellsOf(const QuotaLine& line, bool known) {
+std::vector<Cell> CellsOf(const QuotaLine& line, bool limits_known) {
   std::optional<int64_t> left;
   if (line.limit_milli) left = *line.limit_milli - line.used_milli;
   const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
   return {line.ns,
           line.model,
           GpuCountText(line.used_milli),
-          Cell(AmountText(left, known), tone),
-          AmountText(line.limit_milli, known),
+          Cell(AmountText(left, limits_known), tone),
+          AmountText(line.limit_milli, limits_known),
           PoolsText(line.pools)};
 }
 
@@ -86,9 +86,9 @@ Json JsonOfLine(const QuotaLine& line) {
   return json;
 }
 
-TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
+TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool limits_known) {
   TextTable table(kColumns);
-  for (const QuotaLine& line : lines) table.Add(CellsOf(line, known));
+  for (const QuotaLine& line : lines) table.Add(CellsOf(line, limits_known));
   return table;
 }
 
@@ -104,11 +104,12 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
     }
   }
   if (!problem.ok()) {
-    list.members.emplace_back("problem", Json::String(problem.message()));
+    list.extra_members.emplace_back("problem", Json::String(problem.message()));
     list.note = "Limits are not known: " + std::string(problem.message());
   } else {
-    list.nothing = ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
-                              : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns);
+    list.empty_text = ns.empty()
+                          ? "No namespace has a GPU quota, and none uses GPUs."
+                          : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns);
   }
   return Print(std::move(list), style);
 }

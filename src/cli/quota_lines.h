@@ -25,8 +25,8 @@ struct QuotaLine {
 
 // Lines of one namespace, or of all namespaces with limits or usage if `ns` is "".
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns);
-// If limits are not `known`, shows "?" for them.
-TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool known = true);
+// Shows "?" for limits unless `limits_known`.
+TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool limits_known = true);
 Json JsonOfLine(const QuotaLine& line);
 
 }  // namespace tessera::cli

@@ -43,9 +43,9 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
                  last_error_.ok() ? "" : "; the last error was ", last_error_.message()));
   });
-  Begin(device::MemoryUnit::kGiB, true);
+  Begin(device::MemoryUnit::kGiB, /*with_quota=*/true);
   if (!options_.follow) return;
-  probe_.emplace(client_, options_.probe,
+  probe_.emplace(client_, options_.probe_interval,
                  ledger::ServerProbe::Handlers{
                      .on_answer = [this] { OnRecovered(ledger::ServerProbe::kPath); },
                      .on_silence =
@@ -167,7 +167,7 @@ void Session::OnError(std::string_view what, const Status& status) {
                          ? status
                          : Status(Code::kDataLoss, status.message());
     if (status.code() == Code::kPermissionDenied && with_quota_) {
-      BeginLater(ledger_->options().gpu_mem_unit, false);
+      BeginLater(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
     }
     return;
   }

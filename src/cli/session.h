@@ -38,7 +38,7 @@ struct SessionOptions {
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
   // How often a following session checks that the server answers.
-  Duration probe = ledger::ServerProbe::kInterval;
+  Duration probe_interval = ledger::ServerProbe::kInterval;
   std::string pods_ns;  // "": pods of all namespaces
   std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
   // Label selectors; the ledger has only the nodes and pods that they select.
@@ -93,7 +93,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   std::optional<ledger::ServerProbe> probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
-  std::unique_ptr<ledger::ClusterFeed> feed_;  // replaces snapshot_ if it follows
+  std::unique_ptr<ledger::ClusterFeed> feed_;  // instead of snapshot_ if `follow` is set
   WeakPtrFactory<Session> weak_{this};
 };
 

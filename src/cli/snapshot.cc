@@ -21,11 +21,11 @@ class ListCollector final : private kube::Watch::Delegate {
     std::function<void(const Status&)> on_error;
   };
 
-  ListCollector(kube::Client& client, kube::ListQuery what, kube::Keep keep, Sink sink)
+  ListCollector(kube::Client& client, kube::ListQuery query, kube::Keep keep, Sink sink)
       : keep_(std::move(keep)), sink_(std::move(sink)) {
-    what.type = T::kType;
-    what.encoding = kube::Encoding::kProtobuf;
-    watch_ = std::make_unique<kube::Watch>(client, std::move(what),
+    query.type = T::kType;
+    query.encoding = kube::Encoding::kProtobuf;
+    watch_ = std::make_unique<kube::Watch>(client, std::move(query),
                                            static_cast<kube::Watch::Delegate&>(*this),
                                            kube::Watch::Options{});
   }

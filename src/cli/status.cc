@@ -56,7 +56,7 @@ void AddRows(const std::vector<StatusLine>& lines, std::string_view kind, Listin
                           {"detail", Json::String(line.detail)},
                           {"fix", Json::String(line.fix)}}),
         {line.name, {StateOf(line), line.works ? Tone::kGood : Tone::kBad}, line.detail}};
-    if (!line.fix.empty()) row.below = {"", "", {"fix: " + line.fix, Tone::kQuiet}};
+    if (!line.fix.empty()) row.second_line = {"", "", {"fix: " + line.fix, Tone::kQuiet}};
     list->rows.push_back(std::move(row));
   }
 }
@@ -128,7 +128,7 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
 
 Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style) {
   if (!style.shows_cells()) {
-    Listing list{.kind = "Status", .members = {{"works", Json::Bool(status.works())}}};
+    Listing list{.kind = "Status", .extra_members = {{"works", Json::Bool(status.works())}}};
     AddRows(status.components, "Component", &list);
     AddRows(status.nodes, "Node", &list);
     return Print(std::move(list), style);
@@ -137,8 +137,8 @@ Result<std::string> ShowStatus(const InstallationStatus& status, const Style& st
   AddRows(status.components, "Component", &components);
   Listing nodes{.kind = "Status",
                 .columns = {"NODE", "STATUS", "DETAIL"},
-                .most_rows = kMaxNodes,
-                .rest = "more nodes with problems: -o wide shows all"};
+                .max_rows = kMaxNodes,
+                .hidden_rows = "more nodes with problems: -o wide shows all"};
   AddRows(status.nodes, "Node", &nodes);
   ASSIGN_OR_RETURN(std::string text, Print(std::move(components), style));
   ASSIGN_OR_RETURN(const std::string below, Print(std::move(nodes), style));

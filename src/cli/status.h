@@ -34,7 +34,7 @@ struct StatusLine {
 
 struct InstallationStatus {
   std::vector<StatusLine> components;
-  std::vector<StatusLine> nodes;  // those with a problem, by name
+  std::vector<StatusLine> nodes;  // nodes with a problem, by name
 
   bool works() const;
 };

@@ -12,7 +12,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr Duration kPause = std::chrono::seconds(1);
-constexpr Duration kMetricsPatience = std::chrono::seconds(3);
+constexpr Duration kMetricsTimeout = std::chrono::seconds(3);
 constexpr int kExitProblem = 1;
 
 struct StatusOptions {
@@ -27,7 +27,7 @@ int RunStatus(const StatusOptions& options) {
   if (!style.ok()) return Fail(style.status());
   Result<kube::Config> config = ConfigOf(options.cluster);
   if (!config.ok()) return Fail(config.status());
-  ClusterClient api(*std::move(config), options.cluster.timeout(), kMetricsPatience);
+  ClusterClient api(*std::move(config), options.cluster.timeout(), kMetricsTimeout);
   const MonotonicTime end = api.Now() + options.cluster.timeout();
   InstallationStatus status;
   for (;;) {

@@ -17,7 +17,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
-constexpr size_t kMaxObjects = 10;  // named in one line
+constexpr size_t kMaxObjects = 10;  // that one line names
 constexpr std::string_view kUpgradeFailed = "upgrade-failed";
 
 int64_t CountAt(const Json& json, std::string_view key) {
@@ -117,8 +117,12 @@ StatusLine DaemonSetLine(std::string name, const Json& set) {
 }
 
 // The line of an optional component whose object could not be read.
-StatusLine Unknown(std::string name, const Status& status) {
-  return {std::move(name), true, std::string(status.message()), FixOfError(status), true};
+StatusLine UnknownLine(std::string name, const Status& status) {
+  return {.name = std::move(name),
+          .works = true,
+          .detail = std::string(status.message()),
+          .fix = FixOfError(status),
+          .is_unknown = true};
 }
 
 StatusLine DeploymentLine(std::string name, std::string_view program, const Json& deployment,
@@ -221,8 +225,8 @@ std::string TextOfProblems(const ObjectProblems& problems) {
 }
 
 // The line of a component whose object could not be read.
-StatusLine Unreadable(std::string name, const Status& status, std::string_view what,
-                      const InstallationObjects& objects) {
+StatusLine UnreadableLine(std::string name, const Status& status, std::string_view what,
+                          const InstallationObjects& objects) {
   if (status.code() == Code::kNotFound) {
     return {std::move(name), false, fmt::format("{} is missing", what), FixOfMissing(objects)};
   }
@@ -349,7 +353,7 @@ std::vector<StatusLine> ObjectLines(const InstallationObjects& objects) {
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
   constexpr std::string_view kSet = "DaemonSet tessera-agent";
   if (!objects.agent_daemonsets.ok()) {
-    return {Unreadable("agent", objects.agent_daemonsets.status(), kSet, objects)};
+    return {UnreadableLine("agent", objects.agent_daemonsets.status(), kSet, objects)};
   }
   std::vector<StatusLine> lines;
   bool has_general = false;
@@ -359,7 +363,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
     lines.push_back(DaemonSetLine(pool.empty() ? "agent" : "agent of pool " + pool, set));
   }
   if (!has_general) {
-    lines.push_back(Unreadable("agent", Status(Code::kNotFound, ""), kSet, objects));
+    lines.push_back(UnreadableLine("agent", Status(Code::kNotFound, ""), kSet, objects));
   }
   std::ranges::sort(lines, {}, &StatusLine::name);
   return lines;
@@ -367,8 +371,8 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
 
 StatusLine SchedulerLine(const InstallationObjects& objects) {
   if (!objects.scheduler_deployment.ok()) {
-    return Unreadable("scheduler", objects.scheduler_deployment.status(),
-                      "Deployment tessera-scheduler", objects);
+    return UnreadableLine("scheduler", objects.scheduler_deployment.status(),
+                          "Deployment tessera-scheduler", objects);
   }
   StatusLine line =
       DeploymentLine("scheduler", names::kScheduler, *objects.scheduler_deployment, objects);
@@ -393,8 +397,8 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
     return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
   }
   if (!objects.webhook.ok()) {
-    return Unreadable("webhook", objects.webhook.status(),
-                      "ValidatingWebhookConfiguration tessera-webhook", objects);
+    return UnreadableLine("webhook", objects.webhook.status(),
+                          "ValidatingWebhookConfiguration tessera-webhook", objects);
   }
   const Json::Array& webhooks = ItemsAt(*objects.webhook, {"webhooks"});
   const bool has_authority =
@@ -415,17 +419,23 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
   const std::optional<int64_t> requests =
       objects.leader_metrics.ok() ? FilterRequests(*objects.leader_metrics) : std::nullopt;
   if (objects.leader_metrics.status().code() == Code::kPermissionDenied) {
-    return {"kube-scheduler", true,
-            fmt::format("not shown to you: it takes the right get on pods/proxy in {} (Role "
-                        "tessera-view-usage)",
-                        names::kSystemNamespace),
-            "", true};
+    return {
+        .name = "kube-scheduler",
+        .works = true,
+        .detail = fmt::format("not shown to you: it takes the right get on pods/proxy in {} (Role "
+                              "tessera-view-usage)",
+                              names::kSystemNamespace),
+        .fix = "",
+        .is_unknown = true};
   }
   if (!requests) {
-    return {"kube-scheduler", true,
-            std::string(objects.leader_metrics.ok() ? "the leader has no such metric"
-                                                    : objects.leader_metrics.status().message()),
-            "", true};
+    return {.name = "kube-scheduler",
+            .works = true,
+            .detail = std::string(objects.leader_metrics.ok()
+                                      ? "the leader has no such metric"
+                                      : objects.leader_metrics.status().message()),
+            .fix = "",
+            .is_unknown = true};
   }
   if (*requests > 0) {
     return {"kube-scheduler", true,
@@ -449,7 +459,7 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
                      "missing, so changes of the resource Tessera have no effect",
                      fmt::format("{}; or tessera uninstall", components::kRestoreOperator)});
   } else if (!deployment.ok()) {
-    lines.push_back(Unknown("operator", deployment.status()));
+    lines.push_back(UnknownLine("operator", deployment.status()));
   } else {
     lines.push_back(DeploymentLine("operator", names::kOperator, *deployment, objects));
   }
@@ -458,14 +468,14 @@ std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
                      "tessera install --operator, with your settings"});
   } else {
     lines.push_back(resource.ok() ? ResourceLine(*resource)
-                                  : Unknown("resource Tessera", resource.status()));
+                                  : UnknownLine("resource Tessera", resource.status()));
   }
   return lines;
 }
 
 std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
   if (!objects.driver_daemonsets.ok()) {
-    return {Unknown("driver", objects.driver_daemonsets.status())};
+    return {UnknownLine("driver", objects.driver_daemonsets.status())};
   }
   std::vector<StatusLine> lines;
   for (const Json& set : *objects.driver_daemonsets) {

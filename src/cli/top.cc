@@ -127,15 +127,15 @@ class Top {
         exit_code_ = Fail(text.status());
         return runner_.Quit();
       }
-      if (*text != last_ && !Write(*text)) return runner_.Quit();
-      last_ = *text;
+      if (*text != last_output_ && !Write(*text)) return runner_.Quit();
+      last_output_ = *text;
     }
     if (!options_.watch) return runner_.Quit();
     runner_.PostDelayed(kRefreshInterval, [this] { Read(); });
   }
 
   bool Write(const std::string& text) {
-    const bool again = options_.watch && !last_.empty();
+    const bool again = options_.watch && !last_output_.empty();
     const bool on_terminal = ::isatty(STDOUT_FILENO) == 1;
     if (options_.watch && on_terminal) std::fputs(kClearScreen, stdout);
     if (again && !on_terminal) std::fputs("\n", stdout);
@@ -152,7 +152,7 @@ class Top {
   AgentReader reader_;
   PodSelection pods_;
   std::set<std::string> selected_;  // "ns/name"
-  std::string last_;
+  std::string last_output_;
   int exit_code_ = 0;
 };
 

@@ -43,7 +43,7 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
   }
   if (memory->Find("driver") != nullptr) {
     ASSIGN_OR_RETURN(const int64_t count, memory->IntAt("driver"));
-    use.driver = Bytes(count);
+    use.driver_reported = Bytes(count);
   }
   if (json.Find("class") != nullptr) {
     ASSIGN_OR_RETURN(use.compute_class, json.StringAt("class"));
@@ -57,14 +57,14 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
     use.compute_used = MilliGpu(used);
   }
   if (json.Find("waiting_milli") != nullptr) {
-    ASSIGN_OR_RETURN(use.waiting_milli, json.IntAt("waiting_milli"));
+    ASSIGN_OR_RETURN(use.waiting_threads_milli, json.IntAt("waiting_milli"));
   }
   if (json.Find("waited_ms") != nullptr) {
     ASSIGN_OR_RETURN(use.waited_ms, json.IntAt("waited_ms"));
   }
   if (json.Find("mean_milli") != nullptr) {
-    ASSIGN_OR_RETURN(use.mean_milli, json.IntAt("mean_milli"));
-    ASSIGN_OR_RETURN(use.error_milli, json.IntAt("worst_error_milli"));
+    ASSIGN_OR_RETURN(use.mean_used_milli, json.IntAt("mean_milli"));
+    ASSIGN_OR_RETURN(use.worst_deviation_milli, json.IntAt("worst_error_milli"));
   }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
@@ -76,13 +76,14 @@ bool IsFull(const ContainerUse& use) { return use.limit > Bytes(0) && use.used >
 
 constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
 std::array<std::string, 4> ComputeTexts(const ContainerUse& use) {
-  const auto cards = [](std::optional<MilliGpu> part) {
+  const auto share_text = [](std::optional<MilliGpu> part) {
     return part && *part != MilliGpu(0) ? GpuCountText(part->count()) : kUnknown;
   };
-  return {cards(use.compute), cards(use.compute_limit),
+  return {share_text(use.compute), share_text(use.compute_limit),
           use.compute_used ? GpuCountText(use.compute_used->count()) : kUnknown,
-          use.waiting_milli ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_milli) / 1000)
-                            : kUnknown};
+          use.waiting_threads_milli
+              ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_threads_milli) / 1000)
+              : kUnknown};
 }
 
 // Adds the columns MEMORY, LIMIT, PEAK and REFUSED.
@@ -115,7 +116,7 @@ std::vector<Cell> RowOf(const ContainerUse& use, bool all_namespaces, bool wide)
   row.emplace_back(use.compute_class.empty() ? kUnknown : use.compute_class);
   row.emplace_back(MemoryText(use.granted));
   row.emplace_back(use.limited ? MemoryText(use.unaccounted) : kUnknown);
-  row.emplace_back(use.driver ? MemoryText(*use.driver) : kUnknown);
+  row.emplace_back(use.driver_reported ? MemoryText(*use.driver_reported) : kUnknown);
   row.emplace_back(use.limited ? fmt::format("{}", use.processes) : kUnknown);
   row.emplace_back(use.uuid);
   return row;
@@ -149,7 +150,7 @@ Json JsonOfUse(const ContainerUse& use) {
     memory.Set("unaccounted", Json::Int(use.unaccounted.count()));
     memory.Set("peak", Json::Int(use.peak.count()));
   }
-  if (use.driver) memory.Set("driver", Json::Int(use.driver->count()));
+  if (use.driver_reported) memory.Set("driver", Json::Int(use.driver_reported->count()));
   Json json = Json::MakeObject({{"namespace", Json::String(use.ns)},
                                 {"pod", Json::String(use.pod)},
                                 {"container", Json::String(use.container)},
@@ -161,10 +162,11 @@ Json JsonOfUse(const ContainerUse& use) {
   if (!use.compute_class.empty()) json.Set("class", Json::String(use.compute_class));
   if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
-  if (use.waiting_milli) json.Set("waiting_milli", Json::Int(*use.waiting_milli));
+  if (use.waiting_threads_milli) json.Set("waiting_milli", Json::Int(*use.waiting_threads_milli));
   if (use.waited_ms) json.Set("waited_ms", Json::Int(*use.waited_ms));
-  if (use.mean_milli) json.Set("mean_milli", Json::Int(*use.mean_milli));
-  if (use.error_milli) json.Set("worst_error_milli", Json::Int(*use.error_milli));
+  if (use.mean_used_milli) json.Set("mean_milli", Json::Int(*use.mean_used_milli));
+  if (use.worst_deviation_milli)
+    json.Set("worst_error_milli", Json::Int(*use.worst_deviation_milli));
   json.Set("memory", std::move(memory));
   if (!use.limited) return json;
   json.Set("refused", Json::Int(use.refused));
@@ -175,10 +177,10 @@ Json JsonOfUse(const ContainerUse& use) {
 
 Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const Style& style) {
   Listing list{.kind = "Container",
-               .nothing = ns.empty() ? "No running container has a share of a GPU."
-                                     : fmt::format("No running container of namespace {} has a "
-                                                   "share of a GPU; -A shows all namespaces.",
-                                                   ns)};
+               .empty_text = ns.empty() ? "No running container has a share of a GPU."
+                                        : fmt::format("No running container of namespace {} has a "
+                                                      "share of a GPU; -A shows all namespaces.",
+                                                      ns)};
   if (ns.empty()) list.columns.emplace_back("NAMESPACE");
   list.columns.insert(list.columns.end(),
                       {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
@@ -199,20 +201,20 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
   for (const auto& [node, status] : all.problems) {
     problems.Set(node, Json::String(status.message()));
   }
-  list.members.emplace_back("problems", std::move(problems));
+  list.extra_members.emplace_back("problems", std::move(problems));
   return Print(std::move(list), style);
 }
 
 std::string ShareSentence(const ContainerUse& use) {
-  if (!use.mean_milli || !use.error_milli) return "";
-  const int64_t error = *use.error_milli;
+  if (!use.mean_used_milli || !use.worst_deviation_milli) return "";
+  const int64_t error = *use.worst_deviation_milli;
   const std::string worst =
-      error == 0  ? "no second beyond its limit, and none in which it waited below its share"
+      error == 0  ? "never beyond its limit, and never below its share while it waited"
       : error > 0 ? fmt::format("at worst {} beyond its limit in a second", GpuCountText(error))
                   : fmt::format("at worst {} below its share in a second, while it waited",
                                 GpuCountText(-error));
   return fmt::format("{} on GPU {} in the last minute: {} on average, {}", use.container, use.gpu,
-                     GpuCountText(*use.mean_milli), worst);
+                     GpuCountText(*use.mean_used_milli), worst);
 }
 
 TextTable UsesTable(const std::vector<ContainerUse>& uses) {

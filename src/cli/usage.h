@@ -20,21 +20,22 @@ namespace tessera::cli {
 // One container on one GPU.
 struct ContainerUse {
   std::string node, ns, pod, container, uuid;
-  std::string gpu;                        // its index; "-" if it is gone
-  bool limited = true;                    // false: isolation is off; only the grant is known
+  std::string gpu;                        // the GPU's index; "-" if the GPU is gone
+  bool limited = true;                    // false: isolation is off, and only the grant is known
   MilliGpu compute;                       // granted
   std::optional<MilliGpu> compute_limit;  // nullopt: not limited
   std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
-  std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
-  std::optional<int64_t> waited_ms;       // by all threads since the container started
-  std::optional<int64_t> mean_milli;      // thousandths of the GPU, in the last minute
+  // Mean number of threads that waited for the share in the last second, in thousandths.
+  std::optional<int64_t> waiting_threads_milli;
+  std::optional<int64_t> waited_ms;        // by all threads since the container started
+  std::optional<int64_t> mean_used_milli;  // thousandths of the GPU, in the last minute
   // The largest deviation in a second of the last minute, in thousandths of the GPU: positive if
   // the container exceeded its limit, negative if it waited and got less than its share.
-  std::optional<int64_t> error_milli;
+  std::optional<int64_t> worst_deviation_milli;
   std::string compute_class;  // "": compute is not limited
   Bytes granted, limit, used, unaccounted, peak;
-  std::optional<Bytes> driver;  // as the driver reports it, contexts included
-  int64_t refused = 0;          // allocations
+  std::optional<Bytes> driver_reported;  // what the driver reports, with contexts
+  int64_t refused = 0;                   // number of refused allocations
   int64_t processes = 0;
   int64_t without_limiter = 0;  // processes that bypass the limiter
 };

@@ -75,22 +75,21 @@ TEST(UsageTest, ShowsContainersThatAreNotLimited) {
 TEST(UsageTest, ShareSentenceNamesTheLargestDeviation) {
   ContainerUse use{.container = "main", .gpu = "1"};
   EXPECT_EQ(ShareSentence(use), "") << "an older agent";
-  use.mean_milli = 290;
-  use.error_milli = -32;
+  use.mean_used_milli = 290;
+  use.worst_deviation_milli = -32;
   EXPECT_EQ(
       ShareSentence(use),
       "main on GPU 1 in the last minute: 0.29 on average, at worst 0.032 below its share in a "
       "second, while it waited");
-  use.error_milli = 20;
+  use.worst_deviation_milli = 20;
   EXPECT_EQ(
       ShareSentence(use),
       "main on GPU 1 in the last minute: 0.29 on average, at worst 0.02 beyond its limit in a "
       "second");
-  use.error_milli = 0;
-  EXPECT_EQ(
-      ShareSentence(use),
-      "main on GPU 1 in the last minute: 0.29 on average, no second beyond its limit, and none "
-      "in which it waited below its share");
+  use.worst_deviation_milli = 0;
+  EXPECT_EQ(ShareSentence(use),
+            "main on GPU 1 in the last minute: 0.29 on average, never beyond its limit, and never "
+            "below its share while it waited");
 }
 
 TEST(UsageTest, AnotherPageIsAnError) {

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kVersionPatience = std::chrono::seconds(5);
+constexpr Duration kVersionTimeout = std::chrono::seconds(5);
 
 struct VersionOptions {
   ClusterOptions cluster;
@@ -66,7 +66,7 @@ std::string RuntimeImageOf(const Json& pod) {
 
 Status AddCluster(const VersionOptions& options, Listing* list) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
-  ClusterClient api(std::move(config), options.cluster.timeout(), kVersionPatience);
+  ClusterClient api(std::move(config), options.cluster.timeout(), kVersionTimeout);
   Result<std::string> server = std::string();
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
   api.ReadText("/version", 1 << 16, &server);

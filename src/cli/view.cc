@@ -35,11 +35,11 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-size_t NodeRow::idle() const {
+size_t NodeRow::idle_devices() const {
   return static_cast<size_t>(std::ranges::count_if(
       devices, [](const DeviceView& d) { return d.idle() && d.unhealthy.empty(); }));
 }
-size_t NodeRow::unhealthy() const {
+size_t NodeRow::unhealthy_devices() const {
   return static_cast<size_t>(
       std::ranges::count_if(devices, [](const DeviceView& d) { return !d.unhealthy.empty(); }));
 }
@@ -106,11 +106,11 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
 
 NodeRow ClusterView::Describe(const NodeEntry& entry) const {
   NodeRow view{.entry = &entry, .facts = facts_(entry.node.name)};
-  // Mostly all GPUs of a node have one model, for which ShortModel is called once.
-  std::string_view before;
+  // Most nodes have GPUs of one model, so ShortModel is called only if the model changes.
+  std::string_view previous_model;
   for (const device::Gpu& gpu : entry.node.inventory.without_uuids().gpus) {
-    if (!view.model.empty() && gpu.model == before) continue;
-    before = gpu.model;
+    if (!view.model.empty() && gpu.model == previous_model) continue;
+    previous_model = gpu.model;
     const std::string model = device::ShortModel(gpu.model);
     view.model = view.model.empty() || view.model == model ? model : "mixed";
   }

@@ -33,13 +33,13 @@ struct Holding {
 // A GPU, or one of its MIG slices.
 struct DeviceView {
   std::string uuid;
-  std::string name;  // "3": its index; "3:7": slice 7 of it; "-": a GPU that is gone
+  std::string name;  // "3": the GPU's index; "3:7": its MIG slice 7; "-": a GPU that is gone
   const device::Gpu* gpu = nullptr;  // null: gone, but still held
   const device::MigSlice* slice = nullptr;
   Bytes memory;
-  Bytes used;
+  Bytes used;  // of `memory`
   int64_t used_milli = 0;
-  std::string unhealthy;         // the reason; "" if it is offered
+  std::string unhealthy;         // the reason; "" if the device is offered
   std::string suspect;           // a reported problem of a GPU that is still offered
   std::vector<Holding> holders;  // by namespace and name
 
@@ -53,8 +53,8 @@ struct NodeRow {
   std::vector<DeviceView> devices;
   std::vector<const ledger::PodEntry*> pods;  // with GPU requests; by namespace and name
 
-  size_t idle() const;  // idle and healthy
-  size_t unhealthy() const;
+  size_t idle_devices() const;  // idle and healthy
+  size_t unhealthy_devices() const;
   int64_t used_milli() const;
   Bytes memory() const;
   Bytes used() const;

@@ -23,10 +23,10 @@ std::string SharedResources(const AgentSettings& agent) {
   std::vector<std::string> names;
   if (agent.gpu_mem) names.emplace_back("gpu-mem");
   if (agent.vcuda) names.emplace_back("vcuda");
-  return names.empty() ? "none" : Joined(names);
+  return names.empty() ? "none" : JoinWithCommas(names);
 }
 
-bool ReadsCounters(const AgentSettings& agent) {
+bool HasCountersFile(const AgentSettings& agent) {
   return agent.exporter_enabled && !agent.exporter_config_map.empty();
 }
 
@@ -35,7 +35,7 @@ Json LimitArguments(const AgentSettings& agent) {
   if (!agent.limits_enabled) args.Append(Json::String("--limits-dir="));
   const auto add = [&](std::string_view flag, const std::vector<std::string>& namespaces) {
     if (!namespaces.empty())
-      args.Append(Json::String(fmt::format("{}={}", flag, Joined(namespaces))));
+      args.Append(Json::String(fmt::format("{}={}", flag, JoinWithCommas(namespaces))));
   };
   add("--limits-fail-open", agent.limits_fail_open);
   add("--limits-stop-bypass", agent.limits_stop_bypass);
@@ -52,13 +52,13 @@ Json AgentArguments(const Settings& settings, const AgentSettings& agent) {
   args.push_back("--shared-resources=" + SharedResources(agent));
   args.push_back("--memory-unit=" + settings.memory_unit);
   const std::vector<std::string>& taints = settings.startup_taints;
-  args.push_back("--startup-taint=" + (taints.empty() ? "none" : Joined(taints)));
+  args.push_back("--startup-taint=" + (taints.empty() ? "none" : JoinWithCommas(taints)));
   Json out = Json::Strings(args);
   AppendItems(out, LimitArguments(agent));
   args = {fmt::format("--gpu-manager-checkpoint=/driver-root{}", names::kGpuManagerCheckpoint),
           fmt::format("--collect-interval={}",
                       agent.exporter_enabled ? agent.exporter_interval_ms : 0)};
-  if (ReadsCounters(agent)) args.emplace_back("--collectors=/etc/dcgm-exporter/dcgm-metrics.csv");
+  if (HasCountersFile(agent)) args.emplace_back("--collectors=/etc/dcgm-exporter/dcgm-metrics.csv");
   // Restarts the agent sooner than the kubelet does: the kubelet doubles its wait after each crash
   // of a container, up to 5 minutes.
   args.emplace_back("--supervise");
@@ -101,7 +101,7 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
   }
   constexpr std::string_view kCounters = "exporter-counters";
   Json& volumes = *pod.Find("volumes");
-  if (ReadsCounters(agent)) {
+  if (HasCountersFile(agent)) {
     ItemNamed(volumes, kCounters).Set("configMap", NamedObject(agent.exporter_config_map));
   } else {
     EraseItemNamed(mounts, kCounters);
@@ -150,17 +150,17 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
 Json TermsOutside(std::span<const PoolSettings> pools) {
   std::vector<Json> terms = {Json::MakeArray()};
   for (const PoolSettings& pool : pools) {
-    std::vector<Json> longer;
+    std::vector<Json> extended_terms;
     for (const Json& term : terms) {
       for (const auto& [label, value] : pool.node_selector) {
         Json rule = Json::MakeObject({{"key", Json::String(label)},
                                       {"operator", Json::String("NotIn")},
                                       {"values", Json::Strings({value})}});
-        longer.push_back(term);
-        longer.back().Append(std::move(rule));
+        extended_terms.push_back(term);
+        extended_terms.back().Append(std::move(rule));
       }
     }
-    terms = std::move(longer);
+    terms = std::move(extended_terms);
   }
   Json out = Json::MakeArray();
   for (Json& term : terms) {
@@ -208,7 +208,7 @@ std::vector<Json> RenderCleanup(const Settings& settings) {
   std::vector<Json> cleanups;
   for (Json& agent : RenderAgents(settings)) {
     Json& agent_pod = MemberAt(agent, {"spec", "template", "spec"});
-    if (agent_pod.Find("initContainers") == nullptr) continue;  // no runtime
+    if (agent_pod.Find("initContainers") == nullptr) continue;  // no tessera-runtime
     Json cleanup = ParsedYaml("objects/cleanup.yaml");
     std::string name = agent.Find("metadata")->StringAt("name").value();
     name.replace(0, names::kAgent.size(), kCleanup);

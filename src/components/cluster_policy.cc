@@ -33,22 +33,24 @@ const Json* FindPath(const Json& object, const std::vector<std::string_view>& pa
   return at;
 }
 
-// Values of the label on a node that NVIDIA's operator manages; it pauses its components there.
-constexpr std::array<std::string_view, 3> kManaged = {"true", "paused-for-driver-upgrade",
-                                                      "paused-for-mig-change"};
+// Values of kLabelDeployDevicePlugin on nodes that NVIDIA's operator manages. With the last two
+// values its components are paused.
+constexpr std::array<std::string_view, 3> kManagedValues = {"true", "paused-for-driver-upgrade",
+                                                            "paused-for-mig-change"};
 // The directory in which NVIDIA's operator mounts the driver that it installs. NVIDIA's chart
 // always sets this value.
 constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 
-Json NotOfNvidia() {
-  return Json::MakeObject({{"key", Json::String(names::kLabelDeployDevicePlugin)},
-                           {"operator", Json::String("NotIn")},
-                           {"values", Json::Strings({kManaged.begin(), kManaged.end()})}});
+Json NotManagedByNvidia() {
+  return Json::MakeObject(
+      {{"key", Json::String(names::kLabelDeployDevicePlugin)},
+       {"operator", Json::String("NotIn")},
+       {"values", Json::Strings({kManagedValues.begin(), kManagedValues.end()})}});
 }
 
-void KeepOff(Json* daemons) {
-  Json* required = Descend(daemons, {"spec", "template", "spec", "affinity", "nodeAffinity",
-                                     "requiredDuringSchedulingIgnoredDuringExecution"});
+void KeepOff(Json* daemonset) {
+  Json* required = Descend(daemonset, {"spec", "template", "spec", "affinity", "nodeAffinity",
+                                       "requiredDuringSchedulingIgnoredDuringExecution"});
   if (required == nullptr) return;
   auto terms = required->ArrayAt("nodeSelectorTerms");
   if (!terms.ok()) return;
@@ -56,7 +58,7 @@ void KeepOff(Json* daemons) {
   if ((*terms)->items().empty()) (*terms)->Append(Json::MakeObject());
   for (Json& term : (*terms)->items()) {
     auto expressions = term.ArrayAt("matchExpressions");
-    if (expressions.ok()) (*expressions)->Append(NotOfNvidia());
+    if (expressions.ok()) (*expressions)->Append(NotManagedByNvidia());
   }
 }
 
@@ -98,8 +100,9 @@ bool IsDisabled(const Json& section) {
   return enabled != nullptr && *enabled == Json::Bool(false);
 }
 
-// Ignored fields of mapped sections: images and resources of NVIDIA's programs.
-void NoteUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
+// Adds the ignored fields of a mapped section, such as images of NVIDIA's programs, to
+// plan->dropped.
+void AddUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
   if (!value.is_object()) return;
   std::string fields;
   for (const auto& [key, member] : value.members()) {
@@ -111,14 +114,14 @@ void NoteUnmapped(const std::string& section, const Json& value, MigrationPlan* 
       fmt::format("spec.{}: {}: of a program that Tessera does not run", section, fields));
 }
 
-void NoteDropped(const Json& spec, MigrationPlan* plan) {
+void AddDropped(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   const bool installs_driver = driver != nullptr && !IsDisabled(*driver);
   for (const auto& [section, value] : spec.members()) {
     if (IsEmpty(value) || section == "driver") continue;
     if (installs_driver && (section == "gds" || section == "gdrcopy")) continue;
     if (IsMapped(section, "")) {
-      NoteUnmapped(section, value, plan);
+      AddUnmapped(section, value, plan);
       continue;
     }
     if (IsDisabled(value)) continue;
@@ -187,12 +190,12 @@ Json KeepValid(const Json& schema, const Json& section, const std::string& path,
   return out;
 }
 
-// The section by the names of NVIDIA's chart, which Tessera's settings use too.
-Json RenamedDriver(Json driver) {
-  const auto open = driver.BoolAt("useOpenKernelModules");
+// The section with the names of NVIDIA's chart, which Tessera's settings use, too.
+Json RenameDriverFields(Json driver) {
+  const auto open_modules = driver.BoolAt("useOpenKernelModules");
   // The newer name takes precedence.
-  if (driver.StringAt("kernelModuleType").value_or("").empty() && open.ok()) {
-    driver.Set("kernelModuleType", Json::String(*open ? "open" : "proprietary"));
+  if (driver.StringAt("kernelModuleType").value_or("").empty() && open_modules.ok()) {
+    driver.Set("kernelModuleType", Json::String(*open_modules ? "open" : "proprietary"));
   }
   Json* policy = driver.Find("upgradePolicy");
   if (policy != nullptr && policy->Find("podDeletion") != nullptr) {
@@ -207,7 +210,7 @@ Json RenamedDriver(Json driver) {
 
 void MapDriver(const Json& spec, const Json& driver, MigrationPlan* plan) {
   const Json& schema = SchemaOf(SpecSchema(), "driver");
-  const Json kept = KeepValid(schema, RenamedDriver(driver), "spec.driver", plan);
+  const Json kept = KeepValid(schema, RenameDriverFields(driver), "spec.driver", plan);
   for (const auto& [key, value] : kept.members()) {
     SetSetting({"driver", key}, "spec.driver." + key, value, plan);
   }
@@ -284,7 +287,7 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
 bool IsManagedByNvidia(const Json& node) {
   const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
   return label != nullptr && label->is_string() &&
-         std::ranges::find(kManaged, label->string_value()) != kManaged.end();
+         std::ranges::find(kManagedValues, label->string_value()) != kManagedValues.end();
 }
 
 Json TesseraResource(Json spec) {
@@ -310,7 +313,7 @@ Result<MigrationPlan> PlanMigration(const Json& policy) {
   MapSettings(*spec, &plan);
   PlanRuntime(*spec, &plan);
   PlanDriver(*spec, &plan);
-  NoteDropped(*spec, &plan);
+  AddDropped(*spec, &plan);
   PlanSteps(*spec, &plan);
   return plan;
 }

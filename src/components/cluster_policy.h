@@ -25,12 +25,12 @@ bool IsManagedByNvidia(const Json& node);
 
 struct MappedSetting {
   std::string field;    // of the ClusterPolicy: "spec.toolkit.enabled"
-  std::string setting;  // of a spec: "runtime.enabled"
+  std::string setting;  // of the spec of Tessera: "runtime.enabled"
   Json value;
 };
 
 struct MigrationPlan {
-  Json resource;  // a Tessera with the settings that could be converted
+  Json resource;  // a resource Tessera with the settings that could be converted
   std::vector<MappedSetting> mapped;
   // Fields of the ClusterPolicy that were not converted, each with the reason: "spec.migManager:
   // …".

@@ -18,8 +18,8 @@ namespace {
 struct KnownSystem {
   std::string_view os_image;  // how nodeInfo.osImage begins
   std::string_view id;
-  bool major_only;
-  std::string_view package_sources;  // directory of its package sources
+  bool major_only;                   // image tags have only the major version
+  std::string_view package_sources;  // the system's directory of package sources
 };
 
 constexpr std::array<KnownSystem, 8> kSystems = {{
@@ -89,8 +89,8 @@ Json Labels(const StringMap& labels) {
 // Collects the volumes of the pod together with their mounts in the driver's containers.
 class Volumes {
  public:
-  void AddHost(std::string_view name, std::string_view path, std::string_view type,
-               bool bidirectional = false, std::string_view mount_path = "") {
+  void AddHostPath(std::string_view name, std::string_view path, std::string_view type,
+                   bool bidirectional = false, std::string_view mount_path = "") {
     Json source = Json::MakeObject({{"path", Text(path)}});
     if (!type.empty()) source.Set("type", Text(type));
     volumes_.Append(Json::MakeObject({{"name", Text(name)}, {"hostPath", std::move(source)}}));
@@ -116,18 +116,20 @@ class Volumes {
 
 Volumes VolumesOf(const DriverSpec& spec, const DriverHost& host) {
   Volumes volumes;
-  volumes.AddHost("run-nvidia", "/run/nvidia", "DirectoryOrCreate", true);
-  volumes.AddHost("run-nvidia-fabricmanager", "/run/nvidia-fabricmanager", "DirectoryOrCreate");
-  volumes.AddHost("run-nvidia-topologyd", "/run/nvidia-topologyd", "DirectoryOrCreate");
-  volumes.AddHost("var-log", "/var/log", "");
-  volumes.AddHost("dev-log", "/dev/log", "");
-  volumes.AddHost("host-os-release", "/etc/os-release", "", false, "/host-etc/os-release");
-  volumes.AddHost("mlnx-ofed-usr-src", "/run/mellanox/drivers/usr/src", "DirectoryOrCreate");
-  volumes.AddHost("run-mellanox-drivers", "/run/mellanox/drivers", "DirectoryOrCreate");
-  volumes.AddHost("firmware-search-path", "/sys/module/firmware_class/parameters/path", "");
-  volumes.AddHost("nv-firmware", spec.install_dir + "/lib/firmware", "DirectoryOrCreate", false,
-                  "/lib/firmware");
-  volumes.AddHost("run-tessera", "/run/tessera", "DirectoryOrCreate");
+  volumes.AddHostPath("run-nvidia", "/run/nvidia", "DirectoryOrCreate",
+                      /*bidirectional=*/true);
+  volumes.AddHostPath("run-nvidia-fabricmanager", "/run/nvidia-fabricmanager", "DirectoryOrCreate");
+  volumes.AddHostPath("run-nvidia-topologyd", "/run/nvidia-topologyd", "DirectoryOrCreate");
+  volumes.AddHostPath("var-log", "/var/log", "");
+  volumes.AddHostPath("dev-log", "/dev/log", "");
+  volumes.AddHostPath("host-os-release", "/etc/os-release", "", /*bidirectional=*/false,
+                      "/host-etc/os-release");
+  volumes.AddHostPath("mlnx-ofed-usr-src", "/run/mellanox/drivers/usr/src", "DirectoryOrCreate");
+  volumes.AddHostPath("run-mellanox-drivers", "/run/mellanox/drivers", "DirectoryOrCreate");
+  volumes.AddHostPath("firmware-search-path", "/sys/module/firmware_class/parameters/path", "");
+  volumes.AddHostPath("nv-firmware", spec.install_dir + "/lib/firmware", "DirectoryOrCreate",
+                      /*bidirectional=*/false, "/lib/firmware");
+  volumes.AddHostPath("run-tessera", "/run/tessera", "DirectoryOrCreate");
   const KnownSystem* system = FindSystem(host.os_id);
   volumes.AddConfigMap("repo-config", spec.repo_config,
                        system != nullptr ? system->package_sources : "/etc/yum.repos.d");
@@ -161,15 +163,16 @@ Json ContainerOf(std::string_view name, const std::string& image, const DriverSp
                            {"volumeMounts", volumes.mounts()}});
 }
 
-// The agent closes the driver while the file exists. On a node without an agent there is no wait.
-constexpr std::string_view kRelease =
+// While the file exists, the agent keeps the driver closed. The script gives it 6 seconds to close
+// the driver, and does not check whether there is an agent.
+constexpr std::string_view kReleaseScript =
     "touch /run/tessera/release-driver; rm -f /run/nvidia/validations/.driver-ctr-ready; sleep 6";
 // Like NVIDIA's probe: once the driver answers, creates the file by which NVIDIA's components
 // notice it.
-constexpr std::string_view kReady =
+constexpr std::string_view kProbeScript =
     "nvidia-smi && mkdir -p /run/nvidia/validations && touch "
     "/run/nvidia/validations/.driver-ctr-ready && rm -f /run/tessera/release-driver";
-constexpr std::string_view kStop = "rm -f /run/nvidia/validations/.driver-ctr-ready";
+constexpr std::string_view kStopScript = "rm -f /run/nvidia/validations/.driver-ctr-ready";
 
 Json MainContainer(const DriverSpec& spec, const std::string& image, const std::string& revision,
                    const Volumes& volumes) {
@@ -184,15 +187,16 @@ Json MainContainer(const DriverSpec& spec, const std::string& image, const std::
   if (!spec.resources.members().empty()) main.Set("resources", spec.resources);
   // Compiling the modules takes minutes; each probe runs nvidia-smi once.
   main.Set("startupProbe",
-           Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kReady)}})},
+           Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kProbeScript)}})},
                              {"initialDelaySeconds", Json::Int(5)},
                              {"periodSeconds", Json::Int(5)},
                              {"timeoutSeconds", Json::Int(60)},
                              {"failureThreshold", Json::Int(240)}}));
-  main.Set("lifecycle",
-           Json::MakeObject(
-               {{"preStop",
-                 Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kStop)}})}})}}));
+  main.Set(
+      "lifecycle",
+      Json::MakeObject(
+          {{"preStop",
+            Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kStopScript)}})}})}}));
   return main;
 }
 
@@ -324,7 +328,7 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   selector[std::string(names::kLabelDriverPool)] = pool;
 
   Json release = ContainerOf("release-driver", image, spec, volumes);
-  release.Set("command", Command(kRelease));
+  release.Set("command", Command(kReleaseScript));
   Json pod = Json::MakeObject(
       {{"nodeSelector", Labels(selector)},
        {"tolerations", Tolerations(spec)},

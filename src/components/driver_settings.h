@@ -18,7 +18,7 @@ namespace tessera::components {
 enum class KernelModule { kAuto, kOpen, kProprietary };
 
 struct DriverSpec {
-  std::string name = "default";  // of the pool of nodes
+  std::string name = "default";  // of the pool
   std::string ns = "tessera-system";
   std::string repository = "nvcr.io/nvidia";
   std::string image = "driver";
@@ -32,7 +32,7 @@ struct DriverSpec {
   bool use_host_mofed = false;
   bool gds = false;
   bool gdrcopy = false;
-  std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the system's tag
+  std::string gds_image;      // REPOSITORY/IMAGE:VERSION without the suffix of OsTag
   std::string gdrcopy_image;  // like gds_image
   std::string manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.1";
   std::vector<std::string> args;

@@ -42,7 +42,7 @@ void AppendTexts(Json& array, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) array.Append(Json::String(text));
 }
 
-std::string Joined(const std::vector<std::string>& texts) {
+std::string JoinWithCommas(const std::vector<std::string>& texts) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 

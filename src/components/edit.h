@@ -23,7 +23,7 @@ void EraseItemNamed(Json& array, std::string_view name);
 void AddTexts(Json& object, const StringMap& texts);
 void AppendItems(Json& array, const Json& items);
 void AppendTexts(Json& array, const std::vector<std::string>& texts);
-std::string Joined(const std::vector<std::string>& texts);
+std::string JoinWithCommas(const std::vector<std::string>& texts);
 // {"name": name}
 Json NamedObject(std::string_view name);
 

@@ -38,11 +38,11 @@ void AddNames(const Json* fields, ToName to_name, std::set<std::string>* names) 
   }
 }
 
-struct Owned {
+struct FieldNames {
   std::set<std::string> labels, annotations, conditions, resources;
 };
 
-void AddOwned(const Json& entry, Owned* owned) {
+void AddFieldNames(const Json& entry, FieldNames* owned) {
   AddNames(FieldsAt(entry, {"f:metadata", "f:labels"}), NameOf, &owned->labels);
   AddNames(FieldsAt(entry, {"f:metadata", "f:annotations"}), NameOf, &owned->annotations);
   AddNames(FieldsAt(entry, {"f:status", "f:conditions"}), ConditionOf, &owned->conditions);
@@ -50,10 +50,10 @@ void AddOwned(const Json& entry, Owned* owned) {
   AddNames(FieldsAt(entry, {"f:status", "f:allocatable"}), NameOf, &owned->resources);
 }
 
-std::vector<std::string> Without(const std::set<std::string>& ours,
-                                 const std::set<std::string>& others) {
+std::vector<std::string> Without(const std::set<std::string>& of_agents,
+                                 const std::set<std::string>& of_others) {
   std::vector<std::string> names;
-  std::ranges::set_difference(ours, others, std::back_inserter(names));
+  std::ranges::set_difference(of_agents, of_others, std::back_inserter(names));
   return names;
 }
 
@@ -75,18 +75,19 @@ Json Nulls(const std::vector<std::string>& names) {
 }  // namespace
 
 NodeMarks MarksOfTessera(const Json& node) {
-  Owned ours, others;
+  FieldNames of_agents, of_others;
   const Json* metadata = node.Find("metadata");
   const Json* managed = metadata ? metadata->Find("managedFields") : nullptr;
   const Json none = Json::MakeArray();
   if (managed == nullptr || !managed->is_array()) managed = &none;
   for (const Json& entry : managed->items()) {
-    AddOwned(entry, entry.StringAt("manager").value_or("") == names::kAgent ? &ours : &others);
+    AddFieldNames(
+        entry, entry.StringAt("manager").value_or("") == names::kAgent ? &of_agents : &of_others);
   }
-  NodeMarks marks{Without(ours.labels, others.labels),
-                  Without(ours.annotations, others.annotations),
-                  {ours.conditions.begin(), ours.conditions.end()},
-                  {ours.resources.begin(), ours.resources.end()}};
+  NodeMarks marks{Without(of_agents.labels, of_others.labels),
+                  Without(of_agents.annotations, of_others.annotations),
+                  {of_agents.conditions.begin(), of_agents.conditions.end()},
+                  {of_agents.resources.begin(), of_agents.resources.end()}};
   AddOwnAnnotations(metadata ? metadata->Find("annotations") : nullptr, &marks.annotations);
   return marks;
 }

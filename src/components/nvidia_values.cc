@@ -13,7 +13,7 @@ namespace tessera::components {
 namespace {
 
 struct Alias {
-  std::vector<std::string_view> theirs;
+  std::vector<std::string_view> nvidia_path;
   std::string_view section;
   std::string_view key;
   Json::Kind kind;
@@ -80,11 +80,11 @@ Status CheckTables(const Json& spec) {
 }
 
 Status Translate(const Alias& alias, Json* spec) {
-  const Json* value = ValueAt(*spec, alias.theirs);
+  const Json* value = ValueAt(*spec, alias.nvidia_path);
   if (value == nullptr) return Status::Ok();
   if (value->kind() != alias.kind) {
     return Error(Code::kInvalidArgument, "{}: invalid value {}: want {}, as in {}.{}",
-                 fmt::join(alias.theirs, "."), value->Serialize(),
+                 fmt::join(alias.nvidia_path, "."), value->Serialize(),
                  alias.kind == Json::Kind::kBool     ? "true or false"
                  : alias.kind == Json::Kind::kObject ? "an object"
                                                      : "a text",

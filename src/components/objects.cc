@@ -330,9 +330,9 @@ std::vector<Json> ObjectsOfEveryKind() {
   monitoring.prometheus_rule = monitoring.dashboards = true;
   std::vector<Json> objects;
   for (const Json& object : RenderObjects(settings)) {
-    Json& kept = objects.emplace_back(Json::MakeObject());
+    Json& reference = objects.emplace_back(Json::MakeObject());
     for (const char* field : {"apiVersion", "kind", "metadata"}) {
-      kept.Set(field, *object.Find(field));
+      reference.Set(field, *object.Find(field));
     }
   }
   return objects;

@@ -21,7 +21,7 @@ namespace tessera::components {
 // Objects whose state is reported together. An error of one component does not affect other
 // components.
 struct Component {
-  std::string name;           // policies, driver, agent, webhook, scheduler, monitoring, access
+  std::string name;  // policies, driver, agent, webhook, scheduler, monitoring, access, console
   std::vector<Json> objects;  // in the order in which they must be applied
 };
 

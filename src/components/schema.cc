@@ -9,12 +9,12 @@
 namespace tessera::components {
 namespace {
 
-constexpr size_t kMaxShown = 60;
-constexpr size_t kMaxText = 64 << 10;
+constexpr size_t kMaxShortBytes = 60;
+constexpr size_t kMaxTextBytes = 64 << 10;
 
-std::string Shown(const Json& value) {
+std::string ShortText(const Json& value) {
   std::string text = value.Serialize();
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
+  if (text.size() > kMaxShortBytes) text = text.substr(0, kMaxShortBytes) + "…";
   return text;
 }
 
@@ -35,7 +35,7 @@ std::string NamesOf(const Json::Object& members) {
 }
 
 // Describes the values that the schema allows.
-std::string WantedBy(const Json& schema) {
+std::string AllowedValues(const Json& schema) {
   if (std::string text = TextOf(schema, "description"); !text.empty()) return text;
   if (const Json* values = schema.Find("enum")) {
     std::string names;
@@ -85,9 +85,9 @@ bool Matches(const std::string& text, const std::string& pattern) {
 }
 
 bool IsValidText(const Json& schema, const std::string& text) {
-  if (text.size() > kMaxText || text.find('\0') != std::string::npos) return false;
+  if (text.size() > kMaxTextBytes || text.find('\0') != std::string::npos) return false;
   if (static_cast<int64_t>(text.size()) < NumberOf(schema, "minLength").value_or(0)) return false;
-  if (static_cast<int64_t>(text.size()) > NumberOf(schema, "maxLength").value_or(kMaxText)) {
+  if (static_cast<int64_t>(text.size()) > NumberOf(schema, "maxLength").value_or(kMaxTextBytes)) {
     return false;
   }
   const std::string pattern = TextOf(schema, "pattern");
@@ -123,7 +123,7 @@ std::string PlaceOf(const Json& value, const std::string& path) {
 
 Status Invalid(const Json& schema, const Json& value, const std::string& path) {
   return Error(Code::kInvalidArgument, "{}: invalid value {}: want {}", PlaceOf(value, path),
-               Shown(value), WantedBy(schema));
+               ShortText(value), AllowedValues(schema));
 }
 
 Status CheckMember(const Json& schema, const std::string& key, const Json& value,

@@ -51,11 +51,11 @@ void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
   for (const auto& [key, property] : properties->members()) {
     const Json* value = defaults.Find(key);
     if (value == nullptr) continue;
-    Json* present = spec->Find(key);
-    if (present == nullptr || present->is_null()) {
+    Json* setting = spec->Find(key);
+    if (setting == nullptr || setting->is_null()) {
       spec->Set(key, *value);
-    } else if (key != "resources" && present->is_object() && value->is_object()) {
-      FillDefaults(present, *value, property);
+    } else if (key != "resources" && setting->is_object() && value->is_object()) {
+      FillDefaults(setting, *value, property);
     }
   }
 }

@@ -39,15 +39,15 @@ Json PoolSchema(const Json& properties) {
 }
 
 // `schema` with each {"$ref": "#/definitions/NAME"} replaced by this definition.
-Json Resolved(const Json& schema, const Json& definitions) {
+Json ResolveReferences(const Json& schema, const Json& definitions) {
   constexpr std::string_view kPrefix = "#/definitions/";
   if (schema.is_object() && schema.Find("$ref") != nullptr) {
     const std::string name = schema.StringAt("$ref").value().substr(kPrefix.size());
-    return Resolved(*definitions.Find(name), definitions);
+    return ResolveReferences(*definitions.Find(name), definitions);
   }
   Json out = schema;
   if (out.is_object()) {
-    for (auto& [key, value] : out.members()) value = Resolved(value, definitions);
+    for (auto& [key, value] : out.members()) value = ResolveReferences(value, definitions);
   }
   return out;
 }
@@ -65,7 +65,7 @@ Json MakeSpecSchema() {
   Json schema = ParsedJson(DeployText("chart/values.schema.json"));
   const Json definitions = *schema.Find("definitions");
   schema.Erase("definitions");
-  schema = Resolved(schema, definitions);
+  schema = ResolveReferences(schema, definitions);
   RequireNothing(&schema);
   Json& properties = *schema.Find("properties");
   Json pools = Json::MakeObject();
@@ -87,9 +87,9 @@ const Json& SpecSchema() {
 Json StructuralSchema(const Json& schema) {
   Json out = Json::MakeObject();
   const Json* types = schema.Find("type");
-  const bool several = types != nullptr && types->is_array();
-  if (several) {
-    // The mark for a text or a whole number excludes fractions.
+  const bool has_type_list = types != nullptr && types->is_array();
+  if (has_type_list) {
+    // x-kubernetes-int-or-string does not allow fractions.
     const bool fractions = std::ranges::count(types->items(), Json::String("number")) > 0;
     out.Set(fractions ? "x-kubernetes-preserve-unknown-fields" : "x-kubernetes-int-or-string",
             Json::Bool(true));
@@ -104,16 +104,17 @@ Json StructuralSchema(const Json& schema) {
     } else if (key == "items" || (key == "additionalProperties" && value.is_object())) {
       out.Set(key, StructuralSchema(value));
     } else if (key != "additionalProperties" && key != "$schema" && key != "title" &&
-               !(several && key == "type")) {
+               !(has_type_list && key == "type")) {
       out.Set(key, value);
     }
   }
-  if (several) return out;
+  if (has_type_list) return out;
   if (out.Find("type") == nullptr) out.Set("type", Json::String("string"));
-  const bool open = out.StringAt("type").value() == "object" && out.Find("properties") == nullptr &&
-                    out.Find("additionalProperties") == nullptr;
-  // Without this mark the API server drops values that the schema does not name.
-  if (open) out.Set("x-kubernetes-preserve-unknown-fields", Json::Bool(true));
+  const bool allows_any = out.StringAt("type").value() == "object" &&
+                          out.Find("properties") == nullptr &&
+                          out.Find("additionalProperties") == nullptr;
+  // Without this extension the API server drops values that the schema does not name.
+  if (allows_any) out.Set("x-kubernetes-preserve-unknown-fields", Json::Bool(true));
   return out;
 }
 

@@ -80,12 +80,12 @@ void ClusterModel::OnSynced() {
 
 void ClusterModel::OnNode(const std::string& name) {
   pending_.nodes.insert(name);
-  CollectLater();
+  SchedulePublish();
 }
 
-void ClusterModel::NotePod(const Uid& uid) {
+void ClusterModel::OnPodChanged(const Uid& uid) {
   pending_.pods.insert(uid);
-  CollectLater();
+  SchedulePublish();
 }
 
 void ClusterModel::OnPodRun(const kube::PodObject& pod) {
@@ -99,20 +99,20 @@ void ClusterModel::OnPodRun(const kube::PodObject& pod) {
 
 void ClusterModel::OnQuota() {
   quota_problem_ = Status::Ok();
-  if (synced_) ReasonsLater();
+  if (synced_) ScheduleReasons();
 }
 
-void ClusterModel::CollectLater() {
-  if (std::exchange(collecting_, true)) return;
-  // A change after a pause is published at once, because someone may be waiting for it.
-  const Duration wait = published_ + kCollect - runner_.clock().Now();
+void ClusterModel::SchedulePublish() {
+  if (std::exchange(publish_scheduled_, true)) return;
+  // A change after a pause is published at once, because a user may be waiting for the change.
+  const Duration wait = last_published_ + kPublishInterval - runner_.clock().Now();
   runner_.PostDelayed(std::max(wait, Duration::zero()), [this, weak = weak_.Get()] {
     if (!weak) return;
-    collecting_ = false;
-    published_ = runner_.clock().Now();
+    publish_scheduled_ = false;
+    last_published_ = runner_.clock().Now();
     if (synced_) Publish();
   });
-  ReasonsLater();
+  ScheduleReasons();
 }
 
 void ClusterModel::Publish() {
@@ -126,10 +126,10 @@ ClusterModel::Changes ClusterModel::UpdatePublished() {
   Changes pending = std::exchange(pending_, {});
   Changes changed;
   for (const Uid& uid : pending.pods) {
-    // The texts of nodes show their pods.
-    const std::string before = NodeOf(uid);
+    // The text of a node lists its pods.
+    const std::string old_node = NodeOf(uid);
     if (PublishPod(uid)) changed.pods.insert(uid);
-    pending.nodes.insert({before, NodeOf(uid)});
+    pending.nodes.insert({old_node, NodeOf(uid)});
   }
   for (const std::string& name : pending.nodes) {
     if (PublishNode(name)) changed.nodes.insert(name);
@@ -177,14 +177,14 @@ std::string ClusterModel::PodText(const Uid& uid) const {
   const auto run = runs_.find(uid);
   return PodJson(ledger_->pods().at(uid), ledger_->options().gpu_mem_unit,
                  reason == reasons_.end() ? "" : reason->second,
-                 run == runs_.end() ? PodRunText{} : run->second);
+                 run == runs_.end() ? PodRunState{} : run->second);
 }
 
-void ClusterModel::ReasonsLater() {
-  if (std::exchange(reasons_pending_, true)) return;
-  runner_.PostDelayed(kReasons, [this, weak = weak_.Get()] {
+void ClusterModel::ScheduleReasons() {
+  if (std::exchange(reasons_scheduled_, true)) return;
+  runner_.PostDelayed(kReasonsInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
-    reasons_pending_ = false;
+    reasons_scheduled_ = false;
     if (!synced_) return;
     UpdateReasons();
     Publish();
@@ -192,22 +192,22 @@ void ClusterModel::ReasonsLater() {
 }
 
 void ClusterModel::UpdateReasons() {
-  std::map<Uid, std::string> now;
+  std::map<Uid, std::string> reasons;
   for (const auto& [uid, pod] : ledger_->pods()) {
     if (pod.binding_state != ledger::BindingState::kWaiting || !pod.problem().empty()) continue;
-    if (now.size() >= kMaxReasons) break;
-    now[uid] = ReasonOf(pod);
+    if (reasons.size() >= kMaxReasons) break;
+    reasons[uid] = ReasonOf(pod);
   }
-  for (const auto* map : {&now, &reasons_}) {
+  for (const auto* map : {&reasons, &reasons_}) {
     for (const auto& item : *map) {
       const auto reason_in = [&item](const auto& other) {
         const auto found = other.find(item.first);
         return found == other.end() ? std::string() : found->second;
       };
-      if (reason_in(now) != reason_in(reasons_)) pending_.pods.insert(item.first);
+      if (reason_in(reasons) != reason_in(reasons_)) pending_.pods.insert(item.first);
     }
   }
-  reasons_ = std::move(now);
+  reasons_ = std::move(reasons);
 }
 
 std::string ClusterModel::ReasonOf(const ledger::PodEntry& pod) {
@@ -233,7 +233,7 @@ void ClusterModel::OnError(std::string_view what, const Status& status) {
     quota_problem_ = status;
     // A user without the right to read quotas sees the cluster without them.
     if (status.code() == Code::kPermissionDenied && with_quota_) {
-      BeginLater(ledger_->options().gpu_mem_unit, false);
+      BeginLater(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
     }
     return;
   }

@@ -44,8 +44,8 @@ struct ModelOptions {
 
 class ClusterModel final : private ledger::ClusterFeed::Delegate {
  public:
-  static constexpr Duration kCollect = std::chrono::milliseconds(50);
-  static constexpr Duration kReasons = std::chrono::seconds(1);
+  static constexpr Duration kPublishInterval = std::chrono::milliseconds(50);
+  static constexpr Duration kReasonsInterval = std::chrono::seconds(1);
 
   struct Changes {
     std::set<std::string> nodes;  // names
@@ -77,7 +77,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
 
   struct PublishedPod {
     std::string node;  // "": none
-    size_t hash = 0;   // of its text
+    size_t hash = 0;   // of the pod's text
   };
   // The published objects. nodes() maps a node's name to the hash of its text.
   const std::map<std::string, size_t>& nodes() const { return nodes_; }
@@ -102,8 +102,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
  private:
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
-  void NotePod(const Uid& uid);
-  void CollectLater();
+  void OnPodChanged(const Uid& uid);
+  void SchedulePublish();
   void Publish();
   // Publishes what is pending, and returns what has changed.
   Changes UpdatePublished();
@@ -111,18 +111,18 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   std::string NodeOf(const Uid& uid) const;
   bool PublishNode(const std::string& name);
   bool PublishPod(const Uid& uid);
-  void ReasonsLater();
+  void ScheduleReasons();
   void UpdateReasons();
   std::string ReasonOf(const ledger::PodEntry& pod);
   void SetOutage(std::string_view what, const Status& status, WallTime since);
 
   void OnSynced() override;
   void OnNode(const std::string& name) override;
-  void OnPod(const kube::PodObject& pod) override { NotePod(pod.meta.uid); }
+  void OnPod(const kube::PodObject& pod) override { OnPodChanged(pod.meta.uid); }
   void OnPodRun(const kube::PodObject& pod) override;
   void OnPodGone(const Uid& uid) override {
     runs_.erase(uid);
-    NotePod(uid);
+    OnPodChanged(uid);
   }
   void OnQuota() override;
   void OnError(std::string_view what, const Status& status) override;
@@ -144,11 +144,11 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   std::map<std::string, size_t> nodes_;
   std::map<Uid, PublishedPod> pods_;
   std::map<Uid, std::string> reasons_;  // of waiting pods
-  std::map<Uid, PodRunText> runs_;      // of pods that run, or have restarted or failing containers
+  std::map<Uid, PodRunState> runs_;     // of pods that run, or have restarted or failing containers
   Changes pending_;
-  bool collecting_ = false;
-  MonotonicTime published_{};
-  bool reasons_pending_ = false;
+  bool publish_scheduled_ = false;
+  MonotonicTime last_published_{};
+  bool reasons_scheduled_ = false;
   WeakPtrFactory<ClusterModel> weak_{this};
 };
 

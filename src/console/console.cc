@@ -16,13 +16,15 @@
 namespace tessera::console {
 namespace {
 
-constexpr size_t kConnections = 1024;
-// The counters of agents do not lose what happens in between.
-constexpr Duration kReadAgents = std::chrono::minutes(1);
-constexpr Duration kPerAgent = std::chrono::milliseconds(100);  // in large clusters
-constexpr Duration kReadAgentsAgain = std::chrono::minutes(5);  // after an error
-constexpr Duration kPatience = std::chrono::seconds(10);
-static_assert(kConnections > 2 * Viewers::kMaxViewers, "streams leave room for requests");
+constexpr size_t kMaxConnections = 1024;
+// The interval between reads of all agents. No usage is lost in between, because agents serve
+// counters.
+constexpr Duration kMinReadInterval = std::chrono::minutes(1);
+constexpr Duration kReadIntervalPerAgent =
+    std::chrono::milliseconds(100);                       // lengthens it in large clusters
+constexpr Duration kReadRetry = std::chrono::minutes(5);  // after an error
+constexpr Duration kPageTimeout = std::chrono::seconds(10);
+static_assert(kMaxConnections > 2 * Viewers::kMaxViewers, "streams leave room for requests");
 
 kube::Config WithoutCredentials(kube::Config config) {
   config.token.clear();
@@ -49,7 +51,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         viewers(io, runner, model, metrics),
         meter(options.usage_label.empty() ? nullptr
                                           : std::make_unique<UsageMeter>(options.usage_label)),
-        agents(client, kPatience),
+        agents(client, kPageTimeout),
         gauges(client),
         history(options.prometheus
                     ? std::make_unique<MetricHistory>(io, runner, *options.prometheus)
@@ -66,13 +68,13 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   void OnChanges(const ClusterModel::Changes& changes) override { viewers.OnChanges(changes); }
   void OnWatchError(std::string_view collection) override { metrics.watch_errors.Add(collection); }
   void OnState() override {
-    if (std::exchange(followed_, model.synced()) != model.synced()) sessions.Renew();
+    if (std::exchange(was_synced_, model.synced()) != model.synced()) sessions.Renew();
     viewers.OnState();
   }
 
   Status Start(std::function<void(Result<std::string>)> on_url) {
     net::HttpServer::Options server_options{.address = options.listen, .tls = options.tls};
-    server_options.limits.connections = kConnections;
+    server_options.limits.connections = kMaxConnections;
     ASSIGN_OR_RETURN(server, net::HttpServer::Start(
                                  io, runner, server_options,
                                  [this](const net::Request& request, net::HttpServer::Reply reply) {
@@ -155,8 +157,9 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         },
         [this](const Status& status) {
           meter->set_problem(status);
-          const Duration pause = std::max(kReadAgents, kPerAgent * std::exchange(agents_read_, 0));
-          ReadAgentsLater(status.ok() ? pause : kReadAgentsAgain);
+          const Duration pause =
+              std::max(kMinReadInterval, kReadIntervalPerAgent * std::exchange(agents_read_, 0));
+          ReadAgentsLater(status.ok() ? pause : kReadRetry);
         });
   }
 
@@ -169,15 +172,15 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   ClusterModel model;
   WebSessions sessions;
   Viewers viewers;
-  const std::unique_ptr<UsageMeter> meter;  // null: use is not added up
+  const std::unique_ptr<UsageMeter> meter;  // null: usage is not metered
   kube::AgentPages agents;
   NodeGauges gauges;
   const std::unique_ptr<MetricHistory> history;  // null: there is no Prometheus
-  const std::unique_ptr<OidcLogin> oidc;         // null: people log in with tokens alone
+  const std::unique_ptr<OidcLogin> oidc;         // null: users log in with tokens only
   ConsoleRouter router;
   std::unique_ptr<net::HttpServer> server;
   std::unique_ptr<net::HttpServer> status_server;  // null: off
-  bool followed_ = false;
+  bool was_synced_ = false;
   int64_t agents_read_ = 0;  // since the last pause
   WeakPtrFactory<Core> weak_{this};
 };

@@ -23,7 +23,7 @@
 namespace tessera::console {
 
 struct ConsoleOptions {
-  std::string kubeconfig;  // "": the environment's, as for the other programs
+  std::string kubeconfig;  // "": found by kube::FindConfig
   std::string context;
   net::Address listen;
   // Serves /metrics and /healthz over HTTP to everyone who reaches it; nullopt: off.
@@ -32,7 +32,7 @@ struct ConsoleOptions {
   // Whether users reach this HTTP server through a proxy that serves HTTPS. Browsers then send the
   // session cookie over HTTPS only.
   bool https_proxy = false;
-  bool dashboard = false;
+  bool dashboard = false;  // the second way above
   ModelOptions model;
   // The source of the metrics' history; nullopt: the console shows no history.
   std::optional<PrometheusOptions> prometheus;

@@ -33,8 +33,9 @@ bool HasLocalData(const Json& pod) {
 
 std::string_view ReasonToStay(const Json& pod, bool force) {
   const Json* phase = FindPath(pod, {"status", "phase"});
-  const std::string text = phase != nullptr && phase->is_string() ? phase->string_value() : "";
-  if (text == "Succeeded" || text == "Failed") return "ended";
+  const std::string phase_name =
+      phase != nullptr && phase->is_string() ? phase->string_value() : "";
+  if (phase_name == "Succeeded" || phase_name == "Failed") return "ended";
   if (FindPath(pod, {"metadata", "annotations", std::string(names::kAnnotationConfigMirror)})) {
     return "static";
   }
@@ -76,7 +77,7 @@ void Drain::List(std::string continue_token) {
 
 void Drain::OnList(const Result<kube::ListPage>& page) {
   if (!page.ok()) return Finish(page.status().Annotate("cannot list the pods of the node"));
-  for (const kube::RawObject& raw : page->items) Take(*raw.json());
+  for (const kube::RawObject& raw : page->items) AddPod(*raw.json());
   if (pods_.size() > kMaxPods) {
     return Finish(Error(Code::kResourceExhausted, "the node has more than {} pods", kMaxPods));
   }
@@ -84,7 +85,7 @@ void Drain::OnList(const Result<kube::ListPage>& page) {
   EvictNext();
 }
 
-void Drain::Take(const Json& pod) {
+void Drain::AddPod(const Json& pod) {
   const Json* meta = pod.Find("metadata");
   if (meta == nullptr) return;
   const std::string_view why = ReasonToStay(pod, options_.force);
@@ -105,7 +106,7 @@ void Drain::EvictNext() {
         pod.ns, pod.name, {.dry_run = options_.dry_run},
         [this, &pod](const Result<Json>& answer) { OnEvicted(pod, answer); }));
   }
-  if (in_flight_ == 0) Finish(Answer());
+  if (in_flight_ == 0) Finish(ResultJson());
 }
 
 void Drain::OnEvicted(DrainedPod& pod, const Result<Json>& answer) {
@@ -123,7 +124,7 @@ void Drain::Finish(Result<Json> answer) {
   if (done_) std::exchange(done_, nullptr)(std::move(answer));
 }
 
-Json Drain::Answer() const {
+Json Drain::ResultJson() const {
   Json pods = Json::MakeArray();
   for (const DrainedPod& pod : pods_) {
     Json json = Json::MakeObject({{"namespace", Json::String(pod.ns)},

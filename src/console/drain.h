@@ -56,17 +56,17 @@ class Drain {
   void Cordon();
   void List(std::string continue_token);
   void OnList(const Result<kube::ListPage>& page);
-  void Take(const Json& pod);
+  void AddPod(const Json& pod);
   void EvictNext();
   void OnEvicted(DrainedPod& pod, const Result<Json>& answer);
   void Finish(Result<Json> answer);
-  Json Answer() const;
+  Json ResultJson() const;
 
   const std::shared_ptr<WebSession> session_;
   const DrainOptions options_;
   Done done_;
   std::deque<DrainedPod> pods_;       // a deque, because evictions refer to them
-  std::deque<DrainedPod*> to_evict_;  // not requested yet
+  std::deque<DrainedPod*> to_evict_;  // eviction not requested yet
   size_t in_flight_ = 0;
   kube::Operation cordon_;
   std::deque<kube::Operation> lists_, evictions_;

@@ -10,7 +10,7 @@ namespace tessera::console {
 bool RateLimit::Allow(const std::string& client, MonotonicTime now) {
   if (buckets_.size() >= kMaxClients && !buckets_.contains(client)) buckets_.clear();
   Bucket& bucket = buckets_.try_emplace(client, Bucket{burst_, now}).first->second;
-  const double passed = std::chrono::duration<double>(now - bucket.at).count();
+  const double passed = std::chrono::duration<double>(now - bucket.refilled_at).count();
   bucket = {std::min(burst_, bucket.tokens + passed * per_second_), now};
   if (bucket.tokens < 1) return false;
   bucket.tokens -= 1;

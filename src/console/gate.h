@@ -25,7 +25,7 @@ class RateLimit {
  private:
   struct Bucket {
     double tokens;
-    MonotonicTime at;
+    MonotonicTime refilled_at;
   };
   const double per_second_;
   const double burst_;

@@ -28,7 +28,7 @@ constexpr Duration kHold = std::chrono::minutes(1);  // longer than a preview ta
 
 struct ReasonGroup {
   size_t nodes = 0;
-  std::string reason;  // of the first node
+  std::string reason;  // of the first node of the group
   std::vector<std::string> names;
 };
 
@@ -211,7 +211,7 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   Json out = Json::MakeObject({{"requestsGpus", Json::Bool(query.requests_gpus())}});
   out.Set("request",
           Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit)));
-  AddEvaluation(ledger, query, false, &out);
+  AddEvaluation(ledger, query, /*details=*/false, &out);
   const int64_t replicas = std::min(ReadForm(manifest).form.replicas, kMaxCountedReplicas);
   if (query.requests_gpus() && replicas > 1) {
     out.Set("replicas", Json::Int(replicas));
@@ -315,10 +315,10 @@ Json JsonOfHeld(const ClusterLedger& ledger,
 Json JsonOfModels(const ClusterLedger& ledger) {
   std::set<std::string> models;
   for (const auto& [name, node] : ledger.nodes()) {
-    std::string_view before;  // mostly all GPUs of a node have one model
+    std::string_view last_model;  // usually all GPUs of a node have the same model
     for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) {
-      if (gpu.model == before) continue;
-      before = gpu.model;
+      if (gpu.model == last_model) continue;
+      last_model = gpu.model;
       models.insert(device::ShortModel(gpu.model));
     }
   }

@@ -153,12 +153,12 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
 
 std::string ModelOf(const NodeEntry& node) {
   std::string model;
-  std::string_view before;  // mostly all GPUs of a node have one model
+  std::string_view last_model;  // usually all GPUs of a node have the same model
   for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) {
-    if (!model.empty() && gpu.model == before) continue;
-    before = gpu.model;
-    const std::string one = device::ShortModel(gpu.model);
-    model = model.empty() || model == one ? one : "mixed";
+    if (!model.empty() && gpu.model == last_model) continue;
+    last_model = gpu.model;
+    const std::string short_model = device::ShortModel(gpu.model);
+    model = model.empty() || model == short_model ? short_model : "mixed";
   }
   return model;
 }
@@ -248,16 +248,16 @@ Json JsonOfLinks(const device::NodeInventory& inventory) {
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit) {
   std::string text;
   for (const device::ContainerRequest& container : request.containers) {
-    const std::string one = TextOfContainer(container, unit);
-    if (one.empty()) continue;
+    const std::string part = TextOfContainer(container, unit);
+    if (part.empty()) continue;
     if (!text.empty()) text += " + ";
-    text += one;
+    text += part;
   }
   return text;
 }
 
 std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why,
-                    const PodRunText& run) {
+                    const PodRunState& run) {
   std::string text;
   ObjectText out(&text);
   out.Add("uid", pod.request.uid.str());

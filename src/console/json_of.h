@@ -49,13 +49,13 @@ std::string NodeJson(const ledger::ClusterLedger& ledger, const ledger::NodeEntr
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 
-struct PodRunText {
-  bool running = false;  // its phase
+struct PodRunState {
+  bool running = false;  // phase Running
   kube::PodRun containers;
 };
 // `why`: why the pod waits; "" if it does not wait.
 std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,
-                    const PodRunText& run);
+                    const PodRunState& run);
 
 // "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if no container requests devices.
 std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);

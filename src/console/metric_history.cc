@@ -16,8 +16,8 @@ namespace {
 
 struct Curve {
   const char* field;
-  std::string_view metric;      // of dcgm-exporter
-  std::string_view over_parts;  // how the series of one GPU are combined
+  std::string_view metric;       // of dcgm-exporter
+  std::string_view aggregation;  // over the series of one GPU
 };
 // A shared GPU has a series for each container and one for the rest.
 constexpr Curve kCurves[] = {
@@ -26,7 +26,7 @@ constexpr Curve kCurves[] = {
     {"temperature", "DCGM_FI_DEV_GPU_TEMP", "max"},
     {"power", "DCGM_FI_DEV_POWER_USAGE", "max"},
 };
-constexpr int64_t kShortestSample = 15;  // seconds
+constexpr int64_t kMinSampleSeconds = 15;
 constexpr net::Deadlines kDeadlines{.connect = std::chrono::seconds(3),
                                     .header = std::chrono::seconds(10),
                                     .body = std::chrono::seconds(10)};
@@ -42,7 +42,7 @@ bool IsPlain(std::string_view uuid) {
 std::string QueryOf(const Curve& curve, std::string_view uuids, int64_t step) {
   return fmt::format(
       "max by (UUID) (avg_over_time({} by (UUID, instance, job) ({}{{UUID=~\"{}\"}})[{}s:{}s]))",
-      curve.over_parts, curve.metric, uuids, step, std::max(kShortestSample, step / 10));
+      curve.aggregation, curve.metric, uuids, step, std::max(kMinSampleSeconds, step / 10));
 }
 
 Result<std::string> ReadCredential(const std::string& file) {
@@ -123,7 +123,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(runner_.clock().WallNow().time_since_epoch())
           .count();
-  const Number number = ++last_;
+  const Number number = ++last_number_;
   CurveRequest& request = requests_[number];
   request.done = std::move(done);
   request.authorization = *std::move(authorization);
@@ -132,7 +132,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   // not flicker.
   request.start = now / request.step * request.step - (kPoints - 1) * request.step;
   request.gpus = Json::MakeObject();
-  request.open = std::size(kCurves);
+  request.unanswered = std::size(kCurves);
   for (const Curve& curve : kCurves) {
     Query(number, curve.field, QueryOf(curve, names, request.step));
   }
@@ -161,7 +161,7 @@ void MetricHistory::OnAnswer(Number number, std::string_view field,
     status = AddCurves(answer->body, field, request.start, request.step, kPoints, &request.gpus);
   }
   if (!status.ok()) return Finish(number, status.Annotate("cannot read from Prometheus"));
-  if (--request.open > 0) return;
+  if (--request.unanswered > 0) return;
   Finish(number, Json::MakeObject({{"start", Json::Int(request.start)},
                                    {"step", Json::Int(request.step)},
                                    {"gpus", std::move(request.gpus)}}));
@@ -195,10 +195,10 @@ Status AddCurves(std::string_view answer, std::string_view field, int64_t start,
       if (!value.is_array() || value.items().size() != 2) continue;
       const Result<double> time = value.items()[0].ToDouble();
       if (!time.ok()) continue;
-      const int64_t at =
+      const int64_t index =
           std::llround((*time - static_cast<double>(start)) / static_cast<double>(step));
-      if (at >= 0 && at < points)
-        curve.items()[static_cast<size_t>(at)] = NumberOf(value.items()[1]);
+      if (index >= 0 && index < points)
+        curve.items()[static_cast<size_t>(index)] = NumberOf(value.items()[1]);
     }
     Json* gpu = gpus->Find(uuid);
     if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());

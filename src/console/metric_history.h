@@ -54,10 +54,10 @@ class MetricHistory {
  private:
   struct CurveRequest {
     Done done;
-    std::string authorization;  // "": none
-    int64_t start = 0, step = 0;
+    std::string authorization;    // "": none
+    int64_t start = 0, step = 0;  // seconds; `start` is a Unix time
     Json gpus;
-    size_t open = 0;
+    size_t unanswered = 0;
     std::vector<net::HttpCall> calls;
   };
   using Number = uint64_t;
@@ -69,7 +69,7 @@ class MetricHistory {
   TaskRunner& runner_;
   const PrometheusOptions options_;
   net::HttpClient client_;
-  Number last_ = 0;
+  Number last_number_ = 0;
   std::map<Number, CurveRequest> requests_;
   WeakPtrFactory<MetricHistory> weak_{this};
 };

@@ -13,11 +13,11 @@
 namespace tessera::console {
 
 struct ConsoleMetrics {
-  LabeledCounter responses;     // by HTTP status
-  LatencyHistogram latency;     // from a complete request to its response, or to the start of it
-  Counter streams;              // event streams that began
-  Counter snapshots;            // sent to viewers, from their first part on
-  Counter slow_viewers;         // a queue was full, so the viewer gets a snapshot instead
+  LabeledCounter responses;  // by HTTP status
+  LatencyHistogram latency;  // from a complete request to its response; for streams, to their start
+  Counter streams;           // event streams that began
+  Counter snapshots;         // snapshots that were begun for viewers
+  Counter slow_viewers;      // times that a viewer's queue was full
   LabeledCounter watch_errors;  // by watched collection
 };
 
@@ -28,7 +28,7 @@ struct ConsoleState {
   size_t nodes = 0;
   size_t pods = 0;
   bool synced = false;
-  std::optional<Duration> outage;  // since when the API server does not answer
+  std::optional<Duration> outage;  // how long the API server has not answered
 };
 
 std::string MetricsPage(const ConsoleMetrics& metrics, const ConsoleState& state);

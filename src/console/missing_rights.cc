@@ -47,11 +47,11 @@ MissingRights::MissingRights(std::shared_ptr<WebSession> session, const ledger::
       {quota("get"), {"quota"}},
       {quota("update"), {"quota"}},
   };
-  open_ = rights_.size();
+  unanswered_ = rights_.size();
   for (Right& right : rights_) {
     operations_.push_back(
-        AskForAccess(*session_->client, right.access,
-                     [this, &right](const Result<Json>& answer) { OnAnswer(right, answer); }));
+        CheckAccess(*session_->client, right.access,
+                    [this, &right](const Result<Json>& answer) { OnAnswer(right, answer); }));
   }
 }
 
@@ -59,7 +59,7 @@ void MissingRights::OnAnswer(Right& right, const Result<Json>& answer) {
   if (!done_) return;  // an earlier answer was an error
   if (!answer.ok()) return std::exchange(done_, nullptr)(answer.status());
   right.allowed = IsAllowed(*answer);
-  if (--open_ == 0) std::exchange(done_, nullptr)(AnswerOf(rights_));
+  if (--unanswered_ == 0) std::exchange(done_, nullptr)(AnswerOf(rights_));
 }
 
 }  // namespace tessera::console

@@ -37,7 +37,7 @@ class MissingRights {
 
   std::shared_ptr<WebSession> session_;
   std::vector<Right> rights_;
-  size_t open_ = 0;
+  size_t unanswered_ = 0;
   Done done_;
   std::vector<kube::Operation> operations_;
 };

@@ -36,7 +36,7 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
   std::string text = "{";
   for (const std::string& node : nodes) {
     Gauges& gauges = nodes_[node];
-    gauges.asked = now;
+    gauges.requested = now;
     if (!gauges.queued && (!gauges.tried || now - *gauges.tried > kFresh)) {
       gauges.queued = true;
       queue_.push_back(node);
@@ -63,7 +63,7 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
 void NodeGauges::StepLater() {
   if (stepping_ || queue_.empty()) return;
   stepping_ = true;
-  client_.runner().PostDelayed(kPerRead, [this, weak = weak_.Get()] {
+  client_.runner().PostDelayed(kReadInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     stepping_ = false;
     Step();
@@ -75,32 +75,32 @@ void NodeGauges::Step() {
   if (reads_.size() >= kParallel) return;
   const MonotonicTime now = Now();
   std::erase_if(nodes_, [&](const auto& entry) {
-    return !entry.second.queued && now - entry.second.asked > kForget;
+    return !entry.second.queued && now - entry.second.requested > kForget;
   });
   while (!queue_.empty()) {
     const std::string node = std::move(queue_.front());
     queue_.pop_front();
     Gauges& gauges = nodes_.at(node);
-    if (now - gauges.asked <= kFresh) return StartRead(node);
-    gauges.queued = false;  // the map has been scrolled away
+    if (now - gauges.requested <= kFresh) return StartRead(node);
+    gauges.queued = false;  // the page no longer shows the node
   }
 }
 
 void NodeGauges::StartRead(const std::string& node) {
-  const Number number = ++last_;
+  const Number number = ++last_number_;
   AgentRead& read = reads_[number];
-  const std::string& known = nodes_.at(node).pod;
-  if (!known.empty()) {
+  const std::string& agent_pod = nodes_.at(node).pod;
+  if (!agent_pod.empty()) {
     read.page =
-        kube::ReadPodPage(client_, kube::Pod(std::string(names::kSystemNamespace), known),
-                          names::kAgentMetricsPort, kMetricsPage, kPatience,
-                          [this, number, node, pod = known](const Result<std::string>& page) {
+        kube::ReadPodPage(client_, kube::Pod(std::string(names::kSystemNamespace), agent_pod),
+                          names::kAgentMetricsPort, kMetricsPage, kReadTimeout,
+                          [this, number, node, pod = agent_pod](const Result<std::string>& page) {
                             TakePage(node, pod, page);
                             EndRead(number, node);
                           });
     return;
   }
-  read.pages = std::make_unique<kube::AgentPages>(client_, kPatience);
+  read.pages = std::make_unique<kube::AgentPages>(client_, kReadTimeout);
   read.pages->Read(
       node, {kMetricsPage},
       [this, node](const kube::AgentPages::AgentPod& agent, std::string_view,

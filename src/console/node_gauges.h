@@ -31,12 +31,12 @@ std::string MapGaugesOf(std::string_view metrics);
 
 class NodeGauges {
  public:
-  static constexpr size_t kMaxNodes = 1000;  // of one question
+  static constexpr size_t kMaxNodes = 1000;  // in one call of Read
   static constexpr size_t kParallel = 8;
-  static constexpr Duration kPerRead = std::chrono::milliseconds(20);
+  static constexpr Duration kReadInterval = std::chrono::milliseconds(20);
   static constexpr Duration kFresh = std::chrono::seconds(10);
   static constexpr Duration kForget = std::chrono::minutes(2);
-  static constexpr Duration kPatience = std::chrono::seconds(3);
+  static constexpr Duration kReadTimeout = std::chrono::seconds(3);
 
   explicit NodeGauges(kube::Client& client) : client_(client) {}
   NodeGauges(const NodeGauges&) = delete;
@@ -52,13 +52,13 @@ class NodeGauges {
 
  private:
   struct Gauges {
-    MonotonicTime asked{};               // by a person
+    MonotonicTime requested{};           // by a page
     std::optional<MonotonicTime> tried;  // when the last read ended
     MonotonicTime read{};                // when `gpus` was read
     std::string gpus;                    // "": never read
     std::string error;                   // of the last read
     std::string pod;                     // the agent's, if the last read succeeded
-    bool queued = false;                 // or being read
+    bool queued = false;                 // waits for a read, or is being read
   };
   // Exactly one member is set.
   struct AgentRead {
@@ -78,7 +78,7 @@ class NodeGauges {
   std::map<std::string, Gauges> nodes_;
   std::deque<std::string> queue_;
   bool stepping_ = false;
-  Number last_ = 0;
+  Number last_number_ = 0;
   std::map<Number, AgentRead> reads_;
   WeakPtrFactory<NodeGauges> weak_{this};
 };

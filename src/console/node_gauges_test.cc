@@ -76,7 +76,7 @@ TEST_F(NodeGaugesTest, OneReadOfAnAgentServesAllViewers) {
   const std::string answer = ReadUntil({"n1"}, "GPU-a");
   EXPECT_THAT(answer,
               MatchesRegex(R"(\{"n1":\{"age":0\.[0-9],"gpus":\{"GPU-a":\[37,61\],.*\}\}\})"));
-  runner_.RunFor(3 * NodeGauges::kPerRead);
+  runner_.RunFor(3 * NodeGauges::kReadInterval);
   EXPECT_EQ(paths_.size(), 1U);
 }
 
@@ -117,7 +117,7 @@ TEST_F(NodeGaugesTest, NodesThatAreNoLongerInViewAreNotRead) {
   server_.PutAgent("agent-x", "n1");
   gauges_->Read({"n1"});
   runner_.Advance(NodeGauges::kFresh * 2);
-  runner_.RunFor(3 * NodeGauges::kPerRead);
+  runner_.RunFor(3 * NodeGauges::kReadInterval);
   EXPECT_TRUE(paths_.empty());
   ReadUntil({"n1"}, "GPU-a");
 }
@@ -128,7 +128,7 @@ TEST_F(NodeGaugesTest, ReadsAreSpreadOverTime) {
   for (int i = 0; i < kNodes; ++i) nodes.push_back(fmt::format("n{}", i));
   for (const std::string& node : nodes) server_.PutAgent("agent-" + node, node);
   gauges_->Read(nodes);
-  runner_.RunFor(5 * NodeGauges::kPerRead);
+  runner_.RunFor(5 * NodeGauges::kReadInterval);
   EXPECT_LE(paths_.size(), 6U);
   EXPECT_TRUE(runner_.RunUntil([&] { return paths_.size() == kNodes; }));
 }

@@ -18,8 +18,8 @@ const Json::Array& ItemsOf(const Json* json) {
   return json != nullptr && json->is_array() ? json->items() : kNone;
 }
 
-// Labels that the kubelet or an agent writes, and writes again.
-bool IsWritten(std::string_view label) {
+// Whether the kubelet or an agent owns the label, and would restore it after a change.
+bool IsManaged(std::string_view label) {
   const std::string_view domain = label.substr(0, label.find('/'));
   return domain.ends_with("kubernetes.io") || domain.ends_with("k8s.io") ||
          domain == "nvidia.com" || domain == "gaia.tencent.com";
@@ -49,7 +49,7 @@ void Apply(const LabelChange& change, StringMap* labels) {
 // Takes the node out of `pool` by removing one label that `wanted` does not need.
 void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) {
   for (const auto& [label, value] : pool.constraints.selector) {
-    if (wanted.constraints.selector.contains(label) || IsWritten(label)) continue;
+    if (wanted.constraints.selector.contains(label) || IsManaged(label)) continue;
     change->labels[label] = std::nullopt;
     return;
   }
@@ -88,7 +88,7 @@ LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& poo
   for (const auto& [label, value] : wanted.constraints.selector) {
     const auto found = node_labels.find(label);
     if (found != node_labels.end() && found->second == value) continue;
-    if (IsWritten(label)) {
+    if (IsManaged(label)) {
       change.problem = "the node would need label " + label + "=" + value +
                        ", which Kubernetes or the agent writes";
       return change;
@@ -105,7 +105,8 @@ LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& poo
   }
   if (!wanted.Covers(after)) {
     change.labels.clear();
-    change.problem = "the labels that keep the node out of it are not people's to change";
+    change.problem =
+        "the labels that keep the node out of it are written by Kubernetes or the agent";
   }
   return change;
 }

@@ -17,10 +17,10 @@ namespace tessera::console {
 
 // A pool of agents, as described by its DaemonSet.
 struct AgentPool {
-  std::string name;  // "": of nodes that are in no pool
+  std::string name;  // "": the agents of nodes that are in no pool
   std::string daemon_set;
-  bool shares = false;                // offers shares besides whole GPUs
-  bool by_helm = false;               // Helm has installed it, and its chart has no pools
+  bool shares = false;                // whether shares are offered besides whole GPUs
+  bool by_helm = false;               // installed by Helm, whose chart has no pools
   kube::NodeConstraints constraints;  // of its pods
 
   // Whether the pool's agents run on a node with these labels. Taints are ignored.

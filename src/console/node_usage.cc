@@ -52,12 +52,12 @@ void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std
   if (reads_.size() >= kMaxReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
   }
-  const Number number = ++last_;
+  const Number number = ++last_number_;
   NodeRead& read = reads_[number];
   read.session = session;
   read.done = std::move(done);
   read.answer = Json::MakeObject();
-  read.pages = std::make_unique<kube::AgentPages>(*session->client, kPatience);
+  read.pages = std::make_unique<kube::AgentPages>(*session->client, kReadTimeout);
   read.pages->Read(
       node, {std::string(names::kContainersPath), kMetricsPath},
       [this, number](const kube::AgentPages::AgentPod&, std::string_view path,

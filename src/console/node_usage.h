@@ -28,7 +28,7 @@ Json JsonOfGpuGauges(std::string_view metrics);
 class NodeUsageReader {
  public:
   static constexpr size_t kMaxReads = 64;
-  static constexpr Duration kPatience = std::chrono::seconds(3);
+  static constexpr Duration kReadTimeout = std::chrono::seconds(3);
   using Done = std::function<void(Result<Json>)>;
 
   explicit NodeUsageReader(TaskRunner& runner) : runner_(runner) {}
@@ -54,7 +54,7 @@ class NodeUsageReader {
   void Finish(Number number, Result<Json> answer);
 
   TaskRunner& runner_;
-  Number last_ = 0;
+  Number last_number_ = 0;
   std::map<Number, NodeRead> reads_;
   WeakPtrFactory<NodeUsageReader> weak_{this};
 };

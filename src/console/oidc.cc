@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxAnswerBytes = 1 << 20;
 constexpr size_t kMaxSecretBytes = 4 << 10;
 constexpr size_t kMaxReasonBytes = 200;
-constexpr double kLatestEnd = 9e9;  // seconds; later times overflow a count of nanoseconds
+constexpr double kMaxExpSeconds = 9e9;  // later times overflow a count of nanoseconds
 constexpr net::Deadlines kIssuerDeadlines{.connect = std::chrono::seconds(5),
                                           .header = std::chrono::seconds(10),
                                           .body = std::chrono::seconds(10)};
@@ -126,11 +126,12 @@ Status ReadClaims(const OidcOptions& options, WallTime now, OidcTokens* tokens) 
         fmt::format("its audience lacks \"{}\": check --oidc-client-id", options.client_id));
   }
   const Json* exp = claims.Find("exp");
-  const double ends = exp == nullptr ? 0 : exp->ToDouble().value_or(0);
-  if (ends <= std::chrono::duration<double>(now.time_since_epoch()).count()) {
+  const double expires = exp == nullptr ? 0 : exp->ToDouble().value_or(0);
+  if (expires <= std::chrono::duration<double>(now.time_since_epoch()).count()) {
     return Unauthenticated("it has expired: compare the clocks of the issuer and of the console");
   }
-  tokens->ends = WallTime(std::chrono::seconds(static_cast<int64_t>(std::min(ends, kLatestEnd))));
+  tokens->expires =
+      WallTime(std::chrono::seconds(static_cast<int64_t>(std::min(expires, kMaxExpSeconds))));
   tokens->subject = claims.StringAt("sub").value_or("");
   tokens->nonce = claims.StringAt("nonce").value_or("");
   return Status::Ok();
@@ -257,7 +258,7 @@ Status CheckNonce(const OidcTokens& tokens, std::string_view nonce) {
   return Unauthenticated("its nonce belongs to another login: log in again");
 }
 
-Result<OidcTokens> Refreshed(const OidcTokens& last, OidcTokens fresh) {
+Result<OidcTokens> MergeRefreshed(const OidcTokens& last, OidcTokens fresh) {
   if (fresh.subject != last.subject) return Unauthenticated("it belongs to another person");
   if (fresh.nonce.empty()) fresh.nonce = last.nonce;
   RETURN_IF_ERROR(CheckNonce(fresh, last.nonce));
@@ -283,7 +284,7 @@ void OidcLogin::Begin(std::string_view secret, OnText on_url) {
 
 void OidcLogin::Complete(const std::string& code, std::string_view secret, OnTokens on_tokens) {
   const LoginSecrets secrets = SecretsOf(secret);
-  Ask(
+  RequestTokens(
       "exchange the code",
       [this, code, secrets](const OidcProvider& provider, std::string_view client_secret) {
         return TokenRequest(provider, options_, client_secret, code, secrets.verifier);
@@ -295,18 +296,18 @@ void OidcLogin::Complete(const std::string& code, std::string_view secret, OnTok
 }
 
 void OidcLogin::Refresh(const OidcTokens& tokens, OnTokens on_tokens) {
-  Ask(
+  RequestTokens(
       "refresh the tokens",
       [this, tokens](const OidcProvider& provider, std::string_view client_secret) {
         return RefreshRequest(provider, options_, client_secret, tokens.refresh_token);
       },
       [tokens, on_tokens = std::move(on_tokens)](Result<OidcTokens> fresh) {
-        on_tokens(fresh.ok() ? Refreshed(tokens, *std::move(fresh)) : fresh.status());
+        on_tokens(fresh.ok() ? MergeRefreshed(tokens, *std::move(fresh)) : fresh.status());
       });
 }
 
 void OidcLogin::WithProvider(std::function<void(const Result<OidcProvider>&)> then) {
-  if (runner_.clock().Now() < provider_ends_) return then(provider_);
+  if (runner_.clock().Now() < provider_expires_) return then(provider_);
   std::string url = options_.issuer;
   if (url.ends_with('/')) url.pop_back();
   url += "/.well-known/openid-configuration";
@@ -321,12 +322,12 @@ void OidcLogin::WithProvider(std::function<void(const Result<OidcProvider>&)> th
          }
          if (!provider.ok()) return then(provider.status().Annotate("cannot use " + url));
          provider_ = *provider;
-         provider_ends_ = runner_.clock().Now() + kFresh;
+         provider_expires_ = runner_.clock().Now() + kProviderLifetime;
          then(provider_);
        });
 }
 
-void OidcLogin::Ask(std::string_view what, MakeRequest make, OnTokens on_tokens) {
+void OidcLogin::RequestTokens(std::string_view what, MakeRequest make, OnTokens on_tokens) {
   WithProvider([this, what, make = std::move(make),
                 on_tokens = std::move(on_tokens)](const Result<OidcProvider>& provider) {
     if (!provider.ok()) return on_tokens(provider.status());
@@ -358,7 +359,7 @@ void OidcLogin::Send(const std::string& url, net::Request request, OnResponse th
   request.target = path == std::string::npos ? "/" : url.substr(path);
   net::HttpClient::Options client{.server = *server};
   client.tls.ca = options_.authorities;
-  const uint64_t number = ++last_;
+  const uint64_t number = ++last_number_;
   Fetch& fetch = fetches_[number];
   fetch.client = std::make_unique<net::HttpClient>(io_, runner_, std::move(client));
   fetch.call = fetch.client->Send(

@@ -34,7 +34,7 @@ struct OidcOptions {
   std::string client_id;
   std::string client_secret_file;  // read at each login; "": a public client
   std::string scopes = "openid";   // separated by spaces
-  std::string redirect_url;        // of this console, with path kCallbackPath
+  std::string redirect_url;        // of this console, with path kOidcCallbackPath
   net::PemSource authorities;      // for the issuer's certificate
 };
 
@@ -47,8 +47,8 @@ Status CheckOidcOptions(const OidcOptions& options);
 
 // The secrets of one login, derived from `secret`, the value of the cookie.
 struct LoginSecrets {
-  std::string state;     // returns with the code
-  std::string nonce;     // returns in the ID token
+  std::string state;     // the issuer returns it with the code
+  std::string nonce;     // the issuer returns it in the ID token
   std::string verifier;  // proves to the issuer that the code was issued for this login
 };
 LoginSecrets SecretsOf(std::string_view secret);
@@ -81,18 +81,18 @@ std::string IssuerReason(std::string_view error, std::string_view description);
 struct OidcTokens {
   std::string id_token;
   std::string refresh_token;  // "": the issuer gives none
-  std::string subject;        // the person, for the issuer
+  std::string subject;        // the issuer's ID of the user
   std::string nonce;          // "": none
-  WallTime ends{};            // when the ID token expires
+  WallTime expires{};         // of the ID token
 };
 // Parses the token endpoint's answer. UNAUTHENTICATED with the issuer's reason, or if the claims
 // iss, aud or exp do not belong to this console. Does not check the signature.
 Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now);
 // UNAUTHENTICATED if the tokens belong to another login than the one with this nonce.
 Status CheckNonce(const OidcTokens& tokens, std::string_view nonce);
-// The tokens after a refresh, which keep what the issuer does not give again. UNAUTHENTICATED if
-// `fresh` belongs to another person or login.
-Result<OidcTokens> Refreshed(const OidcTokens& last, OidcTokens fresh);
+// The tokens after a refresh: `fresh`, and from `last` what the issuer does not send again.
+// UNAUTHENTICATED if `fresh` belongs to another user or login.
+Result<OidcTokens> MergeRefreshed(const OidcTokens& last, OidcTokens fresh);
 
 class OidcLogin {
  public:
@@ -115,7 +115,7 @@ class OidcLogin {
   void Refresh(const OidcTokens& tokens, OnTokens on_tokens);
 
  private:
-  static constexpr Duration kFresh = std::chrono::minutes(10);
+  static constexpr Duration kProviderLifetime = std::chrono::minutes(10);
   struct Fetch {
     std::unique_ptr<net::HttpClient> client;
     net::HttpCall call;
@@ -125,16 +125,16 @@ class OidcLogin {
   void WithProvider(std::function<void(const Result<OidcProvider>&)> then);
   using MakeRequest =
       std::function<net::Request(const OidcProvider& provider, std::string_view client_secret)>;
-  // Sends a request to the token endpoint. `what` is for errors: "exchange the code".
-  void Ask(std::string_view what, MakeRequest make, OnTokens on_tokens);
+  // Sends a request to the token endpoint. `what`: a verb phrase for errors, "exchange the code".
+  void RequestTokens(std::string_view what, MakeRequest make, OnTokens on_tokens);
   void Send(const std::string& url, net::Request request, OnResponse then);
 
   net::IoThread& io_;
   TaskRunner& runner_;
   const OidcOptions options_;
   OidcProvider provider_;
-  MonotonicTime provider_ends_{};  // when the provider's document is read again
-  uint64_t last_ = 0;
+  MonotonicTime provider_expires_{};  // then its document is read again
+  uint64_t last_number_ = 0;
   std::map<uint64_t, Fetch> fetches_;
   WeakPtrFactory<OidcLogin> weak_{this};
 };

@@ -158,7 +158,7 @@ TEST(OidcTest, AcceptsOnlyTheIdTokenOfThisConsole) {
   ASSERT_TRUE(tokens.ok()) << tokens.status().ToString();
   EXPECT_EQ(tokens->refresh_token, "r");
   EXPECT_EQ(tokens->subject, "s");
-  EXPECT_EQ(tokens->ends, kNow + std::chrono::seconds(60));
+  EXPECT_EQ(tokens->expires, kNow + std::chrono::seconds(60));
   EXPECT_TRUE(TokensWith(ClaimsOf(kIssuer, R"(["other","tessera"])", kLater)).ok());
   const std::pair<std::string, std::string_view> wrong[] = {
       {ClaimsOf("https://evil", R"("tessera")", kLater), "issuer"},
@@ -183,14 +183,14 @@ TEST(OidcTest, AcceptsOnlyTheNonceOfThisLogin) {
 
 TEST(OidcTest, ARefreshKeepsWhatTheIssuerDoesNotGiveAgain) {
   const OidcTokens last{.id_token = "1", .refresh_token = "r", .subject = "s", .nonce = "n"};
-  const auto kept = Refreshed(last, {.id_token = "2", .subject = "s"});
+  const auto kept = MergeRefreshed(last, {.id_token = "2", .subject = "s"});
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->id_token, "2");
   EXPECT_EQ(kept->refresh_token, "r");
   EXPECT_EQ(kept->nonce, "n");
-  EXPECT_EQ(Refreshed(last, {.refresh_token = "r2", .subject = "s"})->refresh_token, "r2");
+  EXPECT_EQ(MergeRefreshed(last, {.refresh_token = "r2", .subject = "s"})->refresh_token, "r2");
   for (const OidcTokens& other : {OidcTokens{.subject = "t"}, {.subject = "s", .nonce = "m"}}) {
-    EXPECT_EQ(Refreshed(last, other).status().code(), Code::kUnauthenticated);
+    EXPECT_EQ(MergeRefreshed(last, other).status().code(), Code::kUnauthenticated);
   }
 }
 

@@ -10,8 +10,9 @@
 namespace tessera::console {
 namespace {
 
-// Selects pods that have ended: a field selector has no "or".
-constexpr const char* kEnded = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
+// Selects pods that have ended by excluding all other phases: a field selector has no "or".
+constexpr const char* kEndedPods =
+    "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
 
 std::string TextOn(const Json& json, const KeyPath& path) {
   const Json* found = FindPath(json, path);
@@ -131,13 +132,13 @@ Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
   return out;
 }
 
-RunReader::RunReader(std::shared_ptr<WebSession> session, What what, Done done)
-    : session_(std::move(session)), what_(std::move(what)), done_(std::move(done)) {
-  kube::ListQuery query{.type = kube::kPods, .ns = what_.ns, .limit = kMaxPods};
-  if (what_.pod.empty()) {
-    query.label_selector = what_.selector;
+RunReader::RunReader(std::shared_ptr<WebSession> session, Target target, Done done)
+    : session_(std::move(session)), target_(std::move(target)), done_(std::move(done)) {
+  kube::ListQuery query{.type = kube::kPods, .ns = target_.ns, .limit = kMaxPods};
+  if (target_.pod.empty()) {
+    query.label_selector = target_.selector;
   } else {
-    query.field_selector = "metadata.name=" + what_.pod;
+    query.field_selector = "metadata.name=" + target_.pod;
   }
   operations_.push_back(
       session_->client->List(query, [this](const Result<kube::ListPage>& page) { OnPods(page); }));
@@ -152,13 +153,13 @@ void RunReader::OnPods(const Result<kube::ListPage>& page) {
 }
 
 void RunReader::ReadEvents(const std::string& continue_token) {
-  // A Deployment's pods are created by its ReplicaSets, which say why they cannot.
-  const std::string about = what_.pod.empty()
+  // A Deployment's ReplicaSets create its pods. Their Events say why a pod cannot be created.
+  const std::string about = target_.pod.empty()
                                 ? "involvedObject.kind=ReplicaSet"
-                                : "involvedObject.kind=Pod,involvedObject.name=" + what_.pod;
+                                : "involvedObject.kind=Pod,involvedObject.name=" + target_.pod;
   operations_.push_back(
       session_->client->List({.type = kube::kEvents,
-                              .ns = what_.ns,
+                              .ns = target_.ns,
                               .field_selector = about,
                               .continue_token = continue_token},
                              [this](const Result<kube::ListPage>& page) { OnEvents(page); }));
@@ -174,28 +175,29 @@ void RunReader::OnEvents(const Result<kube::ListPage>& page) {
   if (!page->continue_token.empty() && ++event_pages_ < kMaxEventPages) {
     return ReadEvents(page->continue_token);
   }
-  answer_.Set("events", EventsOf(events_, what_.pod.empty() ? what_.deployment + "-" : what_.pod));
+  answer_.Set("events",
+              EventsOf(events_, target_.pod.empty() ? target_.deployment + "-" : target_.pod));
   std::exchange(done_, nullptr)(std::move(answer_));
 }
 
-EndedReader::EndedReader(std::shared_ptr<WebSession> session, Done done)
+EndedPodReader::EndedPodReader(std::shared_ptr<WebSession> session, Done done)
     : session_(std::move(session)), done_(std::move(done)) {
   const Rights& rights = session_->rights;
   namespaces_ = {rights.namespaces.begin(), rights.namespaces.end()};
   if (rights.all_pods) namespaces_ = {""};
-  Next();
+  ReadNext();
 }
 
-void EndedReader::Next() {
+void EndedPodReader::ReadNext() {
   operations_.push_back(
       session_->client->List({.type = kube::kPods,
                               .ns = namespaces_.back(),
-                              .field_selector = kEnded,
+                              .field_selector = kEndedPods,
                               .continue_token = continue_token_},
                              [this](const Result<kube::ListPage>& page) { OnPods(page); }));
 }
 
-void EndedReader::OnPods(const Result<kube::ListPage>& page) {
+void EndedPodReader::OnPods(const Result<kube::ListPage>& page) {
   if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
   for (const kube::RawObject& raw : page->items) {
     if (RequestsGpus(*raw.json())) pods_.Append(RunOf(*raw.json()));
@@ -207,7 +209,7 @@ void EndedReader::OnPods(const Result<kube::ListPage>& page) {
     return std::exchange(done_, nullptr)(Json::MakeObject(
         {{"pods", std::move(pods_)}, {"complete", Json::Bool(namespaces_.empty())}}));
   }
-  Next();
+  ReadNext();
 }
 
 }  // namespace tessera::console

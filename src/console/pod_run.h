@@ -28,16 +28,17 @@ class RunReader {
   static constexpr int kMaxPods = 50;
 
   using Done = std::function<void(Result<Json>)>;
-  struct What {
+  struct Target {
     std::string ns;
-    std::string pod;  // either one pod
-    // or the pods of a Deployment: its name, and the labels of its pods as a selector
+    std::string pod;  // "": the pods of a Deployment
+    // The name of the Deployment, and its label selector.
     std::string deployment;
     std::string selector;
   };
 
-  // Answers with "pods" and "events". A person who may not list Events gets "eventsDenied" instead.
-  RunReader(std::shared_ptr<WebSession> session, What what, Done done);
+  // Calls `done` with "pods" and "events". A user who may not list Events gets "eventsDenied"
+  // instead of "events".
+  RunReader(std::shared_ptr<WebSession> session, Target target, Done done);
 
  private:
   static constexpr size_t kMaxEventPages = 20;  // each with 500 Events of a namespace
@@ -47,7 +48,7 @@ class RunReader {
   void OnEvents(const Result<kube::ListPage>& page);
 
   std::shared_ptr<WebSession> session_;
-  const What what_;
+  const Target target_;
   Json answer_ = Json::MakeObject();
   std::vector<Json> events_;
   size_t event_pages_ = 0;
@@ -55,25 +56,25 @@ class RunReader {
   std::vector<kube::Operation> operations_;
 };
 
-// Pods that request GPUs and have ended, of the namespaces that the person may see.
-class EndedReader {
+// Reads the pods that request GPUs and have ended, in the namespaces whose pods the user may list.
+class EndedPodReader {
  public:
   static constexpr size_t kMaxPods = 500;
   static constexpr int kMaxPages = 60;  // each with 500 pods of a namespace
 
   using Done = std::function<void(Result<Json>)>;
 
-  // Answers with "pods"; "complete": whether these are all. REQUIRES: the person may list pods of
-  // some namespace.
-  EndedReader(std::shared_ptr<WebSession> session, Done done);
+  // Calls `done` with "pods" and "complete", which says whether these are all. REQUIRES: the user
+  // may list the pods of at least one namespace.
+  EndedPodReader(std::shared_ptr<WebSession> session, Done done);
 
  private:
-  void Next();
+  void ReadNext();
   void OnPods(const Result<kube::ListPage>& page);
 
   std::shared_ptr<WebSession> session_;
   Done done_;
-  std::vector<std::string> namespaces_;  // not read; "": all
+  std::vector<std::string> namespaces_;  // still to be read; "": all
   std::string continue_token_;
   int pages_ = 0;
   Json pods_ = Json::MakeArray();

@@ -29,8 +29,8 @@ UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::Quota
 
 struct QuotaChange {
   std::string ns;
-  Json before;  // the entry that the person saw
-  Json entry;   // the new one; null removes it
+  Json before;  // the entry that the user saw
+  Json entry;   // the new entry; null removes the old one
 };
 // INVALID_ARGUMENT if a member is missing or the new entry is no quota.
 Result<QuotaChange> ParseQuotaChange(const Json& body);

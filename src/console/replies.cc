@@ -5,19 +5,20 @@
 
 namespace tessera::console {
 
-net::Response JsonText(int status, std::string text) {
+net::Response JsonTextResponse(int status, std::string text) {
   return {status,
           {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
           std::move(text)};
 }
 
-net::Response JsonResponse(const Json& json) { return JsonText(200, json.Serialize()); }
+net::Response JsonResponse(const Json& json) { return JsonTextResponse(200, json.Serialize()); }
 
 net::Response ErrorResponse(const Status& status) {
   const CodeInfo& info = InfoOf(status.code());
-  return JsonText(info.http_status, Json::MakeObject({{"code", Json::String(info.name)},
-                                                      {"error", Json::String(status.message())}})
-                                        .Serialize());
+  return JsonTextResponse(info.http_status,
+                          Json::MakeObject({{"code", Json::String(info.name)},
+                                            {"error", Json::String(status.message())}})
+                              .Serialize());
 }
 
 net::Response ResponseOf(const Result<Json>& result) {
@@ -32,7 +33,7 @@ net::Response MethodNotAllowed(std::string_view allowed) {
   return response;
 }
 
-net::Response ErrorsOfFields(const FieldErrors& errors) {
+net::Response FieldErrorsResponse(const FieldErrors& errors) {
   Json fields = Json::MakeObject();
   for (const auto& [field, message] : errors) fields.Set(field, Json::String(message));
   return JsonResponse(Json::MakeObject({{"fields", std::move(fields)}}));

@@ -12,7 +12,7 @@
 
 namespace tessera::console {
 
-net::Response JsonText(int status, std::string text);
+net::Response JsonTextResponse(int status, std::string text);
 net::Response JsonResponse(const Json& json);
 // {"code":"NOT_FOUND","error":"…"} with the status of the code.
 net::Response ErrorResponse(const Status& status);
@@ -20,7 +20,7 @@ net::Response ErrorResponse(const Status& status);
 net::Response ResponseOf(const Result<Json>& result);
 net::Response MethodNotAllowed(std::string_view allowed);
 // {"fields":{"name":"…"}}
-net::Response ErrorsOfFields(const FieldErrors& errors);
+net::Response FieldErrorsResponse(const FieldErrors& errors);
 
 // INVALID_ARGUMENT if the body is no JSON object, or if an HTML form of another site could send a
 // body of this Content-Type.

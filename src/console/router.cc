@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kOpenPath = "/open/";
 constexpr std::string_view kNodesPath = "/api/v1/nodes/";
-constexpr size_t kMaxTokens = 200;
-constexpr size_t kCookieSuffix = 8;
+constexpr size_t kMaxTokenSessions = 200;
+constexpr size_t kCookieSuffixLength = 8;
 
 }  // namespace
 
@@ -35,8 +35,9 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
       metrics_(metrics),
       refresher_(oidc == nullptr ? nullptr : std::make_unique<TokenRefresher>(runner, *oidc)),
       options_(options),
-      cookie_(SessionCookieName(options.secure_cookie,
-                                options.dashboard ? RandomHex().substr(0, kCookieSuffix) : "")),
+      cookie_(
+          SessionCookieName(options.secure_cookie,
+                            options.dashboard ? RandomHex().substr(0, kCookieSuffixLength) : "")),
       login_cookie_(options.secure_cookie ? "__Host-tessera_login" : "tessera_login"),
       usage_(runner) {}
 
@@ -61,7 +62,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
     reply(std::move(response));
   };
   if (request.path() == "/healthz") return guarded(net::TextResponse(200, "ok\n"));
-  const Status checked = Check(request);
+  const Status checked = CheckRateAndHost(request);
   if (!checked.ok()) return guarded(ErrorResponse(checked));
   const std::string_view path = request.path();
   if (path.starts_with("/api/")) return HandleApi(request, guarded);
@@ -73,7 +74,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
   guarded(net::RespondAsset(*asset, request));
 }
 
-Status ConsoleRouter::Check(const net::Request& request) {
+Status ConsoleRouter::CheckRateAndHost(const net::Request& request) {
   if (!requests_.Allow(request.peer, runner_.clock().Now())) {
     return Error(Code::kResourceExhausted, "too many requests: wait a second");
   }
@@ -99,10 +100,10 @@ void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
   }
   if (request.path() == "/api/v1/login") return LogIn(request, reply);
   const bool by_cookie = BearerOf(request).empty();
-  // The request does not outlive this call.
-  auto kept = std::make_shared<net::Request>(request);
-  WithSession(request, reply, [this, kept, by_cookie, reply](const SessionPtr& session) {
-    Route(*kept, session, by_cookie, reply);
+  // A copy, because the request does not outlive this call.
+  auto copy = std::make_shared<net::Request>(request);
+  WithSession(request, reply, [this, copy, by_cookie, reply](const SessionPtr& session) {
+    Route(*copy, session, by_cookie, reply);
   });
 }
 
@@ -148,17 +149,18 @@ void ConsoleRouter::LogOut(const SessionPtr& session, const Reply& reply) {
 
 void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
                                 std::function<void(const SessionPtr&)> then) {
-  const Status none = Error(Code::kUnauthenticated, "log in first");
+  const Status not_logged_in = Error(Code::kUnauthenticated, "log in first");
   const std::string token(BearerOf(request));
   const auto on_rights = [reply, then](const Result<SessionPtr>& session) {
     session.ok() ? then(*session) : reply(ErrorResponse(session.status()));
   };
   if (token.empty()) {
     const SessionPtr session = sessions_.Find(CookieOf(request, cookie_));
-    if (!session) return reply(ErrorResponse(none));
+    if (!session) return reply(ErrorResponse(not_logged_in));
     return sessions_.WithRights(session, on_rights);
   }
-  if (options_.dashboard || token.size() > kMaxTokenBytes) return reply(ErrorResponse(none));
+  if (options_.dashboard || token.size() > kMaxTokenBytes)
+    return reply(ErrorResponse(not_logged_in));
   const auto known = by_token_.find(token);
   if (known != by_token_.end()) {
     const SessionPtr session = sessions_.Find(known->second->id);
@@ -171,7 +173,7 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
   sessions_.LogIn(token,
                   [this, token, reply, then = std::move(then)](const Result<SessionPtr>& session) {
                     if (!session.ok()) return reply(ErrorResponse(session.status()));
-                    if (by_token_.size() >= kMaxTokens) by_token_.clear();
+                    if (by_token_.size() >= kMaxTokenSessions) by_token_.clear();
                     by_token_[token] = *session;
                     then(*session);
                   });
@@ -210,11 +212,11 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     return;
   }
   if (path == "/api/v1/room") {
-    if (CheckRateLimit(*session, reply)) ShowRoom(request, *session, reply);
+    if (CheckRateLimit(*session, reply)) ShowPodsToMove(request, *session, reply);
     return;
   }
   if (path == "/api/v1/run" || path == "/api/v1/ended" || path == "/api/v1/missing-rights") {
-    if (CheckRateLimit(*session, reply)) ReadAsPerson(request, session, reply);
+    if (CheckRateLimit(*session, reply)) ReadAsUser(request, session, reply);
     return;
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
@@ -287,7 +289,7 @@ void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
 }
 
 bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {
-  if (questions_.Allow(session.user, runner_.clock().Now())) return true;
+  if (costly_requests_.Allow(session.user, runner_.clock().Now())) return true;
   reply(ErrorResponse(Error(Code::kResourceExhausted, "you ask too often: wait a second")));
   return false;
 }

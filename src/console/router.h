@@ -35,7 +35,7 @@ namespace tessera::console {
 struct RouterOptions {
   bool secure_cookie = false;
   bool dashboard = false;
-  OtherTenants other_tenants = OtherTenants::kShares;
+  OtherTenants other_tenants = OtherTenants::kShares;  // only reported to the page
 };
 
 class ConsoleRouter {
@@ -57,7 +57,7 @@ class ConsoleRouter {
   using Reply = net::HttpServer::Reply;
   using SessionPtr = std::shared_ptr<WebSession>;
 
-  Status Check(const net::Request& request);
+  Status CheckRateAndHost(const net::Request& request);
   void HandleApi(const net::Request& request, const Reply& reply);
   void LogIn(const net::Request& request, const Reply& reply);
   void LogOut(const SessionPtr& session, const Reply& reply);
@@ -119,17 +119,17 @@ class ConsoleRouter {
   const ledger::PodEntry* PodFor(const std::string& ns, const std::string& name,
                                  const WebSession& session, const Reply& reply) const;
   void Explain(const net::Request& request, const WebSession& session, const Reply& reply);
-  void ShowRoom(const net::Request& request, const WebSession& session, const Reply& reply);
-  // With the person's rights. Fields that the API server does not know are errors.
+  void ShowPodsToMove(const net::Request& request, const WebSession& session, const Reply& reply);
+  // Creates the manifest's object with the user's rights. Unknown fields are errors.
   void Create(const Manifest& manifest, bool dry_run, const SessionPtr& session,
               kube::Client::OnObject then);
   void AnswerWhatIf(const net::Request& request, const WebSession& session, const Reply& reply);
   void PreviewWorkload(const net::Request& request, const SessionPtr& session, const Reply& reply);
   void Apply(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Reads from the API server with the person's rights: how pods run, which pods have ended, and
-  // which rights the person lacks.
-  void ReadAsPerson(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Keeps `make(on_done)` until it has called on_done with the reply.
+  // Reads from the API server with the user's rights: how pods run, which pods have ended, and
+  // which rights the user lacks.
+  void ReadAsUser(const net::Request& request, const SessionPtr& session, const Reply& reply);
+  // Keeps the object that `make(on_done)` returns until it has called `on_done` with the reply.
   void ReplyWithTask(
       const Reply& reply,
       const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make);
@@ -157,18 +157,18 @@ class ConsoleRouter {
   const RouterOptions options_;
   const std::string cookie_;        // name of the session's cookie
   const std::string login_cookie_;  // name of the cookie during a login with OpenID Connect
-  // By peer, which may be a proxy for many people. A login costs the API server a few requests;
-  // tokens cannot be guessed.
-  RateLimit requests_{200, 1000};
-  RateLimit logins_{2, 60};
-  // By person: each evaluates all nodes, or reads from an agent.
-  RateLimit questions_{10, 40};
+  // By address of the peer, which may be a proxy for many users. The limit of logins only protects
+  // the API server, which gets a few requests for each: tokens cannot be guessed.
+  RateLimit requests_{/*per_second=*/200, /*burst=*/1000};
+  RateLimit logins_{/*per_second=*/2, /*burst=*/60};
+  // By user. Each of these requests evaluates all nodes, or reads from an agent.
+  RateLimit costly_requests_{/*per_second=*/10, /*burst=*/40};
   std::string dashboard_path_;
   SessionPtr dashboard_;
   std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens
   NodeUsageReader usage_;
   uint64_t last_task_ = 0;
-  std::map<uint64_t, std::shared_ptr<void>> tasks_;  // not ended
+  std::map<uint64_t, std::shared_ptr<void>> tasks_;  // running
   WeakPtrFactory<ConsoleRouter> weak_{this};
 };
 

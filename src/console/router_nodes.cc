@@ -16,7 +16,7 @@
 namespace tessera::console {
 namespace {
 
-const kube::ListQuery& AgentSets() {
+const kube::ListQuery& AgentDaemonSets() {
   static const kube::ListQuery query{.type = kube::kDaemonSets,
                                      .ns = std::string(names::kSystemNamespace),
                                      .label_selector = std::string(names::kAgentSelector)};
@@ -101,7 +101,7 @@ void ConsoleRouter::ShowGauges(const net::Request& request, const WebSession& se
     if (!session.rights.nodes || !name.is_string()) continue;
     if (model_.nodes().contains(name.string_value())) nodes.push_back(name.string_value());
   }
-  reply(JsonText(200, fmt::format("{{\"nodes\":{}}}", gauges_.Read(nodes))));
+  reply(JsonTextResponse(200, fmt::format("{{\"nodes\":{}}}", gauges_.Read(nodes))));
 }
 
 // Prometheus does not authorize single users. A user may see its curves only with the right to read
@@ -141,7 +141,7 @@ void ConsoleRouter::ShowNode(const std::string& name, const WebSession& session,
                                          {"indices", std::move(gpus)},
                                          {"cuda", Json::Int(inventory.cuda_version)},
                                          {"notes", Json::Strings(inventory.notes)}});
-  reply(JsonText(
+  reply(JsonTextResponse(
       200, fmt::format("{{\"node\":{},\"details\":{}}}",
                        model_.NodeText(name, PodsSeenBy(session.rights)), details.Serialize())));
 }
@@ -188,19 +188,20 @@ void ConsoleRouter::WithModes(const std::string& name, const SessionPtr& session
         if (!node.ok()) return reply(ErrorResponse(node.status()));
         const StringMap labels = LabelsOf(*node);
         const uint64_t number = NewTask();
-        Keep(number, session,
-             session->client->List(AgentSets(), [=, this](const Result<kube::ListPage>& page) {
-               EndTask(number);
-               if (!page.ok()) {
-                 return reply(
-                     ErrorResponse(page.status().Annotate("cannot list the DaemonSets of agents")));
-               }
-               std::vector<AgentPool> pools;
-               for (const kube::RawObject& raw : page->items) {
-                 if (auto pool = AgentPoolOf(*raw.json())) pools.push_back(*std::move(pool));
-               }
-               then(pools, labels);
-             }));
+        Keep(
+            number, session,
+            session->client->List(AgentDaemonSets(), [=, this](const Result<kube::ListPage>& page) {
+              EndTask(number);
+              if (!page.ok()) {
+                return reply(
+                    ErrorResponse(page.status().Annotate("cannot list the DaemonSets of agents")));
+              }
+              std::vector<AgentPool> pools;
+              for (const kube::RawObject& raw : page->items) {
+                if (auto pool = AgentPoolOf(*raw.json())) pools.push_back(*std::move(pool));
+              }
+              then(pools, labels);
+            }));
       });
 }
 

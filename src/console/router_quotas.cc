@@ -13,7 +13,7 @@ namespace {
 
 constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
 
-kube::ObjectRef MapOf(const ledger::FeedOptions& feed) {
+kube::ObjectRef QuotaMapOf(const ledger::FeedOptions& feed) {
   return {kube::kConfigMaps, feed.quota_name, feed.quota_ns, ""};
 }
 
@@ -62,7 +62,7 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& 
     if (missing) consequences.Set("noNamespace", Json::Bool(true));
     reply(JsonResponse(consequences));
   };
-  if (!IsObjectName(change->ns)) return answer(true);
+  if (!IsObjectName(change->ns)) return answer(/*missing=*/true);
   Send(
       session,
       [&](const kube::Client::OnObject& on_done) {
@@ -83,7 +83,7 @@ void ConsoleRouter::SetQuota(const net::Request& request, const SessionPtr& sess
   Send(
       session,
       [&](const kube::Client::OnObject& on_done) {
-        return session->client->Get(MapOf(model_.feed_options()), on_done);
+        return session->client->Get(QuotaMapOf(model_.feed_options()), on_done);
       },
       [this, change = *change, session, reply](const Result<Json>& map) {
         WriteQuota(change, map, session, reply);
@@ -97,14 +97,14 @@ void ConsoleRouter::WriteQuota(const QuotaChange& change, const Result<Json>& ma
   }
   const ledger::FeedOptions& feed = model_.feed_options();
   const Result<Json> next =
-      WithQuota(map.ok() ? &*map : nullptr, MapOf(feed), feed.quota_key, change);
+      WithQuota(map.ok() ? &*map : nullptr, QuotaMapOf(feed), feed.quota_key, change);
   if (!next.ok()) return reply(ErrorResponse(next.status()));
   Send(
       session,
       // Replace sends the resourceVersion that was read, so that a concurrent write becomes a
       // conflict.
       [&](const kube::Client::OnObject& on_done) {
-        kube::ObjectRef object = MapOf(feed);
+        kube::ObjectRef object = QuotaMapOf(feed);
         if (map.ok()) return session->client->Replace(object, *next, on_done);
         object.name.clear();
         return session->client->Create(object, *next, on_done);

@@ -83,8 +83,8 @@ void ConsoleRouter::Explain(const net::Request& request, const WebSession& sessi
   reply(JsonResponse(ExplainPod(model_.ledger(), pod->request.uid, SeesAll(session))));
 }
 
-void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& session,
-                             const Reply& reply) {
+void ConsoleRouter::ShowPodsToMove(const net::Request& request, const WebSession& session,
+                                   const Reply& reply) {
   if (!SeesAll(session)) {
     return reply(ErrorResponse(
         Error(Code::kPermissionDenied, "{} may not list all nodes and pods", session.user)));
@@ -95,7 +95,7 @@ void ConsoleRouter::ShowRoom(const net::Request& request, const WebSession& sess
   if (!pod->node.empty()) {
     return reply(ErrorResponse(Error(Code::kFailedPrecondition, "the pod has a node")));
   }
-  reply(JsonResponse(MeasureRoom(model_.ledger(), pod->request)));
+  reply(JsonResponse(FindPodsToMove(model_.ledger(), pod->request)));
 }
 
 void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& session,
@@ -121,20 +121,20 @@ void ConsoleRouter::PreviewWorkload(const net::Request& request, const SessionPt
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   FieldErrors errors;
   const Result<Manifest> manifest = EditedManifest(*body, &errors);
-  if (!errors.empty()) return reply(ErrorsOfFields(errors));
-  if (!manifest.ok()) return reply(ErrorsOfFields({{"yaml", manifest.status().message()}}));
+  if (!errors.empty()) return reply(FieldErrorsResponse(errors));
+  if (!manifest.ok()) return reply(FieldErrorsResponse({{"yaml", manifest.status().message()}}));
   Json out = JsonOf(ReadForm(*manifest));
   out.Set("yaml", Json::String(manifest->text));
   const Result<Json> preview =
       Preview(model_.ledger(), *manifest, session->rights.SeesPodsOf(manifest->ns));
   if (preview.ok()) out.Set("preview", *preview);
-  Create(*manifest, true, session,
+  Create(*manifest, /*dry_run=*/true, session,
          [manifest = *manifest, out = std::move(out), invalid = preview.status(),
-          reply](const Result<Json>& made) mutable {
-           if (made.status().code() == Code::kUnauthenticated) {
-             return reply(ErrorResponse(made.status()));
+          reply](const Result<Json>& created) mutable {
+           if (created.status().code() == Code::kUnauthenticated) {
+             return reply(ErrorResponse(created.status()));
            }
-           AddVerdict(manifest, made.status(), &out);
+           AddVerdict(manifest, created.status(), &out);
            if (!invalid.ok() && out.Find("fields") == nullptr) {
              out.Set("fields", Json::MakeObject({{"yaml", Json::String(invalid.message())}}));
            }
@@ -161,7 +161,7 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<Manifest> manifest = ParseManifest(body->StringAt("yaml").value_or(""));
   if (!manifest.ok()) return reply(ErrorResponse(manifest.status()));
-  Create(*manifest, false, session,
+  Create(*manifest, /*dry_run=*/false, session,
          [session, reply, manifest = *manifest](const Result<Json>& created) {
            if (!created.ok()) {
              return reply(ErrorResponse(
@@ -190,8 +190,8 @@ void ConsoleRouter::ReplyWithTask(
   });
 }
 
-void ConsoleRouter::ReadAsPerson(const net::Request& request, const SessionPtr& session,
-                                 const Reply& reply) {
+void ConsoleRouter::ReadAsUser(const net::Request& request, const SessionPtr& session,
+                               const Reply& reply) {
   if (request.path() == "/api/v1/missing-rights") {
     return ReplyWithTask(reply, [&](auto done) {
       return std::make_shared<MissingRights>(session, model_.feed_options(), std::move(done));
@@ -202,23 +202,25 @@ void ConsoleRouter::ReadAsPerson(const net::Request& request, const SessionPtr& 
       return reply(JsonResponse(
           Json::MakeObject({{"pods", Json::MakeArray()}, {"complete", Json::Bool(true)}})));
     }
-    return ReplyWithTask(
-        reply, [&](auto done) { return std::make_shared<EndedReader>(session, std::move(done)); });
+    return ReplyWithTask(reply, [&](auto done) {
+      return std::make_shared<EndedPodReader>(session, std::move(done));
+    });
   }
-  const RunReader::What what{.ns = request.Query("namespace").value_or(""),
-                             .pod = request.Query("name").value_or(""),
-                             .deployment = request.Query("deployment").value_or(""),
-                             .selector = request.Query("selector").value_or("")};
-  const bool valid = what.pod.empty() ? IsObjectName(what.deployment) && !what.selector.empty()
-                                      : IsObjectName(what.pod);
-  if (!valid || !IsObjectName(what.ns)) {
+  const RunReader::Target target{.ns = request.Query("namespace").value_or(""),
+                                 .pod = request.Query("name").value_or(""),
+                                 .deployment = request.Query("deployment").value_or(""),
+                                 .selector = request.Query("selector").value_or("")};
+  const bool valid = target.pod.empty()
+                         ? IsObjectName(target.deployment) && !target.selector.empty()
+                         : IsObjectName(target.pod);
+  if (!valid || !IsObjectName(target.ns)) {
     return reply(
         ErrorResponse(Error(Code::kInvalidArgument,
                             "invalid query of /api/v1/run: want namespace and name, or namespace, "
                             "deployment and selector")));
   }
   ReplyWithTask(reply, [&](auto done) {
-    return std::make_shared<RunReader>(session, what, std::move(done));
+    return std::make_shared<RunReader>(session, target, std::move(done));
   });
 }
 

@@ -50,8 +50,8 @@ Json MayList(std::string_view resource, std::string_view ns) {
 
 }  // namespace
 
-kube::Operation AskForAccess(kube::Client& client, const AccessRequest& access,
-                             kube::Client::OnObject on_answer) {
+kube::Operation CheckAccess(kube::Client& client, const AccessRequest& access,
+                            kube::Client::OnObject on_answer) {
   return client.Create({kAccessReviews, "", "", ""}, AccessReview(access), std::move(on_answer));
 }
 
@@ -86,46 +86,47 @@ class WebSessions::Review {
       : session_(std::move(session)), on_done_(std::move(on_done)) {}
 
   void Start(const std::set<std::string>& namespaces) {
-    Ask(kSelfReviews, ReviewOf(kSelfReviews.group, "SelfSubjectReview", {}),
-        [this](const Json& review) {
-          const Json* status = review.Find("status");
-          const Json* user = status == nullptr ? nullptr : status->Find("userInfo");
-          if (user != nullptr) answer_.user = user->StringAt("username").value_or("");
-        });
-    Ask(kAccessReviews, MayList("nodes", ""),
-        [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
-    Ask(kAccessReviews,
+    SendReview(kSelfReviews, ReviewOf(kSelfReviews.group, "SelfSubjectReview", {}),
+               [this](const Json& review) {
+                 const Json* status = review.Find("status");
+                 const Json* user = status == nullptr ? nullptr : status->Find("userInfo");
+                 if (user != nullptr) answer_.user = user->StringAt("username").value_or("");
+               });
+    SendReview(kAccessReviews, MayList("nodes", ""),
+               [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
+    SendReview(
+        kAccessReviews,
         AccessReview(
             {.verb = "get", .resource = "pods/proxy", .ns = std::string(names::kSystemNamespace)}),
         [this](const Json& review) { answer_.rights.agents = IsAllowed(review); });
-    Ask(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
+    SendReview(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
       answer_.rights.all_pods = IsAllowed(review);
-      if (!answer_.rights.all_pods) AskAbout(namespaces);
+      if (!answer_.rights.all_pods) CheckNamespaces(namespaces);
     });
   }
 
  private:
-  void AskAbout(const std::set<std::string>& namespaces) {
-    size_t asked = 0;
+  void CheckNamespaces(const std::set<std::string>& namespaces) {
+    size_t checked = 0;
     for (const std::string& ns : namespaces) {
-      if (++asked > kMaxNamespaces) break;
-      Ask(kAccessReviews, MayList("pods", ns), [this, ns](const Json& review) {
+      if (++checked > kMaxNamespaces) break;
+      SendReview(kAccessReviews, MayList("pods", ns), [this, ns](const Json& review) {
         if (IsAllowed(review)) answer_.rights.namespaces.insert(ns);
       });
     }
   }
 
-  void Ask(const kube::ResourceType& type, const Json& review,
-           std::function<void(const Json&)> on_answer) {
-    ++open_;
+  void SendReview(const kube::ResourceType& type, const Json& review,
+                  std::function<void(const Json&)> on_answer) {
+    ++unanswered_;
     operations_.push_back(session_->client->Create(
         {type, "", "", ""}, review,
         [this, on_answer = std::move(on_answer)](const Result<Json>& answer) {
           if (!on_done_) return;  // an earlier answer was an error
           if (!answer.ok()) return Finish(answer.status());
-          --open_;
+          --unanswered_;
           on_answer(*answer);
-          if (open_ == 0) Finish(std::move(answer_));
+          if (unanswered_ == 0) Finish(std::move(answer_));
         }));
   }
 
@@ -134,7 +135,7 @@ class WebSessions::Review {
   std::shared_ptr<WebSession> session_;
   std::function<void(Result<ReviewResult>)> on_done_;
   ReviewResult answer_;
-  size_t open_ = 0;
+  size_t unanswered_ = 0;
   std::vector<kube::Operation> operations_;
 };
 
@@ -155,17 +156,17 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
   auto session = std::make_shared<WebSession>();
   session->id = RandomHex();
   session->csrf = RandomHex();
-  session->began = session->used = session->asked = runner_.clock().Now();
+  session->began = session->last_used = session->rights_checked = runner_.clock().Now();
   kube::ClientOptions options = kube::OptionsOf("tessera-console");
   options.max_attempts = 2;
-  options.max_in_flight = 2;  // one person does not take the API server's time of others
+  options.max_in_flight = 2;  // one user must not slow down the API server for others
   options.deadline = std::chrono::seconds(15);
   session->client = std::make_unique<kube::Client>(io_, runner_, std::move(config), options);
   Begin(session, std::move(on_done));
 }
 
 void WebSessions::Begin(const std::shared_ptr<WebSession>& session, OnSession on_done) {
-  Ask(session, [this, session, on_done = std::move(on_done)](const Status& status) {
+  ReviewRights(session, [this, session, on_done = std::move(on_done)](const Status& status) {
     if (!status.ok()) return on_done(status);
     MakeRoomFor(session->user);
     MakeRoom();
@@ -174,7 +175,7 @@ void WebSessions::Begin(const std::shared_ptr<WebSession>& session, OnSession on
   });
 }
 
-void WebSessions::Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_done) {
+void WebSessions::ReviewRights(const std::shared_ptr<WebSession>& session, OnReviewed on_done) {
   PendingReview& pending = reviews_[session];
   pending.waiting.push_back(std::move(on_done));
   if (pending.review) return;
@@ -189,9 +190,9 @@ void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session,
                            Result<ReviewResult> answer) {
   const auto pending = reviews_.extract(session);
   // Destroyed later, because the review is what calls this function.
-  answered_.push_back(std::move(pending.mapped().review));
+  finished_reviews_.push_back(std::move(pending.mapped().review));
   runner_.Post([this, weak = weak_.Get()] {
-    if (weak) answered_.clear();
+    if (weak) finished_reviews_.clear();
   });
   const Status status = TakeAnswer(session, std::move(answer));
   for (const OnReviewed& on_done : pending.mapped().waiting) on_done(status);
@@ -204,7 +205,7 @@ Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session,
   }
   if (answer.status().code() == Code::kUnauthenticated) End(session);
   if (!answer.ok()) return answer.status();
-  session->asked = runner_.clock().Now();
+  session->rights_checked = runner_.clock().Now();
   session->user = std::move(answer->user);
   if (session->rights == answer->rights) return Status::Ok();
   session->rights = std::move(answer->rights);
@@ -224,18 +225,18 @@ std::shared_ptr<WebSession> WebSessions::Find(std::string_view id) {
     End(session);
     return nullptr;
   }
-  session->used = runner_.clock().Now();
+  session->last_used = runner_.clock().Now();
   return session;
 }
 
 bool WebSessions::HasEnded(const WebSession& session) const {
   const MonotonicTime now = runner_.clock().Now();
-  return !session.lasting && (now - session.used > kIdle || now - session.began > kLongest);
+  return !session.lasting && (now - session.last_used > kIdle || now - session.began > kLongest);
 }
 
 void WebSessions::WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done) {
-  if (runner_.clock().Now() - session->asked <= 2 * kRenew) return on_done(session);
-  Ask(session, [session, on_done = std::move(on_done)](const Status& status) {
+  if (runner_.clock().Now() - session->rights_checked <= 2 * kRenew) return on_done(session);
+  ReviewRights(session, [session, on_done = std::move(on_done)](const Status& status) {
     status.ok() ? on_done(session) : on_done(status);
   });
 }
@@ -248,8 +249,8 @@ void WebSessions::End(const std::shared_ptr<WebSession>& session) {
 
 void WebSessions::MakeRoom() {
   if (sessions_.size() < kMaxSessions) return;
-  const auto oldest =
-      std::ranges::min_element(sessions_, {}, [](const auto& entry) { return entry.second->used; });
+  const auto oldest = std::ranges::min_element(
+      sessions_, {}, [](const auto& entry) { return entry.second->last_used; });
   const std::shared_ptr<WebSession> session = oldest->second;
   End(session);
 }
@@ -270,10 +271,10 @@ void WebSessions::Renew() {
   for (const auto& [id, session] : all) {
     if (HasEnded(*session)) {
       End(session);
-    } else if (runner_.clock().Now() - session->used <= 2 * kRenew) {
+    } else if (runner_.clock().Now() - session->last_used <= 2 * kRenew) {
       // If the API server did not answer, the rights stay: it still checks every write.
-      Ask(session, [](const Status&) {});
-    }  // Others are asked about before their next use.
+      ReviewRights(session, [](const Status&) {});
+    }  // The rights of other sessions are checked before their next use.
   }
 }
 

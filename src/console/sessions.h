@@ -31,12 +31,12 @@ namespace tessera::console {
 struct AccessRequest {
   std::string verb;
   std::string group;     // "": the core group
-  std::string resource;  // may be "pods/proxy"
+  std::string resource;  // may have a subresource: "pods/proxy"
   std::string ns;        // "": in all namespaces
   std::string name;      // "": all objects
 };
-kube::Operation AskForAccess(kube::Client& client, const AccessRequest& access,
-                             kube::Client::OnObject on_answer);
+kube::Operation CheckAccess(kube::Client& client, const AccessRequest& access,
+                            kube::Client::OnObject on_answer);
 bool IsAllowed(const Json& review);
 
 struct Rights {
@@ -61,10 +61,10 @@ struct WebSession {
   std::string csrf;  // required for writes
   std::string user;  // name at the API server
   Rights rights;
-  std::unique_ptr<kube::Client> client;  // sends the person's credentials
-  MonotonicTime began{}, used{};
-  MonotonicTime asked{};  // when the API server was last asked about its rights
-  bool lasting = false;   // never ends: a dashboard's
+  std::unique_ptr<kube::Client> client;  // sends the user's credentials
+  MonotonicTime began{}, last_used{};
+  MonotonicTime rights_checked{};  // when the API server last sent the rights
+  bool lasting = false;            // never ends; for the dashboard
   bool ended = false;
 };
 
@@ -121,7 +121,7 @@ class WebSessions {
   };
 
   void Begin(const std::shared_ptr<WebSession>& session, OnSession on_done);
-  void Ask(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
+  void ReviewRights(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
   void OnAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
   Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
   void Report(const WebSession& session);
@@ -135,7 +135,7 @@ class WebSessions {
   const KnownNamespaces namespaces_;
   std::map<std::string, std::shared_ptr<WebSession>, std::less<>> sessions_;
   std::map<std::shared_ptr<WebSession>, PendingReview> reviews_;  // not answered yet
-  std::vector<std::shared_ptr<Review>> answered_;                 // until their callbacks return
+  std::vector<std::shared_ptr<Review>> finished_reviews_;         // until their callbacks return
   std::function<void(const WebSession&)> on_changed_;
   WeakPtrFactory<WebSessions> weak_{this};
 };

@@ -157,7 +157,7 @@ TEST_F(WebSessionsTest, EveryEndIsReported) {
   const SessionPtr looked_at = LogIn();
   for (int i = 0; i < 13; ++i) {
     runner_.Advance(hours(1));
-    looked_at->used = runner_.clock().Now();
+    looked_at->last_used = runner_.clock().Now();
     sessions_->Renew();
   }
   EXPECT_TRUE(looked_at->ended);

@@ -14,8 +14,8 @@ constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace
 
-Duration TokenRefresher::WaitBefore(WallTime ends, WallTime now) {
-  return std::clamp<Duration>((ends - now) * 9 / 10, std::chrono::seconds(1), kLongestWait);
+Duration TokenRefresher::WaitBefore(WallTime expires, WallTime now) {
+  return std::clamp<Duration>((expires - now) * 9 / 10, std::chrono::seconds(1), kLongestWait);
 }
 
 void TokenRefresher::Follow(const std::shared_ptr<WebSession>& session, OidcTokens tokens) {
@@ -23,7 +23,7 @@ void TokenRefresher::Follow(const std::shared_ptr<WebSession>& session, OidcToke
 }
 
 void TokenRefresher::Wait(std::weak_ptr<WebSession> session, OidcTokens tokens) {
-  const Duration wait = WaitBefore(tokens.ends, runner_.clock().WallNow());
+  const Duration wait = WaitBefore(tokens.expires, runner_.clock().WallNow());
   runner_.PostDelayed(
       wait, [this, weak = weak_.Get(), session = std::move(session), tokens = std::move(tokens)] {
         if (weak) Refresh(session, tokens);
@@ -47,7 +47,7 @@ void TokenRefresher::OnTokens(const std::weak_ptr<WebSession>& session, const Oi
     return Wait(session, *std::move(fresh));
   }
   const bool rejected = fresh.status().code() == Code::kUnauthenticated;
-  const bool expired = last.ends <= runner_.clock().WallNow();
+  const bool expired = last.expires <= runner_.clock().WallNow();
   Log(Severity::kWarning,
       rejected || expired ? "a session ends with its ID token"
                           : "cannot refresh the tokens of a session, retrying",

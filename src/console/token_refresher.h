@@ -23,9 +23,9 @@ class TokenRefresher {
   // Follows the session, which began with these tokens, until it ends.
   void Follow(const std::shared_ptr<WebSession>& session, OidcTokens tokens);
 
-  // From now on until the refresh of tokens that expire at `ends`: nine tenths of the rest, but no
-  // less than a second.
-  static Duration WaitBefore(WallTime ends, WallTime now);
+  // How long to wait before the refresh of tokens that expire at `expires`: nine tenths of the time
+  // that is left, but at least a second and at most an hour.
+  static Duration WaitBefore(WallTime expires, WallTime now);
 
  private:
   void Wait(std::weak_ptr<WebSession> session, OidcTokens tokens);

@@ -26,9 +26,9 @@ double PartOf(const device::Share& share) {
 }  // namespace
 
 void UsageMeter::Tick(const ledger::ClusterLedger& ledger, MonotonicTime now, WallTime wall_now) {
-  const Duration gap = last_ ? now - *last_ : Duration::zero();
-  if (!last_) since_ = wall_now;
-  last_ = now;
+  const Duration gap = last_tick_ ? now - *last_tick_ : Duration::zero();
+  if (!last_tick_) since_ = wall_now;
+  last_tick_ = now;
   std::erase_if(series_, [&](const auto& one) { return !ledger.pods().contains(one.second.pod); });
   if (gap > kLongestGap) return;
   for (const auto& [uid, pod] : ledger.pods()) {

@@ -70,7 +70,7 @@ class UsageMeter {
   const std::string label_;
   std::map<Key, UsageRow> rows_;
   Series series_;
-  std::optional<MonotonicTime> last_;
+  std::optional<MonotonicTime> last_tick_;
   WallTime since_{};
   Status problem_;
 };

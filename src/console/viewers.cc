@@ -40,11 +40,11 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
     return Error(Code::kResourceExhausted, "{} people look already: try again later",
                  viewers_.size());
   }
-  const auto of_person = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {
+  const auto streams_of_user = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {
     return !viewer.ended && viewer.session->user == session->user;
   });
-  if (of_person >= static_cast<ptrdiff_t>(kMaxStreamsPerUser)) {
-    return Error(Code::kResourceExhausted, "you have {} open pages: close some", of_person);
+  if (streams_of_user >= static_cast<ptrdiff_t>(kMaxStreamsPerUser)) {
+    return Error(Code::kResourceExhausted, "you have {} open pages: close some", streams_of_user);
   }
   Viewer& viewer = viewers_.emplace_back();
   viewer.key = session->rights.Key();
@@ -62,7 +62,7 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
 
 void Viewers::OnDrained(Viewer& viewer) {
   if (viewer.ended) return;
-  if (viewer.lacks_state) SendState(viewer, StateEvent());
+  if (viewer.missed_state) SendState(viewer, StateEvent());
   if (viewer.behind) return SendSnapshot(viewer);
   if (viewer.next_part) SendPart(viewer);
 }
@@ -73,7 +73,7 @@ void Viewers::Send(Viewer& viewer, const Piece& event) {
 }
 
 void Viewers::SendState(Viewer& viewer, const Piece& event) {
-  viewer.lacks_state = !viewer.stream->Push(event);
+  viewer.missed_state = !viewer.stream->Push(event);
 }
 
 void Viewers::SendSnapshot(Viewer& viewer) {
@@ -280,7 +280,7 @@ void Viewers::HeartbeatLater() {
     const auto beat = std::make_shared<const std::string>("event: beat\ndata: {}\n\n");
     for (Viewer& viewer : viewers_) {
       // Viewing counts as use of the session.
-      viewer.session->used = runner_.clock().Now();
+      viewer.session->last_used = runner_.clock().Now();
       if (!viewer.behind && !viewer.ended) Send(viewer, beat);
     }
     HeartbeatLater();

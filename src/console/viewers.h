@@ -41,9 +41,9 @@ class Viewers {
   static constexpr size_t kMaxDownloads = 20;
   static constexpr size_t kQueueBytes = 4 << 20;
   static constexpr size_t kPartBytes = 64 << 10;
-  static constexpr size_t kMaxParts = 32;  // kept for viewers that read the same part soon
-  // A page without an event for three of these is not current. They also keep proxies from closing
-  // an idle stream.
+  static constexpr size_t kMaxParts = 32;  // cached for viewers that soon need the same part
+  // A page that gets no event for three heartbeats is not current. Heartbeats also keep proxies
+  // from closing an idle stream.
   static constexpr Duration kHeartbeat = std::chrono::seconds(3);
 
   // All arguments must outlive the viewers.
@@ -71,9 +71,9 @@ class Viewers {
   };
   struct Viewer {
     std::shared_ptr<WebSession> session;
-    std::string key;           // of its rights
-    bool behind = false;       // needs a snapshot
-    bool lacks_state = false;  // missed a state event
+    std::string key;            // of its rights
+    bool behind = false;        // needs a snapshot
+    bool missed_state = false;  // needs a state event
     bool ended = false;
     std::optional<SnapshotPosition> next_part;  // nullopt: it has the whole snapshot
     std::unique_ptr<net::BodyStream> stream;
@@ -81,7 +81,7 @@ class Viewers {
   struct Download {
     std::shared_ptr<WebSession> session;
     SnapshotPosition next_part;
-    bool has_items = false;  // the JSON array that is being sent
+    bool has_items = false;  // whether the JSON array that is being sent has items
     std::unique_ptr<net::BodyStream> stream;
 
     // Appends the items of an array that begins with "[" and lacks its end.
@@ -115,7 +115,7 @@ class Viewers {
   std::list<Viewer> viewers_;
   std::list<Download> downloads_;
   uint64_t parts_version_ = 0;
-  std::map<std::string, SnapshotPart> parts_;  // of this version, by key of rights and position
+  std::map<std::string, SnapshotPart> parts_;  // of parts_version_, by key of rights and position
   WeakPtrFactory<Viewers> weak_{this};
 };
 

@@ -19,13 +19,13 @@ using ledger::NodeEntry;
 using ledger::PodEntry;
 using ledger::PodRequest;
 
-constexpr size_t kMaxReports = 200;  // nodes looked at for the nearest
+constexpr size_t kMaxReports = 200;  // nodes that JsonOfNearNodes compares
 constexpr size_t kMaxNear = 6;
 constexpr size_t kMaxTries = 400;
 constexpr size_t kMaxMoves = 5;
 
-// Whether kube-scheduler asks about the GPUs of the node for this pod.
-bool MayTake(const PodRequest& request, const NodeEntry& node) {
+// Whether the node has GPUs and kube-scheduler could choose it for this pod.
+bool IsCandidate(const PodRequest& request, const NodeEntry& node) {
   return node.id != placement::kNoNode && !ClusterLedger::WhyLeftOut(request, node);
 }
 
@@ -83,8 +83,8 @@ bool FitsOn(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& n
   return query.ok() && ledger.Evaluate(*query, &node).fits;
 }
 
-// Whether no eviction helps on this node.
-bool IsHopeless(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& node) {
+// Whether the node need not be tried: the pod fits without an eviction, or no eviction helps.
+bool CanSkip(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& node) {
   Result<ClusterLedger::Query> query = ledger.MakeQuery(request);
   if (!query.ok()) return true;
   const ledger::Verdict verdict = ledger.Evaluate(*query, &node);
@@ -106,7 +106,7 @@ void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
   if (Result<ClusterLedger::Query> query = ledger.MakeQuery(without.pod().request); query.ok()) {
     std::vector<const NodeEntry*> fitting;
     for (const auto& [name, node] : ledger.nodes()) {
-      if (name == move.node || !MayTake(query->request, node) ||
+      if (name == move.node || !IsCandidate(query->request, node) ||
           !ledger.Evaluate(*query, &node).fits)
         continue;
       fitting.push_back(&node);
@@ -142,7 +142,7 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bo
   size_t tries = 0;
   for (const auto& [name, node] : ledger.nodes()) {
     const std::vector<Uid> pods = ledger.PodsOn(name);  // a copy: trying changes the ledger's set
-    if (pods.empty() || !MayTake(request, node) || IsHopeless(ledger, request, node)) continue;
+    if (pods.empty() || !IsCandidate(request, node) || CanSkip(ledger, request, node)) continue;
     for (const Uid& uid : pods) {
       const PodEntry& pod = ledger.pods().at(uid);
       if (pod.deleting) continue;
@@ -207,7 +207,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   std::vector<NearNode> near;
   size_t reports = 0;
   for (const auto& [name, node] : ledger.nodes()) {
-    if (!MayTake(query.request, node) || ++reports > kMaxReports) continue;
+    if (!IsCandidate(query.request, node) || ++reports > kMaxReports) continue;
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
     NearNode one{name, *std::move(report)};
@@ -231,7 +231,7 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
   return out;
 }
 
-Json MeasureRoom(ClusterLedger& ledger, const PodRequest& request) {
+Json FindPodsToMove(ClusterLedger& ledger, const PodRequest& request) {
   bool complete = true;
   std::vector<Move> moves = FindMoves(ledger, request, &complete);
   std::ranges::stable_sort(moves, [](const Move& a, const Move& b) { return a.milli < b.milli; });

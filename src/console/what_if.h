@@ -27,8 +27,8 @@ Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query
 // The pods of which each alone, by leaving its node, makes room there for a waiting pod; the
 // smallest first. "otherNodes": to how many nodes the pod could move.
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
-//  "complete":true}. Not complete: too many were possible to try all.
-Json MeasureRoom(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);
+//  "complete":true}, or false if there are too many pods to try all.
+Json FindPodsToMove(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);
 
 // What to change before the pod is evaluated.
 struct WhatIf {
@@ -38,8 +38,8 @@ struct WhatIf {
     int64_t hundredths = 0;     // a part of one GPU
     int64_t memory_blocks = 0;  // a part: n × 256 MiB
   };
-  std::optional<ChangedRequest> request;  // nullopt: as it is
-  std::optional<std::string> model;       // "": any
+  std::optional<ChangedRequest> request;  // nullopt: unchanged
+  std::optional<std::string> model;       // "": any; nullopt: unchanged
   std::string without_ns, without_name;   // a pod that is taken away first; "": none
 };
 Result<WhatIf> ParseWhatIf(const Json& body);

@@ -26,7 +26,7 @@ class WhatIfTest : public ::testing::Test {
     return pod;
   }
   Json RoomFor(const kube::PodObject& pod) {
-    return MeasureRoom(*ledger_, ledger_->pods().at(pod.meta.uid).request);
+    return FindPodsToMove(*ledger_, ledger_->pods().at(pod.meta.uid).request);
   }
   Result<Json> Answer(const kube::PodObject& pod, const std::string& body) {
     ASSIGN_OR_RETURN(const WhatIf what_if, ParseWhatIf(ParseJson(body).value()));

@@ -90,8 +90,7 @@ Json ContainersOf(const WorkloadForm& form) {
 }
 
 Json PodOf(const WorkloadForm& form) {
-  Json meta = MetaOf(form, true);
-  // The annotation that asks for a model.
+  Json meta = MetaOf(form, /*named=*/true);
   if (!form.model.empty()) {
     meta.Set(
         "annotations",
@@ -152,9 +151,9 @@ std::string ScalarTextOf(const Json& value) {
   return value.is_string() ? value.string_value() : value.Serialize();
 }
 
-std::optional<Unread> ReadAmount(const Json* limits, WorkloadForm* form) {
+std::optional<UnreadField> ReadAmount(const Json* limits, WorkloadForm* form) {
   const std::vector<std::string> found = GpuResourcesIn(limits);
-  if (found.empty()) return Unread{"no-gpus", ""};
+  if (found.empty()) return UnreadField{"no-gpus", ""};
   const auto text = [&](std::string_view name) {
     return fmt::format("{}: {}", name, ScalarTextOf(*limits->Find(name)));
   };
@@ -166,17 +165,17 @@ std::optional<Unread> ReadAmount(const Json* limits, WorkloadForm* form) {
   const bool whole = found.front() == names::kResourceGpu;
   for (const std::string& name : found) {
     const bool part = name == names::kResourceVcudaCore || name == names::kResourceVcudaMemory;
-    if (whole ? name != names::kResourceGpu : !part) return Unread{"other", text(name)};
+    if (whole ? name != names::kResourceGpu : !part) return UnreadField{"other", text(name)};
   }
   form->whole = whole;
   if (whole) {
     form->gpus = number(names::kResourceGpu);
-    return form->gpus > 0 ? std::nullopt : std::optional(Unread{"value", text(found.front())});
+    return form->gpus > 0 ? std::nullopt : std::optional(UnreadField{"value", text(found.front())});
   }
   const int64_t core = number(names::kResourceVcudaCore);
   const int64_t blocks = number(names::kResourceVcudaMemory);
-  if (core < 1 || core > 99) return Unread{"value", text(found.front())};
-  if (blocks < 1) return Unread{"value", text(found.back())};
+  if (core < 1 || core > 99) return UnreadField{"value", text(found.front())};
+  if (blocks < 1) return UnreadField{"value", text(found.back())};
   form->hundredths = core;
   form->memory_blocks = blocks;
   return std::nullopt;
@@ -299,7 +298,7 @@ class EditMaker {
   const FormReading& before_;
   const WorkloadForm& form_;
   const std::set<std::string>& fields_;
-  KeyPath pod_;  // of the pods in the manifest
+  KeyPath pod_;  // of the pod (template) in the manifest
   std::vector<TextEdit> edits_;
 };
 

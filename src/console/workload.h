@@ -27,7 +27,7 @@ struct WorkloadForm {
   std::string name;
   std::string ns = "default";
   std::string image;
-  bool whole = true;
+  bool whole = true;          // whole GPUs, or a part of one
   int64_t gpus = 1;           // whole
   int64_t hundredths = 30;    // a part: 1 to 99 of one GPU
   int64_t memory_blocks = 4;  // a part: n × 256 MiB
@@ -46,7 +46,7 @@ struct Manifest {
   bool deployment = false;
   std::string ns;
   std::string name;
-  Json pod;  // what one of its pods looks like
+  Json pod;  // the Pod, or the pod template of the Deployment
 
   // The API server's message with the manifest's line of the first unknown field that it names.
   std::string WithLine(std::string_view message) const;
@@ -60,16 +60,16 @@ Result<Manifest> ParseManifest(std::string_view yaml);
 //   no-gpus   the container requests no GPU
 //   other     the container requests GPUs by `found`, for which the form has no field
 //   value     `found` is a value that the form does not have
-struct Unread {
+struct UnreadField {
   std::string why;
   std::string found;
-  bool operator==(const Unread&) const = default;
+  bool operator==(const UnreadField&) const = default;
 };
 
 // The fields of the form as read from a manifest.
 struct FormReading {
   WorkloadForm form;
-  std::map<std::string, Unread> unread;  // by field; "amount" for GPUs and memory
+  std::map<std::string, UnreadField> unread;  // by field; "amount" for GPUs and memory
   // The container that the form shows: the first that requests GPUs, else the first of the pod.
   size_t container = 0;
   size_t containers = 0;  // of the pod

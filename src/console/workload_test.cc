@@ -112,25 +112,26 @@ TEST(WorkloadTest, WhatTheFormCannotShowIsNamed) {
   const auto amount = [&](std::string_view limits) {
     const auto all = unread(WrittenWith("nvidia.com/gpu: 1  # whole", limits));
     const auto found = all.find("amount");
-    return found == all.end() ? Unread{"read", ""} : found->second;
+    return found == all.end() ? UnreadField{"read", ""} : found->second;
   };
-  EXPECT_EQ(amount("aliyun.com/gpu-mem: 8"), (Unread{"other", "aliyun.com/gpu-mem: 8"}));
+  EXPECT_EQ(amount("aliyun.com/gpu-mem: 8"), (UnreadField{"other", "aliyun.com/gpu-mem: 8"}));
   EXPECT_EQ(amount("nvidia.com/mig-1g.10gb: \"1\""),
-            (Unread{"other", "nvidia.com/mig-1g.10gb: 1"}));
+            (UnreadField{"other", "nvidia.com/mig-1g.10gb: 1"}));
   EXPECT_EQ(amount("{nvidia.com/gpu: 1, tencent.com/vcuda-core: 30}").why, "other");
   EXPECT_EQ(amount("{tencent.com/vcuda-core: 30, nvidia.com/gpu: 1}").why, "other");
   EXPECT_EQ(amount("{tencent.com/vcuda-core: 200, tencent.com/vcuda-memory: 4}"),
-            (Unread{"value", "tencent.com/vcuda-core: 200"}));
-  EXPECT_EQ(amount("tencent.com/vcuda-core: 30"), (Unread{"value", "tencent.com/vcuda-core: 30"}));
-  EXPECT_EQ(amount("nvidia.com/gpu: many"), (Unread{"value", "nvidia.com/gpu: many"}));
-  EXPECT_EQ(amount("cpu: 1"), (Unread{"no-gpus", ""}));
+            (UnreadField{"value", "tencent.com/vcuda-core: 200"}));
+  EXPECT_EQ(amount("tencent.com/vcuda-core: 30"),
+            (UnreadField{"value", "tencent.com/vcuda-core: 30"}));
+  EXPECT_EQ(amount("nvidia.com/gpu: many"), (UnreadField{"value", "nvidia.com/gpu: many"}));
+  EXPECT_EQ(amount("cpu: 1"), (UnreadField{"no-gpus", ""}));
   EXPECT_EQ(amount("{tencent.com/vcuda-core: \"30\", tencent.com/vcuda-memory: 4}").why, "read");
   EXPECT_EQ(unread(WrittenWith("replicas: 2", "replicas: two")),
-            (std::map<std::string, Unread>{{"replicas", {"value", "two"}}}));
+            (std::map<std::string, UnreadField>{{"replicas", {"value", "two"}}}));
   const auto none = unread("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n");
-  EXPECT_EQ(none, (std::map<std::string, Unread>{{"name", {"missing", ""}},
-                                                 {"image", {"missing", ""}},
-                                                 {"amount", {"missing", ""}}}));
+  EXPECT_EQ(none, (std::map<std::string, UnreadField>{{"name", {"missing", ""}},
+                                                      {"image", {"missing", ""}},
+                                                      {"amount", {"missing", ""}}}));
 }
 
 TEST(WorkloadTest, AChangeKeepsWhatTheFormDoesNotKnow) {

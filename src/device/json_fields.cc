@@ -54,9 +54,10 @@ Result<const Json::Array*> JsonFields::Items(std::string_view key) const {
   return &value->items();
 }
 
-Status JsonFields::Version(int known) const {
+Status JsonFields::Version(int supported) const {
   ASSIGN_OR_RETURN(const int64_t version, RequiredNumber("version", kMaxSmallNumber));
-  if (version != known) return Invalid("version", "{} is not supported, only {}", version, known);
+  if (version != supported)
+    return Invalid("version", "{} is not supported, only {}", version, supported);
   return Status::Ok();
 }
 

@@ -42,8 +42,8 @@ class JsonFields {
   Result<int64_t> RequiredNumber(std::string_view key, int64_t max) const;
   // Empty if the member is absent.
   Result<const Json::Array*> Items(std::string_view key) const;
-  // The member "version" must exist and be `known`.
-  Status Version(int known) const;
+  // The member "version" must exist and be `supported`.
+  Status Version(int supported) const;
   // Rejects a repeated member, because some JSON parsers use the first value and others the last.
   Status CheckOnce(std::string_view key) const;
 

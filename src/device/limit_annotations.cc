@@ -12,11 +12,11 @@ namespace tessera::device {
 namespace {
 
 // The driver allocates memory in blocks of this size.
-constexpr Bytes kBlock{int64_t{2} << 20};
+constexpr Bytes kDriverBlock{int64_t{2} << 20};
 
 Result<Bytes> ParseBytes(std::string_view text) {
   ASSIGN_OR_RETURN(const Bytes memory, ParseMemory(text));
-  if (memory >= kBlock) return memory;
+  if (memory >= kDriverBlock) return memory;
   return Status(Code::kInvalidArgument, "want at least 2Mi, such as 8Gi");
 }
 
@@ -34,19 +34,19 @@ Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
   for (std::string_view entry : Split(text, ',')) {
     entry = Trim(entry);
     const size_t equals = entry.find('=');
-    const bool named = equals != std::string_view::npos;
+    const bool has_name = equals != std::string_view::npos;
     if (equals == 0) {
       return Error(Code::kInvalidArgument,
                    "\"{}\": want a container or the UUID of a GPU before \"=\"", entry);
     }
     AnnotatedLimit<Amount> limit;
-    if (named) limit.applies_to = entry.substr(0, equals);
+    if (has_name) limit.applies_to = entry.substr(0, equals);
     ASSIGN_OR_RETURN(
         limit.amount,
-        parse(named ? entry.substr(equals + 1) : entry).Annotate(fmt::format("\"{}\"", entry)));
+        parse(has_name ? entry.substr(equals + 1) : entry).Annotate(fmt::format("\"{}\"", entry)));
     if (std::ranges::count(limits, limit.applies_to, &AnnotatedLimit<Amount>::applies_to) > 0) {
       return Error(Code::kInvalidArgument, "\"{}\": {} already has a limit in this list: want one",
-                   entry, named ? limit.applies_to : "each container");
+                   entry, has_name ? limit.applies_to : "each container");
     }
     limits.push_back(std::move(limit));
   }

@@ -9,8 +9,8 @@
 namespace tessera::device {
 namespace {
 
-constexpr std::string_view kMemory = "CUDA_DEVICE_MEMORY_LIMIT";
-constexpr std::string_view kCompute = "CUDA_DEVICE_SM_LIMIT";
+constexpr std::string_view kMemoryVariable = "CUDA_DEVICE_MEMORY_LIMIT";
+constexpr std::string_view kComputeVariable = "CUDA_DEVICE_SM_LIMIT";
 
 // The index of the GPU in the variable's name; nullopt for `base` itself, which applies to all
 // GPUs. NOT_FOUND if the name is another variable.
@@ -79,17 +79,17 @@ Result<GpuLimits<Amount>> LimitsOf(const StringMap& variables,
 }  // namespace
 
 bool IsLimitVariable(std::string_view name) {
-  return GpuOf(name, kMemory).ok() || GpuOf(name, kCompute).ok();
+  return GpuOf(name, kMemoryVariable).ok() || GpuOf(name, kComputeVariable).ok();
 }
 
 Result<GpuLimits<Bytes>> MemoryLimitsOf(const StringMap& variables,
                                         const std::vector<DeviceShare>& shares) {
-  return LimitsOf<Bytes>(variables, shares, kMemory, ParseSize);
+  return LimitsOf<Bytes>(variables, shares, kMemoryVariable, ParseSize);
 }
 
 Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const StringMap& variables,
                                             const std::vector<DeviceShare>& shares) {
-  return LimitsOf<MilliGpu>(variables, shares, kCompute, ParseHundredthsOfGpu);
+  return LimitsOf<MilliGpu>(variables, shares, kComputeVariable, ParseHundredthsOfGpu);
 }
 
 }  // namespace tessera::device

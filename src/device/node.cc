@@ -7,9 +7,9 @@
 namespace tessera::device {
 namespace {
 
-std::string ValueOr(const StringMap& map, std::string_view key, std::string_view other) {
+std::string ValueOr(const StringMap& map, std::string_view key, std::string_view default_value) {
   const auto found = map.find(key);
-  return found == map.end() ? std::string(other) : found->second;
+  return found == map.end() ? std::string(default_value) : found->second;
 }
 
 // The short model that all GPUs have; empty if they differ.

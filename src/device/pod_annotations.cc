@@ -233,11 +233,11 @@ Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit) {
-  constexpr std::string_view kOurs = names::kAnnotationAssignment;
-  if (const std::string* own_text = dialects::FindAnnotation(annotations, kOurs)) {
+  constexpr std::string_view kTesseraKey = names::kAnnotationAssignment;
+  if (const std::string* own_text = dialects::FindAnnotation(annotations, kTesseraKey)) {
     Result<Assignment> decoded = DecodeAssignment(*own_text);
     if (decoded.ok()) return std::optional<Assignment>(*std::move(decoded));
-    return RejectAnnotation(kOurs, "{}", decoded.status().message());
+    return RejectAnnotation(kTesseraKey, "{}", decoded.status().message());
   }
   ASSIGN_OR_RETURN(const auto gpu_manager, DecodeGpuManager(annotations));
   ASSIGN_OR_RETURN(const auto gpushare, DecodeGpushare(annotations));

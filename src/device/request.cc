@@ -43,14 +43,14 @@ GroupSize LargerOf(const GroupSize& a, const GroupSize& b) {
 struct ContainerGroup {
   std::vector<size_t> containers;
   GroupSize size;
-  bool takes_init = false;  // whether init containers may use the GPUs before this group
+  bool accepts_init = false;  // whether init containers may use the GPUs before this group
 };
 
 void AddInit(size_t container, const GroupSize& size, std::vector<ContainerGroup>* groups) {
   ContainerGroup* best = nullptr;
   int64_t growth = size.weight();
   for (ContainerGroup& group : *groups) {
-    if (!group.takes_init || group.size.mig_profile != size.mig_profile) continue;
+    if (!group.accepts_init || group.size.mig_profile != size.mig_profile) continue;
     const int64_t more = LargerOf(group.size, size).weight() - group.size.weight();
     if (more > growth || (more == growth && best != nullptr)) continue;
     best = &group;
@@ -58,7 +58,7 @@ void AddInit(size_t container, const GroupSize& size, std::vector<ContainerGroup
   }
   if (best == nullptr)
     best =
-        &groups->emplace_back(ContainerGroup{.containers = {}, .size = size, .takes_init = true});
+        &groups->emplace_back(ContainerGroup{.containers = {}, .size = size, .accepts_init = true});
   best->size = LargerOf(best->size, size);
   best->containers.push_back(container);
 }
@@ -166,19 +166,19 @@ std::vector<std::vector<size_t>> DeviceRequest::Groups() const {
     return one_gpu && container.dialect == Dialect::kGpuMem;
   };
   std::vector<ContainerGroup> groups;
-  ContainerGroup together;
+  ContainerGroup one_gpu_group;
   for (size_t i = 0; i < containers.size(); ++i) {
     const ContainerRequest& container = containers[i];
     if (container.count == 0) continue;
     if (on_one_gpu(container)) {
-      together.containers.push_back(i);
+      one_gpu_group.containers.push_back(i);
     } else if (container.phase != Phase::kInit) {
       groups.push_back({.containers = {i},
                         .size = SizeOf(container),
-                        .takes_init = container.phase == Phase::kMain});
+                        .accepts_init = container.phase == Phase::kMain});
     }
   }
-  if (!together.containers.empty()) groups.push_back(std::move(together));
+  if (!one_gpu_group.containers.empty()) groups.push_back(std::move(one_gpu_group));
   for (size_t i = 0; i < containers.size(); ++i) {
     const ContainerRequest& container = containers[i];
     if (container.count == 0 || container.phase != Phase::kInit || on_one_gpu(container)) continue;

@@ -21,8 +21,8 @@ Result<std::string> Base64Decode(std::string_view text) {
   std::string out;
   out.reserve(text.size() / 4 * 3);
   uint32_t bits = 0;
-  int waiting = 0;  // number of `bits` not yet written
-  int count = 0;    // number of characters, with padding
+  int pending_bits = 0;  // number of low bits of `bits` that are not yet written
+  int count = 0;         // number of characters, with padding
   int padding = 0;
   for (const char c : text) {
     if (c == '\n' || c == '\r' || c == ' ' || c == '\t') continue;
@@ -34,10 +34,10 @@ Result<std::string> Base64Decode(std::string_view text) {
     const int value = ValueOf(c);
     if (value < 0 || padding > 0) return Error(Code::kInvalidArgument, "not base64");
     bits = bits << 6 | static_cast<uint32_t>(value);
-    waiting += 6;
-    if (waiting < 8) continue;
-    waiting -= 8;
-    out.push_back(static_cast<char>(bits >> waiting & 0xff));
+    pending_bits += 6;
+    if (pending_bits < 8) continue;
+    pending_bits -= 8;
+    out.push_back(static_cast<char>(bits >> pending_bits & 0xff));
   }
   if (count % 4 != 0 || padding > 2) return Error(Code::kInvalidArgument, "base64 is cut short");
   return out;

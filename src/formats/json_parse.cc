@@ -26,18 +26,18 @@ class JsonBuilder {
   bool on_object_end(size_t, error_code&) { return Close(); }
   bool on_array_begin(error_code&) { return Open(Json::MakeArray()); }
   bool on_array_end(size_t, error_code&) { return Close(); }
-  bool on_key_part(string_view part, size_t, error_code&) { return Part(part); }
+  bool on_key_part(string_view part, size_t, error_code&) { return AppendText(part); }
   bool on_key(string_view rest, size_t, error_code&) {
-    Part(rest);
+    AppendText(rest);
     key_ = Take();
     return true;
   }
-  bool on_string_part(string_view part, size_t, error_code&) { return Part(part); }
+  bool on_string_part(string_view part, size_t, error_code&) { return AppendText(part); }
   bool on_string(string_view rest, size_t, error_code&) {
-    Part(rest);
+    AppendText(rest);
     return Add(Json::String(Take()));
   }
-  bool on_number_part(string_view part, error_code&) { return Part(part); }
+  bool on_number_part(string_view part, error_code&) { return AppendText(part); }
   bool on_int64(int64_t, string_view rest, error_code&) { return Number(rest); }
   bool on_uint64(uint64_t, string_view rest, error_code&) { return Number(rest); }
   bool on_double(double, string_view rest, error_code&) { return Number(rest); }
@@ -47,21 +47,21 @@ class JsonBuilder {
   bool on_comment(string_view, error_code&) { return true; }
 
  private:
-  bool Part(string_view part) {
+  bool AppendText(string_view part) {
     text_.append(part.data(), part.size());
     return true;
   }
   std::string Take() { return std::exchange(text_, {}); }
   bool Number(string_view rest) {
-    Part(rest);
+    AppendText(rest);
     return Add(Json::NumberText(Take()));
   }
   Json* Place(Json value) {
-    if (open_.empty()) {
+    if (open_values_.empty()) {
       root_ = std::move(value);
       return &root_;
     }
-    Json& parent = *open_.back();
+    Json& parent = *open_values_.back();
     if (parent.is_array()) {
       parent.Append(std::move(value));
       return &parent.items().back();
@@ -74,16 +74,16 @@ class JsonBuilder {
   }
   // Only the innermost open value grows, so pointers to its parents stay valid.
   bool Open(Json value) {
-    open_.push_back(Place(std::move(value)));
+    open_values_.push_back(Place(std::move(value)));
     return true;
   }
   bool Close() {
-    open_.pop_back();
+    open_values_.pop_back();
     return true;
   }
 
   Json root_;
-  std::vector<Json*> open_;
+  std::vector<Json*> open_values_;
   std::string key_;
   std::string text_;
 };

@@ -12,8 +12,8 @@ namespace {
 struct MemberSpan {
   std::string key;
   size_t begin = 0;  // the key's quote
-  size_t value = 0;
-  size_t end = 0;  // after the value
+  size_t value = 0;  // start of the value
+  size_t end = 0;    // after the value
 };
 struct ObjectSpan {
   std::vector<MemberSpan> members;
@@ -100,9 +100,9 @@ class JsonPatch {
 
   Status Set(const KeyPath& path, const Json& value) {
     ASSIGN_OR_RETURN(ObjectSpan object, Root());
-    FindUnit(object);
+    DetectIndent(object);
     for (size_t i = 0;; ++i) {
-      const MemberSpan* member = Last(object, path[i]);
+      const MemberSpan* member = FindLast(object, path[i]);
       if (i + 1 == path.size() || member == nullptr || text_[member->value] != '{') {
         Json inner = value;
         for (size_t k = path.size() - 1; k > i; --k) inner = Json::MakeObject({{path[k], inner}});
@@ -117,7 +117,7 @@ class JsonPatch {
   Status Remove(const KeyPath& path) {
     ASSIGN_OR_RETURN(ObjectSpan object, Root());
     for (size_t i = 0; i + 1 < path.size(); ++i) {
-      const MemberSpan* member = Last(object, path[i]);
+      const MemberSpan* member = FindLast(object, path[i]);
       if (member == nullptr || text_[member->value] != '{') return Status::Ok();
       JsonWalker walker(text_, member->value);
       ASSIGN_OR_RETURN(object, walker.ReadObject());
@@ -138,7 +138,7 @@ class JsonPatch {
     return walker.ReadObject();
   }
 
-  static const MemberSpan* Last(const ObjectSpan& object, const std::string& key) {
+  static const MemberSpan* FindLast(const ObjectSpan& object, const std::string& key) {
     const auto found = std::find_if(object.members.rbegin(), object.members.rend(),
                                     [&](const MemberSpan& m) { return m.key == key; });
     return found == object.members.rend() ? nullptr : &*found;
@@ -153,8 +153,8 @@ class JsonPatch {
     return blanks;
   }
 
-  // Takes the indentation of one level from the first member that starts a line.
-  void FindUnit(const ObjectSpan& root) {
+  // Takes the indentation of one level from a member that starts a line.
+  void DetectIndent(const ObjectSpan& root) {
     multi_line_ = root.members.empty();
     if (root.members.empty()) return;
     // Prefers the second member: the first may follow the bracket on its line (`{ "first": 1,`).
@@ -163,7 +163,7 @@ class JsonPatch {
       if (!indent) continue;
       multi_line_ = true;
       const size_t first = indent->find_first_not_of(indent->front());
-      unit_ = first == std::string::npos ? *indent : "  ";
+      indent_unit_ = first == std::string::npos ? *indent : "  ";
       if (i <= 1) break;
     }
   }
@@ -173,9 +173,9 @@ class JsonPatch {
     if (value.is_object() && !value.members().empty()) {
       std::string out = "{";
       for (const auto& [key, inner] : value.members()) {
-        out.append(out.size() > 1 ? "," : "").append(eol_).append(indent).append(unit_);
+        out.append(out.size() > 1 ? "," : "").append(eol_).append(indent).append(indent_unit_);
         AppendJsonString(key, &out);
-        out += ": " + ValueText(inner, indent + unit_);
+        out += ": " + ValueText(inner, indent + indent_unit_);
       }
       return out.append(eol_).append(indent).append("}");
     }
@@ -184,23 +184,23 @@ class JsonPatch {
 
   void Put(const ObjectSpan& object, const MemberSpan* member, const std::string& key,
            const Json& value) {
-    const std::string own = MemberIndent(object);
+    const std::string member_indent = MemberIndent(object);
     if (member != nullptr) {
-      text_.replace(member->value, member->end - member->value, ValueText(value, own));
+      text_.replace(member->value, member->end - member->value, ValueText(value, member_indent));
       return;
     }
     std::string entry;
     AppendJsonString(key, &entry);
-    entry += (multi_line_ ? ": " : ":") + ValueText(value, own);
+    entry += (multi_line_ ? ": " : ":") + ValueText(value, member_indent);
     if (!object.members.empty()) {
       const size_t end = object.members.back().end;
       const bool on_own_line = IndentAt(object.members.back().begin).has_value();
-      text_.insert(end, on_own_line ? fmt::format(",{}{}{}", eol_, own, entry)
+      text_.insert(end, on_own_line ? fmt::format(",{}{}{}", eol_, member_indent, entry)
                                     : (multi_line_ ? ", " : ",") + entry);
     } else if (multi_line_) {
-      const std::string outer = own.substr(0, own.size() - unit_.size());
+      const std::string outer = member_indent.substr(0, member_indent.size() - indent_unit_.size());
       text_.replace(object.open + 1, object.close - object.open - 1,
-                    fmt::format("{}{}{}{}{}", eol_, own, entry, eol_, outer));
+                    fmt::format("{}{}{}{}{}", eol_, member_indent, entry, eol_, outer));
     } else {
       text_.insert(object.close, entry);
     }
@@ -208,15 +208,15 @@ class JsonPatch {
 
   std::string MemberIndent(const ObjectSpan& object) const {
     if (!object.members.empty()) {
-      const auto own = IndentAt(object.members.back().begin);
-      if (own) return *own;
+      const auto indent = IndentAt(object.members.back().begin);
+      if (indent) return *indent;
     }
     // Without members that start a line, one level below the line on which the object opens.
     const size_t line = text_.rfind('\n', object.open);
     const size_t begin = line == std::string::npos ? 0 : line + 1;
     const size_t end = std::min(text_.find_first_not_of(" \t", begin), object.open);
     const std::string outer = line == std::string::npos ? "" : text_.substr(begin, end - begin);
-    return outer + unit_;
+    return outer + indent_unit_;
   }
 
   void EraseMember(const ObjectSpan& object, size_t index) {
@@ -236,11 +236,11 @@ class JsonPatch {
 
   std::string& text_;
   std::string_view eol_ = "\n";
-  std::string unit_ = "    ";
+  std::string indent_unit_ = "    ";
   bool multi_line_ = true;
 };
 
-Status Explain(const Status& status, std::string_view text) {
+Status AddCommentHint(const Status& status, std::string_view text) {
   const bool comment = text.find("//") != std::string_view::npos ||
                        text.find("/*") != std::string_view::npos ||
                        text.find('#') != std::string_view::npos;
@@ -260,26 +260,26 @@ Result<std::string> PatchJson(std::string_view text, const std::vector<TextEdit>
     body = patched;
   }
   auto parsed = ParseJson(body);
-  if (!parsed.ok()) return Explain(parsed.status(), body);
-  Json wanted = *std::move(parsed);
-  if (!wanted.is_object()) {
-    return Error(Code::kInvalidArgument, "JSON: the document is a {}, not an object",
-                 KindName(wanted.kind()));
+  if (!parsed.ok()) return AddCommentHint(parsed.status(), body);
+  Json expected = *std::move(parsed);
+  if (!expected.is_object()) {
+    return Error(Code::kInvalidArgument, "JSON: the document is {}, not an object",
+                 KindName(expected.kind()));
   }
   for (const TextEdit& edit : edits) {
     TESSERA_CHECK(edit.kind == EditKind::kSet || edit.kind == EditKind::kRemove);
-    Json after = wanted;
+    Json after = expected;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
-    if (after == wanted) continue;
-    wanted = std::move(after);
+    if (after == expected) continue;
+    expected = std::move(after);
     JsonPatch patch(&patched);
     RETURN_IF_ERROR(edit.kind == EditKind::kSet ? patch.Set(edit.path, edit.value)
                                                 : patch.Remove(edit.path));
   }
   std::string_view result = patched;
   if (result.starts_with("\xEF\xBB\xBF")) result.remove_prefix(3);
-  const auto got = ParseJson(result);
-  if (!got.ok() || !(*got == wanted)) {
+  const auto reparsed = ParseJson(result);
+  if (!reparsed.ok() || !(*reparsed == expected)) {
     return Error(Code::kInternal,
                  "JSON: the edits would change other content, too: edit the file by hand");
   }

@@ -126,15 +126,16 @@ std::string_view JsonReader::String(std::string_view* as_quoted) {
   return unescaped_strings_->emplace_back(parsed->string_value());
 }
 
-void JsonReader::Strings(size_t most, std::vector<std::string_view>* out,
+void JsonReader::Strings(size_t max_items, std::vector<std::string_view>* out,
                          std::vector<std::string_view>* quoted) {
   const char* const data = text_.data();
   while (NextItem()) {
-    if (out->size() == most) return Fail(fmt::format("no more than {} strings", most));
+    if (out->size() == max_items) return Fail(fmt::format("no more than {} strings", max_items));
     out->push_back(String(&quoted->emplace_back()));
     // Fast path for strings without white space or escapes between or in them.
     size_t at = at_;
-    while (at + 1 < text_.size() && data[at] == ',' && data[at + 1] == '"' && out->size() < most) {
+    while (at + 1 < text_.size() && data[at] == ',' && data[at + 1] == '"' &&
+           out->size() < max_items) {
       size_t end = at + 2;
       while (end < text_.size() && !IsSpecial(data[end])) ++end;
       if (end == text_.size() || data[end] != '"') break;
@@ -165,7 +166,7 @@ std::string_view JsonReader::Skip() {
   Peek();
   if (!status_.ok()) return {};
   const size_t begin = at_;
-  std::string open;  // the closing brackets to come
+  std::string open;  // the closing brackets that are still missing
   do {
     switch (Peek()) {
       case '{':

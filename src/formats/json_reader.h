@@ -37,7 +37,8 @@ class JsonReader {
   // Stores strings with escapes in `unescaped_strings`, if views of them have to outlive the
   // reader.
   explicit JsonReader(std::string_view text, std::deque<std::string>* unescaped_strings = nullptr)
-      : text_(text), unescaped_strings_(unescaped_strings != nullptr ? unescaped_strings : &own_) {}
+      : text_(text),
+        unescaped_strings_(unescaped_strings != nullptr ? unescaped_strings : &owned_strings_) {}
   JsonReader(const JsonReader&) = delete;
   JsonReader& operator=(const JsonReader&) = delete;
 
@@ -61,8 +62,8 @@ class JsonReader {
   // set to the string as it stands in the text, with quotes and escapes.
   std::string_view String(std::string_view* quoted = nullptr);
   // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
-  // String, but faster. `quoted` as in String. Fails after `most` items.
-  void Strings(size_t most, std::vector<std::string_view>* out,
+  // String, but faster. `quoted` as in String. Fails if there are more than `max_items`.
+  void Strings(size_t max_items, std::vector<std::string_view>* out,
                std::vector<std::string_view>* quoted);
   int64_t Int();
   // Skips any value and returns its text.
@@ -81,7 +82,7 @@ class JsonReader {
   void FailTooDeep();
 
   const std::string_view text_;
-  std::deque<std::string> own_;
+  std::deque<std::string> owned_strings_;
   std::deque<std::string>* const unescaped_strings_;
   size_t at_ = 0;
   size_t depth_ = 0;

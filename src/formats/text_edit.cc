@@ -15,7 +15,7 @@ constexpr std::array<std::pair<EditKind, std::string_view>, 4> kKindNames = {{
     {EditKind::kRemoveItem, "removeItem"},
 }};
 
-bool Creates(EditKind kind) { return kind == EditKind::kSet || kind == EditKind::kAppend; }
+bool CreatesParents(EditKind kind) { return kind == EditKind::kSet || kind == EditKind::kAppend; }
 
 Status AppendItem(const TextEdit& edit, Json* parent) {
   ASSIGN_OR_RETURN(Json * array, parent->ArrayAt(edit.path.back()));
@@ -39,7 +39,7 @@ Status RemoveItem(const TextEdit& edit, Json* parent) {
 Status ApplyEdit(const TextEdit& edit, Json* document) {
   Json* parent = document;
   for (size_t i = 0; i + 1 < edit.path.size(); ++i) {
-    if (!Creates(edit.kind)) {
+    if (!CreatesParents(edit.kind)) {
       parent = parent->Find(edit.path[i]);
       if (parent == nullptr) return Status::Ok();
       if (!parent->is_object()) {

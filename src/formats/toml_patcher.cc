@@ -41,7 +41,7 @@ Result<std::string> ValueText(const Json& value) {
       }
       return "[" + out + "]";
     default:
-      return Error(Code::kInvalidArgument, "TOML: a {} cannot be set as a value",
+      return Error(Code::kInvalidArgument, "TOML: {} cannot be set as a value",
                    KindName(value.kind()));
   }
 }
@@ -92,7 +92,7 @@ class TomlPatch {
   }
 
   Result<std::optional<Span>> FindInInlineTable(size_t at, const KeyPath& rest) const {
-    if (text_[at] != '{') return NoTable(rest);
+    if (text_[at] != '{') return NotATable(rest);
     ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
     for (const toml_scan::Item& member : members.items) {
       if (member.path == rest) return {member.value};
@@ -114,7 +114,7 @@ class TomlPatch {
   }
 
   Status SetInInlineTable(size_t at, const KeyPath& rest, const std::string& value) {
-    if (text_[at] != '{') return NoTable(rest);
+    if (text_[at] != '{') return NotATable(rest);
     ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
     for (const toml_scan::Item& member : members.items) {
       if (HasPrefix(rest, member.path)) {
@@ -123,13 +123,13 @@ class TomlPatch {
     }
     const std::string entry = TomlKeyText(rest) + " = " + value;
     if (members.items.empty()) return Replace({at, members.close + 1}, "{ " + entry + " }");
-    text_.insert(members.items.back().all.end, ", " + entry);
+    text_.insert(members.items.back().whole.end, ", " + entry);
     return Status::Ok();
   }
 
   // Adds a missing key to the section to which it belongs, or to a new section.
   Status Insert(const KeyPath& path, const std::string& value) {
-    size_t best = 0;  // length of the table that the statement would go into, plus one
+    size_t best = 0;  // highest rank so far
     const Statement* after = nullptr;
     KeyPath table;
     for (const Statement& s : statements_) {
@@ -184,7 +184,7 @@ class TomlPatch {
     const KeyPath around = Parent(table);
     size_t at = text_.size();
     std::string indent;
-    std::string child;
+    std::string child_indent;
     size_t closest = 0;
     const Statement* header = nullptr;
     for (const Statement& s : statements_) {
@@ -197,41 +197,41 @@ class TomlPatch {
       if (header->path.size() == table.size()) {
         indent = IndentOf(*header);
         if (s.kind == StatementKind::kKeyValue && IndentOf(s).starts_with(indent)) {
-          child = IndentOf(s).substr(indent.size());
+          child_indent = IndentOf(s).substr(indent.size());
         }
       } else if (header->path.size() < table.size()) {
         indent = IndentOf(*header) + (IndentOf(*header).empty() ? "" : "  ");
-        child = IndentOf(*header).empty() ? "" : "  ";
+        child_indent = IndentOf(*header).empty() ? "" : "  ";
       }
     }
     const bool first = Trim(std::string_view(text_).substr(0, at)).empty();
-    InsertLines(at,
-                fmt::format("{0}{1}[{2}]{3}{1}{4}{5} = {6}{3}", first ? "" : eol_, indent,
-                            TomlKeyText(table), eol_, child, TomlKeyText({path.back()}), value));
+    InsertLines(
+        at, fmt::format("{0}{1}[{2}]{3}{1}{4}{5} = {6}{3}", first ? "" : eol_, indent,
+                        TomlKeyText(table), eol_, child_indent, TomlKeyText({path.back()}), value));
     return Status::Ok();
   }
 
   Status Append(const KeyPath& path, const Json& value) {
     ASSIGN_OR_RETURN(const std::optional<Span> span, FindValue(path));
     if (!span) return Set(path, Json::MakeArray({value}));
-    if (text_[span->begin] != '[') return NoArray(path);
+    if (text_[span->begin] != '[') return NotAnArray(path);
     ASSIGN_OR_RETURN(const std::string text, ValueText(value));
     ASSIGN_OR_RETURN(const Items array, toml_scan::ScanItems(text_, span->begin));
     for (const toml_scan::Item& item : array.items) {
       if (ItemEquals(item.value, value)) return Status::Ok();
     }
     if (array.items.empty()) return Replace({span->begin + 1, span->begin + 1}, text);
-    const size_t last = array.items.back().all.begin;
+    const size_t last = array.items.back().whole.begin;
     const size_t line = text_.rfind('\n', last);
     std::string gap = " ";
     if (line != std::string::npos && line > span->begin &&
         text_.find_first_not_of(" \t", line + 1) == last) {
-      gap.assign(eol_).append(text_, line + 1, last - line - 1);  // each item has its own line
+      gap.assign(eol_).append(text_, line + 1, last - line - 1);  // one item per line
     }
     if (array.trailing_comma) {
       text_.insert(array.after_comma, gap + text + ",");
     } else {
-      text_.insert(array.items.back().all.end, "," + gap + text);
+      text_.insert(array.items.back().whole.end, "," + gap + text);
     }
     return Status::Ok();
   }
@@ -239,7 +239,7 @@ class TomlPatch {
   Status RemoveItem(const KeyPath& path, const Json& value) {
     ASSIGN_OR_RETURN(const std::optional<Span> span, FindValue(path));
     if (!span) return Status::Ok();
-    if (text_[span->begin] != '[') return NoArray(path);
+    if (text_[span->begin] != '[') return NotAnArray(path);
     ASSIGN_OR_RETURN(const Items array, toml_scan::ScanItems(text_, span->begin));
     for (size_t i = array.items.size(); i-- > 0;) {
       if (ItemEquals(array.items[i].value, value)) {
@@ -252,9 +252,9 @@ class TomlPatch {
 
   // Removes the item with its separating comma; a comment in between stays with the other item.
   void EraseItem(const Items& list, size_t index) {
-    Span span = list.items[index].all;
+    Span span = list.items[index].whole;
     if (index > 0) {
-      const size_t comma = CommaAfter(list.items[index - 1].all.end);
+      const size_t comma = CommaAfter(list.items[index - 1].whole.end);
       const std::string_view between =
           std::string_view(text_).substr(comma + 1, span.begin - comma - 1);
       if (Trim(between).empty()) {
@@ -301,7 +301,7 @@ class TomlPatch {
   }
 
   Status RemoveMember(size_t at, const KeyPath& rest) {
-    if (text_[at] != '{') return NoTable(rest);
+    if (text_[at] != '{') return NotATable(rest);
     ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
     for (size_t i = members.items.size(); i-- > 0;) {
       const toml_scan::Item& member = members.items[i];
@@ -323,7 +323,7 @@ class TomlPatch {
   }
 
   std::string IndentOf(const Statement& s) const {
-    return text_.substr(s.lines.begin, s.text - s.lines.begin);
+    return text_.substr(s.lines.begin, s.content - s.lines.begin);
   }
   // The indentation of keys relative to their header, taken from another section.
   std::string ChildIndent(const Statement& header) const {
@@ -350,11 +350,11 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  static Status NoTable(const KeyPath& path) {
+  static Status NotATable(const KeyPath& path) {
     return Error(Code::kInvalidArgument, "TOML: the parent of {} is not a table",
                  TomlKeyText(path));
   }
-  static Status NoArray(const KeyPath& path) {
+  static Status NotAnArray(const KeyPath& path) {
     return Error(Code::kInvalidArgument, "TOML: {} is not an array", TomlKeyText(path));
   }
 
@@ -382,23 +382,23 @@ Json Canonical(const Json& json, bool drop_empty) {
 }  // namespace
 
 Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>& edits) {
-  ASSIGN_OR_RETURN(Json wanted, ParseToml(text));
+  ASSIGN_OR_RETURN(Json expected, ParseToml(text));
   std::string patched(text);
   bool removes = false;
   for (const TextEdit& edit : edits) {
-    Json after = wanted;
+    Json after = expected;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
     // An edit that is already in effect keeps the text as it is.
-    if (after == wanted) continue;
-    wanted = std::move(after);
+    if (after == expected) continue;
+    expected = std::move(after);
     removes |= edit.kind == EditKind::kRemove;
     RETURN_IF_ERROR(TomlPatch(&patched).Apply(edit));
   }
-  const auto got = ParseToml(patched);
-  if (!got.ok() || !(Canonical(*got, removes) == Canonical(wanted, removes))) {
+  const auto reparsed = ParseToml(patched);
+  if (!reparsed.ok() || !(Canonical(*reparsed, removes) == Canonical(expected, removes))) {
     return Error(Code::kInternal,
                  "TOML: the edits would change other content, too: edit the file by hand{}{}",
-                 got.ok() ? "" : ": ", got.status().message());
+                 reparsed.ok() ? "" : ": ", reparsed.status().message());
   }
   return patched;
 }

@@ -61,11 +61,11 @@ class Scanner {
         ++at_;
       }
     }
-    return Lost("a string that does not end");
+    return UnexpectedText("a string that does not end");
   }
 
   Status SkipValue(int depth = 0) {
-    if (depth > kMaxDepth) return Lost("a value nested too deeply");
+    if (depth > kMaxDepth) return UnexpectedText("a value nested too deeply");
     const char c = Peek();
     if (c == '"' || c == '\'') return SkipString();
     if (c == '[' || c == '{') return ReadItems(depth, nullptr);
@@ -74,7 +74,7 @@ class Scanner {
       ++at_;
     }
     while (at_ > begin && (text_[at_ - 1] == ' ' || text_[at_ - 1] == '\t')) --at_;
-    return at_ > begin ? Status::Ok() : Lost("a missing value");
+    return at_ > begin ? Status::Ok() : UnexpectedText("a missing value");
   }
 
   // Reads from the opening bracket to after the closing one.
@@ -87,16 +87,16 @@ class Scanner {
       SkipSpace();
       if (Peek() == close) break;
       Item item;
-      item.all.begin = at_;
+      item.whole.begin = at_;
       if (table) RETURN_IF_ERROR(ReadKeyAndEquals(&item.path));
       item.value.begin = at_;
       RETURN_IF_ERROR(SkipValue(depth + 1));
-      item.value.end = item.all.end = at_;
+      item.value.end = item.whole.end = at_;
       if (items != nullptr) items->items.push_back(std::move(item));
       SkipSpace();
       comma = Take(',');
       if (items != nullptr) items->after_comma = at_;
-      if (!comma && Peek() != close) return Lost("an item without a comma");
+      if (!comma && Peek() != close) return UnexpectedText("an item without a comma");
     }
     if (items != nullptr) {
       items->trailing_comma = comma;
@@ -109,7 +109,7 @@ class Scanner {
   Status ReadKeyAndEquals(KeyPath* path) {
     RETURN_IF_ERROR(ReadKey(path));
     SkipBlanks();
-    if (!Take('=')) return Lost("a key without \"=\"");
+    if (!Take('=')) return UnexpectedText("a key without \"=\"");
     SkipBlanks();
     return Status::Ok();
   }
@@ -130,7 +130,7 @@ class Scanner {
                std::string_view(" \t.=]\r\n#").find(text_[at_]) == std::string_view::npos) {
           ++at_;
         }
-        if (at_ == begin) return Lost("a missing key");
+        if (at_ == begin) return UnexpectedText("a missing key");
         path->emplace_back(text_.substr(begin, at_ - begin));
       }
       SkipBlanks();
@@ -138,7 +138,7 @@ class Scanner {
     return Status::Ok();
   }
 
-  Status Lost(std::string_view why) const {
+  Status UnexpectedText(std::string_view why) const {
     return Error(Code::kInternal, "TOML: unexpected text at offset {}: {}", at_, why);
   }
 
@@ -155,8 +155,8 @@ Status ReadHeader(Scanner* scanner, Statement* statement) {
   else
     statement->kind = StatementKind::kTable;
   RETURN_IF_ERROR(scanner->ReadKey(&statement->path));
-  statement->own = statement->path.size();
-  return scanner->Take(']') ? Status::Ok() : scanner->Lost("a header without \"]\"");
+  statement->own_keys = statement->path.size();
+  return scanner->Take(']') ? Status::Ok() : scanner->UnexpectedText("a header without \"]\"");
 }
 
 bool IsBelowAny(const KeyPath& path, const std::vector<KeyPath>& arrays) {
@@ -182,7 +182,7 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
     Statement statement;
     statement.lines.begin = scanner.at();
     scanner.SkipBlanks();
-    statement.text = scanner.at();
+    statement.content = scanner.at();
     const char c = scanner.Peek();
     if (scanner.AtEnd() || c == '#' || c == '\r' || c == '\n') {
       scanner.SkipToLineEnd();
@@ -195,7 +195,7 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
       below_array = IsBelowAny(table, arrays);
     } else {
       RETURN_IF_ERROR(scanner.ReadKeyAndEquals(&statement.path));
-      statement.own = statement.path.size();
+      statement.own_keys = statement.path.size();
       statement.path.insert(statement.path.begin(), table.begin(), table.end());
       statement.value.begin = scanner.at();
       RETURN_IF_ERROR(scanner.SkipValue());
@@ -212,7 +212,7 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
 Result<Items> ScanItems(std::string_view text, size_t at) {
   Items items;
   Scanner scanner(text, at);
-  if (scanner.Peek() != '[' && scanner.Peek() != '{') return scanner.Lost("no bracket");
+  if (scanner.Peek() != '[' && scanner.Peek() != '{') return scanner.UnexpectedText("no bracket");
   RETURN_IF_ERROR(scanner.ReadItems(0, &items));
   return items;
 }

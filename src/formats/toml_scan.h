@@ -23,18 +23,18 @@ enum class StatementKind { kTable, kArrayOfTables, kKeyValue };
 
 struct Statement {
   StatementKind kind = StatementKind::kKeyValue;
-  KeyPath path;     // from the root
-  size_t own = 0;   // number of trailing keys of the path in the statement itself
-  Span lines;       // whole lines, with comment and line end
-  size_t text = 0;  // position of the first non-blank character
-  Span value;       // kKeyValue
+  KeyPath path;         // from the root
+  size_t own_keys = 0;  // number of trailing keys of `path` that the statement itself has
+  Span lines;           // whole lines, with comment and line end
+  size_t content = 0;   // position of the first non-blank character
+  Span value;           // kKeyValue
   bool below_array_of_tables = false;
 };
 
 // An item of an array, or a member of an inline table.
 struct Item {
   KeyPath path;  // members only
-  Span all;      // without the comma
+  Span whole;    // without the comma
   Span value;
 };
 struct Items {

@@ -23,7 +23,7 @@ bool WireReader::ReadVarint(uint64_t* value) {
   return Fail("a number is longer than ten bytes");
 }
 
-bool WireReader::ReadSized(uint64_t size) {
+bool WireReader::ReadBytes(uint64_t size) {
   if (size > message_.size() - at_) return Fail("a field is longer than its message");
   bytes_ = message_.substr(at_, size);
   at_ += size;
@@ -39,14 +39,14 @@ bool WireReader::Next() {
   type_ = static_cast<Type>(tag & 7);
   switch (type_) {
     case Type::kVarint:
-      return ReadVarint(&number_);
+      return ReadVarint(&varint_);
     case Type::kFixed64:
-      return ReadSized(8);
+      return ReadBytes(8);
     case Type::kFixed32:
-      return ReadSized(4);
+      return ReadBytes(4);
     case Type::kBytes: {
       uint64_t size = 0;
-      return ReadVarint(&size) && ReadSized(size);
+      return ReadVarint(&size) && ReadBytes(size);
     }
   }
   return Fail("a field has an unknown type");
@@ -59,7 +59,7 @@ std::string_view WireReader::Bytes() {
 }
 
 uint64_t WireReader::Varint() {
-  if (error_ == nullptr && type_ == Type::kVarint) return number_;
+  if (error_ == nullptr && type_ == Type::kVarint) return varint_;
   if (error_ == nullptr) Fail("a field holds bytes, not a number");
   return 0;
 }

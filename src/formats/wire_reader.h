@@ -42,14 +42,14 @@ class WireReader {
  private:
   enum class Type : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   bool ReadVarint(uint64_t* value);
-  bool ReadSized(uint64_t size);
+  bool ReadBytes(uint64_t size);
   bool Fail(const char* why);
 
   std::string_view message_;
   size_t at_ = 0;
   uint32_t field_ = 0;
   Type type_ = Type::kVarint;
-  uint64_t number_ = 0;
+  uint64_t varint_ = 0;
   std::string_view bytes_;
   const char* error_ = nullptr;
 };

@@ -56,14 +56,14 @@ class YamlReader {
 
   Result<Json> ReadStream() {
     Json root;
-    bool seen = false;
+    bool has_document = false;
     while (true) {
       YamlEvent event;
       RETURN_IF_ERROR(Next(&event));
       if (event.raw.type == YAML_STREAM_END_EVENT) return root;
       if (event.raw.type != YAML_DOCUMENT_START_EVENT) continue;
-      if (seen) return ErrorAt(event.line(), "a second document: want only one");
-      seen = true;
+      if (has_document) return ErrorAt(event.line(), "a second document: want only one");
+      has_document = true;
       YamlEvent first;
       RETURN_IF_ERROR(Next(&first));
       ASSIGN_OR_RETURN(root, ReadValue(first, 0));

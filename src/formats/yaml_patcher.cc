@@ -18,11 +18,12 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// libyaml's tree of a text, with the places of its nodes. `text` outlives it.
-class PlacedYaml {
+// The node tree that libyaml builds from a text, with the position of each node in the text. `text`
+// must outlive it.
+class YamlTree {
  public:
-  explicit PlacedYaml(std::string_view text) : text_(text) {
-    // libyaml counts characters, without a byte order mark.
+  explicit YamlTree(std::string_view text) : text_(text) {
+    // libyaml's marks count characters, and leave out a byte order mark.
     size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
     for (; at < text.size(); ++at) {
       if (!IsContinuation(text[at])) offsets_.push_back(at);
@@ -34,11 +35,11 @@ class PlacedYaml {
     loaded_ = yaml_parser_load(&parser, &document_) == 1;
     yaml_parser_delete(&parser);
   }
-  ~PlacedYaml() {
+  ~YamlTree() {
     if (loaded_) yaml_document_delete(&document_);
   }
-  PlacedYaml(const PlacedYaml&) = delete;
-  PlacedYaml& operator=(const PlacedYaml&) = delete;
+  YamlTree(const YamlTree&) = delete;
+  YamlTree& operator=(const YamlTree&) = delete;
 
   // Null if the text does not parse, or is empty.
   const yaml_node_t* root() { return loaded_ ? yaml_document_get_root_node(&document_) : nullptr; }
@@ -110,7 +111,7 @@ class PlacedYaml {
   }
 
   const std::string_view text_;
-  std::vector<size_t> offsets_;  // of characters
+  std::vector<size_t> offsets_;  // byte offset of each character
   yaml_document_t document_{};
   bool loaded_ = false;
 };
@@ -151,21 +152,20 @@ std::string ScalarText(const Json& value, bool plain, bool in_flow) {
 
 bool IsScalarValue(const Json& value) { return !value.is_object() && !value.is_array(); }
 
-std::optional<Splice> ReplaceValue(PlacedYaml& yaml, const yaml_node_t* node, bool in_flow,
+std::optional<Splice> ReplaceValue(YamlTree& yaml, const yaml_node_t* node, bool in_flow,
                                    const Json& value) {
   if (!IsScalarValue(value)) return std::nullopt;
-  if (!PlacedYaml::IsScalar(node) && !PlacedYaml::IsFlow(node)) return std::nullopt;
-  const bool plain =
-      PlacedYaml::IsScalar(node) && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+  if (!YamlTree::IsScalar(node) && !YamlTree::IsFlow(node)) return std::nullopt;
+  const bool plain = YamlTree::IsScalar(node) && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
   const size_t begin = yaml.BeginOf(node);
   const size_t end = yaml.EndOf(node);
   return Splice{begin, end, (begin == end ? " " : "") + ScalarText(value, plain, in_flow)};
 }
 
-std::optional<Splice> AddMember(PlacedYaml& yaml, const yaml_node_t* mapping,
-                                const std::string& key, const Json& value) {
-  const size_t pairs = PlacedYaml::PairsOf(mapping);
-  if (PlacedYaml::IsFlow(mapping)) {
+std::optional<Splice> AddMember(YamlTree& yaml, const yaml_node_t* mapping, const std::string& key,
+                                const Json& value) {
+  const size_t pairs = YamlTree::PairsOf(mapping);
+  if (YamlTree::IsFlow(mapping)) {
     const size_t at =
         pairs == 0 ? yaml.BeginOf(mapping) + 1 : yaml.EndOf(yaml.ValueAt(mapping, pairs - 1));
     std::string text = EntryText(key, IsScalarValue(value) ? value : Json::Int(0));
@@ -179,17 +179,17 @@ std::optional<Splice> AddMember(PlacedYaml& yaml, const yaml_node_t* mapping,
   return Splice{at, at, "\n" + Indented(EntryText(key, value), column)};
 }
 
-std::optional<Splice> SetValue(PlacedYaml& yaml, const TextEdit& edit) {
+std::optional<Splice> SetValue(YamlTree& yaml, const TextEdit& edit) {
   const yaml_node_t* node = yaml.root();
   bool in_flow = false;
   for (size_t i = 0; i < edit.path.size(); ++i) {
-    in_flow = in_flow || PlacedYaml::IsFlow(node);
+    in_flow = in_flow || YamlTree::IsFlow(node);
     const yaml_node_t* next = yaml.Child(node, edit.path[i]);
     if (next != nullptr) {
       node = next;
       continue;
     }
-    if (!PlacedYaml::IsMapping(node)) return std::nullopt;
+    if (!YamlTree::IsMapping(node)) return std::nullopt;
     Json value = edit.value;
     for (size_t j = edit.path.size() - 1; j > i; --j) {
       value = Json::MakeObject({{edit.path[j], std::move(value)}});
@@ -199,20 +199,20 @@ std::optional<Splice> SetValue(PlacedYaml& yaml, const TextEdit& edit) {
   return ReplaceValue(yaml, node, in_flow, edit.value);
 }
 
-std::optional<Splice> RemoveMember(PlacedYaml& yaml, const TextEdit& edit) {
+std::optional<Splice> RemoveMember(YamlTree& yaml, const TextEdit& edit) {
   const yaml_node_t* mapping = yaml.root();
   for (size_t i = 0; i + 1 < edit.path.size(); ++i) {
     mapping = yaml.Child(mapping, edit.path[i]);
     if (mapping == nullptr) return Splice{};
   }
-  if (!PlacedYaml::IsMapping(mapping)) return std::nullopt;
+  if (!YamlTree::IsMapping(mapping)) return std::nullopt;
   const auto found = yaml.Find(mapping, edit.path.back());
   if (!found) return Splice{};
   const size_t begin = yaml.BeginOf(yaml.KeyAt(mapping, *found));
   const size_t end = yaml.EndOf(yaml.ValueAt(mapping, *found));
-  if (PlacedYaml::IsFlow(mapping)) {
+  if (YamlTree::IsFlow(mapping)) {
     if (*found > 0) return Splice{yaml.EndOf(yaml.ValueAt(mapping, *found - 1)), end, ""};
-    if (PlacedYaml::PairsOf(mapping) == 1) return Splice{begin, end, ""};
+    if (YamlTree::PairsOf(mapping) == 1) return Splice{begin, end, ""};
     return Splice{begin, yaml.BeginOf(yaml.KeyAt(mapping, 1)), ""};
   }
   // In "- key: value", removing the line would also remove the dash of the item's other keys.
@@ -223,7 +223,7 @@ std::optional<Splice> RemoveMember(PlacedYaml& yaml, const TextEdit& edit) {
 
 // The text after the edit, which may be wrong in rare layouts; nullopt if it cannot be made.
 std::optional<std::string> Edited(std::string text, const TextEdit& edit) {
-  PlacedYaml yaml(text);
+  YamlTree yaml(text);
   if (yaml.root() == nullptr) return std::nullopt;
   const auto change = edit.kind == EditKind::kSet ? SetValue(yaml, edit) : RemoveMember(yaml, edit);
   if (!change || change->begin > change->end || change->end > text.size()) return std::nullopt;

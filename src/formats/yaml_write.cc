@@ -53,9 +53,9 @@ class YamlWriter {
     return 1;
   }
 
-  // `made` is the result of the call that created the event.
-  void Emit(yaml_event_t& event, int made) {
-    TESSERA_CHECK(made == 1);
+  // `created` is the result of the call that created the event.
+  void Emit(yaml_event_t& event, int created) {
+    TESSERA_CHECK(created == 1);
     if (yaml_emitter_emit(&emitter_, &event) == 1) return;
     CheckFailed(__FILE__, __LINE__, emitter_.problem ? emitter_.problem : "libyaml");
   }

@@ -12,13 +12,13 @@ bool HasOwnProc(const std::string& driver_root) {
 
 }  // namespace
 
-std::string ProcRootOf(const std::string& driver_root, const std::string& otherwise) {
-  return HasOwnProc(driver_root) ? JoinPath(driver_root, "proc") : otherwise;
+std::string ProcRootOf(const std::string& driver_root, const std::string& fallback) {
+  return HasOwnProc(driver_root) ? JoinPath(driver_root, "proc") : fallback;
 }
 
-std::string SysRootOf(const std::string& driver_root, const std::string& otherwise) {
+std::string SysRootOf(const std::string& driver_root, const std::string& fallback) {
   const bool own = HasOwnProc(driver_root) && PathExists(JoinPath(driver_root, "sys/bus/pci"));
-  return own ? JoinPath(driver_root, "sys") : otherwise;
+  return own ? JoinPath(driver_root, "sys") : fallback;
 }
 
 }  // namespace tessera::gpu

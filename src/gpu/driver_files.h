@@ -8,10 +8,9 @@
 
 namespace tessera::gpu {
 
-// `driver_root`/proc if it contains driver/nvidia, else `otherwise`. An empty root contains
-// nothing.
-std::string ProcRootOf(const std::string& driver_root, const std::string& otherwise = "/proc");
-// `driver_root`/sys if it exists and the driver has its own proc there, else `otherwise`.
-std::string SysRootOf(const std::string& driver_root, const std::string& otherwise = "/sys");
+// `driver_root`/proc if it contains driver/nvidia, else `fallback`. An empty root contains nothing.
+std::string ProcRootOf(const std::string& driver_root, const std::string& fallback = "/proc");
+// `driver_root`/sys if it exists and the driver has its own proc there, else `fallback`.
+std::string SysRootOf(const std::string& driver_root, const std::string& fallback = "/sys");
 
 }  // namespace tessera::gpu

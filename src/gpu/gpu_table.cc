@@ -117,7 +117,7 @@ bool GpuTable::all_identified() const {
 
 UnrepairedXids GpuTable::unrepaired() const {
   // GPUs that have not appeared since the restart keep their XIDs.
-  UnrepairedXids all = remembered_;
+  UnrepairedXids all = remembered_xids_;
   for (const auto& [uuid, record] : records_) {
     const std::optional<uint64_t> xid = record.health.unrepaired_xid();
     if (xid) {
@@ -190,8 +190,8 @@ GpuTable::GpuRecord& GpuTable::AssignIndex(int index, const std::string& uuid) {
   record.present = true;
   record.gpu.uuid = uuid;
   record.gpu.index = index;
-  const auto remembered = remembered_.find(uuid);
-  if (is_new && remembered != remembered_.end()) record.health.Remember(remembered->second);
+  const auto remembered = remembered_xids_.find(uuid);
+  if (is_new && remembered != remembered_xids_.end()) record.health.Remember(remembered->second);
   if (const oci::ProcGpu* known = is_new ? FindProc(uuid) : nullptr) {
     record.gpu.minor = known->minor;
     record.gpu.model = known->model;

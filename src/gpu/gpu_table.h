@@ -33,7 +33,7 @@ class GpuTable {
 
   // `remembered`: XIDs that needed a repair when the previous run of the agent ended.
   explicit GpuTable(HealthRules rules, UnrepairedXids remembered = {})
-      : rules_(rules), remembered_(std::move(remembered)) {}
+      : rules_(rules), remembered_xids_(std::move(remembered)) {}
 
   // The driver reports `count` GPUs; `proc_gpus` are the GPUs that the kernel module lists.
   void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
@@ -67,9 +67,9 @@ class GpuTable {
   GpuRecord& AssignIndex(int index, const std::string& uuid);
 
   const HealthRules rules_;
-  const UnrepairedXids remembered_;
+  const UnrepairedXids remembered_xids_;
   std::vector<std::string> uuids_;     // by index; empty if unknown
-  std::vector<std::string> failures_;  // by index: why it is unknown
+  std::vector<std::string> failures_;  // by index: why the GPU is unknown
   std::vector<oci::ProcGpu> proc_gpus_;
   std::map<std::string, GpuRecord> records_;
 };

@@ -92,7 +92,7 @@ std::optional<uint64_t> HealthTracker::unrepaired_xid() const {
 }
 
 device::Health HealthTracker::health() const {
-  const auto others = [this]() -> std::string {
+  const auto other_reason = [this]() -> std::string {
     if (rules_.failed_probe_is_unhealthy) {
       for (const std::string* reason : {&missing_, &hang_, &failure_}) {
         if (!reason->empty()) return *reason;
@@ -101,9 +101,9 @@ device::Health HealthTracker::health() const {
     if (rules_.recovery_action_is_unhealthy && !recovery_.empty()) return recovery_;
     return unwatched_;
   }();
-  // Names the XID first, because it causes the others: all calls fail on a GPU that fell off the
-  // bus.
-  if (xid_ && xid_->repaired && others.empty()) {
+  // Names the XID first, because it causes the other reasons: all calls fail on a GPU that fell off
+  // the bus.
+  if (xid_ && xid_->repaired && other_reason.empty()) {
     return {device::Health::State::kRecovering, "recovering from " + DescribeXid(xid_->code)};
   }
   if (xid_) {
@@ -113,7 +113,7 @@ device::Health HealthTracker::health() const {
         DescribeXid(xid_->code) +
         (with_action ? fmt::format("; to do: {}", XidActionName(info->action)) : ""));
   }
-  if (!others.empty()) return device::Health::Unhealthy(others);
+  if (!other_reason.empty()) return device::Health::Unhealthy(other_reason);
   if (mig_) {
     return device::Health::Unhealthy(
         "MIG mode is on, and MIG slices are not supported yet: turn it off (nvidia-smi -mig 0)");

@@ -77,9 +77,9 @@ void Inventory::Impl::Open() {
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
        root = DriverRoot(),
        proc = options_.proc_root](CurrentNvmlCall* current_call, SessionReport* report) {
-        report->fingerprint = loader->Fingerprint();
+        report->library_fingerprint = loader->Fingerprint();
         if (nvml != nullptr && close) CloseSession(nvml.get(), set, current_call, &report->errors);
-        if (nvml != nullptr && report->fingerprint == fingerprint) {
+        if (nvml != nullptr && report->library_fingerprint == fingerprint) {
           report->nvml = nvml;
         } else {
           Result<std::shared_ptr<Nvml>> loaded = loader->Load();
@@ -104,7 +104,7 @@ void Inventory::Impl::Open() {
 void Inventory::Impl::OnOpened(SessionReport& report) {
   // Keeps the library even after a failure, so that the next attempt need not load it again.
   nvml_ = report.nvml;
-  fingerprint_ = report.fingerprint;
+  fingerprint_ = report.library_fingerprint;
   library_missing_ = false;
   if (!report.status.ok()) {
     OnOpenFailed(report.status.message());
@@ -180,15 +180,15 @@ void Inventory::Impl::OnSessionBroken(ReopenReason reason) {
 void Inventory::Impl::StartListener() {
   if (!options_.xids.watches_any()) return;
   XidListener::Hooks hooks;
-  hooks.event = [this](const XidEvent& event) { OnXid(event); };
-  hooks.watched = [this](NvmlDevice device, const Status& status) {
+  hooks.on_event = [this](const XidEvent& event) { OnXid(event); };
+  hooks.on_watched = [this](NvmlDevice device, const Status& status) {
     GpuTable::GpuRecord* record = table_.FindHandle(device);
     if (record == nullptr) return;
     const bool events_unsupported = status.code() == Code::kUnimplemented;
     record->health.OnEventsWatched(events_unsupported ? Status::Ok() : status);
     if (!status.ok() && !events_unsupported) ArmRetry(record->gpu.index, options_.retry_max);
   };
-  hooks.hang = [this](NvmlDevice device, NvmlCall call) {
+  hooks.on_hang = [this](NvmlDevice device, NvmlCall call) {
     if (GpuTable::GpuRecord* record = table_.FindHandle(device)) {
       record->health.OnEventsWatched(
           Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));

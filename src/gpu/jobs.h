@@ -28,7 +28,7 @@ inline Duration NextWait(Duration last, Duration min, Duration max) {
 class Jobs {
  public:
   struct AnswerState {
-    bool late;     // `overdue` was called before
+    bool late;     // `on_overdue` was called before
     bool current;  // no NextSession since the query
   };
 
@@ -40,8 +40,8 @@ class Jobs {
   template <typename Report>
   void Start(std::string name, Duration deadline,
              std::function<void(CurrentNvmlCall*, Report*)> work,
-             std::function<void(Report&, AnswerState)> done,
-             std::function<void(NvmlCall, AnswerState)> overdue);
+             std::function<void(Report&, AnswerState)> on_done,
+             std::function<void(NvmlCall, AnswerState)> on_overdue);
 
   // Marks answers to earlier queries as no longer current.
   void NextSession() { ++session_; }
@@ -70,8 +70,8 @@ class Jobs {
 template <typename Report>
 void Jobs::Start(std::string name, Duration deadline,
                  std::function<void(CurrentNvmlCall*, Report*)> work,
-                 std::function<void(Report&, AnswerState)> done,
-                 std::function<void(NvmlCall, AnswerState)> overdue) {
+                 std::function<void(Report&, AnswerState)> on_done,
+                 std::function<void(NvmlCall, AnswerState)> on_overdue) {
   struct Shared {
     CurrentNvmlCall current_call;
     Report report;
@@ -85,20 +85,20 @@ void Jobs::Start(std::string name, Duration deadline,
   job.name = name;
   job.deadline = deadline;
   job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
-  job.finished = [weak, shared, session, done = std::move(done)] {
+  job.finished = [weak, shared, session, on_done = std::move(on_done)] {
     Jobs* const self = weak.get();
     if (self == nullptr) return;
     --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
     self->Count(shared->report.errors);
-    done(shared->report, {shared->late, session == self->session_});
+    on_done(shared->report, {shared->late, session == self->session_});
     if (weak) self->after_each_();
   };
-  job.overdue = [weak, shared, session, name, overdue = std::move(overdue)] {
+  job.overdue = [weak, shared, session, name, on_overdue = std::move(on_overdue)] {
     Jobs* const self = weak.get();
     if (self == nullptr) return;
     shared->late = true;
     self->CountHang(name, shared->current_call.call());
-    overdue(shared->current_call.call(), {true, session == self->session_});
+    on_overdue(shared->current_call.call(), {true, session == self->session_});
     if (weak) self->after_each_();
   };
   caller_->Start(std::move(job));

@@ -12,10 +12,10 @@ namespace {
 // their number first would not help, because processes may start before the second call.
 template <typename Entry, typename Read>
 Result<std::vector<Entry>> ReadAllEntries(const Read& read) {
-  constexpr unsigned kMost = 1 << 16;
+  constexpr unsigned kMaxEntries = 1 << 16;
   nvml::Return result = nvml::Return::kInsufficientSize;
   Status status;
-  for (unsigned room = 64; room <= kMost; room *= 4) {
+  for (unsigned room = 64; room <= kMaxEntries; room *= 4) {
     std::vector<Entry> entries(room);
     unsigned count = room;
     status = read(entries.data(), &count, &result);

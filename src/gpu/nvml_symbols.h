@@ -38,7 +38,7 @@ class NvmlSymbols {
     return {symbol};
   }
 
-  void* const library_;  // first, because the members below are found in it
+  void* const library_;  // first, because the members below are looked up in it
 
  public:
   const nvml::fn::nvmlInit_v2 init = Find("nvmlInit_v2", "nvmlInit");

@@ -59,7 +59,7 @@ struct TrackedNvml {
 struct SessionReport {
   Status status;
   std::shared_ptr<Nvml> nvml;
-  std::string fingerprint;
+  std::string library_fingerprint;  // NvmlLoader::Fingerprint
   std::string driver_version;
   int cuda_version = 0;
   int count = 0;

@@ -52,7 +52,8 @@ struct ProcessReader::NvmlSession {
 
 // The first step of a query: a session that works, and the number of its GPUs.
 struct ProcessReader::SessionCheck {
-  std::shared_ptr<NvmlSession> session;  // the one used before, then the one to use; may be null
+  std::shared_ptr<NvmlSession>
+      session;  // before Run the previous one, after Run the one to use; may be null
   int count = 0;
   Status status;
 
@@ -78,7 +79,7 @@ struct ProcessReader::SessionCheck {
 struct ProcessReader::State {
   struct GpuQuery {
     bool query_running = false;                         // true also while it hangs
-    bool awaited = false;                               // by the current query
+    bool awaited = false;                               // the current query waits for it
     std::optional<ProcessReport::GpuProcesses> answer;  // to the current query
   };
 
@@ -88,15 +89,15 @@ struct ProcessReader::State {
   std::shared_ptr<NvmlSession> session;  // null also while it is checked
   const NvmlSession* session_of_gpus = nullptr;
   std::vector<GpuQuery> gpus;
-  uint64_t generation = 0;     // of `gpus`; answers for earlier ones are ignored
+  uint64_t generation = 0;     // of `gpus`; answers for earlier generations are ignored
   bool running = false;        // a query runs
   bool session_hangs = false;  // the check of the session has missed its deadline
-  uint64_t query = 0;          // number of the query
-  size_t awaited = 0;          // GPUs that the current query waits for
+  uint64_t query = 0;          // number of the current query
+  size_t awaited_count = 0;    // GPUs that the current query waits for
   Status session_error;        // of a GPU of the current query whose session died
   std::vector<OnRead> waiting;
-  std::shared_ptr<const ProcessReport> last;
-  MonotonicTime last_at{};
+  std::shared_ptr<const ProcessReport> last_report;
+  MonotonicTime last_report_at{};
 
   void Start();
   void OnSession(const SessionCheck& check);
@@ -138,7 +139,7 @@ void ProcessReader::State::OnSession(const SessionCheck& check) {
   session = check.session;
   if (was_late) {  // its requests are answered already
     running = false;
-    last = nullptr;
+    last_report = nullptr;
     return;
   }
   if (!check.status.ok()) {
@@ -154,14 +155,14 @@ void ProcessReader::State::OnSession(const SessionCheck& check) {
   ++query;
   session_error = Status::Ok();
   // Set before the first job starts, because a job may end at once.
-  awaited = static_cast<size_t>(
+  awaited_count = static_cast<size_t>(
       std::ranges::count(gpus, false, [](const GpuQuery& gpu) { return gpu.query_running; }));
   for (size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].answer.reset();
     gpus[i].awaited = !gpus[i].query_running;
     if (gpus[i].awaited) StartGpu(i);
   }
-  if (awaited == 0) AnswerGpus();
+  if (awaited_count == 0) AnswerGpus();
 }
 
 void ProcessReader::State::StartGpu(size_t index) {
@@ -194,7 +195,7 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
                                  Result<ProcessReport::GpuProcesses> answer) {
   if (of_generation != generation) return;
   gpus[index].query_running = false;
-  if (of_query != query || awaited == 0) return;  // its query has been answered without it
+  if (of_query != query || awaited_count == 0) return;  // its query has been answered without it
   if (answer.ok()) gpus[index].answer = *std::move(answer);
   if (answer.status().code() == Code::kFailedPrecondition) session_error = answer.status();
   OnAnswered(of_query, index);
@@ -203,7 +204,7 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
 void ProcessReader::State::OnAnswered(uint64_t of_query, size_t index) {
   // A GPU may return after its deadline, which has been counted then.
   if (of_query != query || !std::exchange(gpus[index].awaited, false)) return;
-  if (--awaited == 0) AnswerGpus();
+  if (--awaited_count == 0) AnswerGpus();
 }
 
 void ProcessReader::State::AnswerGpus() {
@@ -223,9 +224,9 @@ void ProcessReader::State::AnswerGpus() {
 }
 
 void ProcessReader::State::Answer(ProcessReport report) {
-  last = std::make_shared<const ProcessReport>(std::move(report));
-  last_at = runner->clock().Now();
-  const std::shared_ptr<const ProcessReport> answer = last;
+  last_report = std::make_shared<const ProcessReport>(std::move(report));
+  last_report_at = runner->clock().Now();
+  const std::shared_ptr<const ProcessReport> answer = last_report;
   for (const OnRead& on_read : std::exchange(waiting, {})) on_read(answer);
 }
 
@@ -240,11 +241,13 @@ ProcessReader::~ProcessReader() = default;
 
 void ProcessReader::Read(OnRead on_read, Duration max_age) {
   State& state = *state_;
-  const bool fresh = state.last != nullptr && state.runner->clock().Now() - state.last_at < max_age;
+  const bool fresh =
+      state.last_report != nullptr && state.runner->clock().Now() - state.last_report_at < max_age;
   if (fresh || state.session_hangs) {
-    state.runner->Post([weak = state.weak.Get(), on_read = std::move(on_read), last = state.last] {
-      if (weak) on_read(last);
-    });
+    state.runner->Post(
+        [weak = state.weak.Get(), on_read = std::move(on_read), last_report = state.last_report] {
+          if (weak) on_read(last_report);
+        });
     return;
   }
   state.waiting.push_back(std::move(on_read));
@@ -253,7 +256,7 @@ void ProcessReader::Read(OnRead on_read, Duration max_age) {
 
 void ProcessReader::Refresh() {
   if (state_->running || state_->session == nullptr) return;
-  state_->last = nullptr;
+  state_->last_report = nullptr;
   Read([](const auto&) {});
 }
 

@@ -67,7 +67,7 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
     } else if (word == "xids") {
       policy.disable_xids_ = true;
     } else if (const auto code = ParseCode(word)) {
-      policy.disabled_.insert(*code);
+      policy.disabled_codes_.insert(*code);
     } else {
       policy.warnings_.push_back(
           fmt::format("DP_DISABLE_HEALTHCHECKS: \"{}\" is not an XID", word));
@@ -77,7 +77,7 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
     if (word == "all") {
       policy.enable_all_ = true;
     } else if (const auto code = ParseCode(word)) {
-      policy.enabled_.insert(*code);
+      policy.enabled_codes_.insert(*code);
     } else {
       policy.warnings_.push_back(fmt::format("DP_ENABLE_HEALTHCHECKS: \"{}\" is not an XID", word));
     }
@@ -88,19 +88,19 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
 XidEffect XidPolicy::EffectOf(uint64_t xid) const {
   const XidInfo* info = FindXid(xid);
   if (info != nullptr && NeedsRepair(info->action)) {
-    const bool watched = enable_all_ || enabled_.contains(xid) ||
-                         (!disable_all_ && !disable_xids_ && !disabled_.contains(xid));
+    const bool watched = enable_all_ || enabled_codes_.contains(xid) ||
+                         (!disable_all_ && !disable_xids_ && !disabled_codes_.contains(xid));
     return watched ? XidEffect::kUntilRepaired : XidEffect::kNone;
   }
-  if (enable_all_ || enabled_.contains(xid)) return XidEffect::kUntilQuiet;
-  if (disable_all_ || disable_xids_ || disabled_.contains(xid)) return XidEffect::kNone;
+  if (enable_all_ || enabled_codes_.contains(xid)) return XidEffect::kUntilQuiet;
+  if (disable_all_ || disable_xids_ || disabled_codes_.contains(xid)) return XidEffect::kNone;
   // A code of a newer driver: the driver's recovery action determines whether it needs a repair.
   if (info == nullptr) return XidEffect::kUntilQuiet;
   return info->action == kRestartApplication ? XidEffect::kSuspect : XidEffect::kNone;
 }
 
 bool XidPolicy::watches_any() const {
-  return enable_all_ || !enabled_.empty() || (!disable_all_ && !disable_xids_);
+  return enable_all_ || !enabled_codes_.empty() || (!disable_all_ && !disable_xids_);
 }
 
 }  // namespace tessera::gpu

@@ -52,7 +52,7 @@ class XidPolicy {
   // False if no XID has an effect, so that no thread needs to listen.
   bool watches_any() const;
   // False after "all": health checks are off, and a GPU that fails to answer stays healthy.
-  bool polls() const { return !disable_all_ || enable_all_ || !enabled_.empty(); }
+  bool polls() const { return !disable_all_ || enable_all_ || !enabled_codes_.empty(); }
   // Words that are neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -60,8 +60,8 @@ class XidPolicy {
   bool disable_all_ = false;
   bool disable_xids_ = false;
   bool enable_all_ = false;
-  std::set<uint64_t> disabled_;
-  std::set<uint64_t> enabled_;
+  std::set<uint64_t> disabled_codes_;
+  std::set<uint64_t> enabled_codes_;
   std::vector<std::string> warnings_;
 };
 

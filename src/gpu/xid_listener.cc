@@ -44,7 +44,7 @@ void XidListener::Watch(NvmlDevice device) {
 }
 
 void XidListener::Continue() {
-  if (busy_ || stopped_ || abandoned_ >= kMaxAbandoned) return;
+  if (busy_ || stopped_ || abandoned_calls_ >= kMaxAbandoned) return;
   if (set_ == nullptr) return pending_.empty() ? void() : CreateSet();
   if (!pending_.empty()) return RegisterNext();
   if (!registered_.empty()) Wait();
@@ -71,7 +71,7 @@ void XidListener::CreateSet() {
       [this, weak = weak_.Get()](SetReport& report, Jobs::AnswerState state) {
         if (!weak) return;
         if (state.late) {
-          --abandoned_;
+          --abandoned_calls_;
           return Continue();
         }
         busy_ = false;
@@ -89,7 +89,7 @@ void XidListener::CreateSet() {
       },
       [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
-        ++abandoned_;
+        ++abandoned_calls_;
         AbandonSetAfter(call);
       });
 }
@@ -114,13 +114,13 @@ void XidListener::RegisterNext() {
         }
         busy_ = false;
         if (report.status.ok()) registered_.push_back(device);
-        hooks_.watched(device, report.status);
+        hooks_.on_watched(device, report.status);
         Continue();
       },
       [this, weak = weak_.Get(), device](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
         hung_.push_back(device);
-        hooks_.hang(device, call);
+        hooks_.on_hang(device, call);
         AbandonSetAfter(call);
       });
 }
@@ -141,9 +141,9 @@ void XidListener::Wait() {
       },
       [this, weak = weak_.Get(), start](WaitReport& report, Jobs::AnswerState state) {
         if (!weak) return;
-        if (report.event.ok()) hooks_.event(*report.event);
+        if (report.event.ok()) hooks_.on_event(*report.event);
         if (state.late) {
-          --abandoned_;
+          --abandoned_calls_;
           return Continue();
         }
         busy_ = false;
@@ -151,7 +151,7 @@ void XidListener::Wait() {
       },
       [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
-        ++abandoned_;
+        ++abandoned_calls_;
         AbandonSetAfter(call);
       });
 }

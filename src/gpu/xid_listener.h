@@ -25,10 +25,10 @@ class XidListener {
     Duration retry_max{};
   };
   struct Hooks {
-    std::function<void(const XidEvent&)> event;
+    std::function<void(const XidEvent&)> on_event;
     // Whether the events of `device` are watched; UNIMPLEMENTED if the GPU has no events.
-    std::function<void(NvmlDevice device, const Status&)> watched;
-    std::function<void(NvmlDevice device, NvmlCall)> hang;
+    std::function<void(NvmlDevice device, const Status&)> on_watched;
+    std::function<void(NvmlDevice device, NvmlCall)> on_hang;
     // Waiting failed, so all GPUs should be polled.
     std::function<void()> on_wait_failed;
   };
@@ -60,8 +60,8 @@ class XidListener {
   const Options options_;
   const Hooks hooks_;
   bool stopped_ = false;
-  bool busy_ = false;  // during a query or a pause
-  int abandoned_ = 0;
+  bool busy_ = false;        // during a query or a pause
+  int abandoned_calls_ = 0;  // overdue calls that have not returned
   Duration backoff_{};
   std::string problem_;
   NvmlEventSet set_ = nullptr;

@@ -93,8 +93,9 @@ Result<std::string> Exchange(const std::string& path, std::string_view frame, Mo
   // reading the request. Its error says more than the EPIPE of Send.
   const Status sent = Send(fd.get(), frame, end);
   std::array<unsigned char, kFrameHeaderSize> header;
-  const Status got = Receive(fd.get(), reinterpret_cast<char*>(header.data()), header.size(), end);
-  if (!got.ok()) return sent.ok() ? got : sent;
+  const Status received =
+      Receive(fd.get(), reinterpret_cast<char*>(header.data()), header.size(), end);
+  if (!received.ok()) return sent.ok() ? received : sent;
   ASSIGN_OR_RETURN(const size_t length, FrameLength(header));
   std::string reply(length, '\0');
   RETURN_IF_ERROR(Receive(fd.get(), reply.data(), reply.size(), end));
@@ -104,8 +105,8 @@ Result<std::string> Exchange(const std::string& path, std::string_view frame, Mo
 }  // namespace
 
 Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& request,
-                           Duration deadline) {
-  const MonotonicTime end = Now() + deadline;
+                           Duration timeout) {
+  const MonotonicTime end = Now() + timeout;
   const std::string frame = Frame(EncodeRequest(request));
   milliseconds pause = kFirstPause;
   while (true) {

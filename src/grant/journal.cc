@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic = "TSRJNL1\n";
 constexpr size_t kHeaderSize = 8;
-constexpr uint64_t kMinReserve = 64 << 10;
+constexpr uint64_t kMinReserveBytes = 64 << 10;
 // Room for about 300 grants, so that only one flush in 300 extends the file.
 constexpr uint64_t kPreallocateBytes = 128 << 10;
 
@@ -116,7 +116,7 @@ Scan ScanFile(std::string_view data) {
 }
 
 // Replace writes the new list into this file and renames it to `name`.
-std::string NextName(const std::string& name) { return name + ".new"; }
+std::string NewFileName(const std::string& name) { return name + ".new"; }
 constexpr int kNextFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
 Status WriteAt(int fd, std::string_view data, uint64_t offset) {
@@ -157,9 +157,9 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
     // The file is new, or a crash cut it off before its first record.
     RETURN_IF_ERROR(journal.Replace({}).Annotate(path));
   } else if (recovery->damaged_bytes > 0) {
-    const std::string kept = journal.name_ + ".damaged";
-    if (::renameat(journal.dir_.get(), journal.name_.c_str(), journal.dir_.get(), kept.c_str()) !=
-        0) {
+    const std::string damaged_name = journal.name_ + ".damaged";
+    if (::renameat(journal.dir_.get(), journal.name_.c_str(), journal.dir_.get(),
+                   damaged_name.c_str()) != 0) {
       return Status::FromErrno("keeping " + path + " aside", errno);
     }
     RETURN_IF_ERROR(journal.Replace(recovery->records).Annotate(path));
@@ -232,7 +232,7 @@ Status Journal::AppendUnsynced(std::string_view record) {
 }
 
 Status Journal::Replace(const std::vector<std::string>& records) {
-  const std::string temporary = NextName(name_);
+  const std::string temporary = NewFileName(name_);
   std::string data(kMagic);
   for (const std::string& record : records) data += Encode(record);
   const auto write_new = [&]() -> Status {
@@ -262,9 +262,9 @@ Status Journal::Replace(const std::vector<std::string>& records) {
 }
 
 void Journal::ReserveSpaceForReplace() const {
-  const Fd fd(::openat(dir_.get(), NextName(name_).c_str(), kNextFlags, 0600));
+  const Fd fd(::openat(dir_.get(), NewFileName(name_).c_str(), kNextFlags, 0600));
   if (!fd.valid()) return;
-  const auto size = static_cast<off_t>(std::max(size_, kMinReserve));
+  const auto size = static_cast<off_t>(std::max(size_, kMinReserveBytes));
   (void)::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, size);
 }
 

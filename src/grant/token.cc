@@ -134,10 +134,10 @@ std::string TokenSigner::SignatureOf(std::string_view resource, std::string_view
   text.append(resource).append("|").append(nonce).append("|").append(ids);
   std::array<unsigned char, EVP_MAX_MD_SIZE> signature;
   unsigned int size = 0;
-  const unsigned char* done = ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
-                                     reinterpret_cast<const unsigned char*>(text.data()),
-                                     text.size(), signature.data(), &size);
-  TESSERA_CHECK(done != nullptr);
+  const unsigned char* result = ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+                                       reinterpret_cast<const unsigned char*>(text.data()),
+                                       text.size(), signature.data(), &size);
+  TESSERA_CHECK(result != nullptr);
   return HexEncode({reinterpret_cast<const char*>(signature.data()), size});
 }
 

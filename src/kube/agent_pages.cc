@@ -9,7 +9,8 @@
 
 namespace tessera::kube {
 
-AgentPages::AgentPages(Client& client, Duration patience) : client_(client), patience_(patience) {}
+AgentPages::AgentPages(Client& client, Duration page_timeout)
+    : client_(client), page_timeout_(page_timeout) {}
 
 void AgentPages::Read(std::string node, std::vector<std::string> paths, OnPage on_page,
                       OnDone on_done) {
@@ -62,7 +63,7 @@ void AgentPages::Request(const AgentPod& agent) {
   for (const std::string& path : paths_) {
     pending.pages.push_back(ReadPodPage(
         client_, Pod(std::string(names::kSystemNamespace), agent.pod), names::kAgentMetricsPort,
-        path, patience_, [this, agent, path](const Result<std::string>& page) {
+        path, page_timeout_, [this, agent, path](const Result<std::string>& page) {
           on_page_(agent, path, page);
           if (--requests_.at(agent.pod).unread > 0) return;
           // An operation must not be destroyed inside its callback.

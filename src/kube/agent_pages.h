@@ -33,8 +33,8 @@ class AgentPages {
   // only its pages have an error.
   using OnDone = std::function<void(const Status&)>;
 
-  // Maximum time for each page: `patience`.
-  AgentPages(Client& client, Duration patience);
+  // `page_timeout`: the maximum time for each page.
+  AgentPages(Client& client, Duration page_timeout);
   AgentPages(const AgentPages&) = delete;
   AgentPages& operator=(const AgentPages&) = delete;
 
@@ -51,7 +51,7 @@ class AgentPages {
   void Finish(const Status& status);
 
   Client& client_;
-  const Duration patience_;
+  const Duration page_timeout_;
   std::string node_;
   std::vector<std::string> paths_;
   OnPage on_page_;

@@ -82,7 +82,7 @@ TEST(BackoffTest, DoublesWithinJitterUpToItsLimit) {
   Backoff backoff(1);
   for (int i = 0; i < 100; ++i) {
     const Duration whole =
-        std::min(Backoff::kMost, Backoff::kFirst * (int64_t{1} << std::min(i, 20)));
+        std::min(Backoff::kMax, Backoff::kFirst * (int64_t{1} << std::min(i, 20)));
     const Duration wait = backoff.Next();
     EXPECT_GE(wait, whole / 2);
     EXPECT_LE(wait, whole);

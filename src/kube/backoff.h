@@ -15,22 +15,22 @@ namespace tessera::kube {
 // The next wait after `failures` + 1 consecutive failures: random in [w/2, w] with w = min(max,
 // first * 2^failures).
 template <typename Generator>
-Duration JitteredWait(Duration first, Duration most, int failures, Generator& random) {
-  const Duration whole = std::min(most, first * (int64_t{1} << std::min(failures, 20)));
-  std::uniform_int_distribution<int64_t> half(whole.count() / 2, whole.count());
-  return Duration(half(random));
+Duration JitteredWait(Duration first, Duration max, int failures, Generator& random) {
+  const Duration whole = std::min(max, first * (int64_t{1} << std::min(failures, 20)));
+  std::uniform_int_distribution<int64_t> upper_half(whole.count() / 2, whole.count());
+  return Duration(upper_half(random));
 }
 
 class Backoff {
  public:
   // kFirst <= kMax. kMax stays below two minutes, so that recovery after an outage is quick.
   static constexpr Duration kFirst = std::chrono::milliseconds(200);
-  static constexpr Duration kMost = std::chrono::seconds(30);
+  static constexpr Duration kMax = std::chrono::seconds(30);
 
   explicit Backoff(uint64_t seed = std::random_device{}()) : random_(seed) {}
 
-  // Counts a failure and returns the wait.
-  Duration Next() { return JitteredWait(kFirst, kMost, failures_++, random_); }
+  // Counts a failure and returns the wait before the next attempt.
+  Duration Next() { return JitteredWait(kFirst, kMax, failures_++, random_); }
   void Reset() { failures_ = 0; }
   int failures() const { return failures_; }
 

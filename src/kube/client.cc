@@ -240,7 +240,8 @@ Operation Client::SendForObject(net::Request request, const ObjectRef& object, b
 }
 
 Operation Client::Get(const ObjectRef& object, OnObject on_done) {
-  return SendForObject(MakeRequest("GET", PathOf(object)), object, true, std::move(on_done));
+  return SendForObject(MakeRequest("GET", PathOf(object)), object, /*repeatable=*/true,
+                       std::move(on_done));
 }
 
 Operation Client::List(const ListQuery& query, OnPage on_done) {
@@ -250,7 +251,7 @@ Operation Client::List(const ListQuery& query, OnPage on_done) {
     request.headers.Set("Accept", AcceptOfMetadata(query.encoding, "PartialObjectMetadataList"));
   }
   return core_->queue.Submit(
-      std::move(request), FlowOf("LIST", query.type, ""), true,
+      std::move(request), FlowOf("LIST", query.type, ""), /*repeatable=*/true,
       [on_done = std::move(on_done), path,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
         on_done(PageOf(answer, max_body).Annotate("GET " + path));
@@ -266,13 +267,13 @@ Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_
   std::string path =
       object.subresource.empty() ? CollectionPath(object.type, object.ns) : PathOf(object);
   net::Request request = MakeRequest("POST", query.After(std::move(path)));
-  return SendForObject(WithBody(std::move(request), body, "application/json"), object, false,
-                       std::move(on_done), options.before_send);
+  return SendForObject(WithBody(std::move(request), body, "application/json"), object,
+                       /*repeatable=*/false, std::move(on_done), options.before_send);
 }
 
 Operation Client::Replace(const ObjectRef& object, const Json& body, OnObject on_done) {
   return SendForObject(WithBody(MakeRequest("PUT", PathOf(object)), body, "application/json"),
-                       object, true, std::move(on_done));
+                       object, /*repeatable=*/true, std::move(on_done));
 }
 
 Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& body,
@@ -306,7 +307,7 @@ Operation Client::Apply(const ResourceType& type, const Json& object, const Appl
 Operation Client::Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done) {
   return SendForObject(
       WithBody(MakeRequest("DELETE", PathOf(object)), JsonOf(options), "application/json"), object,
-      true, std::move(on_done));
+      /*repeatable=*/true, std::move(on_done));
 }
 
 Operation Client::Evict(const std::string& ns, const std::string& pod, const DeleteOptions& options,
@@ -322,8 +323,8 @@ Operation Client::Evict(const std::string& ns, const std::string& pod, const Del
 }
 
 Operation Client::GetDocument(const std::string& path, OnObject on_done) {
-  return SendForObject(MakeRequest("GET", path), {{"", "", "", false}, "", "", ""}, true,
-                       std::move(on_done));
+  return SendForObject(MakeRequest("GET", path), {{"", "", "", false}, "", "", ""},
+                       /*repeatable=*/true, std::move(on_done));
 }
 
 Operation Client::Stream(const std::string& target, Encoding encoding,

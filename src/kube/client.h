@@ -113,8 +113,8 @@ struct ClientOptions {
   Duration deadline = std::chrono::seconds(60);  // of an operation, including its waits
   size_t max_in_flight = 8;
   size_t max_waiting = 256;
-  size_t max_body = 64 << 20;
-  std::optional<uint64_t> seed;  // of the jitter of waits; nullopt: random
+  size_t max_body = 64 << 20;    // bytes of a response's body
+  std::optional<uint64_t> seed;  // seeds the jitter of waits; nullopt: random
 };
 
 // Options with the user agent "<program>/<version>", which servers log.

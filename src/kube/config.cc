@@ -43,7 +43,7 @@ class KubeconfigFile {
   const std::string& path() const { return path_; }
   std::string current_context() const { return Text(root_, "current-context"); }
 
-  Status Bad(std::string_view why) const { return Bad(root_, why); }
+  Status Invalid(std::string_view why) const { return Invalid(root_, why); }
 
   // Finds an entry in a list of {name, <kind>: {...}}. Null if the file has no entry of that name.
   Result<const Json*> Entry(std::string_view list, std::string_view kind,
@@ -53,7 +53,7 @@ class KubeconfigFile {
     for (const Json& entry : entries->items()) {
       if (!entry.is_object() || Text(entry, "name") != name) continue;
       const Json* value = entry.Find(kind);
-      if (value == nullptr || !value->is_object()) return Bad(entry, "the entry is empty");
+      if (value == nullptr || !value->is_object()) return Invalid(entry, "the entry is empty");
       return value;
     }
     return nullptr;
@@ -61,7 +61,7 @@ class KubeconfigFile {
 
   Status ReadCluster(const Json& cluster, Config* config) const {
     auto url = net::ParseUrl(Text(cluster, "server"));
-    if (!url.ok()) return Bad(cluster, "server: " + url.status().message());
+    if (!url.ok()) return Invalid(cluster, "server: " + url.status().message());
     config->server = *std::move(url);
     RETURN_IF_ERROR(ReadProxy(cluster, config));
     ASSIGN_OR_RETURN(config->tls.ca, Pem(cluster, "certificate-authority"));
@@ -73,7 +73,7 @@ class KubeconfigFile {
     // As in kubectl: a public authority may have signed the server's certificate.
     auto roots = net::SystemRoots(::getenv);
     if (!roots.ok()) {
-      return Bad(cluster, "certificate-authority is missing, and " + roots.status().message());
+      return Invalid(cluster, "certificate-authority is missing, and " + roots.status().message());
     }
     config->tls.ca = *std::move(roots);
     return Status::Ok();
@@ -82,14 +82,15 @@ class KubeconfigFile {
   Status ReadUser(const Json& user, Config* config) const {
     for (const std::string_view key : {"auth-provider", "username"}) {
       if (user.Find(key) == nullptr) continue;
-      return Bad(user, fmt::format("users with \"{}\" are not supported; use a client certificate, "
-                                   "token, tokenFile or exec",
-                                   key));
+      return Invalid(user,
+                     fmt::format("users with \"{}\" are not supported; use a client certificate, "
+                                 "token, tokenFile or exec",
+                                 key));
     }
     ASSIGN_OR_RETURN(config->tls.certificate, Pem(user, "client-certificate"));
     ASSIGN_OR_RETURN(config->tls.key, Pem(user, "client-key"));
     if (config->tls.certificate.empty() != config->tls.key.empty()) {
-      return Bad(user, "client-certificate and client-key require each other");
+      return Invalid(user, "client-certificate and client-key require each other");
     }
     config->token_file = File(Text(user, "tokenFile"));
     if (config->token_file.empty()) config->token = Text(user, "token");
@@ -97,7 +98,7 @@ class KubeconfigFile {
     const Json* exec = user.Find("exec");
     if (exec == nullptr) return Status::Ok();
     if (!config->token.empty() || !config->token_file.empty() || !config->tls.key.empty()) {
-      return Bad(user, "a user has either an exec plugin, or a token or certificate");
+      return Invalid(user, "a user has either an exec plugin, or a token or certificate");
     }
     ASSIGN_OR_RETURN(config->exec, ReadExec(*exec));
     return Status::Ok();
@@ -117,7 +118,7 @@ class KubeconfigFile {
   }
 
  private:
-  Status Bad(const Json& where, std::string_view why) const {
+  Status Invalid(const Json& where, std::string_view why) const {
     return Error(Code::kInvalidArgument, "{}:{}: {}", path_, where.line(), why);
   }
 
@@ -128,10 +129,10 @@ class KubeconfigFile {
       return Status::Ok();
     }
     if (!config->server.tls) {
-      return Bad(cluster, "proxy-url is supported only for https servers");
+      return Invalid(cluster, "proxy-url is supported only for https servers");
     }
     auto proxy = ParseProxy(url);
-    if (!proxy.ok()) return Bad(cluster, "proxy-url: " + proxy.status().message());
+    if (!proxy.ok()) return Invalid(cluster, "proxy-url: " + proxy.status().message());
     proxy->setting = "proxy-url";
     config->proxy = *std::move(proxy);
     return Status::Ok();
@@ -149,7 +150,7 @@ class KubeconfigFile {
       }
     }
     if (as->user.empty() && !(as->uid.empty() && as->groups.empty() && as->extra.empty())) {
-      return Bad(user, "as-uid, as-groups and as-user-extra require a user: add \"as\"");
+      return Invalid(user, "as-uid, as-groups and as-user-extra require a user: add \"as\"");
     }
     return Status::Ok();
   }
@@ -158,9 +159,9 @@ class KubeconfigFile {
     std::vector<std::string> texts;
     const Json* list = object.Find(key);
     if (list == nullptr || list->is_null()) return texts;
-    if (!list->is_array()) return Bad(*list, fmt::format("{} is a list of texts", key));
+    if (!list->is_array()) return Invalid(*list, fmt::format("{} is a list of texts", key));
     for (const Json& entry : list->items()) {
-      if (!entry.is_string()) return Bad(entry, fmt::format("{} is a list of texts", key));
+      if (!entry.is_string()) return Invalid(entry, fmt::format("{} is a list of texts", key));
       texts.push_back(entry.string_value());
     }
     return texts;
@@ -170,7 +171,7 @@ class KubeconfigFile {
     const Json* value = object.Find(key);
     if (value == nullptr) return false;
     if (value->kind() != Json::Kind::kBool)
-      return Bad(*value, fmt::format("{} must be true or false", key));
+      return Invalid(*value, fmt::format("{} must be true or false", key));
     return value->bool_value();
   }
 
@@ -179,7 +180,8 @@ class KubeconfigFile {
   Result<net::PemSource> Pem(const Json& object, const std::string& key) const {
     if (const std::string data = Text(object, key + "-data"); !data.empty()) {
       auto pem = Base64Decode(data);
-      if (!pem.ok()) return Bad(object, fmt::format("{}-data: {}", key, pem.status().message()));
+      if (!pem.ok())
+        return Invalid(object, fmt::format("{}-data: {}", key, pem.status().message()));
       return net::PemSource{.text = *std::move(pem)};
     }
     return net::PemSource{.file = File(Text(object, key))};
@@ -195,27 +197,29 @@ class KubeconfigFile {
     constexpr std::string_view kGroup = "client.authentication.k8s.io/";
     if (plugin.api_version != std::string(kGroup) + "v1" &&
         plugin.api_version != std::string(kGroup) + "v1beta1") {
-      return Bad(exec, fmt::format("exec: apiVersion \"{}\" is not supported; {}v1 and v1beta1 are",
-                                   plugin.api_version, kGroup));
+      return Invalid(exec,
+                     fmt::format("exec: apiVersion \"{}\" is not supported; {}v1 and v1beta1 are",
+                                 plugin.api_version, kGroup));
     }
     if (Text(exec, "interactiveMode") == "Always") {
-      return Bad(exec, "exec: interactiveMode Always requires a terminal");
+      return Invalid(exec, "exec: interactiveMode Always requires a terminal");
     }
     const std::string command = Text(exec, "command");
-    if (command.empty()) return Bad(exec, "exec: command is missing");
+    if (command.empty()) return Invalid(exec, "exec: command is missing");
     // Like kubectl: a path is relative to the kubeconfig's directory, a bare name is looked up in
     // PATH.
     plugin.argv = {command.find('/') == std::string::npos ? command : File(command)};
     const Json* args = exec.Find("args");
     for (size_t i = 0; args != nullptr && args->is_array() && i < args->items().size(); ++i) {
-      if (!args->items()[i].is_string()) return Bad(args->items()[i], "exec: args must be strings");
+      if (!args->items()[i].is_string())
+        return Invalid(args->items()[i], "exec: args must be strings");
       plugin.argv.push_back(args->items()[i].string_value());
     }
     const Json* env = exec.Find("env");
     for (size_t i = 0; env != nullptr && env->is_array() && i < env->items().size(); ++i) {
       const Json& entry = env->items()[i];
       const std::string name = entry.is_object() ? Text(entry, "name") : "";
-      if (name.empty()) return Bad(entry, "exec: env must be a list of name and value");
+      if (name.empty()) return Invalid(entry, "exec: env must be a list of name and value");
       plugin.env.push_back(name + "=" + Text(entry, "value"));
     }
     ASSIGN_OR_RETURN(plugin.provide_cluster_info, Flag(exec, "provideClusterInfo"));
@@ -236,7 +240,7 @@ class Kubeconfig {
     for (const KubeconfigFile& file : files_) {
       if (context_name.empty()) context_name = file.current_context();
     }
-    if (context_name.empty()) return Bad("current-context is not set");
+    if (context_name.empty()) return Invalid("current-context is not set");
     ASSIGN_OR_RETURN(const FileEntry context, Find("contexts", "context", context_name));
     Config config;
     if (const std::string ns = Text(*context.entry, "namespace"); !ns.empty()) {
@@ -261,8 +265,8 @@ class Kubeconfig {
     const Json* entry;
   };
 
-  Status Bad(std::string_view why) const {
-    if (files_.size() == 1) return files_[0].Bad(why);
+  Status Invalid(std::string_view why) const {
+    if (files_.size() == 1) return files_[0].Invalid(why);
     std::string paths;
     for (const KubeconfigFile& file : files_) paths += (paths.empty() ? "" : ":") + file.path();
     return Error(Code::kInvalidArgument, "{}: {}", paths, why);
@@ -274,7 +278,7 @@ class Kubeconfig {
       ASSIGN_OR_RETURN(const Json* entry, file.Entry(list, kind, name));
       if (entry != nullptr) return FileEntry{&file, entry};
     }
-    return Bad(fmt::format("{} has no entry named \"{}\"", list, name));
+    return Invalid(fmt::format("{} has no entry named \"{}\"", list, name));
   }
 
   const std::vector<KubeconfigFile> files_;

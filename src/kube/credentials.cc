@@ -71,10 +71,10 @@ struct CredentialSource::Core {
     }
     const Result<Credential> result = has_current ? Result<Credential>(current) : answer.status();
     const auto ready = std::exchange(waiting, {});
-    const auto held = core_ref;
+    const auto keep_alive = core_ref;
     for (const OnReady& on_ready : ready) {
       on_ready(result);
-      if (held->core == nullptr) return;  // The callback has destroyed this object.
+      if (keep_alive->core == nullptr) return;  // The callback has destroyed this object.
     }
   }
 
@@ -105,8 +105,8 @@ CredentialSource::CredentialSource(TaskRunner& runner, const Config& config, OnC
 CredentialSource::~CredentialSource() { core_->Close(); }
 
 void CredentialSource::Get(OnReady on_ready) {
-  const auto held = core_;
-  held->Get(std::move(on_ready));
+  const auto keep_alive = core_;
+  keep_alive->Get(std::move(on_ready));
 }
 
 void CredentialSource::SetToken(std::string token) { core_->tokens.Set(std::move(token)); }

@@ -19,7 +19,7 @@ inline constexpr size_t kMaxEventMessage = 1024;
 struct InvolvedObject {
   std::string api_version = "v1";
   std::string kind;
-  std::string ns;  // "" if the type has none: the Event is then created in "default"
+  std::string ns;  // "" for a cluster-scoped object, whose Event is created in "default"
   std::string name;
   Uid uid;
 

@@ -27,8 +27,8 @@ Result<WatchEvent> ReadLine(std::string_view line, size_t max_event) {
   if (object == nullptr || !object->is_object()) {
     return Error(Code::kInvalidArgument, "an event of type \"{}\" has no object", type);
   }
-  ASSIGN_OR_RETURN(const EventType known, TypeOf(type));
-  return WatchEvent{known, RawObject(std::move(*object))};
+  ASSIGN_OR_RETURN(const EventType event_type, TypeOf(type));
+  return WatchEvent{event_type, RawObject(std::move(*object))};
 }
 
 Result<WatchEvent> ReadFrame(std::string_view frame) {
@@ -46,9 +46,9 @@ Result<WatchEvent> ReadFrame(std::string_view frame) {
     if (raw.field() == 1) bytes = raw.Bytes();
   }
   RETURN_IF_ERROR(raw.status());
-  ASSIGN_OR_RETURN(const EventType known, TypeOf(type));
+  ASSIGN_OR_RETURN(const EventType event_type, TypeOf(type));
   ASSIGN_OR_RETURN(const Envelope envelope, OpenEnvelope(bytes));
-  return WatchEvent{known, RawObject(envelope.message)};
+  return WatchEvent{event_type, RawObject(envelope.message)};
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class EventReader {
   // `max_event` bytes.
   Result<std::optional<WatchEvent>> Next();
 
-  static constexpr size_t kMaxKept = 64 << 10;  // bytes of memory while nothing is unread
+  static constexpr size_t kMaxKept = 64 << 10;  // bytes of buffer memory while no data is unread
   size_t CapacityForTest() const { return buffer_.capacity(); }
 
  private:

@@ -18,27 +18,28 @@ constexpr std::string_view kCombined = "(combined from similar events): ";
 template <typename V>
 class LruMap {
  public:
-  explicit LruMap(size_t most) : most_(most) {}
+  explicit LruMap(size_t max_entries) : max_entries_(max_entries) {}
 
   V& operator[](const std::string& key) {
-    const auto found = places_.find(key);
-    if (found != places_.end()) {
+    const auto found = iterators_.find(key);
+    if (found != iterators_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
       return entries_.front().second;
     }
     entries_.emplace_front(key, V());
-    places_[key] = entries_.begin();
-    if (entries_.size() > most_) {
-      places_.erase(entries_.back().first);
+    iterators_[key] = entries_.begin();
+    if (entries_.size() > max_entries_) {
+      iterators_.erase(entries_.back().first);
       entries_.pop_back();
     }
     return entries_.front().second;
   }
 
  private:
-  const size_t most_;
+  const size_t max_entries_;
   std::list<std::pair<std::string, V>> entries_;
-  std::unordered_map<std::string, typename std::list<std::pair<std::string, V>>::iterator> places_;
+  std::unordered_map<std::string, typename std::list<std::pair<std::string, V>>::iterator>
+      iterators_;
 };
 
 // Recent messages of one object and reason.
@@ -53,8 +54,8 @@ struct RecordedEvent {
 };
 // A token bucket for the Events of one object.
 struct TokenBucket {
-  double left = -1;  // below 0: unused
-  MonotonicTime at{};
+  double tokens = -1;  // below 0: not used yet
+  MonotonicTime refilled_at{};
 };
 
 }  // namespace
@@ -73,13 +74,13 @@ struct EventRecorder::Core {
   bool TakeToken(const std::string& object) {
     TokenBucket& bucket = buckets[object];
     const MonotonicTime now = Now();
-    const auto refilled = std::chrono::duration<double>(now - bucket.at) /
+    const auto refilled = std::chrono::duration<double>(now - bucket.refilled_at) /
                           std::chrono::duration<double>(options.refill);
-    bucket.left =
-        bucket.left < 0 ? options.burst : std::min<double>(options.burst, bucket.left + refilled);
-    bucket.at = now;
-    if (bucket.left < 1) return false;
-    bucket.left -= 1;
+    bucket.tokens = bucket.tokens < 0 ? options.burst
+                                      : std::min<double>(options.burst, bucket.tokens + refilled);
+    bucket.refilled_at = now;
+    if (bucket.tokens < 1) return false;
+    bucket.tokens -= 1;
     return true;
   }
 

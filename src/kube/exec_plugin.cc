@@ -10,7 +10,7 @@
 namespace tessera::kube {
 namespace {
 
-constexpr size_t kMaxWords = 500;  // bytes of a failed plugin's output that an error quotes
+constexpr size_t kMaxQuotedOutput = 500;  // bytes of a failed plugin's output that an error quotes
 
 Result<Json> ClusterInfo(const ExecPlugin& plugin, const net::Url& server,
                          const net::TlsOptions& tls) {
@@ -78,20 +78,20 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& s
   if (!info.ok()) return info.status().Annotate(what);
   std::vector<std::string> env = plugin.env;
   env.push_back("KUBERNETES_EXEC_INFO=" + *info);
-  const auto ended = RunProgram(plugin.argv, deadline, env);
-  if (!ended.ok()) {
-    if (ended.status().code() != Code::kNotFound || plugin.install_hint.empty()) {
-      return ended.status().Annotate(what);
+  const auto result = RunProgram(plugin.argv, deadline, env);
+  if (!result.ok()) {
+    if (result.status().code() != Code::kNotFound || plugin.install_hint.empty()) {
+      return result.status().Annotate(what);
     }
-    return Error(Code::kNotFound, "{}: {}", ended.status().message(), plugin.install_hint)
+    return Error(Code::kNotFound, "{}: {}", result.status().message(), plugin.install_hint)
         .Annotate(what);
   }
-  if (ended->exit_code != 0) {
-    const std::string_view words = Trim(std::string_view(ended->err).substr(0, kMaxWords));
-    return Error(Code::kUnauthenticated, "{} ended with exit code {}: {}", what, ended->exit_code,
+  if (result->exit_code != 0) {
+    const std::string_view words = Trim(std::string_view(result->err).substr(0, kMaxQuotedOutput));
+    return Error(Code::kUnauthenticated, "{} ended with exit code {}: {}", what, result->exit_code,
                  words);
   }
-  auto credential = ParseExecCredential(ended->out, plugin.api_version);
+  auto credential = ParseExecCredential(result->out, plugin.api_version);
   if (credential.ok()) return credential;
   return Error(Code::kUnauthenticated, "{}: {}", what, credential.status().message());
 }

@@ -21,12 +21,12 @@
 namespace tessera::kube {
 
 struct ExecPlugin {
-  std::string api_version;        // of the protocol: client.authentication.k8s.io/v1 or /v1beta1
+  std::string api_version;        // client.authentication.k8s.io/v1 or /v1beta1
   std::vector<std::string> argv;  // a program without a slash is looked up in PATH
   std::vector<std::string> env;   // "NAME=value"
   std::string install_hint;       // shown if the program is missing
   bool provide_cluster_info = false;
-  Json cluster_config;  // the cluster's extension; null: none
+  Json cluster_config;  // the kubeconfig's extension of the cluster; null: none
 };
 
 // A plugin's output: a token, a client certificate with its key, or both.

@@ -66,18 +66,18 @@ class Informer final : private Watch::Delegate {
   // Whether to keep only an outline of the object. The result may change with the object.
   using IsOutline = bool (*)(const T& object);
 
-  // `what` has the namespace and the selectors. It also has the type if T serves several types
-  // (T::Prepare); otherwise type and encoding follow from T. `is_outline` may be null.
-  Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
-           IsOutline is_outline = nullptr)
+  // `query` has the namespace and the selectors, and the type if T serves several types
+  // (T::Prepare). Otherwise type and encoding follow from T. `is_outline` may be null.
+  Informer(Client& client, ListQuery query, Keep keep, Handler& handler,
+           Watch::Options options = {}, IsOutline is_outline = nullptr)
       : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {
-    if constexpr (requires { T::Prepare(&what); }) {
-      T::Prepare(&what);
+    if constexpr (requires { T::Prepare(&query); }) {
+      T::Prepare(&query);
     } else {
-      what.type = T::kType;
-      what.encoding = Encoding::kProtobuf;
+      query.type = T::kType;
+      query.encoding = Encoding::kProtobuf;
     }
-    watch_ = std::make_unique<Watch>(client, std::move(what), static_cast<Watch::Delegate&>(*this),
+    watch_ = std::make_unique<Watch>(client, std::move(query), static_cast<Watch::Delegate&>(*this),
                                      options);
   }
 

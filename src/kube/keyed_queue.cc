@@ -12,9 +12,9 @@ namespace tessera::kube {
 
 struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> {
   struct State {
-    bool due = false;  // is in `order`
+    bool queued = false;  // is in `queue`
     bool running = false;
-    std::optional<MonotonicTime> later;  // time of a pending timer
+    std::optional<MonotonicTime> delayed_until;  // time of a pending timer
     int failures = 0;
   };
 
@@ -22,10 +22,10 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
 
   void Add(const std::string& key) {
     State& state = states[key];
-    state.later.reset();
-    if (state.due) return;
-    state.due = true;
-    order.push_back(key);
+    state.delayed_until.reset();
+    if (state.queued) return;
+    state.queued = true;
+    queue.push_back(key);
     PumpSoon();
   }
 
@@ -33,14 +33,14 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
     if (delay <= Duration::zero()) return Add(key);
     State& state = states[key];
     const MonotonicTime when = runner.clock().Now() + delay;
-    if (state.due || (state.later && *state.later <= when)) return;
-    state.later = when;
+    if (state.queued || (state.delayed_until && *state.delayed_until <= when)) return;
+    state.delayed_until = when;
     runner.PostDelayed(delay, [weak = weak_from_this(), key, when] {
       const auto self = weak.lock();
       if (!self) return;
       const auto found = self->states.find(key);
-      // If `later` differs, an earlier timer has replaced this one.
-      if (found != self->states.end() && found->second.later == when) self->Add(key);
+      // If `delayed_until` differs, an earlier timer has replaced this one.
+      if (found != self->states.end() && found->second.delayed_until == when) self->Add(key);
     });
   }
 
@@ -53,16 +53,17 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
 
   void Pump() {
     pump_posted = false;
-    // A key that was added while it runs stays in the queue until its work is done.
-    for (size_t looked = order.size(); looked > 0 && running < options.max_running; --looked) {
-      std::string key = std::move(order.front());
-      order.pop_front();
+    // A key whose work still runs stays in the queue until that work is done.
+    for (size_t to_visit = queue.size(); to_visit > 0 && running < options.max_running;
+         --to_visit) {
+      std::string key = std::move(queue.front());
+      queue.pop_front();
       State& state = states[key];
       if (state.running) {
-        order.push_back(std::move(key));
+        queue.push_back(std::move(key));
         continue;
       }
-      state.due = false;
+      state.queued = false;
       state.running = true;
       ++running;
       Start(key);
@@ -72,9 +73,9 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
 
   void Start(const std::string& key) {
     // Copies of `done` share the flag, so only the first call counts.
-    const auto open = std::make_shared<bool>(true);
-    work(key, [weak = weak_from_this(), key, open](const Status& status) {
-      if (!std::exchange(*open, false)) return;
+    const auto pending = std::make_shared<bool>(true);
+    work(key, [weak = weak_from_this(), key, pending](const Status& status) {
+      if (!std::exchange(*pending, false)) return;
       if (const auto self = weak.lock()) self->Finish(key, status);
     });
   }
@@ -89,9 +90,9 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
       AddAfter(key, wait);
     } else {
       state.failures = 0;
-      if (!state.due && !state.later) states.erase(key);
+      if (!state.queued && !state.delayed_until) states.erase(key);
     }
-    if (!order.empty()) PumpSoon();
+    if (!queue.empty()) PumpSoon();
   }
 
   TaskRunner& runner;
@@ -99,7 +100,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
   const Work work;
   std::minstd_rand random{std::random_device{}()};
   std::unordered_map<std::string, State> states;
-  std::deque<std::string> order;
+  std::deque<std::string> queue;
   size_t running = 0;
   bool pump_posted = false;
   bool closed = false;
@@ -115,7 +116,8 @@ void KeyedQueue::AddAfter(const std::string& key, Duration delay) { core_->AddAf
 
 size_t KeyedQueue::waiting() const {
   size_t count = 0;
-  for (const auto& [key, state] : core_->states) count += state.due || state.later ? 1 : 0;
+  for (const auto& [key, state] : core_->states)
+    count += state.queued || state.delayed_until ? 1 : 0;
   return count;
 }
 size_t KeyedQueue::running() const { return core_->running; }

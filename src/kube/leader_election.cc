@@ -39,7 +39,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     });
   }
 
-  LeaseApi::Done Answer(void (Core::*method)(const Result<LeaseObject>&)) {
+  LeaseApi::Done CallbackTo(void (Core::*method)(const Result<LeaseObject>&)) {
     return [weak = weak_from_this(), method, number = attempt](const Result<LeaseObject>& answer) {
       const auto self = weak.lock();
       if (self && self->delegate && self->attempt == number) (self.get()->*method)(answer);
@@ -51,7 +51,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     After(options.renew_deadline / 2, &Core::GiveUpAttempt);
     // A leader knows the lease, so it does not read it first.
     if (leads && observed && !read_first) return Acquire(*observed);
-    lease.Get(Answer(&Core::OnLease));
+    lease.Get(CallbackTo(&Core::OnLease));
   }
 
   void GiveUpAttempt() {
@@ -91,18 +91,18 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   }
 
   void Acquire(const LeaseObject& from) {
-    const bool ours = from.holder == options.identity;
+    const bool is_holder = from.holder == options.identity;
     const WallTime wall = runner.clock().WallNow();
     LeaseObject next = from;
     next.holder = options.identity;
     next.duration = options.lease_duration;
     next.renewed = wall;
-    if (!ours || from.acquired == WallTime{}) next.acquired = wall;
+    if (!is_holder || from.acquired == WallTime{}) next.acquired = wall;
     const bool create = from.meta.resource_version.empty();
-    if (!ours && !create) ++next.transitions;
+    if (!is_holder && !create) ++next.transitions;
     sent_at = Now();
-    if (create) return lease.Create(next, Answer(&Core::OnAcquired));
-    lease.Update(next, Answer(&Core::OnAcquired));
+    if (create) return lease.Create(next, CallbackTo(&Core::OnAcquired));
+    lease.Update(next, CallbackTo(&Core::OnAcquired));
   }
 
   void OnAcquired(const Result<LeaseObject>& answer) {
@@ -153,9 +153,9 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     released = true;
     ++attempt;
     lease.Cancel();
-    const bool held = leads && observed;
+    const bool is_leader = leads && observed;
     if (leads) StepDown(Error(Code::kCancelled, "the lease was released"));
-    if (!held || delegate == nullptr) return runner.Post(std::move(on_done));
+    if (!is_leader || delegate == nullptr) return runner.Post(std::move(on_done));
     LeaseObject next = *observed;
     next.holder.clear();
     // The shortest valid duration; client-go releases a Lease with the same value.
@@ -178,8 +178,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   bool leads = false;
   bool read_first = false;  // `observed` may be outdated
   bool released = false;
-  MonotonicTime sent_at{};      // of the pending write
-  MonotonicTime valid_until{};  // end of leading without a renewal
+  MonotonicTime sent_at{};      // when the pending write was sent
+  MonotonicTime valid_until{};  // leads until then unless it renews
   std::optional<LeaseObject> observed;
   MonotonicTime observed_at{};  // when a change of the lease was last observed
 };
@@ -199,8 +199,8 @@ LeaderElector::~LeaderElector() {
 bool LeaderElector::leading() const { return core_->Leading(); }
 
 void LeaderElector::Release(std::function<void()> on_done) {
-  const auto held = core_;
-  held->Release(std::move(on_done));
+  const auto keep_alive = core_;
+  keep_alive->Release(std::move(on_done));
 }
 
 }  // namespace tessera::kube

@@ -43,10 +43,10 @@ void ReadMetadata(const Json& metadata, const Keep& keep, MetadataObject* out) {
   if (managers == nullptr) return;
   for (const Json& entry : managers->items()) {
     const Json* fields = entry.Find("fieldsV1");
-    const bool ours = entry.StringAt("manager").value_or("") == keep.manager &&
-                      entry.StringAt("operation").value_or("") == kApplyOperation &&
-                      entry.StringAt("subresource").value_or("").empty();
-    if (ours && fields != nullptr) out->applied_fields = DigestOf(*fields);
+    const bool is_own_apply = entry.StringAt("manager").value_or("") == keep.manager &&
+                              entry.StringAt("operation").value_or("") == kApplyOperation &&
+                              entry.StringAt("subresource").value_or("").empty();
+    if (is_own_apply && fields != nullptr) out->applied_fields = DigestOf(*fields);
   }
 }
 

@@ -29,7 +29,7 @@ struct OwnerReference {
   std::string kind;
   std::string name;
   Uid uid;
-  bool controller = false;  // at most one owner of an object
+  bool controller = false;  // true for at most one owner of an object
   bool operator==(const OwnerReference&) const = default;
 };
 

@@ -30,8 +30,8 @@ uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 
 // The part of a container's status that PodObject::run needs.
 struct ContainerRun {
-  std::string waiting;  // reason; "" if it does not wait
-  std::string ended;    // reason, if it has ended
+  std::string waiting;  // the reason; "" if the container does not wait
+  std::string ended;    // the reason; "" if the container has not ended
   int64_t exit_code = 0;
   int64_t restarts = 0;
 };

@@ -28,10 +28,10 @@ PodPhase PodPhaseOf(std::string_view text) {
 void AddRun(const ContainerRun& container, PodRun* run) {
   run->restarts += static_cast<int32_t>(container.restarts);
   if (!run->reason.empty()) return;
-  // What every container waits for before it starts.
-  const bool starts =
+  // A container that starts normally waits for these reasons, too.
+  const bool is_starting =
       container.waiting == "ContainerCreating" || container.waiting == "PodInitializing";
-  if (!container.waiting.empty() && !starts) run->reason = container.waiting;
+  if (!container.waiting.empty() && !is_starting) run->reason = container.waiting;
   if (container.exit_code != 0) {
     run->reason =
         fmt::format("{} (exit code {})", container.ended.empty() ? "Error" : container.ended,

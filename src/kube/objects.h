@@ -33,12 +33,13 @@ struct Keep {
   Predicate label;
   Predicate annotation;
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
-  // Whether to keep the ids and ends of a pod's containers, which only the node's agent needs.
-  bool containers_run = false;
+  // Whether to keep PodObject::container_ids and ended_containers, which only the node's agent
+  // needs.
+  bool container_status = false;
   // Whether to keep where a pod may run (PodObject::constraints), for explanations.
   bool constraints = false;
-  // Whether to keep PodObject::run, which only people read.
-  bool run_states = false;
+  // Whether to keep PodObject::run, which is only shown to users.
+  bool pod_run = false;
   // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
   std::string manager;
 };
@@ -51,7 +52,7 @@ struct ObjectMeta {
   StringMap labels;
   StringMap annotations;
   WallTime created;         // the epoch if unknown
-  bool deleting = false;    // has a deletionTimestamp; its resources are still held
+  bool deleting = false;    // has a deletionTimestamp, but still exists
   bool controlled = false;  // has a controller, which replaces a deleted object
   bool operator==(const ObjectMeta&) const = default;
 };
@@ -83,7 +84,7 @@ struct PodObject {
   std::string scheduler_name;
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
-  std::string nominated_node;         // where kube-scheduler is placing it or evicts pods for it
+  std::string nominated_node;         // status.nominatedNodeName
   WallTime scheduled;                 // time of binding, from condition PodScheduled
   uint64_t failed_attempt = 0;        // hash of condition PodScheduled=False; 0: none
   std::vector<std::string> gates;     // remaining scheduling gates
@@ -93,7 +94,7 @@ struct PodObject {
   StringMap container_ids;
   // Containers that have ended and are not running again. Only with Keep::container_status.
   std::set<std::string, std::less<>> ended_containers;
-  PodRun run;  // only with Keep::run_states
+  PodRun run;  // only with Keep::pod_run
 
   // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
@@ -136,7 +137,7 @@ struct PodDisruptionBudgetObject {
   std::optional<LabelSelector> selector;  // nullopt: selects no pod
   int32_t disruptions_allowed = 0;
   // Names of pods whose eviction the API server has already counted.
-  std::set<std::string, std::less<>> disrupted;
+  std::set<std::string, std::less<>> disrupted_pods;
   bool operator==(const PodDisruptionBudgetObject&) const = default;
 };
 

@@ -36,7 +36,7 @@ class Fields {
   }
   Fields Object(std::string_view key) {
     Fields inner(Find(key));
-    Note(inner, key);
+    AddErrorOf(inner, key);
     return inner;
   }
   // Reads values that are strings, and numbers as their original text, because quantities may be
@@ -67,7 +67,7 @@ class Fields {
     for (const Json& item : list->items()) {
       Fields inner(&item);
       read(inner);
-      Note(inner, key);
+      AddErrorOf(inner, key);
     }
   }
   std::vector<std::string> Texts(std::string_view key) {
@@ -87,7 +87,7 @@ class Fields {
     }
     return texts;
   }
-  void Note(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
+  void AddErrorOf(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
   // The first error is kept.
   template <typename T>
   T Take(Result<T> result, T otherwise) {
@@ -119,7 +119,7 @@ void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
   meta.Each("ownerReferences", [&](Fields& owner) {
     if (owner.Flag("controller")) out->controlled = true;
   });
-  object.Note(meta, "metadata");
+  object.AddErrorOf(meta, "metadata");
 }
 
 void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& keep,
@@ -133,7 +133,7 @@ void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& k
     Fields resources = fields.Object("resources");
     resources.Map("limits", keep.resource, &container.limits);
     resources.Map("requests", keep.resource, &container.requests);
-    fields.Note(resources, "resources");
+    fields.AddErrorOf(resources, "resources");
   });
 }
 
@@ -166,10 +166,10 @@ void ReadConstraints(Fields& spec, NodeConstraints* out) {
       ReadRequirements(fields, "matchExpressions", &term.labels.requirements);
       ReadRequirements(fields, "matchFields", &term.fields.requirements);
     });
-    node.Note(required, kRequired);
+    node.AddErrorOf(required, kRequired);
   }
-  affinity.Note(node, "nodeAffinity");
-  spec.Note(affinity, "affinity");
+  affinity.AddErrorOf(node, "nodeAffinity");
+  spec.AddErrorOf(affinity, "affinity");
 }
 
 void ReadRun(Fields& container, PodRun* out) {
@@ -181,9 +181,9 @@ void ReadRun(Fields& container, PodRun* out) {
           .exit_code = ended.Int("exitCode"),
           .restarts = container.Int("restartCount")},
          out);
-  state.Note(waiting, "waiting");
-  state.Note(ended, "terminated");
-  container.Note(state, "state");
+  state.AddErrorOf(waiting, "waiting");
+  state.AddErrorOf(ended, "terminated");
+  container.AddErrorOf(state, "state");
 }
 
 }  // namespace
@@ -202,34 +202,34 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   out->scheduler_name = spec.Text("schedulerName");
   out->priority = static_cast<int32_t>(spec.Int("priority"));
   spec.Each("schedulingGates", [&](Fields& gate) { out->gates.push_back(gate.Text("name")); });
-  ReadContainers(spec, "initContainers", true, keep, &out->containers);
-  ReadContainers(spec, "containers", false, keep, &out->containers);
+  ReadContainers(spec, "initContainers", /*init=*/true, keep, &out->containers);
+  ReadContainers(spec, "containers", /*init=*/false, keep, &out->containers);
   if (keep.constraints) ReadConstraints(spec, &out->constraints);
-  fields.Note(spec, "spec");
+  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
   out->nominated_node = status.Text("nominatedNodeName");
   status.Each("conditions", [&](Fields& condition) {
     if (condition.Text("type") != "PodScheduled") return;
-    const std::string holds = condition.Text("status");
-    if (holds == "True") out->scheduled = condition.Time("lastTransitionTime");
-    if (holds == "False") {
+    const std::string condition_status = condition.Text("status");
+    if (condition_status == "True") out->scheduled = condition.Time("lastTransitionTime");
+    if (condition_status == "False") {
       out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
     }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
-    if (!keep.containers_run && !keep.run_states) break;
+    if (!keep.container_status && !keep.pod_run) break;
     status.Each(list, [&](Fields& container) {
-      if (keep.run_states) ReadRun(container, &out->run);
-      if (!keep.containers_run) return;
+      if (keep.pod_run) ReadRun(container, &out->run);
+      if (!keep.container_status) return;
       const std::string id = container.Text("containerID");
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
       Fields state = container.Object("state");
       if (state.Find("terminated") != nullptr) out->ended_containers.insert(container.Text("name"));
-      container.Note(state, "state");
+      container.AddErrorOf(state, "state");
     });
   }
-  fields.Note(status, "status");
+  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -241,7 +241,7 @@ Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
   spec.Each("taints", [&](Fields& taint) {
     out->taints.push_back({taint.Text("key"), taint.Text("value"), taint.Text("effect")});
   });
-  fields.Note(spec, "spec");
+  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   status.Map("capacity", keep.resource, &out->capacity);
   status.Map("allocatable", keep.resource, &out->allocatable);
@@ -252,7 +252,7 @@ Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
     if (address.Text("type") != "InternalIP" || !out->internal_ip.empty()) return;
     out->internal_ip = address.Text("address");
   });
-  fields.Note(status, "status");
+  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -276,15 +276,15 @@ Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject*
       all.push_back({key, LabelSelector::Operator::kIn, {value}});
     }
     ReadRequirements(selector, "matchExpressions", &all);
-    spec.Note(selector, "selector");
+    spec.AddErrorOf(selector, "selector");
   }
-  fields.Note(spec, "spec");
+  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   out->disruptions_allowed = static_cast<int32_t>(status.Int("disruptionsAllowed"));
-  StringMap disrupted;
-  status.Map("disruptedPods", {}, &disrupted);
-  for (const auto& [name, when] : disrupted) out->disrupted.insert(name);
-  fields.Note(status, "status");
+  StringMap disrupted_pods;
+  status.Map("disruptedPods", {}, &disrupted_pods);
+  for (const auto& [name, when] : disrupted_pods) out->disrupted_pods.insert(name);
+  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -297,7 +297,7 @@ Status FromJson(const Json& object, const Keep& keep, LeaseObject* out) {
   out->acquired = spec.Time("acquireTime");
   out->renewed = spec.Time("renewTime");
   out->transitions = static_cast<int32_t>(spec.Int("leaseTransitions"));
-  fields.Note(spec, "spec");
+  fields.AddErrorOf(spec, "spec");
   return fields.status();
 }
 

@@ -196,10 +196,11 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
     Status status;
     switch (reader.field()) {
       case 2:
-        status = ReadContainer(reader.Bytes(), keep, false, &main.emplace_back());
+        status = ReadContainer(reader.Bytes(), keep, /*init=*/false, &main.emplace_back());
         break;
       case 20:
-        status = ReadContainer(reader.Bytes(), keep, true, &out->containers.emplace_back());
+        status =
+            ReadContainer(reader.Bytes(), keep, /*init=*/true, &out->containers.emplace_back());
         break;
       case 10:
         out->node_name = reader.Bytes();
@@ -285,19 +286,19 @@ Status ReadRun(std::string_view message, PodRun* out) {
 }
 
 Status ReadPodCondition(std::string_view message, PodObject* out) {
-  std::string_view type, holds, since, reason, words;
+  std::string_view type, condition_status, since, reason, words;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) type = reader.Bytes();
-    if (reader.field() == 2) holds = reader.Bytes();
+    if (reader.field() == 2) condition_status = reader.Bytes();
     if (reader.field() == 4) since = reader.Bytes();
     if (reader.field() == 5) reason = reader.Bytes();
     if (reader.field() == 6) words = reader.Bytes();
   }
   RETURN_IF_ERROR(reader.status());
   if (type != "PodScheduled") return Status::Ok();
-  if (holds == "False") out->failed_attempt = FailedAttempt(reason, words);
-  return holds == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
+  if (condition_status == "False") out->failed_attempt = FailedAttempt(reason, words);
+  return condition_status == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
 }
 
 Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out) {
@@ -309,8 +310,8 @@ Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out)
     const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
     if (!is_container) continue;
     const std::string_view container = status.Bytes();
-    if (keep.containers_run) RETURN_IF_ERROR(ReadContainerStatus(container, out));
-    if (keep.run_states) RETURN_IF_ERROR(ReadRun(container, &out->run));
+    if (keep.container_status) RETURN_IF_ERROR(ReadContainerStatus(container, out));
+    if (keep.pod_run) RETURN_IF_ERROR(ReadRun(container, &out->run));
   }
   return status.status();
 }
@@ -339,7 +340,7 @@ Status ReadBudgetStatus(std::string_view message, PodDisruptionBudgetObject* out
     if (reader.field() != 2) continue;
     MapEntry entry;
     RETURN_IF_ERROR(ReadEntry(reader.Bytes(), &entry));
-    out->disrupted.emplace(entry.key);
+    out->disrupted_pods.emplace(entry.key);
   }
   return reader.status();
 }

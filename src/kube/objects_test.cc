@@ -45,7 +45,7 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
                 .ended_containers = {"prepare"}};
   const std::string message = testing::MessageOf(pod);
   const std::string json = testing::JsonOf(pod);
-  const Keep with{.containers_run = true};
+  const Keep with{.container_status = true};
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
     const auto asked = Decode<PodObject>(object, with);
     EXPECT_EQ(asked->container_ids, pod.container_ids);
@@ -92,7 +92,7 @@ TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
                      .text())
           .text();
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
-    const auto pod = Decode<PodObject>(object, {.run_states = true});
+    const auto pod = Decode<PodObject>(object, {.pod_run = true});
     ASSERT_TRUE(pod.ok()) << pod.status().ToString();
     EXPECT_EQ(pod->run.restarts, 5);
     EXPECT_EQ(pod->run.reason, "CrashLoopBackOff");
@@ -105,7 +105,7 @@ TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
             {{"terminated":{{"exitCode":{},"reason":"OOMKilled"}}}}}}]}}}})",
                                         exit_code))
                       .value()),
-        {.run_states = true});
+        {.pod_run = true});
     return pod->run.reason;
   };
   EXPECT_EQ(ended(137), "OOMKilled (exit code 137)");

@@ -14,12 +14,12 @@ std::string PodPagePath(const ObjectRef& pod, std::string_view port, std::string
 }
 
 Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view port,
-                      std::string_view path, Duration patience,
+                      std::string_view path, Duration timeout,
                       std::function<void(Result<std::string>)> on_done) {
-  return ReadText(client, PodPagePath(pod, port, path), kMaxPodPage, patience, std::move(on_done));
+  return ReadText(client, PodPagePath(pod, port, path), kMaxPodPage, timeout, std::move(on_done));
 }
 
-Operation ReadText(Client& client, const std::string& target, size_t max_bytes, Duration patience,
+Operation ReadText(Client& client, const std::string& target, size_t max_bytes, Duration timeout,
                    std::function<void(Result<std::string>)> on_done) {
   const auto response = std::make_shared<net::Response>();
   net::StreamHandler handler;
@@ -33,7 +33,7 @@ Operation ReadText(Client& client, const std::string& target, size_t max_bytes, 
     on_done(std::move(response->body));
   };
   return client.Stream(target, ListQuery{},
-                       {.connect = patience, .header = patience, .body = patience},
+                       {.connect = timeout, .header = timeout, .body = timeout},
                        std::move(handler));
 }
 

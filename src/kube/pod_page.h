@@ -17,7 +17,7 @@ namespace tessera::kube {
 // must answer within `timeout`. A 503 is not retried, because the API server also answers 503 for a
 // pod that is down.
 Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view port,
-                      std::string_view path, Duration patience,
+                      std::string_view path, Duration timeout,
                       std::function<void(Result<std::string>)> on_done);
 
 // Enough for more than 1,000 containers on 16 GPUs each.
@@ -27,7 +27,7 @@ inline constexpr size_t kMaxPodPage = 16 << 20;
 std::string PodPagePath(const ObjectRef& pod, std::string_view port, std::string_view path);
 
 // Reads any path of the API server as text, like ReadPodPage. Drops the text beyond `max_bytes`.
-Operation ReadText(Client& client, const std::string& target, size_t max_bytes, Duration patience,
+Operation ReadText(Client& client, const std::string& target, size_t max_bytes, Duration timeout,
                    std::function<void(Result<std::string>)> on_done);
 
 }  // namespace tessera::kube

@@ -77,8 +77,8 @@ bool IsHost(const std::string& host) {
   return ParseIp(host).size > 0 || std::ranges::all_of(host, may_have);
 }
 
-const char* FirstOf(const std::function<const char*(const char*)>& getenv, const char* upper,
-                    const char* lower) {
+const char* FirstSetVariable(const std::function<const char*(const char*)>& getenv,
+                             const char* upper, const char* lower) {
   for (const char* name : {upper, lower}) {
     const char* value = getenv(name);
     if (value != nullptr && *value != '\0') return name;
@@ -132,9 +132,9 @@ bool BypassesProxy(std::string_view no_proxy, const net::Address& server) {
 
 Result<std::optional<net::Proxy>> ProxyFromEnvironment(
     const std::function<const char*(const char* name)>& getenv, const net::Url& server) {
-  const char* variable = FirstOf(getenv, "HTTPS_PROXY", "https_proxy");
+  const char* variable = FirstSetVariable(getenv, "HTTPS_PROXY", "https_proxy");
   if (variable == nullptr || !server.tls) return std::optional<net::Proxy>();
-  const char* except = FirstOf(getenv, "NO_PROXY", "no_proxy");
+  const char* except = FirstSetVariable(getenv, "NO_PROXY", "no_proxy");
   if (BypassesProxy(except == nullptr ? "" : getenv(except), server.address)) {
     return std::optional<net::Proxy>();
   }

@@ -47,7 +47,7 @@ struct RequestQueue::Item {
   OnAnswer on_answer;
   BeforeSend before_send;
   MonotonicTime deadline;
-  MonotonicTime not_before{};  // wait of this request alone
+  MonotonicTime not_before{};  // earliest time of the next attempt
   int attempts = 0;
   Status last_error;
   CredentialSource::Credential credential;  // of the last attempt
@@ -152,10 +152,10 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
                    "the API server has rejected the priority level of {} for {} s: {}", item.flow,
                    Seconds(options.deadline), level->error.message());
     }
-    const std::string_view known = item.last_error.ok() ? "" : ": the last error was ";
+    const std::string_view last_error_label = item.last_error.ok() ? "" : ": the last error was ";
     if (item.attempts > 0) {
       return Error(Code::kDeadlineExceeded, "no response within {} s{}{}",
-                   Seconds(options.deadline), known, item.last_error.message());
+                   Seconds(options.deadline), last_error_label, item.last_error.message());
     }
     return Error(Code::kDeadlineExceeded, "not sent within {} s{}{}", Seconds(options.deadline),
                  unreachable_error.ok() ? "" : ": the API server is unreachable: ",
@@ -188,11 +188,11 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     if (SendLane* lane = LaneOf(*item)) lane->OnSent(item.get());
     const std::weak_ptr<Item> weak_item = item;
     credentials.Get([this, weak_item](const Result<CredentialSource::Credential>& credential) {
-      const auto held = weak_item.lock();
-      if (!held || held->done) return;
-      if (!credential.ok()) return FinishLater(held, credential.status());
-      held->credential = *credential;
-      SendWithCredential(held);
+      const auto locked_item = weak_item.lock();
+      if (!locked_item || locked_item->done) return;
+      if (!credential.ok()) return FinishLater(locked_item, credential.status());
+      locked_item->credential = *credential;
+      SendWithCredential(locked_item);
     });
   }
 
@@ -210,8 +210,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
         std::move(request), {.max_body = options.max_body},
         [weak = weak_from_this(), weak_item = std::weak_ptr(item)](Result<net::Response> answer) {
           const auto self = weak.lock();
-          const auto held = weak_item.lock();
-          if (self && held && !held->done) self->OnAnswered(held, std::move(answer));
+          const auto locked_item = weak_item.lock();
+          if (self && locked_item && !locked_item->done)
+            self->OnAnswered(locked_item, std::move(answer));
         });
   }
 
@@ -220,8 +221,10 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     UpdateLanes(item, answer);
     if (!MayRetry(item.get(), answer)) return Finish(item, std::move(answer));
     item->last_error = answer.ok() ? ErrorOf(*answer) : answer.status();
-    const auto later = [&](const ItemPtr& other) { return other->deadline > item->deadline; };
-    waiting.insert(std::find_if(waiting.begin(), waiting.end(), later), item);
+    const auto expires_later = [&](const ItemPtr& other) {
+      return other->deadline > item->deadline;
+    };
+    waiting.insert(std::find_if(waiting.begin(), waiting.end(), expires_later), item);
     SendReady();
   }
 
@@ -236,7 +239,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     server.OnSuccess();
     std::string level(answer->headers.Get(kPriorityLevel));
     if (level.empty()) level = item->flow;
-    if (std::string& known = level_of_flow[item->flow]; known != level) known = level;
+    if (std::string& stored = level_of_flow[item->flow]; stored != level) stored = level;
     // A rejection of the priority level is plain text. A Status object concerns only this request:
     // an eviction that a PodDisruptionBudget forbids also gets 429.
     if (answer->status == 429 && !IsApiStatus(*answer)) {
@@ -263,10 +266,10 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     const bool unprocessed = retry_after || (answer.ok() && answer->status == 429);
     if (!item->repeatable && !unprocessed) return false;
     // While the server is unreachable, its lane determines when to send again.
-    const Duration own =
+    const Duration own_wait =
         unreachable ? Duration::zero()
-                    : JitteredWait(Backoff::kFirst, Backoff::kMost, item->attempts - 1, random);
-    item->not_before = Now() + std::max(own, retry_after.value_or(Duration::zero()));
+                    : JitteredWait(Backoff::kFirst, Backoff::kMax, item->attempts - 1, random);
+    item->not_before = Now() + std::max(own_wait, retry_after.value_or(Duration::zero()));
     return std::max(item->not_before, server.not_before()) < item->deadline;
   }
 
@@ -364,7 +367,7 @@ Operation RequestQueue::Submit(net::Request request, std::string flow, bool repe
 
 // A stream that waits for its credential.
 struct StreamState {
-  bool dropped = false;
+  bool canceled = false;
   Operation call;
 };
 
@@ -375,18 +378,18 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
   core->credentials.Get(
       [core, state, request = std::move(request), deadlines, handler = std::move(handler)](
           const Result<CredentialSource::Credential>& credential) mutable {
-        if (state->dropped) return;
+        if (state->canceled) return;
         // Sent even without a credential, because the server's 401 states the reason.
         core->AddCredentials(&request, credential.value_or({}));
-        handler.on_head = [core, used = credential.value_or({}),
+        handler.on_head = [core, sent_credential = credential.value_or({}),
                            on_head = std::move(handler.on_head)](const net::Response& head) {
-          if (head.status == 401) (void)core->credentials.RejectAndCheckRetry(used);
+          if (head.status == 401) (void)core->credentials.RejectAndCheckRetry(sent_credential);
           on_head(head);
         };
         state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));
       });
   return Operation([state] {
-    state->dropped = true;
+    state->canceled = true;
     state->call.Cancel();
   });
 }

@@ -23,10 +23,10 @@ bool Meets(const LabelSelector::Requirement& requirement, const std::string* lab
     case Operator::kGt:
     case Operator::kLt: {
       if (label == nullptr || values.size() != 1) return false;
-      const Result<int64_t> has = ParseInt(*label);
+      const Result<int64_t> value = ParseInt(*label);
       const Result<int64_t> bound = ParseInt(values[0]);
-      if (!has.ok() || !bound.ok()) return false;
-      return requirement.op == Operator::kGt ? *has > *bound : *has < *bound;
+      if (!value.ok() || !bound.ok()) return false;
+      return requirement.op == Operator::kGt ? *value > *bound : *value < *bound;
     }
   }
   return false;

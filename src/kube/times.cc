@@ -30,11 +30,11 @@ class Cursor {
     return true;
   }
   // Parses "Y-M-D" or "h:m:s": three numbers with separators.
-  bool Three(size_t first_digits, char sign, int* a, int* b, int* c) {
+  bool ThreeNumbers(size_t first_digits, char separator, int* a, int* b, int* c) {
     const auto x = Digits(first_digits);
-    const bool between = Take(sign);
+    const bool between = Take(separator);
     const auto y = Digits(2);
-    const bool again = Take(sign);
+    const bool again = Take(separator);
     const auto z = Digits(2);
     if (!x || !between || !y || !again || !z) return false;
     *a = *x;
@@ -74,9 +74,9 @@ class Cursor {
 std::optional<WallTime> Parse(std::string_view text) {
   Cursor cursor(text);
   int year, month, day, hour, minute, second;
-  if (!cursor.Three(4, '-', &year, &month, &day)) return std::nullopt;
+  if (!cursor.ThreeNumbers(4, '-', &year, &month, &day)) return std::nullopt;
   if (!cursor.Take('T') && !cursor.Take('t')) return std::nullopt;
-  if (!cursor.Three(2, ':', &hour, &minute, &second)) return std::nullopt;
+  if (!cursor.ThreeNumbers(2, ':', &hour, &minute, &second)) return std::nullopt;
   const auto fraction = cursor.Fraction();
   const auto offset = cursor.Offset();
   const std::chrono::year_month_day date{std::chrono::year(year),

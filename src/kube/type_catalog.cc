@@ -26,7 +26,7 @@ struct TypeCatalog::Core {
 
   std::string_view Intern(std::string_view text) { return *texts.emplace(text).first; }
 
-  const ResourceType* Known(std::string_view api_version, std::string_view kind) const {
+  const ResourceType* FindKnown(std::string_view api_version, std::string_view kind) const {
     const auto found = types.find({std::string(api_version), std::string(kind)});
     return found == types.end() ? nullptr : &found->second;
   }
@@ -49,13 +49,13 @@ struct TypeCatalog::Core {
     }
   }
 
-  Result<ResourceType> Answer(const std::string& api_version, const std::string& kind,
-                              const Result<Json>& list) {
+  Result<ResourceType> OnDiscovery(const std::string& api_version, const std::string& kind,
+                                   const Result<Json>& list) {
     if (!list.ok() && list.status().code() != Code::kNotFound) {
       return list.status().Annotate(fmt::format("cannot find the type {} {}", api_version, kind));
     }
     if (list.ok()) Remember(api_version, *list);
-    if (const ResourceType* known = Known(api_version, kind)) return *known;
+    if (const ResourceType* known = FindKnown(api_version, kind)) return *known;
     return Error(
         Code::kNotFound,
         "the API server has no {} of {}: install its CustomResourceDefinition, or a server "
@@ -81,8 +81,9 @@ struct TypeCatalog::Core {
 TypeCatalog::TypeCatalog(Client& client) : core_(std::make_unique<Core>(client)) {}
 TypeCatalog::~TypeCatalog() = default;
 
-const ResourceType* TypeCatalog::Known(std::string_view api_version, std::string_view kind) const {
-  return core_->Known(api_version, kind);
+const ResourceType* TypeCatalog::FindKnown(std::string_view api_version,
+                                           std::string_view kind) const {
+  return core_->FindKnown(api_version, kind);
 }
 
 Operation TypeCatalog::Find(std::string_view api_version, std::string_view kind, OnType on_done) {
@@ -90,14 +91,14 @@ Operation TypeCatalog::Find(std::string_view api_version, std::string_view kind,
     return core_->Post(Error(Code::kInvalidArgument, "an object needs apiVersion and kind"),
                        std::move(on_done));
   }
-  if (const ResourceType* known = core_->Known(api_version, kind)) {
+  if (const ResourceType* known = core_->FindKnown(api_version, kind)) {
     return core_->Post(*known, std::move(on_done));
   }
   return core_->client.GetDocument(
       DiscoveryPath(api_version),
       [weak = core_->weak.Get(), api_version = std::string(api_version), kind = std::string(kind),
        on_done = std::move(on_done)](const Result<Json>& list) {
-        if (weak) on_done(weak->Answer(api_version, kind, list));
+        if (weak) on_done(weak->OnDiscovery(api_version, kind, list));
       });
 }
 

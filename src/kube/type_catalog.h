@@ -38,7 +38,7 @@ class TypeCatalog {
   // The type of `object`. INVALID_ARGUMENT without apiVersion or kind.
   Operation FindFor(const Json& object, OnType on_done);
   // The type, if an earlier call of FindFor has found it, else null. Valid as long as the catalog.
-  const ResourceType* Known(std::string_view api_version, std::string_view kind) const;
+  const ResourceType* FindKnown(std::string_view api_version, std::string_view kind) const;
 
  private:
   struct Core;

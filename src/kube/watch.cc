@@ -24,7 +24,7 @@ constexpr int kMaxPage = 8000;
 // states again. A delegate call may destroy the Watch; `delegate` is null afterwards.
 struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
-      : client(c), what(std::move(query)), delegate(&d), options(o) {}
+      : client(c), page_query(std::move(query)), delegate(&d), options(o) {}
 
   MonotonicTime Now() const { return client.runner().clock().Now(); }
 
@@ -38,28 +38,29 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   }
 
   void Next() {
-    const bool may_stream = options.stream_initial && Now() >= pages_until;
+    const bool may_stream = options.stream_initial && Now() >= list_in_pages_until;
     if (!version.empty() || may_stream) return StartStream();
     ListNextPage();
   }
 
-  void ListNextPage() { list = client.List(what, Weakly(&Core::OnPage)); }
+  void ListNextPage() { list = client.List(page_query, Weakly(&Core::OnPage)); }
 
   void OnPage(Result<ListPage> page) {
     if (!page.ok()) {
       // The continue token expired between two pages. Starts again with larger pages, so that a
       // slow list completes before its token expires.
-      const bool late = page.status().code() == Code::kOutOfRange && !what.continue_token.empty();
-      if (late) what.limit = std::min(kMaxPage, what.limit * 4);
-      what.continue_token.clear();
+      const bool late =
+          page.status().code() == Code::kOutOfRange && !page_query.continue_token.empty();
+      if (late) page_query.limit = std::min(kMaxPage, page_query.limit * 4);
+      page_query.continue_token.clear();
       return Retry(page.status(), Duration::zero());
     }
     if (!ReportRecovered()) return;
-    if (what.continue_token.empty()) delegate->OnListBegin();
+    if (page_query.continue_token.empty()) delegate->OnListBegin();
     for (size_t i = 0; delegate && i < page->items.size(); ++i) delegate->OnObject(page->items[i]);
     if (!delegate) return;
-    what.continue_token = page->continue_token;
-    if (!what.continue_token.empty()) return ListNextPage();
+    page_query.continue_token = page->continue_token;
+    if (!page_query.continue_token.empty()) return ListNextPage();
     version = page->resource_version;
     backoff.Reset();
     delegate->OnListEnd();
@@ -67,7 +68,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   }
 
   std::string StreamTarget() {
-    ListQuery query = what;
+    ListQuery query = page_query;
     query.limit = 0;
     query.resource_version = version;
     std::uniform_int_distribution<int64_t> jitter(0, options.watch_timeout.count());
@@ -77,7 +78,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     // k8s.io/apimachinery, pkg/apis/meta/internalversion/validation). The timeout is drawn, as in
     // client-go, so that the watches of all clients do not end at once.
     return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
-                       CollectionPath(what.type, what.ns),
+                       CollectionPath(page_query.type, page_query.ns),
                        std::max<int64_t>(1, watch_timeout.count()),
                        initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
                        QueryString(query));
@@ -87,8 +88,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     initial = version.empty();
     head = {};
     reader.reset();
-    ++streams;
-    stream = client.Stream(StreamTarget(), what,
+    ++stream_number;
+    stream = client.Stream(StreamTarget(), page_query,
                            {.header = std::min(net::Deadlines().header, options.stall_timeout),
                             .body = Duration::zero(),
                             .stall = options.stall_timeout},
@@ -101,14 +102,14 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
 
   // A large collection may take minutes, so only a stream without new data is abandoned.
   void CheckProgressIn(Duration wait) {
-    client.runner().PostDelayed(wait, [weak = weak_from_this(), number = streams] {
+    client.runner().PostDelayed(wait, [weak = weak_from_this(), number = stream_number] {
       const auto self = weak.lock();
-      if (!self || !self->delegate || !self->initial || self->streams != number) return;
+      if (!self || !self->delegate || !self->initial || self->stream_number != number) return;
       const Duration left = self->progress_at + self->options.initial_stall - self->Now();
       if (left > Duration::zero()) return self->CheckProgressIn(left);
-      self->pages_until = self->Now() + self->options.paging_period;
-      self->Break(Error(Code::kDeadlineExceeded,
-                        "the stream of initial objects stalled: listing in pages instead"));
+      self->list_in_pages_until = self->Now() + self->options.paging_period;
+      self->AbortStream(Error(Code::kDeadlineExceeded,
+                              "the stream of initial objects stalled: listing in pages instead"));
     });
   }
 
@@ -134,7 +135,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     reader->Put(piece);
     while (delegate) {
       auto event = reader->Next();
-      if (!event.ok()) return Break(event.status());
+      if (!event.ok()) return AbortStream(event.status());
       if (!event->has_value()) return;
       if ((*event)->type == EventType::kError) return OnErrorEvent(StatusOf(**event));
       OnEvent(**event);
@@ -154,8 +155,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     // The versions of initial objects are old and in no order, so they are not a position to resume
     // from.
     if (!initial || (bookmark && event.object.EndsInitialEvents())) {
-      if (std::string fresh = event.object.ResourceVersion(); !fresh.empty()) {
-        version = std::move(fresh);
+      if (std::string new_version = event.object.ResourceVersion(); !new_version.empty()) {
+        version = std::move(new_version);
       }
     }
     if (bookmark) {
@@ -176,7 +177,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       if (initial && refused.code() == Code::kInvalidArgument) {
         // This server does not support initial streams: ValidateListOptions answers 422 without the
         // feature gate WatchList.
-        pages_until = Now() + options.paging_period;
+        list_in_pages_until = Now() + options.paging_period;
         return ListNextPage();
       }
       return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
@@ -186,13 +187,13 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     RunLater(backoff.Next());
   }
 
-  void Break(const Status& status) {
+  void AbortStream(const Status& status) {
     stream.Cancel();
     Retry(status, Duration::zero());
   }
 
   void Retry(const Status& status, Duration at_least) {
-    ++streams;  // invalidates the deadline of the previous stream
+    ++stream_number;  // the timers of earlier streams then do nothing
     if (status.code() == Code::kOutOfRange) {
       // The server answers again, possibly after a restart, so the next wait is short.
       if (!version.empty()) backoff.Reset();
@@ -208,7 +209,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   void RunLater(Duration wait) { client.runner().PostDelayed(wait, Weakly(&Core::Next)); }
 
   Client& client;
-  ListQuery what;  // continue_token is the position between pages
+  ListQuery page_query;  // continue_token is the position between pages
   Delegate* delegate;
   Options options;
   std::mt19937_64 random{client.NextSeed()};
@@ -216,17 +217,17 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   std::string version;   // of the last event; empty: list everything
   bool initial = false;  // the stream still delivers initial objects
   bool error_reported = false;
-  int streams = 0;
-  MonotonicTime progress_at{};  // time of the stream's last data
-  MonotonicTime pages_until{};  // list in pages until then
+  int stream_number = 0;
+  MonotonicTime progress_at{};          // time of the stream's last data
+  MonotonicTime list_in_pages_until{};  // list in pages until then
   Operation list;
   Operation stream;
   net::Response head;
   std::optional<EventReader> reader;  // of an accepted stream
 };
 
-Watch::Watch(Client& client, ListQuery what, Delegate& delegate, Options options)
-    : core_(std::make_shared<Core>(client, std::move(what), delegate, options)) {
+Watch::Watch(Client& client, ListQuery query, Delegate& delegate, Options options)
+    : core_(std::make_shared<Core>(client, std::move(query), delegate, options)) {
   core_->Next();
 }
 

@@ -46,7 +46,7 @@ class Watch {
     Duration watch_timeout = std::chrono::minutes(5);
     // A stream that is silent for longer is considered dead. Bookmarks come about once a minute.
     Duration stall_timeout = std::chrono::minutes(3);
-    size_t max_event = 8 << 20;
+    size_t max_event = 8 << 20;  // bytes
     // Requests the initial objects in one stream. If the server rejects this, or is silent for
     // `initial_stall` before their end (servers before 1.27 ignore the parameter and wait for
     // changes), the Watch lists in pages. After `paging_period` it tries a stream again, because
@@ -56,8 +56,8 @@ class Watch {
     Duration paging_period = std::chrono::minutes(30);
   };
 
-  // Starts at once. `what` has type, namespace, selectors, page size and encoding.
-  Watch(Client& client, ListQuery what, Delegate& delegate, Options options);
+  // Starts at once. `query` has type, namespace, selectors, page size and encoding.
+  Watch(Client& client, ListQuery query, Delegate& delegate, Options options);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;

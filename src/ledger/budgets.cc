@@ -20,7 +20,7 @@ std::vector<bool> Budgets::Violated(std::span<const CoveredPod> pods) const {
     int32_t allowed = budget.disruptions_allowed;
     for (size_t i = 0; i < pods.size(); ++i) {
       const CoveredPod& pod = pods[i];
-      if (pod.ns != key.first || budget.disrupted.contains(pod.name)) continue;
+      if (pod.ns != key.first || budget.disrupted_pods.contains(pod.name)) continue;
       if (budget.selector->Matches(*pod.labels) && --allowed < 0) violated[i] = true;
     }
   }

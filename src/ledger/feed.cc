@@ -119,7 +119,7 @@ struct ClusterFeed::State {
     return {.label = none, .annotation = none};
   }
 
-  AlsoKept Kept() const {
+  AlsoKept KeptFields() const {
     return {.labels = options.budgets || options.labels,
             .constraints = options.constraints,
             .runs = options.runs};
@@ -133,7 +133,7 @@ struct ClusterFeed::State {
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
-        KeepOfNodes(ledger.options().labels, Kept()), node_handler, kube::Watch::Options{},
+        KeepOfNodes(ledger.options().labels, KeptFields()), node_handler, kube::Watch::Options{},
         options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
     if (options.budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
@@ -160,7 +160,7 @@ struct ClusterFeed::State {
         kube::ListQuery{.ns = options.pods_ns,
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
-        KeepOfPods(Kept()), pod_handler, kube::Watch::Options{},
+        KeepOfPods(KeptFields()), pod_handler, kube::Watch::Options{},
         !options.objects ? IsAnyObject<kube::PodObject>
         : all            ? nullptr
                          : HasNoGpus);

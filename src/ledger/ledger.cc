@@ -156,7 +156,7 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
   }
   entry.node.inventory.ShareIn(&inventories_);
   known->second = std::move(entry);
-  Install(known->second);
+  UpdateCluster(known->second);
   return true;
 }
 
@@ -177,7 +177,7 @@ device::MemoryUnit ClusterLedger::OfferedMemoryUnit() const {
   return device::MemoryUnit::kGiB;
 }
 
-void ClusterLedger::Install(NodeEntry& entry) {
+void ClusterLedger::UpdateCluster(NodeEntry& entry) {
   if (entry.id == placement::kNoNode && entry.node.inventory.without_uuids().gpus.empty()) return;
   if (entry.id != placement::kNoNode) {
     const Status updated = cluster_->UpdateNode(entry.id, SpecOf(entry));
@@ -251,10 +251,10 @@ Status ClusterLedger::FillDemand(Query* query) {
   return {};
 }
 
-const Status& ClusterLedger::Allowed(Query& query, const NodeEntry& node, const std::string& model,
-                                     Bytes gpu_memory) const {
+const Status& ClusterLedger::QuotaResult(Query& query, const NodeEntry& node,
+                                         const std::string& model, Bytes gpu_memory) const {
   const auto [known, is_new] =
-      query.allowed.try_emplace({model, node.node.pool, gpu_memory.count()}, Status());
+      query.quota_results.try_emplace({model, node.node.pool, gpu_memory.count()}, Status());
   if (is_new) {
     known->second = quota_.Check(placement::ChargeOf(
         query.request.ns, *cluster_, query.demand.demand, model, gpu_memory, node.node.pool));
@@ -277,7 +277,7 @@ const Status& ClusterLedger::CheckQuota(Query& query, const NodeEntry& node) con
     last = &gpu;
     const std::string model =
         node.model_label.empty() ? std::string(cluster_->NameOf(gpu.model)) : node.model_label;
-    const Status& status = Allowed(query, node, model, Bytes(gpu.total_bytes));
+    const Status& status = QuotaResult(query, node, model, Bytes(gpu.total_bytes));
     if (status.ok()) return status;
     rejection = &status;
   }
@@ -424,13 +424,13 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::st
   pod.annotations_dropped = false;
   pod.placed_id = *place;
   pod.charges = charges_.Get(SharedValue(std::move(charges)));
-  pod.rare.Update([&](PodEntry::Rare& rare) {
+  pod.rare.Update([&](PodEntry::RareFields& rare) {
     rare.annotations = assumed.annotations;
     rare.problem.clear();
     rare.assumed_until = clock_->Now() + hold;
   });
   MoveTo(pod, node.node.name);
-  Arrived(pod, query.shape);
+  ReportArrival(pod, query.shape);
   assumed_.insert(request.uid);
   return assumed;
 }

@@ -92,7 +92,7 @@ struct NodeEntry {
   device::Node node;
   Uid uid;
   int64_t gpu_mem_units = 0;  // allocatable aliyun.com/gpu-mem
-  std::string model_label;    // model by a label that its GPUs do not confirm; quotas use it
+  std::string model_label;    // model label, "" if all GPUs match it; quotas use it
   // Taints, and labels: all of them with AlsoKept::constraints, else those of KeepOfNodes.
   SharedValue<kube::NodeTraits> traits;
 };
@@ -114,8 +114,8 @@ struct PodEntry {
   SharedValue<std::vector<placement::QuotaCharge>> charges;
 
   bool guessed() const { return guessed_gpu_demands.any(); }
-  bool holds_gpus() const { return !held.empty(); }
-  // Empty if the pod holds no GPU. Made for each call.
+  bool holds_gpus() const { return !held_devices.empty(); }
+  // Empty if the pod holds no GPU. Computed for each call.
   device::Assignment assignment() const;
   // Why a bound pod that requests GPUs holds none.
   const std::string& problem() const { return rare->problem; }
@@ -131,25 +131,25 @@ struct PodEntry {
   void SetProblem(std::string_view problem);
 
   // A device of a container.
-  struct Held {
+  struct HeldDevice {
     UuidText uuid;
     Bytes memory;
     uint32_t container = 0;  // its position in the request
     int32_t milli = 0;
   };
-  std::vector<Held> held;
-  // What few pods have.
-  struct Rare {
+  std::vector<HeldDevice> held_devices;
+  // Fields that most pods lack.
+  struct RareFields {
     std::string problem, nominated_node;
     std::vector<std::string> gates;
     StringMap annotations;
     MonotonicTime assumed_until;
-    bool operator==(const Rare&) const = default;
+    bool operator==(const RareFields&) const = default;
   };
-  SharedValue<Rare> rare;
+  SharedValue<RareFields> rare;
   uint64_t annotations_hash = 0;
   std::optional<placement::PodId> placed_id;
-  bool annotations_dropped = false;  // because the assignment says the same
+  bool annotations_dropped = false;  // because they only repeat the assignment
   bool arrived = false;              // reported to the policy
   bool received = false;             // the API server has shown the pod; else it is only assumed
 };
@@ -204,7 +204,7 @@ class ClusterLedger {
 
     bool requests_gpus() const { return !demand.demand.gpu_demands.empty(); }
     // Results of the quota check, by model, pool and the GPU's device memory.
-    std::map<std::tuple<std::string, std::string, int64_t>, Status> allowed;
+    std::map<std::tuple<std::string, std::string, int64_t>, Status> quota_results;
     // By node: for which nominated pod its free GPUs are reserved.
     std::map<std::string, std::string> reserved;
   };
@@ -305,7 +305,7 @@ class ClusterLedger {
   Status FillDemand(Query* query);
   placement::Policy& PolicyFor(const PodRequest& request);
   placement::NodeSpec SpecOf(const NodeEntry& entry);
-  void Install(NodeEntry& entry);
+  void UpdateCluster(NodeEntry& entry);
   // Counts the CPU and memory of a pod without GPUs.
   void SetCpuPod(const kube::PodObject& object, const PodRequest& request);
   void SetUnreadable(const kube::PodObject& object, const Status& why);
@@ -329,8 +329,8 @@ class ClusterLedger {
   std::vector<placement::QuotaCharge> ChargesOf(const PodRequest& request, const NodeEntry& node,
                                                 const placement::Demand& demand,
                                                 const placement::Pick& pick) const;
-  const Status& Allowed(Query& query, const NodeEntry& node, const std::string& model,
-                        Bytes gpu_memory) const;
+  const Status& QuotaResult(Query& query, const NodeEntry& node, const std::string& model,
+                            Bytes gpu_memory) const;
   using PodFilter = std::function<bool(const PodEntry&)>;
   void Nominate(PodEntry& pod, const std::string& node);
   std::vector<const PodEntry*> NominatedBefore(const PodRequest& request,
@@ -352,7 +352,7 @@ class ClusterLedger {
   void Release(PodEntry& pod);
   void RemoveFromNode(PodEntry& pod);
   void MoveTo(PodEntry& pod, const std::string& node);
-  void Arrived(PodEntry& pod, placement::ShapeId shape);
+  void ReportArrival(PodEntry& pod, placement::ShapeId shape);
 
   const LedgerOptions options_;
   const Clock* const clock_;
@@ -366,8 +366,8 @@ class ClusterLedger {
   Nodes nodes_;
   NodeIndex by_name_;  // views of the keys of nodes_
   Pods pods_;
-  std::optional<CpuPods> cpu_pods_;                            // empty until the policy is created
-  std::unordered_map<std::string, std::vector<Uid>> pods_of_;  // by node; sorted
+  std::optional<CpuPods> cpu_pods_;  // empty until the policy is created
+  std::unordered_map<std::string, std::vector<Uid>> pods_of_node_;  // by node; sorted
   SharedPool<device::DeviceRequest> requests_;
   SharedPool<StringMap> labels_;
   SharedPool<kube::NodeConstraints> constraints_;

@@ -53,7 +53,7 @@ uint64_t HashOf(const StringMap& map) {
 
 device::Assignment PodEntry::assignment() const {
   device::Assignment assignment;
-  for (const Held& device : held) {
+  for (const HeldDevice& device : held_devices) {
     assignment.containers[request.devices->containers[device.container].name].push_back(
         {device.uuid.str(), MilliGpu(device.milli), device.memory});
   }
@@ -61,24 +61,24 @@ device::Assignment PodEntry::assignment() const {
 }
 
 void PodEntry::SetAssignment(const device::Assignment& assignment) {
-  held.clear();
+  held_devices.clear();
   const std::vector<device::ContainerRequest>& containers = request.devices->containers;
   for (uint32_t i = 0; i < containers.size(); ++i) {
     const auto devices = assignment.containers.find(containers[i].name);
     if (devices == assignment.containers.end()) continue;
     for (const device::DeviceShare& share : devices->second) {
-      held.push_back({.uuid = UuidText(share.uuid),
-                      .memory = share.memory,
-                      .container = i,
-                      .milli = static_cast<int32_t>(share.compute.count())});
+      held_devices.push_back({.uuid = UuidText(share.uuid),
+                              .memory = share.memory,
+                              .container = i,
+                              .milli = static_cast<int32_t>(share.compute.count())});
     }
   }
-  held.shrink_to_fit();
+  held_devices.shrink_to_fit();
 }
 
 void PodEntry::SetProblem(std::string_view problem) {
   if (rare->problem == problem) return;
-  rare.Update([&](Rare& changed) { changed.problem = problem; });
+  rare.Update([&](RareFields& changed) { changed.problem = problem; });
 }
 
 std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod) {
@@ -90,7 +90,7 @@ std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod)
     return sums.emplace_back(uuid, device::Share()).second;
   };
   const auto add = [&](bool init) {
-    for (const PodEntry::Held& device : pod.held) {
+    for (const PodEntry::HeldDevice& device : pod.held_devices) {
       const auto phase = pod.request.devices->containers[device.container].phase;
       if ((phase == device::Phase::kInit) != init) continue;
       device::Share& sum = sum_of(device.uuid);
@@ -111,25 +111,25 @@ std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod)
 
 const std::vector<Uid>& ClusterLedger::PodsOn(const std::string& node) const {
   static const std::vector<Uid> kNone;
-  const auto found = pods_of_.find(node);
-  return found == pods_of_.end() ? kNone : found->second;
+  const auto found = pods_of_node_.find(node);
+  return found == pods_of_node_.end() ? kNone : found->second;
 }
 
 void ClusterLedger::MoveTo(PodEntry& pod, const std::string& node) {
   if (pod.node == node) return;
   if (!pod.node.empty()) {
-    const auto old = pods_of_.find(pod.node);
+    const auto old = pods_of_node_.find(pod.node);
     std::vector<Uid>& pods = old->second;
     pods.erase(std::ranges::lower_bound(pods, pod.request.uid));
-    if (pods.empty()) pods_of_.erase(old);
+    if (pods.empty()) pods_of_node_.erase(old);
   }
   pod.node = node;
   if (node.empty()) return;
-  std::vector<Uid>& pods = pods_of_[node];
+  std::vector<Uid>& pods = pods_of_node_[node];
   pods.insert(std::ranges::lower_bound(pods, pod.request.uid), pod.request.uid);
 }
 
-void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
+void ClusterLedger::ReportArrival(PodEntry& pod, placement::ShapeId shape) {
   if (!std::exchange(pod.arrived, true)) policy_->Arrived(shape);
 }
 
@@ -141,13 +141,13 @@ void ClusterLedger::DropAnnotations(PodEntry& pod) {
   const Result<std::string> same = device::EncodeAssignment(pod.assignment());
   pod.annotations_dropped = same.ok() && *same == text->second;
   if (pod.annotations_dropped) {
-    pod.rare.Update([](PodEntry::Rare& rare) { rare.annotations.clear(); });
+    pod.rare.Update([](PodEntry::RareFields& rare) { rare.annotations.clear(); });
   }
 }
 
 void ClusterLedger::RestoreAnnotations(PodEntry& pod) {
   if (!std::exchange(pod.annotations_dropped, false)) return;
-  pod.rare.Update([&](PodEntry::Rare& rare) {
+  pod.rare.Update([&](PodEntry::RareFields& rare) {
     rare.annotations.emplace(names::kAnnotationAssignment,
                              device::EncodeAssignment(pod.assignment()).value());
   });
@@ -159,7 +159,7 @@ void ClusterLedger::Release(PodEntry& pod) {
   if (!pod.charges->empty()) (void)quota_.Refund(*pod.charges);
   pod.placed_id.reset();
   pod.charges = {};
-  pod.held = {};
+  pod.held_devices = {};
   pod.guessed_gpu_demands.reset();
 }
 
@@ -197,7 +197,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   }
   if (*pod.labels != object.meta.labels) pod.labels = labels_.Get(SharedValue(object.meta.labels));
   if (pod.gates() != object.gates) {
-    pod.rare.Update([&](PodEntry::Rare& rare) { rare.gates = object.gates; });
+    pod.rare.Update([&](PodEntry::RareFields& rare) { rare.gates = object.gates; });
   }
   if (object.node_name.empty()) {
     pod.request.uid = object.meta.uid;
@@ -215,7 +215,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
                          pod.node == object.node_name && pod.request == *request &&
                          pod.annotations_hash == annotations_hash;
   if (unchanged) return;
-  pod.rare.Update([&](PodEntry::Rare& rare) {
+  pod.rare.Update([&](PodEntry::RareFields& rare) {
     rare.annotations = object.meta.annotations;
     rare.assumed_until = {};
   });
@@ -248,7 +248,7 @@ void ClusterLedger::BeginWaiting(PodEntry& pod) {
     return;
   }
   const Result<placement::ShapeId> shape = cluster_->Intern(demand->demand);
-  if (shape.ok()) Arrived(pod, *shape);
+  if (shape.ok()) ReportArrival(pod, *shape);
 }
 
 // Takes the UID by value, because RemovePod destroys the entry into which a reference may point.
@@ -261,12 +261,12 @@ PodEntry ClusterLedger::TakeOut(Uid uid) {  // NOLINT(performance-unnecessary-va
 void ClusterLedger::PutBack(PodEntry entry) {
   const std::string node = std::exchange(entry.node, "");
   const std::string nominated = entry.nominated_node();
-  entry.rare.Update([](PodEntry::Rare& rare) { rare.nominated_node.clear(); });
+  entry.rare.Update([](PodEntry::RareFields& rare) { rare.nominated_node.clear(); });
   RestoreAnnotations(entry);
   // TakeOut has released what these members refer to.
   entry.placed_id.reset();
   entry.charges = {};
-  entry.held = {};
+  entry.held_devices = {};
   entry.arrived = false;
   PodEntry& pod = pods_[entry.request.uid];
   pod = std::move(entry);
@@ -302,10 +302,11 @@ void ClusterLedger::SetCpuPod(const kube::PodObject& object, const PodRequest& r
 Result<std::optional<device::Assignment>> ClusterLedger::AnnotatedGpus(
     const PodEntry& pod, const NodeEntry& node) const {
   // Only the annotations of older systems refer to the GPUs of the node by number.
-  const bool refers = !pod.rare->annotations.contains(names::kAnnotationAssignment);
-  return device::AssignmentFrom(pod.rare->annotations, *pod.request.devices,
-                                refers ? node.node.inventory.Full() : device::NodeInventory(),
-                                options_.gpu_mem_unit);
+  const bool needs_inventory = !pod.rare->annotations.contains(names::kAnnotationAssignment);
+  return device::AssignmentFrom(
+      pod.rare->annotations, *pod.request.devices,
+      needs_inventory ? node.node.inventory.Full() : device::NodeInventory(),
+      options_.gpu_mem_unit);
 }
 
 // Whether the pod's annotations are those of its assignment.
@@ -429,7 +430,7 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
     pod.charges =
         charges_.Get(SharedValue(ChargesOf(pod.request, node, query.demand.demand, *pick)));
     quota_.Record(*pod.charges);
-    Arrived(pod, query.shape);
+    ReportArrival(pod, query.shape);
     return annotation_error;
   };
   const Status status = assign_gpus();
@@ -470,7 +471,7 @@ void ClusterLedger::Extend(const Uid& uid, Duration hold) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
   known->second.rare.Update(
-      [&](PodEntry::Rare& rare) { rare.assumed_until = clock_->Now() + hold; });
+      [&](PodEntry::RareFields& rare) { rare.assumed_until = clock_->Now() + hold; });
 }
 
 std::vector<std::string> ClusterLedger::Expire() {

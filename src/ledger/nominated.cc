@@ -19,7 +19,7 @@ void ClusterLedger::Nominate(PodEntry& pod, const std::string& node) {
     old->second.erase(pod.request.uid);
     if (old->second.empty()) nominated_.erase(old);
   }
-  pod.rare.Update([&](PodEntry::Rare& rare) { rare.nominated_node = node; });
+  pod.rare.Update([&](PodEntry::RareFields& rare) { rare.nominated_node = node; });
   if (!node.empty()) nominated_[node].insert(pod.request.uid);
 }
 

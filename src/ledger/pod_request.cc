@@ -111,7 +111,7 @@ kube::Keep KeepOfPods(AlsoKept also) {
                 return key == "cpu" || key == "memory" || IsGpuResource(key);
               },
           .constraints = also.constraints,
-          .run_states = also.runs};
+          .pod_run = also.runs};
 }
 
 kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {

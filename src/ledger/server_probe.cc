@@ -9,7 +9,7 @@
 namespace tessera::ledger {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kTimeout = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -25,10 +25,10 @@ void ServerProbe::ProbeLater() {
 }
 
 void ServerProbe::Probe() {
-  const Duration patience = std::min(kPatience, interval_);
+  const Duration timeout = std::min(kTimeout, interval_);
   const WallTime sent = client_.runner().clock().WallNow();
   request_ = client_.Stream(
-      kPath, kube::ListQuery{}, {.connect = patience, .header = patience, .body = patience},
+      kPath, kube::ListQuery{}, {.connect = timeout, .header = timeout, .body = timeout},
       {.on_head =
            [this](const net::Response& head) {
              if (head.status < 500) handlers_.on_answer();

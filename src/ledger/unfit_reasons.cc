@@ -30,7 +30,7 @@ bool UnfitReasons::Less::operator()(const NodeShortfall& a, const NodeShortfall&
   return all(a) < all(b);
 }
 
-UnfitReasons::ShapeReasons& UnfitReasons::Find(uint64_t serial) {
+UnfitReasons::ShapeReasons& UnfitReasons::FindOrAdd(uint64_t serial) {
   const auto known = std::find_if(shapes_.begin(), shapes_.end(),
                                   [&](const ShapeReasons& at) { return at.serial == serial; });
   if (known != shapes_.end()) return *known;
@@ -41,7 +41,7 @@ UnfitReasons::ShapeReasons& UnfitReasons::Find(uint64_t serial) {
   }
   ShapeReasons& oldest = *std::min_element(
       shapes_.begin(), shapes_.end(),
-      [](const ShapeReasons& a, const ShapeReasons& b) { return a.used < b.used; });
+      [](const ShapeReasons& a, const ShapeReasons& b) { return a.last_use < b.last_use; });
   oldest = {.serial = serial};
   return oldest;
 }
@@ -50,7 +50,7 @@ void UnfitReasons::UpdateNode(NodeId node, const placement::Demand& demand,
                               ShapeReasons* known) const {
   const NodeShortfall shortfall = placement::WhyNot(cluster_.node(node), demand);
   if (shortfall.ok()) {
-    known->of_nodes[node] = nullptr;
+    known->by_node[node] = nullptr;
     return;
   }
   const auto [reason, is_new] = known->reasons.try_emplace(shortfall);
@@ -59,17 +59,17 @@ void UnfitReasons::UpdateNode(NodeId node, const placement::Demand& demand,
                       .text = ForScheduler(placement::TextOf(shortfall, demand, cluster_)),
                       .kind = placement::MetricLabelOf(shortfall.reason)};
   }
-  known->of_nodes[node] = &reason->second;
+  known->by_node[node] = &reason->second;
 }
 
-UnfitReasons::ShapeReasons& UnfitReasons::Current(placement::ShapeId shape) {
-  ShapeReasons& known = Find(cluster_.shapes().serial(shape));
+UnfitReasons::ShapeReasons& UnfitReasons::UpdatedReasons(placement::ShapeId shape) {
+  ShapeReasons& known = FindOrAdd(cluster_.shapes().serial(shape));
   const placement::Demand& demand = cluster_.demand(shape);
-  known.used = ++uses_;
+  known.last_use = ++uses_;
   changed_.clear();
-  const bool all = known.of_nodes.empty() || known.reasons.size() > kMaxReasons ||
+  const bool all = known.by_node.empty() || known.reasons.size() > kMaxReasons ||
                    !cluster_.ChangesSince(known.version, &changed_);
-  known.of_nodes.resize(cluster_.size());
+  known.by_node.resize(cluster_.size());
   if (all) {
     known.reasons.clear();
     for (NodeId node = 0; node < cluster_.size(); ++node) UpdateNode(node, demand, &known);

@@ -36,9 +36,9 @@ class UnfitReasons {
   const Reason* Of(placement::ShapeId shape, placement::NodeId node) {
     if (last_ == nullptr || last_->serial != cluster_.shapes().serial(shape) ||
         last_->version != cluster_.version()) {
-      last_ = &Current(shape);
+      last_ = &UpdatedReasons(shape);
     }
-    return last_->of_nodes[node];
+    return last_->by_node[node];
   }
 
  private:
@@ -46,14 +46,14 @@ class UnfitReasons {
     bool operator()(const placement::NodeShortfall& a, const placement::NodeShortfall& b) const;
   };
   struct ShapeReasons {
-    uint64_t serial = 0;   // of the shape, because shape ids are reused
-    uint64_t version = 0;  // of the cluster when `of_nodes` was computed
-    uint64_t used = 0;     // value of uses_ at the last query
-    std::vector<const Reason*> of_nodes;
+    uint64_t serial = 0;    // of the shape, because shape ids are reused
+    uint64_t version = 0;   // of the cluster when `by_node` was computed
+    uint64_t last_use = 0;  // value of uses_ at the last query
+    std::vector<const Reason*> by_node;
     std::map<placement::NodeShortfall, Reason, Less> reasons;
   };
-  ShapeReasons& Current(placement::ShapeId shape);
-  ShapeReasons& Find(uint64_t serial);
+  ShapeReasons& UpdatedReasons(placement::ShapeId shape);
+  ShapeReasons& FindOrAdd(uint64_t serial);
   void UpdateNode(placement::NodeId node, const placement::Demand& demand,
                   ShapeReasons* known) const;
 

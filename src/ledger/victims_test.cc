@@ -150,10 +150,10 @@ TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
                                          .selector = kube::LabelSelector{}};
   ledger_->budgets().Set(budget);
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 1);
-  budget.disrupted = {"a"};
+  budget.disrupted_pods = {"a"};
   ledger_->budgets().Set(budget);
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
-  budget.disrupted = {};
+  budget.disrupted_pods = {};
   budget.selector.reset();  // selects nothing
   ledger_->budgets().Set(budget);
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);

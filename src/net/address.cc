@@ -76,8 +76,8 @@ Result<Address> ParseAddress(std::string_view text) {
 
 std::string Url::HostField() const {
   if (!address.unix_path.empty()) return "localhost";
-  const uint16_t usual = tls ? 443 : 80;
-  return address.port == usual ? Bracketed(address.host) : address.ToString();
+  const uint16_t default_port = tls ? 443 : 80;
+  return address.port == default_port ? Bracketed(address.host) : address.ToString();
 }
 
 std::string Url::ToString() const {
@@ -85,7 +85,7 @@ std::string Url::ToString() const {
 }
 
 Result<Url> ParseUrl(std::string_view text) {
-  const auto bad = [&](std::string_view why) {
+  const auto invalid = [&](std::string_view why) {
     return Error(Code::kInvalidArgument, "\"{}\" is not an http:// or https:// URL: {}", text, why);
   };
   Url url;
@@ -96,16 +96,16 @@ Result<Url> ParseUrl(std::string_view text) {
   } else if (rest.substr(0, 7) == "http://") {
     rest.remove_prefix(7);
   } else {
-    return bad("unknown scheme");
+    return invalid("unknown scheme");
   }
-  if (rest.find_first_of("?#@ \r\n\t") != std::string_view::npos) return bad("? # @ or space");
+  if (rest.find_first_of("?#@ \r\n\t") != std::string_view::npos) return invalid("? # @ or space");
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos) url.path = std::string(rest.substr(slash));
   while (!url.path.empty() && url.path.back() == '/') url.path.pop_back();
   bool has_port = false;
   const Status status = ParseHostPort(rest.substr(0, slash), &url.address, &has_port);
-  if (!status.ok()) return bad(status.message());
-  if (url.address.host.empty()) return bad("no host");
+  if (!status.ok()) return invalid(status.message());
+  if (url.address.host.empty()) return invalid("no host");
   if (!has_port) url.address.port = url.tls ? 443 : 80;
   return url;
 }

@@ -34,15 +34,15 @@ bool MatchesEtag(std::string_view if_none_match, std::string_view etag) {
 }
 
 bool AcceptsGzip(std::string_view accept_encoding) {
-  bool any = false;  // by "*"
+  bool wildcard_accepted = false;
   for (const std::string_view coding : SplitList(accept_encoding)) {
     const auto parts = Split(coding, ';');
     const std::string name = ToLower(Trim(parts[0]));
     const bool accepted = std::none_of(parts.begin() + 1, parts.end(), IsZeroWeight);
     if (name == "gzip" || name == "x-gzip") return accepted;
-    if (name == "*") any = accepted;
+    if (name == "*") wildcard_accepted = accepted;
   }
-  return any;
+  return wildcard_accepted;
 }
 
 Response RespondAsset(const Asset& asset, const Request& request) {

@@ -30,9 +30,8 @@ class BodyStream {
   using Piece = std::shared_ptr<const std::string>;
   struct Options {
     size_t queue_bytes = 1 << 20;
-    std::function<void()>
-        on_drained;                   // after a rejected Push, or ReportDrained: the queue is empty
-    std::function<void()> on_closed;  // the client is gone, or the server has ended
+    std::function<void()> on_drained;  // the queue is empty, after a rejected Push or ReportDrained
+    std::function<void()> on_closed;   // the client is gone, or the server has ended
   };
 
   BodyStream(IoThread& io, TaskRunner& runner, Options options);
@@ -43,9 +42,10 @@ class BodyStream {
   // False if nothing was added: the queue is full, or the stream is closed or finished. Empty
   // pieces are ignored.
   bool Push(Piece piece);
-  // Calls `on_drained` once, when the client has received all queued pieces. REQUIRES: some are
-  // queued. For a producer that writes the next piece when the client has read the last one.
-  void ReportDrained() { reports_ = true; }
+  // Calls `on_drained` once, when the client has received all queued pieces. REQUIRES: at least one
+  // piece is queued. For a producer that writes the next piece when the client has read the last
+  // one.
+  void ReportDrained() { report_drained_ = true; }
   // Ends the body after the queued pieces.
   void Finish();
   // Ends the connection without the queued pieces.
@@ -65,7 +65,7 @@ class BodyStream {
   const Options options_;
   std::shared_ptr<StreamSink> sink_;
   size_t queued_bytes_ = 0;
-  bool reports_ = false;  // calls on_drained when the queue is empty
+  bool report_drained_ = false;  // calls on_drained when the queue is empty
   bool closed_ = false;
   bool finished_ = false;
   WeakPtrFactory<BodyStream> weak_{this};

@@ -211,11 +211,11 @@ std::vector<std::string> SplitCertificates(std::string_view pem) {
 }
 
 Result<Validity> ValidityOf(std::string_view certificate) {
-  const X509Ptr read = NextCertificate(OpenText(certificate).get());
-  if (!read) return Error(Code::kInvalidArgument, "no PEM certificate: {}", OpenSslErrorText());
+  const X509Ptr first = NextCertificate(OpenText(certificate).get());
+  if (!first) return Error(Code::kInvalidArgument, "no PEM certificate: {}", OpenSslErrorText());
   Validity validity;
-  ASSIGN_OR_RETURN(validity.from, TimeOf(X509_get0_notBefore(read.get())));
-  ASSIGN_OR_RETURN(validity.to, TimeOf(X509_get0_notAfter(read.get())));
+  ASSIGN_OR_RETURN(validity.from, TimeOf(X509_get0_notBefore(first.get())));
+  ASSIGN_OR_RETURN(validity.to, TimeOf(X509_get0_notAfter(first.get())));
   return validity;
 }
 

@@ -21,7 +21,7 @@ class ClientPresence {
     on_gone_ = std::move(on_gone);
   }
   // Called by the server when the client is gone.
-  void Leave() {
+  void MarkGone() {
     if (std::exchange(gone_, true)) return;
     if (on_gone_) std::exchange(on_gone_, nullptr)();
   }

@@ -12,9 +12,9 @@ namespace {
 using boost::system::error_code;
 using Endpoint = asio::generic::stream_protocol::endpoint;
 
-// RFC 8305, section 5.
-constexpr Duration kStagger = std::chrono::milliseconds(250);
-constexpr size_t kMaxProxyAnswer = 16 << 10;
+// The Connection Attempt Delay of RFC 8305, section 5.
+constexpr Duration kAttemptDelay = std::chrono::milliseconds(250);
+constexpr size_t kMaxProxyAnswerBytes = 16 << 10;
 
 std::optional<Endpoint> KnownEndpoint(const Address& address) {
   if (!address.unix_path.empty()) {
@@ -106,7 +106,8 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
       const size_t end = self->answer_.find("\r\n\r\n");
       if (end != std::string::npos) return self->OnTunnelAnswer(end + 4);
       if (bytes.empty()) return self->FailTunnel("it closed the connection");
-      if (self->answer_.size() > kMaxProxyAnswer) return self->FailTunnel("its answer is too long");
+      if (self->answer_.size() > kMaxProxyAnswerBytes)
+        return self->FailTunnel("its answer is too long");
       self->ReadTunnelAnswer();
     });
   }
@@ -174,7 +175,7 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
                                 return self->Finish(ErrorTo(self->to_, "name lookup", error));
                               for (const auto& result : results)
                                 self->endpoints_.emplace_back(result.endpoint());
-                              if (self->endpoints_.empty()) return self->Finish(self->error_);
+                              if (self->endpoints_.empty()) return self->Finish(self->last_error_);
                               self->endpoints_ = Interleaved(self->endpoints_);
                               self->TryNext();
                             });
@@ -191,27 +192,27 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
   using Resolver = asio::ip::basic_resolver<asio::ip::tcp, asio::io_context::executor_type>;
 
   void TryNext() {
-    if (!on_done_ || next_ == endpoints_.size()) return;
-    ++running_;
+    if (!on_done_ || next_endpoint_ == endpoints_.size()) return;
+    ++running_attempts_;
     const auto attempt = std::make_shared<AddressAttempt>(
         context_, to_, [self = shared_from_this()](Result<TransportPtr> result) {
           self->OnAttemptEnd(std::move(result));
         });
     attempts_.push_back(attempt);
-    attempt->Start(endpoints_[next_++]);
-    if (next_ == endpoints_.size()) return;
-    stagger_.Start(kStagger, [weak = weak_from_this()] {
+    attempt->Start(endpoints_[next_endpoint_++]);
+    if (next_endpoint_ == endpoints_.size()) return;
+    stagger_.Start(kAttemptDelay, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->TryNext();
     });
   }
 
   void OnAttemptEnd(Result<TransportPtr> result) {
-    --running_;
+    --running_attempts_;
     if (result.ok()) return Finish(std::move(result));
     // A rejected certificate is more informative than a closed port.
-    if (error_.code() != Code::kUnauthenticated) error_ = result.status();
+    if (last_error_.code() != Code::kUnauthenticated) last_error_ = result.status();
     TryNext();
-    if (running_ == 0) Finish(error_);
+    if (running_attempts_ == 0) Finish(last_error_);
   }
 
   void Finish(Result<TransportPtr> result) {
@@ -227,9 +228,9 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
   const Destination to_;
   OnTransport on_done_;  // Empty once called or cancelled.
   std::vector<Endpoint> endpoints_;
-  size_t next_ = 0;
-  int running_ = 0;
-  Status error_ = Error(Code::kUnavailable, "the name has no address");
+  size_t next_endpoint_ = 0;
+  int running_attempts_ = 0;
+  Status last_error_ = Error(Code::kUnavailable, "the name has no address");
   std::vector<std::shared_ptr<AddressAttempt>> attempts_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 // How many bytes of a stream are read ahead while the reader processes a piece, so that both
 // threads work in parallel on a few large pieces. TLS alone would deliver pieces of 16 KiB.
-constexpr size_t kReadAhead = 512 << 10;
+constexpr size_t kReadAheadBytes = 512 << 10;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void ConnectionPool::Keep(Connection connection) {
 void ConnectionPool::SetCertificate(PemSource certificate, PemSource key) {
   tls_.SetCertificate(std::move(certificate), std::move(key));
   ++generation_;
-  for (Idle& entry : idle_) entry.connection.transport->Close();
+  for (IdleConnection& entry : idle_) entry.connection.transport->Close();
   idle_.clear();
 }
 
@@ -67,7 +67,7 @@ void ConnectionPool::Leave(Exchange* exchange) { running_.erase(exchange); }
 
 void ConnectionPool::Close() {
   closed_ = true;
-  for (Idle& entry : idle_) entry.connection.transport->Close();
+  for (IdleConnection& entry : idle_) entry.connection.transport->Close();
   idle_.clear();
   while (!running_.empty()) {
     const std::shared_ptr<Exchange> exchange = running_.begin()->second;
@@ -79,8 +79,8 @@ Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, RequestPlan plan, Respo
     : pool_(std::move(pool)),
       plan_(std::move(plan)),
       sink_(std::move(sink)),
-      phase_(pool_->io()),
-      stall_(pool_->io()) {}
+      phase_timer_(pool_->io()),
+      stall_timer_(pool_->io()) {}
 
 void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
@@ -104,7 +104,7 @@ void Exchange::Connect() {
     if (!context.ok()) return Finish(context.status());
     to.tls = *std::move(context);
   }
-  StartTimer(&phase_, plan_.deadlines.connect, "connecting");
+  StartTimer(&phase_timer_, plan_.deadlines.connect, "connecting");
   attempt_ = net::Connect(pool_->io(), std::move(to), {},
                           [self = shared_from_this()](Result<TransportPtr> result) {
                             self->attempt_.reset();
@@ -119,20 +119,20 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
   transport_ = std::move(connection.transport);
   retire_at_ = connection.retire_at;
   parser_ = std::make_unique<HttpParser>(plan_.kind, plan_.limits);
-  written_ = false;
-  StartTimer(&phase_, plan_.deadlines.header, "waiting for the answer's header");
+  request_written_ = false;
+  StartTimer(&phase_timer_, plan_.deadlines.header, "waiting for the answer's header");
   std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
   // A failed write does not end the exchange, because the server may have answered early and closed
   // (413, 429). If it has not answered, the read fails as well.
   transport_->Write(std::move(bytes),
                     [self = shared_from_this(), to = transport_.get()](const Status& status) {
-                      if (self->transport_.get() == to) self->written_ = status.ok();
+                      if (self->transport_.get() == to) self->request_written_ = status.ok();
                     });
   ReadMore();
 }
 
 void Exchange::ReadMore() {
-  if (head_seen_) StartTimer(&stall_, plan_.deadlines.stall, "waiting for more of the body");
+  if (head_seen_) StartTimer(&stall_timer_, plan_.deadlines.stall, "waiting for more of the body");
   transport_->Read(
       [self = shared_from_this(), from = transport_](const Status& status, std::string_view bytes) {
         if (!self->finished_ && self->transport_ == from) self->OnRead(status, bytes);
@@ -140,12 +140,12 @@ void Exchange::ReadMore() {
 }
 
 void Exchange::OnRead(const Status& status, std::string_view bytes) {
-  stall_.Stop();
-  if (!status.ok()) return Broken(status);
+  stall_timer_.Stop();
+  if (!status.ok()) return OnBroken(status);
   if (bytes.empty()) {
     peer_ended_ = true;
     const Status end = parser_->PutEof();
-    return end.ok() ? Advance() : Broken(end);
+    return end.ok() ? Advance() : OnBroken(end);
   }
   const Status parsed = parser_->Put(bytes);
   if (!parsed.ok()) return Finish(parsed);
@@ -168,7 +168,7 @@ void Exchange::OnHeader() {
     return Finish(Error(Code::kInvalidArgument, "the server switched protocols without a request"));
   }
   head_seen_ = true;
-  StartTimer(&phase_, plan_.deadlines.body, "reading the body");
+  StartTimer(&phase_timer_, plan_.deadlines.body, "reading the body");
   if (plan_.streams) sink_.on_head(parser_->response());
 }
 
@@ -180,9 +180,10 @@ void Exchange::Advance() {
   if (parser_->body_waiting() > 0) body_ += parser_->TakeBody();
   if (plan_.streams && !delivering_) Deliver();
   if (parser_->done()) return Complete();
-  if (peer_ended_) return Broken(Error(Code::kUnavailable, "connection closed before the answer"));
+  if (peer_ended_)
+    return OnBroken(Error(Code::kUnavailable, "connection closed before the answer"));
   // Resume continues from here.
-  paused_ = plan_.streams && body_.size() >= kReadAhead;
+  paused_ = plan_.streams && body_.size() >= kReadAheadBytes;
   if (!paused_) ReadMore();
 }
 
@@ -199,7 +200,7 @@ void Exchange::Resume() {
   if (std::exchange(paused_, false)) ReadMore();
 }
 
-void Exchange::Broken(const Status& status) {
+void Exchange::OnBroken(const Status& status) {
   // A server may close an idle connection while a request is on its way (RFC 9112, section 9.3.1).
   if (reused_ && !parser_->started() && plan_.may_resend) {
     reused_ = false;
@@ -213,8 +214,8 @@ void Exchange::Broken(const Status& status) {
 void Exchange::Complete() {
   // After an early answer the rest of the request is still unsent or unread. It would precede the
   // next request, so the connection is not reused.
-  const bool clean =
-      written_ && !peer_ended_ && parser_->keep_alive() && generation_ == pool_->generation();
+  const bool clean = request_written_ && !peer_ended_ && parser_->keep_alive() &&
+                     generation_ == pool_->generation();
   if (clean && parser_->TakeRest().empty()) {
     pool_->Keep({std::exchange(transport_, nullptr), retire_at_});
   }
@@ -237,8 +238,8 @@ void Exchange::Cancel() {
   const auto self = shared_from_this();
   finished_ = true;
   pool_->Leave(this);
-  phase_.Stop();
-  stall_.Stop();
+  phase_timer_.Stop();
+  stall_timer_.Stop();
   sink_ = {};
   if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
   if (transport_) std::exchange(transport_, nullptr)->Close();

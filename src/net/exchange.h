@@ -47,8 +47,8 @@ class ConnectionPool {
   int generation() const { return generation_; }
 
  private:
-  struct Idle {
-    Idle(Connection c, IoThread& io) : connection(std::move(c)), expiry(io) {}
+  struct IdleConnection {
+    IdleConnection(Connection c, IoThread& io) : connection(std::move(c)), expiry(io) {}
     Connection connection;
     Timer expiry;
   };
@@ -56,7 +56,7 @@ class ConnectionPool {
   IoThread& io_;
   const HttpClient::Options options_;
   TlsContextSource tls_;
-  std::list<Idle> idle_;  // least recently used first
+  std::list<IdleConnection> idle_;  // least recently used first
   std::minstd_rand random_{std::random_device{}()};
   // Owns the exchanges, so that none ends on another thread or after the IoThread.
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
@@ -99,7 +99,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void Deliver();
   bool SkipInterim();
   void OnHeader();
-  void Broken(const Status& status);
+  void OnBroken(const Status& status);
   void Complete();
   void Finish(Result<Response> result);
   void StartTimer(Timer* timer, Duration delay, std::string_view activity);
@@ -107,8 +107,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::shared_ptr<ConnectionPool> pool_;
   RequestPlan plan_;
   ResponseSink sink_;
-  Timer phase_;
-  Timer stall_;
+  Timer phase_timer_;
+  Timer stall_timer_;
   std::shared_ptr<Attempt> attempt_;
   TransportPtr transport_;
   MonotonicTime retire_at_{};  // for the connection
@@ -118,7 +118,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool paused_ = false;      // until Resume
   int generation_ = 0;       // the pool's generation when the connection was opened
   bool reused_ = false;      // the connection has carried an earlier request
-  bool written_ = false;
+  bool request_written_ = false;
   bool peer_ended_ = false;
   bool head_seen_ = false;
   bool finished_ = false;

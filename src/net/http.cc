@@ -21,9 +21,9 @@ bool IsAlnum(char c) {
 
 // RFC 9110 §5.6.2.
 bool IsToken(std::string_view text) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  constexpr std::string_view kTokenSymbols = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return IsAlnum(c) || kMarks.find(c) != std::string_view::npos;
+    return IsAlnum(c) || kTokenSymbols.find(c) != std::string_view::npos;
   });
 }
 
@@ -71,9 +71,9 @@ std::string_view Request::path() const {
 }
 
 std::optional<std::string> Request::Query(std::string_view name) const {
-  const size_t mark = target.find('?');
-  if (mark == std::string::npos) return std::nullopt;
-  for (std::string_view pair : Split(std::string_view(target).substr(mark + 1), '&')) {
+  const size_t query_start = target.find('?');
+  if (query_start == std::string::npos) return std::nullopt;
+  for (std::string_view pair : Split(std::string_view(target).substr(query_start + 1), '&')) {
     const size_t equals = pair.find('=');
     if (pair.substr(0, equals) != name) continue;
     if (equals == std::string_view::npos) return "";

@@ -22,7 +22,7 @@ uint8_t* Bytes(const std::string& text) {
 }
 
 // Fields of HTTP/1.1 connections, which HTTP/2 forbids.
-bool IsOfConnection(std::string_view name) {
+bool IsConnectionField(std::string_view name) {
   return name == "connection" || name == "keep-alive" || name == "transfer-encoding" ||
          name == "upgrade" || name == "proxy-connection";
 }
@@ -39,7 +39,7 @@ struct Http2Session::Stream {
 
   int32_t id = 0;
   State state = State::kReading;
-  Time since{};  // of its state, or when the peer last took bytes
+  Time since{};  // when the state began, or when the peer last took bytes
   Request request;
   size_t header_bytes = 0;
   size_t body_bytes = 0;  // received
@@ -49,10 +49,10 @@ struct Http2Session::Stream {
   bool answered = false;  // the whole response has been sent
   OnGone on_gone;
   std::string body;  // of the response
-  size_t sent = 0;   // of the body, or of the piece
+  size_t sent = 0;   // bytes sent of `body` or of `piece`
   std::shared_ptr<StreamSink> sink;
   BodyStream::Piece piece;
-  bool waits = false;  // for a piece
+  bool waits_for_piece = false;
 
   // Copies the next bytes of the response; `flags` says whether they are the last.
   ssize_t Read(uint8_t* out, size_t room, uint32_t* flags) {
@@ -72,7 +72,7 @@ struct Http2Session::Stream {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         return 0;
       }
-      waits = true;
+      waits_for_piece = true;
       return NGHTTP2_ERR_DEFERRED;
     }
     if (!piece) {
@@ -96,7 +96,7 @@ struct Http2Session::Hooks {
     Http2Session& self = Of(data);
     auto stream = std::make_unique<Stream>();
     stream->id = frame->hd.stream_id;
-    stream->since = self.active_ = std::chrono::steady_clock::now();
+    stream->since = self.last_activity_ = std::chrono::steady_clock::now();
     stream->request.target.clear();
     self.streams_[frame->hd.stream_id] = std::move(stream);
     return 0;
@@ -189,7 +189,7 @@ struct Http2Session::Hooks {
     Http2Session& self = Of(data);
     auto entry = self.streams_.extract(id);
     if (entry.empty()) return 0;
-    self.active_ = std::chrono::steady_clock::now();
+    self.last_activity_ = std::chrono::steady_clock::now();
     Stream& stream = *entry.mapped();
     if (stream.sink) stream.sink->Close();
     if (stream.on_gone && !stream.answered) stream.on_gone();
@@ -231,7 +231,7 @@ void Http2Session::Start() {
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMaxStreams},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(limits_.header_bytes)}};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings));
-  active_ = std::chrono::steady_clock::now();
+  last_activity_ = std::chrono::steady_clock::now();
   Tick();
   Flush();
   ReadMore();
@@ -296,9 +296,9 @@ void Http2Session::OnHeadersEnd(Stream& stream) {
 
 void Http2Session::OnRequestEnd(Stream& stream) {
   // Streams that the peer has reset may still occupy the handler.
-  if (handled_.size() >= 2 * kMaxStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
+  if (unanswered_.size() >= 2 * kMaxStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
   stream.state = Stream::State::kHandling;
-  stream.since = handled_[stream.id] = std::chrono::steady_clock::now();
+  stream.since = unanswered_[stream.id] = std::chrono::steady_clock::now();
   events_.on_request(std::move(stream.request), static_cast<uint64_t>(stream.id));
 }
 
@@ -307,7 +307,7 @@ void Http2Session::WatchPeer(uint64_t id, OnGone on_gone) {
 }
 
 void Http2Session::Answer(uint64_t id, Response response) {
-  handled_.erase(static_cast<int32_t>(id));
+  unanswered_.erase(static_cast<int32_t>(id));
   Stream* stream = Find(id);
   if (closed_ || stream == nullptr || stream->state != Stream::State::kHandling) {
     if (response.stream) response.stream->Close();
@@ -327,7 +327,7 @@ void Http2Session::Respond(Stream& stream, Response response) {
       {":status", std::to_string(response.status)}};
   for (const auto& [name, value] : response.headers) {
     std::string lower = ToLower(name);
-    if (IsOfConnection(lower) || lower == "content-length" ||
+    if (IsConnectionField(lower) || lower == "content-length" ||
         !nghttp2_check_header_name(Bytes(lower), lower.size()) ||
         !nghttp2_check_header_value(Bytes(value), value.size())) {
       continue;
@@ -359,8 +359,8 @@ void Http2Session::Respond(Stream& stream, Response response) {
 void Http2Session::OnSinkChange(int32_t id) {
   Stream* stream = Find(static_cast<uint64_t>(id));
   if (closed_ || stream == nullptr) return;
-  if (!std::exchange(stream->waits, false)) {
-    // Also reached when the producer breaks a stream of which bytes are queued.
+  if (!std::exchange(stream->waits_for_piece, false)) {
+    // The producer may also break a stream while bytes of it are queued.
     if (stream->sink->closed()) Reset(id, NGHTTP2_INTERNAL_ERROR);
     return Flush();
   }
@@ -376,8 +376,9 @@ void Http2Session::Reset(int32_t id, uint32_t error) {
 void Http2Session::Tick() {
   const Time now = std::chrono::steady_clock::now();
   if (writing_ && now - transport_->written_at() > limits_.write) return Close();
-  if (streams_.empty() && now - active_ > limits_.idle) return Close();
-  std::erase_if(handled_, [&](const auto& one) { return now - one.second > limits_.handler; });
+  if (streams_.empty() && now - last_activity_ > limits_.idle) return Close();
+  std::erase_if(unanswered_,
+                [&](const auto& entry) { return now - entry.second > limits_.handler; });
   for (const auto& [id, stream] : streams_) CheckStream(*stream, now);
   Flush();
   if (closed_) return;
@@ -398,20 +399,20 @@ void Http2Session::CheckStream(Stream& stream, Time now) {
       if (age > limits_.handler) Respond(stream, TextResponse(503, "no answer in time\n"));
       break;
     case Stream::State::kSending:
-      // The peer does not open its window.
-      if (!stream.waits && age > limits_.write) Reset(stream.id, NGHTTP2_CANCEL);
+      // The peer does not open its flow-control window.
+      if (!stream.waits_for_piece && age > limits_.write) Reset(stream.id, NGHTTP2_CANCEL);
       break;
   }
 }
 
 bool Http2Session::evictable() const {
-  return std::ranges::none_of(streams_, [](const auto& one) {
-    return one.second->state == Stream::State::kHandling || one.second->waits;
+  return std::ranges::none_of(streams_, [](const auto& entry) {
+    return entry.second->state == Stream::State::kHandling || entry.second->waits_for_piece;
   });
 }
 
 std::chrono::steady_clock::time_point Http2Session::waiting_since() const {
-  Time since = active_;
+  Time since = last_activity_;
   for (const auto& [id, stream] : streams_) since = std::min(since, stream->since);
   return since;
 }

@@ -73,8 +73,9 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   Timer timer_;
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
-  std::map<int32_t, Time> handled_;  // not answered, also if the stream is gone
-  Time active_{};                    // when a stream last began or ended
+  // When each request was passed to the handler, until it is answered, even if its stream is gone.
+  std::map<int32_t, Time> unanswered_;
+  Time last_activity_{};  // when a stream last began or ended
   bool writing_ = false;
   bool closed_ = false;
 };

@@ -19,8 +19,8 @@ struct HttpCall::State {
   std::function<void(Result<Response>)> on_done;  // for Send
   StreamHandler stream;                           // for Stream
 
-  bool Deaf() const { return finished || !client; }
-  void Drop() {
+  bool IsDetached() const { return finished || !client; }
+  void Detach() {
     finished = true;
     on_done = nullptr;
     stream = {};
@@ -32,10 +32,10 @@ namespace {
 using StatePtr = std::shared_ptr<HttpCall::State>;
 
 void End(const StatePtr& state, Result<Response> result) {
-  if (state->Deaf()) return;
+  if (state->IsDetached()) return;
   const auto on_done = std::move(state->on_done);
   const auto on_end = std::move(state->stream.on_end);
-  state->Drop();
+  state->Detach();
   if (on_done) return on_done(std::move(result));
   on_end(result.status());
 }
@@ -45,14 +45,14 @@ Exchange::ResponseSink MakeSink(const StatePtr& state) {
   Exchange::ResponseSink sink;
   sink.on_head = [state](Response head) {
     state->runner->Post([state, head = std::move(head)] {
-      if (!state->Deaf()) state->stream.on_head(head);
+      if (!state->IsDetached()) state->stream.on_head(head);
     });
   };
   sink.on_piece = [state](std::string piece) {
     state->runner->Post([state, piece = std::move(piece)] {
-      if (state->Deaf()) return;
+      if (state->IsDetached()) return;
       state->stream.on_data(piece);
-      if (state->Deaf()) return;
+      if (state->IsDetached()) return;
       state->io->Post([weak = state->exchange] {
         if (const auto exchange = weak.lock()) exchange->Resume();
       });
@@ -77,14 +77,14 @@ HttpCall& HttpCall::operator=(HttpCall&& other) noexcept {
 void HttpCall::Cancel() {
   const StatePtr state = std::move(state_);
   if (!state || state->finished) return;
-  state->Drop();
+  state->Detach();
   if (!state->client) return;  // The client's destructor has cancelled it.
   state->io->Post([weak = state->exchange] {
     if (const auto exchange = weak.lock()) exchange->Cancel();
   });
 }
 
-bool HttpCall::active() const { return state_ && !state_->Deaf(); }
+bool HttpCall::active() const { return state_ && !state_->IsDetached(); }
 
 struct HttpClient::Core {
   TaskRunner& runner;

@@ -17,7 +17,7 @@ using boost::beast::string_view;
 
 // The most memory that is reserved for a declared body length. The length is untrusted, so further
 // memory is reserved only as the body arrives.
-constexpr uint64_t kReserved = 256 << 10;
+constexpr uint64_t kMaxReservedBytes = 256 << 10;
 
 std::string_view View(string_view text) { return {text.data(), text.size()}; }
 
@@ -46,7 +46,7 @@ class Collector final : public http::basic_parser<kIsRequest> {
   }
   void on_header_impl(error_code&) override {}
   void on_body_init_impl(const boost::optional<uint64_t>& length, error_code&) override {
-    body_->reserve(std::min(length.value_or(0), kReserved));
+    body_->reserve(std::min(length.value_or(0), kMaxReservedBytes));
   }
   size_t on_body_impl(string_view bytes, error_code&) override {
     body_->append(bytes.data(), bytes.size());

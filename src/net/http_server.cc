@@ -69,7 +69,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   // malicious peers could block the kubelet's probes, and the kubelet would kill the pod.
   bool Evict() {
     ServerConnection* slowest = nullptr;
-    for (const auto& [connection, held] : connections) {
+    for (const auto& [connection, unused] : connections) {
       if (!connection->evictable()) continue;
       if (!slowest || connection->waiting_since() < slowest->waiting_since()) slowest = connection;
     }
@@ -81,7 +81,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   void LimitBodies() {
     size_t all = 0;
     ServerConnection* largest = nullptr;
-    for (const auto& [connection, held] : connections) {
+    for (const auto& [connection, unused] : connections) {
       const size_t bytes = connection->body_bytes();
       all += bytes;
       // A request that is being handled can no longer be rejected.
@@ -109,7 +109,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     };
     request.presence = std::make_shared<ClientPresence>();
     from->WatchPeer(request_number, [&runner = runner, presence = request.presence] {
-      runner.Post([presence] { presence->Leave(); });
+      runner.Post([presence] { presence->MarkGone(); });
     });
     runner.Post([runner_side = runner_side, request = std::move(request),
                  reply = std::move(reply)]() mutable {

@@ -48,7 +48,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     RememberFile();
     acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) return FromErrorCode("listen", error);
-    LearnPort();
+    ReadPort();
     return Status::Ok();
   }
 
@@ -86,7 +86,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     });
   }
 
-  void LearnPort() {
+  void ReadPort() {
     error_code error;
     const Endpoint local = acceptor_.local_endpoint(error);
     if (error || !address_.unix_path.empty()) return;
@@ -150,12 +150,12 @@ Result<Endpoint> EndpointOf(const Address& address, bool prefer_v6) {
 
 Result<std::shared_ptr<Listener>> Listener::Open(IoThread& io, const Address& address) {
   auto listener = std::make_shared<SocketListener>(io, address);
-  ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, true));
+  ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, /*prefer_v6=*/true));
   Status status = listener->Bind(endpoint);
   if (!status.ok() && address.unix_path.empty() && address.host.empty()) {
     // The kernel has no IPv6.
     listener->Reset();
-    ASSIGN_OR_RETURN(endpoint, EndpointOf(address, false));
+    ASSIGN_OR_RETURN(endpoint, EndpointOf(address, /*prefer_v6=*/false));
     status = listener->Bind(endpoint);
   }
   if (!status.ok()) return status.Annotate(address.ToString());

@@ -59,8 +59,9 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
       [self = shared_from_this()](TransportPtr plain) {
         self->handshake_.reset();
         self->transport_ = std::move(plain);
-        self->Write(TextResponse(400, "this port serves HTTPS only: use an https:// URL\n"), true,
-                    false);
+        self->Write(TextResponse(400, "this port serves HTTPS only: use an https:// URL\n"),
+                    /*with_body=*/true,
+                    /*keep_alive=*/false);
       });
 }
 
@@ -132,7 +133,8 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (!parser_->started()) {
     // Started once per request, so that a request that arrives byte by byte does not get more time.
     StartTimer(limits_.request, [](ServerConnection* self) {
-      self->Write(TextResponse(408, "the request took too long\n"), true, false);
+      self->Write(TextResponse(408, "the request took too long\n"), /*with_body=*/true,
+                  /*keep_alive=*/false);
     });
   }
   const Status parsed = parser_->Put(bytes);
@@ -169,7 +171,8 @@ size_t ServerConnection::body_bytes() const {
 void ServerConnection::RejectBody() {
   if (http2_) return http2_->RejectBody();
   (void)parser_->TakeBody();
-  Write(TextResponse(503, "too many large requests at a time\n"), true, false);
+  Write(TextResponse(503, "too many large requests at a time\n"), /*with_body=*/true,
+        /*keep_alive=*/false);
 }
 
 void ServerConnection::Advance() {
@@ -193,9 +196,9 @@ void ServerConnection::Advance() {
     if (on_gone_) std::exchange(on_gone_, nullptr)();
     return;
   }
-  const bool expects = parser_->header_done() && !sent_100_continue_ &&
-                       ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
-  if (!expects) return ReadMore();
+  const bool expects_continue = parser_->header_done() && !sent_100_continue_ &&
+                                ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
+  if (!expects_continue) return ReadMore();
   sent_100_continue_ = true;
   transport_->Write("HTTP/1.1 100 Continue\r\n\r\n", [self = shared_from_this()](const Status& s) {
     if (self->state_ != ConnectionState::kReading) return;
@@ -215,7 +218,8 @@ void ServerConnection::Answer(uint64_t request_number, Response response) {
 }
 
 void ServerConnection::Reject(const Status& status) {
-  Write(TextResponse(RefusalStatus(status), status.message() + "\n"), true, false);
+  Write(TextResponse(RefusalStatus(status), status.message() + "\n"), /*with_body=*/true,
+        /*keep_alive=*/false);
 }
 
 void ServerConnection::Write(Response response, bool with_body, bool keep_alive) {
@@ -305,8 +309,8 @@ void ServerConnection::Linger() {
 }
 
 void ServerConnection::OnLingerRead(const Status& status, size_t count) {
-  lingered_ += count;
-  if (!status.ok() || count == 0 || lingered_ > kLingerBytes) return Close();
+  lingered_bytes_ += count;
+  if (!status.ok() || count == 0 || lingered_bytes_ > kLingerBytes) return Close();
   ReadMore();
 }
 

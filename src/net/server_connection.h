@@ -102,7 +102,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool http_1_0_ = false;
   bool keep_alive_ = false;
   bool sent_100_continue_ = false;
-  size_t lingered_ = 0;
+  size_t lingered_bytes_ = 0;
   size_t handled_bytes_ = 0;                  // body size of the last dispatched request
   std::optional<WallTime> certificate_ends_;  // of the client
 };

@@ -23,7 +23,7 @@ Result<std::string> Read(const PemSource& source) {
   return ReadFile(source.file, kMaxPemSize);
 }
 
-Status Trust(SSL_CTX* context, const PemSource& ca) {
+Status AddAuthorities(SSL_CTX* context, const PemSource& ca) {
   ASSIGN_OR_RETURN(const std::string pem, Read(ca));
   const BioPtr bio = OpenText(pem);
   X509_STORE* store = SSL_CTX_get_cert_store(context);
@@ -41,7 +41,7 @@ Status Trust(SSL_CTX* context, const PemSource& ca) {
   return Error(Code::kInvalidArgument, "CA bundle {} holds no PEM certificate", NameOf(ca));
 }
 
-Status Show(SSL_CTX* context, const TlsOptions& options) {
+Status UseCertificate(SSL_CTX* context, const TlsOptions& options) {
   ASSIGN_OR_RETURN(const std::string chain_pem, Read(options.certificate));
   const BioPtr chain = OpenText(chain_pem);
   const X509Ptr leaf = NextCertificate(chain.get());
@@ -96,8 +96,8 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
   if (verify && options.ca.empty()) {
     return Error(Code::kInvalidArgument, "no CA is set to check the server's certificate");
   }
-  if (verify) RETURN_IF_ERROR(Trust(context, options.ca));
-  if (server || !options.certificate.empty()) RETURN_IF_ERROR(Show(context, options));
+  if (verify) RETURN_IF_ERROR(AddAuthorities(context, options.ca));
+  if (server || !options.certificate.empty()) RETURN_IF_ERROR(UseCertificate(context, options));
   return Status::Ok();
 }
 
@@ -114,10 +114,10 @@ constexpr const char* kRootFileVariable = "SSL_CERT_FILE";
 }  // namespace
 
 Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>& getenv) {
-  const char* named = getenv(kRootFileVariable);
-  if (named != nullptr && *named != '\0') {
-    if (::access(named, R_OK) == 0) return PemSource{.file = named};
-    return Status::FromErrno(fmt::format("{} of ${}", named, kRootFileVariable), errno);
+  const char* from_env = getenv(kRootFileVariable);
+  if (from_env != nullptr && *from_env != '\0') {
+    if (::access(from_env, R_OK) == 0) return PemSource{.file = from_env};
+    return Status::FromErrno(fmt::format("{} of ${}", from_env, kRootFileVariable), errno);
   }
   for (const char* file : kRootFiles) {
     if (::access(file, R_OK) == 0) return PemSource{.file = file};

@@ -31,7 +31,7 @@ struct TlsOptions {
   // The trusted authorities. For a client, required unless `skip_verify`. A server with `ca`
   // requests a client certificate, and rejects a certificate that these authorities did not sign.
   PemSource ca;
-  PemSource certificate;  // the chain; a server's is required
+  PemSource certificate;  // the chain; required for a server
   PemSource key;
   std::string server_name;   // for a client: the name to expect instead of the URL's host
   bool skip_verify = false;  // for a client: insecure-skip-tls-verify of a kubeconfig

@@ -21,7 +21,7 @@ using boost::system::error_code;
 
 // Up to this size a body is copied behind the head. The copy costs less than a second write, which
 // would be a TLS record of its own.
-constexpr size_t kShort = 4 << 10;
+constexpr size_t kMaxCopiedBody = 4 << 10;
 
 bool IsOrderlyEnd(const error_code& error) {
   // Many peers skip close_notify; HTTP's own framing detects truncated messages.
@@ -47,7 +47,7 @@ class StreamTransport : public Transport,
 
   using Transport::Write;
   void Write(std::string head, std::string body, OnDone on_done) override {
-    if (body.size() <= kShort) head.append(std::exchange(body, {}));
+    if (body.size() <= kMaxCopiedBody) head.append(std::exchange(body, {}));
     WriteShared(std::move(head), std::make_shared<const std::string>(std::move(body)), {},
                 std::move(on_done));
   }
@@ -59,7 +59,7 @@ class StreamTransport : public Transport,
       std::shared_ptr<const std::string> body;
       std::string tail;
     };
-    if (body->size() <= kShort && !tail.empty()) {
+    if (body->size() <= kMaxCopiedBody && !tail.empty()) {
       head.append(*body).append(std::exchange(tail, {}));
       body = std::make_shared<const std::string>();
     }
@@ -101,9 +101,9 @@ class StreamTransport : public Transport,
     if constexpr (std::is_same_v<Stream, Socket>) {
       return std::nullopt;
     } else {
-      const X509Ptr shown(SSL_get1_peer_certificate(stream_.native_handle()), &X509_free);
-      if (!shown) return std::nullopt;
-      const Result<WallTime> ends = TimeOf(X509_get0_notAfter(shown.get()));
+      const X509Ptr certificate(SSL_get1_peer_certificate(stream_.native_handle()), &X509_free);
+      if (!certificate) return std::nullopt;
+      const Result<WallTime> ends = TimeOf(X509_get0_notAfter(certificate.get()));
       return ends.ok() ? std::optional(*ends) : std::nullopt;
     }
   }

@@ -232,11 +232,11 @@ Status ConfigDocument::AddRule(Json rule) {
 
 // Without "m": runc's own rules allow mknod of every device ("c *:* m"), and access needs "rw".
 Status ConfigDocument::AllowDevice(const DeviceNode& node) {
-  return AddRule(RuleToJson(node, true, "rw"));
+  return AddRule(RuleToJson(node, /*allow=*/true, "rw"));
 }
 
 Status ConfigDocument::DenyDevice(const DeviceNode& node) {
-  return AddRule(RuleToJson(node, false, "rwm"));
+  return AddRule(RuleToJson(node, /*allow=*/false, "rwm"));
 }
 
 bool ConfigDocument::AllowsAllDevices() const {

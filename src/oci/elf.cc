@@ -136,12 +136,12 @@ class ElfWalker {
     return BadElf("has its string table in no segment");
   }
 
-  Result<std::string> StringAt(uint64_t table, uint64_t name, uint64_t left) const {
+  Result<std::string> StringAt(uint64_t table, uint64_t name, uint64_t max_size) const {
     const uint64_t offset = table + name;
     if (offset < table || offset >= file_.size())
       return BadElf("has its SONAME outside of the file");
     char text[kMaxSonameLength + 1];
-    const uint64_t length = std::min<uint64_t>({sizeof(text), left, file_.size() - offset});
+    const uint64_t length = std::min<uint64_t>({sizeof(text), max_size, file_.size() - offset});
     RETURN_IF_ERROR(file_.ReadAt(offset, text, length));
     const size_t end = ::strnlen(text, length);
     if (end == length) return BadElf("has a SONAME that does not end");

@@ -53,8 +53,9 @@ void EnvList::Set(std::string_view name, std::string_view value) {
   items.erase(std::remove_if(first + 1, items.end(), matches), items.end());
 }
 
-void EnvList::AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise) {
-  const std::string list = Get(name).value_or(std::string(otherwise));
+void EnvList::AppendDir(std::string_view name, std::string_view dir,
+                        std::string_view default_list) {
+  const std::string list = Get(name).value_or(std::string(default_list));
   const auto parts = Split(list, ':');
   if (std::find(parts.begin(), parts.end(), dir) != parts.end()) return;
   Set(name, list.empty() ? std::string(dir) : fmt::format("{}:{}", list, dir));

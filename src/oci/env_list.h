@@ -36,8 +36,8 @@ class EnvList : public EnvView {
 
   void Set(std::string_view name, std::string_view value);
   // For PATH and similar variables: appends `dir` unless present. A missing variable starts as
-  // `otherwise`.
-  void AppendDir(std::string_view name, std::string_view dir, std::string_view otherwise = "");
+  // `default_list`.
+  void AppendDir(std::string_view name, std::string_view dir, std::string_view default_list = "");
   // For LD_PRELOAD and LD_AUDIT, lists of files between colons or spaces: removes files below
   // `dir`.
   void RemoveFilesBelow(std::string_view name, std::string_view dir);

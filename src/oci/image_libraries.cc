@@ -57,7 +57,7 @@ class ImageSearch {
       return std::ranges::count(mount.options, option) != 0;
     };
     const bool is_host_path = mount.source.starts_with('/') && mount.destination != "/";
-    if (!is_host_path || has("shared") || has("rshared") || IsOurs(mount.destination)) return;
+    if (!is_host_path || has("shared") || has("rshared") || IsTesseraDir(mount.destination)) return;
     if (IsNamedLikeLibrary(BaseName(mount.destination))) {
       const Result<RootedDir> dir = RootedDir::Open(DirName(mount.source));
       if (dir.ok()) CheckFile(*dir, BaseName(mount.source), mount.destination, &mount);
@@ -71,7 +71,7 @@ class ImageSearch {
     }
   }
 
-  static bool IsOurs(std::string_view path) {
+  static bool IsTesseraDir(std::string_view path) {
     return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kOtherDriverDir);
   }
 

@@ -77,7 +77,7 @@ class ScopedUmask {
 };
 
 // Whether an earlier start of this bundle added the mount.
-bool IsOurs(const Mount& mount, const std::string& stage, const std::string& tree_dir) {
+bool IsInjected(const Mount& mount, const std::string& stage, const std::string& tree_dir) {
   if (!mount.source.starts_with('/')) return false;
   const std::string source = CleanPath(mount.source);
   if (IsBelow(source, stage)) return true;
@@ -89,7 +89,7 @@ std::optional<Mount> FindEngineMountOver(const ConfigDocument& document,
                                          const std::string& tree_dir, std::string_view path) {
   const std::string stage = Stage::PathIn(document.bundle());
   std::vector<Mount> mounts = document.Mounts();
-  std::erase_if(mounts, [&](const Mount& mount) { return IsOurs(mount, stage, tree_dir); });
+  std::erase_if(mounts, [&](const Mount& mount) { return IsInjected(mount, stage, tree_dir); });
   const Mount* over = MountOver(mounts, path);
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
@@ -219,7 +219,7 @@ class Injector {
     if (!injection_.limiter || replacement == std::end(kLimiterLibraries)) return "";
     const bool in_dev = target_.driver_dir == names::kContainerDriverDir;
     return JoinPath(injection_.limiter->library_dir,
-                    in_dev ? replacement->in_dev : replacement->in_run);
+                    in_dev ? replacement->file_for_dev : replacement->file_for_run);
   }
 
   // The name of the driver's own library below real/. No linker searches for this name, so a search

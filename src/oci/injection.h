@@ -46,7 +46,7 @@ struct Limiter {
 // in /dev/tessera, and in /run/tessera.
 struct LimiterLibrary {
   std::string_view soname;
-  std::string_view in_dev, in_run;
+  std::string_view file_for_dev, file_for_run;
 };
 inline constexpr LimiterLibrary kLimiterLibraries[] = {
     {"libcuda.so.1", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"},

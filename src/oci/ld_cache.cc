@@ -34,7 +34,7 @@ static_assert(sizeof(NewHeader) == 48);
 
 struct NewEntry {
   int32_t flags;
-  uint32_t key;  // both from the start of NewHeader
+  uint32_t key;  // `key` and `value` are offsets of strings from the start of NewHeader
   uint32_t value;
   uint32_t os_version;
   uint64_t hwcap;
@@ -83,13 +83,14 @@ class LdCacheReader {
  private:
   Status ReadExtension(const NewHeader& header, LdCache* cache) {
     uint32_t magic_and_count[2];
-    if (!Copy(header.extension_offset, &magic_and_count)) return BadCache("extension outside");
+    if (!Copy(header.extension_offset, &magic_and_count))
+      return BadCache("the extension is outside of the file");
     // Ignores unknown extensions, like the linker.
     if (magic_and_count[0] != kExtensionMagic) return Status::Ok();
     for (uint32_t i = 0; i < std::min<uint32_t>(magic_and_count[1], 64); ++i) {
       CacheSection section;
       if (!Copy(header.extension_offset + 8 + i * sizeof(CacheSection), &section)) {
-        return BadCache("extension section outside");
+        return BadCache("a section of the extension is outside of the file");
       }
       if (section.tag == kSectionHwcaps) RETURN_IF_ERROR(ReadHwcaps(section, cache));
     }
@@ -102,7 +103,7 @@ class LdCacheReader {
       uint32_t offset = 0;
       std::string name;
       if (!Copy(size_t{section.offset} + i * 4, &offset) || !StringAt(offset, &name)) {
-        return BadCache("glibc-hwcaps outside");
+        return BadCache("glibc-hwcaps are outside of the file");
       }
       cache->hwcaps.push_back(std::move(name));
     }
@@ -206,14 +207,14 @@ Result<LdCache> ParseLdCache(std::string_view data) {
   return LdCacheReader(data).Read();
 }
 
-LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image) {
+LdCache MergeLdCaches(std::vector<LdCacheEntry> driver_entries, const LdCache& image) {
   LdCache merged;
   merged.hwcaps = image.hwcaps;
-  std::set<std::pair<std::string, int32_t>> names_of_ours;
-  for (const LdCacheEntry& entry : ours) names_of_ours.emplace(entry.name, entry.flags);
-  merged.entries = std::move(ours);
+  std::set<std::pair<std::string, int32_t>> driver_names;
+  for (const LdCacheEntry& entry : driver_entries) driver_names.emplace(entry.name, entry.flags);
+  merged.entries = std::move(driver_entries);
   for (const LdCacheEntry& entry : image.entries) {
-    if (!names_of_ours.contains({entry.name, entry.flags})) merged.entries.push_back(entry);
+    if (!driver_names.contains({entry.name, entry.flags})) merged.entries.push_back(entry);
   }
   return merged;
 }

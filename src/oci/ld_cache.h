@@ -40,8 +40,8 @@ int32_t NativeLdCacheFlags();
 // INVALID_ARGUMENT, with the position: not a cache, or damaged.
 Result<LdCache> ParseLdCache(std::string_view data);
 
-// Entries of `ours` first, then those of `image` without an equal name and flags in `ours`.
-LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image);
+// `driver_entries` first, then the entries of `image` whose name and flags no driver entry has.
+LdCache MergeLdCaches(std::vector<LdCacheEntry> driver_entries, const LdCache& image);
 
 // The file content, sorted for glibc's binary search.
 std::string WriteLdCache(const LdCache& cache);

@@ -16,7 +16,7 @@ constexpr const char* kCache = "etc/ld.so.cache";
 constexpr const char* kConf = "etc/ld.so.conf";
 constexpr const char* kConfDir = "etc/ld.so.conf.d";
 // ldconfig reads these files in the order of their names, and prefers entries found first.
-constexpr const char* kOurConf = "etc/ld.so.conf.d/00-tessera.conf";
+constexpr const char* kTesseraConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
 
 // Whether ldconfig reads the directory of Tessera's file.
@@ -77,7 +77,7 @@ Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
     const auto current = root.Read(path, Links::kReject, kMaxLdCacheSize);
     return current.ok() && *current == data ? Status::Ok() : root.ReplaceFile(path, data);
   };
-  RETURN_IF_ERROR(write(kOurConf, conf));
+  RETURN_IF_ERROR(write(kTesseraConf, conf));
   return write(kCache, cache);
 }
 

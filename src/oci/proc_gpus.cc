@@ -11,7 +11,7 @@
 namespace tessera::oci {
 namespace {
 
-constexpr size_t kMaxInformation = 64u << 10;
+constexpr size_t kMaxInformationBytes = 64u << 10;
 constexpr int64_t kMaxMinor = (1 << 20) - 1;  // the kernel's minors have 20 bits
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<std::vector<ProcGpu>> ReadProcGpus(const std::string& proc_root) {
   std::vector<ProcGpu> gpus;
   for (const std::string& bus_id : bus_ids) {
     const std::string path = JoinPath(JoinPath(dir, bus_id), "information");
-    gpus.push_back(ParseProcGpu(bus_id, ReadFile(path, kMaxInformation).value_or("")));
+    gpus.push_back(ParseProcGpu(bus_id, ReadFile(path, kMaxInformationBytes).value_or("")));
   }
   return gpus;
 }

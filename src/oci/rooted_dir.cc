@@ -125,12 +125,12 @@ Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) co
   const std::string full = JoinPath(this->path(), path);
   ASSIGN_OR_RETURN(const Fd dir, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kReject));
   const std::string name = BaseName(path);
-  struct stat like;
-  if (::fstatat(dir.get(), name.c_str(), &like, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!S_ISREG(like.st_mode)) {
+  struct stat owner_info;
+  if (::fstatat(dir.get(), name.c_str(), &owner_info, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!S_ISREG(owner_info.st_mode)) {
       return Error(Code::kInvalidArgument, "{}: not a regular file", full);
     }
-  } else if (errno != ENOENT || ::fstat(dir.get(), &like) != 0) {
+  } else if (errno != ENOENT || ::fstat(dir.get(), &owner_info) != 0) {
     return Status::FromErrno(full, errno);
   }
   const std::string temporary = "." + name + ".tessera";
@@ -139,9 +139,9 @@ Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) co
                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(full, errno);
   Status status = WriteFd(fd.get(), data);
-  if (status.ok() &&
-      (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 || ::fchmod(fd.get(), 0644) != 0 ||
-       ::renameat(dir.get(), temporary.c_str(), dir.get(), name.c_str()) != 0)) {
+  if (status.ok() && (::fchown(fd.get(), owner_info.st_uid, owner_info.st_gid) != 0 ||
+                      ::fchmod(fd.get(), 0644) != 0 ||
+                      ::renameat(dir.get(), temporary.c_str(), dir.get(), name.c_str()) != 0)) {
     status = Status::FromErrno("replace", errno);
   }
   if (!status.ok()) ::unlinkat(dir.get(), temporary.c_str(), 0);

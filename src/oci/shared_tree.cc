@@ -90,10 +90,10 @@ class SharedTreeMaker {
     RETURN_IF_ERROR(MakeBase());
     UnmountAll(path_);  // left by an interrupted process
     RETURN_IF_ERROR(UnmountStaleTrees());
-    const Status made = Make();
-    if (!made.ok()) {
+    const Status status = Make();
+    if (!status.ok()) {
       UnmountAll(path_);
-      return made;
+      return status;
     }
     return path_;
   }
@@ -169,14 +169,14 @@ class SharedTreeMaker {
     RETURN_IF_ERROR(tree_.MakeIn(path_));
     for (const TreeEntry& entry : tree_.entries()) {
       if (entry.kind != TreeEntryKind::kDriverFile) continue;
-      const std::string place = JoinPath(path_, entry.name);
+      const std::string mount_point = JoinPath(path_, entry.name);
       // mount(2) ignores all other flags of a new bind mount, so a second call sets them.
-      RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
-      RETURN_IF_ERROR(
-          Mount(nullptr, place, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
+      RETURN_IF_ERROR(Mount(entry.target.c_str(), mount_point, nullptr, MS_BIND));
+      RETURN_IF_ERROR(Mount(nullptr, mount_point, nullptr,
+                            MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
       // A bind mount is otherwise a peer of the mount that contains the file, and propagates mounts
       // to it.
-      RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
+      RETURN_IF_ERROR(Mount(nullptr, mount_point, nullptr, MS_PRIVATE));
     }
     if (!HasCurrentFiles()) {
       return Error(Code::kAborted, "{}: the driver's files changed meanwhile", path_);
@@ -186,15 +186,15 @@ class SharedTreeMaker {
 
   Status UnmountStaleTrees() const {
     ASSIGN_OR_RETURN(const std::vector<std::string> others, ListDir(trees_));
-    size_t left = others.size();
+    size_t remaining = others.size();
     for (const std::string& other : others) {
       if (!other.starts_with(prefix_) || !IsStale(JoinPath(trees_, other))) continue;
       UnmountAll(JoinPath(trees_, other));
-      --left;
+      --remaining;
     }
-    if (left < kMaxSharedTrees) return Status::Ok();
+    if (remaining < kMaxSharedTrees) return Status::Ok();
     return Error(Code::kResourceExhausted,
-                 "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
+                 "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, remaining);
   }
 
   // Whether tree `other` has another file under the name of one of this tree's files. The names of

@@ -16,9 +16,9 @@ std::string NameOfFirst(const kube::ListPage& page) {
 
 }  // namespace
 
-ClusterPolicyReader::ClusterPolicyReader(kube::Client& client, Duration period,
+ClusterPolicyReader::ClusterPolicyReader(kube::Client& client, Duration interval,
                                          std::function<void()> on_read)
-    : client_(client), period_(period), on_read_(std::move(on_read)) {
+    : client_(client), interval_(interval), on_read_(std::move(on_read)) {
   Read();
 }
 
@@ -30,7 +30,7 @@ void ClusterPolicyReader::Read() {
                          known_ |= error_.ok();
                          if (page.ok()) name_ = NameOfFirst(*page);
                          if (no_definition) name_.clear();
-                         client_.runner().PostDelayed(period_, [this, weak = weak_.Get()] {
+                         client_.runner().PostDelayed(interval_, [this, weak = weak_.Get()] {
                            if (weak) Read();
                          });
                          on_read_();

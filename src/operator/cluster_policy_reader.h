@@ -16,7 +16,7 @@ namespace tessera::operators {
 class ClusterPolicyReader {
  public:
   // Calls `on_read` after each read.
-  ClusterPolicyReader(kube::Client& client, Duration period, std::function<void()> on_read);
+  ClusterPolicyReader(kube::Client& client, Duration interval, std::function<void()> on_read);
   ClusterPolicyReader(const ClusterPolicyReader&) = delete;
   ClusterPolicyReader& operator=(const ClusterPolicyReader&) = delete;
 
@@ -32,7 +32,7 @@ class ClusterPolicyReader {
   void Read();
 
   kube::Client& client_;
-  const Duration period_;
+  const Duration interval_;
   const std::function<void()> on_read_;
   bool known_ = false;
   std::string name_;

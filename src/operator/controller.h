@@ -24,7 +24,7 @@ struct ControllerOptions {
   Duration settle = std::chrono::seconds(1);               // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
   Duration driver_poll = std::chrono::seconds(2);          // as in DriverController::Options
-  Duration cleanup_patience = std::chrono::minutes(2);     // as in Removal
+  Duration cleanup_timeout = std::chrono::minutes(2);      // as in Removal
 };
 
 class Controller {

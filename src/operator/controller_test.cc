@@ -78,7 +78,7 @@ class ControllerTest : public ::testing::Test {
                           .resync = milliseconds(200),
                           .settle = milliseconds(50),
                           .status_delay = milliseconds(20),
-                          .cleanup_patience = cleanup_patience_});
+                          .cleanup_timeout = cleanup_patience_});
   }
   // The deletion of the resource cleans engines with a DaemonSet.
   void DeleteWithCleanup() {
@@ -391,7 +391,8 @@ TEST_F(ControllerTest, TheSchedulersOwnObjectsGoLast) {
   const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
   deletion_ = client_.Delete(ref, {}, [](const Result<Json>&) {});
   ASSERT_TRUE(RunUntil([&] {
-    return ConditionText("Degraded", "message").find("cannot remove what is left") !=
+    return ConditionText("Degraded", "message")
+               .find("cannot delete the Lease and the EndpointSlice of the schedulers") !=
            std::string::npos;
   }));
   EXPECT_EQ(server_.Find(slice), nullptr);

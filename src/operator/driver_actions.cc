@@ -13,13 +13,13 @@ Json ChangesJson(const StringChanges& changes) {
 }
 
 // The state that the node enters with this action; nullopt: none.
-std::optional<driver::UpgradeState> Entered(const driver::UpgradeAction& action) {
+std::optional<driver::UpgradeState> EnteredState(const driver::UpgradeAction& action) {
   const auto label = action.labels.find(names::kLabelUpgradeState);
   if (label == action.labels.end()) return std::nullopt;
   return driver::UpgradeStateFromName(label->second.value_or(""));
 }
 
-bool Pins(const driver::UpgradeAction& action) {
+bool PinsRevision(const driver::UpgradeAction& action) {
   const auto label = action.labels.find(names::kLabelDriverRevision);
   return label != action.labels.end() && label->second.has_value();
 }
@@ -27,15 +27,15 @@ bool Pins(const driver::UpgradeAction& action) {
 }  // namespace
 
 Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
-                 const std::string& version) {
-  Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
+                 const std::string& resource_version) {
+  Json metadata = Json::MakeObject({{"resourceVersion", Json::String(resource_version)}});
   if (!labels.empty()) metadata.Set("labels", ChangesJson(labels));
   if (!annotations.empty()) metadata.Set("annotations", ChangesJson(annotations));
   return Json::MakeObject({{"metadata", std::move(metadata)}});
 }
 
-Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version) {
-  Json patch = NodePatchOf(action.labels, action.annotations, version);
+Json NodePatchOf(const driver::UpgradeAction& action, const std::string& resource_version) {
+  Json patch = NodePatchOf(action.labels, action.annotations, resource_version);
   const bool cordons = action.kind == driver::UpgradeAction::Kind::kCordon;
   if (cordons || action.kind == driver::UpgradeAction::Kind::kUncordon) {
     patch.Set("spec", Json::MakeObject({{"unschedulable", cordons ? Json::Bool(true) : Json()}}));
@@ -44,7 +44,7 @@ Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version
 }
 
 std::string EventReasonOf(const driver::UpgradeAction& action) {
-  if (Pins(action)) return "DriverRolledBack";
+  if (PinsRevision(action)) return "DriverRolledBack";
   if (action.warning) return "DriverUpgradeFailed";
   switch (action.kind) {
     case driver::UpgradeAction::Kind::kCordon:
@@ -58,7 +58,7 @@ std::string EventReasonOf(const driver::UpgradeAction& action) {
     case driver::UpgradeAction::Kind::kPatchNode:
       break;
   }
-  const auto state = Entered(action);
+  const auto state = EnteredState(action);
   if (state == driver::UpgradeState::kUpgradeRequired) return "DriverUpgradeRequired";
   if (state == driver::UpgradeState::kDone) return "DriverUpToDate";
   if (state == driver::UpgradeState::kFailed) return "DriverUpgradeFailed";
@@ -66,8 +66,8 @@ std::string EventReasonOf(const driver::UpgradeAction& action) {
 }
 
 std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before) {
-  if (Pins(action)) return "rolled_back";
-  const auto state = Entered(action);
+  if (PinsRevision(action)) return "rolled_back";
+  const auto state = EnteredState(action);
   if (state == driver::UpgradeState::kDone) {
     return before == driver::UpgradeState::kUncordonRequired ? "done" : "";
   }
@@ -75,7 +75,7 @@ std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeSt
 }
 
 bool Begins(const driver::UpgradeAction& action) {
-  return Entered(action) == driver::UpgradeState::kCordonRequired;
+  return EnteredState(action) == driver::UpgradeState::kCordonRequired;
 }
 
 }  // namespace tessera::operators

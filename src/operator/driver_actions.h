@@ -12,9 +12,9 @@ namespace tessera::operators {
 
 // A merge patch that the API server rejects if the Node no longer has this resourceVersion.
 Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
-                 const std::string& version);
+                 const std::string& resource_version);
 // Like the patch above, with the cordon or uncordon of the action.
-Json NodePatchOf(const driver::UpgradeAction& action, const std::string& version);
+Json NodePatchOf(const driver::UpgradeAction& action, const std::string& resource_version);
 
 // The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack.
 std::string EventReasonOf(const driver::UpgradeAction& action);

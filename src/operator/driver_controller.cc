@@ -74,9 +74,9 @@ void DriverController::FollowPools() {
 }
 
 void DriverController::FindLeftovers() {
-  if (leftovers_known_) return;
+  if (leftovers_checked_) return;
   reader_.FindLeftovers([this](bool found) {
-    leftovers_known_ = true;
+    leftovers_checked_ = true;
     if (found && !reader_.following()) FollowPools();
     if (!found) delegate_.OnDriversChanged();
   });
@@ -92,8 +92,8 @@ void DriverController::OnWriteError() {
 // --- One pass over the fleet: reads the pods of some nodes, then acts.
 void DriverController::Step(const kube::KeyedQueue::Done& done) {
   if (!reader_.known()) return done(Status::Ok());
-  reader_.ReadPods(PodsToRead(), [this, done](const Status& last) {
-    if (!last.ok()) StepAfter(options_.retry);
+  reader_.ReadPods(PodsToRead(), [this, done](const Status& last_read) {
+    if (!last_read.ok()) StepAfter(options_.retry);
     Act();
     done(Status::Ok());
   });
@@ -119,10 +119,10 @@ void DriverController::Act() {
   const driver::FleetView view = reader_.View(pools_);
   SetObjects(view);
   for (const driver::NodePatch& patch : view.patches) executor_.Patch(patch);
-  FleetReport now{.pools = {}, .problems = view.problems, .unseen = ""};
-  ReleaseNodes(view, &now);
+  FleetReport report{.pools = {}, .problems = view.problems, .access_error = ""};
+  ReleaseNodes(view, &report);
   bool busy = !view.releases.empty();
-  const bool before = all_released_;
+  const bool was_released = all_released_;
   all_released_ = view.releases.empty() && view.patches.empty() &&
                   std::ranges::all_of(view.pools, [](const driver::FleetView::PoolView& pool) {
                     return pool.nodes.empty();
@@ -131,12 +131,12 @@ void DriverController::Act() {
     const driver::UpgradeStep step = Upgrade(pool);
     busy |= step.counts.in_progress > 0;
     if (!pool.settings->enabled) continue;
-    now.pools.push_back({pool.settings->name, step.counts, pool.on_host, step.blocked,
-                         plans_.TextOf(pool.settings->name)});
+    report.pools.push_back({pool.settings->name, step.counts, pool.on_host, step.blocked,
+                            plans_.TextOf(pool.settings->name)});
   }
-  const bool changed =
-      now.pools != last_.pools || now.problems != last_.problems || all_released_ != before;
-  last_ = std::move(now);
+  const bool changed = report.pools != last_report_.pools ||
+                       report.problems != last_report_.problems || all_released_ != was_released;
+  last_report_ = std::move(report);
   if (busy) StepAfter(options_.poll);
   if (changed) delegate_.OnDriversChanged();
 }
@@ -156,18 +156,18 @@ void DriverController::SetObjects(const driver::FleetView& view) {
 
 void DriverController::ReleaseNodes(const driver::FleetView& view, FleetReport* report) {
   for (const driver::FleetView::Release& release : view.releases) {
-    const std::string user = release.has_driver ? UserOfGpus(release.patch.node) : "";
-    if (user.empty()) {
+    const std::string pod = release.has_driver ? PodUsingGpus(release.patch.node) : "";
+    if (pod.empty()) {
       executor_.Patch(release.patch);
     } else {
       report->problems.push_back({release.patch.node, "DriverInUse",
-                                  fmt::format("the driver stays until no pod uses it: {}", user)});
+                                  fmt::format("the driver stays until no pod uses it: {}", pod)});
     }
   }
 }
 
-// "pod ns/name"; "": none.
-std::string DriverController::UserOfGpus(const std::string& node) const {
+// A pod that uses GPUs of the node, as "pod ns/name"; "": none.
+std::string DriverController::PodUsingGpus(const std::string& node) const {
   const std::vector<driver::UpgradePod>* pods = reader_.PodsOf(node);
   if (pods == nullptr) return "its pods cannot be read";
   for (const driver::UpgradePod& pod : *pods) {
@@ -189,7 +189,7 @@ driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView&
     const UpgradeNode& node = *by_name.at(action.node);
     const bool known = !NeedsPods(node) || has_pods(node.name);
     const bool planned = !Begins(action) || plans_.IsPublished(pool.settings->name);
-    if (known && planned) executor_.Do(action, node);
+    if (known && planned) executor_.Execute(action, node);
   }
   if (step.next) StepAfter(std::max<Duration>(*step.next - now, options_.settle));
   return step;
@@ -209,7 +209,7 @@ std::vector<UpgradeNode> DriverController::WithPods(const std::vector<UpgradeNod
 }
 
 // --- Reports.
-std::string DriverController::Unseen() const {
+std::string DriverController::AccessError() const {
   std::vector<std::pair<std::string_view, Status>> errors = reader_.Errors();
   if (!executor_.error().ok()) errors.emplace_back("change nodes", executor_.error());
   if (errors.empty()) return "";
@@ -221,9 +221,9 @@ std::string DriverController::Unseen() const {
 }
 
 std::optional<FleetReport> DriverController::report() const {
-  if (!managed_ && last_.problems.empty()) return std::nullopt;
-  FleetReport report = last_;
-  report.unseen = Unseen();
+  if (!managed_ && last_report_.problems.empty()) return std::nullopt;
+  FleetReport report = last_report_;
+  report.access_error = AccessError();
   return report;
 }
 

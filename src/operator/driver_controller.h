@@ -53,7 +53,7 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   // After Release: whether no node has a driver or labels of an upgrade.
   bool released() const { return all_released_ && objects_known_; }
   // Whether objects() is known.
-  bool ready() const { return reader_.following() ? objects_known_ : leftovers_known_; }
+  bool ready() const { return reader_.following() ? objects_known_ : leftovers_checked_; }
   // The ConfigMap with the revisions that a rollback needs, followed by the DaemonSets.
   const std::vector<Json>& objects() const { return objects_; }
   // nullopt if drivers are not managed.
@@ -63,7 +63,7 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
 
  private:
   void OnFleetChanged() override { StepAfter(options_.settle); }
-  void OnUnseenChanged() override { delegate_.OnDriversChanged(); }
+  void OnErrorsChanged() override { delegate_.OnDriversChanged(); }
   void OnNodeWritten() override { StepAfter(options_.settle); }
   void OnPodAnswer() override { StepAfter(options_.poll); }
   void OnWriteError() override;
@@ -76,21 +76,21 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   void Act();
   void SetObjects(const driver::FleetView& view);
   void ReleaseNodes(const driver::FleetView& view, FleetReport* report);
-  std::string UserOfGpus(const std::string& node) const;
+  std::string PodUsingGpus(const std::string& node) const;
   driver::UpgradeStep Upgrade(const driver::FleetView::PoolView& pool);
   std::vector<driver::UpgradeNode> WithPods(const std::vector<driver::UpgradeNode>& nodes) const;
-  std::string Unseen() const;
+  std::string AccessError() const;
 
   kube::Client& client_;
   const Options options_;
   DriverController::Delegate& delegate_;
   std::vector<driver::FleetPool> pools_;
   bool managed_ = false;
-  bool leftovers_known_ = false;
+  bool leftovers_checked_ = false;
   bool all_released_ = false;
   bool objects_known_ = false;
   std::vector<Json> objects_;
-  FleetReport last_;
+  FleetReport last_report_;
   UpgradePlans plans_;
   FleetReader reader_;
   UpgradeExecutor executor_;

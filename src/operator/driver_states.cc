@@ -10,12 +10,12 @@
 namespace tessera::operators {
 namespace {
 
-// Pods with these resources hold a GPU; names with a further suffix are MIG slices.
-constexpr std::string_view kGpuResources[] = {"nvidia.com/gpu", "nvidia.com/mig-", "aliyun.com/gpu",
-                                              "tencent.com/vcuda-"};
-constexpr std::string_view kMirrorPod = "kubernetes.io/config.mirror";
+// Prefixes of the resources by which pods hold GPUs.
+constexpr std::string_view kGpuResourcePrefixes[] = {"nvidia.com/gpu", "nvidia.com/mig-",
+                                                     "aliyun.com/gpu", "tencent.com/vcuda-"};
+constexpr std::string_view kMirrorPodAnnotation = "kubernetes.io/config.mirror";
 // Nodes in JSON are tens of KiB each.
-constexpr int kNodesOfADriverPage = 100;
+constexpr int kNodesPerPage = 100;
 
 const Json& PartAt(const Json& object, std::string_view key) {
   static const Json none = Json::MakeObject();
@@ -64,7 +64,7 @@ bool UsesGpu(const Json& pod) {
       for (const auto& [name, unused] :
            PartAt(PartAt(container, "resources"), "limits").members()) {
         const auto is_gpu = [&](std::string_view prefix) { return name.starts_with(prefix); };
-        if (std::ranges::any_of(kGpuResources, is_gpu)) return true;
+        if (std::ranges::any_of(kGpuResourcePrefixes, is_gpu)) return true;
       }
     }
   }
@@ -76,7 +76,7 @@ bool UsesGpu(const Json& pod) {
 void DriverNodeState::Prepare(kube::ListQuery* query) {
   query->type = kube::kNodes;
   query->encoding = kube::Encoding::kJson;
-  query->limit = kNodesOfADriverPage;
+  query->limit = kNodesPerPage;
 }
 
 Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNodeState* out) {
@@ -162,7 +162,7 @@ driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for) {
   out.uses_gpu = UsesGpu(pod);
   out.ended = phase == "Succeeded" || phase == "Failed";
   out.deleting = metadata.Find("deletionTimestamp") != nullptr;
-  out.daemon = PartAt(metadata, "annotations").Find(kMirrorPod) != nullptr;
+  out.daemon = PartAt(metadata, "annotations").Find(kMirrorPodAnnotation) != nullptr;
   for (const Json& owner : ListAt(metadata, "ownerReferences")) {
     if (!owner.BoolAt("controller").value_or(false)) continue;
     out.controlled = true;

@@ -20,7 +20,7 @@ namespace tessera::operators {
 
 struct DriverNodeState {
   kube::ObjectMeta meta;
-  driver::FleetNode node;  // without its version
+  driver::FleetNode node;  // without resource_version
 
   static void Prepare(kube::ListQuery* query);
   bool operator==(const DriverNodeState&) const = default;

@@ -9,7 +9,7 @@
 namespace tessera::operators {
 
 EngineCleanup::EngineCleanup(ClusterAccess access, kube::TypeCatalog& types,
-                             std::vector<Json> daemonsets, Duration patience, OnDone on_done)
+                             std::vector<Json> daemonsets, Duration timeout, OnDone on_done)
     : access_(std::move(access)),
       on_done_(std::move(on_done)),
       set_(access_.client, types,
@@ -24,7 +24,7 @@ EngineCleanup::EngineCleanup(ClusterAccess access, kube::TypeCatalog& types,
   // The cleanup DaemonSets get no owner, so that the removal of the owner's objects does not delete
   // them.
   set_.SetWanted({{"cleanup", std::move(daemonsets)}}, {});
-  access_.client.runner().PostDelayed(patience, [this, weak = weak_.Get()] {
+  access_.client.runner().PostDelayed(timeout, [this, weak = weak_.Get()] {
     if (!weak || ended_) return;
     End(Error(Code::kDeadlineExceeded, "{}", set_.Reports().front().message));
   });
@@ -50,8 +50,8 @@ void EngineCleanup::End(const Status& status) {
 }
 
 void EngineCleanup::DeleteNext() {
-  const Status may = access_.before_send ? access_.before_send() : Status::Ok();
-  if (to_delete_.empty() || !may.ok()) {
+  const Status may_write = access_.before_send ? access_.before_send() : Status::Ok();
+  if (to_delete_.empty() || !may_write.ok()) {
     access_.client.runner().Post([this, weak = weak_.Get()] {
       if (weak) on_done_(result_);
     });

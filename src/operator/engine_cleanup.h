@@ -25,7 +25,7 @@ class EngineCleanup : private ObjectSet::Delegate {
   // Starts at once. Calls `on_done` once, posted to the runner, after at most `timeout` and some
   // requests. `daemonsets`: from components::RenderCleanup.
   EngineCleanup(ClusterAccess access, kube::TypeCatalog& types, std::vector<Json> daemonsets,
-                Duration patience, OnDone on_done);
+                Duration timeout, OnDone on_done);
   ~EngineCleanup() override;
   EngineCleanup(const EngineCleanup&) = delete;
   EngineCleanup& operator=(const EngineCleanup&) = delete;

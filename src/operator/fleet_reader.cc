@@ -9,9 +9,9 @@
 namespace tessera::operators {
 namespace {
 
-constexpr std::string_view kPodsOfDrivers =
+constexpr std::string_view kDriverPodSelector =
     "app.kubernetes.io/component=nvidia-driver,app.kubernetes.io/part-of=tessera";
-constexpr std::string_view kGpuNodes = "nvidia.com/gpu.present=true";
+constexpr std::string_view kGpuNodeSelector = "nvidia.com/gpu.present=true";
 
 }  // namespace
 
@@ -27,7 +27,8 @@ void FleetReader::Follow(LabelKeys selectors) {
     node_handler_.emplace(metrics_, "driver nodes", on_change);
     pod_handler_.emplace(metrics_, "driver pods", on_change);
     pods_ = std::make_unique<kube::Informer<DriverPodState>>(
-        client_, kube::ListQuery{.ns = options_.ns, .label_selector = std::string(kPodsOfDrivers)},
+        client_,
+        kube::ListQuery{.ns = options_.ns, .label_selector = std::string(kDriverPodSelector)},
         KeepOfDriverPods(), *pod_handler_);
     ReadRevisions();
   }
@@ -37,7 +38,7 @@ void FleetReader::Follow(LabelKeys selectors) {
 void FleetReader::FollowNodes(LabelKeys selectors) {
   selectors_ = selectors;
   nodes_ = std::make_unique<kube::Informer<DriverNodeState>>(
-      client_, kube::ListQuery{.label_selector = std::string(kGpuNodes)},
+      client_, kube::ListQuery{.label_selector = std::string(kGpuNodeSelector)},
       KeepOfDriverNodes(std::move(selectors)), *node_handler_);
 }
 
@@ -64,7 +65,7 @@ void FleetReader::OnRevisions(const Result<Json>& map) {
     client_.runner().PostDelayed(options_.retry, [this, weak = weak_.Get()] {
       if (weak) ReadRevisions();
     });
-    return delegate_.OnUnseenChanged();
+    return delegate_.OnErrorsChanged();
   }
   const Json* data = map.ok() ? map->Find("data") : nullptr;
   if (data != nullptr) {
@@ -84,7 +85,7 @@ driver::FleetView FleetReader::View(const std::vector<driver::FleetPool>& pools)
   std::vector<driver::FleetNode> nodes;
   nodes_->ForEach([&](const DriverNodeState& state) {
     nodes.push_back(state.node);
-    nodes.back().version = state.meta.resource_version;
+    nodes.back().resource_version = state.meta.resource_version;
   });
   // Sorted, so that equal clusters give equal reports.
   std::ranges::sort(nodes, {}, &driver::FleetNode::name);
@@ -97,7 +98,7 @@ const DriverNodeState* FleetReader::FindNode(const std::string& name) const {
   return nodes_ == nullptr ? nullptr : nodes_->Find(name);
 }
 
-std::string FleetReader::VersionOf(const std::string& node) const {
+std::string FleetReader::ResourceVersionOf(const std::string& node) const {
   const DriverNodeState* state = FindNode(node);
   return state == nullptr ? "" : state->meta.resource_version;
 }
@@ -107,16 +108,16 @@ const DriverPodState* FleetReader::FindDriverPod(const std::string& key) const {
 }
 
 void FleetReader::ReadPods(std::deque<PodsToRead> nodes,
-                           std::function<void(const Status& last)> on_done) {
+                           std::function<void(const Status& last_read)> on_done) {
   node_pods_.clear();
   to_read_ = std::move(nodes);
-  on_pods_ = std::move(on_done);
+  on_pods_read_ = std::move(on_done);
   ReadNextPods();
 }
 
 void FleetReader::ReadNextPods() {
   if (to_read_.empty()) {
-    const auto on_done = std::exchange(on_pods_, nullptr);
+    const auto on_done = std::exchange(on_pods_read_, nullptr);
     return on_done(pods_error_);
   }
   const PodsToRead next = std::move(to_read_.front());
@@ -133,7 +134,7 @@ void FleetReader::ReadNextPods() {
                                     found.push_back(UpgradePodOf(*pod.json(), next.wait_for));
                                 }
                               }
-                              if (is_new) delegate_.OnUnseenChanged();
+                              if (is_new) delegate_.OnErrorsChanged();
                               ReadNextPods();
                             });
 }

@@ -39,8 +39,8 @@ class FleetReader {
     virtual ~Delegate() = default;
     // Nodes, driver pods or revisions have changed, or their watch has failed.
     virtual void OnFleetChanged() = 0;
-    // Unseen() has changed.
-    virtual void OnUnseenChanged() = 0;
+    // Errors() has changed.
+    virtual void OnErrorsChanged() = 0;
   };
   struct PodsToRead {
     std::string node;
@@ -66,13 +66,13 @@ class FleetReader {
   // Stores the `revisions` of a view, which the next view gets as `known`.
   void KeepRevisions(const driver::Revisions& revisions) { revisions_ = revisions; }
   const DriverNodeState* FindNode(const std::string& name) const;
-  // "" for an unknown node.
-  std::string VersionOf(const std::string& node) const;
+  // The resourceVersion of the node; "" for an unknown node.
+  std::string ResourceVersionOf(const std::string& node) const;
   const DriverPodState* FindDriverPod(const std::string& key) const;
 
-  // Forgets the pods that were read before, and reads the pods of these nodes. If the pods of a
-  // node cannot be read, PodsOf has no answer for it.
-  void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& last)> on_done);
+  // Forgets the pods that were read before, and reads the pods of these nodes. `on_done` gets the
+  // status of the last read. PodsOf returns null for a node whose pods could not be read.
+  void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& last_read)> on_done);
   // Null if the pods of the node have not been read.
   const std::vector<driver::UpgradePod>* PodsOf(const std::string& node) const;
 
@@ -98,7 +98,7 @@ class FleetReader {
   driver::Revisions revisions_;
   std::map<std::string, std::vector<driver::UpgradePod>> node_pods_;
   std::deque<PodsToRead> to_read_;
-  std::function<void(const Status&)> on_pods_;
+  std::function<void(const Status&)> on_pods_read_;
   Status revisions_error_, pods_error_;
   kube::Operation leftovers_read_, revisions_read_, pods_read_;
   WeakPtrFactory<FleetReader> weak_{this};

@@ -14,14 +14,14 @@ struct DriverPoolReport {
   driver::UpgradeCounts counts;
   int on_host = 0;      // nodes with a driver of the host
   std::string blocked;  // why no further node may begin to upgrade; "": a node may begin
-  std::string plan;     // of the upgrade that waits or runs, for people; "": none
+  std::string plan;     // of the upgrade that waits or runs, for users; "": none
   bool operator==(const DriverPoolReport&) const = default;
 };
 
 struct FleetReport {
   std::vector<DriverPoolReport> pools;  // pools with a managed driver
   std::vector<driver::FleetProblem> problems;
-  std::string unseen;  // which read failed, and why; "": none
+  std::string access_error;  // which request failed, and why; "": none
 };
 
 }  // namespace tessera::operators

@@ -21,7 +21,7 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
   WriteGauge("tessera_operator_nodes_with_problems", "Nodes whose agent or driver does not work.",
              status.nodes.problem_count, text);
   WriteGauge("tessera_operator_nodes_managed_by_nvidia", "Nodes that NVIDIA's operator manages.",
-             status.nodes.of_nvidia, text);
+             status.nodes.managed_by_nvidia, text);
 }
 
 void WriteDrivers(const FleetReport& drivers, MetricsText* text) {

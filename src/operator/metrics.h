@@ -20,7 +20,7 @@ struct OperatorMetrics {
   Counter status_writes;            // of the resource
   LabeledCounter errors;            // of watches, by collection
   LabeledCounter driver_upgrades;   // of nodes, by result: done, failed, rolled_back
-  LabeledCounter driver_evictions;  // by result: accepted, blocked, failed
+  LabeledCounter driver_evictions;  // by result: accepted, rejected, failed
   LatencyHistogram reconcile;       // comparing the wanted with the actual state, without requests
 };
 

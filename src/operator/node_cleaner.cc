@@ -12,7 +12,7 @@ namespace tessera::operators {
 namespace {
 
 // Full nodes are tens of KiB each.
-constexpr int kNodesOfAPage = 100;
+constexpr int kCleanerPageSize = 100;
 
 }  // namespace
 
@@ -75,7 +75,7 @@ struct NodeCleaner::Core {
   kube::Client& client;
   const kube::BeforeSend before_send;
   OnDone on_done;
-  kube::ListQuery query{.type = kube::kNodes, .limit = kNodesOfAPage};
+  kube::ListQuery query{.type = kube::kNodes, .limit = kCleanerPageSize};
   std::deque<Write> writes;
   size_t cleaned = 0;
   Status error;

@@ -161,12 +161,12 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPod
 
 void NodeHealthCollector::AddPod(const AgentPodState& pod) {
   // During an update a node has a new pod and an old pod that is being deleted.
-  const auto [at, is_new] = pods_.emplace(pod.node_name, &pod);
-  if (!is_new && at->second->meta.deleting) at->second = &pod;
+  const auto [entry, is_new] = pods_.emplace(pod.node_name, &pod);
+  if (!is_new && entry->second->meta.deleting) entry->second = &pod;
 }
 
-void NodeHealthCollector::Add(const std::string& node, std::string reason,
-                              const std::string& message) {
+void NodeHealthCollector::AddProblem(const std::string& node, std::string reason,
+                                     const std::string& message) {
   ++summary_.problem_count;
   const std::string_view remedy = RemedyFor(reason);
   std::string text = message;
@@ -181,22 +181,23 @@ void NodeHealthCollector::Add(const std::string& node, std::string reason,
 void NodeHealthCollector::AddNode(const GpuNodeState& node) {
   ++summary_.total;
   if (node.has_gpus()) ++summary_.with_gpus;
-  if (node.managed_by_nvidia()) ++summary_.of_nvidia;
+  if (node.managed_by_nvidia()) ++summary_.managed_by_nvidia;
   if (skips_nvidia_ && node.managed_by_nvidia()) return;
   const std::string& name = node.meta.name;
   const auto found = pods_.find(name);
   const AgentPodState* pod = found == pods_.end() ? nullptr : found->second;
   if (!node.ready) {
-    if (pod != nullptr || node.has_gpus()) Add(name, "NodeNotReady", "the node is not ready");
+    if (pod != nullptr || node.has_gpus())
+      AddProblem(name, "NodeNotReady", "the node is not ready");
     return;
   }
   if (pod == nullptr) {
-    if (node.has_gpus()) Add(name, "NoAgent", "the node has GPUs, but no agent runs on it");
+    if (node.has_gpus()) AddProblem(name, "NoAgent", "the node has GPUs, but no agent runs on it");
     return;
   }
-  if (!pod->ready) return Add(name, pod->reason, pod->message);
+  if (!pod->ready) return AddProblem(name, pod->reason, pod->message);
   if (!node.gpu_reason.empty() && !node.gpu_ready) {
-    return Add(name, node.gpu_reason, node.gpu_message);
+    return AddProblem(name, node.gpu_reason, node.gpu_message);
   }
   if (node.has_gpus() && node.gpu_ready) ++summary_.ready;
 }

@@ -26,8 +26,8 @@ struct GpuNodeState {
   bool ready = false;
   // Condition GPUReady, which the agent writes.
   bool gpu_ready = false;
-  std::string gpu_reason;   // "": there is no such condition
-  std::string gpu_message;  // only while it is not True
+  std::string gpu_reason;   // "": the node has no such condition
+  std::string gpu_message;  // "" while the condition is True
 
   static void Prepare(kube::ListQuery* query);
   bool has_gpus() const;
@@ -43,7 +43,7 @@ struct AgentPodState {
   std::string node_name;
   bool ready = false;
   std::string reason;   // why it is not ready: ImagePullBackOff, CrashLoopBackOff, Unschedulable…
-  std::string message;  // the kubelet's or scheduler's message about it
+  std::string message;  // the kubelet's or scheduler's message about the reason
 
   static void Prepare(kube::ListQuery* query);
   bool operator==(const AgentPodState&) const = default;
@@ -60,8 +60,8 @@ struct NodeProblem {
 struct NodeHealth {
   size_t total = 0;
   size_t with_gpus = 0;
-  size_t ready = 0;      // with GPUs that pods can use
-  size_t of_nvidia = 0;  // nodes that NVIDIA's operator manages
+  size_t ready = 0;              // nodes with GPUs that pods can use
+  size_t managed_by_nvidia = 0;  // nodes that NVIDIA's operator manages
   size_t problem_count = 0;
   std::vector<NodeProblem> problems;  // the first kMaxProblems by name
   bool operator==(const NodeHealth&) const = default;
@@ -79,7 +79,7 @@ class NodeHealthCollector {
   NodeHealth Take();
 
  private:
-  void Add(const std::string& node, std::string reason, const std::string& message);
+  void AddProblem(const std::string& node, std::string reason, const std::string& message);
 
   const bool skips_nvidia_;
   std::unordered_map<std::string_view, const AgentPodState*> pods_;  // by node

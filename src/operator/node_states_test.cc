@@ -101,7 +101,7 @@ TEST(NodeStatesTest, AGpuNodeWithoutAgentIsAProblemUnlessNvidiaManagesIt) {
   EXPECT_EQ(HealthOf({node}, {}).problems.at(0).reason, "NoAgent");
   const NodeHealth skipped = HealthOf({node}, {}, true);
   EXPECT_TRUE(skipped.problems.empty());
-  EXPECT_EQ(skipped.of_nvidia, 1u);
+  EXPECT_EQ(skipped.managed_by_nvidia, 1u);
   // A node without GPUs needs no agent.
   EXPECT_TRUE(HealthOf({NodeOf("m", {}, Conditions("True", "", ""))}, {}).problems.empty());
 }

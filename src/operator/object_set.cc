@@ -10,12 +10,12 @@
 namespace tessera::operators {
 namespace {
 
-constexpr std::string_view kPruneKey = "//prune";  // no component has this name
+constexpr std::string_view kPruneKey = "//prune";  // no component has this key
 
 }  // namespace
 
 // The applies of one component, one after the other.
-struct ObjectSet::Run {
+struct ObjectSet::ComponentRun {
   std::string component;
   std::deque<std::string> keys;
   kube::KeyedQueue::Done done;
@@ -23,7 +23,7 @@ struct ObjectSet::Run {
   // The object that is being applied:
   std::string text;
   bool drifted = false;
-  std::string version;  // before; "": it does not exist
+  std::string old_version;  // resourceVersion before the apply; "": the object does not exist
 };
 
 ObjectSet::ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options options,
@@ -74,15 +74,15 @@ void ObjectSet::OnObject(const std::string& key) {
   const WantedObject* wanted = wanted_.Find(key);
   if (wanted == nullptr || removing_) {
     queue_.AddAfter(std::string(kPruneKey), options_.first_retry);
-  } else if (wanted_.Drifted(*wanted)) {
+  } else if (wanted_.HasDrifted(*wanted)) {
     queue_.AddAfter(wanted->component, wanted_.RepairWait(*wanted));
   }
   delegate_.OnObjectsChanged();
 }
 
 void ObjectSet::OnScopeSynced(const WatchScope& scope) {
-  if (const Duration again = wanted_.OnListed(scope); again > Duration::zero()) {
-    client_.runner().PostDelayed(again, [this, scope, weak = weak_.Get()] {
+  if (const Duration wait = wanted_.OnListed(scope); wait > Duration::zero()) {
+    client_.runner().PostDelayed(wait, [this, scope, weak = weak_.Get()] {
       if (weak) OnScopeSynced(scope);
     });
   }
@@ -98,14 +98,14 @@ void ObjectSet::Work(const std::string& key, kube::KeyedQueue::Done done) {
   if (key == kPruneKey) return Prune(done);
   const WantedObjects::AppliedComponent* component = wanted_.FindComponent(key);
   if (component == nullptr || removing_) return done(Status::Ok());
-  auto run = std::make_shared<Run>();
+  auto run = std::make_shared<ComponentRun>();
   run->component = key;
   run->keys.assign(component->keys.begin(), component->keys.end());
   run->done = std::move(done);
   ApplyNext(run);
 }
 
-void ObjectSet::ApplyNext(const std::shared_ptr<Run>& run) {
+void ObjectSet::ApplyNext(const std::shared_ptr<ComponentRun>& run) {
   while (!run->keys.empty()) {
     const std::string key = run->keys.front();
     run->keys.pop_front();
@@ -119,12 +119,12 @@ void ObjectSet::ApplyNext(const std::shared_ptr<Run>& run) {
   run->done(run->error);
 }
 
-void ObjectSet::Send(const std::shared_ptr<Run>& run, const std::string& key,
+void ObjectSet::Send(const std::shared_ptr<ComponentRun>& run, const std::string& key,
                      const WantedObject& wanted) {
   const TrackedObject* actual = watches_.Find(wanted.object);
-  run->drifted = wanted_.Drifted(wanted);
+  run->drifted = wanted_.HasDrifted(wanted);
   run->text = wanted.text;
-  run->version = actual == nullptr ? "" : actual->meta.resource_version;
+  run->old_version = actual == nullptr ? "" : actual->meta.resource_version;
   const auto send = [this, run, key](const Result<kube::ResourceType>& type) {
     const WantedObject* now = wanted_.Find(key);
     if (now == nullptr) return ApplyNext(run);
@@ -139,10 +139,10 @@ void ObjectSet::Send(const std::shared_ptr<Run>& run, const std::string& key,
   operations_[run->component] = types_.FindFor(wanted.object, send);
 }
 
-void ObjectSet::OnAnswer(const std::shared_ptr<Run>& run, const std::string& key,
+void ObjectSet::OnAnswer(const std::shared_ptr<ComponentRun>& run, const std::string& key,
                          const Result<Json>& answer) {
   if (WantedObject* wanted = wanted_.Find(key)) {
-    wanted->error = answer.ok() ? NoteApplied(*run, wanted, *answer) : answer.status();
+    wanted->error = answer.ok() ? RecordApply(*run, wanted, *answer) : answer.status();
     if (!wanted->error.ok()) {
       metrics_.applies.Add("failed");
       Log(Severity::kWarning, "cannot apply an object, retrying",
@@ -153,9 +153,9 @@ void ObjectSet::OnAnswer(const std::shared_ptr<Run>& run, const std::string& key
   ApplyNext(run);
 }
 
-Status ObjectSet::NoteApplied(const Run& run, WantedObject* wanted, const Json& answer) {
+Status ObjectSet::RecordApply(const ComponentRun& run, WantedObject* wanted, const Json& answer) {
   ASSIGN_OR_RETURN(const ApplyEffect effect,
-                   wanted_.OnApplied(wanted, run.text, run.version, answer));
+                   wanted_.OnApplied(wanted, run.text, run.old_version, answer));
   metrics_.applies.Add(effect == ApplyEffect::kUnchanged ? "unchanged"
                        : effect == ApplyEffect::kCreated ? "created"
                                                          : "changed");
@@ -181,41 +181,42 @@ void ObjectSet::Prune(const kube::KeyedQueue::Done& done) {
   if (owner_.uid.empty() || (!wanted_known_ && !removing_) || !watches_.AllSynced()) {
     return done(Status::Ok());
   }
-  auto doomed = std::make_shared<std::deque<Doomed>>();
+  auto deletions = std::make_shared<std::deque<PendingDeletion>>();
   watches_.ForEach(
       [&](const WatchScope& scope, const kube::ResourceType& type, const TrackedObject& object) {
         if (object.meta.deleting || !Owns(object)) return;
         const std::string key = KeyOf(scope, object.meta.name);
         const bool wanted = !removing_ && wanted_.Find(key) != nullptr;
-        const bool may_go = !removing_ || remove_rest_ || GoesFirst(scope.type);
-        if (wanted || !may_go) return;
-        doomed->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
+        const bool may_delete = !removing_ || remove_rest_ || IsDeletedFirst(scope.type);
+        if (wanted || !may_delete) return;
+        deletions->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
       });
-  DeleteNext(doomed, Status::Ok(), done);
+  DeleteNext(deletions, Status::Ok(), done);
 }
 
-void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, const Status& error,
-                           const kube::KeyedQueue::Done& done) {
-  const Status may = options_.before_send ? options_.before_send() : Status::Ok();
-  if (doomed->empty() || !may.ok()) {
+void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<PendingDeletion>>& deletions,
+                           const Status& error, const kube::KeyedQueue::Done& done) {
+  const Status may_write = options_.before_send ? options_.before_send() : Status::Ok();
+  if (deletions->empty() || !may_write.ok()) {
     operations_.erase(std::string(kPruneKey));
     prune_error_ = error;
     delegate_.OnObjectsChanged();
     return done(error);
   }
-  const Doomed one = doomed->front();
-  doomed->pop_front();
+  const PendingDeletion deletion = deletions->front();
+  deletions->pop_front();
   // Newer settings may want the object again.
-  if (!removing_ && wanted_.Find(one.key) != nullptr) return DeleteNext(doomed, error, done);
+  if (!removing_ && wanted_.Find(deletion.key) != nullptr)
+    return DeleteNext(deletions, error, done);
   metrics_.deletions.Add();
-  operations_[std::string(kPruneKey)] =
-      client_.Delete(one.ref, {.uid = one.uid, .propagation = kube::Propagation::kBackground},
-                     [this, doomed, error, done](const Result<Json>& answer) {
-                       // The object was deleted, or replaced by another object of its name.
-                       const bool gone = answer.ok() || answer.status().code() == Code::kNotFound ||
-                                         answer.status().code() == Code::kAborted;
-                       DeleteNext(doomed, gone || !error.ok() ? error : answer.status(), done);
-                     });
+  operations_[std::string(kPruneKey)] = client_.Delete(
+      deletion.ref, {.uid = deletion.uid, .propagation = kube::Propagation::kBackground},
+      [this, deletions, error, done](const Result<Json>& answer) {
+        // The object was deleted, or replaced by another object of its name.
+        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound ||
+                          answer.status().code() == Code::kAborted;
+        DeleteNext(deletions, gone || !error.ok() ? error : answer.status(), done);
+      });
 }
 
 // --- Reports.
@@ -234,7 +235,9 @@ std::vector<ComponentReport> ObjectSet::Reports() const {
 
 size_t ObjectSet::Remaining(bool workloads_only) const {
   if (!watches_.AllSynced()) return 1;
-  const auto counts = [&](const std::string& type) { return !workloads_only || GoesFirst(type); };
+  const auto counts = [&](const std::string& type) {
+    return !workloads_only || IsDeletedFirst(type);
+  };
   // Includes objects that were just applied and that no watch has delivered yet.
   size_t remaining = 0;
   for (const auto& [key, operation] : operations_) remaining += key != kPruneKey ? 1 : 0;
@@ -247,7 +250,7 @@ size_t ObjectSet::Remaining(bool workloads_only) const {
   return remaining;
 }
 
-std::string ObjectSet::Unseen() const { return watches_.Unseen(); }
+std::string ObjectSet::WatchError() const { return watches_.WatchError(); }
 
 bool ObjectSet::settled() const {
   return wanted_known_ && watches_.AllSynced() && wanted_.AllApplied();

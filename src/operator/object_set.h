@@ -75,13 +75,13 @@ class ObjectSet : private ObjectWatches::Delegate {
   // those that Remove deletes without `rest`. At least 1 until all watches are synced.
   size_t Remaining(bool workloads_only) const;
   // Which watch fails, and why; "": none.
-  std::string Unseen() const;
+  std::string WatchError() const;
   // Whether all wanted objects were applied and all watches are synced.
   bool settled() const;
 
  private:
-  struct Run;
-  struct Doomed {
+  struct ComponentRun;
+  struct PendingDeletion {
     kube::ObjectRef ref;
     Uid uid;
     std::string key;
@@ -92,16 +92,17 @@ class ObjectSet : private ObjectWatches::Delegate {
   void OnWatchState() override { delegate_.OnObjectsChanged(); }
 
   void Work(const std::string& key, kube::KeyedQueue::Done done);
-  void ApplyNext(const std::shared_ptr<Run>& run);
-  void Send(const std::shared_ptr<Run>& run, const std::string& key, const WantedObject& wanted);
-  void OnAnswer(const std::shared_ptr<Run>& run, const std::string& key,
+  void ApplyNext(const std::shared_ptr<ComponentRun>& run);
+  void Send(const std::shared_ptr<ComponentRun>& run, const std::string& key,
+            const WantedObject& wanted);
+  void OnAnswer(const std::shared_ptr<ComponentRun>& run, const std::string& key,
                 const Result<Json>& answer);
-  Status NoteApplied(const Run& run, WantedObject* wanted, const Json& answer);
+  Status RecordApply(const ComponentRun& run, WantedObject* wanted, const Json& answer);
 
   bool Owns(const TrackedObject& object) const;
   void Prune(const kube::KeyedQueue::Done& done);
-  void DeleteNext(const std::shared_ptr<std::deque<Doomed>>& doomed, const Status& error,
-                  const kube::KeyedQueue::Done& done);
+  void DeleteNext(const std::shared_ptr<std::deque<PendingDeletion>>& deletions,
+                  const Status& error, const kube::KeyedQueue::Done& done);
 
   kube::Client& client_;
   kube::TypeCatalog& types_;

@@ -10,7 +10,7 @@
 namespace tessera::operators {
 namespace {
 
-constexpr std::string_view kWorkloads = "apps";
+constexpr std::string_view kAppsGroup = "apps";
 
 // The number of wanted pods is in the status of a DaemonSet, and in the spec of a Deployment.
 WorkloadCounts CountsOf(const Json& object, int64_t generation) {
@@ -21,16 +21,17 @@ WorkloadCounts CountsOf(const Json& object, int64_t generation) {
   };
   const Json& spec = part("spec");
   const Json& status = part("status");
-  const bool daemons = status.Find("desiredNumberScheduled") != nullptr;
+  const bool is_daemonset = status.Find("desiredNumberScheduled") != nullptr;
   const auto count = [&](std::string_view key) { return status.IntAt(key).value_or(0); };
   // With the strategy OnDelete, pods keep an older template until a user deletes them.
   const Json* strategy = spec.Find("updateStrategy");
   const bool on_delete =
       strategy != nullptr && strategy->StringAt("type").value_or("") == "OnDelete";
-  return {.desired = daemons ? count("desiredNumberScheduled") : spec.IntAt("replicas").value_or(1),
+  return {.desired =
+              is_daemonset ? count("desiredNumberScheduled") : spec.IntAt("replicas").value_or(1),
           .updated = on_delete ? count("desiredNumberScheduled")
-                               : count(daemons ? "updatedNumberScheduled" : "updatedReplicas"),
-          .available = count(daemons ? "numberAvailable" : "availableReplicas"),
+                               : count(is_daemonset ? "updatedNumberScheduled" : "updatedReplicas"),
+          .available = count(is_daemonset ? "numberAvailable" : "availableReplicas"),
           .observed = count("observedGeneration") >= generation};
 }
 
@@ -46,7 +47,7 @@ std::string MetaText(const Json& object, std::string_view key) {
 }  // namespace
 
 void TrackedObject::Prepare(kube::ListQuery* query) {
-  if (query->type.group != kWorkloads) return kube::MetadataObject::Prepare(query);
+  if (query->type.group != kAppsGroup) return kube::MetadataObject::Prepare(query);
   query->encoding = kube::Encoding::kJson;
 }
 
@@ -193,7 +194,7 @@ void ObjectWatches::ForEach(const Visit& visit) const {
   }
 }
 
-std::string ObjectWatches::Unseen() const {
+std::string ObjectWatches::WatchError() const {
   for (const auto& [scope, follower] : followers_) {
     const Status& error = follower->error;
     if (error.ok() || error.code() == Code::kNotFound) continue;

@@ -29,8 +29,8 @@ namespace tessera::operators {
 struct WorkloadCounts {
   int64_t desired = 0;
   int64_t updated = 0;    // run the newest template
-  int64_t available = 0;  // ready for long enough
-  bool observed = false;  // the controller has seen the newest spec
+  int64_t available = 0;  // ready for at least minReadySeconds
+  bool observed = false;  // status.observedGeneration is the newest
 
   bool ready() const { return observed && updated >= desired && available >= desired; }
   bool operator==(const WorkloadCounts&) const = default;
@@ -50,7 +50,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, TrackedO
 struct WatchScope {
   std::string type;  // "apps/v1/DaemonSet"
   std::string ns;
-  std::string name;  // "": all with the label
+  std::string name;  // "": all objects that Options::label_selector selects
   auto operator<=>(const WatchScope&) const = default;
 };
 WatchScope ScopeOf(const Json& object);
@@ -93,8 +93,8 @@ class ObjectWatches {
   bool Synced(const Json& object) const;
   bool AllSynced() const;
   void ForEach(const Visit& visit) const;
-  // What cannot be watched, and why; "": nothing.
-  std::string Unseen() const;
+  // Which scope cannot be watched, and why; "": none.
+  std::string WatchError() const;
 
  private:
   struct Follower;

@@ -26,7 +26,7 @@ std::string RandomIdentity() {
   return fmt::format("{}_{:08x}{:08x}", NameOfHost(), random(), random());
 }
 
-kube::ClientOptions ClientOf(size_t in_flight, Duration deadline) {
+kube::ClientOptions ClientOptionsOf(size_t in_flight, Duration deadline) {
   kube::ClientOptions options = kube::OptionsOf(names::kOperator);
   options.max_in_flight = in_flight;
   options.deadline = deadline;
@@ -36,9 +36,9 @@ kube::ClientOptions ClientOf(size_t in_flight, Duration deadline) {
 // Separate clients, so that a slow request does not delay renewals of the Lease.
 struct ClientsOfOperator {
   ClientsOfOperator(net::IoThread& io, TaskRunner& runner, const kube::Config& config)
-      : work(io, runner, config, ClientOf(8, std::chrono::seconds(30))),
-        lease(io, runner, config, ClientOf(1, std::chrono::seconds(5))),
-        events(io, runner, config, ClientOf(2, std::chrono::seconds(30))) {}
+      : work(io, runner, config, ClientOptionsOf(8, std::chrono::seconds(30))),
+        lease(io, runner, config, ClientOptionsOf(1, std::chrono::seconds(5))),
+        events(io, runner, config, ClientOptionsOf(2, std::chrono::seconds(30))) {}
   kube::Client work, lease, events;
 };
 

@@ -21,9 +21,9 @@ namespace tessera::operators {
 struct OperatorOptions {
   std::string kubeconfig;       // "": the pod's service account
   std::string metrics_address;  // serves /metrics, /healthz, /readyz over HTTP; "": off
-  std::string ns;               // of the agents; "": the program's own
+  std::string ns;               // of the agents; "": the program's own namespace
   bool leader_elect = true;
-  std::string lease_ns;              // "": the program's own
+  std::string lease_ns;              // "": the program's own namespace
   kube::ElectionOptions election{};  // an empty identity is generated
   ControllerOptions controller;      // without ns
 };

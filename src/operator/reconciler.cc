@@ -32,8 +32,8 @@ bool AdoptsNodesOfNvidia(const kube::ObjectMeta& meta) {
 // drivers and agents come from an earlier spec; the result for the default spec is then the best
 // guess.
 template <typename T>
-std::vector<T> AtDeletion(const std::function<Result<std::vector<T>>(const Json&)>& render,
-                          const Json& spec) {
+std::vector<T> RenderAtDeletion(const std::function<Result<std::vector<T>>(const Json&)>& render,
+                                const Json& spec) {
   if (!render) return {};
   Result<std::vector<T>> rendered = render(spec);
   if (!rendered.ok()) rendered = render(Json());
@@ -120,7 +120,7 @@ void Reconciler::Reconcile(const kube::JsonObject* resource, bool agents_run,
 
 void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataObject& meta) {
   generation_ = meta.generation;
-  keeps_off_ = !policies_.name().empty() && !AdoptsNodesOfNvidia(resource.meta);
+  keeps_off_nvidia_nodes_ = !policies_.name().empty() && !AdoptsNodesOfNvidia(resource.meta);
   const Json spec = SpecOf(resource);
   if (spec.is_null()) {
     // The API server drops the spec if the resource is written while its definition has no schema.
@@ -131,7 +131,8 @@ void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataOb
   if (Status status = SetDriverPools(spec); !status.ok()) return SetSpecError(std::move(status));
   // Rendering without the driver's DaemonSets would delete the existing ones.
   if (drivers_ != nullptr && !drivers_->ready()) return;
-  std::string text = fmt::format("{} {} {}", resource.meta.uid.str(), keeps_off_, spec.Serialize());
+  std::string text =
+      fmt::format("{} {} {}", resource.meta.uid.str(), keeps_off_nvidia_nodes_, spec.Serialize());
   for (const Json& object : DriverObjects()) text += object.Serialize();
   if (text == wanted_text_) {
     spec_error_ = Status::Ok();
@@ -141,7 +142,7 @@ void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataOb
   if (!components.ok()) return SetSpecError(components.status());
   spec_error_ = Status::Ok();
   wanted_text_ = std::move(text);
-  if (keeps_off_) components::KeepOffNvidiaNodes(&*components);
+  if (keeps_off_nvidia_nodes_) components::KeepOffNvidiaNodes(&*components);
   AddDriverObjects(&*components);
   objects_->SetWanted(*std::move(components), OwnerOf(resource.meta));
   applied_by_ = Now() + 5 * options_.settle;
@@ -158,9 +159,9 @@ void Reconciler::SetSpecError(Status status) {
 Status Reconciler::SetDriverPools(const Json& spec) {
   if (drivers_ == nullptr) return Status::Ok();
   const std::string text = spec.Serialize();
-  if (text == drivers_text_) return Status::Ok();
+  if (text == drivers_spec_text_) return Status::Ok();
   ASSIGN_OR_RETURN(std::vector<driver::FleetPool> pools, rendering_.pools(spec));
-  drivers_text_ = text;
+  drivers_spec_text_ = text;
   drivers_->SetPools(std::move(pools));
   return Status::Ok();
 }
@@ -197,7 +198,7 @@ void Reconciler::Remove(kube::MetadataObject meta, const Json& spec, bool agents
                         kube::KeyedQueue::Done done) {
   generation_ = meta.generation;
   if (removal_ == nullptr) {
-    drivers_text_.clear();
+    drivers_spec_text_.clear();
     removal_ = MakeRemoval(meta.meta, spec);
   }
   if (!removal_->Advance(agents_run)) return done(Status::Ok());
@@ -224,12 +225,12 @@ std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, c
   const std::string scheduler(names::kScheduler);
   return std::make_unique<Removal>(
       std::move(parts),
-      Removal::Wanted{OwnerOf(meta),
-                      AtDeletion(rendering_.pools, spec),
-                      AtDeletion(rendering_.cleanup, spec),
+      Removal::Inputs{OwnerOf(meta),
+                      RenderAtDeletion(rendering_.pools, spec),
+                      RenderAtDeletion(rendering_.cleanup, spec),
                       {{kube::kEndpointSlices, scheduler, options_.ns, ""},
                        {kube::kLeases, scheduler, options_.ns, ""}}},
-      options_.cleanup_patience);
+      options_.cleanup_timeout);
 }
 
 bool Reconciler::is_applying() const {
@@ -238,7 +239,7 @@ bool Reconciler::is_applying() const {
 
 const std::string& Reconciler::respected_policy() const {
   static const std::string kNone;
-  return keeps_off_ ? policies_.name() : kNone;
+  return keeps_off_nvidia_nodes_ ? policies_.name() : kNone;
 }
 
 StatusInput Reconciler::Report() const {
@@ -253,10 +254,11 @@ StatusInput Reconciler::Report() const {
     }
   }
   if (drivers_ != nullptr) report.drivers = drivers_->report();
-  report.unseen = policies_.error().ok() ? objects_->Unseen()
-                                         : fmt::format("cannot watch ClusterPolicies: {}",
-                                                       policies_.error().message());
-  if (report.drivers && report.unseen.empty()) report.unseen = report.drivers->unseen;
+  report.access_error = policies_.error().ok() ? objects_->WatchError()
+                                               : fmt::format("cannot watch ClusterPolicies: {}",
+                                                             policies_.error().message());
+  if (report.drivers && report.access_error.empty())
+    report.access_error = report.drivers->access_error;
   return report;
 }
 

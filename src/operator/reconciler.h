@@ -85,16 +85,16 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   Delegate& delegate_;
   kube::TypeCatalog types_;
   ClusterPolicyReader policies_;
-  bool keeps_off_ = false;  // agents are kept off nodes that NVIDIA's operator manages
+  bool keeps_off_nvidia_nodes_ = false;  // no agents on nodes that NVIDIA's operator manages
   int64_t generation_ = 0;
   std::string wanted_text_;  // the input of the last rendering
   Status spec_error_;
-  MonotonicTime applied_by_{};  // from then on the status names objects that are not applied yet
+  MonotonicTime applied_by_{};  // later, the status names objects that are not applied yet
   kube::Operation finalizer_write_;
   std::unique_ptr<ObjectSet> objects_;
-  std::unique_ptr<ObjectSet> definition_;      // null: another program keeps the definition
+  std::unique_ptr<ObjectSet> definition_;      // null: another program manages the definition
   std::unique_ptr<DriverController> drivers_;  // null: drivers are not managed
-  std::string drivers_text_;                   // the spec whose drivers are wanted
+  std::string drivers_spec_text_;              // the spec whose drivers are wanted
   std::unique_ptr<Removal> removal_;           // null: the resource is not being deleted
 };
 

@@ -8,25 +8,25 @@
 namespace tessera::operators {
 namespace {
 
-// Time from the start of a step to the first check; most steps take longer.
-constexpr Duration kLookAgain = std::chrono::seconds(1);
+// Time from the start of a step to the first check whether it is complete.
+constexpr Duration kFirstCheckWait = std::chrono::seconds(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
 
 }  // namespace
 
-Removal::Removal(Parts parts, Wanted wanted, Duration patience)
-    : parts_(std::move(parts)), wanted_(std::move(wanted)), patience_(patience) {}
+Removal::Removal(Parts parts, Inputs inputs, Duration timeout)
+    : parts_(std::move(parts)), inputs_(std::move(inputs)), timeout_(timeout) {}
 
 bool Removal::Advance(bool agents_run) {
-  if (std::string why = WhyDriversStay(); !why.empty()) {
+  if (std::string why = ReleaseDrivers(); !why.empty()) {
     Enter(std::move(why));
     return false;
   }
-  const bool workloads = parts_.objects.Remaining(true) > 0 || agents_run;
+  const bool workloads = parts_.objects.Remaining(/*workloads_only=*/true) > 0 || agents_run;
   if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !removing_)) {
     removing_ = true;
     Enter("the agents and schedulers are being removed; running pods keep their GPUs");
-    parts_.objects.Remove(wanted_.owner, false);
+    parts_.objects.Remove(inputs_.owner, /*rest=*/false);
     return false;
   }
   if (!engines_clean_) {
@@ -37,25 +37,26 @@ bool Removal::Advance(bool agents_run) {
     CleanNodes();
     return false;
   }
-  if (parts_.objects.Remaining(false) > 0) {
+  if (parts_.objects.Remaining(/*workloads_only=*/false) > 0) {
     Enter("the remaining objects are being removed");
-    parts_.objects.Remove(wanted_.owner, true);
+    parts_.objects.Remove(inputs_.owner, /*rest=*/true);
     return false;
   }
-  if (deleted_ < wanted_.made_at_run_time.size()) {
-    DeleteMadeAtRunTime();
+  if (deleted_count_ < inputs_.created_at_run_time.size()) {
+    DeleteCreatedAtRunTime();
     return false;
   }
   Enter("done");
   return true;
 }
 
-// Ends the upgrades of all nodes and removes their drivers. Returns the reason of a wait; "": done.
-std::string Removal::WhyDriversStay() {
+// Ends the upgrades of all nodes and removes their drivers. Returns why this is not complete yet;
+// "" once it is complete.
+std::string Removal::ReleaseDrivers() {
   if (parts_.drivers == nullptr || parts_.drivers->released()) return "";
-  if (!std::exchange(releasing_, true)) parts_.drivers->Release(wanted_.pools);
+  if (!std::exchange(releasing_, true)) parts_.drivers->Release(inputs_.pools);
   const std::optional<FleetReport> report = parts_.drivers->report();
-  if (report && !report->unseen.empty()) return report->unseen;
+  if (report && !report->access_error.empty()) return report->access_error;
   if (!report || report->problems.empty()) {
     return "the nodes are being released from upgrades and drivers";
   }
@@ -66,9 +67,9 @@ std::string Removal::WhyDriversStay() {
 void Removal::CleanEngines() {
   Enter("tessera-runtime is being taken out of the engines' configurations on the nodes");
   if (engine_cleanup_ != nullptr) return;
-  if (wanted_.cleanup.empty()) return OnEnginesCleaned(Status::Ok());
+  if (inputs_.cleanup.empty()) return OnEnginesCleaned(Status::Ok());
   engine_cleanup_ =
-      std::make_unique<EngineCleanup>(parts_.access, parts_.types, wanted_.cleanup, patience_,
+      std::make_unique<EngineCleanup>(parts_.access, parts_.types, inputs_.cleanup, timeout_,
                                       [this](const Status& status) { OnEnginesCleaned(status); });
 }
 
@@ -109,27 +110,29 @@ void Removal::OnNodesCleaned(const Status& status, size_t cleaned) {
   parts_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
 }
 
-void Removal::DeleteMadeAtRunTime() {
+void Removal::DeleteCreatedAtRunTime() {
   Enter("the Lease and the EndpointSlice of the schedulers are being removed");
   const kube::BeforeSend& before_send = parts_.access.before_send;
-  if (deleting_ || (before_send && !before_send().ok())) return;
-  deleting_ = true;
-  const kube::ObjectRef& object = wanted_.made_at_run_time[deleted_];
+  if (deletion_in_flight_ || (before_send && !before_send().ok())) return;
+  deletion_in_flight_ = true;
+  const kube::ObjectRef& object = inputs_.created_at_run_time[deleted_count_];
   deletion_ = parts_.access.client.Delete(
       object, {.propagation = kube::Propagation::kBackground}, [this](const Result<Json>& answer) {
-        deleting_ = false;
+        deletion_in_flight_ = false;
         const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
-        error_ = gone ? Status::Ok() : answer.status().Annotate("cannot remove what is left");
-        deleted_ += gone ? 1 : 0;
+        error_ = gone ? Status::Ok()
+                      : answer.status().Annotate(
+                            "cannot delete the Lease and the EndpointSlice of the schedulers");
+        deleted_count_ += gone ? 1 : 0;
         parts_.on_progress(gone ? Duration::zero() : kRetry);
       });
 }
 
 void Removal::Enter(std::string step) {
   if (step_ == step) return;
-  Log(Severity::kInfo, "the resource is being deleted", {{"step", step}});
+  Log(Severity::kInfo, "removing Tessera from the cluster", {{"step", step}});
   step_ = std::move(step);
-  parts_.on_progress(kLookAgain);
+  parts_.on_progress(kFirstCheckWait);
 }
 
 }  // namespace tessera::operators

@@ -36,16 +36,16 @@ class Removal {
     // Called with the text of an Event about what remains on nodes.
     std::function<void(const std::string& message)> on_warning;
   };
-  // The drivers and cleanups of the deleted resource.
-  struct Wanted {
+  // What belongs to the deleted resource.
+  struct Inputs {
     kube::OwnerReference owner;
-    std::vector<driver::FleetPool> pools;           // of drivers
-    std::vector<Json> cleanup;                      // DaemonSets for EngineCleanup
-    std::vector<kube::ObjectRef> made_at_run_time;  // by schedulers, without an owner
+    std::vector<driver::FleetPool> pools;              // of drivers
+    std::vector<Json> cleanup;                         // DaemonSets for EngineCleanup
+    std::vector<kube::ObjectRef> created_at_run_time;  // objects of schedulers, which have no owner
   };
 
-  // `patience`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
-  Removal(Parts parts, Wanted wanted, Duration patience);
+  // `timeout`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
+  Removal(Parts parts, Inputs inputs, Duration timeout);
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
@@ -58,17 +58,17 @@ class Removal {
   const Status& error() const { return error_; }
 
  private:
-  std::string WhyDriversStay();
+  std::string ReleaseDrivers();
   void CleanEngines();
   void OnEnginesCleaned(const Status& status);
   void CleanNodes();
   void OnNodesCleaned(const Status& status, size_t cleaned);
-  void DeleteMadeAtRunTime();
+  void DeleteCreatedAtRunTime();
   void Enter(std::string step);
 
   const Parts parts_;
-  const Wanted wanted_;
-  const Duration patience_;
+  const Inputs inputs_;
+  const Duration timeout_;
   std::string step_;
   bool releasing_ = false;  // the drivers
   bool removing_ = false;   // the agents
@@ -77,8 +77,8 @@ class Removal {
   Status error_;
   std::unique_ptr<EngineCleanup> engine_cleanup_;
   std::unique_ptr<NodeCleaner> cleaner_;
-  bool deleting_ = false;
-  size_t deleted_ = 0;  // of made_at_run_time
+  bool deletion_in_flight_ = false;
+  size_t deleted_count_ = 0;  // of created_at_run_time
   kube::Operation deletion_;
   WeakPtrFactory<Removal> weak_{this};
 };

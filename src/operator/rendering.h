@@ -17,7 +17,7 @@ struct Rendering {
   using Render = std::function<Result<std::vector<components::Component>>(const Json& spec)>;
   using Pools = std::function<Result<std::vector<driver::FleetPool>>(const Json& spec)>;
   Render render;
-  Json definition;  // of the resource; null: another program keeps it
+  Json definition;  // the resource's CustomResourceDefinition; null: another program manages it
   // An object of each type and namespace that settings may render.
   std::vector<Json> examples = {};
   Pools pools = nullptr;  // the drivers of a spec; null: drivers are not managed

@@ -9,7 +9,7 @@ namespace {
 // The API allows 32 KiB for a message of a condition; a list of components and nodes is shorter.
 constexpr size_t kMaxMessage = 2048;
 
-std::string Bounded(std::string text) {
+std::string CutMessage(std::string text) {
   if (text.size() <= kMaxMessage) return text;
   size_t end = kMaxMessage;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -46,7 +46,7 @@ Json ConditionJson(const ConditionFields& condition, int64_t generation, const J
                            {"observedGeneration", Json::Int(generation)},
                            {"lastTransitionTime", Json::String(since)},
                            {"reason", Json::String(condition.reason)},
-                           {"message", Json::String(Bounded(condition.message))}});
+                           {"message", Json::String(CutMessage(condition.message))}});
 }
 
 std::string_view NameOfState(ComponentState state) {
@@ -63,16 +63,16 @@ std::string_view NameOfState(ComponentState state) {
 
 std::string MessagesOf(const StatusInput& input, ComponentState state) {
   std::string text;
-  for (const ComponentReport& one : input.components) {
-    if (one.state != state) continue;
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", one.name, one.message);
+  for (const ComponentReport& component : input.components) {
+    if (component.state != state) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", component.name, component.message);
   }
   return text;
 }
 
 const ComponentReport* FirstOf(const StatusInput& input, ComponentState state) {
-  for (const ComponentReport& one : input.components) {
-    if (one.state == state) return &one;
+  for (const ComponentReport& component : input.components) {
+    if (component.state == state) return &component;
   }
   return nullptr;
 }
@@ -86,7 +86,7 @@ ConditionFields DegradedOf(const StatusInput& input) {
   if (const ComponentReport* failed = FirstOf(input, ComponentState::kFailed)) {
     return {"Degraded", true, failed->reason, MessagesOf(input, ComponentState::kFailed)};
   }
-  if (!input.unseen.empty()) return {"Degraded", true, "WatchFailed", input.unseen};
+  if (!input.access_error.empty()) return {"Degraded", true, "WatchFailed", input.access_error};
   if (input.nodes.problem_count > 0) {
     const NodeProblem& first = input.nodes.problems.front();
     return {"Degraded", true, first.reason,
@@ -98,8 +98,9 @@ ConditionFields DegradedOf(const StatusInput& input) {
 
 ConditionFields ProgressingOf(const StatusInput& input) {
   if (!input.deleting.empty()) return {"Progressing", true, "Deleting", input.deleting};
-  if (const ComponentReport* one = FirstOf(input, ComponentState::kProgressing)) {
-    return {"Progressing", true, one->reason, MessagesOf(input, ComponentState::kProgressing)};
+  if (const ComponentReport* component = FirstOf(input, ComponentState::kProgressing)) {
+    return {"Progressing", true, component->reason,
+            MessagesOf(input, ComponentState::kProgressing)};
   }
   return {"Progressing", false, "AsExpected", "all objects are as the spec says"};
 }
@@ -113,46 +114,47 @@ ConditionFields ReadyOf(const ConditionFields& degraded, const ConditionFields& 
 
 Json ComponentsJson(const StatusInput& input) {
   Json list = Json::MakeArray();
-  for (const ComponentReport& one : input.components) {
-    list.Append(Json::MakeObject({{"name", Json::String(one.name)},
-                                  {"state", Json::String(NameOfState(one.state))},
-                                  {"reason", Json::String(one.reason)},
-                                  {"message", Json::String(Bounded(one.message))},
-                                  {"objects", Json::Int(static_cast<int64_t>(one.objects))}}));
+  for (const ComponentReport& component : input.components) {
+    list.Append(
+        Json::MakeObject({{"name", Json::String(component.name)},
+                          {"state", Json::String(NameOfState(component.state))},
+                          {"reason", Json::String(component.reason)},
+                          {"message", Json::String(CutMessage(component.message))},
+                          {"objects", Json::Int(static_cast<int64_t>(component.objects))}}));
   }
   return list;
 }
 
 Json NodesJson(const NodeHealth& nodes) {
   Json problems = Json::MakeArray();
-  for (const NodeProblem& one : nodes.problems) {
-    problems.Append(Json::MakeObject({{"node", Json::String(one.node)},
-                                      {"reason", Json::String(one.reason)},
-                                      {"message", Json::String(Bounded(one.message))}}));
+  for (const NodeProblem& problem : nodes.problems) {
+    problems.Append(Json::MakeObject({{"node", Json::String(problem.node)},
+                                      {"reason", Json::String(problem.reason)},
+                                      {"message", Json::String(CutMessage(problem.message))}}));
   }
   const auto count = [](size_t value) { return Json::Int(static_cast<int64_t>(value)); };
   return Json::MakeObject({{"total", count(nodes.total)},
                            {"withGPUs", count(nodes.with_gpus)},
                            {"ready", count(nodes.ready)},
-                           {"managedByNVIDIA", count(nodes.of_nvidia)},
+                           {"managedByNVIDIA", count(nodes.managed_by_nvidia)},
                            {"withProblems", count(nodes.problem_count)},
                            {"problems", std::move(problems)}});
 }
 
 // Failed nodes are already listed as problems of nodes.
 ConditionFields UpgradingOf(const FleetReport& drivers) {
-  int going = 0, waiting = 0, total = 0;
+  int in_progress = 0, waiting = 0, total = 0;
   std::string blocked;
   for (const DriverPoolReport& pool : drivers.pools) {
-    going += pool.counts.in_progress;
+    in_progress += pool.counts.in_progress;
     waiting += pool.counts.pending;
     total += pool.counts.total;
     if (blocked.empty() && !pool.blocked.empty()) blocked = "; next: " + pool.blocked;
   }
-  if (going > 0) {
+  if (in_progress > 0) {
     return {"DriverUpgrading", true, "InProgress",
-            fmt::format("{} of {} nodes upgrade their driver, {} wait{}", going, total, waiting,
-                        blocked)};
+            fmt::format("{} of {} nodes upgrade their driver, {} wait{}", in_progress, total,
+                        waiting, blocked)};
   }
   if (waiting > 0) {
     return {"DriverUpgrading", false, "Waiting",
@@ -173,22 +175,22 @@ Json DriversJson(const FleetReport& drivers) {
                                   {"failed", Json::Int(pool.counts.failed)},
                                   {"unavailable", Json::Int(pool.counts.unavailable)},
                                   {"onHost", Json::Int(pool.on_host)}});
-    if (!pool.blocked.empty()) json.Set("blocked", Json::String(Bounded(pool.blocked)));
+    if (!pool.blocked.empty()) json.Set("blocked", Json::String(CutMessage(pool.blocked)));
     if (!pool.plan.empty()) json.Set("plan", Json::String(pool.plan));
     pools.Append(std::move(json));
   }
   return pools;
 }
 
-Json Sorted(const Json& value) {
+Json SortKeys(const Json& value) {
   if (value.is_array()) {
     Json out = Json::MakeArray();
-    for (const Json& item : value.items()) out.Append(Sorted(item));
+    for (const Json& item : value.items()) out.Append(SortKeys(item));
     return out;
   }
   if (!value.is_object()) return value;
   Json::Object members;
-  for (const auto& [key, member] : value.members()) members.emplace_back(key, Sorted(member));
+  for (const auto& [key, member] : value.members()) members.emplace_back(key, SortKeys(member));
   std::sort(members.begin(), members.end(),
             [](const Json::Member& a, const Json::Member& b) { return a.first < b.first; });
   return Json::MakeObject(std::move(members));
@@ -204,9 +206,9 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
       input.coexistence.empty() ? "NoClusterPolicy" : "NodesManagedByNVIDIA",
       input.coexistence.empty() ? "no ClusterPolicy manages nodes" : input.coexistence};
   Json conditions = Json::MakeArray();
-  for (const ConditionFields& one :
+  for (const ConditionFields& condition :
        {ReadyOf(degraded, progressing), progressing, degraded, coexistence}) {
-    conditions.Append(ConditionJson(one, input.generation, previous, now));
+    conditions.Append(ConditionJson(condition, input.generation, previous, now));
   }
   if (input.drivers) {
     conditions.Append(ConditionJson(UpgradingOf(*input.drivers), input.generation, previous, now));
@@ -220,18 +222,20 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
 }
 
 void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes) {
-  for (const driver::FleetProblem& one : drivers.problems) {
-    const bool known = std::ranges::any_of(
-        nodes->problems, [&](const NodeProblem& problem) { return problem.node == one.node; });
+  for (const driver::FleetProblem& driver_problem : drivers.problems) {
+    const bool known = std::ranges::any_of(nodes->problems, [&](const NodeProblem& problem) {
+      return problem.node == driver_problem.node;
+    });
     if (known) continue;
     ++nodes->problem_count;
     if (nodes->problems.size() < kMaxProblems) {
-      nodes->problems.push_back({one.node, one.reason, one.message});
+      nodes->problems.push_back(
+          {driver_problem.node, driver_problem.reason, driver_problem.message});
     }
   }
 }
 
-std::string CanonicalText(const Json& value) { return Sorted(value).Serialize(); }
+std::string CanonicalText(const Json& value) { return SortKeys(value).Serialize(); }
 
 std::vector<StatusChange> ChangesBetween(const Json* previous, const Json& now) {
   std::vector<StatusChange> changes;

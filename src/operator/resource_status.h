@@ -32,12 +32,12 @@ struct ComponentReport {
 
 struct StatusInput {
   int64_t generation = 0;
-  Status spec;  // why the spec is invalid
+  Status spec;  // OK, or why the spec is invalid
   std::vector<ComponentReport> components;
   NodeHealth nodes;
-  std::string coexistence;             // what NVIDIA's operator keeps from us; "": nothing
+  std::string coexistence;             // which nodes NVIDIA's operator manages; "": none
   std::string deleting;                // what the deletion waits for; "": not being deleted
-  std::string unseen;                  // what cannot be watched; "": nothing
+  std::string access_error;            // which watch or request fails; "": none
   std::optional<FleetReport> drivers;  // nullopt: drivers are not managed
 };
 

@@ -58,16 +58,16 @@ StatusInput StatusReporter::Collect() {
   StatusInput input = reconciler_.Report();
   input.nodes = Health();
   if (input.drivers) AddDriverProblems(*input.drivers, &input.nodes);
-  if (std::string error = WatchError(); !error.empty()) input.unseen = std::move(error);
+  if (std::string error = WatchError(); !error.empty()) input.access_error = std::move(error);
   if (const Status error = reconciler_.removal_error(); !error.ok()) {
-    input.unseen = error.message();
+    input.access_error = error.message();
   }
   if (!reconciler_.respected_policy().empty()) {
     input.coexistence = fmt::format(
         "ClusterPolicy {} of NVIDIA's operator manages {} nodes, which get no agent: label a "
         "node {}=false to move it, or annotate this resource with {}=true to take all of them",
-        reconciler_.respected_policy(), input.nodes.of_nvidia, names::kLabelDeployDevicePlugin,
-        names::kAnnotationAdoptNvidiaNodes);
+        reconciler_.respected_policy(), input.nodes.managed_by_nvidia,
+        names::kLabelDeployDevicePlugin, names::kAnnotationAdoptNvidiaNodes);
   }
   return input;
 }
@@ -82,18 +82,19 @@ std::string StatusReporter::WatchError() const {
 }
 
 void StatusReporter::Write(const kube::JsonObject& resource, kube::KeyedQueue::Done done) {
-  last_ = Collect();
+  last_input_ = Collect();
   const Json* previous = resource.value.Find("status");
-  Json status = StatusOf(*last_, previous, access_.client.runner().clock().WallNow());
+  Json status = StatusOf(*last_input_, previous, access_.client.runner().clock().WallNow());
   const std::string text = CanonicalText(status);
-  const bool is_written = text == written_ && resource.meta.resource_version == written_over_;
+  const bool is_written =
+      text == written_text_ && resource.meta.resource_version == version_before_write_;
   const bool is_current = previous != nullptr && CanonicalText(*previous) == text;
-  if (is_current) OnPublished(*last_, {});
+  if (is_current) OnPublished(*last_input_, {});
   if (is_written || is_current) return done(Status::Ok());
   std::vector<StatusChange> changes = ChangesBetween(previous, status);
-  written_ = text;
-  written_over_ = resource.meta.resource_version;
-  Send(resource, std::move(status), *last_, std::move(changes), std::move(done));
+  written_text_ = text;
+  version_before_write_ = resource.meta.resource_version;
+  Send(resource, std::move(status), *last_input_, std::move(changes), std::move(done));
 }
 
 void StatusReporter::Send(const kube::JsonObject& resource, Json status, const StatusInput& input,
@@ -115,7 +116,7 @@ void StatusReporter::Send(const kube::JsonObject& resource, Json status, const S
                                   if (answer.status().code() == Code::kNotFound)
                                     return done(Status::Ok());
                                   if (!answer.ok()) {
-                                    written_.clear();
+                                    written_text_.clear();
                                     Log(Severity::kWarning, "cannot write the status, retrying",
                                         {{"error", answer.status().ToString()}});
                                     return done(answer.status());

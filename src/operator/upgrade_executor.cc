@@ -17,51 +17,54 @@ UpgradeExecutor::UpgradeExecutor(ClusterAccess access, const FleetReader& reader
 
 void UpgradeExecutor::Patch(const driver::NodePatch& patch) {
   if (!MayWrite(patch.node)) return;
-  Send(patch.node, NodePatchOf(patch.labels, patch.annotations, reader_.VersionOf(patch.node)),
+  Send(patch.node,
+       NodePatchOf(patch.labels, patch.annotations, reader_.ResourceVersionOf(patch.node)),
        nullptr);
 }
 
-void UpgradeExecutor::Do(const UpgradeAction& action, const driver::UpgradeNode& node) {
+void UpgradeExecutor::Execute(const UpgradeAction& action, const driver::UpgradeNode& node) {
   if (!MayWrite(node.name)) return;
-  if (!action.pod.empty()) return DoToPod(action);
+  if (!action.pod.empty()) return ExecuteOnPod(action);
   const driver::UpgradeState before =
       driver::StateOfNode(node).value_or(driver::UpgradeState::kUnknown);
-  Send(node.name, NodePatchOf(action, reader_.VersionOf(node.name)), [this, action, before] {
-    Record(action);
-    const std::string_view result = ResultOf(action, before);
-    if (!result.empty()) access_.metrics.driver_upgrades.Add(result);
-  });
+  Send(node.name, NodePatchOf(action, reader_.ResourceVersionOf(node.name)),
+       [this, action, before] {
+         Record(action);
+         const std::string_view result = ResultOf(action, before);
+         if (!result.empty()) access_.metrics.driver_upgrades.Add(result);
+       });
 }
 
 bool UpgradeExecutor::MayWrite(const std::string& node) {
-  const auto at = written_.find(node);
-  if (at == written_.end()) return true;
-  if (at->second.empty() || at->second == reader_.VersionOf(node)) return false;
-  written_.erase(at);
+  const auto entry = patched_versions_.find(node);
+  if (entry == patched_versions_.end()) return true;
+  if (entry->second.empty() || entry->second == reader_.ResourceVersionOf(node)) return false;
+  patched_versions_.erase(entry);
   return true;
 }
 
 void UpgradeExecutor::Send(const std::string& node, const Json& patch,
                            std::function<void()> on_written) {
-  const std::string version = reader_.VersionOf(node);
-  written_[node] = "";
+  const std::string old_version = reader_.ResourceVersionOf(node);
+  patched_versions_[node] = "";
   operations_[node] = access_.client.Patch(
       kube::Node(node), kube::PatchKind::kMerge, patch,
       {.field_manager = std::string(names::kOperator), .before_send = access_.before_send},
-      [this, node, version, on_written = std::move(on_written)](const Result<Json>& answer) {
-        OnNodeAnswer(node, version, answer);
+      [this, node, old_version, on_written = std::move(on_written)](const Result<Json>& answer) {
+        OnNodeAnswer(node, old_version, answer);
         if (answer.ok() && on_written) on_written();
       });
 }
 
-void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& version,
+void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& old_version,
                                    const Result<Json>& answer) {
-  written_.erase(node);
+  patched_versions_.erase(node);
   if (answer.ok()) {
     const Json* metadata = answer->Find("metadata");
     const bool same =
-        metadata == nullptr || metadata->StringAt("resourceVersion").value_or("") == version;
-    if (!same && reader_.VersionOf(node) == version) written_[node] = version;
+        metadata == nullptr || metadata->StringAt("resourceVersion").value_or("") == old_version;
+    if (!same && reader_.ResourceVersionOf(node) == old_version)
+      patched_versions_[node] = old_version;
   }
   // After a conflict the watch delivers the newer version, for which a new step is decided.
   const Code code = answer.status().code();
@@ -75,12 +78,12 @@ void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& v
   if (answer.ok()) delegate_.OnNodeWritten();
 }
 
-void UpgradeExecutor::DoToPod(const UpgradeAction& action) {
-  const Status may = access_.before_send ? access_.before_send() : Status::Ok();
+void UpgradeExecutor::ExecuteOnPod(const UpgradeAction& action) {
+  const Status may_write = access_.before_send ? access_.before_send() : Status::Ok();
   const std::string key = kube::KeyOf(action.ns, action.pod);
-  if (!may.ok() || !going_.insert(key).second) return;
+  if (!may_write.ok() || !pods_in_flight_.insert(key).second) return;
   const auto on_done = [this, action, key](const Result<Json>& answer) {
-    going_.erase(key);
+    pods_in_flight_.erase(key);
     OnPodAnswer(action, answer.status());
   };
   if (action.kind == UpgradeAction::Kind::kEvict) {
@@ -104,10 +107,10 @@ void UpgradeExecutor::OnPodAnswer(const UpgradeAction& action, const Status& sta
   if (status.ok()) {
     Record(action);
   } else if (status.code() != Code::kNotFound && status.code() != Code::kAborted) {
-    UpgradeAction refused = action;
-    refused.warning = true;
-    refused.reason = status.message();  // names a disruption budget, if that is the reason
-    Record(refused, "DriverUpgradeWaitsForPod");
+    UpgradeAction rejected_action = action;
+    rejected_action.warning = true;
+    rejected_action.reason = status.message();  // names a disruption budget, if that is the reason
+    Record(rejected_action, "DriverUpgradeWaitsForPod");
   }
   delegate_.OnPodAnswer();
 }

@@ -40,7 +40,7 @@ class UpgradeExecutor {
   // Patch and Execute have no effect while an earlier patch of the node is in flight, or until the
   // watch delivers the result of that patch.
   void Patch(const driver::NodePatch& patch);
-  void Do(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
+  void Execute(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
 
   // Why nodes cannot be changed.
   const Status& error() const { return error_; }
@@ -48,9 +48,9 @@ class UpgradeExecutor {
  private:
   bool MayWrite(const std::string& node);
   void Send(const std::string& node, const Json& patch, std::function<void()> on_written);
-  void OnNodeAnswer(const std::string& node, const std::string& version,
+  void OnNodeAnswer(const std::string& node, const std::string& old_version,
                     const Result<Json>& answer);
-  void DoToPod(const driver::UpgradeAction& action);
+  void ExecuteOnPod(const driver::UpgradeAction& action);
   void OnPodAnswer(const driver::UpgradeAction& action, const Status& status);
   void Record(const driver::UpgradeAction& action, std::string_view reason = "");
 
@@ -58,10 +58,10 @@ class UpgradeExecutor {
   const FleetReader& reader_;
   Delegate& delegate_;
   Status error_;
-  // By node: the version that the last patch replaced, until the watch delivers a newer version;
-  // "": the patch is in flight.
-  std::map<std::string, std::string> written_;
-  std::set<std::string> going_;  // pods whose eviction or deletion is in flight
+  // By node: the resourceVersion that the last patch replaced, until the watch delivers a newer
+  // one; "": the patch is in flight.
+  std::map<std::string, std::string> patched_versions_;
+  std::set<std::string> pods_in_flight_;  // keys; their eviction or deletion is in flight
   std::map<std::string, kube::Operation> operations_;  // by node or pod
 };
 

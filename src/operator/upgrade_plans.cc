@@ -16,7 +16,7 @@ namespace {
 using driver::UpgradeNode;
 
 // A plan names at most this many nodes, because the status must not grow with the cluster.
-constexpr size_t kNodesOfAPlan = 20;
+constexpr size_t kMaxPlannedNodes = 20;
 
 bool Waits(const UpgradeNode& node) {
   return node.driver && !node.wanted_revision.empty() &&
@@ -24,7 +24,7 @@ bool Waits(const UpgradeNode& node) {
 }
 
 std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<UpgradeNode> planned,
-                       size_t pool_size, size_t more, WallTime now) {
+                       size_t pool_size, size_t omitted, WallTime now) {
   driver::UpgradePolicy policy = pool.settings->policy.policy;
   std::string text;
   if (!policy.auto_upgrade) {
@@ -35,7 +35,7 @@ std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<Upgr
   policy.max_unavailable =
       std::to_string(driver::MaxUnavailable(policy, static_cast<int>(pool_size)));
   text += driver::PlanText(policy, std::move(planned), now);
-  if (more > 0) text += fmt::format("  and {} more nodes\n", more);
+  if (omitted > 0) text += fmt::format("  and {} more nodes\n", omitted);
   return text;
 }
 
@@ -61,7 +61,7 @@ std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::Pool
   std::vector<std::string> nodes;
   if (KeyOf(pool) == (plan == nullptr ? "" : plan->key)) return nodes;
   for (const UpgradeNode& node : pool.nodes) {
-    if (nodes.size() < kNodesOfAPlan && Waits(node)) nodes.push_back(node.name);
+    if (nodes.size() < kMaxPlannedNodes && Waits(node)) nodes.push_back(node.name);
   }
   return nodes;
 }
@@ -78,19 +78,19 @@ void UpgradePlans::Update(const driver::FleetView::PoolView& pool,
     return;
   }
   std::vector<UpgradeNode> planned;
-  size_t more = 0;
+  size_t omitted = 0;
   for (const UpgradeNode& node : fleet) {
     if (!Waits(node)) continue;
-    if (planned.size() == kNodesOfAPlan) {
-      ++more;
+    if (planned.size() == kMaxPlannedNodes) {
+      ++omitted;
       continue;
     }
     if (!has_pods(node.name)) return;
     planned.push_back(node);
   }
-  std::string text = PlanTextOf(pool, std::move(planned), fleet.size(), more, now);
+  std::string text = PlanTextOf(pool, std::move(planned), fleet.size(), omitted, now);
   Log(Severity::kInfo, "plans a driver upgrade", {{"pool", pool.settings->name}, {"plan", text}});
-  plan = {key, std::move(text), false};
+  plan = {key, std::move(text), /*published=*/false};
 }
 
 std::string UpgradePlans::TextOf(const std::string& pool) const {

@@ -30,7 +30,7 @@ std::string TitleOf(const Json& object) {
                      object.Find("metadata")->StringAt("name").value_or(""));
 }
 
-bool GoesFirst(const std::string& type) {
+bool IsDeletedFirst(const std::string& type) {
   for (const std::string_view kind : {"/DaemonSet", "/Deployment", "/MutatingWebhookConfiguration",
                                       "/ValidatingWebhookConfiguration"}) {
     if (type.ends_with(kind)) return true;
@@ -68,25 +68,25 @@ WantedObject* WantedObjects::Find(const std::string& key) {
   return found == objects_.end() ? nullptr : &found->second;
 }
 
-bool WantedObjects::Drifted(const WantedObject& object) const {
-  if (object.applied.empty() || object.awaits_event || !watches_.Synced(object.object))
+bool WantedObjects::HasDrifted(const WantedObject& object) const {
+  if (object.applied_text.empty() || object.awaits_event || !watches_.Synced(object.object))
     return false;
   const TrackedObject* actual = watches_.Find(object.object);
-  return actual == nullptr || actual->applied_fields != object.fields;
+  return actual == nullptr || actual->applied_fields != object.fields_digest;
 }
 
 bool WantedObjects::NeedsApply(const WantedObject& object) const {
-  return object.applied != object.text || Drifted(object);
+  return object.applied_text != object.text || HasDrifted(object);
 }
 
 Duration WantedObjects::RepairWait(const WantedObject& object) const {
-  if (clock_.Now() - object.repaired > kQuietTime) return kFirstRepairWait;
+  if (clock_.Now() - object.repaired_at > kQuietTime) return kFirstRepairWait;
   return kFirstRepairWait * (1 << std::min(object.repairs, kMaxRepairs));
 }
 
 bool WantedObjects::AllApplied() const {
   return std::ranges::all_of(
-      objects_, [](const auto& item) { return item.second.applied == item.second.text; });
+      objects_, [](const auto& item) { return item.second.applied_text == item.second.text; });
 }
 
 void WantedObjects::OnDelivered(const std::string& key) {
@@ -94,14 +94,14 @@ void WantedObjects::OnDelivered(const std::string& key) {
 }
 
 Duration WantedObjects::OnListed(const WatchScope& scope) {
-  Duration again = Duration::zero();
+  Duration wait = Duration::zero();
   for (auto& [key, object] : objects_) {
     if (!object.awaits_event || ScopeOf(object.object) != scope) continue;
     const Duration left = object.applied_at + kMaxEventDelay - clock_.Now();
     object.awaits_event = left > Duration::zero();
-    if (object.awaits_event) again = std::max(again, left);
+    if (object.awaits_event) wait = std::max(wait, left);
   }
-  return again;
+  return wait;
 }
 
 Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::string& text,
@@ -109,12 +109,12 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
   const kube::Keep keep{.manager = std::string(names::kOperator)};
   kube::MetadataObject now;
   RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), keep, &now));
-  object->applied = text;
+  object->applied_text = text;
   // If the watch has already delivered this version, later versions are compared with the
   // digest of the object that the watch delivered.
   const TrackedObject* actual = watches_.Find(object->object);
   const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
-  object->fields = seen ? actual->applied_fields : now.applied_fields;
+  object->fields_digest = seen ? actual->applied_fields : now.applied_fields;
   object->awaits_event = !seen;
   object->applied_at = clock_.Now();
   if (now.meta.resource_version == version) return ApplyEffect::kUnchanged;
@@ -123,12 +123,12 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
 
 void WantedObjects::OnRepaired(WantedObject* object) const {
   const MonotonicTime now = clock_.Now();
-  object->repairs = now - object->repaired > kQuietTime ? 1 : object->repairs + 1;
-  object->repaired = now;
+  object->repairs = now - object->repaired_at > kQuietTime ? 1 : object->repairs + 1;
+  object->repaired_at = now;
 }
 
 bool WantedObjects::IsContested(const WantedObject& object) const {
-  return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired < kContestedTime;
+  return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired_at < kContestedTime;
 }
 
 ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {
@@ -176,9 +176,9 @@ ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const
 // Why the object is not ready yet; "" if it is.
 std::string WantedObjects::WaitsFor(const WantedObject& object) const {
   const std::string title = TitleOf(object.object);
-  if (object.applied != object.text) return title + " is being applied";
+  if (object.applied_text != object.text) return title + " is being applied";
   const std::string type = ScopeOf(object.object).type;
-  if (!GoesFirst(type) || !type.starts_with("apps/v1/")) return "";
+  if (!IsDeletedFirst(type) || !type.starts_with("apps/v1/")) return "";
   const TrackedObject* actual = watches_.Find(object.object);
   if (actual == nullptr) return title + " is being created";
   if (!actual->workload || actual->workload->ready()) return "";

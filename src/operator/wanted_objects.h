@@ -26,14 +26,14 @@ namespace tessera::operators {
 struct WantedObject {
   Json object;
   std::string component;
-  std::string text;     // of the object, to see a change of the settings
-  std::string applied;  // text that the server has; "": unknown
-  uint64_t fields = 0;  // digest of the applied fields, see MetadataObject
+  std::string text;            // of `object`, to detect a change of the settings
+  std::string applied_text;    // that the server has; "": unknown
+  uint64_t fields_digest = 0;  // of the applied fields, see MetadataObject
   // The watch has not delivered the result of the last apply yet, so the watched state is older.
   bool awaits_event = false;
   MonotonicTime applied_at{};
   int repairs = 0;
-  MonotonicTime repaired{};
+  MonotonicTime repaired_at{};
   Status error;
 };
 
@@ -61,7 +61,7 @@ class WantedObjects {
   WantedObject* Find(const std::string& key);
 
   // Whether another client has edited or deleted the applied object.
-  bool Drifted(const WantedObject& object) const;
+  bool HasDrifted(const WantedObject& object) const;
   bool NeedsApply(const WantedObject& object) const;
   // The wait before an object that drifted is restored, which grows with each restoration.
   Duration RepairWait(const WantedObject& object) const;
@@ -95,8 +95,8 @@ class WantedObjects {
 
 // "DaemonSet tessera-agent".
 std::string TitleOf(const Json& object);
-// Whether objects of this type are deleted before others: their deletion ends pods, or requests
-// that would fail without these pods.
-bool GoesFirst(const std::string& type);
+// Whether objects of this type are deleted before others: their deletion ends pods, or stops
+// webhook calls that would fail without these pods.
+bool IsDeletedFirst(const std::string& type);
 
 }  // namespace tessera::operators

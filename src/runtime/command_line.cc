@@ -83,30 +83,34 @@ bool CommandLine::creates_container() const {
 
 CommandLine ParseCommandLine(int argc, const char* const* argv) {
   CommandLine line;
-  const int verb =
-      WalkOptions(argc, argv, 1, false, kGlobalWithValue, [&line](const Option& option) {
-        if (option.name == "log") line.log = option.value;
-        if (option.name == "log-format" && option.value != nullptr) {
-          line.log_json = std::strcmp(option.value, "json") == 0;
-        }
-      });
+  const int verb = WalkOptions(argc, argv, 1, /*to_the_end=*/false, kGlobalWithValue,
+                               [&line](const Option& option) {
+                                 if (option.name == "log") line.log = option.value;
+                                 if (option.name == "log-format" && option.value != nullptr) {
+                                   line.log_json = std::strcmp(option.value, "json") == 0;
+                                 }
+                               });
   if (verb >= argc) return line;
   line.verb = argv[verb];
   if (std::strcmp(line.verb, "exec") == 0) {
-    WalkOptions(argc, argv, verb + 1, false, kExecWithValue, [&line](const Option& option) {
-      if (option.name == "process" || option.name == "p") line.process = option.value;
-    });
+    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/false, kExecWithValue,
+                [&line](const Option& option) {
+                  if (option.name == "process" || option.name == "p") line.process = option.value;
+                });
   }
   if (std::strcmp(line.verb, "update") == 0) {
-    WalkOptions(argc, argv, verb + 1, true, kUpdateWithValue, [&line](const Option& option) {
-      if (option.name == "resources" || option.name == "r") line.resources = option.value;
-    });
+    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kUpdateWithValue,
+                [&line](const Option& option) {
+                  if (option.name == "resources" || option.name == "r")
+                    line.resources = option.value;
+                });
   }
   if (!line.creates_container()) return line;
-  WalkOptions(argc, argv, verb + 1, true, kCreateWithValue, [&line](const Option& option) {
-    if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
-    if (option.name == "config" || option.name == "f") line.config = option.value;
-  });
+  WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kCreateWithValue,
+              [&line](const Option& option) {
+                if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
+                if (option.name == "config" || option.name == "f") line.config = option.value;
+              });
   return line;
 }
 

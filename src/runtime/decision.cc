@@ -148,7 +148,7 @@ Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
   if (error) return Status::FromErrno("/proc/self/exe", error.value());
   oci::Limiter limiter{oci::LimiterDirBeside(program), limits_dir};
   for (const oci::LimiterLibrary& library : oci::kLimiterLibraries) {
-    for (const std::string_view name : {library.in_dev, library.in_run}) {
+    for (const std::string_view name : {library.file_for_dev, library.file_for_run}) {
       const std::string path = JoinPath(limiter.library_dir, name);
       if (PathExists(path)) continue;
       return Error(Code::kFailedPrecondition,

@@ -112,11 +112,11 @@ bool IsPassThroughExec(int argc, char** argv, int verb) {
 }
 
 // Tessera adds its own help and version to those of the low-level runtime.
-constexpr std::string_view kQuestions[] = {"help", "--help", "-h", "--version"};
+constexpr std::string_view kHelpArguments[] = {"help", "--help", "-h", "--version"};
 
 bool IsPassThrough(int argc, char** argv) {
   if (argc == 2) {
-    for (const std::string_view word : kQuestions) {
+    for (const std::string_view word : kHelpArguments) {
       if (Same(View(argv[1]), word)) return false;
     }
   }

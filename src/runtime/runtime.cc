@@ -28,7 +28,7 @@
 namespace tessera::runtime {
 namespace {
 
-constexpr Duration kVersionPatience = std::chrono::seconds(10);
+constexpr Duration kVersionTimeout = std::chrono::seconds(10);
 
 std::string ConfigFile() {
   const char* path = ::getenv(names::kEnvRuntimeConfig.data());
@@ -58,7 +58,7 @@ void AppendLog(const std::string& path, bool json, std::string_view level,
 int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log) {
   const std::string message = "tessera-runtime: " + status.message();
   if (line.log != nullptr) AppendLog(line.log, line.log_json, "error", message);
-  if (!own_log.empty()) AppendLog(own_log, false, "error", message);
+  if (!own_log.empty()) AppendLog(own_log, /*json=*/false, "error", message);
   (void)WriteFd(STDERR_FILENO, message + "\n").ok();
   return InfoOf(status.code()).exit_code;
 }
@@ -81,7 +81,7 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
                    oci::Inject(*decision.injection, *decision.target, &document));
   RETURN_IF_ERROR(document.Save());
   if (!options.log.empty()) {
-    AppendLog(options.log, false, "info", fmt::format("{}; {}", decision.reason, how));
+    AppendLog(options.log, /*json=*/false, "info", fmt::format("{}; {}", decision.reason, how));
   }
   return Status::Ok();
 }
@@ -97,16 +97,16 @@ Result<std::string> LowLevelRuntime(const Result<Options>& options) {
 // containerd in the first line (parseVersion in go-runc), Docker in the last line with the word
 // "version" (parseRuntimeVersion in daemon/info_unix.go). So Tessera's is in neither line.
 Result<int> ShowVersions(const Result<Options>& options, const char* flag) {
-  const std::string own = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
+  const std::string own_version = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
   const Result<std::string> path = LowLevelRuntime(options);
   if (!path.ok()) {
-    RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, own));
+    RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, own_version));
     return path.status();
   }
-  ASSIGN_OR_RETURN(const SubprocessResult theirs, RunProgram({*path, flag}, kVersionPatience));
-  RETURN_IF_ERROR(WriteFd(STDERR_FILENO, theirs.err));
-  RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, theirs.out + own));
-  return theirs.exit_code;
+  ASSIGN_OR_RETURN(const SubprocessResult result, RunProgram({*path, flag}, kVersionTimeout));
+  RETURN_IF_ERROR(WriteFd(STDERR_FILENO, result.err));
+  RETURN_IF_ERROR(WriteFd(STDOUT_FILENO, result.out + own_version));
+  return result.exit_code;
 }
 
 Status Run(const CommandLine& line, const Result<Options>& options, int argc, char** argv) {

@@ -75,7 +75,7 @@ Status Binder::BeforeSend(const Uid& uid) {
   // The entry is missing if the feed was faster; then the API server decides.
   if (const auto found = pending_.find(uid); found != pending_.end()) {
     found->second.state = State::kSent;
-    found->second.sent = clock_.Now();
+    found->second.sent_at = clock_.Now();
   }
   return Status::Ok();
 }
@@ -143,8 +143,8 @@ void Binder::Tick() {
 }
 
 void Binder::Check(const Uid& uid, Pending& pending) {
-  pending.read_sent = clock_.Now();
-  pending.next_check = pending.read_sent + options_.recheck;
+  pending.read_sent_at = clock_.Now();
+  pending.next_check = pending.read_sent_at + options_.recheck;
   pending.operation =
       api_.Read(pending.ns, pending.name,
                 [this, uid](const Result<kube::PodObject>& pod) { OnRead(Uid(uid), pod); });
@@ -171,7 +171,7 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
   }
   // Compares with the time when the read was sent, not with now: if this process was suspended
   // meanwhile, the binding may have taken effect after the API server answered the read.
-  if (pending.read_sent - pending.sent >= options_.settle) GiveUp(uid);
+  if (pending.read_sent_at - pending.sent_at >= options_.settle) GiveUp(uid);
 }
 
 kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,

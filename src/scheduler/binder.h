@@ -103,8 +103,8 @@ class Binder {
   struct Pending {
     State state = State::kQueued;
     std::string ns, name, node;
-    MonotonicTime sent{};
-    MonotonicTime read_sent{};  // when the last read was sent
+    MonotonicTime sent_at{};
+    MonotonicTime read_sent_at{};  // when the last read was sent
     MonotonicTime next_check;
     kube::Operation operation;
   };

@@ -39,7 +39,7 @@ TEST(DeadlinesTest, StopEndsBeforeThePodIsKilled) {
   const std::string_view value = Split(std::string_view(text).substr(at + kField.size()), '\n')[0];
   const auto grace = std::chrono::seconds(ParseInt(value).value());
   // The EndpointSlice and the Lease are written after it.
-  EXPECT_LE(kStopPatience + std::chrono::seconds(2 + 5), grace);
+  EXPECT_LE(kStopTimeout + std::chrono::seconds(2 + 5), grace);
 }
 
 }  // namespace

@@ -8,23 +8,23 @@ namespace {
 
 constexpr Duration kPause = std::chrono::milliseconds(50);
 
-void Poll(TaskRunner& runner, MonotonicTime until, std::function<size_t()> left,
+void Poll(TaskRunner& runner, MonotonicTime until, std::function<size_t()> remaining,
           std::function<void(size_t)> on_done) {
-  const size_t now = left();
+  const size_t now = remaining();
   if (now == 0 || runner.clock().Now() >= until) return on_done(now);
-  runner.PostDelayed(kPause,
-                     [&runner, until, left = std::move(left), on_done = std::move(on_done)] {
-                       Poll(runner, until, left, on_done);
-                     });
+  runner.PostDelayed(
+      kPause, [&runner, until, remaining = std::move(remaining), on_done = std::move(on_done)] {
+        Poll(runner, until, remaining, on_done);
+      });
 }
 
 }  // namespace
 
-void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> left,
-           std::function<void(size_t left)> on_done) {
+void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
+           std::function<void(size_t remaining)> on_done) {
   const MonotonicTime until = runner.clock().Now() + limit;
-  runner.Post([&runner, until, left = std::move(left), on_done = std::move(on_done)] {
-    Poll(runner, until, left, on_done);
+  runner.Post([&runner, until, remaining = std::move(remaining), on_done = std::move(on_done)] {
+    Poll(runner, until, remaining, on_done);
   });
 }
 

@@ -9,9 +9,9 @@
 
 namespace tessera::scheduler {
 
-// Polls `left` until it returns 0 or `limit` has passed, then calls `on_done` with the last count.
-// Both are called from their own tasks.
-void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> left,
-           std::function<void(size_t left)> on_done);
+// Polls `remaining` until it returns 0 or `limit` has passed, then calls `on_done` with the last
+// count. Both are called from their own tasks.
+void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
+           std::function<void(size_t remaining)> on_done);
 
 }  // namespace tessera::scheduler

@@ -15,9 +15,9 @@ namespace {
 
 // How long a binding waits for the watch to show its pod. Together with the deadline of the binding
 // it is shorter than kube-scheduler's timeout.
-constexpr Duration kWatchPatience = std::chrono::milliseconds(500);
+constexpr Duration kWatchTimeout = std::chrono::milliseconds(500);
 
-Status NotReceived(const BindingArgs& args) {
+Status NotReceivedError(const BindingArgs& args) {
   return Error(Code::kUnavailable, "pod {}/{} with UID {} has not been received from the watch yet",
                args.ns, args.pod, args.uid);
 }
@@ -61,17 +61,17 @@ std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
     int points = 0;
   };
   boost::unordered_flat_map<float, ScoreGroup> groups;
-  size_t fit = 0;
+  size_t fitting_count = 0;
   for (const float score : scores) {
     if (score == placement::kUnfit) continue;
     ++groups[score].nodes;
-    ++fit;
+    ++fitting_count;
   }
   std::vector<std::pair<float, ScoreGroup*>> best_first;
   for (auto& [score, group] : groups) best_first.emplace_back(score, &group);
   std::ranges::sort(best_first, std::greater());
   // The second score gets 9 points, the last one 0.
-  const size_t steps = std::max<size_t>(fit, 2) - 1;
+  const size_t steps = std::max<size_t>(fitting_count, 2) - 1;
   size_t better = 0;
   for (const auto& [score, group] : best_first) {
     group->points = kMaxHostScore - 1 -
@@ -157,8 +157,8 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   holds_.SetFitting(args.pod, std::move(fits));
   if (result.fitting.empty()) {
     const bool any_allowed = std::ranges::any_of(
-        query->allowed, [](const auto& allowed) { return allowed.second.ok(); });
-    metrics_.rejected.Add(query->allowed.empty() || any_allowed ? "no_node_fits" : "quota");
+        query->quota_results, [](const auto& allowed) { return allowed.second.ok(); });
+    metrics_.rejected.Add(query->quota_results.empty() || any_allowed ? "no_node_fits" : "quota");
     RecordQuotaRejection(args.pod, *query);
   } else if (result.fitting.size() == 1 && query->requests_gpus()) {
     holds_.Hold(args.pod, *query, args.names[result.fitting[0]]);
@@ -299,7 +299,7 @@ void Extender::OnPod(const kube::PodObject& pod) {
   const auto found = waiting_bindings_.extract(pod.meta.uid);
   if (!found) return;
   const auto& [args, done, at] = found.mapped();
-  clock_.Now() - at < kWatchPatience ? Bind(args, done) : done(NotReceived(args));
+  clock_.Now() - at < kWatchTimeout ? Bind(args, done) : done(NotReceivedError(args));
 }
 
 void Extender::OnPodGone(const Uid& uid) { holds_.EndAttempt(uid); }
@@ -307,7 +307,7 @@ void Extender::OnPodGone(const Uid& uid) { holds_.EndAttempt(uid); }
 void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& query) {
   std::string message;
   bool names_remaining = false;
-  for (const auto& [model_and_pool, status] : query.allowed) {
+  for (const auto& [model_and_pool, status] : query.quota_results) {
     if (status.ok()) continue;
     if (!message.empty()) message += "; ";
     message += status.message();
@@ -334,8 +334,8 @@ void Extender::Tick() {
   wait_reasons_.ForgetOthers(ledger_, now);
   std::erase_if(waiting_bindings_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
-    if (now - at < kWatchPatience) return false;
-    done(NotReceived(args));
+    if (now - at < kWatchTimeout) return false;
+    done(NotReceivedError(args));
     return true;
   });
   std::erase_if(recorded_events_,

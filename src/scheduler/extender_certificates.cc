@@ -67,26 +67,26 @@ struct ExtenderCertificates::Impl {
   }
 
   void OnAuthorities(const SecretContent& found) {
-    const certificates::Authorities now = AuthoritiesIn(found);
-    const auto next = certificates::NextAuthorities(now, Now(), options.authority);
+    const certificates::Authorities current = AuthoritiesIn(found);
+    const auto next = certificates::NextAuthorities(current, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
-    if (!*next) return Adopt(now);
-    const certificates::Authorities& made = **next;
+    if (!*next) return Adopt(current);
+    const certificates::Authorities& created = **next;
     operation = authority_secret.Write(
         found,
-        {{kAuthority, made.newest.certificate},
-         {kAuthorityKey, made.newest.key},
-         {kOlder, made.older.certificate},
-         {kOlderKey, made.older.key}},
-        [this, made](const Status& status) {
+        {{kAuthority, created.newest.certificate},
+         {kAuthorityKey, created.newest.key},
+         {kOlder, created.older.certificate},
+         {kOlderKey, created.older.key}},
+        [this, created](const Status& status) {
           if (!status.ok()) return Retry(status);
           delegate.OnCertificateProgress("created an authority for the extender's certificates");
-          Adopt(made);
+          Adopt(created);
         });
   }
 
-  void Adopt(const certificates::Authorities& now) {
-    authorities = now;
+  void Adopt(const certificates::Authorities& current) {
+    authorities = current;
     operation = client.Get({kServices, options.service, options.ns, ""},
                            [this](const Result<Json>& answer) {
                              if (answer.ok()) addresses = AddressesOf(*answer);
@@ -144,7 +144,7 @@ struct ExtenderCertificates::Impl {
   certificates::Authorities authorities;
   std::vector<std::string> addresses;  // addresses of the Service
   net::CertificatePair serving;
-  std::string trusted;  // the CA bundle served last
+  std::string trusted;  // the CA bundle last passed to OnTls
   kube::Operation operation;
   certificates::Rounds rounds;
 };

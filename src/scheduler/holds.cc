@@ -41,8 +41,8 @@ bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
 }
 
 Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
-  const bool failure_is_visible = attempt.failure == 0 || !attempt.nominated.empty();
-  return (failure_is_visible ? options_.limit : options_.unproven) -
+  const bool failure_is_visible = attempt.filter_failure == 0 || !attempt.nominated.empty();
+  return (failure_is_visible ? options_.limit : options_.limit_if_failure_invisible) -
          (clock_.Now() - attempt.filtered_at);
 }
 
@@ -51,7 +51,7 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   if (found == attempts_.end()) return;
   SchedulingAttempt& attempt = found->second;
   attempt.node = node;
-  attempt.failure = pod.failed_attempt;
+  attempt.filter_failure = pod.failed_attempt;
   const kube::PodObject* received = FindWaiting(pod);
   attempt.received = received != nullptr;
   if (!attempt.received) return;
@@ -85,7 +85,7 @@ void Holds::OnPod(const kube::PodObject& pod) {
     attempt.nominated = pod.nominated_node;
     return AssumeGpus(pod, attempt);
   }
-  const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != attempt.failure &&
+  const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != attempt.filter_failure &&
                       pod.failed_attempt != attempt.received_failure;
   const bool cleared = !attempt.nominated.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {

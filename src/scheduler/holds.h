@@ -37,7 +37,7 @@
 namespace tessera::scheduler {
 
 struct HoldOptions {
-  Duration unproven = std::chrono::seconds(5);
+  Duration limit_if_failure_invisible = std::chrono::seconds(5);
   // kube-scheduler's own bounds: 15 minutes in Permit, 10 for volumes in PreBind.
   Duration limit = std::chrono::minutes(25);
 };
@@ -74,10 +74,10 @@ class Holds {
     // By NodeId; a node that reuses the id of a removed node counts as the removed node.
     std::vector<bool> fits;
     std::string node;  // node whose GPUs are held, or will be held once the watch shows the pod
-    bool received = false;  // the watch has shown the pod, so it may hold GPUs
-    uint64_t failure = 0;   // failed_attempt of kube-scheduler's object
-    uint64_t received_failure = 0;
-    std::string nominated;  // nominated node in the watch
+    bool received = false;          // the watch has shown the pod, so it may hold GPUs
+    uint64_t filter_failure = 0;    // PodObject::failed_attempt in kube-scheduler's request
+    uint64_t received_failure = 0;  // PodObject::failed_attempt in the watch
+    std::string nominated;          // nominated node in the watch
   };
   using Attempts = std::map<Uid, SchedulingAttempt>;
 

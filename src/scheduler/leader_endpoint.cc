@@ -70,13 +70,14 @@ struct LeaderEndpoint::Core {
 
   // Reads the EndpointSlice, confirms the Lease, and replaces the EndpointSlice that was read.
   void Write(bool with_endpoint, Done on_done) {
-    operation =
-        client.Get(slice, [this, with_endpoint, on_done = std::move(on_done)](Result<Json> now) {
+    operation = client.Get(
+        slice, [this, with_endpoint, on_done = std::move(on_done)](Result<Json> read_slice) {
           // A copy, because the next request replaces `operation`, which owns this lambda.
           const Done done = on_done;
-          if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
+          if (!read_slice.ok() && read_slice.status().code() != Code::kNotFound)
+            return done(read_slice.status());
           std::string version;
-          if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
+          if (read_slice.ok()) version = kube::RawObject(*std::move(read_slice)).ResourceVersion();
           ConfirmLease([this, with_endpoint, version, done](const Status& lease_check) {
             const Done then = done;
             lease_check.ok() ? Replace(with_endpoint, version, then) : then(lease_check);
@@ -101,21 +102,21 @@ struct LeaderEndpoint::Core {
   }
 
   void Replace(bool with_endpoint, const std::string& version, Done on_done) {
-    const auto written = [on_done = std::move(on_done)](const Result<Json>& answer) {
+    const auto on_response = [on_done = std::move(on_done)](const Result<Json>& answer) {
       on_done(answer.status());
     };
     const Json body = Body(with_endpoint, version);
     operation = version.empty() ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body,
-                                                written, {.before_send = options.before_send})
+                                                on_response, {.before_send = options.before_send})
                                 : client.Patch(slice, kube::PatchKind::kApply, body,
                                                {.field_manager = options.service,
                                                 .force = true,
                                                 .before_send = options.before_send},
-                                               written);
+                                               on_response);
   }
 
   void Publish() {
-    Write(true, [this](const Status& answer) {
+    Write(/*with_endpoint=*/true, [this](const Status& answer) {
       if (answer.ok()) backoff.Reset();
       PublishAfter(answer.ok() ? options.period : backoff.Next());
       if (!answer.ok()) on_error(answer);  // last, because it may destroy the endpoint
@@ -147,7 +148,8 @@ LeaderEndpoint::~LeaderEndpoint() { core_->operation.Cancel(); }
 
 void LeaderEndpoint::Withdraw(std::function<void()> on_done) {
   core_->withdrawn = true;
-  core_->Write(false, [on_done = std::move(on_done)](const Status&) { on_done(); });
+  core_->Write(/*with_endpoint=*/false,
+               [on_done = std::move(on_done)](const Status&) { on_done(); });
 }
 
 }  // namespace tessera::scheduler

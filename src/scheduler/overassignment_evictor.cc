@@ -28,14 +28,14 @@ OverassignmentEvictor::OverassignmentEvictor(const ledger::ClusterLedger& ledger
 
 void OverassignmentEvictor::Tick() {
   const MonotonicTime now = clock_.Now();
-  for (auto& [uid, known] : cases_) known.current = false;
+  for (auto& [uid, known] : cases_) known.seen_in_tick = false;
   for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.Overassigned()) {
     const auto [found, is_new] = cases_.try_emplace(conflict.excess->request.uid);
     Case& known = found->second;
-    known.current = true;
+    known.seen_in_tick = true;
     if (is_new) known.since = now;
     if (now - known.since < options_.settle) continue;
-    if (!std::exchange(known.recorded, true)) RecordEvent(conflict);
+    if (!std::exchange(known.event_recorded, true)) RecordEvent(conflict);
     if (!conflict.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
       continue;
     }
@@ -43,7 +43,7 @@ void OverassignmentEvictor::Tick() {
     next_eviction_ = now + options_.pause;
     Evict(conflict);
   }
-  std::erase_if(cases_, [](const auto& entry) { return !entry.second.current; });
+  std::erase_if(cases_, [](const auto& entry) { return !entry.second.seen_in_tick; });
 }
 
 void OverassignmentEvictor::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {

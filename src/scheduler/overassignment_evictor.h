@@ -75,8 +75,8 @@ class OverassignmentEvictor {
   struct Case {
     MonotonicTime since;
     MonotonicTime next_try;
-    bool recorded = false;
-    bool current = false;
+    bool event_recorded = false;
+    bool seen_in_tick = false;
   };
 
   void RecordEvent(const ledger::ClusterLedger::Overassignment& conflict);

@@ -28,8 +28,8 @@
 namespace tessera::scheduler {
 namespace {
 
-constexpr Duration kTick = std::chrono::seconds(1);
-static_assert(kBindDeadline < kStopPatience);
+constexpr Duration kTickInterval = std::chrono::seconds(1);
+static_assert(kBindDeadline < kStopTimeout);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
 // A caller's certificate that expires within kWarnBefore is logged once in kWarnEvery. The Secret
@@ -137,7 +137,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   SchedulerOptions options_;
   SchedulerMetrics metrics_;
   std::unique_ptr<trace::Tracer> tracer_;  // null: nothing is traced
-  Router verbs_, status_;
+  Router verbs_router_, status_router_;
   std::unique_ptr<Clients> clients_;
   std::unique_ptr<kube::EventRecorder> events_;
   std::unique_ptr<kube::KubeLease> lease_;
@@ -191,9 +191,9 @@ Status Scheduler::Impl::Listen() {
         if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
         return Deciders{&term_->extender(), &term_->ledger()};
       },
-      runner_.clock(), metrics_, RecordSpan(), &verbs_);
-  AddStatusPages(&verbs_);
-  AddStatusPages(&status_);
+      runner_.clock(), metrics_, RecordSpan(), &verbs_router_);
+  AddStatusPages(&verbs_router_);
+  AddStatusPages(&status_router_);
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(options_.address).Annotate("--address"));
   options.limits = LimitsOfVerbs(options_.max_request_bytes);
@@ -202,7 +202,7 @@ Status Scheduler::Impl::Listen() {
                                 io_, runner_, std::move(options),
                                 [this](const net::Request& request, net::HttpServer::Reply reply) {
                                   CheckCallerCertificate(request);
-                                  verbs_.Route(request, std::move(reply));
+                                  verbs_router_.Route(request, std::move(reply));
                                 }));
   KeepCertificates();
   if (options_.metrics_address.empty()) return {};
@@ -211,8 +211,8 @@ Status Scheduler::Impl::Listen() {
                    net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
   plain.limits.connections = 16;
   plain.limits.body_bytes = 4 << 10;
-  ASSIGN_OR_RETURN(status_server_,
-                   net::HttpServer::Start(io_, runner_, std::move(plain), status_.AsHandler()));
+  ASSIGN_OR_RETURN(status_server_, net::HttpServer::Start(io_, runner_, std::move(plain),
+                                                          status_router_.AsHandler()));
   return {};
 }
 
@@ -353,7 +353,7 @@ void Scheduler::Impl::BeginTerm() {
        .record_event =
            [this](const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
                   const std::string& message) { RecordEvent(pod, kind, reason, message); },
-       .synced = [this] { Advertise(); }});
+       .on_synced = [this] { Advertise(); }});
   // Start has checked the policy.
   term_ = *std::move(term);
 }
@@ -405,7 +405,7 @@ void Scheduler::Impl::RecordEvent(const kube::PodObject& pod, kube::EventKind ki
 
 void Scheduler::Impl::Tick() {
   if (term_) term_->Tick();
-  runner_.PostDelayed(kTick, [this, weak = weak_.Get()] {
+  runner_.PostDelayed(kTickInterval, [this, weak = weak_.Get()] {
     if (weak) Tick();
   });
 }
@@ -415,16 +415,16 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
   const auto unanswered = [this, weak = weak_.Get()]() -> size_t {
     return weak && term_ ? term_->bindings_unanswered() : 0;
   };
-  Drain(runner_, kStopPatience, unanswered, [this, weak = weak_.Get(), on_done](size_t left) {
+  Drain(runner_, kStopTimeout, unanswered, [this, weak = weak_.Get(), on_done](size_t remaining) {
     if (!weak) return;
-    if (left > 0) {
+    if (remaining > 0) {
       Log(Severity::kWarning,
           "the Lease is not released: bindings without a response may still take effect",
-          {{"bindings", left}});
+          {{"bindings", remaining}});
     }
-    const auto release = [this, weak, on_done, left] {
+    const auto release = [this, weak, on_done, remaining] {
       if (!weak) return;
-      if (elector_ && left == 0) return elector_->Release(on_done);
+      if (elector_ && remaining == 0) return elector_->Release(on_done);
       on_done();
     };
     // Withdraws before the Lease is released: a later write could overwrite the EndpointSlice of

@@ -35,7 +35,7 @@ namespace tessera::scheduler {
 inline constexpr Duration kBindDeadline = std::chrono::seconds(4);
 // How long Stop waits for bindings before it releases the Lease. Together with the two requests
 // that follow it is below the Deployment's termination grace period of 15 seconds.
-inline constexpr Duration kStopPatience = std::chrono::seconds(6);
+inline constexpr Duration kStopTimeout = std::chrono::seconds(6);
 
 struct SchedulerOptions {
   ledger::LedgerOptions ledger;
@@ -60,7 +60,7 @@ struct SchedulerOptions {
   std::string default_runtime_class;  // "": pods are not changed
 
   bool leader_elect = true;
-  std::string lease_ns;              // "": our own namespace
+  std::string lease_ns;              // "": this replica's namespace
   kube::ElectionOptions election{};  // an empty identity is generated
   // IP address that is published as the Service's endpoint while this replica leads
   // (leader_endpoint.h); "": none is published.

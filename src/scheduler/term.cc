@@ -16,8 +16,8 @@ Term::Term(const Options& options, const Dependencies& dependencies,
            std::unique_ptr<ledger::ClusterLedger> ledger)
     : clock_(dependencies.clock),
       metrics_(dependencies.metrics),
-      synced_(dependencies.synced),
-      began_(dependencies.clock.Now()),
+      on_synced_(dependencies.on_synced),
+      begun_at_(dependencies.clock.Now()),
       ledger_(std::move(ledger)),
       binder_(std::make_unique<Binder>(*ledger_, dependencies.bindings, dependencies.clock,
                                        dependencies.may_write, options.binder)),
@@ -51,12 +51,12 @@ void Term::OnPodGone(const Uid& uid) {
 }
 
 void Term::OnSynced() {
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - began_);
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - begun_at_);
   Log(Severity::kInfo, "the cluster has been read",
       {{"nodes", ledger_->nodes().size()},
        {"gpu_pods", ledger_->pods().size()},
        {"took_ms", took.count()}});
-  synced_();
+  on_synced_();
 }
 
 void Term::OnError(std::string_view what, const Status& status) {

@@ -29,7 +29,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
     SchedulerMetrics& metrics;
     Binder::MayWrite may_write;
     Extender::RecordEvent record_event;
-    std::function<void()> synced;
+    std::function<void()> on_synced;
   };
   struct Options {
     ledger::LedgerOptions ledger;
@@ -61,8 +61,8 @@ class Term final : private ledger::ClusterFeed::Delegate {
 
   const Clock& clock_;
   SchedulerMetrics& metrics_;
-  const std::function<void()> synced_;
-  const MonotonicTime began_;
+  const std::function<void()> on_synced_;
+  const MonotonicTime begun_at_;
   const std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Binder> binder_;
   std::unique_ptr<Extender> extender_;

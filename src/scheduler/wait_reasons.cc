@@ -47,10 +47,10 @@ std::optional<std::string_view> WaitReasons::Find(const Uid& uid) const {
 
 void WaitReasons::ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now) {
   if (now < next_tidy_) return;
-  next_tidy_ = now + kPatience;
+  next_tidy_ = now + kForgetAfter;
   std::erase_if(reasons_, [&](const auto& entry) {
     const auto pod = ledger.pods().find(entry.first);
-    if (pod == ledger.pods().end()) return now - entry.second.at >= kPatience;
+    if (pod == ledger.pods().end()) return now - entry.second.at >= kForgetAfter;
     return pod->second.binding_state == ledger::BindingState::kBound;
   });
 }

@@ -39,7 +39,7 @@ class VerdictKinds {
 
   bool fits_ = false;
   std::vector<Count> counts_;
-  size_t last_ = 0;
+  size_t last_ = 0;  // index of the count that the last Add changed
 };
 
 class WaitReasons {
@@ -47,7 +47,7 @@ class WaitReasons {
   static constexpr std::string_view kNotTried = "not-tried";
   static constexpr std::string_view kNotBound = "not-bound";
   // A pod that the watch has not shown after this time is forgotten.
-  static constexpr Duration kPatience = std::chrono::minutes(1);
+  static constexpr Duration kForgetAfter = std::chrono::minutes(1);
 
   // `reason` is a constant.
   void Set(const Uid& uid, std::string_view reason, MonotonicTime now) {

@@ -48,7 +48,7 @@ TEST(WaitReasonsTest, PodsThatDoNotWaitAreForgotten) {
     reasons.Set(uid, kBusy, clock.Now());
   }
   EXPECT_EQ(reasons.Find(Uid("gone")), kBusy) << "the watch may be late";
-  clock.Advance(WaitReasons::kPatience);
+  clock.Advance(WaitReasons::kForgetAfter);
   reasons.Set(Uid("new"), kBusy, clock.Now());
   reasons.ForgetOthers(*ledger, clock.Now());
   EXPECT_EQ(reasons.size(), 2u);

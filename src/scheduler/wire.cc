@@ -26,7 +26,7 @@ bool KeyIs(std::string_view key, std::string_view name) {
 
 // A pod has some kilobytes. The text of a longer pod is not kept, so that pod is decoded at each
 // request.
-constexpr size_t kMaxKeptPod = 256 << 10;
+constexpr size_t kMaxKeptPodBytes = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
   static const kube::Keep keep = ledger::KeepOfPods();
@@ -57,7 +57,7 @@ std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* ke
   return {};
 }
 
-Status TooMany() {
+Status TooManyNodes() {
   return Error(Code::kInvalidArgument, "more than {} nodes in one request", kMaxNodes);
 }
 
@@ -68,7 +68,7 @@ Status ReadNames(JsonReader& reader, ExtenderArgs* out) {
   out->has_nodes = false;
   if (!reader.BeginArray()) return {};
   reader.Strings(kMaxNodes + 1, &out->names, &out->quoted);
-  return out->names.size() > kMaxNodes ? TooMany() : Status();
+  return out->names.size() > kMaxNodes ? TooManyNodes() : Status();
 }
 
 // Reads a NodeList or null.
@@ -81,7 +81,7 @@ Status ReadNodes(JsonReader& reader, ExtenderArgs* out) {
     } else if (!reader.TakeNull()) {
       for (reader.BeginArray(); reader.NextItem();) {
         out->nodes.push_back(reader.Skip());
-        if (out->nodes.size() > kMaxNodes) return TooMany();
+        if (out->nodes.size() > kMaxNodes) return TooManyNodes();
       }
     }
   }
@@ -217,7 +217,7 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
   if (pod == out->pod_text) return {};
   out->pod_text.clear();
   RETURN_IF_ERROR(ReadPod(pod, &out->pod));
-  if (pod.size() <= kMaxKeptPod) out->pod_text = pod;
+  if (pod.size() <= kMaxKeptPodBytes) out->pod_text = pod;
   return {};
 }
 

@@ -16,7 +16,7 @@
 namespace tessera::trace {
 namespace {
 
-constexpr Duration kWarnEvery = std::chrono::minutes(1);
+constexpr Duration kWarningInterval = std::chrono::minutes(1);
 // enum SpanKind and enum StatusCode of opentelemetry/proto/trace/v1/trace.proto.
 constexpr int kKindInternal = 1;
 constexpr int kStatusError = 2;
@@ -127,7 +127,7 @@ Tracer::Tracer(net::IoThread& io, TaskRunner& runner, TraceMetrics& metrics,
       metrics_(metrics),
       options_(std::move(options)),
       client_(io, runner, std::move(client)),
-      next_span_(Fnv1a(options_.service + options_.node, std::random_device()())) {}
+      span_id_seed_(Fnv1a(options_.service + options_.node, std::random_device()())) {}
 
 void Tracer::Record(PodSpan span) {
   runner_.Post([self = weak_.Get(), span = std::move(span)]() mutable {
@@ -152,10 +152,10 @@ void Tracer::ScheduleSend() {
 }
 
 void Tracer::Send() {
-  batch_ = std::min(waiting_.size(), kMaxBatch);
+  batch_size_ = std::min(waiting_.size(), kMaxBatch);
   Json spans = Json::MakeArray();
-  Random ids(next_span_);
-  for (size_t i = 0; i < batch_; ++i) spans.Append(JsonOf(waiting_[i], ids.Next()));
+  Random ids(span_id_seed_);
+  for (size_t i = 0; i < batch_size_; ++i) spans.Append(JsonOf(waiting_[i], ids.Next()));
   net::Request request{.method = "POST", .target = "/v1/traces"};
   request.headers.Set("Content-Type", "application/json");
   request.body = RequestOf(std::move(spans), options_);
@@ -166,7 +166,7 @@ void Tracer::Send() {
 void Tracer::OnAnswer(const Result<net::Response>& answer) {
   const bool accepted = answer.ok() && answer->status / 100 == 2;
   if (!accepted && runner_.clock().Now() >= next_warning_) {
-    next_warning_ = runner_.clock().Now() + kWarnEvery;
+    next_warning_ = runner_.clock().Now() + kWarningInterval;
     Log(Severity::kWarning, "cannot send spans to the collector, retrying",
         {{"endpoint", options_.endpoint},
          {"why", answer.ok()
@@ -174,11 +174,11 @@ void Tracer::OnAnswer(const Result<net::Response>& answer) {
                      : answer.status().ToString()}});
   }
   if (accepted || !IsRetryable(answer)) {
-    (accepted ? metrics_.sent : metrics_.dropped).Add(batch_);
-    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(batch_));
-    next_span_ += kMaxBatch;
+    (accepted ? metrics_.sent : metrics_.dropped).Add(batch_size_);
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(batch_size_));
+    span_id_seed_ += kMaxBatch;
   }
-  batch_ = 0;
+  batch_size_ = 0;
   ScheduleSend();
 }
 

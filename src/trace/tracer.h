@@ -28,7 +28,7 @@ namespace tessera::trace {
 
 struct TraceMetrics {
   Counter sent;     // spans that the collector has accepted
-  Counter dropped;  // the collector was unreachable for long, or rejected them
+  Counter dropped;  // spans beyond kMaxWaiting, or rejected by the collector
 };
 void WriteMetrics(const TraceMetrics& metrics, MetricsText* text);
 
@@ -70,9 +70,9 @@ class Tracer {
   net::HttpClient client_;
   net::HttpCall call_;
   std::deque<PodSpan> waiting_;
-  size_t batch_ = 0;  // how many of `waiting_` are under way
+  size_t batch_size_ = 0;  // how many spans of `waiting_` are being sent
   bool send_scheduled_ = false;
-  uint64_t next_span_;
+  uint64_t span_id_seed_;
   MonotonicTime next_warning_{};
   WeakPtrFactory<Tracer> weak_{this};
 };

@@ -245,7 +245,7 @@ void BenchScrapes(const std::string& library_dir, int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
-  tessera::ConfigureLog({.least = tessera::Severity::kError});
+  tessera::ConfigureLog({.min_severity = tessera::Severity::kError});
   tessera::agent::BenchText(rounds);
   if (argc > 2) tessera::agent::BenchScrapes(argv[2], rounds);
 }

@@ -305,8 +305,8 @@ class Drill {
   agent::DeviceSetHolder devices_;
   grant::TokenSigner signer_{std::string(32, 'k')};
   SystemClock clock_;
-  std::unique_ptr<const agent::PluginAnswers> answers_ = std::make_unique<agent::TokenAnswers>(
-      kMem, agent::TokenAnswers::Ids::kShareUnits, &signer_, &clock_);
+  std::unique_ptr<const agent::PluginResponder> answers_ = std::make_unique<agent::TokenResponder>(
+      kMem, agent::TokenResponder::Ids::kShareUnits, &signer_, &clock_);
   std::unique_ptr<agent::Plugin> plugin_;
   std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread

@@ -26,8 +26,8 @@ placement::Quota SomeQuota() {
 // Two nodes of four GPUs, and a quota for the namespace of the seeds.
 const admission::ClusterCapacity& Capacity() {
   static const auto* capacity = new admission::ClusterCapacity{
-      .models = {{"NVIDIA A100-SXM4-80GB", {.largest = GiB(80), .most_on_node = 4}},
-                 {"Tesla T4", {.largest = MiB(15109), .most_on_node = 4}}},
+      .models = {{"NVIDIA A100-SXM4-80GB", {.largest_memory = GiB(80), .most_on_node = 4}},
+                 {"Tesla T4", {.largest_memory = MiB(15109), .most_on_node = 4}}},
       .most_on_node = 4,
       .mig_profiles = {"1g.10gb"},
       .quota_keys = {{"NVIDIA A100-SXM4-80GB", ""}, {"Tesla T4", "public"}},

@@ -114,7 +114,7 @@ void Replica::OnStartedLeading() {
        .may_write = [this] { return elector_->leading(); },
        .record_event = [](const kube::PodObject&, kube::EventKind, std::string_view,
                           const std::string&) {},
-       .synced =
+       .on_synced =
            [this] {
              endpoint_ = std::make_unique<scheduler::LeaderEndpoint>(
                  *endpoint_client_,

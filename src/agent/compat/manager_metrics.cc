@@ -37,12 +37,12 @@ double Sum(const ManagedContainer& container,
 
 const std::vector<Family>& Families() {
   const auto used = [](const ManagedGpu& gpu) { return Mib(gpu.used); };
-  const auto load = [](const ManagedGpu& gpu) { return static_cast<double>(gpu.percent); };
+  const auto percent = [](const ManagedGpu& gpu) { return static_cast<double>(gpu.percent); };
   static const std::vector<Family> families{
       {"container_gpu_memory_total", "gpu memory usage in MiB", "gpu_memory", used,
        [used](const ManagedContainer& c) { return Sum(c, used); }},
-      {"container_gpu_utilization", "gpu utilization", "gpu", load,
-       [load](const ManagedContainer& c) { return Sum(c, load); }},
+      {"container_gpu_utilization", "gpu utilization", "gpu", percent,
+       [percent](const ManagedContainer& c) { return Sum(c, percent); }},
       {"container_request_gpu_memory", "request of gpu memory in MiB", "req_of_gpu_memory", nullptr,
        [](const ManagedContainer& c) { return Mib(c.memory); }},
       {"container_request_gpu_utilization", "request of gpu utilization", "req_of_gpu", nullptr,
@@ -132,10 +132,10 @@ Json ManagerUsage(const ManagerState& state) {
     pod->ObjectAt("stat").value()->Set(container->container,
                                        Json::MakeObject({{"dev", std::move(devices)}}));
     pod->Set("project", Json::String(container->ns));
-    const double cards = static_cast<double>(container->milli) / 1000;
+    const double limit_gpus = static_cast<double>(container->milli) / 1000;
     pod->ObjectAt("spec").value()->Set(
         container->container,
-        Json::MakeObject({{"gpu", Json::NumberText(Decimal(cards))},
+        Json::MakeObject({{"gpu", Json::NumberText(Decimal(limit_gpus))},
                           {"mem", Json::NumberText(Decimal(Mib(container->memory)))}}));
   }
   return Json::MakeObject({{"usage", std::move(usage)}});

@@ -51,11 +51,11 @@ struct ManagedContainer {
 // A GPU of the node, for /graph.
 struct ManagedNodeGpu {
   int index = 0;
-  bool is_known = true;  // as above
+  bool is_known = true;  // see ManagedGpu
   std::vector<int> pids;
   Bytes used;  // memory that all processes use
   Bytes total;
-  int64_t free_milli = 0;  // not granted
+  int64_t free_milli = 0;  // compute that is not granted
   Bytes free;
 };
 

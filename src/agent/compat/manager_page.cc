@@ -32,39 +32,39 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
 
 // The limits of one container.
 ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
-  ManagedContainer managed{.pod_uid = held.holder.pod_uid,
-                           .ns = held.holder.pod_namespace,
-                           .pod = held.holder.pod_name,
-                           .container = held.holder.container};
+  ManagedContainer limits{.pod_uid = held.holder.pod_uid,
+                          .ns = held.holder.pod_namespace,
+                          .pod = held.holder.pod_name,
+                          .container = held.holder.container};
   for (const device::DeviceShare& share : held.shares) {
     const device::Gpu* gpu = inventory.Find(share.uuid);
-    managed.milli += share.compute.count();
-    managed.memory += share.memory == Bytes(0) && gpu != nullptr ? gpu->memory : share.memory;
+    limits.milli += share.compute.count();
+    limits.memory += share.memory == Bytes(0) && gpu != nullptr ? gpu->memory : share.memory;
     if (gpu == nullptr) continue;
-    managed.gpus.push_back(
+    limits.gpus.push_back(
         {.index = gpu->index, .pci_bus_id = gpu->pci_bus_id, .total = gpu->memory});
   }
-  std::ranges::sort(managed.gpus, {}, &ManagedGpu::index);
-  return managed;
+  std::ranges::sort(limits.gpus, {}, &ManagedGpu::index);
+  return limits;
 }
 
 using Positions = std::map<const HeldContainer*, size_t>;  // in ManagerState::containers
 
-// Counts the processes on a GPU for it and for their containers.
-void AddProcesses(const gpu::ProcessReport::GpuProcesses& reported, const Holdings& holdings,
-                  const OwnerOfPid& owner_of, const Positions& positions, ManagedNodeGpu* shown,
+// Adds the processes on a GPU to the GPU and to the containers of the processes.
+void AddProcesses(const gpu::ProcessReport::GpuProcesses& gpu_processes, const Holdings& holdings,
+                  const OwnerOfPid& owner_of, const Positions& positions, ManagedNodeGpu* node_gpu,
                   ManagerState* state) {
-  for (const gpu::ProcessUse& process : reported.processes) {
-    shown->pids.push_back(process.pid);
-    shown->used += process.memory;
+  for (const gpu::ProcessUse& process : gpu_processes.processes) {
+    node_gpu->pids.push_back(process.pid);
+    node_gpu->used += process.memory;
     const std::optional<ProcessOwner> owner = owner_of(process.pid);
     const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
     if (container == nullptr) continue;
-    for (ManagedGpu& managed : state->containers[positions.at(container)].gpus) {
-      if (managed.index != shown->index) continue;
-      managed.used += process.memory;
-      managed.percent += process.percent;
-      managed.pids.push_back(process.pid);
+    for (ManagedGpu& container_gpu : state->containers[positions.at(container)].gpus) {
+      if (container_gpu.index != node_gpu->index) continue;
+      container_gpu.used += process.memory;
+      container_gpu.percent += process.percent;
+      container_gpu.pids.push_back(process.pid);
     }
   }
 }
@@ -87,21 +87,21 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
     state.containers.push_back(LimitsOf(held, inventory));
   }
   for (const device::Gpu& gpu : inventory.gpus) {
-    const GpuUse held = holdings.accounts.UseOf(gpu.uuid);
-    const auto reported =
+    const GpuUse use = holdings.accounts.UseOf(gpu.uuid);
+    const auto gpu_processes =
         std::ranges::find(report.gpus, gpu.uuid, &gpu::ProcessReport::GpuProcesses::uuid);
-    ManagedNodeGpu shown{
-        .index = gpu.index, .is_known = reported != report.gpus.end(), .total = gpu.memory};
-    if (!held.whole) {
-      shown.free_milli = std::max<int64_t>(0, kWholeGpu.count() - held.compute.count());
-      shown.free = std::max(Bytes(0), gpu.memory - held.memory);
+    ManagedNodeGpu node_gpu{
+        .index = gpu.index, .is_known = gpu_processes != report.gpus.end(), .total = gpu.memory};
+    if (!use.whole) {
+      node_gpu.free_milli = std::max<int64_t>(0, kWholeGpu.count() - use.compute.count());
+      node_gpu.free = std::max(Bytes(0), gpu.memory - use.memory);
     }
-    if (shown.is_known) {
-      AddProcesses(*reported, holdings, owner_of, positions, &shown, &state);
+    if (node_gpu.is_known) {
+      AddProcesses(*gpu_processes, holdings, owner_of, positions, &node_gpu, &state);
     } else {
       MarkUnknown(gpu.index, &state);
     }
-    state.gpus.push_back(std::move(shown));
+    state.gpus.push_back(std::move(node_gpu));
   }
   return state;
 }
@@ -137,17 +137,17 @@ void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Rep
     return reply(net::TextResponse(405, "this page requires GET\n"));
   }
   if (request.path() == "/metric") {
-    return Gather(
+    return ReplyWith(
         [](const ManagerState& state) { return net::MetricsResponse(ManagerMetricPage(state)); },
         reply);
   }
   if (request.path() == "/usage") {
-    return Gather([](const ManagerState& state) { return JsonResponse(ManagerUsage(state)); },
-                  reply);
+    return ReplyWith([](const ManagerState& state) { return JsonResponse(ManagerUsage(state)); },
+                     reply);
   }
   if (request.path() == "/graph") {
-    return Gather([](const ManagerState& state) { return JsonResponse(ManagerGraph(state)); },
-                  reply);
+    return ReplyWith([](const ManagerState& state) { return JsonResponse(ManagerGraph(state)); },
+                     reply);
   }
   if (request.path() == "/version") {
     return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kTesseraVersion)}})));
@@ -156,13 +156,14 @@ void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Rep
       net::TextResponse(404, "unknown page; known pages: /metric, /usage, /graph and /version\n"));
 }
 
-void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {
-  reader_.Read([this, write, reply](const std::shared_ptr<const gpu::ProcessReport>& report) {
-    const auto answer = [this, write, reply, report](const Holdings& holdings) {
+void ManagerPage::ReplyWith(MakeResponse make_response, const net::HttpServer::Reply& reply) {
+  reader_.Read([this, make_response,
+                reply](const std::shared_ptr<const gpu::ProcessReport>& report) {
+    const auto answer = [this, make_response, reply, report](const Holdings& holdings) {
       const auto devices = sources_.devices->Get();
-      reply(write(ManagerStateOf(node_, holdings,
-                                 devices ? devices->inventory() : device::NodeInventory(), *report,
-                                 sources_.owner_of)));
+      reply(make_response(ManagerStateOf(node_, holdings,
+                                         devices ? devices->inventory() : device::NodeInventory(),
+                                         *report, sources_.owner_of)));
     };
     // The holdings come on another thread; the weak pointer is checked on the runner's thread.
     sources_.holdings([answer, runner = runner_, weak = weak_.Get()](Holdings holdings) {

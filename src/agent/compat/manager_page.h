@@ -52,11 +52,11 @@ class ManagerPage {
   void RefreshDriver() { reader_.Refresh(); }
 
  private:
-  using Write = net::Response (*)(const ManagerState& state);
+  using MakeResponse = net::Response (*)(const ManagerState& state);
 
   ManagerPage(TaskRunner* runner, std::string node, Sources sources);
   void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
-  void Gather(Write write, const net::HttpServer::Reply& reply);
+  void ReplyWith(MakeResponse make_response, const net::HttpServer::Reply& reply);
 
   TaskRunner* const runner_;
   const std::string node_;

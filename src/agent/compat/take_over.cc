@@ -20,35 +20,37 @@ void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinor
   const Status status = text.ok() ? read(*text, minors) : text.status();
   if (status.ok()) return;
   Log(Severity::kWarning,
-      "cannot read a checkpoint of another device plugin completely: the missing containers are "
-      "taken over by the annotations of their pods",
+      "cannot read a checkpoint of another device plugin completely: the GPUs of containers "
+      "without a valid entry come from the annotations of their pods",
       {{"file", path}, {"error", status.ToString()}});
 }
 
 }  // namespace
 
-bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::Assigned& annotated,
+bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::FromAnnotations& annotated,
                           const DeviceSet& set, const DialectSettings& settings, WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
-  device::Assignment held;
-  bool differs = false;  // from the annotations
+  device::Assignment assignment;
+  bool differs_from_annotations = false;
   for (const device::ContainerRequest& container : pod.request->containers) {
     if (container.count == 0 || ledger_->entries().contains({pod.uid, container.name})) continue;
     auto shares = HeldBy(pod, container, annotated, set.inventory());
     if (shares.empty()) continue;
     const auto assigned = annotated.assignment.containers.find(container.name);
-    differs |= assigned == annotated.assignment.containers.end() || assigned->second != shares;
-    held.containers[container.name] = std::move(shares);
+    differs_from_annotations |=
+        assigned == annotated.assignment.containers.end() || assigned->second != shares;
+    assignment.containers[container.name] = std::move(shares);
   }
   bool added_any = false;
-  for (const auto& [name, shares] : held.containers) {
+  for (const auto& [name, shares] : assignment.containers) {
     const device::ContainerRequest& container = *FindContainerRequest(*pod.request, name);
     GrantLedger::Entry entry{.holder = {pod.uid, pod.ns, pod.name, name},
                              .phase = container.phase,
                              .dialect = container.dialect,
                              .shares = shares};
     entry.env = DialectEnv(*pod.request, container, shares, set.inventory(), settings);
-    const Status status = ledger_->Bind(entry, differs ? &held : nullptr, set.inventory(), now);
+    const Status status = ledger_->Bind(entry, differs_from_annotations ? &assignment : nullptr,
+                                        set.inventory(), now);
     if (!status.ok()) {
       LogOnce(pod, name, status);
       continue;
@@ -63,7 +65,7 @@ bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::Assigned& annot
 // Empty if the container holds nothing, or its GPUs are unknown.
 std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
                                                   const device::ContainerRequest& container,
-                                                  const Assignments::Assigned& annotated,
+                                                  const Assignments::FromAnnotations& annotated,
                                                   const device::NodeInventory& inventory) {
   if (const auto minors = minors_.find({pod.uid, container.name}); minors != minors_.end()) {
     auto shares = SharesOf(minors->second, container, inventory);
@@ -95,7 +97,7 @@ Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
 }
 
 void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const Status& status) {
-  if (!logged_.insert(pod.uid).second) return;
+  if (!pods_with_logged_error_.insert(pod.uid).second) return;
   Log(Severity::kWarning, "cannot take over a container and its GPU from another device plugin",
       {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});
 }

@@ -30,14 +30,14 @@ class TakeOver final : public OtherPluginGrants {
   TakeOver(device::AllocatedMinors minors, GrantLedger* ledger)
       : minors_(std::move(minors)), ledger_(ledger) {}
 
-  bool AddEntries(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
-                  const DialectSettings& settings, WallTime now) override;
-  void Forget(const Uid& uid) override { logged_.erase(uid); }
+  bool AddEntries(const PodInfo& pod, const Assignments::FromAnnotations& annotated,
+                  const DeviceSet& set, const DialectSettings& settings, WallTime now) override;
+  void Forget(const Uid& uid) override { pods_with_logged_error_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,
                                           const device::ContainerRequest& container,
-                                          const Assignments::Assigned& annotated,
+                                          const Assignments::FromAnnotations& annotated,
                                           const device::NodeInventory& inventory);
   Result<std::vector<device::DeviceShare>> SharesOf(const std::vector<int>& minors,
                                                     const device::ContainerRequest& container,
@@ -46,7 +46,7 @@ class TakeOver final : public OtherPluginGrants {
 
   const device::AllocatedMinors minors_;
   GrantLedger* const ledger_;
-  std::set<Uid> logged_;  // pods whose error is logged
+  std::set<Uid> pods_with_logged_error_;
 };
 
 // Reads both files, each of which may be "" or missing. Logs an invalid entry with its position and

@@ -51,10 +51,10 @@ void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
   for (auto& [uuid, gpu] : gpus_) {
     auto& next = held[uuid];
     for (auto& [who, account] : gpu.containers) {
-      const auto still = next.find(who);
-      if (still == next.end()) continue;
+      const auto continued = next.find(who);
+      if (continued == next.end()) continue;
       account.until = std::max(account.until, now);
-      still->second = account;
+      continued->second = account;
     }
   }
   for (auto& [uuid, containers] : held) gpus_[uuid].containers = std::move(containers);
@@ -77,7 +77,7 @@ void ContainerMeter::AddUses(const ContainerUses& uses) {
     ++account->second.reports;
     // NVML reports whole percents, so a use of 0 does not prove that no kernel ran. The limiter's
     // count is exact.
-    account->second.ran |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
+    account->second.ran_kernel |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
   }
 }
 
@@ -96,7 +96,7 @@ void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading)
   }
   for (auto& [who, account] : gpu.containers) {
     account.use_sum = account.reports = 0;
-    account.ran = false;
+    account.ran_kernel = false;
   }
   gpu.read_at = reading.at;
 }
@@ -125,8 +125,8 @@ void ContainerMeter::AddIdle(const Reading& reading, MeteredGpu* gpu) const {
     if (!use && reading.use == 0) use = 0;
     if (!use) continue;
     if (!account.idle) account.idle = Duration::zero();
-    const bool is_known = gpu->read_at && reading.at - *gpu->read_at <= longest_gap_;
-    if (*use > 0 || account.ran || !is_known) continue;
+    const bool is_continuous = gpu->read_at && reading.at - *gpu->read_at <= longest_gap_;
+    if (*use > 0 || account.ran_kernel || !is_continuous) continue;
     *account.idle += reading.at - std::max(*gpu->read_at, std::min(account.since, reading.at));
   }
 }

@@ -33,7 +33,7 @@ class ContainerMeter {
     std::optional<double> use;          // fraction of the GPU's time, as reported last
     double use_sum = 0;                 // sum of all reports since the last reading
     int reports = 0;
-    bool ran = false;  // whether a report since the last reading shows a kernel
+    bool ran_kernel = false;  // whether a report since the last reading shows a kernel
 
     Duration allocated() const { return until - since; }
   };

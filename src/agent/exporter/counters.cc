@@ -112,10 +112,10 @@ Result<CounterSpecs> ParseCounters(std::string_view text, std::string_view file)
     if (line.empty() || line.starts_with('#')) continue;
     Result<CounterSpec> counter = ParseCounter(line);
     if (!counter.ok()) return counter.status().Annotate(fmt::format("{}, line {}", file, number));
-    const auto [before, is_new] = lines.emplace(counter->name, number);
+    const auto [earlier, is_new] = lines.emplace(counter->name, number);
     if (!is_new) {
       return Error(Code::kInvalidArgument, "{}, line {}: {} is in line {}, too: remove one of them",
-                   file, number, counter->name, before->second);
+                   file, number, counter->name, earlier->second);
     }
     counters.push_back(*std::move(counter));
   }
@@ -127,14 +127,14 @@ Result<CounterSpecs> LoadCounters(const std::string& path) {
   Result<std::string> text = ReadFile(path, kMaxCountersFile);
   if (!text.ok()) return text.status().Annotate("--collectors");
   Result<CounterSpecs> counters = ParseCounters(*text, path);
-  std::string absent;
+  std::string fields_without_value;
   for (size_t i = 0; counters.ok() && i < counters->size(); ++i) {
     const CounterSpec& counter = (*counters)[i];
-    if (counter.field->source == Source::kNone) absent += " " + counter.name;
+    if (counter.field->source == Source::kNone) fields_without_value += " " + counter.name;
   }
-  if (!absent.empty()) {
+  if (!fields_without_value.empty()) {
     Log(Severity::kWarning, "fields of --collectors have no value on this agent",
-        {{"file", path}, {"fields", absent.substr(1)}});
+        {{"file", path}, {"fields", fields_without_value.substr(1)}});
   }
   return counters;
 }

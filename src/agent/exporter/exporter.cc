@@ -43,13 +43,13 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
 
 // Uses the holders of the previous round, so that no round waits for the grants' thread.
 void Exporter::OnRound() {
-  Meter();
+  UpdateMeter();
   RequestHoldings();
   ForgetOldXids();
   Render();
 }
 
-void Exporter::Meter() {
+void Exporter::UpdateMeter() {
   for (const Sampler::SampledGpu& gpu : sampler_.gpus()) {
     if (gpu.sample == nullptr) continue;
     meter_.AddReading(gpu.sample->uuid, {.at = gpu.answered_at,
@@ -82,13 +82,13 @@ void Exporter::ForgetOldXids() {
 }
 
 void Exporter::Render() {
-  const MonotonicTime began = runner_->clock().Now();
+  const MonotonicTime start = runner_->clock().Now();
   std::vector<std::shared_ptr<const GpuSample>> samples;
   for (const Sampler::SampledGpu& gpu : sampler_.gpus()) {
     if (gpu.sample != nullptr) samples.push_back(gpu.sample);
   }
   text_ = RenderPage(page_options_, samples, HoldersOf(holdings_, uses_.get()), xids_);
-  render_time_ = runner_->clock().Now() - began;
+  render_time_ = runner_->clock().Now() - start;
 }
 
 void Exporter::WriteOwnMetrics(MetricsText* text) const {
@@ -109,7 +109,7 @@ void Exporter::WriteOwnMetrics(MetricsText* text) const {
       "tessera_exporter_late_samples_total", "counter",
       "Queries of a GPU that missed their deadline; the GPU's series are absent meanwhile.");
   for (size_t i = 0; i < gpus.size(); ++i) {
-    text->Sample("tessera_exporter_late_samples_total", label(i), gpus[i].late);
+    text->Sample("tessera_exporter_late_samples_total", label(i), gpus[i].late_queries);
   }
   text->Family("tessera_exporter_render_seconds", "gauge",
                "Time to render the last text of dcgm-exporter's metrics.");

@@ -59,7 +59,7 @@ class Exporter {
   };
 
   void OnRound();
-  void Meter();
+  void UpdateMeter();
   void RequestHoldings();
   void ForgetOldXids();
   void Render();

@@ -53,17 +53,17 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
   return holders;
 }
 
-std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts) {
-  device = std::max<int64_t>(device, 0);
+std::vector<int64_t> Divide(int64_t total, std::vector<int64_t> parts) {
+  total = std::max<int64_t>(total, 0);
   for (int64_t& part : parts) part = std::max<int64_t>(part, 0);
   const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  if (sum > device) {
+  if (sum > total) {
     for (int64_t& part : parts) {
-      part = static_cast<int64_t>(static_cast<__int128>(part) * device / sum);
+      part = static_cast<int64_t>(static_cast<__int128>(part) * total / sum);
     }
   }
-  const int64_t given = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  parts.push_back(device - given);
+  const int64_t parts_sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  parts.push_back(total - parts_sum);
   return parts;
 }
 

@@ -30,8 +30,8 @@ struct SharedUse {
 };
 
 struct GpuHolders {
-  std::optional<ContainerName> whole;  // the only container of the GPU holds all of it
-  std::vector<SharedUse> shares;       // by name; each once
+  std::optional<ContainerName> whole;  // the container that alone holds all of the GPU
+  std::vector<SharedUse> shares;       // sorted by container; one for each container
 };
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 
@@ -46,6 +46,6 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
 // Returns the parts, then the rest of `total`. No number is negative, and they add up to `total`.
 // If the parts exceed `total` together, because they were read at another moment, they are scaled
 // down.
-std::vector<int64_t> Divide(int64_t device, std::vector<int64_t> parts);
+std::vector<int64_t> Divide(int64_t total, std::vector<int64_t> parts);
 
 }  // namespace tessera::agent

@@ -133,20 +133,21 @@ class PageWriter {
   }
 
   // One series for each container that shares the GPU, and one for the rest of the device.
-  void WriteShares(const GpuOnPage& gpu, int64_t device) {
+  void WriteShares(const GpuOnPage& gpu, int64_t total) {
     const Field& field = *counter_->field;
-    std::vector<const SharedUse*> known;
+    std::vector<const SharedUse*> known_shares;
     std::vector<int64_t> parts;
     for (const SharedUse& share : gpu.holders->shares) {
       const bool of_time = field.source == Source::kGpuPercent;
       const std::optional<double> part = of_time ? share.percent : share.bytes;
       if (!part) continue;
-      known.push_back(&share);
+      known_shares.push_back(&share);
       parts.push_back(std::llround(*part * field.factor));
     }
-    parts = Divide(device, std::move(parts));
-    for (size_t i = 0; i < known.size(); ++i) {
-      Write(gpu, TextOf(ContainerLabels(known[i]->who, options_.style)), std::to_string(parts[i]));
+    parts = Divide(total, std::move(parts));
+    for (size_t i = 0; i < known_shares.size(); ++i) {
+      Write(gpu, TextOf(ContainerLabels(known_shares[i]->who, options_.style)),
+            std::to_string(parts[i]));
     }
     Write(gpu, {}, std::to_string(parts.back()));
   }

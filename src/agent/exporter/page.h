@@ -26,7 +26,7 @@ namespace tessera::agent {
 struct XidCounts {
   uint64_t last = 0;  // 0: none
   std::map<uint64_t, uint64_t> total;
-  std::map<uint64_t, uint64_t> in_window;  // like `total`, within the window
+  std::map<uint64_t, uint64_t> in_window;  // like `total`, for XIDs of the last xid_window_ms
 };
 using XidsByUuid = std::map<std::string, XidCounts, std::less<>>;
 
@@ -34,7 +34,7 @@ using XidsByUuid = std::map<std::string, XidCounts, std::less<>>;
 struct LabelStyle {
   bool no_hostname = false;
   bool old_names = false;       // uuid, pod_name, pod_namespace, container_name
-  bool replace_blanks = false;  // in the name of the model, by -
+  bool replace_blanks = false;  // replace blanks in the model's name by -
 };
 
 struct PageOptions {

@@ -11,7 +11,7 @@ namespace tessera::agent {
 // A session is destroyed on the thread of a job, because closing it can block.
 struct Sampler::NvmlSession {
   std::shared_ptr<gpu::Nvml> nvml;
-  std::string fingerprint;
+  std::string library_fingerprint;
   std::vector<std::unique_ptr<GpuReader>> readers;  // each is used by one job at a time
   std::atomic<bool> is_dead{false};                 // the driver has ended it
 
@@ -22,7 +22,7 @@ struct Sampler::NvmlSession {
 
   // Whether the session can continue.
   bool IsCurrent(gpu::NvmlLoader* loader) {
-    if (is_dead || loader->Fingerprint() != fingerprint) return false;
+    if (is_dead || loader->Fingerprint() != library_fingerprint) return false;
     const Result<int> count = nvml->DeviceCount();
     if (count.status().code() == Code::kFailedPrecondition) is_dead = true;
     return !is_dead && (!count.ok() || static_cast<size_t>(*count) == readers.size());
@@ -31,7 +31,7 @@ struct Sampler::NvmlSession {
   static Result<std::shared_ptr<NvmlSession>> Open(
       gpu::NvmlLoader* loader, const std::shared_ptr<const CounterSpecs>& counters) {
     auto session = std::make_shared<NvmlSession>();
-    session->fingerprint = loader->Fingerprint();
+    session->library_fingerprint = loader->Fingerprint();
     ASSIGN_OR_RETURN(std::shared_ptr<gpu::Nvml> nvml, loader->Load());
     RETURN_IF_ERROR(nvml->Init());
     session->nvml = std::move(nvml);
@@ -64,16 +64,16 @@ void Sampler::Tick() {
 
 void Sampler::StartRound() {
   ++round_;
-  awaited_ = 0;
+  awaited_answers_ = 0;
   for (size_t i = 0; i < gpus_.size(); ++i) {
     if (gpus_[i].query_running) continue;
-    ++awaited_;
+    ++awaited_answers_;
     ReadGpu(i);
   }
-  if (awaited_ == 0) return on_round_();
+  if (awaited_answers_ == 0) return on_round_();
   runner_->PostDelayed(kRoundDeadline, [this, round = round_, weak = weak_.Get()] {
-    if (!weak || round != round_ || awaited_ == 0) return;
-    awaited_ = 0;
+    if (!weak || round != round_ || awaited_answers_ == 0) return;
+    awaited_answers_ = 0;
     on_round_();
   });
 }
@@ -83,33 +83,33 @@ void Sampler::CheckSession() {
   checking_session_ = true;
   next_check_ = runner_->clock().Now() + kSessionInterval;
   struct Check {
-    std::shared_ptr<NvmlSession> used;
-    Result<std::shared_ptr<NvmlSession>> opened = std::shared_ptr<NvmlSession>();
+    std::shared_ptr<NvmlSession> current_session;
+    Result<std::shared_ptr<NvmlSession>> new_session = std::shared_ptr<NvmlSession>();
     bool is_current = false;
   };
   const auto check = std::make_shared<Check>();
-  check->used = session_;
+  check->current_session = session_;
   gpu::BlockingCaller::Job job;
   job.name = "exporter-driver";
   job.deadline = kSessionDeadline;
   job.work = [check, loader = loader_, counters = counters_] {
-    const std::shared_ptr<NvmlSession> used = check->used;
-    check->is_current = used != nullptr && used->IsCurrent(loader.get());
-    if (!check->is_current) check->opened = NvmlSession::Open(loader.get(), counters);
+    const std::shared_ptr<NvmlSession> current_session = check->current_session;
+    check->is_current = current_session != nullptr && current_session->IsCurrent(loader.get());
+    if (!check->is_current) check->new_session = NvmlSession::Open(loader.get(), counters);
     // The last reference must not be dropped on the runner's thread, because that closes the
     // session.
-    check->used.reset();
+    check->current_session.reset();
   };
   job.finished = [this, check, weak = weak_.Get()] {
     if (!weak) return;
     checking_session_ = false;
     if (check->is_current) return;
-    const std::string problem = check->opened.status().message();
+    const std::string problem = check->new_session.status().message();
     if (problem != session_problem_ && !problem.empty()) {
       Log(Severity::kWarning, "cannot read GPUs for dcgm-exporter's metrics", {{"error", problem}});
     }
     session_problem_ = problem;
-    UseSession(check->opened.ok() ? *check->opened : nullptr);
+    UseSession(check->new_session.ok() ? *check->new_session : nullptr);
   };
   job.overdue = [] {
     Log(Severity::kError,
@@ -179,14 +179,14 @@ void Sampler::OnRead(uint64_t generation, uint64_t round, size_t index,
 void Sampler::OnOverdue(uint64_t generation, uint64_t round, size_t index) {
   if (generation != generation_) return;
   gpus_[index].sample = nullptr;
-  ++gpus_[index].late;
+  ++gpus_[index].late_queries;
   OnAnswered(round);
 }
 
 void Sampler::OnAnswered(uint64_t round) {
   // The answer belongs to an earlier round, or came after the end of this round.
-  if (round != round_ || awaited_ == 0) return on_round_();
-  if (--awaited_ == 0) on_round_();
+  if (round != round_ || awaited_answers_ == 0) return on_round_();
+  if (--awaited_answers_ == 0) on_round_();
 }
 
 }  // namespace tessera::agent

@@ -34,7 +34,7 @@ class Sampler {
   struct SampledGpu {
     std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer
     MonotonicTime answered_at{};              // time of the first query if it has never answered
-    uint64_t late = 0;                        // queries that missed the deadline
+    uint64_t late_queries = 0;                // queries that missed the deadline
     bool query_running = false;
   };
 
@@ -81,7 +81,7 @@ class Sampler {
   uint64_t generation_ = 0;  // number of the session; answers from earlier sessions are ignored
   std::vector<SampledGpu> gpus_;
   uint64_t round_ = 0;
-  size_t awaited_ = 0;  // answers that are missing in this round
+  size_t awaited_answers_ = 0;  // in this round
   WeakPtrFactory<Sampler> weak_{this};
 };
 

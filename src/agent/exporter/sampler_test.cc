@@ -61,7 +61,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   EXPECT_TRUE(Answers(1)) << "its last sample stands until the deadline";
   Run(Sampler::kDeadline);
   EXPECT_FALSE(Answers(1));
-  EXPECT_EQ(sampler_->gpus()[1].late, 1u);
+  EXPECT_EQ(sampler_->gpus()[1].late_queries, 1u);
   EXPECT_TRUE(Answers(0) && Answers(2));
   rounds_.clear();
   Run(seconds(10));

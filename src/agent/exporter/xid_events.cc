@@ -27,7 +27,8 @@ std::string XidMessage(const std::string& container, const std::string& uuid, si
 
 std::vector<ContainerEvent> XidEvents::OnXid(const Holdings& holdings, const std::string& uuid,
                                              uint64_t code, MonotonicTime now) {
-  std::erase_if(recorded_, [now](const auto& record) { return now - record.second >= kPause; });
+  std::erase_if(recorded_at_,
+                [now](const auto& record) { return now - record.second >= kMinInterval; });
   std::vector<const ContainerRef*> holders;
   for (const HeldContainer& held : holdings.containers) {
     const bool holds = std::ranges::count(held.shares, uuid, &device::DeviceShare::uuid) != 0;
@@ -37,7 +38,7 @@ std::vector<ContainerEvent> XidEvents::OnXid(const Holdings& holdings, const std
   for (const ContainerRef* who : holders) {
     if (!who->owner_known()) continue;
     const bool is_new =
-        recorded_.try_emplace({who->pod_uid, who->container, uuid, code}, now).second;
+        recorded_at_.try_emplace({who->pod_uid, who->container, uuid, code}, now).second;
     if (!is_new) continue;
     events.push_back(
         {.who = *who,

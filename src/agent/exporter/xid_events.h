@@ -25,14 +25,14 @@ class XidEvents {
  public:
   // Minimum time between two Events with the same XID, container and GPU, because a fault can
   // repeat its XID many times a second.
-  static constexpr Duration kPause = std::chrono::minutes(5);
+  static constexpr Duration kMinInterval = std::chrono::minutes(5);
 
   std::vector<ContainerEvent> OnXid(const Holdings& holdings, const std::string& uuid,
                                     uint64_t code, MonotonicTime now);
 
  private:
-  // Pod UID, container, UUID, code.
-  std::map<std::tuple<Uid, std::string, std::string, uint64_t>, MonotonicTime> recorded_;
+  // Time of the last Event, by pod UID, container, GPU UUID and XID.
+  std::map<std::tuple<Uid, std::string, std::string, uint64_t>, MonotonicTime> recorded_at_;
 };
 
 }  // namespace tessera::agent

@@ -20,15 +20,16 @@ bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
                       [&](const Claim& claim) { return claim.resource == resource; }));
 }
 
-bool Holds(const PodDevices& listed, const PodInfo& pod, const std::string& container,
-           const std::string& resource) {
-  return std::any_of(listed.held.begin(), listed.held.end(), [&](const HeldDevices& held) {
-    return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
-           held.container == container && held.resource == resource;
-  });
+bool HasDevices(const PodDevices& kubelet_pods, const PodInfo& pod, const std::string& container,
+                const std::string& resource) {
+  return std::any_of(kubelet_pods.held.begin(), kubelet_pods.held.end(),
+                     [&](const HeldDevices& held) {
+                       return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
+                              held.container == container && held.resource == resource;
+                     });
 }
 
-std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::string> ids) {
+std::vector<std::string> IdsForClaim(const std::string& resource, std::vector<std::string> ids) {
   return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
 }
 
@@ -39,8 +40,8 @@ bool IsTemporary(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
-void LogGiven(const std::string& resource, const ContainerRef& ref,
-              const Result<grant::Grant>& grant) {
+void LogAllocated(const std::string& resource, const ContainerRef& ref,
+                  const Result<grant::Grant>& grant) {
   if (!grant.ok()) return;
   Log(Severity::kInfo, "allocated",
       {{"pod", ref.PodText()},
@@ -55,22 +56,23 @@ void LogGiven(const std::string& resource, const ContainerRef& ref,
 struct AllocationGrants::Call {
   std::string resource;
   std::vector<std::string> ids;
-  MonotonicTime began;
-  MonotonicTime until;
+  MonotonicTime start;
+  MonotonicTime deadline;
   Duration waited{};  // for the kubelet's list and in pauses
-  Result<PodDevices> listed = Status(Code::kUnavailable, "not listed");
+  Result<PodDevices> kubelet_pods = Status(Code::kUnavailable, "not listed");
   GrantService::Reply reply;
 };
 
 Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids, WallTime now) {
-  return {grant::NewNonce(now), resource, KeptIds(resource, ids)};
+  return {grant::NewNonce(now), resource, IdsForClaim(resource, ids)};
 }
 
 bool IsClaimFor(const Claim& claim, const std::string& resource,
                 const std::vector<std::string>& ids) {
   if (claim.resource != resource) return false;
-  const std::vector<std::string> kept = KeptIds(resource, ids);
-  return std::is_permutation(kept.begin(), kept.end(), claim.ids.begin(), claim.ids.end());
+  const std::vector<std::string> claim_ids = IdsForClaim(resource, ids);
+  return std::is_permutation(claim_ids.begin(), claim_ids.end(), claim.ids.begin(),
+                             claim.ids.end());
 }
 
 AllocationGrants::AllocationGrants(TaskRunner* runner, GrantService* service,
@@ -88,73 +90,74 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
   const MonotonicTime now = runner_->clock().Now();
   const auto call = std::make_shared<Call>(Call{.resource = resource,
                                                 .ids = ids,
-                                                .began = now,
-                                                .until = now + kAllocateWait,
+                                                .start = now,
+                                                .deadline = now + kAllocateWait,
                                                 .reply = std::move(reply)});
-  pods_ == nullptr ? GiveByIds(call) : ListPods(call);
+  pods_ == nullptr ? GrantByIds(call) : ListPods(call);
 }
 
 void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& grant) const {
   if (metrics_ != nullptr) {
-    metrics_->allocate_own.Observe(runner_->clock().Now() - call->began - call->waited);
+    metrics_->allocate_own.Observe(runner_->clock().Now() - call->start - call->waited);
   }
   call->reply(grant);
 }
 
 void AllocationGrants::ListPods(const CallPtr& call) {
-  const MonotonicTime asked = runner_->clock().Now();
-  service_->ended().List([this, call, asked](const Result<PodDevices>& listed) {
-    call->waited += runner_->clock().Now() - asked;
-    const bool busy = listed.status().code() == Code::kResourceExhausted;
-    if (busy && RetryAfter(call, kLongPause, &AllocationGrants::ListPods)) return;
-    call->listed = listed;
-    Find(call);
+  const MonotonicTime list_start = runner_->clock().Now();
+  service_->ended_pods().List([this, call, list_start](const Result<PodDevices>& kubelet_pods) {
+    call->waited += runner_->clock().Now() - list_start;
+    const bool kubelet_is_busy = kubelet_pods.status().code() == Code::kResourceExhausted;
+    if (kubelet_is_busy && RetryAfter(call, kListPause, &AllocationGrants::ListPods)) return;
+    call->kubelet_pods = kubelet_pods;
+    FindOwnerAndGrant(call);
   });
 }
 
 bool AllocationGrants::RetryAfter(const CallPtr& call, Duration pause,
                                   void (AllocationGrants::*step)(const CallPtr&)) {
-  const MonotonicTime paused = runner_->clock().Now();
-  if (paused >= call->until) return false;
-  runner_->PostDelayed(pause, [this, call, step, paused, weak = weak_.Get()] {
+  const MonotonicTime pause_start = runner_->clock().Now();
+  if (pause_start >= call->deadline) return false;
+  runner_->PostDelayed(pause, [this, call, step, pause_start, weak = weak_.Get()] {
     if (!weak) return;
-    call->waited += runner_->clock().Now() - paused;
+    call->waited += runner_->clock().Now() - pause_start;
     (this->*step)(call);
   });
   return true;
 }
 
-void AllocationGrants::Find(const CallPtr& call) {
-  if (const auto found = Next(*call, false)) return Give(call, *found);
-  if (RetryAfter(call, kPause, &AllocationGrants::Find)) return;
-  if (const auto found = Next(*call, true)) return Give(call, *found);
-  const Status broken = BrokenRequest(*call);
-  broken.ok() ? GiveByIds(call) : Reply(call, broken);
+void AllocationGrants::FindOwnerAndGrant(const CallPtr& call) {
+  if (const auto found = NextOwner(*call, /*reallocated=*/false)) return GrantTo(call, *found);
+  if (RetryAfter(call, kRetryPause, &AllocationGrants::FindOwnerAndGrant)) return;
+  if (const auto found = NextOwner(*call, /*reallocated=*/true)) return GrantTo(call, *found);
+  const Status request_error = InvalidRequestOf(*call);
+  request_error.ok() ? GrantByIds(call) : Reply(call, request_error);
 }
 
 bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
                                const device::ContainerRequest& container, bool reallocated) const {
   // This test comes first, because most containers of the node already have their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
-  const bool known = entry != ledger_->entries().end();
-  if (HasClaim(known ? &entry->second : nullptr, call.resource) != reallocated) return false;
+  const bool has_entry = entry != ledger_->entries().end();
+  if (HasClaim(has_entry ? &entry->second : nullptr, call.resource) != reallocated) return false;
   const auto requested = RequestedUnits(container, gpu_mem_unit_);
   const auto units = requested.find(call.resource);
-  // A memory request beside whole GPUs has no effect, so its amount does not matter.
-  const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
-                      call.resource == names::kResourceVcudaMemory;
-  if (!beside &&
+  // A memory request together with whole GPUs has no effect, so its amount does not matter.
+  const bool has_no_effect = container.dialect == device::Dialect::kVcuda && container.exclusive &&
+                             call.resource == names::kResourceVcudaMemory;
+  if (!has_no_effect &&
       (units == requested.end() || units->second != static_cast<int64_t>(call.ids.size()))) {
     return false;
   }
-  return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
+  return !call.kubelet_pods.ok() ||
+         !HasDevices(*call.kubelet_pods, pod, container.name, call.resource);
 }
 
-std::optional<AllocationGrants::PossibleOwner> AllocationGrants::Next(const Call& call,
-                                                                      bool reallocated) {
-  const bool listed = call.listed.ok();
+std::optional<AllocationGrants::PossibleOwner> AllocationGrants::NextOwner(const Call& call,
+                                                                           bool reallocated) {
+  const bool has_list = call.kubelet_pods.ok();
   // Only a list shows that the kubelet has forgotten the units of a container.
-  if (reallocated && !listed) return std::nullopt;
+  if (reallocated && !has_list) return std::nullopt;
   std::optional<PossibleOwner> next;
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInOrder()) {
@@ -163,49 +166,50 @@ std::optional<AllocationGrants::PossibleOwner> AllocationGrants::Next(const Call
         containers.begin(), containers.end(),
         [&](const auto& container) { return Matches(call, *pod, container, reallocated); });
     if (found == containers.end()) continue;
-    if (listed && !call.listed->Lists(pod->ns, pod->name)) continue;
+    if (has_list && !call.kubelet_pods->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};
     ++pods;
-    if (!listed) break;
+    if (!has_list) break;
     // Kubelets before 1.34 also list pods that they have rejected: the last pod is the right one.
   }
-  if (next) next->guessed = !listed || reallocated || pods > 1;
+  if (next) next->guessed = !has_list || reallocated || pods > 1;
   return next;
 }
 
-Status AllocationGrants::BrokenRequest(const Call& call) const {
-  if (!call.listed.ok()) return Status::Ok();
+Status AllocationGrants::InvalidRequestOf(const Call& call) const {
+  if (!call.kubelet_pods.ok()) return Status::Ok();
   for (const auto& [uid, pod] : pods_->pods()) {
-    const bool starts = !pod->ended && pod->container_ids.empty();
-    if (!starts || pod->request.ok() || !call.listed->Lists(pod->ns, pod->name)) continue;
+    const bool is_starting = !pod->ended && pod->container_ids.empty();
+    if (!is_starting || pod->request.ok() || !call.kubelet_pods->Lists(pod->ns, pod->name))
+      continue;
     return pod->request.status().Annotate("pod " + pod->Text());
   }
   return Status::Ok();
 }
 
-void AllocationGrants::Give(const CallPtr& call, const PossibleOwner& to) {
+void AllocationGrants::GrantTo(const CallPtr& call, const PossibleOwner& to) {
   unpaired_claim_.reset();
   service_->Decide({.requester = to.ref,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .requester_is_guess = to.guessed,
                     .waited = {call, &call->waited},
                     .reply = [this, call, ref = to.ref](const Result<grant::Grant>& grant) {
-                      Answer(call, ref, grant);
+                      ReplyOrRetry(call, ref, grant);
                     }});
 }
 
 // Retries temporary errors, because the kubelet rejects a pod for good after an error.
-void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& ref,
-                              const Result<grant::Grant>& grant) {
-  if (IsTemporary(grant.status()) && RetryAfter(call, kLongPause, &AllocationGrants::ListPods))
+void AllocationGrants::ReplyOrRetry(const CallPtr& call, const ContainerRef& ref,
+                                    const Result<grant::Grant>& grant) {
+  if (IsTemporary(grant.status()) && RetryAfter(call, kListPause, &AllocationGrants::ListPods))
     return;
-  LogGiven(call->resource, ref, grant);
+  LogAllocated(call->resource, ref, grant);
   Reply(call, grant);
 }
 
 // A container that requests two resources gets its GPUs with the second answer, because only both
 // calls together have its whole request.
-void AllocationGrants::GiveByIds(const CallPtr& call) {
+void AllocationGrants::GrantByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
   const std::optional<Claim> other_claim = std::exchange(unpaired_claim_, std::nullopt);
   if (other_claim && other_claim->resource != call->resource) claims.push_back(*other_claim);
@@ -223,7 +227,7 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
                     .claims = claims,
                     .requester_is_guess = true,
                     .reply = [this, call, placeholder](const Result<grant::Grant>& grant) {
-                      LogGiven(call->resource, placeholder, grant);
+                      LogAllocated(call->resource, placeholder, grant);
                       Reply(call, grant);
                     }});
 }

@@ -37,9 +37,10 @@ inline constexpr std::string_view kUnknownContainer = "?";
 
 class AllocationGrants {
  public:
-  static constexpr Duration kPause = std::chrono::milliseconds(10);
-  // Pause before the kubelet's pods are listed again: it rejects more than 100 lists a second.
-  static constexpr Duration kLongPause = std::chrono::milliseconds(50);
+  static constexpr Duration kRetryPause = std::chrono::milliseconds(10);
+  // Pause before the kubelet's pods are listed again, because the kubelet rejects more than 100
+  // lists a second.
+  static constexpr Duration kListPause = std::chrono::milliseconds(50);
 
   // The arguments must outlive the object. `pods` and `metrics` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
@@ -63,19 +64,21 @@ class AllocationGrants {
 
   void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
   void ListPods(const CallPtr& call);
-  void Find(const CallPtr& call);
-  // Retries the step after the pause; false when kAllocateWait is over.
+  void FindOwnerAndGrant(const CallPtr& call);
+  // Calls `step` again after the pause; returns false if kAllocateWait is over.
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
-  // `reallocated`: only containers that have been given units, which the kubelet has forgotten.
-  std::optional<PossibleOwner> Next(const Call& call, bool reallocated);
+  // `reallocated`: considers only containers whose units are in the ledger and that the kubelet no
+  // longer lists with them.
+  std::optional<PossibleOwner> NextOwner(const Call& call, bool reallocated);
   bool Matches(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
                bool reallocated) const;
-  // The error of a listed pod whose request is invalid.
-  Status BrokenRequest(const Call& call) const;
-  void Give(const CallPtr& call, const PossibleOwner& to);
-  void Answer(const CallPtr& call, const ContainerRef& ref, const Result<grant::Grant>& grant);
-  void GiveByIds(const CallPtr& call);
+  // The error of a pod that the kubelet lists and whose request is invalid, else OK.
+  Status InvalidRequestOf(const Call& call) const;
+  void GrantTo(const CallPtr& call, const PossibleOwner& to);
+  void ReplyOrRetry(const CallPtr& call, const ContainerRef& ref,
+                    const Result<grant::Grant>& grant);
+  void GrantByIds(const CallPtr& call);
 
   TaskRunner* const runner_;
   GrantService* const service_;

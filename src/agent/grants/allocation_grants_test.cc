@@ -82,7 +82,7 @@ TEST_F(AllocationGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   runner_.AdvanceTimeAndRun(1s);
   ASSERT_FALSE(answer->has_value()) << "the kubelet has not allocated for pod other";
   AssignMem("late", 8, "GPU-2");
-  runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
+  runner_.AdvanceTimeAndRun(AllocationGrants::kRetryPause);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ(Visible(**answer), "GPU-2");
 }
@@ -379,7 +379,7 @@ TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
   const auto late = Start(kMem, NewIds(5));
   runner_.AdvanceTimeAndRun(1s);
   AssignMem("late", 5, "GPU-2");
-  runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
+  runner_.AdvanceTimeAndRun(AllocationGrants::kRetryPause);
   ASSERT_TRUE(late->has_value());
   EXPECT_EQ(metrics_.allocate_own.bucket(0), 2u);
 }
@@ -421,7 +421,7 @@ TEST_F(AllocationGrantsTest, RetriesABusyKubeletInsteadOfGuessing) {
   runner_.AdvanceTimeAndRun(1s);
   ASSERT_FALSE(answer->has_value());
   kubelet_.last_error = Status::Ok();
-  runner_.AdvanceTimeAndRun(AllocationGrants::kLongPause);
+  runner_.AdvanceTimeAndRun(AllocationGrants::kListPause);
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ(Visible(**answer), "GPU-2");
 }
@@ -437,15 +437,15 @@ TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForABusyKubelet) {
   };
   kubelet_.last_error = Status(Code::kResourceExhausted, "rejected by rate limit");
   const auto given_up = check();
-  runner_.AdvanceTimeAndRun(kStartCheckWait - StartChecks::kPause);
+  runner_.AdvanceTimeAndRun(kStartCheckWait - StartChecks::kListPause);
   EXPECT_FALSE(given_up->has_value());
-  runner_.AdvanceTimeAndRun(StartChecks::kPause);
+  runner_.AdvanceTimeAndRun(StartChecks::kListPause);
   ASSERT_TRUE(given_up->has_value());
   EXPECT_EQ((*given_up)->code(), Code::kUnavailable);
   const auto answered = check();
   runner_.AdvanceTimeAndRun(1s);
   kubelet_.last_error = Status::Ok();
-  runner_.AdvanceTimeAndRun(StartChecks::kPause);
+  runner_.AdvanceTimeAndRun(StartChecks::kListPause);
   ASSERT_TRUE(answered->has_value());
   EXPECT_TRUE((*answered)->ok()) << (*answered)->ToString();
 }

@@ -51,14 +51,14 @@ class NamedGrants final : public KubeletGrants {
 
 class AllocationTest : public ::testing::Test {
  protected:
-  TokenAnswers Late() const {
-    return TokenAnswers(kResource, TokenAnswers::Ids::kGpus, &signer_, &clock_);
+  TokenResponder Late() const {
+    return TokenResponder(kResource, TokenResponder::Ids::kGpus, &signer_, &clock_);
   }
   // The answer with --binding=allocate, with the GPUs that the IDs name.
   Result<ContainerAllocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
     const AllocateBindingResponder answers(
-        kResource, std::make_unique<TokenAnswers>(Late()),
+        kResource, std::make_unique<TokenResponder>(Late()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
     Result<ContainerAllocation> got = Status(Code::kAborted, "later");
     answers.Answer(set_, ids,
@@ -101,7 +101,7 @@ TEST_F(AllocationTest, UuidThatIsNoTextIsNotOffered) {
   inventory->gpus[1].uuid = "GPU-\xff\xfe";
   const DeviceSet set(inventory);
   EXPECT_EQ(set.offers().size(), 1u);
-  EXPECT_EQ(set.left_out(), Ids{"4750552dfffe"});
+  EXPECT_EQ(set.rejected_uuids(), Ids{"4750552dfffe"});
   EXPECT_EQ(set.Find("GPU-\xff\xfe"), nullptr);
 }
 
@@ -192,7 +192,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
   if (!oracle.ok()) GTEST_SKIP() << oracle.status().message() << ": set TESSERA_ORACLES";
   Ids all;
   for (int i = 0; i < 8; ++i) all.push_back(Uuid(i));
-  const TokenAnswers allocator = Late();
+  const TokenResponder allocator = Late();
   const auto ask = [&](const std::string& name) -> Result<Ids> {
     if (name.starts_with("all->")) return allocator.Prefer(set_, all, {}, name[5] - '0');
     if (name.starts_with("must last->")) {

@@ -10,19 +10,19 @@
 namespace tessera::agent {
 namespace {
 
-Assignments::Assigned Read(const PodInfo& pod, const DeviceSet& set) {
-  Assignments::Assigned assigned;
+Assignments::FromAnnotations Read(const PodInfo& pod, const DeviceSet& set) {
+  Assignments::FromAnnotations result;
   if (!pod.request.ok()) {
-    assigned.status = pod.request.status();
-    return assigned;
+    result.status = pod.request.status();
+    return result;
   }
   Result<std::optional<device::Assignment>> read = device::AssignmentFrom(
       pod.annotations, *pod.request, set.inventory(), set.shares().gpu_mem_unit());
   if (!read.ok()) {
-    assigned.status = read.status();
-    return assigned;
+    result.status = read.status();
+    return result;
   }
-  if (!*read) return assigned;
+  if (!*read) return result;
   for (auto& [name, shares] : (*read)->containers) {
     const device::ContainerRequest* container = FindContainerRequest(*pod.request, name);
     const Status status =
@@ -31,21 +31,21 @@ Assignments::Assigned Read(const PodInfo& pod, const DeviceSet& set) {
                     "container \"{}\" requests no GPU, but has an assignment", name)
             : device::CheckShares(*container, shares, set.inventory());
     if (status.ok()) {
-      assigned.assignment.containers.emplace(name, std::move(shares));
-    } else if (assigned.status.ok()) {
-      assigned.status = status.Annotate("the pod's annotations");
+      result.assignment.containers.emplace(name, std::move(shares));
+    } else if (result.status.ok()) {
+      result.status = status.Annotate("the pod's annotations");
     }
   }
-  return assigned;
+  return result;
 }
 
 }  // namespace
 
-const Assignments::Assigned& Assignments::Of(const std::shared_ptr<const PodInfo>& pod,
-                                             const std::shared_ptr<const DeviceSet>& set) {
-  CachedAssignment& cached = known_[pod->uid];
+const Assignments::FromAnnotations& Assignments::Of(const std::shared_ptr<const PodInfo>& pod,
+                                                    const std::shared_ptr<const DeviceSet>& set) {
+  CachedAssignment& cached = cache_[pod->uid];
   if (cached.pod != pod || cached.set != set) cached = {pod, set, Read(*pod, *set)};
-  return cached.assigned;
+  return cached.result;
 }
 
 const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,

@@ -23,23 +23,23 @@ namespace tessera::agent {
 
 class Assignments {
  public:
-  struct Assigned {
+  struct FromAnnotations {
     Status status;                  // INVALID_ARGUMENT names the annotation
     device::Assignment assignment;  // of containers whose assignment is valid
   };
 
-  const Assigned& Of(const std::shared_ptr<const PodInfo>& pod,
-                     const std::shared_ptr<const DeviceSet>& set);
+  const FromAnnotations& Of(const std::shared_ptr<const PodInfo>& pod,
+                            const std::shared_ptr<const DeviceSet>& set);
   // Call when the pod is deleted.
-  void Forget(const Uid& uid) { known_.erase(uid); }
+  void Forget(const Uid& uid) { cache_.erase(uid); }
 
  private:
   struct CachedAssignment {
     std::shared_ptr<const PodInfo> pod;
     std::shared_ptr<const DeviceSet> set;
-    Assigned assigned;
+    FromAnnotations result;
   };
-  std::map<Uid, CachedAssignment> known_;
+  std::map<Uid, CachedAssignment> cache_;
 };
 
 // Returns null if the request has no such container, or the container requests no device.

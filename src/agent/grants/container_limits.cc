@@ -13,10 +13,11 @@ namespace {
 
 // Pod UIDs and container names have only these characters; others could traverse the path.
 Status CheckName(const std::string& name) {
-  const bool plain = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
-  });
-  if (plain && name[0] != '.') return Status::Ok();
+  const bool has_valid_characters =
+      !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+      });
+  if (has_valid_characters && name[0] != '.') return Status::Ok();
   return Error(Code::kInvalidArgument, "\"{}\" is not the name of a pod or container", name);
 }
 

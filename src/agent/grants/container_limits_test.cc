@@ -196,7 +196,7 @@ TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
             std::string("container main may use 5120 MiB and 10 hundredths of ") + kUuid);
   SetLimit("a", "50", names::kAnnotationComputeLimit);
   EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne)) << "a rejected text changes nothing";
-  const auto in_force = service_->PodsInForce().at(Uid("uid-a"));
+  const auto in_force = service_->PodsWithAcceptedLimits().at(Uid("uid-a"));
   EXPECT_EQ(in_force->annotations.find(names::kAnnotationComputeLimit)->second, "main=10");
   EXPECT_EQ(pods_.events[1].second.reason, names::kReasonLimitRejected);
   EXPECT_NE(pods_.events[1].second.message.find("was granted 30 hundredths"), std::string::npos)

@@ -53,30 +53,30 @@ std::shared_ptr<const device::NodeInventory> Withhold(
 }
 
 EndedPods::EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet,
-                     const Pods* pods, ReleaseOptions options, std::function<void()> released)
+                     const Pods* pods, ReleaseOptions options, std::function<void()> on_released)
     : runner_(runner),
       ledger_(ledger),
       kubelet_(kubelet),
       pods_(pods),
       options_(std::move(options)),
-      released_(std::move(released)) {
+      on_released_(std::move(on_released)) {
   SchedulePrune();
 }
 
 void EndedPods::List(PodsDone done) {
-  waiting_.push_back(std::move(done));
+  waiting_callbacks_.push_back(std::move(done));
   if (!listing_) StartList();
 }
 
 void EndedPods::StartList() {
   listing_ = true;
-  auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
-  waiting_.clear();
-  kubelet_->List([this, served, weak = weak_.Get()](const Result<PodDevices>& pods) {
+  auto callbacks = std::make_shared<std::vector<PodsDone>>(std::move(waiting_callbacks_));
+  waiting_callbacks_.clear();
+  kubelet_->List([this, callbacks, weak = weak_.Get()](const Result<PodDevices>& pods) {
     if (!weak) return;
     listing_ = false;
-    for (const PodsDone& done : *served) done(pods);
-    if (!waiting_.empty() && !listing_) StartList();
+    for (const PodsDone& done : *callbacks) done(pods);
+    if (!waiting_callbacks_.empty() && !listing_) StartList();
   });
 }
 
@@ -84,54 +84,56 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
                         Resolved done) {
   const MonotonicTime list_started = runner_->clock().Now();
   List([this, list_started, conflicts = std::move(conflicts), requester = std::move(requester),
-        done = std::move(done)](const Result<PodDevices>& listed) {
+        done = std::move(done)](const Result<PodDevices>& kubelet_pods) {
     const Duration list_duration = runner_->clock().Now() - list_started;
     // Pods end together, so one list of the kubelet's pods serves all of them.
     bool any_still_listed = false;
-    Keys gone = EndedAndUnlisted(listed, &any_still_listed);
-    const Status list_is_current = CheckListIsCurrent(conflicts, requester, listed);
+    Keys gone = EndedAndUnlisted(kubelet_pods, &any_still_listed);
+    const Status list_is_current = CheckListIsCurrent(conflicts, requester, kubelet_pods);
     for (const GrantLedger::Conflict& conflict : conflicts) {
       const auto found = ledger_->entries().find(conflict.key);
       if (!list_is_current.ok() || found == ledger_->entries().end()) continue;
-      if (IsGone(found->second, *listed, requester)) gone.insert(conflict.key);
+      if (IsGone(found->second, *kubelet_pods, requester)) gone.insert(conflict.key);
     }
-    ReleaseIfProcessesEnded(std::move(gone), [this, conflicts, done, list_is_current,
-                                              list_duration] {
-      const bool held = std::any_of(conflicts.begin(), conflicts.end(), [&](const auto& conflict) {
-        return ledger_->entries().contains(conflict.key);
-      });
-      done(held ? list_is_current : Status::Ok(), list_duration);
-    });
+    ReleaseIfProcessesEnded(
+        std::move(gone), [this, conflicts, done, list_is_current, list_duration] {
+          const bool any_still_held = std::any_of(
+              conflicts.begin(), conflicts.end(),
+              [&](const auto& conflict) { return ledger_->entries().contains(conflict.key); });
+          done(any_still_held ? list_is_current : Status::Ok(), list_duration);
+        });
   });
 }
 
 Status EndedPods::CheckListIsCurrent(const std::vector<GrantLedger::Conflict>& conflicts,
                                      const ContainerRef& requester,
-                                     const Result<PodDevices>& listed) const {
+                                     const Result<PodDevices>& kubelet_pods) const {
   if (conflicts.empty()) return Status::Ok();
   const GrantLedger::Conflict& first = conflicts.front();
-  const std::string held = first.uuid + " is still held by container " + first.holder.container +
-                           " of pod " + first.holder.PodText();
-  if (!listed.ok()) {
-    return Error(Code::kUnavailable, "{}, and the kubelet did not list its pods: {}", held,
-                 listed.status().message());
+  const std::string conflict_text = first.uuid + " is still held by container " +
+                                    first.holder.container + " of pod " + first.holder.PodText();
+  if (!kubelet_pods.ok()) {
+    return Error(Code::kUnavailable, "{}, and the kubelet did not list its pods: {}", conflict_text,
+                 kubelet_pods.status().message());
   }
-  // A kubelet that has just started lists no pod, and the requesting pod certainly exists.
-  if (requester.owner_known() ? !listed->Lists(requester.pod_namespace, requester.pod_name)
-                              : listed->pods.empty()) {
-    return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
+  // A kubelet that has just started lists no pod. The requesting pod exists, so a list without it
+  // is not current.
+  if (requester.owner_known() ? !kubelet_pods->Lists(requester.pod_namespace, requester.pod_name)
+                              : kubelet_pods->pods.empty()) {
+    return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", conflict_text,
                  requester.PodText());
   }
   return Status::Ok();
 }
 
-bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
+bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& kubelet_pods,
                        const ContainerRef& requester) const {
   // A holder with the name of the requesting pod is its dead predecessor.
-  const bool predecessor = requester.owner_known() && entry.holder.PodText() == requester.PodText();
-  if (pods_ == nullptr) return predecessor || !ListedWithTokens(listed, entry);
+  const bool is_predecessor =
+      requester.owner_known() && entry.holder.PodText() == requester.PodText();
+  if (pods_ == nullptr) return is_predecessor || !ListedWithTokens(kubelet_pods, entry);
   if (RunsPerApiServer(entry.holder)) return false;
-  return predecessor || !IsListed(listed, entry) || NamesakeKnown(entry.holder);
+  return is_predecessor || !IsListed(kubelet_pods, entry) || HasNamesake(entry.holder);
 }
 
 std::optional<std::string> EndedPods::ReasonStillHeld(
@@ -158,8 +160,9 @@ bool EndedPods::RunsPerApiServer(const ContainerRef& holder) const {
   return found != pods_->pods().end() && !found->second->ended;
 }
 
-// The kubelet lists pods by name. So a listed pod may be another pod with the name of an ended pod.
-bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
+// The kubelet lists pods by name. So a pod in its list may be another pod with the name of an ended
+// pod.
+bool EndedPods::HasNamesake(const ContainerRef& holder) const {
   return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
     return pod.first != holder.pod_uid && pod.second->ns == holder.pod_namespace &&
            pod.second->name == holder.pod_name;
@@ -195,9 +198,9 @@ void EndedPods::Check() {
       })) {
     return;
   }
-  List([this](const Result<PodDevices>& listed) {
+  List([this](const Result<PodDevices>& kubelet_pods) {
     bool any_still_listed = false;
-    Keys gone = EndedAndUnlisted(listed, &any_still_listed);
+    Keys gone = EndedAndUnlisted(kubelet_pods, &any_still_listed);
     // A deleted pod never comes back; only its processes are checked again.
     for (const auto& [key, leaving] : leaving_) gone.insert(key);
     ReleaseIfProcessesEnded(std::move(gone), [this, any_still_listed] {
@@ -209,13 +212,13 @@ void EndedPods::Check() {
   });
 }
 
-EndedPods::Keys EndedPods::EndedAndUnlisted(const Result<PodDevices>& listed,
+EndedPods::Keys EndedPods::EndedAndUnlisted(const Result<PodDevices>& kubelet_pods,
                                             bool* any_still_listed) const {
   Keys gone;
   for (const auto& [key, entry] : ledger_->entries()) {
     if (!EndedPerApiServer(entry.holder)) continue;
     const bool still_listed =
-        !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
+        !kubelet_pods.ok() || (IsListed(*kubelet_pods, entry) && !HasNamesake(entry.holder));
     *any_still_listed |= still_listed;
     if (!still_listed) gone.insert(key);
   }
@@ -229,24 +232,24 @@ void EndedPods::ReleaseIfProcessesEnded(Keys gone, std::function<void()> done) {
     return done();
   }
   options_.processes->Read([this, gone = std::move(gone), done = std::move(done),
-                            weak = weak_.Get()](const ProcessSightings& seen) {
+                            weak = weak_.Get()](const ProcessSightings& sightings) {
     if (!weak) return;
-    ReleaseOrKeep(gone, seen);
+    ReleaseOrKeep(gone, sightings);
     done();
   });
 }
 
-void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen) {
-  bool released = false;
+void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& sightings) {
+  bool any_released = false;
   for (const GrantLedger::Key& key : gone) {
     const auto found = ledger_->entries().find(key);
     if (found == ledger_->entries().end()) continue;
     const GrantLedger::Entry& entry = found->second;
-    std::string remains = seen.status.ok()
-                              ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
-                              : "its processes are unknown (" + seen.status.message() + ")";
+    std::string remains = sightings.status.ok()
+                              ? sightings.RemainsOf(entry.holder.pod_uid, entry.shares)
+                              : "its processes are unknown (" + sightings.status.message() + ")";
     if (remains.empty()) {
-      released |= Release(key);
+      any_released |= Release(key);
     } else {
       RecordRemaining(key, entry, std::move(remains));
     }
@@ -255,7 +258,7 @@ void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen) {
                 [&](const auto& pair) { return !ledger_->entries().contains(pair.first); });
   PublishWithheld();
   if (!leaving_.empty()) CheckAfter(pause_);
-  if (released) released_();
+  if (any_released) on_released_();
 }
 
 bool EndedPods::Release(const GrantLedger::Key& key) {
@@ -264,11 +267,11 @@ bool EndedPods::Release(const GrantLedger::Key& key) {
   if (!status.ok()) Log(Severity::kError, status.message());
   const auto leaving = leaving_.find(key);
   if (status.ok() && leaving != leaving_.end()) {
-    const auto took = runner_->clock().Now() - leaving->second.since;
+    const auto waited = runner_->clock().Now() - leaving->second.since;
     Log(Severity::kInfo, "released the GPUs of a pod whose processes have left",
         {{"pod", holder.PodText()},
          {"uid", holder.pod_uid},
-         {"waited_ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()}});
+         {"waited_ms", std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()}});
   }
   return status.ok();
 }
@@ -276,8 +279,9 @@ bool EndedPods::Release(const GrantLedger::Key& key) {
 void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
                                 std::string remains) {
   const MonotonicTime now = runner_->clock().Now();
-  const auto [found, is_new] = leaving_.try_emplace(key, Leaving{.since = now, .remains = {}});
-  Leaving& leaving = found->second;
+  const auto [found, is_new] =
+      leaving_.try_emplace(key, LeavingContainer{.since = now, .remains = {}});
+  LeavingContainer& leaving = found->second;
   leaving.remains = std::move(remains);
   if (is_new) {
     Log(Severity::kInfo, "waiting for the processes of a deleted pod before its GPUs are released",
@@ -285,9 +289,9 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
          {"uid", entry.holder.pod_uid},
          {"remains", leaving.remains}});
   }
-  if (leaving.withheld || now - leaving.since < options_.bound) return;
+  if (leaving.withheld || now - leaving.since < options_.timeout) return;
   leaving.withheld = true;
-  if (options_.metrics != nullptr) options_.metrics->release_bounds_exceeded.Add();
+  if (options_.metrics != nullptr) options_.metrics->release_timeouts.Add();
   Log(Severity::kWarning, "withheld the GPUs of a deleted pod: its processes do not end",
       {{"pod", entry.holder.PodText()},
        {"uid", entry.holder.pod_uid},
@@ -311,23 +315,23 @@ void EndedPods::PublishWithheld() {
 }
 
 void EndedPods::SchedulePrune() {
-  if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent() == 0)) return;
+  if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent_count() == 0)) return;
   prune_planned_ = true;
   runner_->PostDelayed(kPruneInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     prune_planned_ = false;
-    const Status tidied = ledger_->Tidy(runner_->clock().WallNow());
-    if (!tidied.ok()) Log(Severity::kError, tidied.message());
+    const Status status = ledger_->Tidy(runner_->clock().WallNow());
+    if (!status.ok()) Log(Severity::kError, status.message());
     if (ledger_->entries().empty()) return;
-    List([this](const Result<PodDevices>& listed) { Prune(listed); });
+    List([this](const Result<PodDevices>& kubelet_pods) { Prune(kubelet_pods); });
   });
 }
 
-void EndedPods::Prune(const Result<PodDevices>& listed) {
+void EndedPods::Prune(const Result<PodDevices>& kubelet_pods) {
   Keys missing, gone;
-  if (listed.ok()) {
+  if (kubelet_pods.ok()) {
     for (const auto& [key, entry] : ledger_->entries()) {
-      if (!IsListed(*listed, entry) && !RunsPerApiServer(entry.holder)) missing.insert(key);
+      if (!IsListed(*kubelet_pods, entry) && !RunsPerApiServer(entry.holder)) missing.insert(key);
     }
     // Two lists in a row must lack a pod, because a kubelet that has just started lists none.
     std::set_intersection(missing.begin(), missing.end(), missing_.begin(), missing_.end(),

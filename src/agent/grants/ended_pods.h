@@ -41,8 +41,8 @@ std::shared_ptr<const device::NodeInventory> Withhold(
     std::shared_ptr<const device::NodeInventory> inventory, const WithheldGpus& withheld);
 
 struct ReleaseOptions {
-  PodProcesses* processes = nullptr;  // outlives EndedPods; null: processes do not count (tests)
-  Duration bound = std::chrono::seconds(30);
+  PodProcesses* processes = nullptr;  // outlives EndedPods; null: processes are not checked (tests)
+  Duration timeout = std::chrono::seconds(30);
   std::function<void(const WithheldGpus&)> on_withheld;  // on each change; may be null
   GrantMetrics* metrics = nullptr;
 };
@@ -60,7 +60,7 @@ class EndedPods {
   // The arguments must outlive the object; `pods` may be null. `on_released` is called after a
   // release.
   EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet, const Pods* pods,
-            ReleaseOptions options, std::function<void()> released);
+            ReleaseOptions options, std::function<void()> on_released);
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
@@ -85,30 +85,32 @@ class EndedPods {
 
  private:
   using Keys = std::set<GrantLedger::Key>;
-  struct Leaving {
+  struct LeavingContainer {
     MonotonicTime since;
-    std::string remains;    // its processes, as text
-    bool withheld = false;  // it has been leaving for longer than the bound
+    std::string remains;    // text that names its remaining processes
+    bool withheld = false;  // it has been leaving for longer than the timeout
   };
 
   void StartList();
   void CheckAfter(Duration pause);
   void Check();
-  void Prune(const Result<PodDevices>& listed);
-  // UNAVAILABLE if the list failed or is from before the requesting pod.
+  void Prune(const Result<PodDevices>& kubelet_pods);
+  // UNAVAILABLE if the list failed or is older than the requesting pod.
   Status CheckListIsCurrent(const std::vector<GrantLedger::Conflict>& conflicts,
-                            const ContainerRef& requester, const Result<PodDevices>& listed) const;
+                            const ContainerRef& requester,
+                            const Result<PodDevices>& kubelet_pods) const;
   // Entries of pods that the API server reports as ended and the kubelet does not list. Sets
   // `any_still_listed` if the kubelet lists such a pod, or does not answer.
-  Keys EndedAndUnlisted(const Result<PodDevices>& listed, bool* any_still_listed) const;
-  bool IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
+  Keys EndedAndUnlisted(const Result<PodDevices>& kubelet_pods, bool* any_still_listed) const;
+  bool IsGone(const GrantLedger::Entry& entry, const PodDevices& kubelet_pods,
               const ContainerRef& requester) const;
   bool EndedPerApiServer(const ContainerRef& holder) const;
   bool RunsPerApiServer(const ContainerRef& holder) const;
-  bool NamesakeKnown(const ContainerRef& holder) const;
-  // Releases the entries of `gone` whose processes have left and follows the others; then `done`.
+  bool HasNamesake(const ContainerRef& holder) const;
+  // Releases the entries in `gone` whose processes have ended, and keeps checking the others. Then
+  // calls `done`.
   void ReleaseIfProcessesEnded(Keys gone, std::function<void()> done);
-  void ReleaseOrKeep(const Keys& gone, const ProcessSightings& seen);
+  void ReleaseOrKeep(const Keys& gone, const ProcessSightings& sightings);
   bool Release(const GrantLedger::Key& key);
   void RecordRemaining(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
                        std::string remains);
@@ -119,15 +121,15 @@ class EndedPods {
   PodResources* const kubelet_;
   const Pods* const pods_;
   const ReleaseOptions options_;
-  const std::function<void()> released_;
+  const std::function<void()> on_released_;
 
-  std::vector<PodsDone> waiting_;
+  std::vector<PodsDone> waiting_callbacks_;
   bool listing_ = false;
   bool prune_planned_ = false;
   bool check_planned_ = false;
   Duration pause_ = kFirstPause;
   Keys missing_;  // their pods were not listed at the last pruning
-  std::map<GrantLedger::Key, Leaving> leaving_;
+  std::map<GrantLedger::Key, LeavingContainer> leaving_;
   WithheldGpus withheld_;
   WeakPtrFactory<EndedPods> weak_{this};
 };

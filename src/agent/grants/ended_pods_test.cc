@@ -36,7 +36,7 @@ class EndedPodsTest : public GrantsFixture {
  protected:
   EndedPodsTest() {
     release_ = {.processes = &processes_,
-                .bound = 30s,
+                .timeout = 30s,
                 .on_withheld = [this](const WithheldGpus& now) { withheld_ = now; }};
     Restart();
     pods_.Sync();
@@ -127,7 +127,7 @@ TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
   ASSERT_TRUE(withheld_.contains("GPU-1"));
   EXPECT_EQ(withheld_.at("GPU-1"),
             "withheld: pod default/a is gone, but its process 4711 (state D) still exists");
-  EXPECT_EQ(metrics_.release_bounds_exceeded.value(), 1u);
+  EXPECT_EQ(metrics_.release_timeouts.value(), 1u);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   runner_.AdvanceTimeAndRun(1h);
   EXPECT_EQ(ledger_->entries().size(), 1u);
@@ -135,7 +135,7 @@ TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
   runner_.AdvanceTimeAndRun(5s);
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_TRUE(withheld_.empty());
-  EXPECT_EQ(metrics_.release_bounds_exceeded.value(), 1u);
+  EXPECT_EQ(metrics_.release_timeouts.value(), 1u);
 }
 
 TEST_F(EndedPodsTest, NothingIsReleasedWhileProcessesCannotBeSeen) {
@@ -309,11 +309,11 @@ TEST_F(EndedPodsTest, TokensThatAreTooOldAreForgottenAlsoWhereNothingIsGranted) 
   processes_.End("a");
   ForceDelete("a");
   ASSERT_TRUE(ledger_->entries().empty());
-  EXPECT_EQ(ledger_->spent(), 1u);
+  EXPECT_EQ(ledger_->spent_count(), 1u);
   runner_.AdvanceTimeAndRun(GrantLedger::kTokenLifetime + 1h);
   Restart();
   runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
-  EXPECT_EQ(ledger_->spent(), 0u);
+  EXPECT_EQ(ledger_->spent_count(), 0u);
 }
 
 TEST(WithholdTest, HealthyGpusAreWithheldWithTheReasonAndOthersStayAsTheyAre) {

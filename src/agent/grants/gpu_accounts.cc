@@ -6,11 +6,11 @@
 
 namespace tessera::agent {
 
-GpuUse PeakUse(const std::vector<const Hold*>& of_one_pod) {
+GpuUse PeakUse(const std::vector<const Hold*>& holds) {
   GpuUse use;
   MilliGpu sidecars, mains, init;
   Bytes sidecars_memory, mains_memory, init_memory;
-  for (const Hold* hold : of_one_pod) {
+  for (const Hold* hold : holds) {
     use.whole |= hold->whole();
     switch (hold->phase) {
       case device::Phase::kInit:
@@ -42,14 +42,14 @@ bool RunTogether(device::Phase a, device::Phase b) {
 
 }  // namespace
 
-template <typename Take>
-GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
+template <typename Include>
+GpuUse GpuAccounts::Sum(std::string_view uuid, const Include& include) const {
   GpuUse sum;
   const auto found = holds_.find(uuid);
   if (found == holds_.end()) return sum;
   std::map<Uid, std::vector<const Hold*>> pods;
   for (const Hold& hold : found->second) {
-    if (take(hold)) pods[hold.pod_uid].push_back(&hold);
+    if (include(hold)) pods[hold.pod_uid].push_back(&hold);
   }
   for (const auto& [uid, holds] : pods) {
     const GpuUse use = PeakUse(holds);
@@ -60,8 +60,9 @@ GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
   return sum;
 }
 
-GpuUse GpuAccounts::UseOf(std::string_view uuid, const Uid& except) const {
-  return Sum(uuid, [&](const Hold& hold) { return except.empty() || hold.pod_uid != except; });
+GpuUse GpuAccounts::UseOf(std::string_view uuid, const Uid& excluded_pod) const {
+  return Sum(
+      uuid, [&](const Hold& hold) { return excluded_pod.empty() || hold.pod_uid != excluded_pod; });
 }
 
 GpuUse GpuAccounts::UseOfDialect(std::string_view uuid, device::Dialect dialect) const {

@@ -45,8 +45,8 @@ class GpuAccounts {
  public:
   void Add(const std::string& uuid, Hold hold) { holds_[uuid].push_back(std::move(hold)); }
 
-  // The use by all pods except the pod with UID `except`.
-  GpuUse UseOf(std::string_view uuid, const Uid& except = Uid()) const;
+  // The use by all pods except the pod with UID `excluded_pod`.
+  GpuUse UseOf(std::string_view uuid, const Uid& excluded_pod = Uid()) const;
   // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;
   // Whether `hold` fits beside the holds of other pods, and beside those holds of its own pod that
@@ -59,13 +59,13 @@ class GpuAccounts {
   bool operator==(const GpuAccounts&) const = default;
 
  private:
-  template <typename Take>
-  GpuUse Sum(std::string_view uuid, const Take& take) const;
+  template <typename Include>
+  GpuUse Sum(std::string_view uuid, const Include& include) const;
 
   std::map<std::string, std::vector<Hold>, std::less<>> holds_;
 };
 
-// The most that one pod holds at one time. All of `of_one_pod` are on one GPU.
-GpuUse PeakUse(const std::vector<const Hold*>& of_one_pod);
+// The most that one pod holds of one GPU at one time. `holds`: all holds of the pod on the GPU.
+GpuUse PeakUse(const std::vector<const Hold*>& holds);
 
 }  // namespace tessera::agent

@@ -29,8 +29,8 @@ Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, c
   device.path = DevicePath("/", *gpu->minor);
   device.host_path = DevicePath(options.dev_root, *gpu->minor);
   struct stat info;
-  const std::string seen_here = DevicePath(options.dev_root_ctr_path, *gpu->minor);
-  if (::stat(seen_here.c_str(), &info) == 0 && S_ISCHR(info.st_mode)) {
+  const std::string path_in_container = DevicePath(options.dev_root_ctr_path, *gpu->minor);
+  if (::stat(path_in_container.c_str(), &info) == 0 && S_ISCHR(info.st_mode)) {
     device.major_number = major(info.st_rdev);
     device.minor_number = minor(info.st_rdev);
   }

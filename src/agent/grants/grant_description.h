@@ -19,7 +19,7 @@
 namespace tessera::agent {
 
 struct DescriptionOptions {
-  std::string driver_root = "/";  // host paths
+  std::string driver_root = "/";  // host path
   std::function<std::string()> find_driver_root =
       nullptr;  // replaces driver_root; called on any thread
   std::string dev_root = "/";

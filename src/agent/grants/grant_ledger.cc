@@ -10,8 +10,8 @@
 namespace tessera::agent {
 namespace {
 
-// Records of history from which the journal is rewritten.
-constexpr size_t kMinGrantHistory = 256;
+// The journal is rewritten when it has more than this many records beyond twice the needed ones.
+constexpr size_t kMaxObsoleteRecords = 256;
 
 // The fingerprint need not resist forgery: a token is valid only with its signature, and the API
 // server, not an attacker, chooses the UID of a pod.
@@ -33,7 +33,7 @@ bool HasToken(const GrantLedger::Entry& entry, const grant::Nonce& nonce) {
 
 GrantLedger::GrantLedger(grant::RecordLog* log, const std::vector<std::string>& records,
                          size_t* skipped)
-    : log_(log), records_(records.size()) {
+    : log_(log), record_count_(records.size()) {
   *skipped = 0;
   for (const std::string& record : records) {
     if (!Apply(record)) ++*skipped;
@@ -47,7 +47,7 @@ bool GrantLedger::Apply(const std::string& text) {
   switch (record->kind) {
     case LedgerRecord::Kind::kGrant:
       ApplyEntry(std::move(record->entry));
-      if (record->chosen) chosen_[uid] = *std::move(record->chosen);
+      if (record->chosen) choices_[uid] = *std::move(record->chosen);
       return true;
     case LedgerRecord::Kind::kRelease:
       Forget(KeyOf(record->entry.holder));
@@ -55,10 +55,10 @@ bool GrantLedger::Apply(const std::string& text) {
     case LedgerRecord::Kind::kSpent:
       break;
   }
-  if (const auto bound = bound_.find(record->nonce); bound != bound_.end()) {
+  if (const auto bound = token_holders_.find(record->nonce); bound != token_holders_.end()) {
     Drop(bound->second, record->nonce);
   }
-  spent_[record->nonce] = record->fingerprint;
+  spent_tokens_[record->nonce] = record->fingerprint;
   return true;
 }
 
@@ -67,45 +67,45 @@ void GrantLedger::ApplyEntry(Entry entry) {
   accounts_.reset();
   const Key key = KeyOf(entry.holder);
   for (const Claim& claim : entry.claims) {
-    spent_.erase(claim.nonce);
-    const auto bound = bound_.find(claim.nonce);
-    // The container was unknown when it was granted.
-    if (bound != bound_.end() && bound->second != key) Drop(bound->second, claim.nonce);
-    bound_[claim.nonce] = key;
+    spent_tokens_.erase(claim.nonce);
+    const auto bound = token_holders_.find(claim.nonce);
+    // The token was granted to a placeholder, because its container was unknown then.
+    if (bound != token_holders_.end() && bound->second != key) Drop(bound->second, claim.nonce);
+    token_holders_[claim.nonce] = key;
   }
-  const auto [at, fresh] = live_.emplace(key, entry);
-  if (fresh) return;
-  Entry& known = at->second;
+  const auto [found, is_new] = entries_.emplace(key, entry);
+  if (is_new) return;
+  Entry& existing = found->second;
   for (Claim& claim : entry.claims) {
-    if (!HasToken(known, claim.nonce)) known.claims.push_back(std::move(claim));
+    if (!HasToken(existing, claim.nonce)) existing.claims.push_back(std::move(claim));
   }
   for (device::DeviceShare& share : entry.shares) {
     const bool has_share =
-        std::any_of(known.shares.begin(), known.shares.end(),
-                    [&](const auto& known_share) { return known_share.uuid == share.uuid; });
-    if (!has_share) known.shares.push_back(std::move(share));
+        std::any_of(existing.shares.begin(), existing.shares.end(),
+                    [&](const auto& existing_share) { return existing_share.uuid == share.uuid; });
+    if (!has_share) existing.shares.push_back(std::move(share));
   }
 }
 
 void GrantLedger::Drop(Key key, const grant::Nonce& nonce) {
-  Entry& entry = live_.at(key);
+  Entry& entry = entries_.at(key);
   std::erase_if(entry.claims, [&](const Claim& claim) { return claim.nonce == nonce; });
-  bound_.erase(nonce);
+  token_holders_.erase(nonce);
   if (entry.claims.empty()) Forget(key);
 }
 
 void GrantLedger::Forget(const Key& key) {
-  const auto found = live_.find(key);
-  if (found == live_.end()) return;
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return;
   accounts_.reset();
   const uint64_t fingerprint = Fingerprint(found->second.holder);
   for (const Claim& claim : found->second.claims) {
-    bound_.erase(claim.nonce);
-    spent_[claim.nonce] = fingerprint;
+    token_holders_.erase(claim.nonce);
+    spent_tokens_[claim.nonce] = fingerprint;
   }
-  live_.erase(found);
-  const auto next = live_.lower_bound({key.first, ""});
-  if (next == live_.end() || next->first.first != key.first) chosen_.erase(key.first);
+  entries_.erase(found);
+  const auto next = entries_.lower_bound({key.first, ""});
+  if (next == entries_.end() || next->first.first != key.first) choices_.erase(key.first);
 }
 
 Status GrantLedger::Write(const std::string& record, WriteTo write) {
@@ -115,39 +115,39 @@ Status GrantLedger::Write(const std::string& record, WriteTo write) {
     if (must_compact_) RETURN_IF_ERROR(Compact());
     const Status status = (log_->*write)(record);
     must_compact_ = !status.ok();
-    if (status.ok()) ++records_;
+    if (status.ok()) ++record_count_;
     if (status.ok() || attempt == 1) return status;
   }
 }
 
 Status GrantLedger::Compact() {
   std::vector<std::string> all;
-  for (const auto& [key, entry] : live_) {
+  for (const auto& [key, entry] : entries_) {
     LedgerRecord record{.entry = entry};
     if (const auto* chosen = ChosenFor(key.first)) record.chosen = *chosen;
     all.push_back(EncodeRecord(record));
   }
-  for (const auto& [nonce, fingerprint] : spent_) {
+  for (const auto& [nonce, fingerprint] : spent_tokens_) {
     all.push_back(EncodeRecord(
         {.kind = LedgerRecord::Kind::kSpent, .nonce = nonce, .fingerprint = fingerprint}));
   }
   RETURN_IF_ERROR(log_->Replace(all));
-  records_ = all.size();
+  record_count_ = all.size();
   must_compact_ = false;
   return Status::Ok();
 }
 
 Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& requester,
                           WallTime now) const {
-  if (const auto found = bound_.find(nonce); found != bound_.end()) {
+  if (const auto found = token_holders_.find(nonce); found != token_holders_.end()) {
     if (found->second == KeyOf(requester)) return Status::Ok();
-    const ContainerRef& holder = live_.at(found->second).holder;
+    const ContainerRef& holder = entries_.at(found->second).holder;
     return Error(Code::kPermissionDenied,
                  "the token belongs to container {} of pod {} (uid {}), not to {} of {} (uid {})",
                  holder.container, holder.PodText(), holder.pod_uid, requester.container,
                  requester.PodText(), requester.pod_uid);
   }
-  if (const auto found = spent_.find(nonce); found != spent_.end()) {
+  if (const auto found = spent_tokens_.find(nonce); found != spent_tokens_.end()) {
     // The pod still exists, although it counted as gone. It gets its GPUs again if they are free.
     if (found->second == Fingerprint(requester)) return Status::Ok();
     return Error(Code::kPermissionDenied,
@@ -165,13 +165,13 @@ Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& request
 }
 
 std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
-    const Entry& wanted, const device::NodeInventory& gpus) const {
+    const Entry& new_entry, const device::NodeInventory& gpus) const {
   std::vector<Conflict> conflicts;
-  for (const device::DeviceShare& share : wanted.shares) {
+  for (const device::DeviceShare& share : new_entry.shares) {
     const device::Gpu* gpu = gpus.Find(share.uuid);
-    if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) continue;
-    for (const auto& [key, entry] : live_) {
-      if (key.first == wanted.holder.pod_uid) continue;
+    if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOfEntry(new_entry, share))) continue;
+    for (const auto& [key, entry] : entries_) {
+      if (key.first == new_entry.holder.pod_uid) continue;
       const bool shares_gpu =
           std::any_of(entry.shares.begin(), entry.shares.end(),
                       [&](const auto& other) { return other.uuid == share.uuid; });
@@ -181,33 +181,33 @@ std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
   return conflicts;
 }
 
-Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
+Status GrantLedger::Bind(const Entry& new_entry, const device::Assignment* chosen,
                          const device::NodeInventory& gpus, WallTime now) {
-  LedgerRecord record{.entry = wanted};
-  const Entry* known = Find(wanted.holder);
-  if (known != nullptr) record.entry = *known;
+  LedgerRecord record{.entry = new_entry};
+  const Entry* existing = Find(new_entry.holder);
+  if (existing != nullptr) record.entry = *existing;
   record.entry.claims.clear();
-  for (const Claim& claim : wanted.claims) {
-    RETURN_IF_ERROR(Check(claim.nonce, wanted.holder, now));
-    if (bound_.count(claim.nonce) == 0) record.entry.claims.push_back(claim);
+  for (const Claim& claim : new_entry.claims) {
+    RETURN_IF_ERROR(Check(claim.nonce, new_entry.holder, now));
+    if (token_holders_.count(claim.nonce) == 0) record.entry.claims.push_back(claim);
   }
-  if (known != nullptr && record.entry.claims.empty()) return Status::Ok();
-  if (known == nullptr) {
-    for (const device::DeviceShare& share : wanted.shares)
-      RETURN_IF_ERROR(CheckRoom(wanted, share, gpus));
+  if (existing != nullptr && record.entry.claims.empty()) return Status::Ok();
+  if (existing == nullptr) {
+    for (const device::DeviceShare& share : new_entry.shares)
+      RETURN_IF_ERROR(CheckRoom(new_entry, share, gpus));
     if (chosen != nullptr) record.chosen = *chosen;
   }
   RETURN_IF_ERROR(
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
-  if (record.chosen) chosen_[wanted.holder.pod_uid] = *record.chosen;
+  if (record.chosen) choices_[new_entry.holder.pod_uid] = *record.chosen;
   ApplyEntry(std::move(record.entry));
   return Status::Ok();
 }
 
 Status GrantLedger::SetHolder(const Key& key, const ContainerRef& holder,
                               const device::Assignment* chosen) {
-  const auto found = live_.find(key);
-  if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return Status(Code::kNotFound, "no such grant");
   LedgerRecord record{.entry = found->second};
   record.entry.holder = holder;
   record.entry.guessed = false;
@@ -215,18 +215,18 @@ Status GrantLedger::SetHolder(const Key& key, const ContainerRef& holder,
   RETURN_IF_ERROR(
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
   ApplyEntry(std::move(record.entry));
-  if (chosen != nullptr) chosen_[holder.pod_uid] = *chosen;
+  if (chosen != nullptr) choices_[holder.pod_uid] = *chosen;
   return Status::Ok();
 }
 
-Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& share,
+Status GrantLedger::CheckRoom(const Entry& new_entry, const device::DeviceShare& share,
                               const device::NodeInventory& gpus) const {
   const device::Gpu* gpu = gpus.Find(share.uuid);
   if (gpu == nullptr) {
     return Error(Code::kNotFound, "GPU {} is not on this node any more", share.uuid);
   }
-  if (Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) return Status::Ok();
-  Entry single_share = wanted;
+  if (Accounts().HasRoom(*gpu, HoldOfEntry(new_entry, share))) return Status::Ok();
+  Entry single_share = new_entry;
   single_share.shares = {share};
   const std::vector<Conflict> conflicts = ConflictsOf(single_share, gpus);
   if (conflicts.empty()) {
@@ -241,8 +241,8 @@ Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& sh
 }
 
 Status GrantLedger::Release(const Key& key) {
-  const auto found = live_.find(key);
-  if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return Status(Code::kNotFound, "no such grant");
   LedgerRecord record{.kind = LedgerRecord::Kind::kRelease};
   record.entry.holder = found->second.holder;
   RETURN_IF_ERROR(
@@ -252,19 +252,19 @@ Status GrantLedger::Release(const Key& key) {
 }
 
 const GrantLedger::Entry* GrantLedger::Find(const ContainerRef& holder) const {
-  const auto found = live_.find(KeyOf(holder));
-  return found == live_.end() ? nullptr : &found->second;
+  const auto found = entries_.find(KeyOf(holder));
+  return found == entries_.end() ? nullptr : &found->second;
 }
 
 const device::Assignment* GrantLedger::ChosenFor(const Uid& pod_uid) const {
-  const auto found = chosen_.find(pod_uid);
-  return found == chosen_.end() ? nullptr : &found->second;
+  const auto found = choices_.find(pod_uid);
+  return found == choices_.end() ? nullptr : &found->second;
 }
 
 const GpuAccounts& GrantLedger::Accounts() const {
   if (accounts_) return *accounts_;
   accounts_.emplace();
-  for (const auto& [key, entry] : live_) {
+  for (const auto& [key, entry] : entries_) {
     for (const device::DeviceShare& share : entry.shares) {
       accounts_->Add(share.uuid, HoldOfEntry(entry, share));
     }
@@ -274,11 +274,12 @@ const GpuAccounts& GrantLedger::Accounts() const {
 
 Status GrantLedger::Tidy(WallTime now) {
   // Nonces sort by their time, so the old nonces come first.
-  while (!spent_.empty() && now - grant::CreationTime(spent_.begin()->first) > kTokenLifetime) {
-    spent_.erase(spent_.begin());
+  while (!spent_tokens_.empty() &&
+         now - grant::CreationTime(spent_tokens_.begin()->first) > kTokenLifetime) {
+    spent_tokens_.erase(spent_tokens_.begin());
   }
-  const size_t needed = live_.size() + spent_.size();
-  if (!must_compact_ && records_ <= 2 * needed + kMinGrantHistory) return Status::Ok();
+  const size_t needed = entries_.size() + spent_tokens_.size();
+  if (!must_compact_ && record_count_ <= 2 * needed + kMaxObsoleteRecords) return Status::Ok();
   return Compact().Annotate("journal of grants");
 }
 

@@ -53,14 +53,15 @@ class GrantLedger {
   // OK: `requester` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
   // another container. FAILED_PRECONDITION: the token is too old.
   Status Check(const grant::Nonce& nonce, const ContainerRef& requester, WallTime now) const;
-  // Live entries of other pods that leave no room for the shares of `wanted`.
-  std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
+  // Live entries of other pods that leave no room for the shares of `new_entry`.
+  std::vector<Conflict> ConflictsOf(const Entry& new_entry,
+                                    const device::NodeInventory& gpus) const;
 
   // Records the shares of the container and binds its tokens, if it has any. A container that has
-  // shares keeps them, and only the tokens of `wanted` are added. `chosen`, unless null, becomes
-  // the agent's choice for the pod. Errors: see Check; FAILED_PRECONDITION while there is a
-  // conflict; the log's errors; after an error nothing has changed.
-  Status Bind(const Entry& wanted, const device::Assignment* chosen,
+  // shares keeps them, and only the tokens of `new_entry` are added. `chosen`, unless null, becomes
+  // the agent's choice for the pod. Errors: those of Check and of the log; FAILED_PRECONDITION
+  // while there is a conflict. After an error nothing has changed.
+  Status Bind(const Entry& new_entry, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
   // Sets the holder of an entry whose owner was unknown. `chosen`: see Bind. Errors: NOT_FOUND, and
   // those of the log.
@@ -75,10 +76,10 @@ class GrantLedger {
   const Entry* Find(const ContainerRef& holder) const;
   // The agent's choice for a pod with entries, or null.
   const device::Assignment* ChosenFor(const Uid& pod_uid) const;
-  const std::map<Key, Entry>& entries() const { return live_; }
+  const std::map<Key, Entry>& entries() const { return entries_; }
   // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
-  size_t spent() const { return spent_.size(); }
+  size_t spent_count() const { return spent_tokens_.size(); }
   // Forgets spent tokens that Check rejects by age, and rewrites the log if most of its records are
   // obsolete. Call about once a minute.
   Status Tidy(WallTime now);
@@ -86,7 +87,7 @@ class GrantLedger {
  private:
   bool Apply(const std::string& record);
   // FAILED_PRECONDITION names the holder of the GPU.
-  Status CheckRoom(const Entry& wanted, const device::DeviceShare& share,
+  Status CheckRoom(const Entry& new_entry, const device::DeviceShare& share,
                    const device::NodeInventory& gpus) const;
   void ApplyEntry(Entry entry);
   void Forget(const Key& key);
@@ -97,12 +98,12 @@ class GrantLedger {
   Status Compact();
 
   grant::RecordLog* const log_;
-  std::map<Key, Entry> live_;
-  std::map<grant::Nonce, Key> bound_;            // holders of the tokens in live_
-  std::map<Uid, device::Assignment> chosen_;     // by pod
-  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of each token's holder
-  mutable std::optional<GpuAccounts> accounts_;  // accounts of live_, computed at the first use
-  size_t records_ = 0;                           // number of records in the log
+  std::map<Key, Entry> entries_;
+  std::map<grant::Nonce, Key> token_holders_;      // holders of the tokens in entries_
+  std::map<Uid, device::Assignment> choices_;      // by pod
+  std::map<grant::Nonce, uint64_t> spent_tokens_;  // fingerprint of each token's holder
+  mutable std::optional<GpuAccounts> accounts_;  // accounts of entries_, computed at the first use
+  size_t record_count_ = 0;                      // number of records in the log
   bool must_compact_ = false;                    // after a failed write the log needs a new file
 };
 

@@ -219,10 +219,10 @@ TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeAccepted
   ASSERT_TRUE(Release(Container(1)).ok());
   now_ += GrantLedger::kTokenLifetime;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
-  EXPECT_EQ(ledger_->spent(), 1u);
+  EXPECT_EQ(ledger_->spent_count(), 1u);
   now_ += 1s;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
-  EXPECT_EQ(ledger_->spent(), 0u);
+  EXPECT_EQ(ledger_->spent_count(), 0u);
   EXPECT_EQ(Bind(nonce, {"GPU-1"}, Container(2)).code(), Code::kFailedPrecondition);
 }
 
@@ -355,7 +355,7 @@ TEST_F(GrantLedgerTest, JournalOfAgentsThatKnewWholeGpusOnlyIsRead) {
                   R"({"do":"spent","nonce":")" + two + R"(","who":"0123456789abcdef"})"};
   Restart();
   ASSERT_EQ(ledger_->entries().size(), 1u);
-  EXPECT_EQ(ledger_->spent(), 1u);
+  EXPECT_EQ(ledger_->spent_count(), 1u);
   EXPECT_FALSE(Bind(Share(NewNonce(now_), "GPU-1", 10, 1, Container(3))).ok());
   EXPECT_TRUE(Bind(*grant::ParseNonce(one), {"GPU-1"}, Container(1)).ok());
   EXPECT_EQ(Bind(*grant::ParseNonce(two), {"GPU-2"}, Container(3)).code(), Code::kPermissionDenied);

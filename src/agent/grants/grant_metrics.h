@@ -17,7 +17,7 @@ struct GrantMetrics {
   Counter named_other_gpus;
   Counter starts_refused;
   std::atomic<uint64_t> leaving_containers{0};  // gauge
-  Counter release_bounds_exceeded;
+  Counter release_timeouts;
   std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
 };
 

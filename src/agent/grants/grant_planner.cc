@@ -38,9 +38,9 @@ Result<PlannedGrant> GrantPlanner::Plan(const PendingRequest& pending,
                  requester.container, requester.PodText());
   }
   if (entry != nullptr) {
-    PlannedGrant again{*entry, {}};
-    again.entry.claims = pending.claims;
-    return again;
+    PlannedGrant repeated{*entry, {}};
+    repeated.entry.claims = pending.claims;
+    return repeated;
   }
   if (!pods_known_ || !requester.owner_known()) {
     ASSIGN_OR_RETURN(
@@ -67,8 +67,8 @@ Result<PlannedGrant> GrantPlanner::Plan(const PendingRequest& pending,
   if (shares != assignment.containers.end()) {
     return PlanAssigned(pending, *pod.request, *container, shares->second, *set);
   }
-  const Status& unreadable = occupancy_->AssignedTo(*found, set).status;
-  if (!unreadable.ok()) return unreadable.Annotate("pod " + pod.Text());
+  const Status& annotation_error = occupancy_->AssignedTo(*found, set).status;
+  if (!annotation_error.ok()) return annotation_error.Annotate("pod " + pod.Text());
   return PlanLocally(pending, *pod.request, set);
 }
 
@@ -77,48 +77,49 @@ PlannedGrant GrantPlanner::PlanAssigned(const PendingRequest& pending,
                                         const device::ContainerRequest& container,
                                         const std::vector<device::DeviceShare>& shares,
                                         const DeviceSet& set) const {
-  PlannedGrant planned;
-  planned.entry.holder = pending.requester;
-  planned.entry.phase = container.phase;
-  planned.entry.dialect = container.dialect;
-  planned.entry.shares = shares;
-  planned.entry.env = DialectEnv(request, container, shares, set.inventory(), *dialects_);
+  PlannedGrant plan;
+  plan.entry.holder = pending.requester;
+  plan.entry.phase = container.phase;
+  plan.entry.dialect = container.dialect;
+  plan.entry.shares = shares;
+  plan.entry.env = DialectEnv(request, container, shares, set.inventory(), *dialects_);
   // The journal keeps the variables with the grant, because a restarted agent needs them.
-  std::ranges::copy_if(pending.variables, std::inserter(planned.entry.env, planned.entry.env.end()),
+  std::ranges::copy_if(pending.variables, std::inserter(plan.entry.env, plan.entry.env.end()),
                        [](const auto& each) { return device::IsLimitVariable(each.first); });
-  planned.entry.claims = pending.claims;
-  planned.entry.guessed = pending.requester_is_guess;
-  return planned;
+  plan.entry.claims = pending.claims;
+  plan.entry.guessed = pending.requester_is_guess;
+  return plan;
 }
 
 Result<PlannedGrant> GrantPlanner::PlanLocally(const PendingRequest& pending,
                                                const device::DeviceRequest& request,
                                                const std::shared_ptr<const DeviceSet>& set) {
-  LocalDemand local{.pod_uid = pending.requester.pod_uid,
-                    .request = &request,
-                    .container = pending.requester.container,
-                    .phases_known = pods_known_ && pending.requester.owner_known(),
-                    .named = NamedGpus(pending.claims),
-                    .contested = ContestedGpus(*ledger_, pending.requester.pod_uid)};
-  // An unhealthy or missing GPU that the kubelet named is the more useful error.
-  for (const std::string& uuid : local.named) {
+  LocalDemand demand{.pod_uid = pending.requester.pod_uid,
+                     .request = &request,
+                     .container = pending.requester.container,
+                     .phases_known = pods_known_ && pending.requester.owner_known(),
+                     .kubelet_gpus = NamedGpus(pending.claims),
+                     .contested_gpus = ContestedGpus(*ledger_, pending.requester.pod_uid)};
+  // Checks the GPUs that the kubelet named first: if one is unhealthy or missing, this error is the
+  // most useful.
+  for (const std::string& uuid : demand.kubelet_gpus) {
     RETURN_IF_ERROR(
         DescribeDevice(*description_, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
   }
-  local.assigned = occupancy_->AssignmentOf(pending.requester.pod_uid, set);
+  demand.assignment = occupancy_->AssignmentOf(pending.requester.pod_uid, set);
   ASSIGN_OR_RETURN(device::Assignment chosen,
-                   ChooseLocally(local, *set, occupancy_->Accounts(set)));
+                   ChooseLocally(demand, *set, occupancy_->Accounts(set)));
   const device::ContainerRequest* container =
       FindContainerRequest(request, pending.requester.container);
   if (container == nullptr || !chosen.containers.contains(pending.requester.container)) {
     return Error(Code::kInvalidArgument, "container {} of pod {} requests no GPU of this agent",
                  pending.requester.container, pending.requester.PodText());
   }
-  PlannedGrant planned =
+  PlannedGrant plan =
       PlanAssigned(pending, request, *container,
                    chosen.containers.find(pending.requester.container)->second, *set);
-  planned.chosen = std::move(chosen);
-  return planned;
+  plan.chosen = std::move(chosen);
+  return plan;
 }
 
 }  // namespace tessera::agent

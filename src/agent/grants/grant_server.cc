@@ -70,13 +70,13 @@ void GrantServer::OnConnection(Fd fd) {
   const uint64_t id = next_id_++;
   const int raw = fd.get();
   connections_[id].fd = std::move(fd);
-  connections_[id].accepted = runner_->clock().Now();
+  connections_[id].accepted_at = runner_->clock().Now();
   runner_->WatchReadable(raw, [this, id] { Read(id); });
-  runner_->PostDelayed(limits_.request, [this, id, weak = weak_.Get()] {
+  runner_->PostDelayed(limits_.request_timeout, [this, id, weak = weak_.Get()] {
     if (!weak) return;
     const auto found = connections_.find(id);
     if (found == connections_.end() || found->second.handling) return;
-    Answer(id, Status(Code::kDeadlineExceeded, "timed out before the request was complete"));
+    ReplyAndClose(id, Status(Code::kDeadlineExceeded, "timed out before the request was complete"));
   });
   MakeRoom();
 }
@@ -88,11 +88,12 @@ void GrantServer::MakeRoom() {
                                    [](const auto& each) { return !each.second.handling; });
   // An answer closes its connection, which makes room.
   if (oldest == connections_.end()) return;
-  const Duration rest = oldest->second.accepted + limits_.stalled - runner_->clock().Now();
-  if (rest <= Duration::zero()) {
-    return Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
+  const Duration wait = oldest->second.accepted_at + limits_.stall_timeout - runner_->clock().Now();
+  if (wait <= Duration::zero()) {
+    return ReplyAndClose(oldest->first,
+                         Status(Code::kResourceExhausted, "too many requests at once"));
   }
-  runner_->PostDelayed(rest, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(wait, [this, weak = weak_.Get()] {
     if (weak) MakeRoom();
   });
 }
@@ -101,26 +102,27 @@ void GrantServer::Read(uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   ClientConnection& connection = found->second;
-  const Status status = TakeBytes(&connection);
-  if (!status.ok()) return Answer(id, status);
-  if (connection.header_done && connection.received.size() == connection.wanted) {
+  const Status status = ReceiveBytes(&connection);
+  if (!status.ok()) return ReplyAndClose(id, status);
+  if (connection.header_done && connection.received.size() == connection.expected_bytes) {
     Dispatch(id, &connection);
   }
 }
 
-Status GrantServer::TakeBytes(ClientConnection* connection) {
+Status GrantServer::ReceiveBytes(ClientConnection* connection) {
   char buffer[16 << 10];
-  const size_t room = std::min(sizeof(buffer), connection->wanted - connection->received.size());
+  const size_t room =
+      std::min(sizeof(buffer), connection->expected_bytes - connection->received.size());
   const ssize_t count = ::recv(connection->fd.get(), buffer, room, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Status::Ok();
   if (count <= 0) return Status(Code::kCancelled, "the client closed the connection");
   connection->received.append(buffer, static_cast<size_t>(count));
-  if (connection->header_done || connection->received.size() < connection->wanted) {
+  if (connection->header_done || connection->received.size() < connection->expected_bytes) {
     return Status::Ok();
   }
   std::array<unsigned char, grant::kFrameHeaderSize> header;
   std::memcpy(header.data(), connection->received.data(), header.size());
-  ASSIGN_OR_RETURN(connection->wanted, grant::FrameLength(header));
+  ASSIGN_OR_RETURN(connection->expected_bytes, grant::FrameLength(header));
   connection->header_done = true;
   connection->received.clear();
   return Status::Ok();
@@ -128,25 +130,25 @@ Status GrantServer::TakeBytes(ClientConnection* connection) {
 
 void GrantServer::Dispatch(uint64_t id, ClientConnection* connection) {
   connection->handling = true;
-  connection->asked = runner_->clock().Now();
+  connection->requested_at = runner_->clock().Now();
   runner_->Unwatch(connection->fd.get());
   const Result<grant::GrantRequest> request = grant::DecodeRequest(connection->received);
-  if (!request.ok()) return Answer(id, request.status());
+  if (!request.ok()) return ReplyAndClose(id, request.status());
   connection->received.clear();
   handler_(*request,
            [this, id, weak = weak_.Get(), request = *request](const Result<grant::Grant>& reply) {
              if (!weak) return;
              LogAnswer(request, reply);
-             Answer(id, reply);
+             ReplyAndClose(id, reply);
            });
 }
 
-void GrantServer::Answer(uint64_t id, const Result<grant::Grant>& reply) {
+void GrantServer::ReplyAndClose(uint64_t id, const Result<grant::Grant>& reply) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   metrics_->grants.Add(InfoOf(reply.status().code()).name);
   if (found->second.handling) {
-    metrics_->grant.Observe(runner_->clock().Now() - found->second.asked);
+    metrics_->grant.Observe(runner_->clock().Now() - found->second.requested_at);
   }
   Send(found->second.fd.get(), reply);
   Close(id);

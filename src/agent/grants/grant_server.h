@@ -22,9 +22,11 @@ namespace tessera::agent {
 
 struct GrantServerLimits {
   size_t connections = 64;
-  Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
-  Duration stalled = std::chrono::seconds(1);  // a connection older than that may be closed
-  uid_t uid = 0;                               // only clients with this UID are served
+  // From accept to the last byte of the request.
+  Duration request_timeout = std::chrono::seconds(5);
+  // A connection older than this may be closed.
+  Duration stall_timeout = std::chrono::seconds(1);
+  uid_t uid = 0;  // only clients with this UID are served
 };
 
 class GrantServer {
@@ -47,11 +49,11 @@ class GrantServer {
   struct ClientConnection {
     Fd fd;
     std::string received;
-    size_t wanted = grant::kFrameHeaderSize;
+    size_t expected_bytes = grant::kFrameHeaderSize;
     bool header_done = false;
     bool handling = false;
-    MonotonicTime accepted{};
-    MonotonicTime asked{};
+    MonotonicTime accepted_at{};
+    MonotonicTime requested_at{};
   };
 
   void OnConnection(Fd fd);
@@ -59,10 +61,10 @@ class GrantServer {
   // complete request once it is older than stall_timeout.
   void MakeRoom();
   void Read(uint64_t id);
-  // OK until the request is whole.
-  Status TakeBytes(ClientConnection* connection);
+  // Appends the bytes that have arrived to `received`. An error ends the connection.
+  Status ReceiveBytes(ClientConnection* connection);
   void Dispatch(uint64_t id, ClientConnection* connection);
-  void Answer(uint64_t id, const Result<grant::Grant>& reply);
+  void ReplyAndClose(uint64_t id, const Result<grant::Grant>& reply);
   void Close(uint64_t id);
 
   TaskRunner* const runner_;

@@ -34,12 +34,12 @@ ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
 
 // Whether the kubelet named GPUs other than those that the container gets.
 bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
-  std::vector<std::string> named = NamedGpus(entry.claims);
-  std::vector<std::string> given;
-  for (const device::DeviceShare& share : entry.shares) given.push_back(share.uuid);
-  std::sort(named.begin(), named.end());
-  std::sort(given.begin(), given.end());
-  return !named.empty() && named != given;
+  std::vector<std::string> kubelet_gpus = NamedGpus(entry.claims);
+  std::vector<std::string> granted_gpus;
+  for (const device::DeviceShare& share : entry.shares) granted_gpus.push_back(share.uuid);
+  std::sort(kubelet_gpus.begin(), kubelet_gpus.end());
+  std::sort(granted_gpus.begin(), granted_gpus.end());
+  return !kubelet_gpus.empty() && kubelet_gpus != granted_gpus;
 }
 
 }  // namespace
@@ -59,9 +59,9 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       occupancy_(ledger, pods),
       planner_(&options_.description, ledger, &occupancy_, &dialects_, pods != nullptr),
-      ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
-             [this] { ScheduleUsage(); }),
-      unredeemed_(runner, &ended_, pods, ledger, options_.agent_installed_at,
+      ended_pods_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
+                  [this] { ScheduleUsage(); }),
+      unredeemed_(runner, &ended_pods_, pods, ledger, options_.agent_installed_at,
                   options_.on_unredeemed, options_.metrics) {
   if (pods_ != nullptr) pods_->Start(this);
   if (pods_ != nullptr && options_.on_unredeemed) unredeemed_.Start();
@@ -91,8 +91,8 @@ void GrantService::Decide(PendingRequest pending) {
   const bool needs_no_pod = pods_ == nullptr || !pending.requester.owner_known() ||
                             pods_->pods().contains(pending.requester.pod_uid) ||
                             ledger_->Find(pending.requester) != nullptr;
-  if (needs_no_pod) return Answer(std::move(pending));
-  Wait(std::move(pending));
+  if (needs_no_pod) return PlanAndBind(std::move(pending));
+  WaitForPod(std::move(pending));
 }
 
 Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& holder) {
@@ -108,68 +108,66 @@ Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& 
   return Status::Ok();
 }
 
-void GrantService::Answer(PendingRequest pending) {
+void GrantService::PlanAndBind(PendingRequest pending) {
   const std::shared_ptr<const DeviceSet> set = devices_->Get();
   if (set == nullptr) {
     return pending.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
   }
-  const Result<PlannedGrant> planned = planner_.Plan(pending, set);
-  if (planned.status().code() == Code::kResourceExhausted) {
+  const Result<PlannedGrant> plan = planner_.Plan(pending, set);
+  if (plan.status().code() == Code::kResourceExhausted) {
     auto conflicts = EntriesOfOtherPods(*ledger_, pending.requester);
-    if (conflicts.empty()) return pending.reply(planned.status());
-    return AnswerAfterRelease(std::move(pending), std::move(conflicts));
+    if (conflicts.empty()) return pending.reply(plan.status());
+    return PlanAndBindAfterRelease(std::move(pending), std::move(conflicts));
   }
-  if (!planned.ok()) return pending.reply(planned.status());
+  if (!plan.ok()) return pending.reply(plan.status());
   auto conflicts = ledger_->Find(pending.requester) != nullptr
                        ? std::vector<GrantLedger::Conflict>()
-                       : ledger_->ConflictsOf(planned->entry, set->inventory());
-  if (conflicts.empty()) return pending.reply(Bind(pending, *planned, *set));
-  AnswerAfterRelease(std::move(pending), std::move(conflicts));
+                       : ledger_->ConflictsOf(plan->entry, set->inventory());
+  if (conflicts.empty()) return pending.reply(Bind(pending, *plan, *set));
+  PlanAndBindAfterRelease(std::move(pending), std::move(conflicts));
 }
 
-void GrantService::AnswerAfterRelease(PendingRequest pending,
-                                      std::vector<GrantLedger::Conflict> conflicts) {
+void GrantService::PlanAndBindAfterRelease(PendingRequest pending,
+                                           std::vector<GrantLedger::Conflict> conflicts) {
   const auto shared = std::make_shared<PendingRequest>(std::move(pending));
-  ended_.Resolve(
+  ended_pods_.Resolve(
       conflicts, shared->requester,
       [this, shared, conflicts](const Status& status, Duration list_time) {
         if (shared->waited != nullptr) *shared->waited += list_time;
         const std::shared_ptr<const DeviceSet> set = devices_->Get();
         if (!status.ok()) return shared->reply(status);
-        const Result<PlannedGrant> planned = planner_.Plan(*shared, set);
+        const Result<PlannedGrant> plan = planner_.Plan(*shared, set);
         const Result<grant::Grant> grant =
-            planned.ok() ? Bind(*shared, *planned, *set) : Result<grant::Grant>(planned.status());
-        const bool held = grant.status().code() == Code::kFailedPrecondition ||
-                          grant.status().code() == Code::kResourceExhausted;
-        const auto leaving = held ? ended_.ReasonStillHeld(conflicts) : std::nullopt;
+            plan.ok() ? Bind(*shared, *plan, *set) : Result<grant::Grant>(plan.status());
+        const bool is_held = grant.status().code() == Code::kFailedPrecondition ||
+                             grant.status().code() == Code::kResourceExhausted;
+        const auto leaving = is_held ? ended_pods_.ReasonStillHeld(conflicts) : std::nullopt;
         if (!leaving) return shared->reply(grant);
         if (runner_->clock().Now() >= shared->release_deadline) {
           return shared->reply(Error(Code::kUnavailable, "{}; the kubelet retries", *leaving));
         }
         runner_->PostDelayed(kReleasePollInterval, [this, shared, weak = weak_.Get()] {
-          if (weak) Answer(std::move(*shared));
+          if (weak) PlanAndBind(std::move(*shared));
         });
       });
 }
 
-Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const PlannedGrant& planned,
+Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const PlannedGrant& plan,
                                         const DeviceSet& set) {
   // DescribeGrant rejects unhealthy GPUs, so it is called before the ledger gets an entry.
-  ASSIGN_OR_RETURN(grant::Grant grant,
-                   DescribeGrant(options_.description, set, planned.entry.shares));
+  ASSIGN_OR_RETURN(grant::Grant grant, DescribeGrant(options_.description, set, plan.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(pending.requester);
-  ASSIGN_OR_RETURN(
-      grant.limits_dir,
-      limit_changes_.WriteGranted(before != nullptr ? *before : planned.entry, grant.devices));
-  const bool fresh = before == nullptr;
-  RETURN_IF_ERROR(ledger_->Bind(planned.entry, planned.chosen ? &*planned.chosen : nullptr,
-                                set.inventory(), runner_->clock().WallNow()));
-  for (const auto& [name, value] : planned.entry.env) grant.env.emplace(name, value);
-  if (fresh) {
-    if (options_.metrics != nullptr && KubeletNamedOthers(planned.entry)) {
+  ASSIGN_OR_RETURN(grant.limits_dir, limit_changes_.WriteGranted(
+                                         before != nullptr ? *before : plan.entry, grant.devices));
+  const bool is_new = before == nullptr;
+  RETURN_IF_ERROR(ledger_->Bind(plan.entry, plan.chosen ? &*plan.chosen : nullptr, set.inventory(),
+                                runner_->clock().WallNow()));
+  for (const auto& [name, value] : plan.entry.env) grant.env.emplace(name, value);
+  if (is_new) {
+    if (options_.metrics != nullptr && KubeletNamedOthers(plan.entry)) {
       options_.metrics->named_other_gpus.Add();
     }
-    ended_.SchedulePrune();
+    ended_pods_.SchedulePrune();
     ScheduleUsage();
     // Annotations are written after the answer, because the container does not wait for them.
     runner_->Post([this, uid = pending.requester.pod_uid, weak = weak_.Get()] {
@@ -182,7 +180,7 @@ Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const Pla
   return grant;
 }
 
-void GrantService::Wait(PendingRequest pending) {
+void GrantService::WaitForPod(PendingRequest pending) {
   const auto waiting = std::make_shared<PendingRequest>(std::move(pending));
   waiting_for_pod_.push_back(waiting);
   runner_->PostDelayed(kGrantWait, [this, waiting, weak = weak_.Get()] {
@@ -206,8 +204,8 @@ void GrantService::OnInventoryChanged() {
 
 void GrantService::OnPod(const Uid& uid) {
   const auto found = pods_->pods().find(uid);
-  const bool gone = found == pods_->pods().end();
-  if (gone) {
+  const bool is_gone = found == pods_->pods().end();
+  if (is_gone) {
     occupancy_.Forget(uid);
     if (options_.other_plugin_grants != nullptr) options_.other_plugin_grants->Forget(uid);
     limit_changes_.Forget(uid);
@@ -218,14 +216,14 @@ void GrantService::OnPod(const Uid& uid) {
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
   }
-  std::vector<std::shared_ptr<PendingRequest>> ready;
+  std::vector<std::shared_ptr<PendingRequest>> answerable;
   std::erase_if(waiting_for_pod_, [&](const auto& pending) {
-    if (gone || pending->requester.pod_uid != uid) return false;
-    ready.push_back(pending);
+    if (is_gone || pending->requester.pod_uid != uid) return false;
+    answerable.push_back(pending);
     return true;
   });
-  for (const auto& pending : ready) Answer(std::move(*pending));
-  if (gone || found->second->ended) ended_.ScheduleCheck();
+  for (const auto& pending : answerable) PlanAndBind(std::move(*pending));
+  if (is_gone || found->second->ended) ended_pods_.ScheduleCheck();
   UpdateAdmissionOrder();
   ScheduleUsage();
 }
@@ -236,7 +234,7 @@ void GrantService::OnPodsSynced() {
   std::set<Uid> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
   for (const Uid& uid : uids) PublishAssignment(uid);
-  ended_.ScheduleCheck();
+  ended_pods_.ScheduleCheck();
   ScheduleUsage();
 }
 
@@ -247,7 +245,7 @@ void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& po
                                                 dialects_, runner_->clock().WallNow())) {
     return;
   }
-  ended_.SchedulePrune();
+  ended_pods_.SchedulePrune();
   PublishAssignment(pod->uid);
 }
 
@@ -285,9 +283,9 @@ void GrantService::ScheduleUsage() {
 void GrantService::RefreshUsage() {
   if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty()))
     return PublishUsage();
-  ended_.List([this](const Result<PodDevices>& listed) {
-    if (listed.ok()) {
-      occupancy_.SetHeld(*listed);
+  ended_pods_.List([this](const Result<PodDevices>& kubelet_pods) {
+    if (kubelet_pods.ok()) {
+      occupancy_.SetKubeletDevices(*kubelet_pods);
       UpdateAdmissionOrder();
     }
     PublishUsage();
@@ -298,7 +296,8 @@ void GrantService::PublishUsage() {
   if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
   const auto set = devices_->Get();
   if (set == nullptr) return;
-  on_usage_changed_(std::make_shared<NodeUse>(NodeUse{occupancy_.Accounts(set), occupancy_.ids()}));
+  on_usage_changed_(
+      std::make_shared<NodeUse>(NodeUse{occupancy_.Accounts(set), occupancy_.allocated_ids()}));
 }
 
 }  // namespace tessera::agent

@@ -85,8 +85,8 @@ class GrantService final : public Pods::Delegate {
 
   NodeOccupancy& occupancy() { return occupancy_; }
   // See LimitChanges.
-  Pods::Map PodsInForce() const { return limit_changes_.PodsInForce(); }
-  EndedPods& ended() { return ended_; }
+  Pods::Map PodsWithAcceptedLimits() const { return limit_changes_.PodsWithAcceptedLimits(); }
+  EndedPods& ended_pods() { return ended_pods_; }
   // Call when the inventory has changed.
   void OnInventoryChanged();
   // Sets whether the node's label cgpu.disable.isolation switches limits off.
@@ -96,13 +96,14 @@ class GrantService final : public Pods::Delegate {
   void OnPodsSynced() override;
 
  private:
-  // REQUIRES: the pod is known, or there is no access to pods.
-  void Answer(PendingRequest pending);
-  // Releases the entries of deleted pods among the conflicts, then answers.
-  void AnswerAfterRelease(PendingRequest pending, std::vector<GrantLedger::Conflict> conflicts);
-  Result<grant::Grant> Bind(const PendingRequest& pending, const PlannedGrant& planned,
+  // Replies. REQUIRES: the pod is known, or there is no access to pods.
+  void PlanAndBind(PendingRequest pending);
+  // Releases the entries of deleted pods among the conflicts, then plans again, binds and replies.
+  void PlanAndBindAfterRelease(PendingRequest pending,
+                               std::vector<GrantLedger::Conflict> conflicts);
+  Result<grant::Grant> Bind(const PendingRequest& pending, const PlannedGrant& plan,
                             const DeviceSet& set);
-  void Wait(PendingRequest pending);
+  void WaitForPod(PendingRequest pending);
   void AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const Uid& uid);
   void UpdateAdmissionOrder();
@@ -123,7 +124,7 @@ class GrantService final : public Pods::Delegate {
   LimitChanges limit_changes_;
   NodeOccupancy occupancy_;
   GrantPlanner planner_;
-  EndedPods ended_;
+  EndedPods ended_pods_;
   UnredeemedWatch unredeemed_;
   std::vector<std::shared_ptr<PendingRequest>> waiting_for_pod_;
   bool usage_planned_ = false;

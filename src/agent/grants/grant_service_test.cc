@@ -174,7 +174,7 @@ TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
   pods_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
   EXPECT_EQ(ledger_.entries().size(), 1u);
-  EXPECT_EQ(ledger_.spent(), 1u);
+  EXPECT_EQ(ledger_.spent_count(), 1u);
 }
 
 TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {

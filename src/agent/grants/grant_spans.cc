@@ -16,32 +16,32 @@ bool HasGrants(const GrantLedger& ledger, const Uid& pod) {
   return next != ledger.entries().end() && next->first.first == pod;
 }
 
-struct AskedGrant {
+struct RequestArrival {
   grant::GrantRequest request;
-  WallTime at;
+  WallTime time;
   bool first_of_pod;
 };
 
 void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
-                 const AskedGrant& asked, const Result<grant::Grant>& grant) {
-  const grant::GrantRequest& request = asked.request;
+                 const RequestArrival& arrival, const Result<grant::Grant>& grant) {
+  const grant::GrantRequest& request = arrival.request;
   const WallTime now = context.clock->WallNow();
   const trace::Subject container{request.pod_uid, request.pod_namespace, request.pod_name,
                                  request.container};
-  if (!grant.ok()) return record({"grant", container, asked.at, now, {}, grant.status()});
-  record({"grant", container, asked.at, now, {{"tessera.gpus", grant::UuidsOf(*grant)}}, {}});
+  if (!grant.ok()) return record({"grant", container, arrival.time, now, {}, grant.status()});
+  record({"grant", container, arrival.time, now, {{"tessera.gpus", grant::UuidsOf(*grant)}}, {}});
   const Result<std::vector<Claim>> claims = OpenTokens(request, *context.signer);
   if (claims.ok()) {
     for (const Claim& claim : *claims) {
       record({"allocate",
               container,
               grant::CreationTime(claim.nonce),
-              asked.at,
+              arrival.time,
               {{"tessera.resource", claim.resource}},
               {}});
     }
   }
-  if (!asked.first_of_pod || context.pods == nullptr) return;
+  if (!arrival.first_of_pod || context.pods == nullptr) return;
   const auto pod = context.pods->pods().find(request.pod_uid);
   if (pod == context.pods->pods().end()) return;
   record(trace::RootSpan({request.pod_uid, request.pod_namespace, request.pod_name, ""},
@@ -52,11 +52,11 @@ void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& conte
 
 GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
                              const grant::GrantRequest& request, GrantServer::Reply reply) {
-  auto asked = std::make_shared<const AskedGrant>(
-      AskedGrant{request, context.clock->WallNow(), !HasGrants(*context.ledger, request.pod_uid)});
-  return [record, context, asked = std::move(asked),
+  auto arrival = std::make_shared<const RequestArrival>(RequestArrival{
+      request, context.clock->WallNow(), !HasGrants(*context.ledger, request.pod_uid)});
+  return [record, context, arrival = std::move(arrival),
           reply = std::move(reply)](const Result<grant::Grant>& grant) {
-    RecordSpans(record, context, *asked, grant);
+    RecordSpans(record, context, *arrival, grant);
     reply(grant);
   };
 }

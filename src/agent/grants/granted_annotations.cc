@@ -9,17 +9,18 @@
 namespace tessera::agent {
 namespace {
 
-StringMap OfChoice(const PodInfo& pod, const device::Assignment& chosen,
-                   const device::NodeInventory& inventory, const device::Binding& binding) {
+StringMap AnnotationsOfChoice(const PodInfo& pod, const device::Assignment& chosen,
+                              const device::NodeInventory& inventory,
+                              const device::Binding& binding) {
   if (pod.request.ok()) {
     Result<StringMap> all = device::AnnotationsFor(*pod.request, chosen, inventory, binding);
     if (all.ok()) return *std::move(all);
   }
   // The older annotations describe whole pods, so they wait until all containers have started.
-  StringMap ours;
+  StringMap annotations;
   Result<std::string> text = device::EncodeAssignment(chosen);
-  if (text.ok()) ours.emplace(names::kAnnotationAssignment, *std::move(text));
-  return ours;
+  if (text.ok()) annotations.emplace(names::kAnnotationAssignment, *std::move(text));
+  return annotations;
 }
 
 }  // namespace
@@ -31,8 +32,8 @@ StringMap AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* ch
   StringMap wanted;
   const bool has_assignment = pod.annotations.contains(names::kAnnotationAssignment);
   if (chosen != nullptr) {
-    wanted = OfChoice(pod, *chosen, inventory,
-                      {.node = node, .time_ns = now_ns, .gpu_mem_unit = gpu_mem_unit});
+    wanted = AnnotationsOfChoice(pod, *chosen, inventory,
+                                 {.node = node, .time_ns = now_ns, .gpu_mem_unit = gpu_mem_unit});
   }
   for (const std::string_view key :
        {names::kAnnotationGpuMemAssigned, names::kAnnotationGpuAssigned}) {

@@ -20,7 +20,7 @@ struct HeldContainer {
 
 struct Holdings {
   std::vector<HeldContainer> containers;
-  GpuAccounts accounts;
+  GpuAccounts accounts;  // the same holds, by GPU
 };
 
 // `pods` may be null.

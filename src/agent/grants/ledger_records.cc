@@ -167,20 +167,20 @@ std::string EncodeRecord(const LedgerRecord& record) {
 std::optional<LedgerRecord> DecodeRecord(const std::string& text) {
   const Result<Json> json = ParseJson(text);
   if (!json.ok() || !json->is_object()) return std::nullopt;
-  const std::string what = json->StringAt("do").value_or("");
+  const std::string kind = json->StringAt("do").value_or("");
   LedgerRecord record;
   record.entry.holder = {
       Uid(json->StringAt("uid").value_or("")), json->StringAt("namespace").value_or(""),
       json->StringAt("pod").value_or(""), json->StringAt("container").value_or("")};
-  bool good = false;
-  if (what == kGrant) good = DecodeGrant(*json, &record);
-  if (what == kBind) good = DecodeBind(*json, &record);
-  if (what == kSpent) good = DecodeSpent(*json, &record);
-  if (what == kRelease) {
+  bool is_valid = false;
+  if (kind == kGrant) is_valid = DecodeGrant(*json, &record);
+  if (kind == kBind) is_valid = DecodeBind(*json, &record);
+  if (kind == kSpent) is_valid = DecodeSpent(*json, &record);
+  if (kind == kRelease) {
     record.kind = LedgerRecord::Kind::kRelease;
-    good = true;
+    is_valid = true;
   }
-  return good ? std::optional(std::move(record)) : std::nullopt;
+  return is_valid ? std::optional(std::move(record)) : std::nullopt;
 }
 
 }  // namespace tessera::agent

@@ -108,8 +108,8 @@ std::vector<grant::GrantedDevice> DevicesOf(const GrantLedger::Entry& entry) {
 template <typename Kind>
 void Apply(const PodInfo* pod, const GrantLedger::Entry& entry,
            std::vector<grant::GrantedDevice>* devices) {
-  const auto of_pod = Kind::Parse(pod != nullptr ? TextOf(*pod, Kind::kAnnotation) : "");
-  for (const auto& limits : {of_pod, Kind::OfVariables(entry.env, entry.shares)}) {
+  const auto pod_limits = Kind::Parse(pod != nullptr ? TextOf(*pod, Kind::kAnnotation) : "");
+  for (const auto& limits : {pod_limits, Kind::OfVariables(entry.env, entry.shares)}) {
     if (!limits.ok()) continue;
     for (grant::GrantedDevice& device : *devices) {
       const auto limit = device::LimitFor(*limits, entry.holder.container, device.uuid);
@@ -152,8 +152,8 @@ std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& led
 
 // The reasons why the annotation, or a variable of a container, has no effect.
 template <typename Kind>
-std::vector<std::string> NoEffectsOf(const PodInfo& pod, const GrantLedger& ledger,
-                                     const std::string& dir) {
+std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedger& ledger,
+                                            const std::string& dir) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
   std::vector<std::string> problems;
@@ -191,10 +191,12 @@ std::string TextOf(const PodInfo& pod, const std::string& container,
     limits.push_back(GrantedMemoryLimit::Text(GrantedMemoryLimit::Of(device)));
   if (!GrantedComputeLimit::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
   std::string compute = GrantedComputeLimit::Text(GrantedComputeLimit::Of(device));
-  const auto lowered = GrantedComputeLimit::Parse(TextOf(pod, GrantedComputeLimit::kAnnotation));
-  const MilliGpu max = lowered.ok() ? device::LimitFor(*lowered, container, device.uuid)
-                                          .value_or(GrantedComputeLimit::MaxOf(pod, device))
-                                    : GrantedComputeLimit::MaxOf(pod, device);
+  const auto annotation_limits =
+      GrantedComputeLimit::Parse(TextOf(pod, GrantedComputeLimit::kAnnotation));
+  const MilliGpu max = annotation_limits.ok()
+                           ? device::LimitFor(*annotation_limits, container, device.uuid)
+                                 .value_or(GrantedComputeLimit::MaxOf(pod, device))
+                           : GrantedComputeLimit::MaxOf(pod, device);
   if (max > GrantedComputeLimit::Of(device)) {
     compute += fmt::format(" (up to {} while others leave it idle)", max.count() / 10);
   }
@@ -219,7 +221,7 @@ LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const Grant
                            Pods* pods)
     : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
 
-StringMap LimitChanges::Accepted(const PodInfo& pod, const StringMap& before) const {
+StringMap LimitChanges::AcceptedTexts(const PodInfo& pod, const StringMap& before) const {
   StringMap accepted = LimitTextsOf(pod);
   const auto keep = [&](std::string_view annotation) {
     accepted.erase(std::string(annotation));
@@ -234,23 +236,23 @@ StringMap LimitChanges::Accepted(const PodInfo& pod, const StringMap& before) co
   return accepted;
 }
 
-PodInfo LimitChanges::InForce(const PodInfo& pod) const {
+PodInfo LimitChanges::WithAcceptedTexts(const PodInfo& pod) const {
   PodInfo in_force = pod;
-  const auto seen = seen_.find(pod.uid);
-  if (seen == seen_.end()) return in_force;
+  const auto texts_of_pod = limit_texts_.find(pod.uid);
+  if (texts_of_pod == limit_texts_.end()) return in_force;
   for (const std::string_view annotation : kLimitAnnotations) {
     in_force.annotations.erase(std::string(annotation));
   }
-  in_force.annotations.merge(StringMap(seen->second.accepted));
+  in_force.annotations.merge(StringMap(texts_of_pod->second.accepted));
   return in_force;
 }
 
-Pods::Map LimitChanges::PodsInForce() const {
+Pods::Map LimitChanges::PodsWithAcceptedLimits() const {
   Pods::Map pods = pods_ != nullptr ? pods_->pods() : Pods::Map();
-  for (const auto& [uid, texts] : seen_) {
+  for (const auto& [uid, texts] : limit_texts_) {
     const auto pod = pods.find(uid);
     if (pod == pods.end() || texts.current == texts.accepted) continue;
-    pod->second = std::make_shared<const PodInfo>(InForce(*pod->second));
+    pod->second = std::make_shared<const PodInfo>(WithAcceptedTexts(*pod->second));
   }
   return pods;
 }
@@ -280,10 +282,11 @@ StringMap LimitChanges::ReadAccepted(const Uid& uid) const {
 }
 
 void LimitChanges::WriteAccepted(const Uid& uid) {
-  const auto seen = seen_.find(uid);
+  const auto texts_of_pod = limit_texts_.find(uid);
   // Pods without limited containers have no directory.
-  if (seen == seen_.end() || dir_.empty() || !PathExists(JoinPath(dir_, uid.str()))) return;
-  const StringMap& accepted = seen->second.accepted;
+  if (texts_of_pod == limit_texts_.end() || dir_.empty() || !PathExists(JoinPath(dir_, uid.str())))
+    return;
+  const StringMap& accepted = texts_of_pod->second.accepted;
   const std::string path = AcceptedPath(uid);
   if (accepted.empty() && !PathExists(path)) return;
   std::string text;
@@ -307,14 +310,15 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
     const auto found = pods_->pods().find(entry.holder.pod_uid);
     if (found != pods_->pods().end()) pod = found->second.get();
   }
-  const auto in_force = pod != nullptr ? std::optional(InForce(*pod)) : std::optional<PodInfo>();
+  const auto in_force =
+      pod != nullptr ? std::optional(WithAcceptedTexts(*pod)) : std::optional<PodInfo>();
   ApplyLimits(in_force ? &*in_force : nullptr, entry, &devices);
-  Result<std::string> written = limits_->Write(entry.holder, devices);
-  if (written.ok()) WriteAccepted(entry.holder.pod_uid);
-  if (written.ok() || !limits_->FailsOpen(entry.holder)) return written;
+  Result<std::string> result = limits_->Write(entry.holder, devices);
+  if (result.ok()) WriteAccepted(entry.holder.pod_uid);
+  if (result.ok() || !limits_->FailsOpen(entry.holder)) return result;
   const std::string problem = fmt::format(
       "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
-      entry.holder.container, written.status().message());
+      entry.holder.container, result.status().message());
   Log(Severity::kWarning, "a container is not limited",
       {{"pod", entry.holder.PodText()}, {"problem", problem}});
   if (pod != nullptr) {
@@ -325,17 +329,17 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
 }
 
 void LimitChanges::OnPod(const PodInfo& pod) {
-  const auto [seen, is_new] = seen_.try_emplace(pod.uid);
-  LimitTexts& texts = seen->second;
+  const auto [texts_of_pod, is_new] = limit_texts_.try_emplace(pod.uid);
+  LimitTexts& texts = texts_of_pod->second;
   StringMap current = LimitTextsOf(pod);
   if (!is_new && texts.current == current) return;
   texts.current = std::move(current);
   const StringMap before = is_new ? ReadAccepted(pod.uid) : texts.accepted;
-  texts.accepted = Accepted(pod, before);
+  texts.accepted = AcceptedTexts(pod, before);
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
   // Limits are written for a new pod, too: its annotations may have changed while no agent ran.
-  Write(InForce(pod), !is_new && texts.accepted != before);
+  Write(WithAcceptedTexts(pod), !is_new && texts.accepted != before);
   WriteAccepted(pod.uid);
 }
 
@@ -345,13 +349,13 @@ void LimitChanges::RecordProblems(const PodInfo& pod) {
     std::ranges::move(more, std::back_inserter(problems));
   };
   add(RejectionsOf<GrantedMemoryLimit>(pod, *ledger_));
-  add(NoEffectsOf<GrantedMemoryLimit>(pod, *ledger_, dir_));
+  add(ReasonsForNoEffect<GrantedMemoryLimit>(pod, *ledger_, dir_));
   add(RejectionsOf<GrantedComputeLimit>(pod, *ledger_));
-  add(NoEffectsOf<GrantedComputeLimit>(pod, *ledger_, dir_));
-  const Status of_class = CheckComputeClass(pod);
-  if (!of_class.ok()) {
-    const std::string in_force = TextOf(InForce(pod), names::kAnnotationComputeClass);
-    problems.push_back(fmt::format("{}: the pod stays in class {}", of_class.message(),
+  add(ReasonsForNoEffect<GrantedComputeLimit>(pod, *ledger_, dir_));
+  const Status class_status = CheckComputeClass(pod);
+  if (!class_status.ok()) {
+    const std::string in_force = TextOf(WithAcceptedTexts(pod), names::kAnnotationComputeClass);
+    problems.push_back(fmt::format("{}: the pod stays in class {}", class_status.message(),
                                    in_force.empty() ? names::kComputeClassNormal : in_force));
   }
   for (std::string& problem : problems) {
@@ -368,7 +372,7 @@ void LimitChanges::Write(const PodInfo& pod, bool changed) {
     if (key.first != pod.uid || dir_.empty() || !PathExists(LimitsPath(dir_, key))) continue;
     std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
     ApplyLimits(&pod, entry, &devices);
-    const bool has_news = changed || !limits_->HasMemoryLimits(entry.holder, devices);
+    const bool must_report = changed || !limits_->HasMemoryLimits(entry.holder, devices);
     const auto written = limits_->Write(entry.holder, devices);
     if (!written.ok()) {
       Log(Severity::kError, "cannot change the limits of a container",
@@ -376,7 +380,7 @@ void LimitChanges::Write(const PodInfo& pod, bool changed) {
       continue;
     }
     for (const grant::GrantedDevice& device : devices) {
-      if (device.bytes == 0 || !has_news) continue;
+      if (device.bytes == 0 || !must_report) continue;
       changes.push_back(fmt::format("container {} may use {} of {}", key.second,
                                     TextOf(pod, key.second, device), device.uuid));
     }

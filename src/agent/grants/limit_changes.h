@@ -41,18 +41,18 @@ class LimitChanges {
   // Call when a container of the pod was granted its GPUs: limits that exceed the grant are
   // reported now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
-  void Forget(const Uid& uid) { seen_.erase(uid); }
-  // The pods, with the accepted texts of their limit annotations.
-  Pods::Map PodsInForce() const;
+  void Forget(const Uid& uid) { limit_texts_.erase(uid); }
+  // Returns the pods with the accepted texts in place of their limit annotations.
+  Pods::Map PodsWithAcceptedLimits() const;
 
  private:
   // The limit annotations of a pod, by name.
   struct LimitTexts {
     StringMap current, accepted;
   };
-  // The current texts that are not rejected, and `before` in place of the others.
-  StringMap Accepted(const PodInfo& pod, const StringMap& before) const;
-  PodInfo InForce(const PodInfo& pod) const;
+  // Returns the current texts, with the text of `before` in place of each rejected text.
+  StringMap AcceptedTexts(const PodInfo& pod, const StringMap& before) const;
+  PodInfo WithAcceptedTexts(const PodInfo& pod) const;
 
   std::string AcceptedPath(const Uid& uid) const;
   StringMap ReadAccepted(const Uid& uid) const;
@@ -67,7 +67,7 @@ class LimitChanges {
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<Uid, LimitTexts> seen_;
+  std::map<Uid, LimitTexts> limit_texts_;
 };
 
 }  // namespace tessera::agent

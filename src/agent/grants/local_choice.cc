@@ -26,7 +26,7 @@ class LocalChooser {
       : demand_(demand),
         set_(set),
         accounts_(std::move(accounts)),
-        result_(demand.assigned),
+        result_(demand.assignment),
         groups_(demand.request->Groups()) {}
 
   // The containers for which Place chooses whole GPUs. It chooses shares for all containers.
@@ -64,14 +64,15 @@ class LocalChooser {
   // Whether the kubelet named the GPUs of `container`. It names only those of the starting
   // container.
   bool IsNamed(const ContainerRequest& container) const {
-    return IsStarting(container) && demand_.named.size() == static_cast<size_t>(container.count);
+    return IsStarting(container) &&
+           demand_.kubelet_gpus.size() == static_cast<size_t>(container.count);
   }
 
   bool OverlapsWithinPod(const Gpu& gpu, const Hold& hold) const {
     return demand_.phases_known && accounts_.OverlapsWithinPod(gpu.uuid, hold);
   }
 
-  bool MayHave(const Gpu& gpu, const Hold& hold) const {
+  bool IsEligible(const Gpu& gpu, const Hold& hold) const {
     return gpu.health.ok() && gpu.minor && !gpu.mig && demand_.request->constraints.Allow(gpu) &&
            accounts_.HasRoom(gpu, hold) && !OverlapsWithinPod(gpu, hold);
   }
@@ -91,8 +92,8 @@ class LocalChooser {
   // GPUs that containers of the group already have, with room for another container. Unhealthy GPUs
   // are included, and the container waits for them: with another GPU the pod would hold more GPUs
   // than the scheduler counts for it.
-  std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
-                                const Hold& hold) const {
+  std::vector<std::string> GpusOfGroup(const std::vector<const ContainerRequest*>& group,
+                                       const Hold& hold) const {
     std::vector<std::string> uuids;
     for (const ContainerRequest* member : group) {
       const auto found = result_.containers.find(member->name);
@@ -101,10 +102,10 @@ class LocalChooser {
         const Gpu* gpu = set_.inventory().Find(share.uuid);
         if (gpu == nullptr || Contains(uuids, share.uuid) || OverlapsWithinPod(*gpu, hold))
           continue;
-        // The pod keeps its GPU even if another pod was assigned it meanwhile.
-        const bool enough = share.compute == kWholeGpu ||
-                            (share.compute >= hold.compute && share.memory >= hold.memory);
-        if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
+        // The pod keeps its GPU even if the GPU was assigned to another pod meanwhile.
+        const bool share_suffices = share.compute == kWholeGpu ||
+                                    (share.compute >= hold.compute && share.memory >= hold.memory);
+        if (share_suffices || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
       }
     }
     return uuids;
@@ -149,15 +150,15 @@ class LocalChooser {
         hold.compute = std::max(hold.compute, member->per_gpu.compute);
         hold.memory = std::max(hold.memory, member->per_gpu.memory);
       }
-      const std::vector<std::string> kept = Kept(group, hold);
-      if (!kept.empty()) return kept.front();
+      const std::vector<std::string> group_gpus = GpusOfGroup(group, hold);
+      if (!group_gpus.empty()) return group_gpus.front();
     }
     std::optional<std::tuple<Bytes, MilliGpu, const Gpu*>> best;
     for (const Gpu& gpu : set_.inventory().gpus) {
-      if (!MayHave(gpu, hold)) continue;
+      if (!IsEligible(gpu, hold)) continue;
       const GpuUse use = accounts_.UseOf(gpu.uuid);
-      const std::tuple left(gpu.memory - use.memory, kWholeGpu - use.compute, &gpu);
-      if (!best || left < *best) best = left;
+      const std::tuple remaining(gpu.memory - use.memory, kWholeGpu - use.compute, &gpu);
+      if (!best || remaining < *best) best = remaining;
     }
     if (best) return std::get<const Gpu*>(*best)->uuid;
     return Error(
@@ -173,19 +174,20 @@ class LocalChooser {
                     .dialect = container.dialect,
                     .compute = kWholeGpu};
     const auto count = static_cast<size_t>(container.count);
-    const std::vector<std::string> kept = Kept(GroupOf(container), hold);
-    if (kept.size() > count) return ChooseOfKept(container, kept);
+    const std::vector<std::string> group_gpus = GpusOfGroup(GroupOf(container), hold);
+    if (group_gpus.size() > count) return ChooseFromGroup(container, group_gpus);
     // GPUs of the pod's other groups are used only if the rest does not suffice.
-    std::vector<std::string> free = kept, fresh = kept;
+    std::vector<std::string> free = group_gpus, not_of_pod = group_gpus;
     for (const Gpu& gpu : set_.inventory().gpus) {
-      if (set_.Find(gpu.uuid) == nullptr || !MayHave(gpu, hold)) continue;
-      if (Contains(kept, gpu.uuid)) continue;
+      if (set_.Find(gpu.uuid) == nullptr || !IsEligible(gpu, hold)) continue;
+      if (Contains(group_gpus, gpu.uuid)) continue;
       free.push_back(gpu.uuid);
-      if (!PodHas(gpu.uuid)) fresh.push_back(gpu.uuid);
+      if (!PodHas(gpu.uuid)) not_of_pod.push_back(gpu.uuid);
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(container, fresh, kept));
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen,
+                     ChooseFrom(container, not_of_pod, group_gpus));
     if (chosen.empty()) {
-      ASSIGN_OR_RETURN(chosen, ChooseOf(container, free, kept));
+      ASSIGN_OR_RETURN(chosen, ChooseFrom(container, free, group_gpus));
     }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
@@ -194,37 +196,37 @@ class LocalChooser {
                  container.name, free.size(), count);
   }
 
-  // Chooses from `kept`, which has more than enough GPUs: healthy GPUs if they suffice, and the
-  // GPUs that the kubelet named if these are among them.
-  Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
-                                                const std::vector<std::string>& kept) const {
+  // Chooses from `group_gpus`, which has more than enough GPUs: healthy GPUs if they suffice, and
+  // the GPUs that the kubelet named if these are among them.
+  Result<std::vector<std::string>> ChooseFromGroup(
+      const ContainerRequest& container, const std::vector<std::string>& group_gpus) const {
     std::vector<std::string> healthy;
-    for (const std::string& uuid : kept) {
+    for (const std::string& uuid : group_gpus) {
       if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
     }
     const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
-    const std::vector<std::string>& usable = suffice ? healthy : kept;
+    const std::vector<std::string>& usable = suffice ? healthy : group_gpus;
     const auto is_usable = [&](const std::string& uuid) { return Contains(usable, uuid); };
-    const std::vector<std::string>& named = demand_.named;
+    const std::vector<std::string>& named = demand_.kubelet_gpus;
     if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_usable)) return named;
     return set_.chooser().ChooseDevices(usable, {}, container.count);
   }
 
-  // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named if they are in it,
-  // else the GPUs with the best links. Empty if `free` does not suffice.
-  Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
-                                            const std::vector<std::string>& free,
-                                            const std::vector<std::string>& kept) const {
-    const std::vector<std::string>& named = demand_.named;
+  // Chooses from `free`, which includes `group_gpus`: the GPUs that the kubelet named if `free` has
+  // them, else the GPUs with the best links. Empty if `free` does not suffice.
+  Result<std::vector<std::string>> ChooseFrom(const ContainerRequest& container,
+                                              const std::vector<std::string>& free,
+                                              const std::vector<std::string>& group_gpus) const {
+    const std::vector<std::string>& named = demand_.kubelet_gpus;
     const auto is_allowed = [&](const std::string& uuid) {
-      return demand_.contested.contains(uuid) || Contains(free, uuid);
+      return demand_.contested_gpus.contains(uuid) || Contains(free, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
     if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_allowed) &&
-        std::all_of(kept.begin(), kept.end(), is_named)) {
+        std::all_of(group_gpus.begin(), group_gpus.end(), is_named)) {
       return named;
     }
-    return set_.chooser().ChooseDevices(free, kept, container.count);
+    return set_.chooser().ChooseDevices(free, group_gpus, container.count);
   }
 
   const LocalDemand& demand_;

@@ -21,13 +21,13 @@ namespace tessera::agent {
 struct LocalDemand {
   Uid pod_uid;
   const device::DeviceRequest* request = nullptr;
-  std::string container;           // the starting container
-  bool phases_known = true;        // false: only the tokens are known
-  std::vector<std::string> named;  // GPUs that the kubelet named, for whole GPUs
+  std::string container;                  // the starting container
+  bool phases_known = true;               // false: only the tokens are known
+  std::vector<std::string> kubelet_gpus;  // that the kubelet named, for whole GPUs
   // GPUs that other pods hold by tokens that name them. The kubelet may know that such a pod has
   // ended and name its GPU again, so the GPU is not replaced by another.
-  std::set<std::string, std::less<>> contested;
-  device::Assignment assigned;  // GPUs of the pod's containers so far
+  std::set<std::string, std::less<>> contested_gpus;
+  device::Assignment assignment;  // GPUs of the pod's containers so far
 };
 
 // Returns `demand.assignment` with the GPUs of this container and of every other container of the

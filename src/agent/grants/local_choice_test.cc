@@ -22,8 +22,10 @@ class LocalChoiceTest : public ::testing::Test {
   }
   // The GPU that the pod gets when the container starts, or the error.
   std::string Choose(const PodInfo& pod, const std::string& starting, const std::string& of) {
-    const LocalDemand demand{
-        .pod_uid = pod.uid, .request = &*pod.request, .container = starting, .assigned = assigned_};
+    const LocalDemand demand{.pod_uid = pod.uid,
+                             .request = &*pod.request,
+                             .container = starting,
+                             .assignment = assigned_};
     const auto chosen = ChooseLocally(
         demand, DeviceSet(std::make_shared<device::NodeInventory>(inventory_)), accounts_);
     if (!chosen.ok()) return chosen.status().ToString();

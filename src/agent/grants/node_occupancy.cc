@@ -46,8 +46,8 @@ device::Assignment NodeOccupancy::AssignmentOf(const Uid& uid, const SetPtr& set
   if (const auto* chosen = ledger_->ChosenFor(uid)) assignment = *chosen;
   const auto* pod = Find(uid);
   if (pod == nullptr) return assignment;
-  device::Assignment annotated = assignments_.Of(*pod, set).assignment;
-  assignment.containers.merge(annotated.containers);
+  device::Assignment from_annotations = assignments_.Of(*pod, set).assignment;
+  assignment.containers.merge(from_annotations.containers);
   return assignment;
 }
 
@@ -108,7 +108,7 @@ std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::Waiting(
     for (const device::ContainerRequest& container : pod->request->containers) {
       const auto shares = assignment.containers.find(container.name);
       if (shares == assignment.containers.end() ||
-          held_.contains({pod->ns, pod->name, container.name}) ||
+          containers_with_devices_.contains({pod->ns, pod->name, container.name}) ||
           ledger_->entries().contains({pod->uid, container.name})) {
         continue;
       }
@@ -119,12 +119,12 @@ std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::Waiting(
   return waiting;
 }
 
-void NodeOccupancy::SetHeld(const PodDevices& listed) {
-  ids_.clear();
-  held_.clear();
-  for (const HeldDevices& held : listed.held) {
-    ids_.insert(held.ids.begin(), held.ids.end());
-    held_.insert({held.pod_namespace, held.pod_name, held.container});
+void NodeOccupancy::SetKubeletDevices(const PodDevices& kubelet_pods) {
+  allocated_ids_.clear();
+  containers_with_devices_.clear();
+  for (const HeldDevices& held : kubelet_pods.held) {
+    allocated_ids_.insert(held.ids.begin(), held.ids.end());
+    containers_with_devices_.insert({held.pod_namespace, held.pod_name, held.container});
   }
 }
 

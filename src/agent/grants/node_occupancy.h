@@ -29,8 +29,8 @@ class NodeOccupancy {
 
   // Returns null for an unknown pod.
   const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
-  const Assignments::Assigned& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
-                                          const SetPtr& set) {
+  const Assignments::FromAnnotations& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
+                                                 const SetPtr& set) {
     return assignments_.Of(pod, set);
   }
   // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.
@@ -46,8 +46,8 @@ class NodeOccupancy {
   std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
 
   // Sets the devices that the kubelet has allocated to pods.
-  void SetHeld(const PodDevices& listed);
-  const std::set<std::string, std::less<>>& ids() const { return ids_; }
+  void SetKubeletDevices(const PodDevices& kubelet_pods);
+  const std::set<std::string, std::less<>>& allocated_ids() const { return allocated_ids_; }
   // Call when the pod was added or changed.
   void OnPodAdded(const Uid& uid);
   void Forget(const Uid& uid);
@@ -58,8 +58,9 @@ class NodeOccupancy {
   Assignments assignments_;
   std::map<Uid, uint64_t> arrivals_;  // number of each pod's arrival; 0: in the first list
   uint64_t last_arrival_ = 0;
-  std::set<std::string, std::less<>> ids_;
-  std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
+  std::set<std::string, std::less<>> allocated_ids_;
+  std::set<std::tuple<std::string, std::string, std::string>>
+      containers_with_devices_;  // namespace, pod, container
 };
 
 // Units of each resource that the kubelet allocates for the container. vcuda memory together with

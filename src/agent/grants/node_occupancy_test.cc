@@ -39,7 +39,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   assign("old", 1, "GPU-2");
   assign("known", 2, "GPU-3");
   pods.Set(FakeApiPods::Make("past", {{"main", {{kMemName, "8"}}}}));
-  occupancy.SetHeld({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
+  occupancy.SetKubeletDevices({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
   auto waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
   EXPECT_EQ(waiting[0].pod_uid, Uid("uid-old"));

@@ -19,14 +19,14 @@ int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes uni
       use.accounts.UseOfDialect(gpu.uuid, of_gpu_mem ? Dialect::kGpuMem : Dialect::kVcuda);
   if (resource == names::kResourceVcudaCore) {
     const int64_t held = own.whole ? kWholeGpu.count() : own.compute.count();
-    int64_t left = all.whole ? 0 : (kWholeGpu - all.compute).count();
-    // A GPU of which a container holds memory cannot be given out whole.
-    if (!all.idle()) left = std::min(left, (kWholeGpu - device::kVcudaCore).count());
-    return (held + std::max<int64_t>(left, 0)) / device::kVcudaCore.count();
+    int64_t remaining = all.whole ? 0 : (kWholeGpu - all.compute).count();
+    // A GPU of which a container holds memory cannot be allocated as a whole.
+    if (!all.idle()) remaining = std::min(remaining, (kWholeGpu - device::kVcudaCore).count());
+    return (held + std::max<int64_t>(remaining, 0)) / device::kVcudaCore.count();
   }
   if (all.whole) return 0;
-  const int64_t left = std::max<int64_t>((gpu.memory - all.memory).count(), 0);
-  return own.memory.count() / unit.count() + left / unit.count();
+  const int64_t remaining = std::max<int64_t>((gpu.memory - all.memory).count(), 0);
+  return own.memory.count() / unit.count() + remaining / unit.count();
 }
 
 std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const DeviceSet& set,
@@ -36,7 +36,7 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
       of_gpu_mem ? device::SizeOf(set.shares().gpu_mem_unit()) : device::kVcudaMemoryBlock;
   std::vector<DeviceSet::Offer> offers;
   offers.reserve(static_cast<size_t>(units.count()));
-  std::vector<size_t> own_first, others;  // positions of IDs that may be withdrawn
+  std::vector<size_t> candidates, other_candidates;  // positions of IDs that may be withdrawn
   int64_t to_withdraw = 0;
   for (const ShareUnits::PerGpu& part : units.gpus) {
     const device::Gpu* gpu = set.inventory().Find(part.uuid);
@@ -51,11 +51,11 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
     for (size_t at = offers.size(); part.healthy && at > offers.size() - part.count;) {
       --at;
       if (use.ids.contains(offers[at].id)) continue;
-      (chosen++ < withdrawn ? own_first : others).push_back(at);
+      (chosen++ < withdrawn ? candidates : other_candidates).push_back(at);
     }
   }
-  own_first.insert(own_first.end(), others.begin(), others.end());
-  for (const size_t at : own_first) {
+  candidates.insert(candidates.end(), other_candidates.begin(), other_candidates.end());
+  for (const size_t at : candidates) {
     if (to_withdraw-- <= 0) break;
     offers[at].healthy = false;
   }
@@ -68,10 +68,10 @@ std::vector<DeviceSet::Offer> WholeOffers(const DeviceSet& set, const NodeUse& u
   std::vector<DeviceSet::Offer*> busy, idle;
   for (DeviceSet::Offer& offer : offers) {
     if (!offer.healthy) continue;
-    const bool held = !use.accounts.UseOf(offer.id).idle();
+    const bool is_held = !use.accounts.UseOf(offer.id).idle();
     const bool held_whole = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
-    if (held && !held_whole) ++to_withdraw;
-    if (!use.ids.contains(offer.id)) (held ? busy : idle).push_back(&offer);
+    if (is_held && !held_whole) ++to_withdraw;
+    if (!use.ids.contains(offer.id)) (is_held ? busy : idle).push_back(&offer);
   }
   busy.insert(busy.end(), idle.begin(), idle.end());
   for (DeviceSet::Offer* offer : busy) {

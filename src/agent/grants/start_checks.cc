@@ -34,8 +34,8 @@ std::string TextOf(const ContainerRef& owner) {
 struct StartChecks::Call {
   std::string resource;
   std::vector<std::string> ids;
-  MonotonicTime until;
-  Checked done;
+  MonotonicTime deadline;
+  OnChecked done;
 };
 
 StartChecks::StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger,
@@ -48,42 +48,42 @@ StartChecks::StartChecks(TaskRunner* runner, GrantService* service, GrantLedger*
       metrics_(metrics) {}
 
 void StartChecks::Check(const std::string& resource, const std::vector<std::string>& ids,
-                        Checked done) {
+                        OnChecked done) {
   ListPods(std::make_shared<Call>(Call{.resource = resource,
                                        .ids = ids,
-                                       .until = runner_->clock().Now() + kStartCheckWait,
+                                       .deadline = runner_->clock().Now() + kStartCheckWait,
                                        .done = std::move(done)}));
 }
 
 void StartChecks::ListPods(const CallPtr& call) {
-  service_->ended().List([this, call](const Result<PodDevices>& listed) {
-    if (listed.ok()) return Verify(call, *listed);
-    if (runner_->clock().Now() >= call->until) {
+  service_->ended_pods().List([this, call](const Result<PodDevices>& kubelet_pods) {
+    if (kubelet_pods.ok()) return Verify(call, *kubelet_pods);
+    if (runner_->clock().Now() >= call->deadline) {
       return Finish(
           call, Error(Code::kUnavailable,
                       "the kubelet did not list its pods, so the container with {} is unknown: {}",
-                      call->resource, listed.status().message()));
+                      call->resource, kubelet_pods.status().message()));
     }
-    runner_->PostDelayed(kPause, [this, call, weak = weak_.Get()] {
+    runner_->PostDelayed(kListPause, [this, call, weak = weak_.Get()] {
       if (weak) ListPods(call);
     });
   });
 }
 
-void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
-  const Holders holders = HoldersOf(*call, listed);
+void StartChecks::Verify(const CallPtr& call, const PodDevices& kubelet_pods) {
+  const Holders holders = HoldersOf(*call, kubelet_pods);
   const Entry* entry = EntryOf(*call);
   if (entry == nullptr) return CheckUngranted(call, holders);
   if (!entry->holder.owner_known()) {
     const Result<ContainerRef> owner = FindOwner(*entry, holders);
-    return owner.ok() ? Grant(call, *owner) : Finish(call, owner.status());
+    return owner.ok() ? FinishWithGrant(call, *owner) : Finish(call, owner.status());
   }
-  const Status status = Compare(*entry, holders, listed);
-  return status.ok() ? Grant(call, ContainerRef(entry->holder)) : Finish(call, status);
+  const Status status = Compare(*entry, holders, kubelet_pods);
+  return status.ok() ? FinishWithGrant(call, ContainerRef(entry->holder)) : Finish(call, status);
 }
 
 Status StartChecks::Compare(const Entry& entry, const Holders& holders,
-                            const PodDevices& listed) const {
+                            const PodDevices& kubelet_pods) const {
   const ContainerRef& expected = entry.holder;
   for (const ListedHolder& holder : holders) {
     // The kubelet reuses the IDs of an init container for a later container of its pod
@@ -101,7 +101,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     }
   }
   if (!holders.empty()) return Status::Ok();
-  if (!listed.Lists(expected.pod_namespace, expected.pod_name)) {
+  if (!kubelet_pods.Lists(expected.pod_namespace, expected.pod_name)) {
     return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", expected.PodText());
   }
   if (entry.phase == device::Phase::kInit && !entry.guessed) return Status::Ok();
@@ -148,7 +148,7 @@ void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&
         SamePod(entry.holder, owner) && entry.holder.container == owner.container) {
-      return Grant(call, ContainerRef(entry.holder));
+      return FinishWithGrant(call, ContainerRef(entry.holder));
     }
   }
   if (call->resource == names::kResourceGpu && HasRun(owner)) return Adopt(call, owner);
@@ -184,7 +184,7 @@ void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
                     }});
 }
 
-void StartChecks::Grant(const CallPtr& call, const ContainerRef& owner) {
+void StartChecks::FinishWithGrant(const CallPtr& call, const ContainerRef& owner) {
   const Entry* entry = ledger_->Find(owner);
   service_->Decide({.requester = owner,
                     .claims = entry == nullptr ? std::vector<Claim>() : entry->claims,
@@ -198,37 +198,37 @@ void StartChecks::Finish(const CallPtr& call, const Status& status) const {
   call->done(status);
 }
 
-StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& listed) {
+StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& kubelet_pods) {
   // The kubelet has an entry for each ID of a container, or for each NUMA node.
   std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>> has;
-  for (const HeldDevices& held : listed.held) {
+  for (const HeldDevices& held : kubelet_pods.held) {
     if (held.resource != call.resource) continue;
     has[{held.pod_namespace, held.pod_name, held.container}].insert(held.ids.begin(),
                                                                     held.ids.end());
   }
   const std::set<std::string> wanted(call.ids.begin(), call.ids.end());
-  Holders exact, some;
+  Holders exact, partial;
   for (const auto& [owner, ids] : has) {
     const auto& [pod_namespace, pod, container] = owner;
     const ListedHolder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
     const bool any = std::any_of(ids.begin(), ids.end(),
                                  [&](const std::string& id) { return wanted.contains(id); });
-    if (any) some.push_back(holder);
+    if (any) partial.push_back(holder);
   }
-  // A kubelet can give an ID twice, so the holder of exactly these IDs counts.
-  return exact.size() == 1 ? exact : some;
+  // A kubelet can allocate an ID twice, so the holder of exactly these IDs is preferred.
+  return exact.size() == 1 ? exact : partial;
 }
 
 const GrantLedger::Entry* StartChecks::EntryOf(const Call& call) const {
   const Entry* last = nullptr;
-  grant::Nonce made{};
+  grant::Nonce last_nonce{};
   for (const auto& [key, entry] : ledger_->entries()) {
     for (const Claim& claim : entry.claims) {
       if (!IsClaimFor(claim, call.resource, call.ids)) continue;
-      if (last != nullptr && claim.nonce < made) continue;
+      if (last != nullptr && claim.nonce < last_nonce) continue;
       last = &entry;
-      made = claim.nonce;
+      last_nonce = claim.nonce;
     }
   }
   return last;

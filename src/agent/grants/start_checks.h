@@ -32,9 +32,9 @@ namespace tessera::agent {
 
 class StartChecks {
  public:
-  // Pause between lists of the kubelet's pods: it allows 100 a second.
-  static constexpr Duration kPause = std::chrono::milliseconds(100);
-  using Checked = std::function<void(Status)>;
+  // Pause between lists of the kubelet's pods, of which the kubelet allows 100 a second.
+  static constexpr Duration kListPause = std::chrono::milliseconds(100);
+  using OnChecked = std::function<void(Status)>;
 
   // The arguments must outlive the object. `pods` and `metrics` may be null.
   StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger, const Pods* pods,
@@ -43,9 +43,9 @@ class StartChecks {
   StartChecks& operator=(const StartChecks&) = delete;
 
   // Calls `done` once, now or later, and not after the object is destroyed. FAILED_PRECONDITION:
-  // the container must not start with these IDs. UNAVAILABLE: it cannot start now, also while a GPU
-  // is unhealthy; the kubelet retries.
-  void Check(const std::string& resource, const std::vector<std::string>& ids, Checked done);
+  // the container must not start with these IDs. UNAVAILABLE: it cannot start now, for example
+  // because a GPU is unhealthy; the kubelet retries.
+  void Check(const std::string& resource, const std::vector<std::string>& ids, OnChecked done);
 
  private:
   struct Call;
@@ -59,19 +59,20 @@ class StartChecks {
   using Holders = std::vector<ListedHolder>;
 
   void ListPods(const CallPtr& call);
-  void Verify(const CallPtr& call, const PodDevices& listed);
+  void Verify(const CallPtr& call, const PodDevices& kubelet_pods);
   // OK if the entry belongs to the container that holds the IDs.
-  Status Compare(const Entry& entry, const Holders& holders, const PodDevices& listed) const;
+  Status Compare(const Entry& entry, const Holders& holders, const PodDevices& kubelet_pods) const;
   // Makes the container that holds the IDs the holder of an entry whose owner is unknown.
   Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
   // Checks IDs that are in no entry of the ledger.
   void CheckUngranted(const CallPtr& call, const Holders& holders);
   void Adopt(const CallPtr& call, const ContainerRef& holder);
-  // Answers with the container's grant, as late binding does, unless a GPU of it is unhealthy.
-  void Grant(const CallPtr& call, const ContainerRef& owner);
+  // Finishes the call with the result of the container's grant, as late binding does: an error if a
+  // GPU is unhealthy.
+  void FinishWithGrant(const CallPtr& call, const ContainerRef& owner);
   void Finish(const CallPtr& call, const Status& status) const;
 
-  static Holders HoldersOf(const Call& call, const PodDevices& listed);
+  static Holders HoldersOf(const Call& call, const PodDevices& kubelet_pods);
   // The latest entry with these IDs, or null.
   const Entry* EntryOf(const Call& call) const;
   // Returns `owner` with its pod's UID. UNAVAILABLE while the pod is unknown.

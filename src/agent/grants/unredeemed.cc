@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-bool IsOurs(const std::string& resource) {
+bool IsServed(const std::string& resource) {
   const auto& served = ServedResources();
   return std::find(served.begin(), served.end(), resource) != served.end();
 }
@@ -28,11 +28,11 @@ const PodInfo* FindByName(const Pods& pods, const HeldDevices& held) {
 
 }  // namespace
 
-std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Pods& pods,
+std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since) {
   std::set<std::string> unredeemed;
-  for (const HeldDevices& held : listed.held) {
-    if (!IsOurs(held.resource) || held.ids.empty()) continue;
+  for (const HeldDevices& held : kubelet_pods.held) {
+    if (!IsServed(held.resource) || held.ids.empty()) continue;
     const PodInfo* pod = FindByName(pods, held);
     const bool runs = pod != nullptr && pod->container_ids.contains(held.container) &&
                       !pod->ended_containers.contains(held.container);
@@ -43,11 +43,11 @@ std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Po
   return {unredeemed.begin(), unredeemed.end()};
 }
 
-UnredeemedWatch::UnredeemedWatch(TaskRunner* runner, EndedPods* kubelet, const Pods* pods,
+UnredeemedWatch::UnredeemedWatch(TaskRunner* runner, EndedPods* ended_pods, const Pods* pods,
                                  const GrantLedger* ledger, WallTime since, OnChange on_change,
                                  GrantMetrics* metrics)
     : runner_(runner),
-      kubelet_(kubelet),
+      ended_pods_(ended_pods),
       pods_(pods),
       ledger_(ledger),
       since_(since),
@@ -68,18 +68,18 @@ void UnredeemedWatch::Check() {
            pod.second->request->requests_devices();
   });
   if (!any) return OnFound({});
-  kubelet_->List([this](const Result<PodDevices>& listed) {
-    if (listed.ok()) OnFound(UnredeemedContainers(*listed, *pods_, *ledger_, since_));
+  ended_pods_->List([this](const Result<PodDevices>& kubelet_pods) {
+    if (kubelet_pods.ok()) OnFound(UnredeemedContainers(*kubelet_pods, *pods_, *ledger_, since_));
   });
 }
 
 void UnredeemedWatch::OnFound(std::vector<std::string> containers) {
-  std::vector<std::string> both;
-  std::ranges::set_intersection(containers, last_found_, std::back_inserter(both));
+  std::vector<std::string> found_twice;
+  std::ranges::set_intersection(containers, last_found_, std::back_inserter(found_twice));
   last_found_ = std::move(containers);
-  if (metrics_ != nullptr) metrics_->unredeemed_tokens = both.size();
-  if (both == reported_) return;
-  reported_ = std::move(both);
+  if (metrics_ != nullptr) metrics_->unredeemed_tokens = found_twice.size();
+  if (found_twice == reported_) return;
+  reported_ = std::move(found_twice);
   on_change_(reported_);
 }
 

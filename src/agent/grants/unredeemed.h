@@ -21,7 +21,7 @@ namespace tessera::agent {
 
 // "namespace/pod/container", in order. Leaves out pods that were created before `since`, when the
 // agent was installed, because another device plugin may have given them GPUs.
-std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Pods& pods,
+std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since);
 
 // Looks for such containers every kInterval. Reports a container if two checks in a row have found
@@ -32,8 +32,9 @@ class UnredeemedWatch {
   // Called when the containers change.
   using OnChange = std::function<void(const std::vector<std::string>& containers)>;
 
-  // The arguments must outlive the object; `metrics` may be null. `since`: see above.
-  UnredeemedWatch(TaskRunner* runner, EndedPods* kubelet, const Pods* pods,
+  // The arguments must outlive the object; `metrics` may be null. `since`: see
+  // UnredeemedContainers.
+  UnredeemedWatch(TaskRunner* runner, EndedPods* ended_pods, const Pods* pods,
                   const GrantLedger* ledger, WallTime since, OnChange on_change,
                   GrantMetrics* metrics);
   UnredeemedWatch(const UnredeemedWatch&) = delete;
@@ -47,7 +48,7 @@ class UnredeemedWatch {
   void OnFound(std::vector<std::string> containers);
 
   TaskRunner* const runner_;
-  EndedPods* const kubelet_;
+  EndedPods* const ended_pods_;
   const Pods* const pods_;
   const GrantLedger* const ledger_;
   const WallTime since_;

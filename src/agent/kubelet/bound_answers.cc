@@ -35,7 +35,7 @@ ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOpti
 }
 
 AllocateBindingResponder::AllocateBindingResponder(
-    std::string resource, std::unique_ptr<const PluginAnswers> late_binding,
+    std::string resource, std::unique_ptr<const PluginResponder> late_binding,
     DeviceSpecOptions options, KubeletGrants* grants)
     : resource_(std::move(resource)),
       late_binding_(std::move(late_binding)),
@@ -43,9 +43,9 @@ AllocateBindingResponder::AllocateBindingResponder(
       grants_(grants) {}
 
 void AllocateBindingResponder::Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-                                      Allocated done) const {
-  const Status known = CheckIds(set, ids);
-  if (!known.ok()) return done(known);
+                                      OnAllocated done) const {
+  const Status status = CheckIds(set, ids);
+  if (!status.ok()) return done(status);
   grants_->Allocate(
       resource_, WithoutRepeats(ids),
       [options = options_, done = std::move(done)](const Result<grant::Grant>& grant) {
@@ -54,7 +54,7 @@ void AllocateBindingResponder::Answer(const DeviceSet& set, const std::vector<st
       });
 }
 
-void AllocateBindingResponder::Check(const std::vector<std::string>& ids, Checked done) const {
+void AllocateBindingResponder::Check(const std::vector<std::string>& ids, OnChecked done) const {
   grants_->Check(resource_, WithoutRepeats(ids), std::move(done));
 }
 

@@ -31,20 +31,21 @@ struct DeviceSpecOptions {
   std::string dev_root_ctr_path = "/";  // path in this process
 };
 
-class AllocateBindingResponder final : public PluginAnswers {
+class AllocateBindingResponder final : public PluginResponder {
  public:
   // `late_binding` checks IDs and answers GetPreferredAllocation. `grants` must outlive the object.
-  AllocateBindingResponder(std::string resource, std::unique_ptr<const PluginAnswers> late_binding,
+  AllocateBindingResponder(std::string resource,
+                           std::unique_ptr<const PluginResponder> late_binding,
                            DeviceSpecOptions options, KubeletGrants* grants);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override {
     return late_binding_->CheckIds(set, ids);
   }
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-              Allocated done) const override;
-  bool checks() const override { return true; }
-  void Check(const std::vector<std::string>& ids, Checked done) const override;
-  bool prefers() const override { return late_binding_->prefers(); }
+              OnAllocated done) const override;
+  bool requires_pre_start() const override { return true; }
+  void Check(const std::vector<std::string>& ids, OnChecked done) const override;
+  bool has_preference() const override { return late_binding_->has_preference(); }
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
@@ -54,7 +55,7 @@ class AllocateBindingResponder final : public PluginAnswers {
 
  private:
   const std::string resource_;
-  const std::unique_ptr<const PluginAnswers> late_binding_;
+  const std::unique_ptr<const PluginResponder> late_binding_;
   const DeviceSpecOptions options_;
   KubeletGrants* const grants_;
 };

@@ -19,7 +19,7 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
   for (const device::Gpu& gpu : inventory_->gpus) {
     // The kubelet decodes with a protobuf that rejects the whole list for one invalid string.
     if (gpu.uuid.empty() || gpu.uuid.size() > kMaxIdLength || !IsValidUtf8(gpu.uuid)) {
-      left_out_.push_back(HexEncode(gpu.uuid));
+      rejected_uuids_.push_back(HexEncode(gpu.uuid));
       continue;
     }
     offers_.push_back({gpu.uuid, gpu.health.ok() && gpu.minor.has_value(), gpu.numa_node});
@@ -41,7 +41,7 @@ const device::Gpu* DeviceSet::Find(std::string_view id) const {
 }
 
 const placement::Chooser& DeviceSet::chooser() const {
-  std::call_once(chooser_made_, [this] {
+  std::call_once(chooser_once_, [this] {
     chooser_ = std::make_unique<placement::Chooser>(placement::Topology::Of(*inventory_));
   });
   return *chooser_;

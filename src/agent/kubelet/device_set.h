@@ -36,7 +36,7 @@ class DeviceSet {
   device::NodeInventory PublishedInventory() const;
   // In the order of the inventory.
   const std::vector<Offer>& offers() const { return offers_; }
-  const std::vector<std::string>& left_out() const { return left_out_; }
+  const std::vector<std::string>& rejected_uuids() const { return rejected_uuids_; }
   const SharePlan& shares() const { return shares_; }
 
   // The offered GPU with this ID; null for an unknown ID.
@@ -47,9 +47,9 @@ class DeviceSet {
  private:
   std::shared_ptr<const device::NodeInventory> inventory_;
   std::vector<Offer> offers_;
-  std::vector<std::string> left_out_;
+  std::vector<std::string> rejected_uuids_;
   SharePlan shares_;
-  mutable std::once_flag chooser_made_;
+  mutable std::once_flag chooser_once_;
   mutable std::unique_ptr<const placement::Chooser> chooser_;
 };
 

@@ -15,7 +15,7 @@
 namespace tessera::agent {
 
 struct Registration {
-  std::string endpoint;  // base name of our socket
+  std::string endpoint;  // base name of the plugin's socket
   std::string resource;
   bool pre_start = false;  // the kubelet calls PreStartContainer
 };

@@ -70,17 +70,17 @@ class PendingCalls {
     std::unique_lock lock(mutex_);
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
     changed_.wait(lock, [this] { return contexts_.empty(); });
-    over_ = true;
+    cancelled_ = true;
   }
-  // Runner's thread.
-  bool over() const { return over_; }
+  // Call on the runner's thread.
+  bool cancelled() const { return cancelled_; }
 
  private:
   // Calls end on gRPC's threads.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<grpc::ClientContext*> contexts_;
-  bool over_ = false;
+  bool cancelled_ = false;
 };
 
 namespace {
@@ -96,7 +96,7 @@ void Run(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending,
     grpc::ClientContext* context = &call->context;
     runner->Post(
         [pending, call = std::move(call), done = std::move(done), status = std::move(status)] {
-          if (!pending->over()) done(*call, status);
+          if (!pending->cancelled()) done(*call, status);
         });
     pending->Remove(context);
   });
@@ -107,7 +107,7 @@ template <typename Done>
 void PostError(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Status status,
                Done done) {
   runner->Post([pending, done = std::move(done), status = std::move(status)] {
-    if (!pending->over()) done(status);
+    if (!pending->cancelled()) done(status);
   });
 }
 

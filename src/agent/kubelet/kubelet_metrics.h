@@ -9,7 +9,7 @@ namespace tessera::agent {
 
 struct KubeletMetrics {
   LatencyHistogram allocate;
-  LatencyHistogram preferred;
+  LatencyHistogram preferred;    // GetPreferredAllocation
   LabeledCounter calls_refused;  // by method
   LabeledCounter registrations;  // by code
   Counter kubelet_restarts;

@@ -56,21 +56,22 @@ class SocketEndpoint final : public PluginEndpoint {
 // Members are destroyed from the last to the first, so events stop before their targets are gone.
 class Plugin::Impl {
  public:
-  Impl(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
+  Impl(TaskRunner* runner, PluginOptions options, const PluginResponder* responder,
        const DeviceSetHolder* devices, KubeletMetrics* metrics)
       : dir_(DirName(options.kubelet_socket)),
-        kubelet_name_(BaseName(options.kubelet_socket)),
-        name_(NewEndpointName(options.resource)),
-        server_(runner, answers, devices, metrics,
+        kubelet_socket_name_(BaseName(options.kubelet_socket)),
+        plugin_socket_name_(NewEndpointName(options.resource)),
+        server_(runner, responder, devices, metrics,
                 {.stream_opened = [this] { registrar_.OnStreamOpened(); },
                  .stream_closed = [this] { registrar_.OnStreamClosed(); }}),
-        endpoint_(&server_, JoinPath(dir_, name_)),
+        endpoint_(&server_, JoinPath(dir_, plugin_socket_name_)),
         kubelet_(runner, options.kubelet_socket),
-        registrar_(runner, &kubelet_, &endpoint_, {name_, options.resource, answers->checks()},
+        registrar_(runner, &kubelet_, &endpoint_,
+                   {plugin_socket_name_, options.resource, responder->requires_pre_start()},
                    metrics, options.on_registered_change),
         watcher_(runner, dir_,
-                 {.appeared = [this](const std::string& name) { OnAppeared(name); },
-                  .vanished = [this](const std::string& name) { OnVanished(name); },
+                 {.on_appeared = [this](const std::string& name) { OnAppeared(name); },
+                  .on_vanished = [this](const std::string& name) { OnVanished(name); },
                   .on_rescan = [this] { registrar_.OnRescan(); }}) {
     RemoveStaleSockets(dir_);
     watcher_.Start();
@@ -84,15 +85,15 @@ class Plugin::Impl {
 
  private:
   void OnAppeared(const std::string& name) {
-    if (name == kubelet_name_) registrar_.OnKubeletSocketAppeared();
+    if (name == kubelet_socket_name_) registrar_.OnKubeletSocketAppeared();
   }
   void OnVanished(const std::string& name) {
-    if (name == name_) registrar_.OnPluginSocketVanished();
+    if (name == plugin_socket_name_) registrar_.OnPluginSocketVanished();
   }
 
   const std::string dir_;
-  const std::string kubelet_name_;
-  const std::string name_;
+  const std::string kubelet_socket_name_;
+  const std::string plugin_socket_name_;
   PluginServer server_;
   SocketEndpoint endpoint_;
   GrpcKubeletRegistry kubelet_;
@@ -101,9 +102,9 @@ class Plugin::Impl {
   bool started_ = false;
 };
 
-Plugin::Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
+Plugin::Plugin(TaskRunner* runner, PluginOptions options, const PluginResponder* responder,
                const DeviceSetHolder* devices, KubeletMetrics* metrics)
-    : impl_(std::make_unique<Impl>(runner, std::move(options), answers, devices, metrics)) {}
+    : impl_(std::make_unique<Impl>(runner, std::move(options), responder, devices, metrics)) {}
 Plugin::~Plugin() = default;
 
 void Plugin::Publish(const std::vector<DeviceSet::Offer>& offers) { impl_->Publish(offers); }

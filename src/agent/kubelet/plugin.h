@@ -18,14 +18,14 @@ namespace tessera::agent {
 
 struct PluginOptions {
   std::string resource;
-  std::string kubelet_socket;  // our socket is in the same directory
+  std::string kubelet_socket;  // the plugin's socket is in the same directory
   std::function<void()> on_registered_change;
 };
 
 class Plugin {
  public:
   // The arguments must outlive the object. Removes sockets that killed plugins left behind.
-  Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
+  Plugin(TaskRunner* runner, PluginOptions options, const PluginResponder* responder,
          const DeviceSetHolder* devices, KubeletMetrics* metrics);
   // Closes the kubelet's streams: the resource becomes unavailable at once.
   ~Plugin();

@@ -16,10 +16,10 @@ namespace {
 // With this value NVIDIA's container runtime gives the container no GPU.
 constexpr std::string_view kNoDevices = "void";
 // Precedes the number of further IDs; no ID begins with this character.
-constexpr char kMore = '+';
+constexpr char kCountPrefix = '+';
 
-bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
-  return std::all_of(some.begin(), some.end(), [&](const std::string& id) {
+bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& subset) {
+  return std::all_of(subset.begin(), subset.end(), [&](const std::string& id) {
     return std::find(all.begin(), all.end(), id) != all.end();
   });
 }
@@ -40,20 +40,20 @@ std::string DevicePath(const std::string& root, int minor) {
   return JoinPath(root, "dev/nvidia" + std::to_string(minor));
 }
 
-TokenAnswers::TokenAnswers(std::string resource, Ids ids, const grant::TokenSigner* signer,
-                           const Clock* clock, AdmissionOrder* admission_order)
+TokenResponder::TokenResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
+                               const Clock* clock, AdmissionOrder* admission_order)
     : resource_(std::move(resource)),
       ids_(ids),
       signer_(signer),
       clock_(clock),
       admission_order_(admission_order) {}
 
-Status TokenAnswers::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
+Status TokenResponder::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
   const ShareUnits* units = ids_ == Ids::kShareUnits ? set.shares().Find(resource_) : nullptr;
   for (const std::string& id : ids) {
-    const bool known =
+    const bool is_offered =
         ids_ == Ids::kGpus ? set.Find(id) != nullptr : units != nullptr && units->Has(id);
-    if (known) continue;
+    if (is_offered) continue;
     return Error(Code::kUnknown,
                  "invalid allocation request for \"{}\": invalid request: unknown device: {}",
                  resource_, id);
@@ -61,8 +61,8 @@ Status TokenAnswers::CheckIds(const DeviceSet& set, const std::vector<std::strin
   return Status::Ok();
 }
 
-Result<ContainerAllocation> TokenAnswers::Allocate(const DeviceSet& set,
-                                                   const std::vector<std::string>& ids) const {
+Result<ContainerAllocation> TokenResponder::Allocate(const DeviceSet& set,
+                                                     const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
   const std::vector<std::string> token_ids =
       ids_ == Ids::kGpus ? WithoutRepeats(ids) : ShareTokenIds(ids);
@@ -71,11 +71,10 @@ Result<ContainerAllocation> TokenAnswers::Allocate(const DeviceSet& set,
   return TokenAnswer(resource_, signer_->Sign(resource_, token_ids, clock_->WallNow()));
 }
 
-Result<std::vector<std::string>> TokenAnswers::Prefer(const DeviceSet& set,
-                                                      const std::vector<std::string>& available,
-                                                      const std::vector<std::string>& must_include,
-                                                      int size) const {
-  if (!prefers()) {
+Result<std::vector<std::string>> TokenResponder::Prefer(
+    const DeviceSet& set, const std::vector<std::string>& available,
+    const std::vector<std::string>& must_include, int size) const {
+  if (!has_preference()) {
     return Error(Code::kUnimplemented, "no preferred allocation: units of {} are interchangeable",
                  resource_);
   }
@@ -110,11 +109,11 @@ std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
 
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids) {
   if (ids.empty()) return {};
-  return {*std::min_element(ids.begin(), ids.end()), kMore + std::to_string(ids.size() - 1)};
+  return {*std::min_element(ids.begin(), ids.end()), kCountPrefix + std::to_string(ids.size() - 1)};
 }
 
 int64_t UnitsOfToken(const std::vector<std::string>& ids) {
-  if (ids.size() != 2 || ids[1].empty() || ids[1][0] != kMore)
+  if (ids.size() != 2 || ids[1].empty() || ids[1][0] != kCountPrefix)
     return static_cast<int64_t>(ids.size());
   return 1 + ParseInt(std::string_view(ids[1]).substr(1)).value_or(0);
 }

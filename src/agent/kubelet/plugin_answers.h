@@ -42,23 +42,24 @@ struct ContainerAllocation {
 };
 
 // Answers the kubelet's calls for one resource. Any thread.
-class PluginAnswers {
+class PluginResponder {
  public:
-  using Allocated = std::function<void(Result<ContainerAllocation>)>;
-  using Checked = std::function<void(Status)>;
+  using OnAllocated = std::function<void(Result<ContainerAllocation>)>;
+  using OnChecked = std::function<void(Status)>;
 
-  virtual ~PluginAnswers() = default;
+  virtual ~PluginResponder() = default;
   // UNKNOWN: an ID that is not offered.
   virtual Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const = 0;
   // Calls `done` once, now or later, on any thread, or drops it when the agent stops. Errors: see
   // CheckIds.
   virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-                      Allocated done) const = 0;
-  // Whether the kubelet calls PreStartContainer, and its answer; `done` is called as by Answer.
-  virtual bool checks() const { return false; }
-  virtual void Check(const std::vector<std::string>&, Checked done) const { done(Status::Ok()); }
+                      OnAllocated done) const = 0;
+  // Whether the kubelet must call PreStartContainer. If so, Check answers that call; it calls
+  // `done` like Answer.
+  virtual bool requires_pre_start() const { return false; }
+  virtual void Check(const std::vector<std::string>&, OnChecked done) const { done(Status::Ok()); }
   // Whether the kubelet calls GetPreferredAllocation.
-  virtual bool prefers() const = 0;
+  virtual bool has_preference() const = 0;
   virtual Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                                   const std::vector<std::string>& available,
                                                   const std::vector<std::string>& must_include,
@@ -66,7 +67,7 @@ class PluginAnswers {
 };
 
 // The answers with late binding: Allocate signs the IDs into a token.
-class TokenAnswers final : public PluginAnswers {
+class TokenResponder final : public PluginResponder {
  public:
   enum class Ids {
     kGpus,        // UUIDs of whole GPUs
@@ -74,20 +75,20 @@ class TokenAnswers final : public PluginAnswers {
   };
 
   // The arguments must outlive the object. `admission_order` serves whole GPUs and may be null.
-  TokenAnswers(std::string resource, Ids ids, const grant::TokenSigner* signer, const Clock* clock,
-               AdmissionOrder* admission_order = nullptr);
+  TokenResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
+                 const Clock* clock, AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors: see CheckIds. Ignores repeated IDs.
   Result<ContainerAllocation> Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-              Allocated done) const override {
+              OnAllocated done) const override {
     done(Allocate(set, ids));
   }
   // Units of a share are interchangeable.
-  bool prefers() const override { return ids_ == Ids::kGpus; }
-  // Empty if fewer IDs are available than requested; UNKNOWN for an unknown ID.
+  bool has_preference() const override { return ids_ == Ids::kGpus; }
+  // Returns no IDs if fewer IDs are available than requested. UNKNOWN: an ID is unknown.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,

@@ -49,7 +49,7 @@ class StreamHub {
   void Publish(DeviceList list);
   void CloseAll();
   grpc::ServerWriteReactor<DeviceList>* Open(grpc::CallbackServerContext* context);
-  int open() const { return open_; }
+  int open_count() const { return open_count_; }
 
  private:
   friend class Stream;
@@ -60,8 +60,8 @@ class StreamHub {
   TaskRunner* const runner_;
   KubeletMetrics* const metrics_;
   const PluginServer::Events events_;
-  // Only on the runner's thread.
-  int open_ = 0;
+  // Used only on the runner's thread.
+  int open_count_ = 0;
 
   // gRPC calls streams back on its own threads, while the runner publishes.
   std::mutex mutex_;
@@ -105,15 +105,15 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
   // Ends the stream. Cancels a running write, because a peer that does not read would block it
   // forever.
   void Close() {
-    bool stuck = false;
+    bool write_is_running = false;
     {
       const std::lock_guard lock(hub_->mutex_);
       if (finished_) return;
       closing_ = true;
-      stuck = busy_;
-      cancelling_ = stuck;
+      write_is_running = busy_;
+      cancelling_ = write_is_running;
     }
-    if (!stuck) return Advance();
+    if (!write_is_running) return Advance();
     context_->TryCancel();
     {
       const std::lock_guard lock(hub_->mutex_);
@@ -187,7 +187,7 @@ grpc::ServerWriteReactor<DeviceList>* StreamHub::Open(grpc::CallbackServerContex
   }
   runner_->Post([this, weak = weak_.Get()] {
     if (!weak) return;
-    ++open_;
+    ++open_count_;
     events_.stream_opened();
   });
   stream->Advance();
@@ -206,7 +206,7 @@ void StreamHub::Remove(Stream* stream) {
   }
   runner_->Post([this, weak = weak_.Get()] {
     if (!weak) return;
-    --open_;
+    --open_count_;
     events_.stream_closed();
   });
 }
@@ -253,15 +253,15 @@ class PendingCall {
 
 class PluginService final : public v1beta1::DevicePlugin::CallbackService {
  public:
-  PluginService(StreamHub* hub, const PluginAnswers* answers, const DeviceSetHolder* devices,
+  PluginService(StreamHub* hub, const PluginResponder* responder, const DeviceSetHolder* devices,
                 KubeletMetrics* metrics)
-      : hub_(hub), answers_(answers), devices_(devices), metrics_(metrics) {}
+      : hub_(hub), responder_(responder), devices_(devices), metrics_(metrics) {}
 
   grpc::ServerUnaryReactor* GetDevicePluginOptions(grpc::CallbackServerContext* context,
                                                    const v1beta1::Empty*,
                                                    v1beta1::DevicePluginOptions* reply) override {
-    reply->set_get_preferred_allocation_available(answers_->prefers());
-    reply->set_pre_start_required(answers_->checks());
+    reply->set_get_preferred_allocation_available(responder_->has_preference());
+    reply->set_pre_start_required(responder_->requires_pre_start());
     PendingCall call(context, "GetDevicePluginOptions", metrics_, nullptr);
     call.Finish(Status::Ok());
     return call.reactor();
@@ -292,8 +292,8 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
                                               const v1beta1::PreStartContainerRequest* request,
                                               v1beta1::PreStartContainerResponse*) override {
     auto call = std::make_shared<PendingCall>(context, "PreStartContainer", metrics_, nullptr);
-    answers_->Check(Strings(request->devices_ids()),
-                    [call](const Status& status) { call->Finish(status); });
+    responder_->Check(Strings(request->devices_ids()),
+                      [call](const Status& status) { call->Finish(status); });
     return call->reactor();
   }
 
@@ -304,9 +304,9 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
     for (const auto& container : request.container_requests()) {
       ASSIGN_OR_RETURN(const std::vector<std::string> ids,
-                       answers_->Prefer(*devices, Strings(container.available_deviceids()),
-                                        Strings(container.must_include_deviceids()),
-                                        container.allocation_size()));
+                       responder_->Prefer(*devices, Strings(container.available_deviceids()),
+                                          Strings(container.must_include_deviceids()),
+                                          container.allocation_size()));
       auto* answer = reply->add_container_responses();
       for (const std::string& id : ids) answer->add_deviceids(id);
     }
@@ -321,7 +321,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     if (devices == nullptr) {
       return call->Finish(Status(Code::kUnavailable, "the GPUs are not known yet"));
     }
-    answers_->Answer(
+    responder_->Answer(
         *devices, Strings(request.container_requests(at).devices_ids()),
         [this, at, &request, reply, call](const Result<ContainerAllocation>& allocation) {
           if (!allocation.ok()) return call->Finish(allocation.status());
@@ -351,7 +351,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   }
 
   StreamHub* const hub_;
-  const PluginAnswers* const answers_;
+  const PluginResponder* const responder_;
   const DeviceSetHolder* const devices_;
   KubeletMetrics* const metrics_;
 };
@@ -360,10 +360,10 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
 
 class PluginServer::Impl {
  public:
-  Impl(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
+  Impl(TaskRunner* runner, const PluginResponder* responder, const DeviceSetHolder* devices,
        KubeletMetrics* metrics, Events events)
       : hub_(runner, metrics, std::move(events)),
-        service_(&hub_, answers, devices, metrics),
+        service_(&hub_, responder, devices, metrics),
         accept_loop_(runner, [this](Fd connection) {
           grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
         }) {
@@ -394,9 +394,9 @@ class PluginServer::Impl {
   net::AcceptLoop accept_loop_;
 };
 
-PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,
+PluginServer::PluginServer(TaskRunner* runner, const PluginResponder* responder,
                            const DeviceSetHolder* devices, KubeletMetrics* metrics, Events events)
-    : impl_(std::make_unique<Impl>(runner, answers, devices, metrics, std::move(events))) {}
+    : impl_(std::make_unique<Impl>(runner, responder, devices, metrics, std::move(events))) {}
 
 PluginServer::~PluginServer() = default;
 
@@ -406,6 +406,6 @@ void PluginServer::Publish(const std::vector<DeviceSet::Offer>& offers) {
   impl_->hub().Publish(ListOf(offers));
 }
 void PluginServer::CloseStreams() { impl_->hub().CloseAll(); }
-int PluginServer::open_streams() const { return impl_->hub().open(); }
+int PluginServer::open_streams() const { return impl_->hub().open_count(); }
 
 }  // namespace tessera::agent

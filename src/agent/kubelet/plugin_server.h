@@ -32,7 +32,7 @@ class PluginServer {
   };
 
   // The arguments must outlive the server.
-  PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
+  PluginServer(TaskRunner* runner, const PluginResponder* responder, const DeviceSetHolder* devices,
                KubeletMetrics* metrics, Events events);
   // Ends all streams and calls, and removes the socket's file if it still belongs to this server.
   ~PluginServer();

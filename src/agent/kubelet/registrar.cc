@@ -37,7 +37,7 @@ void Registrar::OnKubeletSocketAppeared() {
     Log(Severity::kInfo, "the kubelet restarted", {{"resource", registration_.resource}});
   }
   pause_ = kFirstPause;
-  starting_until_ = runner_->clock().Now() + kStarting;
+  starting_until_ = runner_->clock().Now() + kStartupTime;
   // An attempt with the earlier kubelet ends here.
   in_flight_ = false;
   TryRegister();
@@ -110,16 +110,16 @@ void Registrar::OnRegistered(const Status& status) {
   });
 }
 
-void Registrar::ScheduleRetry(Code why) {
+void Registrar::ScheduleRetry(Code reason) {
   const Duration pause = pause_;
-  const bool starting = why == Code::kUnavailable && runner_->clock().Now() < starting_until_;
+  const bool starting = reason == Code::kUnavailable && runner_->clock().Now() < starting_until_;
   if (!starting) pause_ = std::min(pause_ * 2, Duration(kLongestPause));
   PostForAttempt(pause, [this] { TryRegister(); });
 }
 
 void Registrar::OnStreamOpened() {
   UpdateRegistered();
-  PostForAttempt(kSettled, [this] {
+  PostForAttempt(kStableAge, [this] {
     if (endpoint_->open_streams() > 0) pause_ = kFirstPause;
   });
 }

@@ -42,10 +42,10 @@ class Registrar {
  public:
   static constexpr Duration kFirstPause = std::chrono::milliseconds(10);
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
-  // A kubelet that starts listens right after its socket has appeared.
-  static constexpr Duration kStarting = std::chrono::seconds(2);
+  // A starting kubelet listens within this time after its socket has appeared.
+  static constexpr Duration kStartupTime = std::chrono::seconds(2);
   // A stream of this age proves that the registration lasts.
-  static constexpr Duration kSettled = std::chrono::seconds(5);
+  static constexpr Duration kStableAge = std::chrono::seconds(5);
   // The kubelet opens its stream right after registering. The wait is short if a stream has ended
   // meanwhile, because that may have been the new stream.
   static constexpr Duration kStreamWait = std::chrono::seconds(5);
@@ -76,7 +76,7 @@ class Registrar {
  private:
   void EnsureListening();
   void TryRegister();
-  void ScheduleRetry(Code why);
+  void ScheduleRetry(Code reason);
   void OnRegistered(const Status& status);
   void UpdateRegistered();
   // Runs `task` unless the registrar, or the attempt that it belongs to, is over.

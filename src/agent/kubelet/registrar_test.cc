@@ -207,7 +207,7 @@ TEST_F(RegistrarTest, PausesGrowWhileStreamsKeepEnding) {
 TEST_F(RegistrarTest, PauseIsShortAgainAfterASettledStream) {
   BecomeRegistered();
   EndManyStreams();
-  runner_.AdvanceTimeAndRun(Registrar::kSettled);
+  runner_.AdvanceTimeAndRun(Registrar::kStableAge);
   const int before = kubelet_.calls;
   CloseStream();
   runner_.AdvanceTimeAndRun(10ms);

@@ -31,21 +31,21 @@ std::string Base36(uint64_t value, size_t width) {
 
 // The name of a GPU follows from its UUID, so it does not depend on other GPUs of the node. If two
 // names are equal, the second GPU gets the next free name.
-std::string NameOf(const std::string& uuid, std::set<uint64_t>* taken) {
+std::string NameOf(const std::string& uuid, std::set<uint64_t>* used_names) {
   uint64_t hash = Fnv1a(uuid) % kGpuNames;
-  while (!taken->insert(hash).second) hash = (hash + 1) % kGpuNames;
+  while (!used_names->insert(hash).second) hash = (hash + 1) % kGpuNames;
   return Base36(hash, kGpuNameLength);
 }
 
 // The protobuf size of each ID: tag and length of the entry, of the ID and of its health, with the
 // longer of the two health words.
 size_t ListBytes(const ShareUnits& units) {
-  constexpr size_t kBesideId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
+  constexpr size_t kOverheadPerId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
   size_t bytes = 0;
   for (const ShareUnits::PerGpu& gpu : units.gpus) {
     if (gpu.count == 0) continue;
     const size_t longest = ShareUnits::IdOf(gpu, gpu.count - 1).size();
-    bytes += static_cast<size_t>(gpu.count) * (kBesideId + longest);
+    bytes += static_cast<size_t>(gpu.count) * (kOverheadPerId + longest);
   }
   return bytes;
 }
@@ -54,9 +54,9 @@ template <typename CountOf>
 ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource, char letter,
                const CountOf& count_of) {
   ShareUnits units{.resource = std::string(resource)};
-  std::set<uint64_t> taken;
+  std::set<uint64_t> used_names;
   for (const device::Gpu& gpu : inventory.gpus) {
-    const std::string name = NameOf(gpu.uuid, &taken);
+    const std::string name = NameOf(gpu.uuid, &used_names);
     if (gpu.mig || gpu.memory <= Bytes(0)) continue;
     const bool healthy = gpu.health.ok() && gpu.minor.has_value();
     units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});

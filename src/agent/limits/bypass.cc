@@ -25,14 +25,14 @@ std::string_view NameOf(std::string_view path) { return path.substr(path.rfind('
 }  // namespace
 
 std::string DescribeBypass(std::string_view maps) {
-  std::string_view real, other;
+  std::string_view driver_libcuda, other_libcuda;
   bool has_limits = false, usage_deleted = false;
   for (const std::string_view line : Split(maps, '\n')) {
     const std::string_view path = PathOf(line);
     if (path.find("/tessera/real/libcuda") != std::string_view::npos) {
-      real = path;
+      driver_libcuda = path;
     } else if (NameOf(path).starts_with("libcuda.so")) {
-      other = path;
+      other_libcuda = path;
     }
     has_limits |= path.ends_with("/tessera/limits/limits");
     usage_deleted |=
@@ -48,17 +48,17 @@ std::string DescribeBypass(std::string_view maps) {
     return "the limiter cannot record this process in the usage file; see the container's log for "
            "the reason";
   }
-  if (!real.empty()) {
+  if (!driver_libcuda.empty()) {
     return fmt::format(
         "the process calls {} directly and bypasses the limiter; load the library by the name "
         "libcuda.so.1",
-        real);
+        driver_libcuda);
   }
-  if (!other.empty()) {
+  if (!other_libcuda.empty()) {
     return fmt::format(
         "the process has loaded {}, which is not the node's driver; remove that library from the "
         "image or from its search path",
-        other);
+        other_libcuda);
   }
   return "the process calls the kernel driver without libcuda; use libcuda, or give the pod a "
          "whole GPU";

@@ -47,31 +47,32 @@ std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::st
   const auto found = meters_.find({pod_uid, container, uuid});
   if (found == meters_.end()) return std::nullopt;
   MemberMeter& meter = found->second;
-  const int64_t span = meter.at - std::exchange(meter.reported_at, meter.at);
-  const double used = meter.used - std::exchange(meter.reported_used, meter.used);
-  const int64_t waited = meter.waited - std::exchange(meter.reported_waited, meter.waited);
-  if (span <= 0 || span == meter.at) return std::nullopt;
+  const int64_t span = meter.read_at_ns - std::exchange(meter.reported_at_ns, meter.read_at_ns);
+  const double used = meter.used_ns - std::exchange(meter.reported_used_ns, meter.used_ns);
+  const int64_t waited =
+      meter.wait_time_ns - std::exchange(meter.reported_wait_ns, meter.wait_time_ns);
+  if (span <= 0 || span == meter.read_at_ns) return std::nullopt;
   const auto part = [span](double time) { return std::max(0.0, time / static_cast<double>(span)); };
   return ComputeUse{std::min(part(used), 1.0), part(static_cast<double>(waited)),
-                    std::chrono::nanoseconds(meter.waited)};
+                    std::chrono::nanoseconds(meter.wait_time_ns)};
 }
 
 void ComputeControl::Run() {
-  int64_t next = 0;  // 0: no member
+  int64_t next_tick_ns = 0;  // 0: no member
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const auto is_due = [this] { return stop_ || update_.has_value(); };
-    if (next == 0) {
+    if (next_tick_ns == 0) {
       changed_.wait(lock, is_due);
     } else {
-      changed_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(0, next - NowNs())),
-                        is_due);
+      changed_.wait_for(
+          lock, std::chrono::nanoseconds(std::max<int64_t>(0, next_tick_ns - NowNs())), is_due);
     }
     auto update = std::exchange(update_, std::nullopt);
     if (stop_) return;
     lock.unlock();
     if (update) SetMembers(*std::move(update));
-    next = Tick(NowNs());
+    next_tick_ns = Tick(NowNs());
     lock.lock();
   }
 }
@@ -84,34 +85,34 @@ void ComputeControl::SetMembers(std::vector<Member> members) {
     const int index = member.limits->Find(member.uuid.c_str());
     if (index < 0 || member.usage == nullptr) continue;
     const Key key{member.pod_uid, member.container, member.uuid};
-    KnownMember& one = known[key];
-    const auto old = known_.find(key);
-    const bool continues = old != known_.end() && old->second.member.usage == member.usage;
-    one.id = continues ? old->second.id : ++last_id_;
-    one.index = static_cast<uint32_t>(index);
-    one.usage = continues && old->second.index == one.index
-                    ? old->second.usage
-                    : std::make_shared<ComputeUsageFile>(member.usage, one.index);
+    KnownMember& entry = known[key];
+    const auto old = members_.find(key);
+    const bool continues = old != members_.end() && old->second.member.usage == member.usage;
+    entry.id = continues ? old->second.id : ++last_id_;
+    entry.index = static_cast<uint32_t>(index);
+    entry.usage = continues && old->second.index == entry.index
+                      ? old->second.usage
+                      : std::make_shared<ComputeUsageFile>(member.usage, entry.index);
     GpuArbiter& gpu = gpus_[member.uuid];
-    gpu.arbiter.Set(one.id, member.share);
-    if (member.utilization) gpu.arbiter.Utilization(now, one.id, *member.utilization);
-    one.member = std::move(member);
+    gpu.arbiter.Set(entry.id, member.share);
+    if (member.utilization) gpu.arbiter.Utilization(now, entry.id, *member.utilization);
+    entry.member = std::move(member);
   }
-  for (const auto& [key, old] : known_) {
-    const auto still = known.find(key);
-    if (still != known.end() && still->second.id == old.id) continue;
+  for (const auto& [key, old] : members_) {
+    const auto continued = known.find(key);
+    if (continued != known.end() && continued->second.id == old.id) continue;
     gpus_[old.member.uuid].arbiter.Remove(old.id);
     const std::lock_guard lock(mutex_);
     meters_.erase(key);
   }
-  known_ = std::move(known);
+  members_ = std::move(known);
   SortByGpu();
 }
 
 void ComputeControl::SortByGpu() {
   for (auto& [uuid, gpu] : gpus_) gpu.members.clear();
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, known] : known_) {
+  for (const auto& [key, known] : members_) {
     gpus_[known.member.uuid].members.push_back({.id = known.id,
                                                 .limits = known.member.limits.get(),
                                                 .usage = known.usage.get(),
@@ -124,12 +125,12 @@ void ComputeControl::SortByGpu() {
 
 // Returns the time of the next tick; 0 if there is no member.
 int64_t ComputeControl::Tick(int64_t now) {
-  int64_t next = 0;
+  int64_t next_tick_ns = 0;
   for (auto& [uuid, gpu] : gpus_) {
-    if (gpu.next <= now) TickGpu(now, &gpu);
-    if (next == 0 || gpu.next < next) next = gpu.next;
+    if (gpu.next_tick_ns <= now) TickGpu(now, &gpu);
+    if (next_tick_ns == 0 || gpu.next_tick_ns < next_tick_ns) next_tick_ns = gpu.next_tick_ns;
   }
-  return next;
+  return next_tick_ns;
 }
 
 // Fills `totals_` and the first totals_.size() elements of `readings_`.
@@ -150,7 +151,7 @@ void ComputeControl::TickGpu(int64_t now, GpuArbiter* gpu) {
   ReadMembers(now, *gpu);
   const auto& division = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
   TESSERA_CHECK(division.allowances.size() == gpu->members.size());
-  gpu->next = division.next;
+  gpu->next_tick_ns = division.next;
   // Members, allowances and parts are in the order of the ids.
   auto part = division.parts.begin();
   for (size_t i = 0; i < gpu->members.size(); ++i) {
@@ -163,11 +164,11 @@ void ComputeControl::TickGpu(int64_t now, GpuArbiter* gpu) {
   const std::lock_guard lock(mutex_);
   for (const auto& [meter, totals] : totals_) {
     // The sum decreases when a process ends.
-    const int64_t more = std::max<int64_t>(0, totals.gpu_time_ns - meter->metered);
-    meter->used += meter->bias * static_cast<double>(more);
-    meter->metered = totals.gpu_time_ns;
-    meter->waited = totals.wait_time_ns;
-    meter->at = now;
+    const int64_t more = std::max<int64_t>(0, totals.gpu_time_ns - meter->gpu_time_ns);
+    meter->used_ns += meter->bias * static_cast<double>(more);
+    meter->gpu_time_ns = totals.gpu_time_ns;
+    meter->wait_time_ns = totals.wait_time_ns;
+    meter->read_at_ns = now;
   }
   for (size_t i = 0; i < gpu->members.size(); ++i) {
     gpu->members[i].meter->bias = static_cast<double>(division.allowances[i].bias) / limiter::kOne;

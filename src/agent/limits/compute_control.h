@@ -66,16 +66,16 @@ class ComputeControl {
  private:
   using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
   struct MemberMeter {
-    int64_t metered = 0, waited = 0, at = 0;  // latest reading, and its time
-    double bias = 1;                          // the arbiter's correction of `metered`
-    double used = 0;                          // GPU time in ns, corrected
-    double reported_used = 0;                 // reported_*: at the last call of Used
-    int64_t reported_waited = 0, reported_at = 0;
+    int64_t gpu_time_ns = 0, wait_time_ns = 0, read_at_ns = 0;  // latest reading, and its time
+    double bias = 1;              // the arbiter's correction of `gpu_time_ns`
+    double used_ns = 0;           // GPU time, corrected
+    double reported_used_ns = 0;  // reported_*: at the last call of Used
+    int64_t reported_wait_ns = 0, reported_at_ns = 0;
   };
   struct KnownMember {
     limiter::Arbiter::Id id = 0;
     Member member;
-    uint32_t index = 0;  // of the GPU in both files
+    uint32_t index = 0;  // of the GPU in `limits` and in `usage`
     std::shared_ptr<ComputeUsageFile> usage;
   };
   // The data of a member that a tick needs.
@@ -88,7 +88,7 @@ class ComputeControl {
   };
   struct GpuArbiter {
     limiter::Arbiter arbiter;
-    int64_t next = 0;
+    int64_t next_tick_ns = 0;
     std::vector<TickMember> members;  // in the order of their ids, like in the arbiter
   };
 
@@ -99,8 +99,8 @@ class ComputeControl {
   void TickGpu(int64_t now, GpuArbiter* gpu);
   void ReadMembers(int64_t now, const GpuArbiter& gpu);
 
-  // Used only by the thread.
-  std::map<Key, KnownMember> known_;
+  // Used only by the tick thread.
+  std::map<Key, KnownMember> members_;
   std::map<std::string, GpuArbiter> gpus_;
   limiter::Arbiter::Id last_id_ = 0;
   // Buffers of a tick. They are members, so that ticks allocate nothing.

@@ -19,9 +19,11 @@ double PartOfGpu(MilliGpu compute) { return static_cast<double>(compute.count())
 PriorityClass ClassOf(const PodInfo& pod) {
   const auto text = pod.annotations.find(names::kAnnotationComputeClass);
   if (text == pod.annotations.end()) return PriorityClass::kNormal;
-  const auto of_pod = device::ParseComputeClass(text->second);
-  if (of_pod.ok() && *of_pod == device::ComputeClass::kHigh) return PriorityClass::kHigh;
-  if (of_pod.ok() && *of_pod == device::ComputeClass::kLow) return PriorityClass::kLow;
+  const auto compute_class = device::ParseComputeClass(text->second);
+  if (compute_class.ok() && *compute_class == device::ComputeClass::kHigh)
+    return PriorityClass::kHigh;
+  if (compute_class.ok() && *compute_class == device::ComputeClass::kLow)
+    return PriorityClass::kLow;
   return PriorityClass::kNormal;
 }
 
@@ -64,17 +66,17 @@ std::vector<ComputeControl::Member> ComputeMembers(
     const std::vector<ContainerUsage::RegionFiles>& files, const ContainerUses& uses,
     const Pods::Map& pods) {
   std::vector<ComputeControl::Member> members;
-  for (const ContainerUsage::RegionFiles& one : files) {
-    const auto found = pods.find(one.who.pod_uid);
+  for (const ContainerUsage::RegionFiles& container_files : files) {
+    const auto found = pods.find(container_files.who.pod_uid);
     const PodInfo* pod = found != pods.end() ? &*found->second : nullptr;
-    for (const device::DeviceShare& share : one.shares) {
+    for (const device::DeviceShare& share : container_files.shares) {
       if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
-      ComputeControl::Member member{.pod_uid = one.who.pod_uid,
-                                    .container = one.who.container,
+      ComputeControl::Member member{.pod_uid = container_files.who.pod_uid,
+                                    .container = container_files.who.container,
                                     .uuid = share.uuid,
-                                    .share = ShareOf(one, share, pod),
-                                    .limits = one.limits,
-                                    .usage = one.usage};
+                                    .share = ShareOf(container_files, share, pod),
+                                    .limits = container_files.limits,
+                                    .usage = container_files.usage};
       const auto use = std::ranges::find_if(
           uses, [&](const ContainerGpuUse& each) { return IsUseOf(each, member); });
       if (use != uses.end() && use->is_read) member.utilization = use->utilization;

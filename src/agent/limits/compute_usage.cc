@@ -19,39 +19,40 @@ using limiter::ComputeSlot;
 using limiter::ComputeUsage;
 using limiter::Usage;
 
-// Number of slots in the first read. A container with more processes needs a second read.
-constexpr uint32_t kLines = 15;
+// Number of slots in the first read. More slots need a second read.
+constexpr uint32_t kFirstSlotCount = 15;
 
 // The GPU time of a process is clamped to 13 days, so that the sum over kMaxSlots processes fits in
 // 64 bits.
 constexpr int64_t kMaxNs = int64_t{1} << 50;
 
-struct FirstLines {
+struct FirstSlots {
   ComputeCharge charge;
-  ComputeSlot slots[kLines];
+  ComputeSlot slots[kFirstSlotCount];
 };
-static_assert(offsetof(FirstLines, slots) == offsetof(ComputeUsage, slots));
+static_assert(offsetof(FirstSlots, slots) == offsetof(ComputeUsage, slots));
 
-void AddLine(uint32_t slot, const ComputeSlot& line, Arbiter::ContainerReading* reading,
+void AddSlot(uint32_t slot, const ComputeSlot& compute_slot, Arbiter::ContainerReading* reading,
              ComputeTotals* totals) {
-  const Arbiter::ProcessReading process = limiter::ReadLine(slot, line);
+  const Arbiter::ProcessReading process = limiter::ReadLine(slot, compute_slot);
   if (process.last_written == 0) return;
   reading->processes.push_back(process);
   totals->gpu_time_ns += std::clamp<int64_t>(process.metered, 0, kMaxNs);
 }
 
 // Returns the number of used slots.
-uint32_t AddFirstLines(const FirstLines& lines, Arbiter::ContainerReading* reading,
+uint32_t AddFirstSlots(const FirstSlots& first_slots, Arbiter::ContainerReading* reading,
                        ComputeTotals* totals) {
-  reading->charged = lines.charge.charged.load(limiter::kRelaxed);
+  reading->charged = first_slots.charge.charged.load(limiter::kRelaxed);
   reading->processes.clear();
   totals->wait_time_ns =
-      std::clamp<int64_t>(lines.charge.waited.load(limiter::kRelaxed), 0, kMaxNs);
-  const uint32_t slots = std::min(lines.charge.slots.load(limiter::kRelaxed), limiter::kMaxSlots);
-  for (uint32_t slot = 0; slot < std::min(slots, kLines); ++slot) {
-    AddLine(slot, lines.slots[slot], reading, totals);
+      std::clamp<int64_t>(first_slots.charge.waited.load(limiter::kRelaxed), 0, kMaxNs);
+  const uint32_t slot_count =
+      std::min(first_slots.charge.slots.load(limiter::kRelaxed), limiter::kMaxSlots);
+  for (uint32_t slot = 0; slot < std::min(slot_count, kFirstSlotCount); ++slot) {
+    AddSlot(slot, first_slots.slots[slot], reading, totals);
   }
-  return slots;
+  return slot_count;
 }
 
 }  // namespace
@@ -59,34 +60,34 @@ uint32_t AddFirstLines(const FirstLines& lines, Arbiter::ContainerReading* readi
 ComputeUsageFile::ComputeUsageFile(std::shared_ptr<const Fd> file, uint32_t gpu)
     : file_(std::move(file)),
       offset_(static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage))),
-      mapping_(file_->get(), offset_, sizeof(FirstLines)) {}
+      mapping_(file_->get(), offset_, sizeof(FirstSlots)) {}
 
 std::optional<ComputeTotals> ComputeUsageFile::Read(Arbiter::ContainerReading* reading) {
   ComputeTotals totals;
-  uint32_t slots = 0;
+  uint32_t slot_count = 0;
   const bool in_place = mapping_.valid() && mapping_.Read([&](const char* data) {
-    slots = AddFirstLines(*reinterpret_cast<const FirstLines*>(data), reading, &totals);
+    slot_count = AddFirstSlots(*reinterpret_cast<const FirstSlots*>(data), reading, &totals);
   });
   if (!in_place) {
-    FirstLines lines{};
-    const ssize_t size = ::pread(file_->get(), &lines, sizeof(lines), offset_);
-    if (size != ssize_t{sizeof(lines)}) return std::nullopt;
+    FirstSlots first_slots{};
+    const ssize_t size = ::pread(file_->get(), &first_slots, sizeof(first_slots), offset_);
+    if (size != ssize_t{sizeof(first_slots)}) return std::nullopt;
     totals = {};
-    slots = AddFirstLines(lines, reading, &totals);
+    slot_count = AddFirstSlots(first_slots, reading, &totals);
   }
-  if (slots > kLines && !ReadMore(slots, reading, &totals)) return std::nullopt;
+  if (slot_count > kFirstSlotCount && !ReadMore(slot_count, reading, &totals)) return std::nullopt;
   return totals;
 }
 
-bool ComputeUsageFile::ReadMore(uint32_t slots, Arbiter::ContainerReading* reading,
+bool ComputeUsageFile::ReadMore(uint32_t slot_count, Arbiter::ContainerReading* reading,
                                 ComputeTotals* totals) const {
-  std::vector<ComputeSlot> lines(slots - kLines);
-  const size_t size = lines.size() * sizeof(ComputeSlot);
-  const ssize_t done =
-      ::pread(file_->get(), lines.data(), size, offset_ + static_cast<off_t>(sizeof(FirstLines)));
+  std::vector<ComputeSlot> more_slots(slot_count - kFirstSlotCount);
+  const size_t size = more_slots.size() * sizeof(ComputeSlot);
+  const ssize_t done = ::pread(file_->get(), more_slots.data(), size,
+                               offset_ + static_cast<off_t>(sizeof(FirstSlots)));
   if (done != static_cast<ssize_t>(size)) return false;
-  for (uint32_t slot = kLines; slot < slots; ++slot) {
-    AddLine(slot, lines[slot - kLines], reading, totals);
+  for (uint32_t slot = kFirstSlotCount; slot < slot_count; ++slot) {
+    AddSlot(slot, more_slots[slot - kFirstSlotCount], reading, totals);
   }
   return true;
 }

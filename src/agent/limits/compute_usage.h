@@ -37,7 +37,7 @@ class ComputeUsageFile {
   std::optional<ComputeTotals> Read(limiter::Arbiter::ContainerReading* reading);
 
  private:
-  bool ReadMore(uint32_t slots, limiter::Arbiter::ContainerReading* reading,
+  bool ReadMore(uint32_t slot_count, limiter::Arbiter::ContainerReading* reading,
                 ComputeTotals* totals) const;
 
   const std::shared_ptr<const Fd> file_;

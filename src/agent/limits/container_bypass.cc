@@ -28,7 +28,7 @@ void ContainerUsage::FindOwners(const Round& round) const {
 // Finds the reported processes that cannot see the limits of their container. A file operation
 // below the root of a container may hang, so each container has a job of its own, and the result is
 // used in the next round.
-void ContainerUsage::CheckSight(const Round& round) {
+void ContainerUsage::CheckVisibility(const Round& round) {
   for (const auto& watched : round.all) {
     if (watched->checking_since) continue;
     std::set<int> pids;
@@ -52,14 +52,14 @@ void ContainerUsage::CheckSight(const Round& round) {
   }
 }
 
-bool ContainerUsage::IsOwn(const Watched& watched, const ProcessOwner& owner) {
+bool ContainerUsage::IsOwn(const WatchedContainer& watched, const ProcessOwner& owner) {
   if (owner.pod_uid != watched.who.pod_uid) return false;
   return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
 }
 
 // A check that does not return is stuck in a file system that the container has mounted over the
 // limits. If a search has found the container, a stuck check is ignored.
-bool ContainerUsage::IsHidden(const Watched& watched, int pid) const {
+bool ContainerUsage::IsHidden(const WatchedContainer& watched, int pid) const {
   const bool is_stuck =
       watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
@@ -73,10 +73,10 @@ bool ContainerUsage::HasEnded(int pid) const {
 // A process starts its limiter before it appears in the driver's report, and may end between the
 // two readings of a round. So a process counts as bypassing if two rounds report it. It also counts
 // if it was alive after the second reading and has ended before the next round.
-void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
+void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessUses& processes,
                                  const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use) {
-  const std::set<int> before = std::exchange(gpu->without_limiter, {});
-  const std::map<int, std::string> once = std::exchange(gpu->seen_once, {});
+  const std::set<int> in_last_round = std::exchange(gpu->without_limiter, {});
+  const std::map<int, std::string> new_in_last_round = std::exchange(gpu->new_without_limiter, {});
   // If the container's usage file is missing or damaged, it counts no process. After any other
   // error the counted processes are unknown.
   const Status& status = watched.pids.status();
@@ -91,19 +91,19 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
                               std::ranges::count(counted, *reported.pid_in_container) == 0;
     if (!reported.is_hidden && !is_uncounted) continue;
     gpu->without_limiter.insert(process.pid);
-    if (before.contains(process.pid)) {
+    if (in_last_round.contains(process.pid)) {
       bypassing.push_back(reported);
     } else if (reported.is_alive) {
-      gpu->seen_once[process.pid] = reported.name;
+      gpu->new_without_limiter[process.pid] = reported.name;
     }
   }
   use->bypassing = static_cast<int>(bypassing.size());
   const MonotonicTime now = runner_->clock().Now();
-  const bool with_event =
+  const bool may_record_event =
       gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
-  const bool stops = options_.stop_bypass.Contains(watched.who.pod_namespace);
-  for (const auto& [pid, name] : once) {
-    if (!bypassing.empty() || !with_event || !HasEnded(pid)) continue;
+  const bool kills = options_.stop_bypass.Contains(watched.who.pod_namespace);
+  for (const auto& [pid, name] : new_in_last_round) {
+    if (!bypassing.empty() || !may_record_event || !HasEnded(pid)) continue;
     gpu->next_bypass_event = now + kEventPause;
     return RecordEvent(
         watched.who, names::kReasonLimiterBypassed,
@@ -113,9 +113,9 @@ void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& proc
             "own driver library, and whether the container starts short-lived programs",
             pid, name, watched.who.container, use->uuid));
   }
-  if (bypassing.empty() || (!with_event && !stops)) return;
-  if (with_event) gpu->next_bypass_event = now + kEventPause;
-  HandleBypass(watched, bypassing, with_event, use->uuid);
+  if (bypassing.empty() || (!may_record_event && !kills)) return;
+  if (may_record_event) gpu->next_bypass_event = now + kEventPause;
+  HandleBypass(watched, bypassing, may_record_event, use->uuid);
 }
 
 // Returns the reason why the process has no limiter if the container's files show it, else "".
@@ -136,21 +136,21 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status
       counted.message());
 }
 
-void ContainerUsage::HandleBypass(const Watched& watched,
-                                  const std::vector<ReportedProcess>& processes, bool with_event,
-                                  const std::string& uuid) {
+void ContainerUsage::HandleBypass(const WatchedContainer& watched,
+                                  const std::vector<ReportedProcess>& processes,
+                                  bool may_record_event, const std::string& uuid) {
   const ContainerRef& who = watched.who;
-  const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
+  const bool kills = options_.stop_bypass.Contains(who.pod_namespace);
   const std::string cause = CauseOf(processes[0], watched.pids.status());
   struct BypassReport {
     std::string text;
     int killed = 0;
   };
   const auto report = std::make_shared<BypassReport>();
-  const auto work = [processes, cause, stops, report, root = options_.find.proc_root] {
+  const auto work = [processes, cause, kills, report, root = options_.find.proc_root] {
     const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
     report->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
-    if (!stops) return;
+    if (!kills) return;
     Status problem;
     for (const ReportedProcess& process : processes) {
       const Status status = KillProcessOf(process.owner, root, process.pid);
@@ -160,13 +160,13 @@ void ContainerUsage::HandleBypass(const Watched& watched,
     report->text += problem.ok() ? fmt::format(". --limits-stop-bypass: {} killed", report->killed)
                                  : fmt::format(". --limits-stop-bypass: {}", problem.message());
   };
-  RunJob("usage-bypass", work, [this, who, with_event, uuid, report, first = processes[0]] {
+  RunJob("usage-bypass", work, [this, who, may_record_event, uuid, report, first = processes[0]] {
     const std::string message = fmt::format(
         "process {} ({}) of container {} uses {} without the limiter, so its share is not "
         "enforced: "
         "{}",
         first.pid, first.name, who.container, uuid, report->text);
-    if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
+    if (may_record_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
     // The log has a line for each kill. If the kernel cannot kill safely, only the Event says so.
     if (report->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
   });

@@ -23,7 +23,7 @@ namespace {
 
 // The directories in which tessera-runtime puts the limiter's files: below /dev if the container
 // has a /dev of its own, else below /run.
-constexpr std::array<const char*, 2> kPlaces = {"dev/tessera", "run/tessera"};
+constexpr std::array<const char*, 2> kLimiterDirs = {"dev/tessera", "run/tessera"};
 
 // A later kernel may follow the magic links of /proc under RESOLVE_IN_ROOT alone (openat2(2)).
 Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t resolve) {
@@ -50,10 +50,10 @@ bool IsAlive(const Fd& process) {
 Fd UsageFolderOf(const Fd& process, const struct stat& limits, bool require_tmpfs) {
   const Fd root(::openat(process.get(), "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return Fd();
-  for (const std::string place : kPlaces) {
-    const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
-    if (!seen.valid() || !IsSame(seen.get(), limits)) continue;
-    Fd folder = OpenBelow(root.get(), place + "/usage", O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+  for (const std::string dir : kLimiterDirs) {
+    const Fd limits_fd = OpenBelow(root.get(), dir + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
+    if (!limits_fd.valid() || !IsSame(limits_fd.get(), limits)) continue;
+    Fd folder = OpenBelow(root.get(), dir + "/usage", O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
     if (folder.valid() && (!require_tmpfs || IsTmpfs(folder.get()))) return folder;
   }
   return Fd();
@@ -79,17 +79,17 @@ std::string LivingThread(const std::string& process) {
 bool HasMapped(const std::string& maps, const struct stat& file) {
   // The kernel prints the device of the file system in hex and the inode in decimal
   // (show_vma_header_prefix in fs/proc/task_mmu.c).
-  const std::string mark = fmt::format(" {:02x}:{:02x} {} ", major(file.st_dev), minor(file.st_dev),
-                                       static_cast<uint64_t>(file.st_ino));
-  return maps.find(mark) != std::string::npos;
+  const std::string file_id = fmt::format(" {:02x}:{:02x} {} ", major(file.st_dev),
+                                          minor(file.st_dev), static_cast<uint64_t>(file.st_ino));
+  return maps.find(file_id) != std::string::npos;
 }
 
 // Whether the container still sees the agent's earlier directory of `limits`, which was deleted on
 // the host and created again. No container can write to that file system.
 bool IsReplaced(const Fd& root, const std::string& folder, const struct stat& limits) {
-  const Fd seen = OpenBelow(root.get(), folder, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+  const Fd dir_fd = OpenBelow(root.get(), folder, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
   struct stat info {};
-  return seen.valid() && ::fstat(seen.get(), &info) == 0 && info.st_dev == limits.st_dev &&
+  return dir_fd.valid() && ::fstat(dir_fd.get(), &info) == 0 && info.st_dev == limits.st_dev &&
          info.st_nlink == 0;
 }
 
@@ -133,13 +133,13 @@ LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& optio
   const std::string process = LivingThread(fmt::format("{}/{}", options.proc_root, pid));
   const Fd root = OpenRoot(process);
   if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsSight::kUnknown;
-  for (const std::string place : kPlaces) {
-    const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
+  for (const std::string dir : kLimiterDirs) {
+    const Fd limits_fd = OpenBelow(root.get(), dir + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
     // Kernels before 5.6 have no openat2. A seccomp filter that is older than the call answers
     // EPERM.
-    if (!seen.valid() && (errno == ENOSYS || errno == EPERM)) return LimitsSight::kUnknown;
-    if (seen.valid() && IsSame(seen.get(), file)) return LimitsSight::kSeen;
-    if (IsReplaced(root, place + "/limits", file)) return LimitsSight::kUnknown;
+    if (!limits_fd.valid() && (errno == ENOSYS || errno == EPERM)) return LimitsSight::kUnknown;
+    if (limits_fd.valid() && IsSame(limits_fd.get(), file)) return LimitsSight::kSeen;
+    if (IsReplaced(root, dir + "/limits", file)) return LimitsSight::kUnknown;
   }
   const Result<std::string> maps = ReadFile(process + "/maps");
   // A process that ends meanwhile has no map any more.
@@ -166,7 +166,7 @@ void ContainerRegion::SetFound(FoundContainer found) {
 void ContainerRegion::Forget() {
   found_.reset();
   usage_.reset();
-  opened_ = NotFound();
+  open_status_ = NotFound();
 }
 
 const std::string& ContainerRegion::container_id() const {
@@ -180,16 +180,16 @@ Status ContainerRegion::OpenUsage() {
   struct stat info {};
   if (usage_ && ::fstat(usage_->get(), &info) == 0 && info.st_nlink > 0) return Status::Ok();
   usage_.reset();
-  const Fd place = OpenBelow(found_->usage_folder.get(), limiter::kUsageFile, O_PATH,
-                             RESOLVE_BENEATH | RESOLVE_NO_XDEV);
+  const Fd path_fd = OpenBelow(found_->usage_folder.get(), limiter::kUsageFile, O_PATH,
+                               RESOLVE_BENEATH | RESOLVE_NO_XDEV);
   // A container can replace the file by a link, or mount another file system over it.
-  const bool is_replaced = !place.valid() && (errno == ELOOP || errno == EXDEV);
-  if (!place.valid() && !is_replaced) return Status::FromErrno(limiter::kUsageFile, errno);
-  if (is_replaced || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+  const bool is_replaced = !path_fd.valid() && (errno == ELOOP || errno == EXDEV);
+  if (!path_fd.valid() && !is_replaced) return Status::FromErrno(limiter::kUsageFile, errno);
+  if (is_replaced || ::fstat(path_fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return Error(Code::kFailedPrecondition, "{} is not a regular file", limiter::kUsageFile);
   }
   // Opened through the descriptor, so that it is the file that was checked.
-  const std::string name = fmt::format("/proc/self/fd/{}", place.get());
+  const std::string name = fmt::format("/proc/self/fd/{}", path_fd.get());
   Fd usage(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!usage.valid()) return Status::FromErrno(limiter::kUsageFile, errno);
   usage_ = std::make_shared<const Fd>(std::move(usage));
@@ -199,15 +199,15 @@ Status ContainerRegion::OpenUsage() {
 Result<std::vector<UsageReading>> ContainerRegion::Read() {
   if (!found_) return NotFound();
   const bool alive = IsAlive(found_->process);
-  opened_ = OpenUsage();
+  open_status_ = OpenUsage();
   Result<std::vector<UsageReading>> readings =
-      usage_ ? ReadUsage(usage_->get(), limits_->limits().gpu_count) : opened_;
+      usage_ ? ReadUsage(usage_->get(), limits_->limits().gpu_count) : open_status_;
   if (!alive) Forget();
   return readings;
 }
 
 Result<std::vector<int>> ContainerRegion::ReadPids() const {
-  return usage_ ? agent::ReadPids(usage_->get()) : opened_;
+  return usage_ ? agent::ReadPids(usage_->get()) : open_status_;
 }
 
 }  // namespace tessera::agent

@@ -99,7 +99,7 @@ class ContainerRegion {
   const std::shared_ptr<limiter::LimitsFile> limits_ = std::make_shared<limiter::LimitsFile>();
   std::optional<FoundContainer> found_;
   std::shared_ptr<const Fd> usage_;
-  Status opened_;  // the error if `usage_` is null
+  Status open_status_;  // the error if `usage_` is null
 };
 
 }  // namespace tessera::agent

@@ -40,19 +40,19 @@ bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
 }  // namespace
 
 ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options,
-                               const GrantLedger* ledger, gpu::ProcessReader* gpus,
+                               const GrantLedger* ledger, gpu::ProcessReader* driver_processes,
                                gpu::BlockingCaller* caller, Callbacks callbacks)
     : runner_(runner),
       options_(std::move(options)),
       ledger_(ledger),
-      gpus_(gpus),
+      driver_processes_(driver_processes),
       caller_(caller),
       callbacks_(std::move(callbacks)) {}
 ContainerUsage::~ContainerUsage() = default;
 
 void ContainerUsage::Start() {
-  started_ = runner_->clock().Now();
-  Watch();
+  started_at_ = runner_->clock().Now();
+  UpdateWatched();
   ContainerUses unread;
   for (const auto& [key, watched] : watched_) {
     for (const device::DeviceShare& share : watched->shares) {
@@ -70,12 +70,12 @@ void ContainerUsage::Tick() {
   });
   // A job that is overdue may still use the regions.
   if (busy_) return;
-  Watch();
+  UpdateWatched();
   if (!watched_.empty()) {
     busy_ = true;
-    return ReadBefore();
+    return ReadUsageBeforeDriver();
   }
-  if (published_ || !unlimited_.empty()) Publish({});
+  if (has_published_uses_ || !unlimited_.empty()) Publish({});
 }
 
 // Adds the containers that are not limited, and removes those that have ended.
@@ -89,18 +89,18 @@ void ContainerUsage::Publish(ContainerUses uses) {
     });
   }
   std::ranges::sort(uses, ComesBefore);
-  published_ = !uses.empty();
+  has_published_uses_ = !uses.empty();
   callbacks_.on_uses(std::make_shared<const ContainerUses>(std::move(uses)));
 }
 
 // A container is watched as long as the ledger has its grant.
-void ContainerUsage::Watch() {
+void ContainerUsage::UpdateWatched() {
   const auto& entries = ledger_->entries();
-  std::erase_if(watched_, [&](const auto& one) { return !entries.contains(one.first); });
+  std::erase_if(watched_, [&](const auto& item) { return !entries.contains(item.first); });
   unlimited_.clear();
   for (const auto& [key, entry] : entries) {
     if (!entry.holder.owner_known() || !IsLimited(entry)) continue;
-    std::shared_ptr<Watched>& watched = watched_[key];
+    std::shared_ptr<WatchedContainer>& watched = watched_[key];
     if (watched == nullptr) {
       auto region = options_.limits_dir.empty()
                         ? Status(Code::kNotFound, "no container is limited")
@@ -118,9 +118,9 @@ void ContainerUsage::Watch() {
         }
         continue;
       }
-      watched = std::make_shared<Watched>();
+      watched = std::make_shared<WatchedContainer>();
       watched->region = *std::move(region);
-      watched->existed_before_agent = first_;
+      watched->existed_before_agent = is_first_watch_;
       Resume(entry, watched.get());
     }
     watched->who = entry.holder;
@@ -131,10 +131,10 @@ void ContainerUsage::Watch() {
     watched->newly_found.reset();
     watched->pause = kInterval;
   }
-  first_ = false;
+  is_first_watch_ = false;
 }
 
-void ContainerUsage::Resume(const GrantLedger::Entry& entry, Watched* watched) {
+void ContainerUsage::Resume(const GrantLedger::Entry& entry, WatchedContainer* watched) {
   const limiter::LimitsFile& limits = *watched->region->limits();
   for (const device::DeviceShare& share : entry.shares) {
     const int index = limits.Find(share.uuid.c_str());
@@ -160,7 +160,7 @@ void ContainerUsage::RunJob(const char* name, std::function<void()> work,
   caller_->Start(std::move(job));
 }
 
-void ContainerUsage::ReadBefore() {
+void ContainerUsage::ReadUsageBeforeDriver() {
   const auto round = std::make_shared<Round>();
   const MonotonicTime now = runner_->clock().Now();
   for (auto& [key, watched] : watched_) {
@@ -185,9 +185,9 @@ void ContainerUsage::ReadBefore() {
     const auto on_read = [this, round, weak = weak_.Get()](const auto& report) {
       if (!weak) return;
       round->report = report;
-      ReadAfter(round);
+      ReadUsageAfterDriver(round);
     };
-    gpus_->Read(on_read, /*max_age=*/Duration(0));
+    driver_processes_->Read(on_read, /*max_age=*/Duration(0));
   });
 }
 
@@ -213,7 +213,7 @@ void ContainerUsage::Search(const Round& round) {
   }
 }
 
-void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
+void ContainerUsage::ReadUsageAfterDriver(const std::shared_ptr<Round>& round) {
   const auto work = [round, root = options_.find.proc_root] {
     for (const auto& watched : round->all) {
       auto readings = watched->region->Read();
@@ -233,26 +233,27 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
   };
   RunJob("usage-after", work, [this, round] {
     FindOwners(*round);
-    Finish(*round);
-    CheckSight(*round);
+    FinishRound(*round);
+    CheckVisibility(*round);
   });
 }
 
-void ContainerUsage::Finish(const Round& round) {
+void ContainerUsage::FinishRound(const Round& round) {
   busy_ = false;
   ContainerUses uses;
   for (const auto& watched : round.all) {
     // A container that was released meanwhile may have no file any more.
-    const auto still = watched_.find(GrantLedger::KeyOf(watched->who));
-    if (still == watched_.end() || still->second != watched) continue;
+    const auto current = watched_.find(GrantLedger::KeyOf(watched->who));
+    if (current == watched_.end() || current->second != watched) continue;
     watched->usage = watched->region->usage();
     const bool is_known = watched->searched && !watched->newly_found;
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
-      ContainerGpuUse use = Account(watched.get(), share, round);
+      ContainerGpuUse use = MeasureUse(watched.get(), share, round);
       // A container that is not found within kDeadline after the start does not run.
       use.is_read = is_known;
-      if (is_known || runner_->clock().Now() < started_ + kDeadline) uses.push_back(std::move(use));
+      if (is_known || runner_->clock().Now() < started_at_ + kDeadline)
+        uses.push_back(std::move(use));
     }
     if (watched->readable) watched->existed_before_agent = false;
     // The container has ended and may restart at once, so the next search is not delayed.
@@ -264,31 +265,31 @@ void ContainerUsage::Finish(const Round& round) {
   Publish(std::move(uses));
 }
 
-std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Watched& watched,
-                                                                       const std::string& uuid,
-                                                                       const Round& round) const {
+std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(
+    const WatchedContainer& watched, const std::string& uuid, const Round& round) const {
   const auto& gpus = round.report->gpus;
   const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::GpuProcesses::uuid);
   if (gpu == gpus.end()) return std::nullopt;
-  std::vector<gpu::ProcessUse> own;
+  std::vector<gpu::ProcessUse> own_processes;
   for (const gpu::ProcessUse& process : gpu->processes) {
     const auto reported = round.reported.find(process.pid);
     if (reported == round.reported.end() || !IsOwn(watched, reported->second.owner)) continue;
-    if (!watched.container_id.empty() || IsHidden(watched, process.pid)) own.push_back(process);
+    if (!watched.container_id.empty() || IsHidden(watched, process.pid))
+      own_processes.push_back(process);
   }
-  return own;
+  return own_processes;
 }
 
-ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceShare& share,
-                                        const Round& round) {
+ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
+                                           const device::DeviceShare& share, const Round& round) {
   const MonotonicTime now = runner_->clock().Now();
   ContainerGpuUse use{
       .who = watched->who, .uuid = share.uuid, .compute = share.compute, .granted = share.memory};
   limiter::LimitsFile& limits = *watched->region->limits();
   const int index = limits.Find(share.uuid.c_str());
   const auto reading_of = [index](const std::vector<UsageReading>& readings) {
-    const bool known = index >= 0 && static_cast<size_t>(index) < readings.size();
-    return known ? readings[static_cast<size_t>(index)] : UsageReading();
+    const bool has_reading = index >= 0 && static_cast<size_t>(index) < readings.size();
+    return has_reading ? readings[static_cast<size_t>(index)] : UsageReading();
   };
   const UsageReading before = reading_of(watched->before), after = reading_of(watched->after);
   ContainerGpuState& gpu = watched->gpus[share.uuid];
@@ -327,8 +328,8 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                                    ContainerGpuState* gpu) {
   // A smaller count means that the container has restarted.
-  const bool again = reading.refused < gpu->refused;
-  gpu->since_event += reading.refused - (again ? 0 : gpu->refused);
+  const bool has_restarted = reading.refused < gpu->refused;
+  gpu->since_event += reading.refused - (has_restarted ? 0 : gpu->refused);
   gpu->refused = reading.refused;
   const MonotonicTime now = runner_->clock().Now();
   if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))

@@ -56,10 +56,10 @@ struct ShareRecord {
 struct ContainerGpuUse {
   ContainerRef who;
   std::string uuid;
-  MilliGpu compute;  // granted
-  Bytes granted;
+  MilliGpu compute;     // granted compute
+  Bytes granted;        // granted device memory
   bool limited = true;  // false: isolation is off for the container, the numbers below are unknown
-  Bytes limit;          // at most `granted`
+  Bytes limit;          // of device memory, at most `granted`
   Bytes held;           // counted by its limiters
   Bytes unaccounted;    // not counted by its limiters, and added to `held` for the limit
   Bytes peak;           // maximum of held + unaccounted
@@ -108,7 +108,8 @@ class ContainerUsage {
 
   // The arguments must outlive the object.
   ContainerUsage(TaskRunner* runner, ContainerUsageOptions options, const GrantLedger* ledger,
-                 gpu::ProcessReader* gpus, gpu::BlockingCaller* caller, Callbacks callbacks);
+                 gpu::ProcessReader* driver_processes, gpu::BlockingCaller* caller,
+                 Callbacks callbacks);
   ~ContainerUsage();
   ContainerUsage(const ContainerUsage&) = delete;
   ContainerUsage& operator=(const ContainerUsage&) = delete;
@@ -136,39 +137,40 @@ class ContainerUsage {
     MonotonicTime next_event{};
     std::set<int> without_limiter;  // pids of the last round
     // The pids of `without_limiter` that are new and running, with the names of the programs.
-    std::map<int, std::string> seen_once;
+    std::map<int, std::string> new_without_limiter;
     MonotonicTime next_bypass_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;
   };
-  struct Watched;
+  struct WatchedContainer;
   struct Round;
   using ProcessUses = std::vector<gpu::ProcessUse>;
 
   void Tick();
-  void Watch();
+  void UpdateWatched();
   void Publish(ContainerUses uses);
-  static void Resume(const GrantLedger::Entry& entry, Watched* watched);
-  void ReadBefore();
+  static void Resume(const GrantLedger::Entry& entry, WatchedContainer* watched);
+  void ReadUsageBeforeDriver();
   void Search(const Round& round);
-  void ReadAfter(const std::shared_ptr<Round>& round);
+  void ReadUsageAfterDriver(const std::shared_ptr<Round>& round);
   void FindOwners(const Round& round) const;
-  void CheckSight(const Round& round);
-  void Finish(const Round& round);
-  static bool IsOwn(const Watched& watched, const ProcessOwner& owner);
+  void CheckVisibility(const Round& round);
+  void FinishRound(const Round& round);
+  static bool IsOwn(const WatchedContainer& watched, const ProcessOwner& owner);
   // The processes of the container that NVML reports on the GPU; nothing if there is no report. A
   // container that is not found may be starting, so only its processes that cannot see its limits
   // are returned.
-  std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
+  std::optional<ProcessUses> ProcessesOf(const WatchedContainer& watched, const std::string& uuid,
                                          const Round& round) const;
-  ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
+  ContainerGpuUse MeasureUse(WatchedContainer* watched, const device::DeviceShare& share,
+                             const Round& round);
   bool HasEnded(int pid) const;
-  bool IsHidden(const Watched& watched, int pid) const;
-  void CheckBypass(const Watched& watched, const ProcessUses& processes, const Round& round,
-                   ContainerGpuState* gpu, ContainerGpuUse* use);
+  bool IsHidden(const WatchedContainer& watched, int pid) const;
+  void CheckBypass(const WatchedContainer& watched, const ProcessUses& processes,
+                   const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use);
   static std::string CauseOf(const ReportedProcess& process, const Status& counted);
-  void HandleBypass(const Watched& watched, const std::vector<ReportedProcess>& processes,
-                    bool with_event, const std::string& uuid);
+  void HandleBypass(const WatchedContainer& watched, const std::vector<ReportedProcess>& processes,
+                    bool may_record_event, const std::string& uuid);
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                      ContainerGpuState* gpu);
   void CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu);
@@ -178,15 +180,15 @@ class ContainerUsage {
   TaskRunner* const runner_;
   const ContainerUsageOptions options_;
   const GrantLedger* const ledger_;
-  gpu::ProcessReader* const gpus_;
+  gpu::ProcessReader* const driver_processes_;
   gpu::BlockingCaller* const caller_;
   const Callbacks callbacks_;
-  std::map<GrantLedger::Key, std::shared_ptr<Watched>> watched_;
+  std::map<GrantLedger::Key, std::shared_ptr<WatchedContainer>> watched_;
   ContainerUses unlimited_;
-  MonotonicTime started_{};
-  bool first_ = true;  // no container was watched before
-  bool busy_ = false;  // a round is running, and its jobs use the regions
-  bool published_ = false;
+  MonotonicTime started_at_{};
+  bool is_first_watch_ = true;  // no container was watched before
+  bool busy_ = false;           // a round is running, and its jobs use the regions
+  bool has_published_uses_ = false;
   WeakPtrFactory<ContainerUsage> weak_{this};
 };
 

@@ -16,12 +16,12 @@ namespace tessera::agent {
 
 // A watched container. Used on the runner; during a round the jobs use `region`, the readings,
 // `pids` and `container_id`.
-struct ContainerUsage::Watched {
+struct ContainerUsage::WatchedContainer {
   ContainerRef who;
   std::vector<device::DeviceShare> shares;
   StringMap env;
   std::shared_ptr<ContainerRegion> region;
-  std::vector<UsageReading> before, after;
+  std::vector<UsageReading> before, after;  // readings before and after NVML's report
   Result<std::vector<int>> pids =
       std::vector<int>();  // of processes with a limiter, in their PID namespaces
   bool readable = false;
@@ -58,9 +58,9 @@ struct ContainerUsage::ReportedProcess {
 };
 
 struct ContainerUsage::Round {
-  std::vector<std::shared_ptr<Watched>> all;
-  std::set<const Watched*> missing;  // containers to search for
-  PodProcessMap processes;           // empty if `missing` is empty
+  std::vector<std::shared_ptr<WatchedContainer>> all;
+  std::set<const WatchedContainer*> missing;  // containers to search for
+  PodProcessMap processes;                    // empty if `missing` is empty
   std::shared_ptr<const gpu::ProcessReport> report;
   std::map<int, ReportedProcess> reported;  // by pid
 };

@@ -24,8 +24,8 @@ thread_local GuardedAccess t_access;
 struct sigaction previous_action;
 const auto kPageSize = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
 
-bool PutZeros(char* at) {
-  const uintptr_t page = reinterpret_cast<uintptr_t>(at) / kPageSize * kPageSize;
+bool PutZeros(char* address) {
+  const uintptr_t page = reinterpret_cast<uintptr_t>(address) / kPageSize * kPageSize;
   return ::mmap(reinterpret_cast<void*>(page), kPageSize, PROT_READ,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
@@ -34,8 +34,8 @@ bool PutZeros(char* at) {
 // repeats the access.
 void OnSigbus(int, siginfo_t* info, void*) {
   const int error = errno;
-  auto* const at = static_cast<char*>(info->si_addr);
-  if (at >= t_access.begin && at < t_access.end && PutZeros(at)) {
+  auto* const address = static_cast<char*>(info->si_addr);
+  if (address >= t_access.begin && address < t_access.end && PutZeros(address)) {
     t_access.failed = 1;
   } else {
     // The access is repeated after the return, and its signal then goes to the earlier handler.
@@ -58,13 +58,13 @@ void InstallHandler() {
 
 GuardedMapping::GuardedMapping(int fd, off_t offset, size_t size) {
   InstallHandler();
-  const auto skipped = static_cast<size_t>(offset) % kPageSize;
-  length_ = skipped + size;
+  const auto page_offset = static_cast<size_t>(offset) % kPageSize;
+  length_ = page_offset + size;
   void* mapped =
-      ::mmap(nullptr, length_, PROT_READ, MAP_SHARED, fd, offset - static_cast<off_t>(skipped));
+      ::mmap(nullptr, length_, PROT_READ, MAP_SHARED, fd, offset - static_cast<off_t>(page_offset));
   if (mapped == MAP_FAILED) return;
   start_ = static_cast<char*>(mapped);
-  data_ = start_ + skipped;
+  data_ = start_ + page_offset;
 }
 
 GuardedMapping::~GuardedMapping() { Unmap(); }

@@ -36,7 +36,7 @@ std::optional<ShareRecord> ShareHistory::Get(MonotonicTime now) const {
 }
 
 void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
-  std::map<Key, ShareHistory> kept;
+  std::map<Key, ShareHistory> current;
   for (ContainerGpuUse& use : *uses) {
     if (use.compute_limit == MilliGpu(0)) continue;
     const Key key(use.who.pod_uid, use.who.container, use.uuid);
@@ -48,9 +48,9 @@ void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
                         .limit = static_cast<double>(use.compute_limit.count()) / 1000});
     }
     use.share_record = history.Get(now);
-    kept[key] = std::move(history);
+    current[key] = std::move(history);
   }
-  histories_ = std::move(kept);
+  histories_ = std::move(current);
 }
 
 }  // namespace tessera::agent

@@ -10,7 +10,7 @@ void UnaccountedMemory::Add(MonotonicTime now, const MemorySample& sample) {
       std::min(kContextAllowance * sample.processes, std::max(kMinContextTotal, sample.limit));
   samples_.push_back({now, std::max(Bytes(0), sample.reported - contexts), sample.held});
   while (samples_.size() > kSamples || now - samples_.front().at > kWindow) samples_.pop_front();
-  if (samples_.size() == kSamples) resumed_ = Bytes(0);
+  if (samples_.size() == kSamples) resumed_bytes_ = Bytes(0);
 }
 
 Bytes UnaccountedMemory::Get(MonotonicTime now) const {
@@ -21,8 +21,8 @@ Bytes UnaccountedMemory::Get(MonotonicTime now) const {
     reported = std::min(reported, sample.beyond_contexts);
     held = std::max(held, sample.held);
   }
-  const Bytes lasting = std::max(Bytes(0), reported - held);
-  return samples_.size() == kSamples ? lasting : std::min(lasting, resumed_);
+  const Bytes unaccounted = std::max(Bytes(0), reported - held);
+  return samples_.size() == kSamples ? unaccounted : std::min(unaccounted, resumed_bytes_);
 }
 
 }  // namespace tessera::agent

@@ -44,10 +44,10 @@ class UnaccountedMemory {
     Bytes held;   // maximum of the readings before and after NVML's
     Bytes limit;  // of the container
   };
-  // Starts from what the agent measured before its restart. It stays in force until kWindow is
-  // filled with samples, or a sample is below it, so a restarted agent does not hand out this
-  // memory meanwhile.
-  void Resume(Bytes bytes) { resumed_ = bytes; }
+  // Starts from what the agent measured before its restart. This amount stays in force until there
+  // are kSamples samples, or a sample is below it, so that the limiters do not count this memory as
+  // free after a restart of the agent.
+  void Resume(Bytes bytes) { resumed_bytes_ = bytes; }
   void Add(MonotonicTime now, const MemorySample& sample);
   // Returns 0 if the last kWindow has no sample, for example because the driver does not answer.
   Bytes Get(MonotonicTime now) const;
@@ -59,7 +59,7 @@ class UnaccountedMemory {
     Bytes held;
   };
   std::deque<TimedMemory> samples_;  // the newest last, at most kSamples
-  Bytes resumed_;
+  Bytes resumed_bytes_;
 };
 
 }  // namespace tessera::agent

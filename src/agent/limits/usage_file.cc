@@ -26,7 +26,7 @@ bool ReadAt(int fd, size_t offset, T* values, size_t count) {
   return ::pread(fd, values, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
 }
 
-int64_t Plausible(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMaxBytes)); }
+int64_t ClampBytes(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMaxBytes)); }
 
 // Whether a process owns the slot. The owner holds a lock on the byte at this offset until it ends.
 bool IsOwned(int fd, size_t slot) {
@@ -67,15 +67,15 @@ std::vector<PieceCopy> ReadPieces(int fd) {
   return pieces;
 }
 
-// What the slots of processes that live have more than once.
-Bytes HeldTwice(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy>& pieces) {
+// The bytes that the slots of running processes count more than once.
+Bytes CountedTwice(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy>& pieces) {
   Bytes twice;
   for (const PieceCopy& piece : pieces) {
     if (piece.gpu != gpu) continue;
     const auto holders = std::ranges::count_if(piece.holders, [&](uint16_t holder) {
       return holder != 0 && holder <= slots && IsOwned(fd, holder - 1u);
     });
-    if (holders > 1) twice += Bytes(Plausible(piece.bytes)) * (holders - 1);
+    if (holders > 1) twice += Bytes(ClampBytes(piece.bytes)) * (holders - 1);
   }
   return twice;
 }
@@ -91,13 +91,13 @@ bool ReadGpu(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy>& pie
   }
   for (size_t slot = 0; slot < slots; ++slot) {
     if (held[slot] == 0 || !IsOwned(fd, slot)) continue;
-    reading->held += Bytes(Plausible(held[slot]));
+    reading->held += Bytes(ClampBytes(held[slot]));
     ++reading->processes;
   }
-  reading->held -= std::min(reading->held, HeldTwice(fd, gpu, slots, pieces));
-  reading->peak = Bytes(Plausible(tail.peak));
+  reading->held -= std::min(reading->held, CountedTwice(fd, gpu, slots, pieces));
+  reading->peak = Bytes(ClampBytes(tail.peak));
   reading->refused = tail.refused;
-  reading->refused_bytes = Bytes(Plausible(tail.refused_bytes));
+  reading->refused_bytes = Bytes(ClampBytes(tail.refused_bytes));
   return true;
 }
 
@@ -136,11 +136,11 @@ Result<std::vector<int>> ReadPids(int fd) {
   ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
   std::vector<int32_t> pids(slots);
   if (!ReadAt(fd, offsetof(Usage, pids), pids.data(), slots)) return TooShort();
-  std::vector<int> live;
+  std::vector<int> running_pids;
   for (size_t slot = 0; slot < slots; ++slot) {
-    if (pids[slot] != 0 && IsOwned(fd, slot)) live.push_back(pids[slot]);
+    if (pids[slot] != 0 && IsOwned(fd, slot)) running_pids.push_back(pids[slot]);
   }
-  return live;
+  return running_pids;
 }
 
 }  // namespace tessera::agent

@@ -13,8 +13,8 @@ DeviceNodeKeeper::DeviceNodeKeeper(TaskRunner* runner, DeviceNodeKeeperOptions o
     : runner_(runner),
       options_(std::move(options)),
       watcher_(runner, JoinPath(options_.dev_root, "dev"),
-               {.appeared = [](const std::string&) {},
-                .vanished =
+               {.on_appeared = [](const std::string&) {},
+                .on_vanished =
                     [this](const std::string& name) {
                       if (name.starts_with("nvidia")) MakeNodes();
                     },
@@ -29,7 +29,7 @@ void DeviceNodeKeeper::Update() {
   MakeNodes();
   if (options_.driver_has_gpus() || retry_armed_) return;
   retry_armed_ = true;
-  runner_->PostDelayed(kRetry, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kRetryInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     retry_armed_ = false;
     Update();
@@ -65,10 +65,10 @@ void DeviceNodeKeeper::LoadModule(const std::string& driver_root, const std::str
   next_modprobe_ = now + kModprobeInterval;
   if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
   modprobe_->Post([this, module, runner = runner_, root = driver_root, weak = weak_.Get()] {
-    runner->Post([this, module, loaded = LoadKernelModule(root, module), weak] {
+    runner->Post([this, module, status = LoadKernelModule(root, module), weak] {
       if (!weak) return;
-      if (!loaded.ok()) {
-        Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
+      if (!status.ok()) {
+        Log(Severity::kError, "cannot load a kernel module", {{"error", status.message()}});
         return;
       }
       Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});

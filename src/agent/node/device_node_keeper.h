@@ -26,7 +26,7 @@ struct DeviceNodeKeeperOptions {
 
 class DeviceNodeKeeper {
  public:
-  static constexpr Duration kRetry = std::chrono::seconds(5);
+  static constexpr Duration kRetryInterval = std::chrono::seconds(5);
   static constexpr Duration kModprobeInterval = std::chrono::minutes(1);
 
   DeviceNodeKeeper(TaskRunner* runner, DeviceNodeKeeperOptions options);
@@ -49,7 +49,7 @@ class DeviceNodeKeeper {
   const DeviceNodeKeeperOptions options_;
   DeviceNodes nodes_;
   bool retry_armed_ = false;
-  std::unique_ptr<Worker> modprobe_;  // made when it is needed
+  std::unique_ptr<Worker> modprobe_;  // null until a module must be loaded
   MonotonicTime next_modprobe_{};
   std::string last_problems_;
   DirWatcher watcher_;

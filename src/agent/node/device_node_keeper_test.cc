@@ -41,12 +41,12 @@ TEST_F(DeviceNodeKeeperTest, RetriesWhileTheDriverReportsNoGpu) {
   keeper_.Start();
   keeper_.Update();
   EXPECT_EQ(looks_, 2);
-  runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetry);
+  runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetryInterval);
   EXPECT_EQ(looks_, 3) << "one retry is planned at a time";
   has_gpus_ = true;
-  runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetry);
+  runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetryInterval);
   EXPECT_EQ(looks_, 4);
-  runner_.AdvanceTimeAndRun(10 * DeviceNodeKeeper::kRetry);
+  runner_.AdvanceTimeAndRun(10 * DeviceNodeKeeper::kRetryInterval);
   EXPECT_EQ(looks_, 4);
 }
 

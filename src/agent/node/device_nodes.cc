@@ -71,7 +71,7 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
   if (::lstat(path.c_str(), &node) != 0) return Status::FromErrno(path, errno);
   *number = node.st_rdev;
   *link = fmt::format("{}/char/{}:{}", dev, major(node.st_rdev), minor(node.st_rdev));
-  if (!S_ISCHR(node.st_mode) || IsNode(*link, node.st_rdev, true)) return Status::Ok();
+  if (!S_ISCHR(node.st_mode) || IsNode(*link, node.st_rdev, /*is_link=*/true)) return Status::Ok();
   struct stat old;
   if (::lstat(link->c_str(), &old) == 0) {
     if (!S_ISLNK(old.st_mode)) {
@@ -89,8 +89,8 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
 }
 
 // `complete`: false if the minor of a GPU is unknown.
-std::vector<WantedNode> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
-                               bool* complete) {
+std::vector<WantedNode> WantedNodes(const DeviceNodeOptions& options, DeviceNodeReport* report,
+                                    bool* complete) {
   std::vector<WantedNode> nodes;
   *complete = true;
   const std::vector<oci::ProcGpu> gpus = oci::ReadProcGpus(options.proc_root).value_or({});
@@ -158,36 +158,38 @@ std::optional<uint32_t> FindMajor(std::string_view proc_devices,
   return std::nullopt;
 }
 
-void DeviceNodes::Record(Made made, DeviceNodeReport* report) {
-  std::erase_if(made_, [&](const Made& old) { return old.path == made.path; });
-  report->made.push_back(made.path);
-  made_.push_back(std::move(made));
+void DeviceNodes::Record(CreatedNode node, DeviceNodeReport* report) {
+  std::erase_if(created_nodes_, [&](const CreatedNode& old) { return old.path == node.path; });
+  report->made.push_back(node.path);
+  created_nodes_.push_back(std::move(node));
 }
 
 DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
   DeviceNodeReport report;
   bool complete = false;
   const std::string dev = JoinPath(options.dev_root, "dev");
-  std::vector<std::string> wanted;
-  for (const WantedNode& node : Wanted(options, &report, &complete)) {
+  std::vector<std::string> wanted_paths;
+  for (const WantedNode& node : WantedNodes(options, &report, &complete)) {
     const std::string path = JoinPath(dev, node.name);
-    wanted.push_back(path);
+    wanted_paths.push_back(path);
     bool made = false;
     Status status = Make(path, node, &made);
-    if (made) Record({path, ::makedev(node.major_number, node.minor_number), false}, &report);
+    if (made)
+      Record({path, ::makedev(node.major_number, node.minor_number), /*is_link=*/false}, &report);
     std::string link;
     dev_t number = 0;
     made = false;
     if (status.ok()) status = Link(dev, node.name, &link, &number, &made);
-    if (made) Record({link, number, true}, &report);
-    if (!link.empty()) wanted.push_back(link);
+    if (made) Record({link, number, /*is_link=*/true}, &report);
+    if (!link.empty()) wanted_paths.push_back(link);
     if (!status.ok()) report.problems.push_back(status.message());
   }
   if (!complete) return report;
-  // A link is removed before its node, which identifies it.
-  std::stable_partition(made_.begin(), made_.end(), [](const Made& made) { return made.is_link; });
-  std::erase_if(made_, [&](const Made& old) {
-    if (std::ranges::count(wanted, old.path) != 0) return false;
+  // A link is removed before its node, because the node identifies the link.
+  std::stable_partition(created_nodes_.begin(), created_nodes_.end(),
+                        [](const CreatedNode& node) { return node.is_link; });
+  std::erase_if(created_nodes_, [&](const CreatedNode& old) {
+    if (std::ranges::count(wanted_paths, old.path) != 0) return false;
     if (IsNode(old.path, old.number, old.is_link) && ::unlink(old.path.c_str()) == 0) {
       report.removed.push_back(old.path);
     }

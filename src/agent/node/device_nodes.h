@@ -41,14 +41,14 @@ class DeviceNodes {
 
  private:
   // A device node, or a link to a device node.
-  struct Made {
+  struct CreatedNode {
     std::string path;
     dev_t number;
     bool is_link;
   };
-  void Record(Made made, DeviceNodeReport* report);
+  void Record(CreatedNode node, DeviceNodeReport* report);
 
-  std::vector<Made> made_;
+  std::vector<CreatedNode> created_nodes_;
 };
 
 // The major number of the first of `names` in the text of /proc/devices, section "Character

@@ -17,11 +17,11 @@ DriverReleaseWatch::DriverReleaseWatch(TaskRunner* runner, std::string file, Eve
       gate_(std::make_shared<gpu::DriverGate>(
           fmt::format("the driver is closed for maintenance: remove {} to open it again", file_))),
       watcher_(runner, DirName(file_),
-               {.appeared =
+               {.on_appeared =
                     [this](const std::string& name) {
                       if (name == BaseName(file_)) SetClosed(true);
                     },
-                .vanished =
+                .on_vanished =
                     [this](const std::string& name) {
                       if (name == BaseName(file_)) SetClosed(false);
                     },
@@ -35,7 +35,7 @@ void DriverReleaseWatch::SetClosed(bool closed) {
   Log(Severity::kWarning, closed ? "closes the driver for maintenance" : "opens the driver again",
       {{"file", file_}});
   events_.on_change();
-  for (const Duration delay : kChecks) {
+  for (const Duration delay : kCheckDelays) {
     runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
       if (weak) events_.on_check();
     });

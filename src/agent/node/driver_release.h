@@ -20,9 +20,9 @@ namespace tessera::agent {
 
 class DriverReleaseWatch {
  public:
-  // Delays of on_check after a change: the second sees a session that was being opened at the
-  // first.
-  static constexpr Duration kChecks[] = {std::chrono::seconds(1), std::chrono::seconds(4)};
+  // Delays after a change at which on_check is called. The second call catches a session that was
+  // being opened during the first call.
+  static constexpr Duration kCheckDelays[] = {std::chrono::seconds(1), std::chrono::seconds(4)};
   struct Events {
     std::function<void()> on_change;  // the driver was closed, or opened again
     std::function<void()> on_check;   // sessions with the driver must look whether it is closed

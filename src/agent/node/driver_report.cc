@@ -56,12 +56,12 @@ std::string_view ModuleRemedy(const DriverRoot& root) {
 }
 
 std::string MissingText(const DriverFacts& facts) {
-  const std::string& kernel = facts.candidates.front().kernel;
-  if (!kernel.empty()) {
+  const std::string& module_version = facts.candidates.front().module_version;
+  if (!module_version.empty()) {
     return fmt::format(
         "the kernel module nvidia {} is loaded, but libnvidia-ml.so.1 is {}: install the "
         "libraries of driver {}, or see the log of the driver container",
-        kernel, RootsText(facts), kernel);
+        module_version, RootsText(facts), module_version);
   }
   if (facts.gpus_on_bus == 0) {
     return fmt::format(
@@ -78,29 +78,30 @@ std::string MissingText(const DriverFacts& facts) {
 
 std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_problem) {
   const std::string& root = driver.root.host;
-  const std::string_view rest = IsContainerRoot(driver.root)
-                                    ? "see the log of the driver container"
-                                    : "install the driver's packages again";
-  if (driver.cuda.empty()) {
+  const std::string_view remedy = IsContainerRoot(driver.root)
+                                      ? "see the log of the driver container"
+                                      : "install the driver's packages again";
+  if (driver.cuda_version.empty()) {
     return fmt::format("driver {} in {} has no libcuda.so.1, so containers cannot compute: {}",
-                       driver.nvml, root, rest);
+                       driver.nvml_version, root, remedy);
   }
-  const bool versions_known = driver.cuda != kUnknownVersion && driver.nvml != kUnknownVersion;
-  if (driver.cuda != driver.nvml && versions_known) {
+  const bool versions_known =
+      driver.cuda_version != kUnknownVersion && driver.nvml_version != kUnknownVersion;
+  if (driver.cuda_version != driver.nvml_version && versions_known) {
     return fmt::format("in {} libnvidia-ml belongs to driver {} and libcuda to driver {}: {}", root,
-                       driver.nvml, driver.cuda, rest);
+                       driver.nvml_version, driver.cuda_version, remedy);
   }
   if (nvml_problem.empty()) return {};
-  if (driver.kernel.empty()) {
+  if (driver.module_version.empty()) {
     return fmt::format(
         "the libraries of driver {} are in {}, but the kernel module is not loaded: {}",
-        driver.nvml, root, ModuleRemedy(driver.root));
+        driver.nvml_version, root, ModuleRemedy(driver.root));
   }
-  if (driver.nvml != kUnknownVersion && driver.kernel != driver.nvml) {
+  if (driver.nvml_version != kUnknownVersion && driver.module_version != driver.nvml_version) {
     return fmt::format(
         "the kernel module belongs to driver {} and the libraries in {} to driver {}: reboot the "
         "node, or unload the module and load it again",
-        driver.kernel, root, driver.nvml);
+        driver.module_version, root, driver.nvml_version);
   }
   return {};
 }
@@ -109,8 +110,9 @@ std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t 
   std::string text = "the node has two drivers: ";
   size_t named = 0;
   for (const DriverCandidate& each : candidates) {
-    if (each.nvml.empty()) continue;
-    text += fmt::format("{}{} has {}", named++ == 0 ? "" : " and ", OwnerOf(each.root), each.nvml);
+    if (each.nvml_version.empty()) continue;
+    text += fmt::format("{}{} has {}", named++ == 0 ? "" : " and ", OwnerOf(each.root),
+                        each.nvml_version);
   }
   return text + fmt::format(
                     "; {} is used: remove the driver from the host, or turn the container "
@@ -122,10 +124,10 @@ std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t 
 
 DriverCandidate ReadDriverCandidate(const DriverRoot& root) {
   DriverCandidate candidate{.root = root};
-  candidate.nvml = VersionOf(root.ctr, "libnvidia-ml");
-  candidate.cuda = VersionOf(root.ctr, "libcuda");
-  const std::string proc = gpu::ProcRootOf(root.ctr);
-  candidate.kernel = KernelModuleVersion(
+  candidate.nvml_version = VersionOf(root.container_path, "libnvidia-ml");
+  candidate.cuda_version = VersionOf(root.container_path, "libcuda");
+  const std::string proc = gpu::ProcRootOf(root.container_path);
+  candidate.module_version = KernelModuleVersion(
       ReadFile(JoinPath(proc, "driver/nvidia/version"), kMaxProcVersion).value_or(""));
   return candidate;
 }
@@ -149,38 +151,39 @@ std::string KernelModuleVersion(std::string_view proc_version) {
 
 size_t ChooseDriver(const std::vector<DriverCandidate>& candidates) {
   const auto matches = std::ranges::find_if(candidates, [](const DriverCandidate& each) {
-    return !each.nvml.empty() && each.nvml == each.kernel;
+    return !each.nvml_version.empty() && each.nvml_version == each.module_version;
   });
   if (matches != candidates.end()) return static_cast<size_t>(matches - candidates.begin());
   const auto found = std::ranges::find_if(
-      candidates, [](const DriverCandidate& each) { return !each.nvml.empty(); });
+      candidates, [](const DriverCandidate& each) { return !each.nvml_version.empty(); });
   return found != candidates.end() ? static_cast<size_t>(found - candidates.begin()) : 0;
 }
 
 void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings) {
   findings->driver_reason = {};
   findings->driver_problem.clear();
-  const auto find = [&](std::string_view reason, std::string problem) {
+  const auto report = [&](std::string_view reason, std::string problem) {
     findings->driver_reason = reason;
     findings->driver_problem = std::move(problem);
   };
   const size_t chosen = ChooseDriver(facts.candidates);
   const DriverCandidate& driver = facts.candidates[chosen];
-  if (driver.nvml.empty()) {
-    if (facts.closed) return;
-    if (!driver.kernel.empty()) return find(names::kReasonDriverIncomplete, MissingText(facts));
+  if (driver.nvml_version.empty()) {
+    if (facts.maintenance) return;
+    if (!driver.module_version.empty())
+      return report(names::kReasonDriverIncomplete, MissingText(facts));
     // On a node without GPUs the problem that the inventory reports suffices.
     if (facts.gpus_on_bus > 0 || nvml_problem.empty()) {
-      find(names::kReasonDriverNotReady, MissingText(facts));
+      report(names::kReasonDriverNotReady, MissingText(facts));
     }
     return;
   }
-  std::string incomplete = IncompleteText(driver, facts.closed ? "" : nvml_problem);
-  if (!incomplete.empty()) return find(names::kReasonDriverIncomplete, std::move(incomplete));
+  std::string incomplete = IncompleteText(driver, facts.maintenance ? "" : nvml_problem);
+  if (!incomplete.empty()) return report(names::kReasonDriverIncomplete, std::move(incomplete));
   const auto drivers = std::ranges::count_if(
-      facts.candidates, [](const DriverCandidate& each) { return !each.nvml.empty(); });
+      facts.candidates, [](const DriverCandidate& each) { return !each.nvml_version.empty(); });
   if (drivers > 1) {
-    find(names::kReasonDriverConflict, ConflictText(facts.candidates, chosen));
+    report(names::kReasonDriverConflict, ConflictText(facts.candidates, chosen));
   }
 }
 

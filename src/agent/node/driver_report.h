@@ -20,25 +20,26 @@
 namespace tessera::agent {
 
 struct DriverRoot {
-  std::string host;  // "/run/nvidia/driver"
-  std::string ctr;   // the same directory for this process
+  std::string host;            // "/run/nvidia/driver"
+  std::string container_path;  // the same directory for this process
   bool operator==(const DriverRoot&) const = default;
 };
 
 struct DriverCandidate {
   DriverRoot root;
-  // Versions, "550.163.01"; empty: missing; "?" for a library without a version in its name.
-  std::string nvml;
-  std::string cuda;
-  std::string kernel;  // of the loaded module; equal for all candidates that are not simulated
+  // "550.163.01"; empty: the library is missing; "?": its name has no version.
+  std::string nvml_version;
+  std::string cuda_version;
+  // Version of the loaded kernel module; equal for all candidates that are not simulated.
+  std::string module_version;
   bool operator==(const DriverCandidate&) const = default;
 };
 
 struct DriverFacts {
   std::vector<DriverCandidate> candidates;  // not empty
   size_t gpus_on_bus = 0;
-  // An administrator has closed the driver (driver_release.h), so it has no fault.
-  bool closed = false;
+  // An administrator has closed the driver (driver_release.h), so its absence is no fault.
+  bool maintenance = false;
   bool operator==(const DriverFacts&) const = default;
 };
 

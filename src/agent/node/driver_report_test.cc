@@ -27,12 +27,13 @@ const DriverRoot kHost{"/", "/driver-root"};
 const DriverRoot kContainer{"/run/nvidia/driver", "/driver-root/run/nvidia/driver"};
 
 DriverCandidate Whole(const DriverRoot& root, const std::string& version = "550.1") {
-  return {.root = root, .nvml = version, .cuda = version, .kernel = version};
+  return {
+      .root = root, .nvml_version = version, .cuda_version = version, .module_version = version};
 }
 
 TEST(DriverReportTest, AWholeDriverIsNoFinding) {
-  EXPECT_EQ(Judged({{Whole(kHost), {.root = kContainer, .kernel = "550.1"}}, 8}), "");
-  EXPECT_EQ(Judged({{{.root = kHost, .kernel = "550.1"}, Whole(kContainer)}, 8}), "");
+  EXPECT_EQ(Judged({{Whole(kHost), {.root = kContainer, .module_version = "550.1"}}, 8}), "");
+  EXPECT_EQ(Judged({{{.root = kHost, .module_version = "550.1"}, Whole(kContainer)}, 8}), "");
 }
 
 TEST(DriverReportTest, TheErrorNamesWhereToInstallADriver) {
@@ -52,21 +53,32 @@ TEST(DriverReportTest, ARemovedDriverIsNotReadyThoughNvmlStillAnswers) {
 }
 
 TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
-  std::string text = Judged({{{.root = kHost, .kernel = "550.1"}}, 1}, "no library");
+  std::string text = Judged({{{.root = kHost, .module_version = "550.1"}}, 1}, "no library");
   EXPECT_TRUE(text.starts_with("DriverIncomplete: the kernel module nvidia 550.1 is loaded"));
 
-  text = Judged({{{.root = kHost, .nvml = "550.1", .cuda = "550.1"}}, 1}, "not loaded");
-  EXPECT_TRUE(Contains(text, "the kernel module is not loaded: run \"modprobe nvidia\"")) << text;
-  text = Judged({{{.root = kHost}, {.root = kContainer, .nvml = "550.1", .cuda = "550.1"}}, 1},
+  text = Judged({{{.root = kHost, .nvml_version = "550.1", .cuda_version = "550.1"}}, 1},
                 "not loaded");
+  EXPECT_TRUE(Contains(text, "the kernel module is not loaded: run \"modprobe nvidia\"")) << text;
+  text = Judged(
+      {{{.root = kHost}, {.root = kContainer, .nvml_version = "550.1", .cuda_version = "550.1"}},
+       1},
+      "not loaded");
   EXPECT_TRUE(Contains(text, "in /run/nvidia/driver")) << text;
   EXPECT_TRUE(Contains(text, "see the log of the driver container")) << text;
 
-  text = Judged({{{.root = kHost, .nvml = "550.1", .kernel = "550.1"}}, 1});
+  text = Judged({{{.root = kHost, .nvml_version = "550.1", .module_version = "550.1"}}, 1});
   EXPECT_TRUE(Contains(text, "has no libcuda.so.1")) << text;
-  text = Judged({{{.root = kHost, .nvml = "550.1", .cuda = "535.2", .kernel = "550.1"}}, 1});
+  text = Judged({{{.root = kHost,
+                   .nvml_version = "550.1",
+                   .cuda_version = "535.2",
+                   .module_version = "550.1"}},
+                 1});
   EXPECT_TRUE(Contains(text, "libnvidia-ml belongs to driver 550.1 and libcuda to driver 535.2"));
-  text = Judged({{{.root = kHost, .nvml = "550.2", .cuda = "550.2", .kernel = "550.1"}}, 1},
+  text = Judged({{{.root = kHost,
+                   .nvml_version = "550.2",
+                   .cuda_version = "550.2",
+                   .module_version = "550.1"}},
+                 1},
                 "version mismatch");
   EXPECT_TRUE(Contains(text, "reboot the node")) << text;
 }
@@ -74,7 +86,7 @@ TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
 TEST(DriverReportTest, UsesTheDriverOfTheLoadedModuleAndNamesBoth) {
   DriverCandidate host = Whole(kHost), container = Whole(kContainer, "570.2");
   EXPECT_EQ(ChooseDriver({host, container}), 0u);
-  host.kernel = container.kernel = "570.2";
+  host.module_version = container.module_version = "570.2";
   EXPECT_EQ(ChooseDriver({host, container}), 1u);
   const std::string text = Judged({{host, container}, 1});
   EXPECT_TRUE(
@@ -82,7 +94,7 @@ TEST(DriverReportTest, UsesTheDriverOfTheLoadedModuleAndNamesBoth) {
                        "driver container (/run/nvidia/driver) has 570.2; a driver container"))
       << text;
   EXPECT_TRUE(Contains(text, "nvidia.com/gpu.deploy.driver=false"));
-  host.kernel = container.kernel = "1.2";
+  host.module_version = container.module_version = "1.2";
   EXPECT_EQ(ChooseDriver({host, container}), 0u) << "the host's first, as NVIDIA's components";
 }
 
@@ -102,14 +114,14 @@ TEST(DriverReportTest, ACandidateIsReadFromItsFiles) {
   const std::string lib = dir.path() + "/usr/lib/x86_64-linux-gnu";
   ASSERT_TRUE(MakeDirs(lib).ok());
   ASSERT_TRUE(MakeDirs(dir.path() + "/proc/driver/nvidia").ok());
-  EXPECT_EQ(ReadDriverCandidate({"/", dir.path()}).nvml, "");
+  EXPECT_EQ(ReadDriverCandidate({"/", dir.path()}).nvml_version, "");
   std::ofstream(lib + "/libnvidia-ml.so.550.1") << "x";
   std::filesystem::create_symlink("libnvidia-ml.so.550.1", lib + "/libnvidia-ml.so.1");
   std::ofstream(dir.path() + "/proc/driver/nvidia/version") << "NVRM version: Module  550.1  x\n";
   const DriverCandidate candidate = ReadDriverCandidate({"/", dir.path()});
-  EXPECT_EQ(candidate.nvml, "550.1");
-  EXPECT_EQ(candidate.cuda, "");
-  EXPECT_EQ(candidate.kernel, "550.1");
+  EXPECT_EQ(candidate.nvml_version, "550.1");
+  EXPECT_EQ(candidate.cuda_version, "");
+  EXPECT_EQ(candidate.module_version, "550.1");
 }
 
 TEST(DriverReportTest, ALibraryThatIsStillWrittenIsNotWhole) {

@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 12> kWatchedPaths = {
     "usr/local/lib",
     "etc/ld.so.cache",
     "etc/alternatives",
-    "proc/driver/nvidia",  // of a simulated driver
+    "proc/driver/nvidia",  // files of a simulated driver
 };
 
 void AppendStamp(const std::string& path, std::string* stamp) {
@@ -49,7 +49,7 @@ void AppendStamp(const std::string& path, std::string* stamp) {
 DriverWatch::DriverWatch(TaskRunner* runner, DriverWatchOptions options)
     : runner_(runner), options_(std::move(options)) {
   stamp_ = Stamp();
-  Look();
+  FindDriver();
 }
 
 void DriverWatch::Start(OnChange on_change) {
@@ -66,7 +66,7 @@ void DriverWatch::Tick() {
   std::string stamp = Stamp();
   if (stamp != stamp_) {
     stamp_ = std::move(stamp);
-    Look();
+    FindDriver();
     on_change_();
   }
   runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
@@ -77,9 +77,10 @@ void DriverWatch::Tick() {
 std::vector<DriverRoot> DriverWatch::Roots() const {
   std::vector<DriverRoot> roots = options_.roots;
   if (options_.driver_ready.empty()) return roots;
-  const std::string named = DriverRootNamedIn(options_.driver_ready);
-  if (named.empty() || std::ranges::count(roots, named, &DriverRoot::host) != 0) return roots;
-  roots.insert(roots.begin(), {named, JoinPath(options_.host_mount, named)});
+  const std::string validated_root = DriverRootNamedIn(options_.driver_ready);
+  if (validated_root.empty() || std::ranges::count(roots, validated_root, &DriverRoot::host) != 0)
+    return roots;
+  roots.insert(roots.begin(), {validated_root, JoinPath(options_.host_mount, validated_root)});
   return roots;
 }
 
@@ -87,7 +88,7 @@ std::string DriverWatch::Stamp() const {
   std::string stamp;
   for (const DriverRoot& root : options_.roots) {
     for (const std::string_view path : kWatchedPaths) {
-      AppendStamp(path.empty() ? root.ctr : JoinPath(root.ctr, path), &stamp);
+      AppendStamp(path.empty() ? root.container_path : JoinPath(root.container_path, path), &stamp);
     }
   }
   // The file exists while the kernel module is loaded, and NVML starts only with the module.
@@ -96,13 +97,14 @@ std::string DriverWatch::Stamp() const {
   return stamp;
 }
 
-void DriverWatch::Look() {
+void DriverWatch::FindDriver() {
   DriverFacts facts;
   for (const DriverRoot& root : Roots()) facts.candidates.push_back(ReadDriverCandidate(root));
   const DriverCandidate& chosen = facts.candidates[ChooseDriver(facts.candidates)];
   if (chosen.root != root()) {
     Log(Severity::kInfo, "found the root of the driver",
-        {{"root", chosen.root.host}, {"driver", chosen.nvml.empty() ? "none" : chosen.nvml}});
+        {{"root", chosen.root.host},
+         {"driver", chosen.nvml_version.empty() ? "none" : chosen.nvml_version}});
     if (options_.before_use) options_.before_use(chosen.root);
     const std::lock_guard<std::mutex> lock(mutex_);
     root_ = chosen.root;
@@ -111,7 +113,7 @@ void DriverWatch::Look() {
 }
 
 Result<std::shared_ptr<gpu::Nvml>> FollowingLoader::Load() {
-  gpu::NvmlLibraryLoader loader(watch_->root().ctr);
+  gpu::NvmlLibraryLoader loader(watch_->root().container_path);
   const std::string path = loader.FindLibrary();
   if (!path.empty() && !IsWholeElf(path)) {
     return Error(Code::kUnavailable,
@@ -121,7 +123,7 @@ Result<std::shared_ptr<gpu::Nvml>> FollowingLoader::Load() {
 }
 
 std::string FollowingLoader::Fingerprint() {
-  return gpu::NvmlLibraryLoader(watch_->root().ctr).Fingerprint();
+  return gpu::NvmlLibraryLoader(watch_->root().container_path).Fingerprint();
 }
 
 }  // namespace tessera::agent

@@ -50,7 +50,7 @@ class DriverWatch {
   void Tick();
   std::vector<DriverRoot> Roots() const;
   std::string Stamp() const;
-  void Look();
+  void FindDriver();
 
   TaskRunner* const runner_;
   const DriverWatchOptions options_;

@@ -70,13 +70,13 @@ TEST_F(DriverWatchTest, PreparesARootBeforeItIsUsed) {
   std::vector<std::string> prepared;
   options.before_use = [&](const DriverRoot& root) {
     EXPECT_FALSE(watch_ && watch_->root() == root);
-    prepared.push_back(root.ctr);
+    prepared.push_back(root.container_path);
   };
   watch_.emplace(&runner_, options);
   watch_->Start([] {});
   Install(Container(), "550.1");
   Tick();
-  EXPECT_EQ(watch_->root().ctr, Container());
+  EXPECT_EQ(watch_->root().container_path, Container());
   EXPECT_EQ(prepared, (std::vector<std::string>{Host(), Container()}));
 }
 

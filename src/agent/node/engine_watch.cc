@@ -34,15 +34,16 @@ EngineWatch::EngineWatch(TaskRunner* runner, EngineWatchOptions options, Program
                          NodeMetrics* metrics, OnProblem on_problem)
     : runner_(runner),
       options_(std::move(options)),
-      run_(std::move(run)),
+      run_program_(std::move(run)),
       metrics_(metrics),
       on_problem_(std::move(on_problem)) {
   const auto changed = [this](const std::string&) { ScheduleCheck(); };
   for (const std::string& dir : options_.dirs) {
-    watchers_.push_back(std::make_unique<DirWatcher>(
-        runner_, dir,
-        DirWatcher::Events{
-            .appeared = changed, .vanished = changed, .on_rescan = [] {}, .written = changed}));
+    watchers_.push_back(std::make_unique<DirWatcher>(runner_, dir,
+                                                     DirWatcher::Events{.on_appeared = changed,
+                                                                        .on_vanished = changed,
+                                                                        .on_rescan = [] {},
+                                                                        .on_written = changed}));
   }
 }
 
@@ -60,25 +61,25 @@ void EngineWatch::CheckRegularly() {
 
 // Waits a moment, because tools write several files one after the other.
 void EngineWatch::ScheduleCheck() {
-  if (std::exchange(soon_, true)) return;
+  if (std::exchange(check_scheduled_, true)) return;
   runner_->PostDelayed(kDebounce, [this, weak = weak_.Get()] {
     if (!weak) return;
-    soon_ = false;
+    check_scheduled_ = false;
     Check();
   });
 }
 
 void EngineWatch::Check() {
-  again_ = running_;
+  must_check_again_ = running_;
   if (running_) return;
   running_ = true;
   std::vector<std::string> argv = options_.command;
   argv.emplace_back("--dry-run");
-  run_(std::move(argv), [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
+  run_program_(std::move(argv), [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
     if (!weak) return;
     running_ = false;
     OnChecked(result);
-    if (again_) Check();
+    if (must_check_again_) Check();
   });
 }
 
@@ -113,18 +114,19 @@ void EngineWatch::Repair() {
   repaired_at_ = now;
   running_ = true;
   Log(Severity::kWarning, "configuring the container engine again, which restarts it");
-  run_(options_.command, [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
-    if (!weak) return;
-    running_ = false;
-    const bool repaired = result.ok() && result->exit_code == 0;
-    metrics_->engine_repairs.Add(repaired ? "OK" : "failed");
-    if (!repaired) {
-      Log(Severity::kError, "cannot configure the container engine",
-          {{"error",
-            CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText)}});
-    }
-    Check();
-  });
+  run_program_(
+      options_.command, [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
+        if (!weak) return;
+        running_ = false;
+        const bool repaired = result.ok() && result->exit_code == 0;
+        metrics_->engine_repairs.Add(repaired ? "OK" : "failed");
+        if (!repaired) {
+          Log(Severity::kError, "cannot configure the container engine",
+              {{"error",
+                CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText)}});
+        }
+        Check();
+      });
 }
 
 void EngineWatch::SetProblem(std::string problem) {

@@ -63,13 +63,13 @@ class EngineWatch {
 
   TaskRunner* const runner_;
   const EngineWatchOptions options_;
-  const ProgramRunner run_;
+  const ProgramRunner run_program_;
   NodeMetrics* const metrics_;
   const OnProblem on_problem_;
   std::vector<std::unique_ptr<DirWatcher>> watchers_;
-  bool running_ = false;  // a program is running
-  bool again_ = false;    // check again when the program ends
-  bool soon_ = false;
+  bool running_ = false;           // a program is running
+  bool must_check_again_ = false;  // check again when the program ends
+  bool check_scheduled_ = false;
   std::optional<std::string> problem_;  // nullopt: not judged yet
   std::string last_error_;              // why the check failed
   std::optional<MonotonicTime> repaired_at_;

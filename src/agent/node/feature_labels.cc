@@ -17,7 +17,7 @@ namespace {
 // GPUs of one model: their number, and a GPU that represents them.
 struct Group {
   int count = 0;
-  int with_mig = 0;  // MIG mode is on
+  int with_mig = 0;  // GPUs in MIG mode
   Bytes memory;
   const device::Gpu* gpu = nullptr;
 };
@@ -127,19 +127,19 @@ constexpr std::string_view kFeatureLabels[] = {
 class FeatureLabelSet {
  public:
   FeatureLabelSet() {
-    for (const std::string_view name : kFeatureLabels) facts_[std::string(name)] = std::nullopt;
+    for (const std::string_view name : kFeatureLabels) labels_[std::string(name)] = std::nullopt;
   }
   // REQUIRES: `name` is one of kFeatureLabels.
   void Set(std::string_view name, std::string_view value) {
-    facts_.find(name)->second = std::string(value);
+    labels_.find(name)->second = std::string(value);
   }
   void Set(std::string_view name, int64_t value) { Set(name, std::to_string(value)); }
   void Set(std::string_view name, bool value) { Set(name, value ? "true" : "false"); }
   void Set(std::string_view name, const char* value) { Set(name, std::string_view(value)); }
-  StringChanges Take() { return std::move(facts_); }
+  StringChanges Take() { return std::move(labels_); }
 
  private:
-  StringChanges facts_;
+  StringChanges labels_;
 };
 
 // GPU feature discovery writes the versions under two names, the older of which is deprecated.

@@ -67,8 +67,8 @@ NodeCondition ConditionOf(const device::NodeInventory& inventory, const NodeFind
   }
   if (!inventory.problem.empty()) {
     // A missing driver has no version.
-    const bool driver = !inventory.driver_version.empty();
-    return {false, driver ? names::kReasonNoGpu : names::kReasonDriverNotReady,
+    const bool has_driver = !inventory.driver_version.empty();
+    return {false, has_driver ? names::kReasonNoGpu : names::kReasonDriverNotReady,
             CutText(inventory.problem, kMaxMessage)};
   }
   std::string unhealthy = UnhealthyText(inventory);
@@ -91,14 +91,15 @@ std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& con
                                       WallTime now) {
   const std::string status = condition.ready ? "True" : "False";
   const Json* current = FindCondition(node);
-  const auto old = [&](std::string_view key) {
+  const auto current_value = [&](std::string_view key) {
     return current != nullptr ? current->StringAt(key).value_or("") : "";
   };
-  if (current != nullptr && old("status") == status && old("reason") == condition.reason &&
-      old("message") == condition.message) {
+  if (current != nullptr && current_value("status") == status &&
+      current_value("reason") == condition.reason &&
+      current_value("message") == condition.message) {
     return std::nullopt;
   }
-  std::string since = old("status") == status ? old("lastTransitionTime") : "";
+  std::string since = current_value("status") == status ? current_value("lastTransitionTime") : "";
   if (since.empty()) since = Rfc3339(now);
   Json entry = Json::MakeObject({{"type", Json::String(names::kConditionGpuReady)},
                                  {"status", Json::String(status)},

@@ -45,9 +45,9 @@ void AppendNotes(const std::optional<device::NodeInventory>& before,
                  const device::NodeInventory& now, std::vector<NodeEvent>* events) {
   if (now.notes.empty()) return;
   for (std::string& note : NotesOf(now)) {
-    const bool known = before && std::find(before->notes.begin(), before->notes.end(), note) !=
-                                     before->notes.end();
-    if (!known) events->push_back({true, names::kReasonGpuNote, std::move(note)});
+    const bool is_old_note = before && std::find(before->notes.begin(), before->notes.end(),
+                                                 note) != before->notes.end();
+    if (!is_old_note) events->push_back({true, names::kReasonGpuNote, std::move(note)});
   }
 }
 

@@ -14,14 +14,14 @@
 namespace tessera::agent {
 namespace {
 
-void Set(StringChanges* facts, std::string_view name, std::optional<std::string> value) {
-  (*facts)[std::string(name)] = std::move(value);
+void Set(StringChanges* changes, std::string_view name, std::optional<std::string> value) {
+  (*changes)[std::string(name)] = std::move(value);
 }
 
 std::string TextOf(const PublishedNode& state) {
   std::string text;
-  for (const StringChanges* facts : {&state.labels, &state.annotations}) {
-    for (const auto& [name, value] : *facts) {
+  for (const StringChanges* changes : {&state.labels, &state.annotations}) {
+    for (const auto& [name, value] : *changes) {
       text.append(name).append(value ? "=" : "-").append(value.value_or("")).append("\n");
     }
   }
@@ -41,7 +41,7 @@ std::string LegacyModelOf(const device::NodeInventory& inventory) {
 }
 
 // Whether the label exists and has another owner, by the managed fields.
-bool IsAnothers(const Json& node, std::string_view label) {
+bool HasOtherOwner(const Json& node, std::string_view label) {
   const auto member = [](const Json* json, std::string_view key) {
     return json != nullptr ? json->Find(key) : nullptr;
   };
@@ -85,13 +85,13 @@ PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware
     Log(Severity::kError, "cannot describe the GPUs in an annotation",
         {{"error", annotation.status().ToString()}});
   }
-  const bool problem = !inventory.problem.empty();
-  if (problem && hardware.HasGpu()) {
+  const bool has_problem = !inventory.problem.empty();
+  if (has_problem && hardware.HasGpu()) {
     Set(&state.labels, names::kLabelGpuPresent, "true");
     return state;
   }
   // GPUs that a lost driver reported may be gone.
-  const device::NodeInventory present = problem ? device::NodeInventory() : inventory;
+  const device::NodeInventory present = has_problem ? device::NodeInventory() : inventory;
   state.labels = FeatureLabels(present, hardware);
   std::string legacy_model = LegacyModelOf(present);
   Set(&state.labels, names::kLabelLegacyGpuModel,
@@ -106,7 +106,7 @@ std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
   };
   Json metadata = Json::MakeObject();
   StringChanges wanted = state.labels;
-  if (IsAnothers(node, names::kLabelLegacyGpuModel))
+  if (HasOtherOwner(node, names::kLabelLegacyGpuModel))
     wanted.erase(std::string(names::kLabelLegacyGpuModel));
   if (auto labels = MergePatchFor(find("labels"), wanted)) metadata.Set("labels", *labels);
   if (auto annotations = MergePatchFor(find("annotations"), state.annotations)) {
@@ -125,22 +125,22 @@ NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metr
 NodePublisher::~NodePublisher() = default;
 
 void NodePublisher::Publish(const device::NodeInventory& inventory, const NodeFindings& findings) {
-  wanted_ = inventory;
+  inventory_ = inventory;
   state_ = StateOf(inventory, read_hardware_(), findings);
   changed_ = busy_;
-  if (!busy_) Work();
+  if (!busy_) UpdateNode();
 }
 
 void NodePublisher::Recheck() {
-  if (!wanted_) return;
+  if (!inventory_) return;
   stale_ = busy_;
   changed_ |= busy_;
-  written_.clear();
-  if (!busy_) Work();
+  written_state_.clear();
+  if (!busy_) UpdateNode();
 }
 
-void NodePublisher::Work() {
-  if (TextOf(state_) == written_) return;
+void NodePublisher::UpdateNode() {
+  if (TextOf(state_) == written_state_) return;
   busy_ = true;
   api_->Get(Then([this](const Json& node) {
     PlanFor(node);
@@ -153,7 +153,7 @@ void NodePublisher::PlanFor(const Json& node) {
   patches_ = {};
   patches_.text = TextOf(state_);
   patches_.metadata = PatchFor(node, state_);
-  const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
+  const bool lacks_gpu = !inventory_->problem.empty() || inventory_->gpus.empty();
   // A node with a startup taint gets the condition even if no GPU was ever found, so that the
   // condition explains the wait.
   std::optional<Json> taints = TaintPatchFor(node, startup_taints_);
@@ -162,8 +162,8 @@ void NodePublisher::PlanFor(const Json& node) {
   const WallTime now = runner_->clock().WallNow();
   patches_.status = ConditionPatchFor(node, state_.condition, now);
   // Without a driver the number of GPUs is unknown.
-  const auto count = wanted_->problem.empty() ? GpuCountPatchFor(node, wanted_->gpus.size())
-                                              : std::optional<Json>();
+  const auto count = inventory_->problem.empty() ? GpuCountPatchFor(node, inventory_->gpus.size())
+                                                 : std::optional<Json>();
   if (count && patches_.status) {
     for (const auto& [part, value] : count->Find("status")->members()) {
       (*patches_.status->ObjectAt("status"))->Set(part, value);
@@ -171,7 +171,7 @@ void NodePublisher::PlanFor(const Json& node) {
   } else if (count) {
     patches_.status = count;
   }
-  for (const NodeEvent& event : EventsBetween(InventoryOn(node), *wanted_)) {
+  for (const NodeEvent& event : EventsBetween(InventoryOn(node), *inventory_)) {
     event_time_ = std::max(now, event_time_ + std::chrono::nanoseconds(1));
     patches_.events.push_back(EventObject(node, event, event_time_));
   }
@@ -223,10 +223,10 @@ void NodePublisher::WriteEvents() {
 }
 
 void NodePublisher::Finish() {
-  written_ = std::exchange(stale_, false) ? "" : patches_.text;
+  written_state_ = std::exchange(stale_, false) ? "" : patches_.text;
   pause_ = kFirstPause;
   busy_ = false;
-  if (std::exchange(changed_, false)) Work();
+  if (std::exchange(changed_, false)) UpdateNode();
 }
 
 NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
@@ -269,7 +269,7 @@ void NodePublisher::ScheduleRetry(const Status& status) {
     if (!weak) return;
     busy_ = false;
     changed_ = false;
-    Work();
+    UpdateNode();
   });
   pause_ = std::min(pause_ * 2, Duration(kLongestPause));
 }

@@ -98,7 +98,7 @@ class NodePublisher {
   void Recheck();
 
  private:
-  void Work();
+  void UpdateNode();
   void PlanFor(const Json& node);
   void WriteMetadata();
   void WriteStatus();
@@ -126,17 +126,17 @@ class NodePublisher {
   NodeMetrics* const metrics_;
   const ReadHardware read_hardware_;
   std::function<void(const Json& node)> on_node_;
-  std::optional<device::NodeInventory> wanted_;
+  std::optional<device::NodeInventory> inventory_;
   TaintKeys startup_taints_;
-  PublishedNode state_;  // the state for wanted_
-  std::string written_;  // the state that the server has, as text
+  PublishedNode state_;        // the state for inventory_
+  std::string written_state_;  // the state that the server has, as text
   NodePatches patches_;
   std::vector<Json> events_;  // Events about changes that are written
   WallTime event_time_{};     // time of the last Event; times differ
   int event_tokens_ = kMaxEventBurst;
   MonotonicTime event_tokens_at_{};
   bool busy_ = false;
-  bool changed_ = false;  // wanted_ changed while busy
+  bool changed_ = false;  // inventory_ changed while busy
   bool stale_ = false;    // the running read must be repeated
   Duration pause_ = kFirstPause;
   WeakPtrFactory<NodePublisher> weak_{this};

@@ -33,7 +33,7 @@ void NodeReporter::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints)
   publisher_->SetStartupTaints(std::move(startup_taints));
   publisher_->OnNode(sources_.on_node);
   Publish();
-  KeepChecking();
+  ScheduleRecheck();
 }
 
 void NodeReporter::Publish() {
@@ -54,16 +54,16 @@ void NodeReporter::SetUnredeemed(const std::vector<std::string>& containers) {
 }
 
 void NodeReporter::OnKubeletRegistered() {
-  runner_->PostDelayed(kKubeletRegisters, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kKubeletRegistrationTime, [this, weak = weak_.Get()] {
     if (weak && publisher_ != nullptr) publisher_->Recheck();
   });
 }
 
-void NodeReporter::KeepChecking() {
+void NodeReporter::ScheduleRecheck() {
   runner_->PostDelayed(kCheckInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     publisher_->Recheck();
-    KeepChecking();
+    ScheduleRecheck();
   });
 }
 

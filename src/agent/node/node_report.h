@@ -18,8 +18,8 @@ namespace tessera::agent {
 class NodeReporter {
  public:
   // Time after a plugin's registration in which the kubelet registers its Node. The Node is read
-  // again then, because it has 0 of each resource that the kubelet does not know.
-  static constexpr Duration kKubeletRegisters = std::chrono::seconds(20);
+  // again after this time, because the kubelet sets each resource that it does not know to 0.
+  static constexpr Duration kKubeletRegistrationTime = std::chrono::seconds(20);
   // Interval of the only request of an idle agent, which corrects other writers' changes.
   static constexpr Duration kCheckInterval = std::chrono::minutes(5);
   struct Sources {
@@ -46,7 +46,7 @@ class NodeReporter {
   void OnKubeletRegistered();
 
  private:
-  void KeepChecking();
+  void ScheduleRecheck();
 
   TaskRunner* const runner_;
   NodeMetrics* const metrics_;

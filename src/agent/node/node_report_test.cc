@@ -94,7 +94,7 @@ TEST_F(NodeReportTest, TheNodeIsReadAgainRegularlyAndAfterARegistration) {
   Start();
   const int start = gets_;
   report_.OnKubeletRegistered();
-  runner_.AdvanceTimeAndRun(NodeReporter::kKubeletRegisters);
+  runner_.AdvanceTimeAndRun(NodeReporter::kKubeletRegistrationTime);
   EXPECT_EQ(gets_, start + 1);
   runner_.AdvanceTimeAndRun(2 * NodeReporter::kCheckInterval);
   EXPECT_EQ(gets_, start + 3);

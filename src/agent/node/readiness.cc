@@ -65,7 +65,7 @@ NodeFindings NodeReadiness::Judge(const device::NodeInventory& inventory, bool m
   NodeFindings findings = findings_;
   DriverFacts facts = watch_->facts();
   facts.gpus_on_bus = options_.gpus_on_bus();
-  facts.closed = maintenance;
+  facts.maintenance = maintenance;
   JudgeDriver(facts, inventory.problem, &findings);
   return findings;
 }

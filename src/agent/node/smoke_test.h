@@ -28,7 +28,7 @@ namespace tessera::agent {
 
 struct SmokeFacts {
   std::shared_ptr<const device::NodeInventory> inventory;  // null: unknown yet
-  std::string driver_problem;                              // found beside NVML
+  std::string driver_problem;                              // found in the driver's files
   // One text for each device node with a problem; nullopt: not examined yet.
   std::optional<std::vector<std::string>> device_problems;
   bool expects_kubelet = false;

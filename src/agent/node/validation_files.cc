@@ -14,17 +14,17 @@ namespace tessera::agent {
 namespace {
 
 // Marks the agent's own files. Shells that source driver-ready read it as a comment.
-constexpr std::string_view kMark = "# written by tessera-agent\n";
+constexpr std::string_view kOwnMarker = "# written by tessera-agent\n";
 constexpr size_t kMaxFile = 64 << 10;
 constexpr std::string_view kRootVariable = "NVIDIA_DRIVER_ROOT=";
 
-bool IsOurs(const std::string& path) {
+bool IsOwnFile(const std::string& path) {
   const Result<std::string> text = ReadFile(path, kMaxFile);
-  return text.ok() && text->starts_with(kMark);
+  return text.ok() && text->starts_with(kOwnMarker);
 }
 
-std::optional<std::string> FileIf(bool exists) {
-  return exists ? std::optional(std::string(kMark)) : std::nullopt;
+std::optional<std::string> MarkerIf(bool exists) {
+  return exists ? std::optional(std::string(kOwnMarker)) : std::nullopt;
 }
 
 }  // namespace
@@ -32,64 +32,64 @@ std::optional<std::string> FileIf(bool exists) {
 ValidationFiles::ValidationFiles(TaskRunner* runner, std::string dir)
     : dir_(std::move(dir)),
       watcher_(runner, dir_,
-               {.appeared = [](const std::string&) {},
-                .vanished =
+               {.on_appeared = [](const std::string&) {},
+                .on_vanished =
                     [this](const std::string& name) {
-                      if (wanted_.contains(name)) Write();
+                      if (contents_.contains(name)) Write();
                     },
                 .on_rescan = [this] { Write(); }}) {
-  const Status made = MakeDirs(dir_);
-  if (!made.ok()) {
-    Log(Severity::kWarning, "cannot write validation files", {{"error", made.message()}});
+  const Status status = MakeDirs(dir_);
+  if (!status.ok()) {
+    Log(Severity::kWarning, "cannot write validation files", {{"error", status.message()}});
   }
   watcher_.Start();
 }
 
 ValidationFiles::~ValidationFiles() {
-  for (auto& [name, content] : wanted_) content.reset();
+  for (auto& [name, content] : contents_) content.reset();
   Write();
 }
 
 void ValidationFiles::Set(const ValidationState& state) {
-  wanted_ = {
+  contents_ = {
       {"driver-ready",
        state.driver ? std::optional(DriverReadyText(*state.driver, state.dev_root)) : std::nullopt},
-      {"toolkit-ready", FileIf(state.toolkit)},
-      {"plugin-ready", FileIf(state.plugin)}};
+      {"toolkit-ready", MarkerIf(state.toolkit)},
+      {"plugin-ready", MarkerIf(state.plugin)}};
   Write();
 }
 
 void ValidationFiles::Write() {
-  for (const auto& [name, content] : wanted_) {
+  for (const auto& [name, content] : contents_) {
     const std::string path = JoinPath(dir_, name);
-    if (PathExists(path) && !IsOurs(path)) continue;
+    if (PathExists(path) && !IsOwnFile(path)) continue;
     if (!content) {
       ::unlink(path.c_str());
       continue;
     }
     if (ReadFile(path, kMaxFile).value_or("") == *content) continue;
-    const Status written = WriteFileAtomically(path, *content, 0644);
-    if (!written.ok() && !std::exchange(error_logged_, true)) {
-      Log(Severity::kWarning, "cannot write a validation file", {{"error", written.message()}});
+    const Status status = WriteFileAtomically(path, *content, 0644);
+    if (!status.ok() && !std::exchange(error_logged_, true)) {
+      Log(Severity::kWarning, "cannot write a validation file", {{"error", status.message()}});
     }
   }
 }
 
 std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
-  const bool host = driver.host == "/";
+  const bool is_host_driver = driver.host == "/";
   const bool own_dev = dev_root != "/";
   // NVIDIA's containers have the host's root at /host, and the root of a driver container at its
   // host path.
   return fmt::format(
       "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
       "DEV_ROOT_CTR_PATH={}\n",
-      kMark, host, driver.host, host ? "/host" : driver.host, dev_root,
+      kOwnMarker, is_host_driver, driver.host, is_host_driver ? "/host" : driver.host, dev_root,
       own_dev ? dev_root : "/host");
 }
 
 std::string DriverRootNamedIn(const std::string& driver_ready) {
   const Result<std::string> text = ReadFile(driver_ready, kMaxFile);
-  if (!text.ok() || text->starts_with(kMark)) return {};
+  if (!text.ok() || text->starts_with(kOwnMarker)) return {};
   for (std::string_view line : Split(*text, '\n')) {
     if (!line.starts_with(kRootVariable)) continue;
     line.remove_prefix(kRootVariable.size());

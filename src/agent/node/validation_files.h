@@ -49,7 +49,7 @@ class ValidationFiles {
   void Write();
 
   const std::string dir_;
-  std::map<std::string, std::optional<std::string>> wanted_;  // content by name
+  std::map<std::string, std::optional<std::string>> contents_;  // by file name; nullopt: no file
   bool error_logged_ = false;
   // NVIDIA's validator removes all files when it ends.
   DirWatcher watcher_;

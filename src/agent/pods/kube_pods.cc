@@ -63,7 +63,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void Start(Delegate* to) {
     delegate = to;
     kube::Keep keep = ledger::KeepOfPods();
-    keep.containers_run = true;
+    keep.container_status = true;
     keep.annotation = [read = keep.annotation](std::string_view key) {
       return key == names::kAnnotationConfigMirror || key == names::kAnnotationMemoryLimit ||
              key == names::kAnnotationComputeLimit || key == names::kAnnotationComputeClass ||
@@ -73,8 +73,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
                      *this);
   }
 
-  void OnAdded(const kube::PodObject& now) override { Set(now); }
-  void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
+  void OnAdded(const kube::PodObject& pod) override { Set(pod); }
+  void OnChanged(const kube::PodObject&, const kube::PodObject& pod) override { Set(pod); }
   void OnRemoved(const kube::PodObject& last) override {
     const Uid uid = NodeUidOf(last.meta);
     const auto api_uid = api_uids.find(uid);
@@ -100,51 +100,53 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     problem = status;
   }
 
-  void Set(const kube::PodObject& now) {
+  void Set(const kube::PodObject& pod) {
     problem = Status::Ok();
-    const Uid uid = NodeUidOf(now.meta);
-    const auto present = pods.find(uid);
-    if (present != pods.end() &&
-        (present->second->ns != now.meta.ns || present->second->name != now.meta.name)) {
+    const Uid uid = NodeUidOf(pod.meta);
+    const auto existing = pods.find(uid);
+    if (existing != pods.end() &&
+        (existing->second->ns != pod.meta.ns || existing->second->name != pod.meta.name)) {
       Log(Severity::kWarning, "two pods claim to be one static pod: the second is ignored",
-          {{"pod", present->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
+          {{"pod", existing->second->Text()}, {"second", pod.meta.ns + "/" + pod.meta.name}});
       return;
     }
-    api_uids[uid] = now.meta.uid;
-    pods.insert_or_assign(uid, PodInfoOf(now, unit));
+    api_uids[uid] = pod.meta.uid;
+    pods.insert_or_assign(uid, PodInfoOf(pod, unit));
     delegate->OnPod(uid);
   }
 
   // The merge patch contains the UID, so the API server rejects it for another pod of that name.
   void Write(const Uid& uid, kube::KeyedQueue::Done done) {
     const auto pod = pods.find(uid);
-    const auto unwritten = pending.find(uid);
-    if (pod == pods.end() || unwritten == pending.end()) return done(Status::Ok());
+    const auto annotations_to_write = pending.find(uid);
+    if (pod == pods.end() || annotations_to_write == pending.end()) return done(Status::Ok());
     Json annotations = Json::MakeObject();
-    for (const auto& [key, value] : unwritten->second) annotations.Set(key, Json::String(value));
+    for (const auto& [key, value] : annotations_to_write->second)
+      annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
         {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).str())},
                                         {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
         {.field_manager = std::string(names::kAgent)},
-        [this, uid, sent = unwritten->second, done = std::move(done)](const Result<Json>& answer) {
-          Written(uid, sent, answer.status());
+        [this, uid, sent = annotations_to_write->second,
+         done = std::move(done)](const Result<Json>& answer) {
+          OnWritten(uid, sent, answer.status());
           done(answer.status().code() == Code::kNotFound ? Status::Ok() : answer.status());
         });
   }
 
-  void Written(const Uid& uid, const StringMap& sent, const Status& status) {
+  void OnWritten(const Uid& uid, const StringMap& sent, const Status& status) {
     operations.erase(uid);
-    const auto unwritten = pending.find(uid);
-    if (status.ok() && unwritten != pending.end()) {
+    const auto annotations_to_write = pending.find(uid);
+    if (status.ok() && annotations_to_write != pending.end()) {
       for (const auto& [key, value] : sent) {
-        const auto entry = unwritten->second.find(key);
-        if (entry != unwritten->second.end() && entry->second == value) {
-          unwritten->second.erase(entry);
+        const auto entry = annotations_to_write->second.find(key);
+        if (entry != annotations_to_write->second.end() && entry->second == value) {
+          annotations_to_write->second.erase(entry);
         }
       }
-      if (unwritten->second.empty()) pending.erase(unwritten);
+      if (annotations_to_write->second.empty()) pending.erase(annotations_to_write);
     }
     if (!status.ok() && status.code() != Code::kNotFound) {
       Log(Severity::kWarning, "cannot annotate a pod with its GPUs, retrying",

@@ -53,7 +53,8 @@ std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
   return "";
 }
 
-ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus) {
+ProcessSightings SightProcesses(const std::string& proc_root,
+                                const gpu::ProcessReport& driver_processes) {
   ProcessSightings sightings;
   const Result<std::vector<std::string>> names = ListDir(proc_root);
   if (!names.ok()) {
@@ -72,7 +73,7 @@ ProcessSightings SightProcesses(const std::string& proc_root, const gpu::Process
   for (auto& [uid, processes] : sightings.by_pod) {
     std::ranges::sort(processes, {}, &ProcessSightings::SightedProcess::pid);
   }
-  for (const gpu::ProcessReport::GpuProcesses& gpu : gpus.gpus) {
+  for (const gpu::ProcessReport::GpuProcesses& gpu : driver_processes.gpus) {
     for (const gpu::ProcessUse& use : gpu.processes) {
       if (!StateOf(proc_root, use.pid)) sightings.exited_on_gpu[gpu.uuid].push_back(use.pid);
     }
@@ -80,18 +81,19 @@ ProcessSightings SightProcesses(const std::string& proc_root, const gpu::Process
   return sightings;
 }
 
-NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus,
+NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* driver_processes,
                              gpu::BlockingCaller* caller)
-    : proc_root_(std::move(proc_root)), gpus_(gpus), caller_(caller) {}
+    : proc_root_(std::move(proc_root)), driver_processes_(driver_processes), caller_(caller) {}
 
 void NodeProcesses::Read(Done done) {
-  gpus_->Read([this, done = std::move(done),
-               weak = weak_.Get()](const std::shared_ptr<const gpu::ProcessReport>& gpus) {
-    if (weak) Walk(gpus, done);
+  driver_processes_->Read([this, done = std::move(done), weak = weak_.Get()](
+                              const std::shared_ptr<const gpu::ProcessReport>& driver_processes) {
+    if (weak) Walk(driver_processes, done);
   });
 }
 
-void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& gpus, Done done) {
+void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& driver_processes,
+                         Done done) {
   const auto sightings = std::make_shared<ProcessSightings>();
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [answered, done = std::move(done),
@@ -101,7 +103,9 @@ void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& gpus, 
   gpu::BlockingCaller::Job job;
   job.name = "pod-processes";
   job.deadline = kWalkDeadline;
-  job.work = [sightings, gpus, root = proc_root_] { *sightings = SightProcesses(root, *gpus); };
+  job.work = [sightings, driver_processes, root = proc_root_] {
+    *sightings = SightProcesses(root, *driver_processes);
+  };
   job.finished = [sightings, answer] { answer(*sightings); };
   job.overdue = [answer] {
     ProcessSightings none;

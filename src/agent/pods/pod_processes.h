@@ -53,9 +53,10 @@ class PodProcesses {
   virtual void Read(Done done) = 0;
 };
 
-// Reads <proc_root>/<pid>/cgroup of all processes. `gpus`: the driver's list of processes. Blocks
-// for some 10 µs per process.
-ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus);
+// Reads <proc_root>/<pid>/cgroup of all processes. `driver_processes`: the driver's list of
+// processes. Blocks for about 10 µs per process.
+ProcessSightings SightProcesses(const std::string& proc_root,
+                                const gpu::ProcessReport& driver_processes);
 
 // The processes of this node. Lists the processes that the driver reports, then walks /proc on a
 // thread of its own. A driver that is missing or hangs adds nothing; the processes that use it are
@@ -63,14 +64,15 @@ ProcessSightings SightProcesses(const std::string& proc_root, const gpu::Process
 class NodeProcesses final : public PodProcesses {
  public:
   // The arguments must outlive the object.
-  NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus, gpu::BlockingCaller* caller);
+  NodeProcesses(std::string proc_root, gpu::ProcessReader* driver_processes,
+                gpu::BlockingCaller* caller);
   void Read(Done done) override;
 
  private:
-  void Walk(const std::shared_ptr<const gpu::ProcessReport>& gpus, Done done);
+  void Walk(const std::shared_ptr<const gpu::ProcessReport>& driver_processes, Done done);
 
   const std::string proc_root_;
-  gpu::ProcessReader* const gpus_;
+  gpu::ProcessReader* const driver_processes_;
   gpu::BlockingCaller* const caller_;
   WeakPtrFactory<NodeProcesses> weak_{this};
 };

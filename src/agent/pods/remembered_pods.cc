@@ -11,8 +11,8 @@ namespace tessera::agent {
 namespace {
 
 // Writing a new list waits for the disk, and so do containers that start meanwhile. So a new list
-// is written only after some megabytes of history.
-constexpr size_t kMinPodHistory = 4096;
+// is written only after some megabytes of obsolete records.
+constexpr size_t kMaxObsoleteRecords = 4096;
 
 bool ShouldRemember(const PodInfo& pod) {
   return !pod.ended && pod.request.ok() && pod.request->requests_devices();
@@ -136,18 +136,18 @@ std::shared_ptr<const PodInfo> DecodePod(const std::string& record) {
 
 RememberedPods::RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant::RecordLog> log,
                                const std::vector<std::string>& records)
-    : pods_(std::move(pods)), log_(std::move(log)), records_(records.size()) {
+    : pods_(std::move(pods)), log_(std::move(log)), record_count_(records.size()) {
   for (const std::string& record : records) {
     if (auto pod = DecodePod(record)) {
-      written_[pod->uid] = std::hash<std::string>()(record);
-      known_[pod->uid] = std::move(pod);
+      record_hashes_[pod->uid] = std::hash<std::string>()(record);
+      known_pods_[pod->uid] = std::move(pod);
       continue;
     }
     const Result<Json> json = ParseJson(record);
     if (!json.ok() || !json->is_object()) continue;
     const Uid uid(json->StringAt("uid").value_or(""));
-    written_.erase(uid);
-    known_.erase(uid);
+    record_hashes_.erase(uid);
+    known_pods_.erase(uid);
   }
 }
 
@@ -161,7 +161,7 @@ void RememberedPods::OnPod(const Uid& uid) {
   if (found == pods_->pods().end()) {
     Forget(uid);
   } else {
-    known_[uid] = found->second;
+    known_pods_[uid] = found->second;
     Remember(*found->second);
   }
   delegate_->OnPod(uid);
@@ -169,7 +169,7 @@ void RememberedPods::OnPod(const Uid& uid) {
 
 void RememberedPods::OnPodsSynced() {
   std::vector<Uid> gone;
-  for (const auto& [uid, pod] : known_) {
+  for (const auto& [uid, pod] : known_pods_) {
     if (!pods_->pods().contains(uid)) gone.push_back(uid);
   }
   for (const Uid& uid : gone) {
@@ -180,48 +180,48 @@ void RememberedPods::OnPodsSynced() {
 }
 
 void RememberedPods::Forget(const Uid& uid) {
-  known_.erase(uid);
-  if (written_.erase(uid) > 0) Write(GoneRecord(uid));
+  known_pods_.erase(uid);
+  if (record_hashes_.erase(uid) > 0) Write(GoneRecord(uid));
 }
 
 void RememberedPods::Remember(const PodInfo& pod) {
   if (!ShouldRemember(pod)) {
-    if (written_.erase(pod.uid) > 0) Write(GoneRecord(pod.uid));
+    if (record_hashes_.erase(pod.uid) > 0) Write(GoneRecord(pod.uid));
     return;
   }
   const std::string record = EncodePod(pod);
   const size_t hash = std::hash<std::string>()(record);
-  const auto [at, is_new] = written_.emplace(pod.uid, hash);
-  if (!is_new && at->second == hash) return;
-  at->second = hash;
+  const auto [found, is_new] = record_hashes_.emplace(pod.uid, hash);
+  if (!is_new && found->second == hash) return;
+  found->second = hash;
   Write(record);
 }
 
 void RememberedPods::Write(const std::string& record) {
   Status status;
-  if (rewrite_ || records_ > 4 * written_.size() + kMinPodHistory) {
+  if (must_rewrite_ || record_count_ > 4 * record_hashes_.size() + kMaxObsoleteRecords) {
     status = Rewrite();
   } else {
     status = log_->AppendUnsynced(record);
-    if (status.ok()) ++records_;
+    if (status.ok()) ++record_count_;
   }
-  if (!status.ok() && !rewrite_) {
+  if (!status.ok() && !must_rewrite_) {
     Log(Severity::kWarning,
         "cannot record the pods of this node: an agent that starts while the API server is "
         "unreachable will not know these pods",
         {{"error", status.ToString()}});
   }
-  rewrite_ = !status.ok();
+  must_rewrite_ = !status.ok();
 }
 
 Status RememberedPods::Rewrite() {
   std::vector<std::string> all;
-  for (const auto& [uid, hash] : written_) {
-    const auto pod = known_.find(uid);
-    if (pod != known_.end()) all.push_back(EncodePod(*pod->second));
+  for (const auto& [uid, hash] : record_hashes_) {
+    const auto pod = known_pods_.find(uid);
+    if (pod != known_pods_.end()) all.push_back(EncodePod(*pod->second));
   }
   RETURN_IF_ERROR(log_->Replace(all));
-  records_ = all.size();
+  record_count_ = all.size();
   return Status::Ok();
 }
 

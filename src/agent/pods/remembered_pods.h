@@ -35,7 +35,7 @@ class RememberedPods final : public Pods, private Pods::Delegate {
                  const std::vector<std::string>& records);
 
   void Start(Pods::Delegate* delegate) override;
-  const Map& pods() const override { return known_; }
+  const Map& pods() const override { return known_pods_; }
   bool synced() const override { return pods_->synced(); }
   Status last_error() const override { return pods_->last_error(); }
   void Annotate(const PodInfo& pod, const StringMap& annotations) override {
@@ -55,10 +55,10 @@ class RememberedPods final : public Pods, private Pods::Delegate {
   const std::unique_ptr<Pods> pods_;
   const std::unique_ptr<grant::RecordLog> log_;
   Pods::Delegate* delegate_ = nullptr;
-  Map known_;
-  std::map<Uid, size_t> written_;  // hash of the record of each pod that is in the log
-  size_t records_ = 0;             // in the log
-  bool rewrite_ = false;           // the log has rejected a record and needs a new list
+  Map known_pods_;
+  std::map<Uid, size_t> record_hashes_;  // hash of the record of each pod that is in the log
+  size_t record_count_ = 0;              // records in the log
+  bool must_rewrite_ = false;            // the log has rejected a record and needs a new list
 };
 
 // Pure. Decoding returns nullopt for a record of another kind or of a later version.

@@ -12,9 +12,9 @@ void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (page.ok()) continue;
     if (page.status().code() == Code::kPermissionDenied) {
-      findings->Note("agents", "you have no right to read their metrics",
-                     "it takes the right get on pods/proxy in namespace tessera-system",
-                     "ask an administrator to bind you to Role tessera-view-usage there");
+      findings->AddNote("agents", "you have no right to read their metrics",
+                        "it takes the right get on pods/proxy in namespace tessera-system",
+                        "ask an administrator to bind you to Role tessera-view-usage there");
       return;  // the right is the same for all agents
     }
     findings->Add("node " + node, "the agent's metrics cannot be read",
@@ -24,18 +24,20 @@ void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
+enum class FindingKind { kProblem, kNote };
+
 // Reports each node where the sum of a metric is above `limit`.
 void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit, const char* what,
-               const char* cause, const char* fix, bool serious, DoctorFindings* findings) {
+               const char* cause, const char* fix, FindingKind kind, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     const double sum = SumOf(*page, metric);
     if (sum <= limit) continue;
     const std::string text = fmt::format("{}: {:g}", what, sum);
-    if (serious) {
+    if (kind == FindingKind::kProblem) {
       findings->Add("node " + node, text, cause, fix);
     } else {
-      findings->Note("node " + node, text, cause, fix);
+      findings->AddNote("node " + node, text, cause, fix);
     }
   }
 }
@@ -44,7 +46,7 @@ void CheckHangs(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_nvml_stuck_calls", 0, "calls into the driver that hang now",
             "a GPU does not answer its driver (process state D)",
             "look at dmesg for XIDs; reset the GPU or reboot the node. Other GPUs keep working",
-            true, findings);
+            FindingKind::kProblem, findings);
 }
 
 void CheckStale(const ClusterFacts& facts, DoctorFindings* findings) {
@@ -65,7 +67,7 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_xids_total")) {
       if (sample.value < 1) continue;
-      findings->Note(
+      findings->AddNote(
           fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
           fmt::format("the driver has reported XID {} since the agent started, count: {:g}",
                       sample.Label("xid"), sample.value),
@@ -80,14 +82,14 @@ void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
             "the engine started them without tessera-runtime",
             "save the log of the node's agent, which names these pods; delete the agent's pod, "
             "whose successor configures the engine again; then delete the pods that the log names",
-            true, findings);
+            FindingKind::kProblem, findings);
 }
 
 void CheckWithheld(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_leaving_containers", 0, "deleted pods whose processes still use GPUs",
             "processes that do not end, mostly in state D",
-            "tessera gpus NODE names GPU and pod; end the processes, or reboot the node", false,
-            findings);
+            "tessera gpus NODE names GPU and pod; end the processes, or reboot the node",
+            FindingKind::kNote, findings);
 }
 
 void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
@@ -96,20 +98,21 @@ void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
             "pods of one size started together, and the kubelet gave them other device IDs than "
             "the agent preferred",
             "containers have the assigned GPUs; only tools that read PodResources show others",
-            false, findings);
+            FindingKind::kNote, findings);
 }
 
 void CheckJournal(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_journal_repairs_total", 0, "repairs of the journal of grants",
             "the node lost power, or its disk is full or damaged",
-            "check the disk of /var/lib/tessera", false, findings);
+            "check the disk of /var/lib/tessera", FindingKind::kNote, findings);
 }
 
 void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
             "the agent runs with --binding=allocate, and the kubelet admitted pods of one size in "
             "another order than the agent expected",
-            "delete the pods in StartError: their controllers create new ones", false, findings);
+            "delete the pods in StartError: their controllers create new ones", FindingKind::kNote,
+            findings);
 }
 
 void ReportUses(const ClusterFacts& facts, bool (*matches)(const ContainerUse&), const char* what,
@@ -148,12 +151,12 @@ void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
     if (!page.ok()) continue;
     for (const ContainerUse& use : page->uses) {
       if (use.refused == 0) continue;
-      findings->Note(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
-                     fmt::format("{} allocations were rejected on GPU {} of node {}", use.refused,
-                                 use.gpu, node),
-                     fmt::format("the container may use {} bytes, and used up to {}",
-                                 use.limit.count(), use.peak.count()),
-                     "raise the container's request, or let the program reserve less memory");
+      findings->AddNote(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
+                        fmt::format("{} allocations were rejected on GPU {} of node {}",
+                                    use.refused, use.gpu, node),
+                        fmt::format("the container may use {} bytes, and used up to {}",
+                                    use.limit.count(), use.peak.count()),
+                        "raise the container's request, or let the program reserve less memory");
     }
   }
 }

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 
 struct DoctorFinding {
-  std::string check;    // its id
+  std::string check;    // the check's id
   bool serious = true;  // false: a note about a cluster that works
   std::string where;    // "node n1", "pod ml/train"
   std::string what;
@@ -29,7 +29,7 @@ class DoctorFindings {
     found_.push_back(
         {check_, true, std::move(where), std::move(what), std::move(cause), std::move(fix)});
   }
-  void Note(std::string where, std::string what, std::string cause, std::string fix) {
+  void AddNote(std::string where, std::string what, std::string cause, std::string fix) {
     Add(std::move(where), std::move(what), std::move(cause), std::move(fix));
     found_.back().serious = false;
   }
@@ -42,7 +42,7 @@ class DoctorFindings {
 
 struct DoctorCheck {
   const char* id;
-  const char* complaint;  // the symptom that users notice
+  const char* complaint;  // the symptom as users describe it
   void (*run)(const ClusterFacts& facts, DoctorFindings* findings);
 };
 

@@ -32,7 +32,7 @@ void AddLines(const DoctorFinding& finding, const Style& style, Listing* list) {
 Result<std::string> ShowFindings(const std::vector<DoctorFinding>& findings, const Style& style) {
   Listing list{.kind = "Finding",
                .columns = {"KIND", "CHECK", "WHERE", "WHAT"},
-               .nothing = fmt::format("{} checks found nothing.", AllChecks().size())};
+               .empty_text = fmt::format("{} checks found nothing.", AllChecks().size())};
   for (const DoctorFinding& finding : findings) AddLines(finding, style, &list);
   return Print(std::move(list), style);
 }

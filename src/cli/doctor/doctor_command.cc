@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kPagePatience = std::chrono::seconds(5);
+constexpr Duration kPageTimeout = std::chrono::seconds(5);
 constexpr int kExitFound = 1;
 
 struct DoctorOptions {
@@ -28,7 +28,7 @@ int RunDoctor(const DoctorOptions& options) {
   }
   Result<kube::Config> config = ConfigOf(options.cluster);
   if (!config.ok()) return Fail(config.status());
-  ClusterClient api(*std::move(config), options.cluster.timeout(), kPagePatience);
+  ClusterClient api(*std::move(config), options.cluster.timeout(), kPageTimeout);
   const auto facts = ReadFacts(api);
   if (!facts.ok()) return Fail(facts.status());
   const std::vector<DoctorFinding> findings = Diagnose(**facts);

@@ -45,7 +45,7 @@ struct ClusterFacts {
 
   // Set by Derive from the members above.
   std::map<std::string, device::NodeInventory> inventories;  // by node; without unreadable ones
-  std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of pods that run
+  std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of running pods
   void Derive();
 };
 

@@ -55,7 +55,7 @@ void CheckRestarts(const ClusterFacts& facts, DoctorFindings* findings) {
 }
 
 void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
-  std::map<std::string, std::string> found;  // an example by version
+  std::map<std::string, std::string> found;  // by version: one component that has it
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_build_info")) {
@@ -73,13 +73,14 @@ void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [version, example] : found) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", version, example);
   }
-  findings->Note("cluster", "components have different versions: " + text,
-                 "an upgrade under way, or one that stopped",
-                 "kubectl -n tessera-system rollout status daemonset/tessera-agent");
+  findings->AddNote("cluster", "components have different versions: " + text,
+                    "an upgrade under way, or one that stopped",
+                    "kubectl -n tessera-system rollout status daemonset/tessera-agent");
 }
 
-// NVIDIA's operator and Tessera may manage different nodes. Whether a node is managed by both.
-bool ShareNodes(const ClusterFacts& facts) {
+// Whether NVIDIA's operator and Tessera manage the same node. In one cluster they may manage
+// different nodes.
+bool ManageSameNode(const ClusterFacts& facts) {
   return std::ranges::any_of(*facts.nodes, [&](const Json& node) {
     return components::IsManagedByNvidia(node) &&
            facts.inventories.contains(TextAt(node, {"metadata", "name"}));
@@ -92,7 +93,7 @@ void CheckOtherPlugins(const ClusterFacts& facts, DoctorFindings* findings) {
     const Json* status = At(set, {"status"});
     if (status != nullptr && status->IntAt("desiredNumberScheduled").value_or(0) == 0) continue;
     const std::string other(OtherPluginOf(set));
-    if (other.empty() || (IsOfClusterPolicy(set) && !ShareNodes(facts))) continue;
+    if (other.empty() || (IsOfClusterPolicy(set) && !ManageSameNode(facts))) continue;
     findings->Add("DaemonSet " + NameOfPod(set), other + " runs beside Tessera",
                   "two systems offer the same GPUs, and each may give them to a pod",
                   "remove one of them: tessera migrate --dry-run says how");
@@ -122,9 +123,9 @@ void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   if (extender_called) return;
   for (const Json& pod : *facts.pods) {
     if (!RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
-    findings->Note("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
-                   "kube-scheduler has no extender, or the scheduler has just restarted",
-                   std::string(kConnectKubeScheduler));
+    findings->AddNote("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
+                      "kube-scheduler has no extender, or the scheduler has just restarted",
+                      std::string(kConnectKubeScheduler));
     return;
   }
 }
@@ -147,8 +148,8 @@ void CheckRights(const ClusterFacts& facts, DoctorFindings* findings) {
       {"ConfigMap kube-system/gpuquota", facts.quota.status()}};
   for (const auto& [kind, status] : kinds) {
     if (status.ok() || status.code() == Code::kNotFound) continue;
-    findings->Note(kind, "not checked", std::string(status.message()),
-                   "ask for get and list on it");
+    findings->AddNote(kind, "not checked", std::string(status.message()),
+                      "ask for get and list on it");
   }
 }
 

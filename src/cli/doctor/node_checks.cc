@@ -64,9 +64,9 @@ void CheckSuspect(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, inventory] : facts.inventories) {
     for (const device::Gpu& gpu : inventory.gpus) {
       if (gpu.health.state != device::Health::State::kSuspect) continue;
-      findings->Note(fmt::format("node {}, GPU {} ({})", node, gpu.index, gpu.uuid),
-                     gpu.health.reason, "an application error that the driver reported",
-                     "check the program that ran on it; the GPU stays offered");
+      findings->AddNote(fmt::format("node {}, GPU {} ({})", node, gpu.index, gpu.uuid),
+                        gpu.health.reason, "an application error that the driver reported",
+                        "check the program that ran on it; the GPU stays offered");
     }
   }
 }
@@ -169,10 +169,10 @@ void CheckMixedDrivers(const ClusterFacts& facts, DoctorFindings* findings) {
     versions += fmt::format("{}{} ({} node{}, {} among them)", versions.empty() ? "" : ", ",
                             version, names.size(), names.size() == 1 ? "" : "s", names[0]);
   }
-  findings->Note("cluster", "nodes have different drivers: " + versions,
-                 "an upgrade under way, or pools that were installed at different times",
-                 "a program may need the newer driver: select nodes by label "
-                 "nvidia.com/cuda.driver-version.major");
+  findings->AddNote("cluster", "nodes have different drivers: " + versions,
+                    "an upgrade under way, or pools that were installed at different times",
+                    "a program may need the newer driver: select nodes by label "
+                    "nvidia.com/cuda.driver-version.major");
 }
 
 void CheckDeviceIds(const ClusterFacts& facts, DoctorFindings* findings) {

@@ -30,7 +30,7 @@ void CheckAdmissionErrors(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckPiles(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckFailedPods(const ClusterFacts& facts, DoctorFindings* findings) {
   std::map<std::string, size_t> failed;  // by node
   for (const Json& pod : *facts.pods) {
     if (PhaseOf(pod) == "Failed" && RequestsGpus(pod)) ++failed[TextAt(pod, {"spec", "nodeName"})];
@@ -89,9 +89,9 @@ void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [pod, assignment] : facts.assignments) {
     for (const auto& [container, shares] : assignment.containers) {
       for (const device::DeviceShare& share : shares) {
-        HeldAmounts& of = held[{TextAt(*pod, {"spec", "nodeName"}), share.uuid}];
-        of.milli += share.compute.count();
-        of.bytes += share.memory.count();
+        HeldAmounts& amounts = held[{TextAt(*pod, {"spec", "nodeName"}), share.uuid}];
+        amounts.milli += share.compute.count();
+        amounts.bytes += share.memory.count();
       }
     }
   }
@@ -144,7 +144,7 @@ void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
             value == "void" || value == "none") {
           continue;
         }
-        findings->Note(
+        findings->AddNote(
             fmt::format("{}, container {}", PlaceOfPod(pod),
                         container.StringAt("name").value_or("")),
             fmt::format("{} is set, and the pod requests no GPU", names::kEnvVisibleDevices),
@@ -160,7 +160,7 @@ void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
     if (PhaseOf(pod) != "Pending" || !RequestsGpus(pod)) continue;
     const Json* scheduled = ConditionOf(pod, "PodScheduled");
     if (scheduled == nullptr || IsTrue(scheduled)) continue;
-    findings->Note(
+    findings->AddNote(
         PlaceOfPod(pod), "it waits for GPUs", scheduled->StringAt("message").value_or(""),
         fmt::format("tessera explain {} says what is missing, GPU by GPU", NameOfPod(pod)));
   }
@@ -177,9 +177,9 @@ void CheckTestPods(const ClusterFacts& facts, DoctorFindings* findings) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(pod, {"metadata", "name"}));
   }
   for (const auto& [ns, names] : left) {
-    findings->Note("namespace " + ns, "pods of tessera test: " + names,
-                   "a tessera test runs now, was started with --keep, or was killed",
-                   fmt::format("if none runs now: kubectl delete namespace {}", ns));
+    findings->AddNote("namespace " + ns, "pods of tessera test: " + names,
+                      "a tessera test runs now, was started with --keep, or was killed",
+                      fmt::format("if none runs now: kubectl delete namespace {}", ns));
   }
 }
 
@@ -189,7 +189,8 @@ std::span<const DoctorCheck> PodChecks() {
   static constexpr DoctorCheck kChecks[] = {
       {"admission-errors", "pods stay in UnexpectedAdmissionError after a reboot",
        CheckAdmissionErrors},
-      {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods", CheckPiles},
+      {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods",
+       CheckFailedPods},
       {"unassigned-pods", "it is unknown which GPU a pod has", CheckUnassigned},
       {"assigned-gpu-gone", "a running pod lost its GPU", CheckGoneGpus},
       {"gpu-oversold", "a GPU is given to more pods than fit", CheckOversold},

@@ -33,7 +33,7 @@ Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has
   // The server cannot check objects in a namespace that does not exist yet.
   const bool moved = !has_namespace && id.ns == names::kSystemNamespace;
   if (moved) checked.Find("metadata")->Set("namespace", Json::String("default"));
-  const Status answer = api.Apply(checked, true).status();
+  const Status answer = api.Apply(checked, /*dry_run=*/true).status();
   const bool rejected = answer.code() == Code::kInvalidArgument || answer.code() == Code::kNotFound;
   if (answer.ok()) return std::string();
   if (!rejected) return answer;
@@ -106,12 +106,12 @@ Status CheckNoOperator(ClusterClient& api) {
                "\"kubectl edit tessera tessera\"; \"tessera status --wait\" waits until all works");
 }
 
-Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* out,
-                              Duration limit) {
+Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE* out,
+                                Duration limit) {
   const ObjectId id = IdOf(components::SystemNamespace());
   bool ending = false;
   std::string why;
-  const Status waited = api.WaitUntil(api.Now() + limit, [&]() -> Result<bool> {
+  const Status wait_status = api.WaitUntil(api.Now() + limit, [&]() -> Result<bool> {
     RETURN_IF_ERROR(lock.Renew());
     const Result<Json> ns = api.Get(id);
     if (ns.status().code() == Code::kNotFound) return true;
@@ -123,7 +123,7 @@ Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* 
     why = WhyNamespaceStays(*ns);
     return false;
   });
-  if (waited.code() != Code::kDeadlineExceeded || !ending) return waited;
+  if (wait_status.code() != Code::kDeadlineExceeded || !ending) return wait_status;
   return Error(Code::kDeadlineExceeded,
                "{} is still being deleted after {:.0f} s: {}: remove what keeps it, and run this "
                "command again",
@@ -153,12 +153,12 @@ Status Installer::CheckNothingInstalled() {
 }
 
 Status Installer::ForgetHelmRelease() {
-  if (!replaced_) return Status::Ok();
-  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *replaced_));
+  if (!replaced_release_) return Status::Ok();
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *replaced_release_));
   for (const ObjectId& id : records) RETURN_IF_ERROR(api_.Delete(id));
   if (!records.empty()) {
     fmt::print(out_, "release {} of Helm: its objects are taken over, its record is deleted\n",
-               Printable(replaced_->name));
+               Printable(replaced_release_->name));
   }
   return Status::Ok();
 }
@@ -172,16 +172,16 @@ Status Installer::Install(const Json& spec, bool force) {
     RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory does not matter, because the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
-    ASSIGN_OR_RETURN(replaced_, FindHelmRelease(api_));
+    ASSIGN_OR_RETURN(replaced_release_, FindHelmRelease(api_));
   } else {
     RETURN_IF_ERROR(CheckNothingInstalled());
   }
   Installation next{.version = std::string(kTesseraVersion), .spec = spec};
-  RETURN_IF_ERROR(WaitForEndingNamespace(api_, lock_, out_, waits_.limit));
+  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock_, out_, waits_.limit));
   const Result<Json> ns = api_.Get(IdOf(objects.front()));
   if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
   next.owns_namespace = before.owns_namespace || !ns.ok();
-  RETURN_IF_ERROR(LeaveObjectsOfOthers(&objects));
+  RETURN_IF_ERROR(SkipObjectsOfOthers(&objects));
   return Apply(before, std::move(next), objects);
 }
 
@@ -201,7 +201,7 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
                     .objects = {},
                     .owns_namespace = before->owns_namespace};
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(next.spec));
-  RETURN_IF_ERROR(LeaveObjectsOfOthers(&objects));
+  RETURN_IF_ERROR(SkipObjectsOfOthers(&objects));
   RETURN_IF_ERROR(PrintChanges(*before, next.spec, objects));
   if (dry_run) return Status::Ok();
   return Apply(*before, std::move(next), objects);
@@ -227,7 +227,7 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
     RETURN_IF_ERROR(current.status());
     // A dry run of the server returns the object as it would be. An invalid object is rejected
     // here, before any object has changed.
-    ASSIGN_OR_RETURN(const Json planned, api_.Apply(object, true));
+    ASSIGN_OR_RETURN(const Json planned, api_.Apply(object, /*dry_run=*/true));
     const std::vector<std::string> lines = ChangesOf(*current, planned);
     for (const std::string& line : lines) fmt::print(out_, "{}: {}\n", id.Text(), Printable(line));
     changed += lines.empty() ? 0 : 1;
@@ -245,7 +245,7 @@ Status Installer::PrintChanges(const Installation& before, const Json& spec,
 // Removes RuntimeClass "nvidia" from `objects` if the cluster's RuntimeClass has an owner, such as
 // NVIDIA's ClusterPolicy; the RuntimeClass is deleted together with its owner. Prints which nodes
 // NVIDIA's operator continues to manage.
-Status Installer::LeaveObjectsOfOthers(std::vector<Json>* objects) {
+Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   ASSIGN_OR_RETURN(const std::vector<Json> policies,
                    api_.List("nvidia.com/v1", "ClusterPolicy", ""));
   if (!policies.empty()) {
@@ -275,16 +275,16 @@ Status Installer::Apply(const Installation& before, Installation next,
                         const std::vector<Json>& objects) {
   const MonotonicTime start = api_.Now();
   const std::vector<ObjectId> wanted = IdsOf(objects);
-  RETURN_IF_ERROR(api_.Apply(objects.front(), false).status());  // the namespace
+  RETURN_IF_ERROR(api_.Apply(objects.front(), /*dry_run=*/false).status());  // the namespace
   next.objects = UnionOf(wanted, before.objects);
-  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
+  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), /*dry_run=*/false).status());
   for (const Json& object : std::span(objects).subspan(1)) {
     RETURN_IF_ERROR(lock_.Renew());
-    RETURN_IF_ERROR(api_.Apply(object, false).status());
+    RETURN_IF_ERROR(api_.Apply(object, /*dry_run=*/false).status());
   }
   RETURN_IF_ERROR(Prune(before.objects, wanted));
   next.objects = wanted;
-  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), false).status());
+  RETURN_IF_ERROR(api_.Apply(InventoryObject(next), /*dry_run=*/false).status());
   RETURN_IF_ERROR(ForgetHelmRelease());
   lock_.Release();
   fmt::print(out_, "{} objects of Tessera {} applied\n", wanted.size(), kTesseraVersion);
@@ -306,7 +306,7 @@ Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<O
 
 Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
   std::string not_ready;
-  Status waited = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
+  Status wait_status = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
     not_ready.clear();
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);
@@ -317,7 +317,7 @@ Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
     }
     return true;
   });
-  if (waited.code() != Code::kDeadlineExceeded || not_ready.empty()) return waited;
+  if (wait_status.code() != Code::kDeadlineExceeded || not_ready.empty()) return wait_status;
   return Error(
       Code::kDeadlineExceeded,
       "{} after {:.0f} s: \"tessera status\" has the reason; the installation goes on without "

@@ -43,10 +43,10 @@ struct InstallWaits {
   bool until_ready = false;  // also waits until all pods are ready
 };
 
-// Waits while the namespace of an earlier installation is being deleted: the API server creates
-// nothing in it. DEADLINE_EXCEEDED says what keeps it.
-Status WaitForEndingNamespace(ClusterClient& api, InstallLock& lock, std::FILE* out,
-                              Duration limit);
+// Waits while the namespace of an earlier installation is being deleted, because the API server
+// creates no objects in it. DEADLINE_EXCEEDED says what delays the deletion.
+Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE* out,
+                                Duration limit);
 
 class Installer {
  public:
@@ -67,7 +67,7 @@ class Installer {
                       const std::vector<Json>& objects);
   // Deletes the record of a release of Helm, whose objects this installation takes over.
   Status ForgetHelmRelease();
-  Status LeaveObjectsOfOthers(std::vector<Json>* objects);
+  Status SkipObjectsOfOthers(std::vector<Json>* objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
   Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
@@ -76,7 +76,8 @@ class Installer {
   ClusterClient& api_;
   std::FILE* const out_;
   const InstallWaits waits_;
-  std::optional<HelmRelease> replaced_;  // its record is deleted once its objects are applied
+  // Its record is deleted after the objects are applied.
+  std::optional<HelmRelease> replaced_release_;
   InstallLock lock_{api_};
 };
 

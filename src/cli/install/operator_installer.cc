@@ -18,7 +18,7 @@ namespace tessera::cli {
 namespace {
 
 // The API server serves a definition's type about a second after it was created.
-constexpr Duration kDefinitionPatience = std::chrono::seconds(30);
+constexpr Duration kDefinitionTimeout = std::chrono::seconds(30);
 
 // The problem that the operator reports, or the reason of its wait.
 std::string ReasonOf(const Json& resource) {
@@ -52,15 +52,15 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   InstallLock lock(api_);
   RETURN_IF_ERROR(lock.Acquire("tessera install --operator"));
   Installer installer(api_, out_, waits_);
-  const Status vacant = installer.CheckNothingInstalled();
+  const Status nothing_installed = installer.CheckNothingInstalled();
   const bool is_there = api_.Get(TesseraResourceId()).ok();
   // Two programs would restore each other's objects in turns.
-  if (!vacant.ok() && !(force && is_there)) return vacant;
-  RETURN_IF_ERROR(WaitForEndingNamespace(api_, lock, out_, waits_.limit));
+  if (!nothing_installed.ok() && !(force && is_there)) return nothing_installed;
+  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock, out_, waits_.limit));
   const MonotonicTime start = api_.Now();
   for (const Json& object : std::span(objects).first(objects.size() - 1)) {
     RETURN_IF_ERROR(lock.Renew());
-    RETURN_IF_ERROR(api_.Apply(object, false).status());
+    RETURN_IF_ERROR(api_.Apply(object, /*dry_run=*/false).status());
   }
   if (is_there) RETURN_IF_ERROR(ReplaceSpec(spec));
   RETURN_IF_ERROR(ApplyResource(objects.back()));
@@ -84,8 +84,8 @@ Status OperatorInstaller::ReplaceSpec(const Json& spec) {
 }
 
 Status OperatorInstaller::ApplyResource(const Json& resource) {
-  return api_.WaitUntil(api_.Now() + kDefinitionPatience, [&]() -> Result<bool> {
-    const Status applied = api_.Apply(resource, false).status();
+  return api_.WaitUntil(api_.Now() + kDefinitionTimeout, [&]() -> Result<bool> {
+    const Status applied = api_.Apply(resource, /*dry_run=*/false).status();
     if (applied.code() == Code::kNotFound) return false;
     RETURN_IF_ERROR(applied);
     return true;
@@ -94,13 +94,13 @@ Status OperatorInstaller::ApplyResource(const Json& resource) {
 
 Status OperatorInstaller::WaitUntilReady() {
   std::string reason;
-  const Status waited = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
+  const Status wait_status = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const Json resource, api_.Get(TesseraResourceId()));
     if (IsReady(resource)) return true;
     reason = ReasonOf(resource);
     return false;
   });
-  if (waited.code() != Code::kDeadlineExceeded) return waited;
+  if (wait_status.code() != Code::kDeadlineExceeded) return wait_status;
   return Error(
       Code::kDeadlineExceeded,
       "{} is not ready: {}: \"tessera status\" shows more; the operator goes on without this "

@@ -9,9 +9,9 @@
 namespace tessera::cli {
 namespace {
 
-int64_t NumberAt(const Json* part, std::string_view key, int64_t missing = 0) {
+int64_t NumberAt(const Json* part, std::string_view key, int64_t default_value = 0) {
   const Json* value = part == nullptr ? nullptr : part->Find(key);
-  return value == nullptr ? missing : value->ToInt().value_or(missing);
+  return value == nullptr ? default_value : value->ToInt().value_or(default_value);
 }
 
 // With the strategy OnDelete, pods of the old version stay until a user deletes them.

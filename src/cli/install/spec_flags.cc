@@ -14,52 +14,52 @@ namespace {
 
 constexpr size_t kMaxFile = 4 << 20;
 
-// One character of an assignment, and whether a preceding "\" takes away its special meaning.
-struct MarkedCharacter {
+// One character of an assignment, and whether it is escaped by a preceding "\".
+struct InputCharacter {
   char character;
-  bool plain;
-  bool Is(char wanted) const { return !plain && character == wanted; }
+  bool escaped;
+  bool Is(char wanted) const { return !escaped && character == wanted; }
 };
-using Marks = std::vector<MarkedCharacter>;
+using Input = std::vector<InputCharacter>;
 
-Marks MarksOf(const std::string& text) {
-  Marks marks;
+Input DecodeEscapes(const std::string& text) {
+  Input input;
   for (size_t i = 0; i < text.size(); ++i) {
     const bool escaped = text[i] == '\\' && i + 1 < text.size();
     if (escaped) ++i;
-    marks.push_back({text[i], escaped});
+    input.push_back({text[i], escaped});
   }
-  return marks;
+  return input;
 }
 
-std::string TextOf(const Marks& marks) {
+std::string TextOf(const Input& input) {
   std::string text;
-  for (const MarkedCharacter& mark : marks) text += mark.character;
+  for (const InputCharacter& c : input) text += c.character;
   return text;
 }
 
 // Splits at `separator`, but not inside braces.
-std::vector<Marks> Split(const Marks& marks, char separator) {
-  std::vector<Marks> parts(1);
+std::vector<Input> Split(const Input& input, char separator) {
+  std::vector<Input> parts(1);
   int depth = 0;
-  for (const MarkedCharacter& mark : marks) {
-    if (mark.Is('{')) ++depth;
-    if (mark.Is('}')) --depth;
-    if (mark.Is(separator) && depth == 0) {
+  for (const InputCharacter& c : input) {
+    if (c.Is('{')) ++depth;
+    if (c.Is('}')) --depth;
+    if (c.Is(separator) && depth == 0) {
       parts.emplace_back();
     } else {
-      parts.back().push_back(mark);
+      parts.back().push_back(c);
     }
   }
   return parts;
 }
 
-// A value in double quotes is a text, also if it looks like a number.
-Json ScalarOf(const Marks& marks) {
-  if (marks.size() >= 2 && marks.front().Is('"') && marks.back().Is('"')) {
-    return Json::String(TextOf(Marks(marks.begin() + 1, marks.end() - 1)));
+// A value in double quotes is a string, even if it looks like a number.
+Json ScalarOf(const Input& input) {
+  if (input.size() >= 2 && input.front().Is('"') && input.back().Is('"')) {
+    return Json::String(TextOf(Input(input.begin() + 1, input.end() - 1)));
   }
-  const std::string text = TextOf(marks);
+  const std::string text = TextOf(input);
   if (text == "true" || text == "false") return Json::Bool(text == "true");
   if (text == "null") return {};
   const Result<Json> number = ParseJson(text);
@@ -67,27 +67,27 @@ Json ScalarOf(const Marks& marks) {
   return Json::String(text);
 }
 
-Json ValueOf(const Marks& marks) {
-  if (marks.size() < 2 || !marks.front().Is('{') || !marks.back().Is('}')) return ScalarOf(marks);
+Json ValueOf(const Input& input) {
+  if (input.size() < 2 || !input.front().Is('{') || !input.back().Is('}')) return ScalarOf(input);
   Json list = Json::MakeArray();
-  if (marks.size() == 2) return list;
-  for (const Marks& item : Split(Marks(marks.begin() + 1, marks.end() - 1), ',')) {
+  if (input.size() == 2) return list;
+  for (const Input& item : Split(Input(input.begin() + 1, input.end() - 1), ',')) {
     list.Append(ScalarOf(item));
   }
   return list;
 }
 
-Result<Json> ParseAssignment(const Marks& marks) {
-  Marks name;
+Result<Json> ParseAssignment(const Input& input) {
+  Input name;
   size_t at = 0;
-  while (at < marks.size() && !marks[at].Is('=')) name.push_back(marks[at++]);
+  while (at < input.size() && !input[at].Is('=')) name.push_back(input[at++]);
   const auto invalid = [&](std::string_view why) {
     return Error(Code::kInvalidArgument,
-                 "--set {}: {}: want NAME=VALUE, such as agent.driverRoot=/", TextOf(marks), why);
+                 "--set {}: {}: want NAME=VALUE, such as agent.driverRoot=/", TextOf(input), why);
   };
-  if (at == marks.size()) return invalid("no \"=\"");
-  Json value = ValueOf(Marks(marks.begin() + static_cast<ptrdiff_t>(at) + 1, marks.end()));
-  std::vector<Marks> keys = Split(name, '.');
+  if (at == input.size()) return invalid("no \"=\"");
+  Json value = ValueOf(Input(input.begin() + static_cast<ptrdiff_t>(at) + 1, input.end()));
+  std::vector<Input> keys = Split(name, '.');
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
     if (key->empty()) return invalid("a part of the name is empty");
     if (key->back().Is(']')) return invalid("items of lists cannot be set: use -f FILE");
@@ -131,8 +131,8 @@ Json CombineSpecs(const Json& spec, const Json& changes) {
 
 Result<Json> ParseAssignments(const std::string& text) {
   Json spec = Json::MakeObject();
-  for (const Marks& marks : Split(MarksOf(text), ',')) {
-    ASSIGN_OR_RETURN(const Json change, ParseAssignment(marks));
+  for (const Input& input : Split(DecodeEscapes(text), ',')) {
+    ASSIGN_OR_RETURN(const Json change, ParseAssignment(input));
     spec = CombineSpecs(spec, change);
   }
   return spec;

@@ -18,9 +18,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kPartOf = names::kPartOfSelector.data();
+constexpr const char* kPartOfSelector = names::kPartOfSelector.data();
 // The label of the operator's own objects, in contrast to the objects that it installs.
-constexpr const char* kOperatorName = "app.kubernetes.io/name=tessera-operator";
+constexpr const char* kOperatorSelector = "app.kubernetes.io/name=tessera-operator";
 constexpr size_t kMaxListed = 10;
 
 // Whether the object defines the settings' resource. The definition is deleted last, because all
@@ -28,7 +28,7 @@ constexpr size_t kMaxListed = 10;
 bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
 
 // Objects that Tessera makes at run time, without a label.
-std::vector<ObjectId> MadeAtRunTime() {
+std::vector<ObjectId> RunTimeObjects() {
   const std::string ns(names::kSystemNamespace), scheduler(names::kScheduler);
   return {{"coordination.k8s.io/v1", "Lease", ns, scheduler},
           {"discovery.k8s.io/v1", "EndpointSlice", ns, scheduler},
@@ -70,12 +70,12 @@ Status Uninstaller::Run() {
   if (!options_.force) {
     if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
     // A dry run shows what would be removed without these pods.
-    const Status unused = CheckNoPods();
-    if (!unused.ok() && !options_.dry_run) return unused;
-    if (!unused.ok()) fmt::print(out_, "{}\n", unused.message());
+    const Status no_pods = CheckNoPods();
+    if (!no_pods.ok() && !options_.dry_run) return no_pods;
+    if (!no_pods.ok()) fmt::print(out_, "{}\n", no_pods.message());
   }
   if (!options_.dry_run) RETURN_IF_ERROR(DeleteResource());
-  ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, Find());
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, FindObjects());
   for (const ObjectId& id : objects) {
     if (options_.dry_run) fmt::print(out_, "{}: would be deleted\n", id.Text());
   }
@@ -96,7 +96,7 @@ Status Uninstaller::Run() {
 }
 
 Status Uninstaller::WaitUntil(const std::function<Result<bool>()>& is_done) {
-  return api_.WaitUntil(api_.Now() + options_.patience, [&]() -> Result<bool> {
+  return api_.WaitUntil(api_.Now() + options_.wait_timeout, [&]() -> Result<bool> {
     RETURN_IF_ERROR(lock_.Renew());
     return is_done();
   });
@@ -151,7 +151,7 @@ Status Uninstaller::CheckNoPods() {
 Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
   std::vector<ObjectId> found;
   for (const auto& [api_version, kind] : KindsOf(installation_.objects)) {
-    for (const auto* selector : {kPartOf, kOperatorName}) {
+    for (const auto* selector : {kPartOfSelector, kOperatorSelector}) {
       ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, selector));
       for (const Json& object : objects) {
         ObjectId id = IdOf(object);
@@ -168,7 +168,7 @@ Result<std::vector<ObjectId>> Uninstaller::FindHelmRecords() {
   return RecordsOf(api_, *release);
 }
 
-Result<std::vector<ObjectId>> Uninstaller::Find() {
+Result<std::vector<ObjectId>> Uninstaller::FindObjects() {
   ASSIGN_OR_RETURN(std::vector<ObjectId> labeled, FindByLabel());
   // In the opposite order of an installation: agents end before their rights do.
   std::vector<ObjectId> order;
@@ -183,7 +183,7 @@ Result<std::vector<ObjectId>> Uninstaller::Find() {
         std::ranges::find(installation_.objects, id) != installation_.objects.end();
     if (is_there) objects.push_back(id);
   }
-  objects = UnionOf(std::move(objects), MadeAtRunTime());
+  objects = UnionOf(std::move(objects), RunTimeObjects());
   ASSIGN_OR_RETURN(const std::vector<ObjectId> records, FindHelmRecords());
   objects = UnionOf(records, objects);
   std::ranges::stable_partition(objects, [](const ObjectId& id) { return !IsDefinition(id); });
@@ -200,30 +200,30 @@ Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
     return Status::Ok();
   };
   RETURN_IF_ERROR(delete_if(false));
-  RETURN_IF_ERROR(UnlessForced(WaitForNoPods(kPartOf)));
+  RETURN_IF_ERROR(IgnoreTimeoutIfForced(WaitForNoPods(kPartOfSelector)));
   fmt::print(out_, "{} objects deleted\n", objects.size());
   std::fflush(out_);
   RETURN_IF_ERROR(CleanNodes());
   return delete_if(true);
 }
 
-Status Uninstaller::UnlessForced(const Status& waited) {
-  if (!options_.force || waited.code() != Code::kDeadlineExceeded) return waited;
+Status Uninstaller::IgnoreTimeoutIfForced(const Status& wait_status) {
+  if (!options_.force || wait_status.code() != Code::kDeadlineExceeded) return wait_status;
   fmt::print(out_, "going on after {} s: {}\n",
-             std::chrono::duration_cast<std::chrono::seconds>(options_.patience).count(),
-             Printable(waited.message()));
+             std::chrono::duration_cast<std::chrono::seconds>(options_.wait_timeout).count(),
+             Printable(wait_status.message()));
   return Status::Ok();
 }
 
 Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
-  Status waited = WaitUntil([&]() -> Result<bool> {
+  Status wait_status = WaitUntil([&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
                      api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
     return pods.empty();
   });
-  if (waited.code() != Code::kDeadlineExceeded) return waited;
+  if (wait_status.code() != Code::kDeadlineExceeded) return wait_status;
   return Error(
-      waited.code(),
+      wait_status.code(),
       "pods of Tessera do not end: check the nodes in \"kubectl -n {} get pods -o wide\", or "
       "go on without them with --force",
       names::kSystemNamespace);
@@ -240,7 +240,8 @@ Status Uninstaller::CleanNodes() {
                ns.Text());
     return Status::Ok();
   }
-  for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Apply(cleanup, false).status());
+  for (const Json& cleanup : cleanups)
+    RETURN_IF_ERROR(api_.Apply(cleanup, /*dry_run=*/false).status());
   std::string missing;
   Status cleaned = WaitUntil([&]() -> Result<bool> {
     for (const Json& cleanup : cleanups) {
@@ -258,13 +259,13 @@ Status Uninstaller::CleanNodes() {
               "again, or with --force without these nodes",
               missing, names::kSystemNamespace);
   }
-  RETURN_IF_ERROR(UnlessForced(cleaned));
+  RETURN_IF_ERROR(IgnoreTimeoutIfForced(cleaned));
   for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Delete(IdOf(cleanup)));
   if (cleaned.ok()) {
     fmt::print(out_, "tessera-runtime taken out of the engines' configurations\n");
   }
   std::fflush(out_);
-  return UnlessForced(WaitForNoPods(kPartOf));
+  return IgnoreTimeoutIfForced(WaitForNoPods(kPartOfSelector));
 }
 
 Status Uninstaller::CleanNodeObjects() {
@@ -310,10 +311,10 @@ Status Uninstaller::DeleteNamespace() {
         Json::MakeObject({{"apiVersion", Json::String(id.api_version)},
                           {"kind", Json::String(id.kind)},
                           {"metadata", Json::MakeObject({{"name", Json::String(id.name)}})}});
-    return api_.Apply(bare, false).status();
+    return api_.Apply(bare, /*dry_run=*/false).status();
   }
   RETURN_IF_ERROR(api_.Delete(id));
-  return UnlessForced(WaitUntilGone(id).Annotate(id.Text()));
+  return IgnoreTimeoutIfForced(WaitUntilGone(id).Annotate(id.Text()));
 }
 
 }  // namespace tessera::cli

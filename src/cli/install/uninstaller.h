@@ -28,7 +28,7 @@ namespace tessera::cli {
 struct UninstallOptions {
   bool dry_run = false;  // only prints
   bool force = false;    // also while pods have GPUs, or a release of Helm has the objects
-  Duration patience = std::chrono::seconds(120);
+  Duration wait_timeout = std::chrono::seconds(120);  // of each wait
 };
 
 class Uninstaller {
@@ -44,14 +44,14 @@ class Uninstaller {
   // The first step, because a running operator restores deleted objects.
   Status DeleteResource();
   // The objects, in the order in which they are deleted.
-  Result<std::vector<ObjectId>> Find();
+  Result<std::vector<ObjectId>> FindObjects();
   Result<std::vector<ObjectId>> FindByLabel();
   Result<std::vector<ObjectId>> FindHelmRecords();
   Status DeleteAll(const std::vector<ObjectId>& objects);
-  // Pods of a node that does not answer never end. With --force prints the error `waited` and
-  // returns OK; without it returns `waited`.
-  Status UnlessForced(const Status& waited);
-  // Waits at most `patience`, and keeps the lock.
+  // Pods of a node that does not answer never end. If `wait_status` is a timeout and --force is
+  // set, prints it and returns OK. Otherwise returns `wait_status`.
+  Status IgnoreTimeoutIfForced(const Status& wait_status);
+  // Waits at most `wait_timeout`. Renews the lock meanwhile.
   Status WaitUntil(const std::function<Result<bool>()>& is_done);
   Status WaitUntilGone(const ObjectId& id);
   Status WaitForNoPods(const std::string& label_selector);

@@ -22,7 +22,7 @@ namespace tessera::cli {
 namespace {
 
 // Timeout of each request to the API server.
-constexpr Duration kRequestPatience = std::chrono::seconds(30);
+constexpr Duration kRequestTimeout = std::chrono::seconds(30);
 
 struct InstallFlags {
   ClusterOptions cluster;
@@ -120,7 +120,7 @@ Result<Json> ReadSettings(const SpecOptions& options) {
 // later.
 Status CheckObjects(const InstallFlags& flags, const Json& spec, std::vector<Json> objects) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  ClusterClient api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestTimeout);
   if (flags.with_operator) {
     ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
     for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
@@ -133,8 +133,8 @@ Status DryRunInstall(const InstallFlags& flags, const Json& spec) {
                    flags.with_operator ? OperatorObjects(spec) : ObjectsToInstall(spec));
   if (flags.dry_run != "client") {
     const Status checked = CheckObjects(flags, spec, objects);
-    const bool must_hold = flags.dry_run == "server" || checked.code() == Code::kInvalidArgument;
-    if (!checked.ok() && must_hold) return checked;
+    const bool is_fatal = flags.dry_run == "server" || checked.code() == Code::kInvalidArgument;
+    if (!checked.ok() && is_fatal) return checked;
     if (!checked.ok()) {
       fmt::print(stderr, "tessera: no API server has checked the objects: {}\n",
                  Printable(checked.message()));
@@ -149,7 +149,7 @@ Status Install(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(const Json spec, ReadSettings(flags.spec));
   if (!flags.dry_run.empty()) return DryRunInstall(flags, spec);
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  ClusterClient api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestTimeout);
   if (flags.with_operator) {
     RETURN_IF_ERROR(OperatorInstaller(api, stdout, WaitsOf(flags)).Install(spec, flags.force));
   } else {
@@ -166,7 +166,7 @@ Status Upgrade(const InstallFlags& flags) {
   RETURN_IF_ERROR(CheckOutput(flags));
   ASSIGN_OR_RETURN(const Json changes, ReadSettings(flags.spec));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  ClusterClient api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestTimeout);
   if (!flags.output.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api));
     const Json stored = before && !flags.reset ? before->spec : Json::MakeObject();
@@ -181,11 +181,11 @@ Status Upgrade(const InstallFlags& flags) {
 
 Status Uninstall(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
-  ClusterClient api(std::move(config), kRequestPatience);
+  ClusterClient api(std::move(config), kRequestTimeout);
   return Uninstaller(api, stdout,
                      {.dry_run = !flags.dry_run.empty(),
                       .force = flags.force,
-                      .patience = flags.cluster.timeout()})
+                      .wait_timeout = flags.cluster.timeout()})
       .Run();
 }
 

@@ -19,7 +19,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kMigrateRequestPatience = std::chrono::seconds(30);
+constexpr Duration kMigrateRequestTimeout = std::chrono::seconds(30);
 
 struct MigrateOptions {
   ClusterOptions cluster;
@@ -79,22 +79,22 @@ Status Migrate(const MigrateOptions& options, const Style& style) {
                  options.style.output);
   }
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
-  ClusterClient api(std::move(config), kMigrateRequestPatience);
+  ClusterClient api(std::move(config), kMigrateRequestTimeout);
   ASSIGN_OR_RETURN(const MigrationFacts facts, ReadMigrationFacts(api));
-  ASSIGN_OR_RETURN(const Json more, ReadSpec(options.spec.files, options.spec.assignments));
-  ASSIGN_OR_RETURN(const Migration migration, PlanOf(facts, more));
+  ASSIGN_OR_RETURN(const Json overrides, ReadSpec(options.spec.files, options.spec.assignments));
+  ASSIGN_OR_RETURN(const Migration migration, PlanOf(facts, overrides));
   ASSIGN_OR_RETURN(const std::string text, ShowMigration(migration, style));
   if (PrintOut(text) != 0) return Error(Code::kUnavailable, "the plan cannot be printed");
   Installer installer(api, stdout,
                       {.limit = options.cluster.timeout(), .until_ready = options.wait});
-  const Status vacant = installer.CheckNothingInstalled();
+  const Status nothing_installed = installer.CheckNothingInstalled();
   // A plan needs fewer rights than an installation.
-  if (options.dry_run && vacant.code() == Code::kPermissionDenied) return Status::Ok();
-  RETURN_IF_ERROR(vacant);
+  if (options.dry_run && nothing_installed.code() == Code::kPermissionDenied) return Status::Ok();
+  RETURN_IF_ERROR(nothing_installed);
   if (options.dry_run) return Status::Ok();
   RETURN_IF_ERROR(CheckObstacles(migration));
   RETURN_IF_ERROR(Confirm(options));
-  return installer.Install(*migration.resource.Find("spec"), false);
+  return installer.Install(*migration.resource.Find("spec"), /*force=*/false);
 }
 
 int RunMigrate(const MigrateOptions& options) {

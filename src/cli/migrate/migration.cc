@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view kNvidiaOperator = "NVIDIA's operator";
 constexpr std::string_view kGpuManager = "gpu-manager";
 
-// The device plugin whose pod runs on each node.
-struct Running {
+// The device plugins that run now.
+struct RunningPlugins {
   std::map<std::string, std::string> system_of_node;
   std::map<std::string, std::string> object_of_node;
 };
@@ -88,7 +88,7 @@ class MigrationPlanner {
  public:
   explicit MigrationPlanner(const MigrationFacts& facts) : facts_(facts) {}
 
-  Result<Migration> Plan(const Json& more) {
+  Result<Migration> Plan(const Json& overrides) {
     plan_.resource = components::TesseraResource(Json::MakeObject());
     RETURN_IF_ERROR(PlanPolicy());
     PlanPlugins();
@@ -97,7 +97,7 @@ class MigrationPlanner {
                    "nothing to migrate from: there is neither a ClusterPolicy of NVIDIA's operator "
                    "nor a DaemonSet of a known device plugin: use \"tessera install\"");
     }
-    plan_.resource.Set("spec", CombineSpecs(*plan_.resource.Find("spec"), more));
+    plan_.resource.Set("spec", CombineSpecs(*plan_.resource.Find("spec"), overrides));
     RETURN_IF_ERROR(components::ParseSettings(*plan_.resource.Find("spec"))
                         .status()
                         .Annotate("the settings of the systems to replace"));
@@ -178,13 +178,13 @@ class MigrationPlanner {
       const std::string request = GpuRequestOf(pod, &foreign);
       if (node.empty() || request.empty() || HasEnded(pod)) continue;
       ++pods_of_node_[node];
-      std::string then = "keeps running";
+      std::string outcome = "keeps running";
       if (foreign) {
-        then += "; a new pod with this request waits";
+        outcome += "; a new pod with this request waits";
       } else if (request.starts_with(names::kResourceVcudaCore) && SystemOf(node) == kGpuManager) {
-        then += "; if a container of it starts again, delete the pod";
+        outcome += "; if a container of it starts again, delete the pod";
       }
-      plan_.pods.push_back({NameOfPod(pod), node, request, std::move(then)});
+      plan_.pods.push_back({NameOfPod(pod), node, request, std::move(outcome)});
     }
     std::ranges::sort(plan_.pods, {}, &MigrationPod::name);
   }
@@ -195,11 +195,11 @@ class MigrationPlanner {
       line.system = SystemOf(line.name);
       if (components::IsManagedByNvidia(node)) {
         line.system = kNvidiaOperator;
-        line.then = "no agent until its label nvidia.com/gpu.deploy.device-plugin is false";
+        line.outcome = "no agent until its label nvidia.com/gpu.deploy.device-plugin is false";
       } else if (!line.system.empty()) {
-        line.then = "an agent, once " + running_.object_of_node[line.name] + " is deleted";
+        line.outcome = "an agent, once " + running_.object_of_node[line.name] + " is deleted";
       } else {
-        line.then = "an agent starts";
+        line.outcome = "an agent starts";
       }
       const auto pods = pods_of_node_.find(line.name);
       line.pods = pods == pods_of_node_.end() ? 0 : pods->second;
@@ -214,15 +214,15 @@ class MigrationPlanner {
   }
 
   const MigrationFacts& facts_;
-  Running running_;
+  RunningPlugins running_;
   std::map<std::string, size_t> pods_of_node_;
   Migration plan_;
 };
 
 }  // namespace
 
-Result<Migration> PlanOf(const MigrationFacts& facts, const Json& more) {
-  return MigrationPlanner(facts).Plan(more);
+Result<Migration> PlanOf(const MigrationFacts& facts, const Json& overrides) {
+  return MigrationPlanner(facts).Plan(overrides);
 }
 
 }  // namespace tessera::cli

@@ -32,17 +32,17 @@ struct MigrationSource {
 
 struct MigrationNode {
   std::string name;
-  std::string gpus;    // "nvidia.com/gpu: 8"
-  std::string system;  // the system that offers them now; "": none
-  size_t pods = 0;     // that hold GPUs
-  std::string then;    // what happens when the plan is applied
+  std::string gpus;     // "nvidia.com/gpu: 8"
+  std::string system;   // the system that offers them now; "": none
+  size_t pods = 0;      // number of pods that hold GPUs
+  std::string outcome;  // what happens when the plan is applied
 };
 
 struct MigrationPod {
   std::string name;
   std::string node;
   std::string request;
-  std::string then;
+  std::string outcome;
 };
 
 struct Migration {
@@ -57,9 +57,9 @@ struct Migration {
   std::vector<std::string> steps;  // steps for the user after the plan is applied
 };
 
-// `more`: settings that are merged over the settings of the systems to replace. NOT_FOUND if no
-// known system offers GPUs. INVALID_ARGUMENT for an unknown or invalid setting.
-Result<Migration> PlanOf(const MigrationFacts& facts, const Json& more = Json::MakeObject());
+// `overrides`: settings that are merged over the settings of the systems to replace. NOT_FOUND if
+// no known system offers GPUs. INVALID_ARGUMENT for an unknown or invalid setting.
+Result<Migration> PlanOf(const MigrationFacts& facts, const Json& overrides = Json::MakeObject());
 
 // The plan as text, or the resource in another format.
 Result<std::string> ShowMigration(const Migration& migration, const Style& style);

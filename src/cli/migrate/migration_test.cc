@@ -106,15 +106,15 @@ TEST(MigrationTest, SaysWhatHappensToEachNodeAndPod) {
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->nodes.size(), 3u);
   EXPECT_EQ(plan->nodes[0].system, "NVIDIA's operator");
-  EXPECT_THAT(plan->nodes[0].then, HasSubstr("nvidia.com/gpu.deploy.device-plugin is false"));
+  EXPECT_THAT(plan->nodes[0].outcome, HasSubstr("nvidia.com/gpu.deploy.device-plugin is false"));
   EXPECT_EQ(plan->nodes[0].pods, 2u);
   EXPECT_EQ(plan->nodes[1].gpus, "aliyun.com/gpu-mem: 80");
-  EXPECT_EQ(plan->nodes[1].then, "an agent, once DaemonSet kube-system/gpushare is deleted");
-  EXPECT_EQ(plan->nodes[2].then, "an agent starts");
+  EXPECT_EQ(plan->nodes[1].outcome, "an agent, once DaemonSet kube-system/gpushare is deleted");
+  EXPECT_EQ(plan->nodes[2].outcome, "an agent starts");
   ASSERT_EQ(plan->pods.size(), 3u);
-  EXPECT_EQ(plan->pods[0].then, "keeps running; a new pod with this request waits");
+  EXPECT_EQ(plan->pods[0].outcome, "keeps running; a new pod with this request waits");
   EXPECT_EQ(plan->pods[1].request, "aliyun.com/gpu-mem: 2048");
-  EXPECT_EQ(plan->pods[2].then, "keeps running");
+  EXPECT_EQ(plan->pods[2].outcome, "keeps running");
 }
 
 TEST(MigrationTest, AContainerWithAShareOfGpuManagerDoesNotStartAgain) {
@@ -124,7 +124,8 @@ TEST(MigrationTest, AContainerWithAShareOfGpuManagerDoesNotStartAgain) {
                 PodWith("share", "n1", "{tencent.com/vcuda-core: 30}")};
   const auto plan = PlanOf(facts);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->pods[0].then, "keeps running; if a container of it starts again, delete the pod");
+  EXPECT_EQ(plan->pods[0].outcome,
+            "keeps running; if a container of it starts again, delete the pod");
 }
 
 TEST(MigrationTest, HamisSharesHaveNoEquivalent) {

@@ -64,13 +64,13 @@ Result<std::string> ShowMigration(const Migration& migration, const Style& style
       {"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
       [](const MigrationNode& node) -> std::vector<Cell> {
         return {node.name, node.gpus.empty() ? "-" : node.gpus,
-                node.system.empty() ? "-" : node.system, std::to_string(node.pods), node.then};
+                node.system.empty() ? "-" : node.system, std::to_string(node.pods), node.outcome};
       },
       &output);
   AddTable(
       {"POD", "NODE", "REQUEST", "THEN"}, migration.pods, wide,
       [](const MigrationPod& pod) -> std::vector<Cell> {
-        return {pod.name, pod.node, pod.request, pod.then};
+        return {pod.name, pod.node, pod.request, pod.outcome};
       },
       &output);
   AddSteps(migration, &output);

@@ -38,7 +38,7 @@ Status SliceOf(const Json& list, const SliceStep& slice, Values* found) {
   const auto size = static_cast<int64_t>(list.items().size());
   int64_t begin = slice.begin.value_or(0), end = slice.end.value_or(size);
   if (begin < 0) begin += size;
-  if (end < 0 || (end == 0 && slice.index)) end += size;
+  if (end < 0 || (end == 0 && slice.is_index)) end += size;
   if (begin == end) return Status::Ok();
   for (const int64_t bound : {begin, end - 1}) {
     if (bound >= 0 && bound < size) continue;

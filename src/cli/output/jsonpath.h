@@ -31,7 +31,7 @@ class JsonPath {
   // The values of all expressions.
   Result<std::vector<const Json*>> Find(const Json& document) const;
 
-  struct Block;  // private: a part of the parsed template
+  struct Block;  // part of the parsed template; only for src/cli/output
 
  private:
   std::string text_;

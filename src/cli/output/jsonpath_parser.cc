@@ -203,10 +203,10 @@ class ExpressionParser {
     }
     if (numbers.size() == 1) {
       const int64_t index = numbers[0].value_or(0);
-      return PathSteps{{SliceStep{index, index + 1, std::nullopt, true}}};
+      return PathSteps{{SliceStep{.begin = index, .end = index + 1, .is_index = true}}};
     }
     numbers.resize(3);
-    return PathSteps{{SliceStep{numbers[0], numbers[1], numbers[2], false}}};
+    return PathSteps{{SliceStep{.begin = numbers[0], .end = numbers[1], .step = numbers[2]}}};
   }
 
   // Takes the text up to ")]". Ignores ")]" in quotes.

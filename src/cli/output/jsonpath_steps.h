@@ -27,7 +27,7 @@ struct RecursiveStep {};
 // [begin:end:step]. An index n is [n:n+1] with `is_index` set, so that -1 means the last item.
 struct SliceStep {
   std::optional<int64_t> begin, end, step;
-  bool index = false;
+  bool is_index = false;
 };
 struct UnionStep {
   std::vector<PathSteps> members;

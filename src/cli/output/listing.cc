@@ -65,14 +65,14 @@ std::string Table(Listing listing, const Style& style) {
   table.ShowHeader(style.header);
   const size_t all = listing.rows.size();
   const size_t shown =
-      style.wide() || listing.most_rows == 0 ? all : std::min(all, listing.most_rows);
+      style.wide() || listing.max_rows == 0 ? all : std::min(all, listing.max_rows);
   for (size_t i = 0; i < shown; ++i) {
     table.Add(std::move(listing.rows[i].cells));
-    if (!listing.rows[i].below.empty()) table.Add(std::move(listing.rows[i].below));
+    if (!listing.rows[i].second_line.empty()) table.Add(std::move(listing.rows[i].second_line));
   }
   if (!table.empty()) output.Add(table);
-  if (shown < all) output.Line(fmt::format("and {} {}", all - shown, listing.rest));
-  if (table.empty() && !listing.nothing.empty()) output.Line(listing.nothing);
+  if (shown < all) output.Line(fmt::format("and {} {}", all - shown, listing.hidden_rows));
+  if (table.empty() && !listing.empty_text.empty()) output.Line(listing.empty_text);
   if (!listing.note.empty()) output.Line(listing.note);
   return output.Take();
 }
@@ -85,7 +85,7 @@ Json DocumentOf(Listing listing) {
   Json items = Json::MakeArray();
   for (Listing::Row& row : listing.rows) items.Append(std::move(row.object));
   document.Set("items", std::move(items));
-  for (auto& [key, value] : listing.members) document.Set(key, std::move(value));
+  for (auto& [key, value] : listing.extra_members) document.Set(key, std::move(value));
   return document;
 }
 

@@ -29,7 +29,7 @@ struct Style {
   OutputFormat format = OutputFormat::kTable;
   bool color = false;
   bool header = true;
-  std::shared_ptr<const ListingQuery> query = nullptr;  // null: neither paths nor a selection
+  std::shared_ptr<const ListingQuery> query = nullptr;  // null: no paths, order or selection
 
   bool wide() const { return format == OutputFormat::kWide; }
   // Whether the format shows cells; otherwise it shows objects.
@@ -54,19 +54,20 @@ struct Listing {
     // One for each column. Needed if style.shows_cells().
     std::vector<Cell> cells;
     // A second line of a table's row; empty: none.
-    std::vector<Cell> below = {};
+    std::vector<Cell> second_line = {};
   };
   std::string kind;  // kind of the items, for -o name and the document: "GPU" makes a "GPUList"
   std::vector<std::string> columns;
   std::vector<Row> rows;
   // The user named one object: JSON, YAML and JSONPath then show this object instead of a list.
   bool is_one_object = false;
-  Json::Object members;  // further members of the document
-  std::string nothing;   // printed instead of a table without rows
-  std::string note;      // printed below the table
-  // A table without -o wide has at most this many rows; 0: all. Then "and 4 " + `rest` follow.
-  size_t most_rows = 0;
-  std::string rest;
+  Json::Object extra_members;  // further members of the document
+  std::string empty_text;      // printed instead of a table without rows
+  std::string note;            // printed below the table
+  // A table without -o wide has at most `max_rows` rows; 0: all. If rows are hidden, the line "and
+  // N `hidden_rows`" follows.
+  size_t max_rows = 0;
+  std::string hidden_rows;
 };
 
 // Selects and sorts the rows, and prints them.

@@ -7,7 +7,7 @@ namespace tessera::cli {
 namespace {
 
 Listing Things() {
-  Listing list{.kind = "Thing", .columns = {"NAME", "SIZE"}, .nothing = "No things."};
+  Listing list{.kind = "Thing", .columns = {"NAME", "SIZE"}, .empty_text = "No things."};
   for (const auto& [name, size] :
        std::vector<std::pair<std::string, int>>{{"n10", 3}, {"n2", 20}, {"n1", 100}}) {
     list.rows.push_back(

@@ -25,7 +25,7 @@ struct ListingQuery {
   std::optional<JsonPath> path;       // -o jsonpath
   std::vector<CustomColumn> columns;  // -o custom-columns
   std::optional<JsonPath> sort_by;
-  std::string sort_text;
+  std::string sort_text;              // --sort-by as the user wrote it
   std::vector<Condition> conditions;  // --field-selector: all of them hold
 };
 

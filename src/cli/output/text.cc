@@ -21,7 +21,7 @@ size_t SequenceLength(std::string_view text) {
 bool IsHarmless(std::string_view sequence) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
   if (sequence.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;
-  if (sequence.size() == 2) return byte(0) != 0xc2 || byte(1) >= 0xa0;  // C1
+  if (sequence.size() == 2) return byte(0) != 0xc2 || byte(1) >= 0xa0;  // C1 controls
   if (sequence.size() != 3 || byte(0) != 0xe2) return true;
   // U+200B-200F, U+2028-202E, U+2066-2069: zero width, line breaks, bidirectional controls.
   if (byte(1) == 0x80)

@@ -82,23 +82,41 @@ std::string JudgeLimit(const CaseResult& result) {
 std::string JudgeByExitCode(const CaseResult&) { return ""; }
 
 constexpr TestCase kCases[] = {
-    {"whole-gpu", "a whole GPU", names::kResourceGpu, 1, {}, false, JudgeGpus},
-    {"share", "a share of a GPU", names::kResourceGpuMem, 1, {}, false, JudgeGpus},
-    {"linked-pair",
-     "two GPUs, joined by NVLink if the node has such a pair",
-     names::kResourceGpu,
-     2,
-     {},
-     false,
-     JudgePair},
-    {"memory-limit",
-     "no more device memory than the share",
-     names::kResourceGpuMem,
-     1,
-     {"--bytes", "3221225472"},
-     true,
-     JudgeLimit},
-    {"default-deny", "no GPU without a request", "", 0, {"--expect-none"}, false, JudgeByExitCode},
+    {.name = "whole-gpu",
+     .what = "a whole GPU",
+     .resource = names::kResourceGpu,
+     .amount = 1,
+     .args = {},
+     .must_fail = false,
+     .judge = JudgeGpus},
+    {.name = "share",
+     .what = "a share of a GPU",
+     .resource = names::kResourceGpuMem,
+     .amount = 1,
+     .args = {},
+     .must_fail = false,
+     .judge = JudgeGpus},
+    {.name = "linked-pair",
+     .what = "two GPUs, joined by NVLink if the node has such a pair",
+     .resource = names::kResourceGpu,
+     .amount = 2,
+     .args = {},
+     .must_fail = false,
+     .judge = JudgePair},
+    {.name = "memory-limit",
+     .what = "no more device memory than the share",
+     .resource = names::kResourceGpuMem,
+     .amount = 1,
+     .args = {"--bytes", "3221225472"},
+     .must_fail = true,
+     .judge = JudgeLimit},
+    {.name = "default-deny",
+     .what = "no GPU without a request",
+     .resource = "",
+     .amount = 0,
+     .args = {"--expect-none"},
+     .must_fail = false,
+     .judge = JudgeByExitCode},
 };
 
 // The last lines of a log, in one line.
@@ -195,9 +213,9 @@ std::string Judge(const TestCase& test, const CaseResult& result) {
   if (phase == "Failed" && !message.empty()) {
     return fmt::format("{}: {}", TextAt(result.pod, {"status", "reason"}), message);
   }
-  if (test.fails != (phase == "Failed")) {
+  if (test.must_fail != (phase == "Failed")) {
     return fmt::format("the program {}; its log ends with: {}",
-                       test.fails ? "succeeded, and should have been stopped" : "failed",
+                       test.must_fail ? "succeeded, and should have been stopped" : "failed",
                        TailOf(result.log));
   }
   std::string wrong = test.judge(result);

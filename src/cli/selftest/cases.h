@@ -17,7 +17,7 @@ namespace tessera::cli {
 // How a test pod ended.
 struct CaseResult {
   Json pod;         // as the API server has it at its end
-  Json node;        // of the pod
+  Json node;        // the Node on which the pod ran
   std::string log;  // the end of its log
 };
 
@@ -26,8 +26,8 @@ struct TestCase {
   const char* what;           // what the case proves
   std::string_view resource;  // the case is skipped if no node offers it; "": none is needed
   int amount;
-  const char* args[3];  // of the test image; unused ones are null
-  bool fails;           // the program must end with an error
+  const char* args[3];  // for the test image; unused entries are null
+  bool must_fail;       // the program must end with an error
   // Why the case failed; "" if it passed.
   std::string (*judge)(const CaseResult& result);
 };

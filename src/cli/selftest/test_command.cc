@@ -18,11 +18,11 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kRequestPatience = std::chrono::seconds(10);
+constexpr Duration kRequestTimeout = std::chrono::seconds(10);
 constexpr Duration kPoll = std::chrono::milliseconds(500);
 // A namespace is usable once it has its service account.
-constexpr Duration kNamespacePatience = std::chrono::seconds(20);
-constexpr Duration kRemovalPatience = std::chrono::seconds(60);
+constexpr Duration kNamespaceTimeout = std::chrono::seconds(20);
+constexpr Duration kRemovalTimeout = std::chrono::seconds(60);
 // The kubelet's deadline must not end a pod whose timeout this command reports.
 constexpr std::chrono::seconds kDeadlineAfterTimeout{30};
 constexpr size_t kMaxTestLog = 64 << 10;
@@ -46,7 +46,7 @@ struct TestVerdict {
   const TestCase* test;
   std::string state;   // ok, failed, skipped
   std::string reason;  // of failed and skipped
-  std::string place;   // the node
+  std::string node;    // "" if the pod has none
 };
 
 class SelfTest {
@@ -54,7 +54,7 @@ class SelfTest {
   SelfTest(const TestOptions& options, Style style, kube::Config config)
       : options_(options),
         style_(std::move(style)),
-        api_(std::move(config), options.cluster.timeout(), kRequestPatience),
+        api_(std::move(config), options.cluster.timeout(), kRequestTimeout),
         ns_(fmt::format("tessera-test-{:06x}", std::random_device()() & 0xffffff)) {}
 
   int Run() {
@@ -102,7 +102,7 @@ class SelfTest {
     const Json pod =
         PodOfCase(test, ns_, options_.image, options_.pull_policy,
                   std::chrono::seconds(options_.case_timeout_s) + kDeadlineAfterTimeout);
-    const MonotonicTime end = api_.Now() + kNamespacePatience;
+    const MonotonicTime end = api_.Now() + kNamespaceTimeout;
     while (true) {
       Status status = api_.Create(kube::Pod(ns_, test.name), pod).status();
       const bool wait = status.code() == Code::kPermissionDenied &&
@@ -114,9 +114,9 @@ class SelfTest {
 
   Status RunCase(const TestCase& test) {
     const std::string skip = ReasonToSkip(test, *nodes_);
-    if (!skip.empty()) return Say({&test, "skipped", skip, ""});
+    if (!skip.empty()) return Record({&test, "skipped", skip, ""});
     const Status created = CreatePod(test);
-    if (!created.ok()) return Say({&test, "failed", std::string(created.message()), ""});
+    if (!created.ok()) return Record({&test, "failed", std::string(created.message()), ""});
     const MonotonicTime end = api_.Now() + std::chrono::seconds(options_.case_timeout_s);
     CaseResult result;
     while (interrupted == 0) {
@@ -126,10 +126,10 @@ class SelfTest {
       if (api_.Now() > end) {
         // The next case may need its GPUs.
         if (!options_.keep) (void)api_.Delete(kube::Pod(ns_, test.name)).ok();
-        return Say({&test, "failed",
-                    fmt::format("the pod has not ended in {} s: {}", options_.case_timeout_s,
-                                ReasonOfWait(result.pod)),
-                    TextAt(result.pod, {"spec", "nodeName"})});
+        return Record({&test, "failed",
+                       fmt::format("the pod has not ended in {} s: {}", options_.case_timeout_s,
+                                   ReasonOfWait(result.pod)),
+                       TextAt(result.pod, {"spec", "nodeName"})});
       }
       std::this_thread::sleep_for(kPoll);
     }
@@ -144,23 +144,23 @@ class SelfTest {
                   kMaxTestLog, &log);
     Result<Json> node_object = Json();
     if (!node.empty()) api_.ReadObject(kube::Node(node), &node_object);
-    api_.Wait(kRequestPatience);
+    api_.Wait(kRequestTimeout);
     if (log.ok()) result->log = *std::move(log);
     if (node_object.ok()) result->node = *std::move(node_object);
     const std::string wrong = Judge(test, *result);
-    RETURN_IF_ERROR(Say({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
+    RETURN_IF_ERROR(Record({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
     // The next case may need its GPUs.
     if (options_.keep) return Status::Ok();
     const Status deleted = api_.Delete(kube::Pod(ns_, test.name));
     return deleted.code() == Code::kNotFound ? Status::Ok() : deleted;
   }
 
-  // Prints a line of text at once; other formats are printed at the end.
-  Status Say(TestVerdict verdict) {
+  // Keeps the verdict. As text it is printed at once; Report prints other formats at the end.
+  Status Record(TestVerdict verdict) {
     if (style_.shows_cells()) {
       std::string line = fmt::format("{:<14} {:<8} {}", verdict.test->name, verdict.state,
                                      verdict.reason.empty() ? verdict.test->what : verdict.reason);
-      if (!verdict.place.empty()) line += fmt::format(" (node {})", verdict.place);
+      if (!verdict.node.empty()) line += fmt::format(" (node {})", verdict.node);
       std::puts(Printable(line).c_str());
       std::fflush(stdout);
     }
@@ -171,7 +171,7 @@ class SelfTest {
   Status RemoveNamespace() {
     if (!created_) return Status::Ok();
     const kube::ObjectRef object{kNamespaceType, ns_, "", ""};
-    const MonotonicTime end = api_.Now() + kRemovalPatience;
+    const MonotonicTime end = api_.Now() + kRemovalTimeout;
     Status status = api_.Delete(object);
     while (status.code() != Code::kNotFound) {
       if (api_.Now() > end) {
@@ -194,7 +194,7 @@ class SelfTest {
                                              {"what", Json::String(verdict.test->what)},
                                              {"state", Json::String(verdict.state)},
                                              {"reason", Json::String(verdict.reason)},
-                                             {"node", Json::String(verdict.place)}}),
+                                             {"node", Json::String(verdict.node)}}),
                            {}});
     }
     if (!style_.shows_cells()) {

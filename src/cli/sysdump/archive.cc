@@ -9,7 +9,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr size_t kBlock = 512;
-constexpr int kGzip = 16 + MAX_WBITS;  // zlib's way to ask for a gzip header
+constexpr int kGzip = 16 + MAX_WBITS;  // tells zlib to write a gzip header
 
 // A header of POSIX ustar. Fields by offset: name 0, mode 100, uid 108, gid 116, size 124, mtime
 // 136, checksum 148, type 156, magic 257, prefix 345.

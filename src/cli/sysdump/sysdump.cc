@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kMaxLog = kMiB;
-constexpr Duration kDumpPatience = std::chrono::seconds(10);
+constexpr Duration kDumpTimeout = std::chrono::seconds(10);
 constexpr std::string_view kFolder = "tessera-sysdump/";
 constexpr const char* kReadMe =
     "A report about Tessera, made by tessera sysdump of version {}.\n\n"
@@ -55,7 +55,7 @@ class Sysdump {
  public:
   Sysdump(const SysdumpOptions& options, kube::Config config)
       : options_(options),
-        api_(std::move(config), options.cluster.timeout(), kDumpPatience),
+        api_(std::move(config), options.cluster.timeout(), kDumpTimeout),
         end_(api_.Now() + std::chrono::seconds(options.limit_s)) {}
 
   Result<std::string> Collect() {

@@ -24,15 +24,15 @@ int JobsOf(const ReplayFlags& flags) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Rewrites the line of progress. Prints only on a terminal.
-void ShowProgress(size_t done, size_t all) {
+// Rewrites the progress line. Prints only on a terminal.
+void ShowProgress(size_t done, size_t total) {
   if (::isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K");
-  if (done < all) fmt::print(stderr, "{} of {} runs", done, all);
+  if (done < total) fmt::print(stderr, "{} of {} runs", done, total);
   std::fflush(stderr);
 }
 
-void NoteUnknownModels(const std::vector<replay::TraceNode>& nodes,
+void WarnUnknownModels(const std::vector<replay::TraceNode>& nodes,
                        const std::vector<replay::TracePod>& pods) {
   const replay::UnknownModels unknown = replay::FindUnknownModels(nodes, pods);
   if (unknown.pods == 0) return;
@@ -68,7 +68,7 @@ Status Replay(const ReplayFlags& flags) {
   ASSIGN_OR_RETURN(const auto seeds, ParseSeeds(flags.seeds));
   ASSIGN_OR_RETURN(const auto nodes, replay::ReadNodes(flags.nodes));
   ASSIGN_OR_RETURN(const replay::PodList list, replay::ReadPods(flags.pods));
-  NoteUnknownModels(nodes, list.pods);
+  WarnUnknownModels(nodes, list.pods);
   ASSIGN_OR_RETURN(const Fd plot, OpenPlot(flags.plot));
   if (flags.timeline) {
     ASSIGN_OR_RETURN(const auto results, replay::RunTimelines(nodes, list,

@@ -16,11 +16,12 @@ std::string EnvOr(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, const char* help) {
-  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
+void AddText(CLI::App* app, const char* flag, std::string* text, const char* env,
+             const char* help) {
+  app->add_option(flag, *text, help)->envname(env)->capture_default_str();
   // CLI11 treats an empty variable as unset.
   const char* value = std::getenv(env);
-  if (value != nullptr && *value == '\0') to->clear();
+  if (value != nullptr && *value == '\0') text->clear();
 }
 
 void AddRoots(CLI::App* app, agent::AgentOptions* o) {

@@ -41,7 +41,7 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
 
 void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  flags->hold_s = SecondsOf(o->extender.hold.unproven);
+  flags->hold_s = SecondsOf(o->extender.hold.limit_if_failure_invisible);
   flags->hold_limit_s = SecondsOf(o->extender.hold.limit);
   flags->quota_config_map = o->feed.quota_ns + "/" + o->feed.quota_name;
   std::vector<std::string> policies;

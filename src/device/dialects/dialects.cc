@@ -182,10 +182,10 @@ Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& opt
                  pod.containers.size(), kMaxContainers);
   }
   DeviceRequest request;
-  bool main = false;
+  bool has_main = false;
   for (const ContainerSpec& spec : pod.containers) {
-    main = main || spec.phase == Phase::kMain;
-    if (main && spec.phase != Phase::kMain) {
+    has_main = has_main || spec.phase == Phase::kMain;
+    if (has_main && spec.phase != Phase::kMain) {
       return Error(Code::kInvalidArgument,
                    "container \"{}\": an init container after a main container", spec.name);
     }

@@ -18,7 +18,7 @@ constexpr JsonLimits kLimits = {.max_bytes = kMaxCheckpointBytes, .max_depth = 1
 // More GPUs than any node has.
 constexpr size_t kMaxGpus = 64;
 // How many bytes of the file an error may quote.
-constexpr size_t kMaxQuote = 64;
+constexpr size_t kMaxQuoteBytes = 64;
 
 template <typename... Args>
 Status InvalidArgument(fmt::format_string<Args...> format, Args&&... args) {
@@ -86,7 +86,7 @@ Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   const std::optional<int> minor = ParseMinor(value);
   if (minor) return AddMinor(*minor, minors);
   return InvalidArgument("{}: \"{}\" is not the minor number of a GPU", key,
-                         value.substr(0, kMaxQuote));
+                         value.substr(0, kMaxQuoteBytes));
 }
 
 // The GPUs in a ContainerAllocateResponse of the device plugin API: gpu-manager names GPUs by
@@ -147,7 +147,7 @@ Result<std::vector<int>> MinorsOfDevices(const Json& container) {
     const auto minor = device.is_string() ? MinorOfPath(device.string_value()) : std::nullopt;
     if (!minor) {
       return InvalidArgument("Devices: {} is not the device node of a GPU",
-                             device.Serialize().substr(0, kMaxQuote));
+                             device.Serialize().substr(0, kMaxQuoteBytes));
     }
     RETURN_IF_ERROR(AddMinor(*minor, &minors));
   }
@@ -180,7 +180,7 @@ Status AddGpuManagerCheckpoint(std::string_view text, AllocatedMinors* allocated
   if (!pods->is_object()) return InvalidArgument("PodGPUMapping must be an object");
   Problems problems;
   for (const auto& [uid, containers] : pods->members()) {
-    const std::string pod = fmt::format("PodGPUMapping, pod \"{}\"", uid.substr(0, kMaxQuote));
+    const std::string pod = fmt::format("PodGPUMapping, pod \"{}\"", uid.substr(0, kMaxQuoteBytes));
     if (!containers.is_object()) {
       problems.Add(
           InvalidArgument("{}: must be an object, not {}", pod, KindName(containers.kind())));
@@ -189,7 +189,7 @@ Status AddGpuManagerCheckpoint(std::string_view text, AllocatedMinors* allocated
     for (const auto& [name, container] : containers.members()) {
       Result<std::vector<int>> minors = MinorsOfDevices(container);
       problems.Add(minors.status().Annotate(
-          fmt::format("{}, container \"{}\"", pod, name.substr(0, kMaxQuote))));
+          fmt::format("{}, container \"{}\"", pod, name.substr(0, kMaxQuoteBytes))));
       if (minors.ok() && !minors->empty())
         allocated->try_emplace({Uid(uid), name}, *std::move(minors));
     }

@@ -195,7 +195,7 @@ void FakeApiServer::Put(const std::string& path, Json object) {
       ->Set("resourceVersion", Json::String(std::to_string(++version_)));
   const std::string type = objects_.contains(path) ? "MODIFIED" : "ADDED";
   objects_[path] = object;
-  NoteChange(type, path, std::move(object));
+  RecordChange(type, path, std::move(object));
 }
 
 void FakeApiServer::PutAgent(const std::string& pod, const std::string& node) {
@@ -214,10 +214,10 @@ void FakeApiServer::Remove(const std::string& path) {
   Json last = std::move(found->second);
   objects_.erase(found);
   last.Find("metadata")->Set("resourceVersion", Json::String(std::to_string(++version_)));
-  NoteChange("DELETED", path, std::move(last));
+  RecordChange("DELETED", path, std::move(last));
 }
 
-void FakeApiServer::NoteChange(std::string type, const std::string& path, Json object) {
+void FakeApiServer::RecordChange(std::string type, const std::string& path, Json object) {
   changes_.push_back({version_, std::move(type), path, std::move(object)});
   std::erase_if(watches_, [this](const HeldWatch& watch) {
     return !collections_.contains(Target(watch.request.path()).plural) &&

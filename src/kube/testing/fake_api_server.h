@@ -88,7 +88,7 @@ class FakeApiServer {
   void AnswerObjects(const net::Request& request, const net::HttpServer::Reply& reply);
   // Streams the changes since the request's version, and returns whether there were any.
   bool SendChanges(const net::Request& request, const net::HttpServer::Reply& reply) const;
-  void NoteChange(std::string type, const std::string& path, Json object);
+  void RecordChange(std::string type, const std::string& path, Json object);
   net::Response Delete(const std::string& path);
   net::Response AnswerObject(const net::Request& request);
   net::Response Create(const net::Request& request);

@@ -123,18 +123,18 @@ std::map<std::string, int> FaultyApiServer::counts() const {
 
 const FaultyApiServer::State& FaultyApiServer::StateAt(int64_t version) {
   if (version == version_) return state_;
-  if (version == listed_version_) return listed_;
-  listed_.clear();
+  if (version == listed_version_) return listed_state_;
+  listed_state_.clear();
   listed_version_ = version;
   for (const Event& event : log_) {
     if (event.version > version) break;
     if (event.removed) {
-      listed_.erase(KeyOf(event.pod.meta));
+      listed_state_.erase(KeyOf(event.pod.meta));
     } else {
-      listed_.insert_or_assign(KeyOf(event.pod.meta), event.pod);
+      listed_state_.insert_or_assign(KeyOf(event.pod.meta), event.pod);
     }
   }
-  return listed_;
+  return listed_state_;
 }
 
 uint64_t FaultyApiServer::Draw(uint64_t bound) {
@@ -144,7 +144,7 @@ uint64_t FaultyApiServer::Draw(uint64_t bound) {
 
 std::string FaultyApiServer::DrawFault(const std::vector<std::string>& kinds) {
   const std::lock_guard lock(mutex_);
-  if (random_.Below(100) >= static_cast<uint64_t>(faults_.load())) return "";
+  if (random_.Below(100) >= static_cast<uint64_t>(fault_percent_.load())) return "";
   const std::string& kind = kinds[random_.Below(kinds.size())];
   ++counts_[kind];
   return kind;
@@ -162,31 +162,33 @@ void FaultyApiServer::Serve(int fd) {
     const std::string header = RawServer::ReadHeader(fd);
     if (header.empty()) return;
     const size_t space = header.find(' ');
-    const Query query{header.substr(space + 1, header.find(' ', space + 1) - space - 1),
-                      // Types without protobuf are sent as JSON, whatever the client requested.
-                      header.find(kProtobufType) != std::string::npos && Draw(4) != 0};
+    const Query query{
+        header.substr(space + 1, header.find(' ', space + 1) - space - 1),
+        // Sometimes answers in JSON although the client accepts protobuf, as the server does for
+        // custom resources.
+        header.find(kProtobufType) != std::string::npos && Draw(4) != 0};
     if (!Answer(fd, query)) return;
   }
 }
 
 // Returns false if the connection must be closed.
 bool FaultyApiServer::Answer(int fd, const Query& query) {
-  if (SpoilAnswer(fd)) return false;
+  if (InjectAnswerFault(fd)) return false;
   const std::string version = query.Param("resourceVersion");
-  if (!version.empty() && std::stoll(version) < compacted_) {
+  if (!version.empty() && std::stoll(version) < oldest_version_) {
     RawServer::Write(fd, HttpAnswer(410, TypeText(false), StatusText(410, "Expired")));
     return true;
   }
   return query.Param("watch").empty() ? AnswerList(fd, query) : AnswerWatch(fd, query);
 }
 
-bool FaultyApiServer::SpoilAnswer(int fd) {
+bool FaultyApiServer::InjectAnswerFault(int fd) {
   const std::string fault = DrawFault(
       {"500", "429", "410", "garbage", "no answer", "half an answer", "silence", "compaction"});
   if (fault.empty()) return false;
   if (fault == "compaction") {
     const std::lock_guard lock(mutex_);
-    compacted_ = version_;
+    oldest_version_ = version_;
     return false;
   }
   if (fault == "500") RawServer::Write(fd, HttpAnswer(500, "text/html", "<html>no"));
@@ -212,7 +214,7 @@ bool FaultyApiServer::AnswerList(int fd, const Query& query) {
   std::unique_lock lock(mutex_);
   const int64_t version = token.empty() ? version_ : std::stoll(token);
   const size_t begin = token.empty() ? 0 : std::stoul(token.substr(token.find(':') + 1));
-  if (version < compacted_) {
+  if (version < oldest_version_) {
     lock.unlock();
     RawServer::Write(fd, HttpAnswer(410, TypeText(false), StatusText(410, "Expired")));
     return true;
@@ -264,7 +266,7 @@ bool FaultyApiServer::SendInitial(Stream& stream, int64_t* version) {
   random_.Shuffle(pods);
   lock.unlock();
   for (const PodObject& pod : pods) {
-    if (SpoilStream(stream)) return false;
+    if (InjectStreamFault(stream)) return false;
     stream.Send(stream.Pod("ADDED", pod));
   }
   stream.Send(stream.Bookmark(*version, true));
@@ -276,7 +278,7 @@ bool FaultyApiServer::SendChanges(Stream& stream, int64_t* version) {
   const std::vector<Event> fresh(log_.begin() + std::max<int64_t>(*version - 1, 0), log_.end());
   lock.unlock();
   for (const Event& event : fresh) {
-    if (SpoilStream(stream)) return false;
+    if (InjectStreamFault(stream)) return false;
     stream.Send(stream.Pod(event.removed ? "DELETED" : "MODIFIED", event.pod));
     *version = event.version;
   }
@@ -285,7 +287,7 @@ bool FaultyApiServer::SendChanges(Stream& stream, int64_t* version) {
 }
 
 // Returns true if the stream has ended.
-bool FaultyApiServer::SpoilStream(Stream& stream) {
+bool FaultyApiServer::InjectStreamFault(Stream& stream) {
   const std::string fault =
       DrawFault({"end", "reset", "half an event, then closed", "half an event, then half-closed",
                  "half an event, then silence", "error 410", "error 500", "garbage in the stream",

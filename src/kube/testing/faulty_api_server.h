@@ -27,7 +27,7 @@ class FaultyApiServer {
 
   net::Url url() const { return server_->url(); }
   // Percentage of responses and events with a fault; 0: none.
-  void SetFaults(int percent) { faults_ = percent; }
+  void SetFaults(int percent) { fault_percent_ = percent; }
 
   // Creates or changes the pod; the server sets the version.
   void Put(PodObject pod);
@@ -54,27 +54,27 @@ class FaultyApiServer {
   bool Answer(int fd, const Query& query);
   bool AnswerList(int fd, const Query& query);
   bool AnswerWatch(int fd, const Query& query);
-  bool SpoilAnswer(int fd);
+  bool InjectAnswerFault(int fd);
   bool SendInitial(Stream& stream, int64_t* version);
   bool SendChanges(Stream& stream, int64_t* version);
-  bool SpoilStream(Stream& stream);
+  bool InjectStreamFault(Stream& stream);
   const State& StateAt(int64_t version);
   uint64_t Draw(uint64_t bound);
   // Draws and counts the fault to inject now; "" for none.
   std::string DrawFault(const std::vector<std::string>& kinds);
   void WaitForClose(int fd) const;
 
-  std::atomic<int> faults_{0};
+  std::atomic<int> fault_percent_{0};
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;  // guards state shared by the test and the server's thread
   Random random_;
-  std::vector<Event> log_;  // log_[i] made version i + 2
+  std::vector<Event> log_;  // log_[i] created version i + 2
   int64_t version_ = 1;
   State state_;
   // The state at listed_version_, from which list pages are served.
-  State listed_;
+  State listed_state_;
   int64_t listed_version_ = 0;
-  int64_t compacted_ = 0;  // older versions were compacted
+  int64_t oldest_version_ = 0;  // versions below this one are expired
   std::map<std::string, int> counts_;
   std::unique_ptr<net::testing::RawServer> server_;
 };

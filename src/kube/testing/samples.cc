@@ -208,7 +208,7 @@ PodDisruptionBudgetObject SampleBudget(Random& random, int number) {
     if (Chance(random, 30)) all.push_back({"track", Operator::kExists, {}});
     if (Chance(random, 30)) all.push_back({"canary", Operator::kDoesNotExist, {}});
   }
-  if (Chance(random, 20)) budget.disrupted = {"pod-1", "pod-2"};
+  if (Chance(random, 20)) budget.disrupted_pods = {"pod-1", "pod-2"};
   return budget;
 }
 
@@ -239,14 +239,14 @@ std::string JsonOf(const PodDisruptionBudgetObject& budget) {
     spec.Set("selector", Json::MakeObject({{"matchLabels", std::move(labels)},
                                            {"matchExpressions", std::move(expressions)}}));
   }
-  Json disrupted = Json::MakeObject();
-  for (const std::string& name : budget.disrupted) {
-    disrupted.Set(name, Json::String("2026-01-01T00:00:00Z"));
+  Json disrupted_pods = Json::MakeObject();
+  for (const std::string& name : budget.disrupted_pods) {
+    disrupted_pods.Set(name, Json::String("2026-01-01T00:00:00Z"));
   }
   Json out = Made("PodDisruptionBudget", budget.meta);
   out.Set("spec", std::move(spec));
   out.Set("status", Json::MakeObject({{"disruptionsAllowed", Json::Int(budget.disruptions_allowed)},
-                                      {"disruptedPods", std::move(disrupted)}}));
+                                      {"disruptedPods", std::move(disrupted_pods)}}));
   return out.Serialize();
 }
 
@@ -452,7 +452,7 @@ std::string MessageOf(const PodDisruptionBudgetObject& budget) {
     spec.Bytes(2, selector.text());
   }
   WireWriter status;
-  for (const std::string& name : budget.disrupted) status.Entry(2, name, MessageOfTime({}));
+  for (const std::string& name : budget.disrupted_pods) status.Entry(2, name, MessageOfTime({}));
   status.Varint(3, static_cast<uint64_t>(budget.disruptions_allowed));
   return WireWriter()
       .Bytes(1, MessageOfMeta(budget.meta))

@@ -9,10 +9,10 @@
 namespace tessera::ledger::testing {
 
 const device::Assignment& DecodeCached(const std::string& text) {
-  constexpr size_t kMost = 10'000;
-  thread_local std::unordered_map<std::string, device::Assignment> known;
-  if (known.size() >= kMost) known.clear();
-  const auto [at, is_new] = known.try_emplace(text);
+  constexpr size_t kMaxCached = 10'000;
+  thread_local std::unordered_map<std::string, device::Assignment> cache;
+  if (cache.size() >= kMaxCached) cache.clear();
+  const auto [at, is_new] = cache.try_emplace(text);
   if (is_new) at->second = device::DecodeAssignment(text).value();
   return at->second;
 }

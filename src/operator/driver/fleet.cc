@@ -28,8 +28,7 @@ std::string NameOfSet(const Json& set) {
   return set.Find("metadata")->StringAt("name").value_or("");
 }
 
-// NVIDIA's operator manages the node, and its driver.
-bool OfNvidia(const FleetNode& node) {
+bool IsManagedByNvidia(const FleetNode& node) {
   const std::string value = ValueAt(node.labels, names::kLabelDeployDevicePlugin);
   return !value.empty() && value != "false";
 }
@@ -65,27 +64,27 @@ class FleetViewer {
 
  private:
   FleetView::PoolView* PoolOf(const FleetNode& node);
-  const RenderedPool& Render(const FleetPool& pool, const DriverHost& host);
-  RenderedPool Rendered(const FleetPool& pool, const DriverHost& host);
+  const RenderedPool& FindOrRender(const FleetPool& pool, const DriverHost& host);
+  RenderedPool Render(const FleetPool& pool, const DriverHost& host);
   void AddManaged(const FleetNode& node, const FleetPod* pod, FleetView::PoolView* pool);
   void AddReleased(const FleetNode& node, const FleetPod* pod, FleetView::PoolView* pool);
   UpgradeNode UpgradeNodeOf(const FleetNode& node, const FleetPod* pod);
   void KeepRevision(const std::string& revision);
   std::string VersionOf(const std::string& revision);
-  void AddKept(const std::set<std::string>& revisions, bool pinned);
-  void NoteProblems(const UpgradeNode& node, const FleetPod* pod);
+  void AddEarlierDaemonSets(const std::set<std::string>& revisions, bool pinned);
+  void AddProblems(const UpgradeNode& node, const FleetPod* pod);
 
   const Revisions& known_;
   FleetView view_;
   std::map<std::string_view, const FleetPod*> pods_;  // by node
   std::map<std::tuple<std::string, std::string, std::string, std::string>, RenderedPool> rendered_;
   std::map<std::string, std::string> versions_;  // by revision
-  std::set<std::string> pinned_, released_;      // revisions
+  std::set<std::string> pinned_revisions_, released_revisions_;
 };
 
 void FleetViewer::AddPod(const FleetPod& pod) {
-  const auto [at, is_new] = pods_.emplace(pod.node, &pod);
-  if (!is_new && at->second->pod.deleting) at->second = &pod;
+  const auto [entry, is_new] = pods_.emplace(pod.node, &pod);
+  if (!is_new && entry->second->pod.deleting) entry->second = &pod;
 }
 
 FleetView::PoolView* FleetViewer::PoolOf(const FleetNode& node) {
@@ -98,15 +97,15 @@ FleetView::PoolView* FleetViewer::PoolOf(const FleetNode& node) {
   return nullptr;
 }
 
-const RenderedPool& FleetViewer::Render(const FleetPool& pool, const DriverHost& host) {
+const RenderedPool& FleetViewer::FindOrRender(const FleetPool& pool, const DriverHost& host) {
   const auto key = std::tuple(pool.name, host.os_id, host.os_version,
                               pool.spec.precompiled ? host.kernel : std::string());
   const auto found = rendered_.find(key);
   if (found != rendered_.end()) return found->second;
-  return rendered_[key] = Rendered(pool, host);
+  return rendered_[key] = Render(pool, host);
 }
 
-RenderedPool FleetViewer::Rendered(const FleetPool& pool, const DriverHost& host) {
+RenderedPool FleetViewer::Render(const FleetPool& pool, const DriverHost& host) {
   const Result<std::string> revision = components::DriverRevision(pool.spec, host);
   const Result<Json> set = components::RenderDriverDaemonSet(pool.spec, host);
   for (const Status& status : {revision.status(), set.status()}) {
@@ -149,27 +148,27 @@ UpgradeNode FleetViewer::UpgradeNodeOf(const FleetNode& node, const FleetPod* po
 }
 
 void FleetViewer::AddNode(const FleetNode& node) {
-  const bool ours = node.labels.contains(names::kLabelDriverPool);
+  const bool has_pool_label = node.labels.contains(names::kLabelDriverPool);
   FleetView::PoolView* pool = PoolOf(node);
   // A node that has left all pools loses its driver, like a node whose pool wants no driver.
-  const bool left = pool == nullptr && ours && !view_.pools.empty();
-  if (left) pool = &view_.pools.back();
+  const bool has_left_pools = pool == nullptr && has_pool_label && !view_.pools.empty();
+  if (has_left_pools) pool = &view_.pools.back();
   if (pool == nullptr) return;
   const auto found = pods_.find(node.name);
   const FleetPod* pod = found == pods_.end() ? nullptr : found->second;
-  if (!pool->settings->enabled || left) {
-    if (ours || !ValueAt(node.labels, names::kLabelUpgradeState).empty()) {
+  if (!pool->settings->enabled || has_left_pools) {
+    if (has_pool_label || !ValueAt(node.labels, names::kLabelUpgradeState).empty()) {
       AddReleased(node, pod, pool);
     }
     return;
   }
   const std::optional<bool> answers = DriverAnswers(node);
-  if (!ours && (OfNvidia(node) || (pod == nullptr && answers.value_or(false)))) {
+  if (!has_pool_label && (IsManagedByNvidia(node) || (pod == nullptr && answers.value_or(false)))) {
     ++pool->on_host;
     return;
   }
   // The node gets no driver until its agent has looked for a driver of the host.
-  if (!ours && pod == nullptr && !answers.has_value()) return;
+  if (!has_pool_label && pod == nullptr && !answers.has_value()) return;
   AddManaged(node, pod, pool);
 }
 
@@ -181,12 +180,13 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
     view_.problems.push_back({node.name, "UnsupportedSystem", host.status().message()});
     return;
   }
-  const RenderedPool& rendered = Render(*pool->settings, *host);
+  const RenderedPool& rendered = FindOrRender(*pool->settings, *host);
   if (!rendered.error.ok()) {
     view_.problems.push_back({node.name, "InvalidDriver", rendered.error.message()});
     return;
   }
-  NodePatch patch{.node = node.name, .labels = DeployLabelChanges(node.labels, true, {"driver"})};
+  NodePatch patch{.node = node.name,
+                  .labels = DeployLabelChanges(node.labels, /*has_gpu=*/true, {"driver"})};
   const auto deploy = patch.labels.find(std::string(names::kLabelDeployPrefix) + "driver");
   const bool deployed =
       deploy == patch.labels.end() ? IsDeployed(node.labels, kDriver) : deploy->second.has_value();
@@ -201,17 +201,17 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
   if (!patch.labels.empty()) view_.patches.push_back(std::move(patch));
 
   const std::string pin = ValueAt(node.labels, names::kLabelDriverRevision);
-  const std::string good = ValueAt(node.annotations, names::kAnnotationDriverGood);
+  const std::string good_revision = ValueAt(node.annotations, names::kAnnotationDriverGood);
   KeepRevision(pin);
-  KeepRevision(good);
-  // The wanted revision may become the revision to go back to.
+  KeepRevision(good_revision);
+  // The node may later be rolled back to the revision that it runs now.
   if (pod != nullptr) KeepRevision(pod->pod.revision);
-  if (!pin.empty()) pinned_.insert(pin);
-  // A node cannot go back to a revision whose DaemonSet is unknown.
-  if (!view_.revisions.contains(good)) {
+  if (!pin.empty()) pinned_revisions_.insert(pin);
+  // A node cannot be rolled back to a revision whose DaemonSet is unknown.
+  if (!view_.revisions.contains(good_revision)) {
     upgrade.annotations.erase(std::string(names::kAnnotationDriverGood));
   }
-  NoteProblems(upgrade, pod);
+  AddProblems(upgrade, pod);
   pool->nodes.push_back(std::move(upgrade));
 }
 
@@ -222,11 +222,12 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
   if (pod != nullptr) {
     const bool pinned = !ValueAt(node.labels, names::kLabelDriverRevision).empty();
     KeepRevision(pod->pod.revision);
-    (pinned ? pinned_ : released_).insert(pod->pod.revision);
+    (pinned ? pinned_revisions_ : released_revisions_).insert(pod->pod.revision);
   }
   const std::optional<UpgradeState> state = StateOfNode(upgrade);
   if (state && InProgress(*state)) {
-    pool->nodes.push_back(std::move(upgrade));  // ends its upgrade, and with it our cordon
+    // The upgrade must end first, because its end removes the operator's cordon.
+    pool->nodes.push_back(std::move(upgrade));
     return;
   }
   NodePatch patch{.node = node.name, .labels = {}, .annotations = {}};
@@ -248,7 +249,7 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
   view_.releases.push_back({std::move(patch), pod != nullptr});
 }
 
-void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
+void FleetViewer::AddProblems(const UpgradeNode& node, const FleetPod* pod) {
   if (!StateOfNode(node)) {
     view_.problems.push_back(
         {node.name, "UnknownUpgradeState",
@@ -278,7 +279,7 @@ void FleetViewer::NoteProblems(const UpgradeNode& node, const FleetPod* pod) {
       {node.name, pod->reason, fmt::format("driver pod {}: {}", pod->pod.name, pod->message)});
 }
 
-void FleetViewer::AddKept(const std::set<std::string>& revisions, bool pinned) {
+void FleetViewer::AddEarlierDaemonSets(const std::set<std::string>& revisions, bool pinned) {
   for (const std::string& revision : revisions) {
     const auto text = view_.revisions.find(revision);
     if (text == view_.revisions.end()) continue;
@@ -293,8 +294,8 @@ void FleetViewer::AddKept(const std::set<std::string>& revisions, bool pinned) {
 }
 
 FleetView FleetViewer::Take() {
-  AddKept(pinned_, true);
-  AddKept(released_, false);
+  AddEarlierDaemonSets(pinned_revisions_, /*pinned=*/true);
+  AddEarlierDaemonSets(released_revisions_, /*pinned=*/false);
   // The order is the same at each call, regardless of the order of the nodes.
   std::ranges::sort(view_.daemonsets, {}, NameOfSet);
   return std::move(view_);

@@ -42,7 +42,7 @@ Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings);
 
 struct FleetNode {
   std::string name;
-  std::string version;  // resourceVersion
+  std::string resource_version;
   StringMap labels;
   StringMap annotations;
   bool unschedulable = false;
@@ -52,8 +52,8 @@ struct FleetNode {
   // Condition GPUReady, which the agent writes on change.
   bool gpu_ready = false;
   std::string gpu_reason;  // "": the agent has not written the condition yet
-  WallTime gpu_since{};    // of its last transition
-  WallTime gpu_written{};  // of its last change
+  WallTime gpu_since{};    // lastTransitionTime
+  WallTime gpu_written{};  // lastHeartbeatTime
   bool operator==(const FleetNode&) const = default;
 };
 
@@ -61,7 +61,7 @@ struct FleetPod {
   std::string node;
   DriverPod pod;
   WallTime created{};
-  std::string reason;  // why it is not ready; "": unknown
+  std::string reason;  // why the pod is not ready; "": unknown
   std::string message;
   bool operator==(const FleetPod&) const = default;
 };
@@ -85,7 +85,7 @@ struct NodePatch {
 struct FleetView {
   struct PoolView {
     const FleetPool* settings = nullptr;
-    std::vector<UpgradeNode> nodes;  // without pods
+    std::vector<UpgradeNode> nodes;  // with empty `pods`
     int on_host = 0;                 // nodes that have a driver of the host
   };
   std::vector<PoolView> pools;  // as in the settings
@@ -98,7 +98,7 @@ struct FleetView {
   };
   std::vector<Release> releases;
   std::vector<Json> daemonsets;
-  Revisions revisions;  // current revisions, and revisions that a node may go back to
+  Revisions revisions;  // current revisions, and those to which a node may be rolled back
   std::vector<FleetProblem> problems;
 };
 

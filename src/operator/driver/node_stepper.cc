@@ -27,7 +27,7 @@ std::optional<WallTime> TimeAt(const UpgradeNode& node, std::string_view annotat
   return WallTime(std::chrono::seconds(seconds));
 }
 
-bool CordonIsOurs(const UpgradeNode& node) {
+bool IsOwnCordon(const UpgradeNode& node) {
   return ValueAt(node.annotations, names::kAnnotationUpgradeCordoned) == "true";
 }
 
@@ -89,9 +89,9 @@ UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
   annotations[std::string(names::kAnnotationUpgradeSince)] = Seconds(now_);
   // NVIDIA's tools read the start of these two steps from annotations.
   const auto mirror = [&](std::string_view annotation, UpgradeState during) {
-    const bool has = node_.annotations.contains(annotation);
+    const bool exists = node_.annotations.contains(annotation);
     if (state == during) annotations[std::string(annotation)] = Seconds(now_);
-    if (state != during && has) annotations[std::string(annotation)] = std::nullopt;
+    if (state != during && exists) annotations[std::string(annotation)] = std::nullopt;
   };
   mirror(names::kAnnotationWaitStart, UpgradeState::kWaitForJobsRequired);
   mirror(names::kAnnotationValidationStart, UpgradeState::kValidationRequired);
@@ -115,7 +115,7 @@ void NodeStepper::Fail(const std::string& why, UpgradeAction* action) const {
   action->warning = true;
 }
 
-UpgradeState NodeStepper::After(UpgradeState state) const {
+UpgradeState NodeStepper::StateAfter(UpgradeState state) const {
   switch (state) {
     case UpgradeState::kCordonRequired:
       if (policy_.wait_for_jobs) return UpgradeState::kWaitForJobsRequired;
@@ -156,9 +156,9 @@ void NodeStepper::Step() {
     case UpgradeState::kWaitForJobsRequired:
       return StepWait();
     case UpgradeState::kPodDeletionRequired:
-      return StepPods(false, policy_.pod_deletion_timeout);
+      return StepPods(/*all=*/false, policy_.pod_deletion_timeout);
     case UpgradeState::kDrainRequired:
-      return StepPods(true, policy_.drain_timeout);
+      return StepPods(/*all=*/true, policy_.drain_timeout);
     case UpgradeState::kPodRestartRequired:
       return StepRestart();
     case UpgradeState::kValidationRequired:
@@ -204,8 +204,8 @@ void NodeStepper::StepCordon() {
         .annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
     return;
   }
-  UpgradeAction& action = Enter(After(state_), "the node is cordoned");
-  if (!CordonIsOurs(node_))
+  UpgradeAction& action = Enter(StateAfter(state_), "the node is cordoned");
+  if (!IsOwnCordon(node_))
     action.annotations[std::string(names::kAnnotationInitiallyUnschedulable)] = "true";
 }
 
@@ -316,7 +316,7 @@ void NodeStepper::StepValidation() {
 }
 
 void NodeStepper::StepUncordon() {
-  if (CordonIsOurs(node_)) {
+  if (IsOwnCordon(node_)) {
     UpgradeAction& action =
         Act(node_.unschedulable ? UpgradeAction::Kind::kUncordon : UpgradeAction::Kind::kPatchNode,
             "the upgrade is over");

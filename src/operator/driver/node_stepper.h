@@ -42,8 +42,8 @@ class NodeStepper {
   UpgradeAction& Enter(UpgradeState state, std::string reason);
   // Records in `action` that the wanted driver does not work on this node.
   void Fail(const std::string& why, UpgradeAction* action) const;
-  UpgradeState After(UpgradeState state) const;
-  void EnterNext(std::string reason) { Enter(After(state_), std::move(reason)); }
+  UpgradeState StateAfter(UpgradeState state) const;
+  void EnterNext(std::string reason) { Enter(StateAfter(state_), std::move(reason)); }
   // Whether the state has lasted for `limit`. If not, requests another call for that time.
   bool Expired(Duration limit);
 

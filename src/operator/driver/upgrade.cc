@@ -31,9 +31,9 @@ constexpr std::array<std::pair<UpgradeState, std::string_view>, 11> kStates = {{
 
 // Counts of the nodes with one wanted revision, canaries included.
 struct RevisionGroup {
-  int passed = 0;           // nodes that run it and passed the smoke test
-  int upgrading = 0;        // nodes that are being upgraded to it
-  std::string failed_node;  // a node on which it failed; "": none
+  int passed = 0;           // nodes that run the revision and passed the smoke test
+  int upgrading = 0;        // nodes that are being upgraded to the revision
+  std::string failed_node;  // a node on which the revision failed; "": none
 };
 
 struct Fleet {
@@ -68,25 +68,26 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
   return fleet;
 }
 
-// The number of nodes that may begin, and the reason of the limit.
-int SlotsOf(const UpgradePolicy& policy, const UpgradeCounts& counts, std::string* blocked) {
+// The number of nodes that may begin now. Stores in `blocked` what limits the number.
+int NodesThatMayBegin(const UpgradePolicy& policy, const UpgradeCounts& counts,
+                      std::string* blocked) {
   const int allowed = MaxUnavailable(policy, counts.total);
   if (counts.failed > allowed) {
     *blocked = fmt::format("{} nodes failed, more than maxUnavailable ({})", counts.failed,
                            policy.max_unavailable);
     return 0;
   }
-  int slots = allowed - counts.unavailable;
-  if (slots <= 0) {
+  int may_begin = allowed - counts.unavailable;
+  if (may_begin <= 0) {
     *blocked = fmt::format("{} nodes are unavailable (maxUnavailable {})", counts.unavailable,
                            policy.max_unavailable);
     // Cordons by others slow the upgrade down but do not stop it.
-    slots = counts.in_progress == 0 ? 1 : 0;
+    may_begin = counts.in_progress == 0 ? 1 : 0;
   }
   const int parallel = policy.max_parallel == 0 ? std::numeric_limits<int>::max()
                                                 : policy.max_parallel - counts.in_progress;
-  if (parallel < slots) *blocked = fmt::format("{} nodes upgrade already", counts.in_progress);
-  return std::max(0, std::min(slots, parallel));
+  if (parallel < may_begin) *blocked = fmt::format("{} nodes upgrade already", counts.in_progress);
+  return std::max(0, std::min(may_begin, parallel));
 }
 
 // Whether one more node of the group may begin.
@@ -106,10 +107,10 @@ bool PassesCanaries(const UpgradePolicy& policy, const RevisionGroup& group, std
 void BeginNodes(const UpgradePolicy& policy, std::vector<const UpgradeNode*> waiting, Fleet fleet,
                 WallTime now, UpgradeStep* step) {
   std::string blocked;
-  int slots = SlotsOf(policy, fleet.counts, &blocked);
+  int may_begin = NodesThatMayBegin(policy, fleet.counts, &blocked);
   std::ranges::sort(waiting, {}, &UpgradeNode::name);
   for (const UpgradeNode* node : waiting) {
-    if (slots == 0) {
+    if (may_begin == 0) {
       step->blocked = blocked;
       return;
     }
@@ -117,7 +118,7 @@ void BeginNodes(const UpgradePolicy& policy, std::vector<const UpgradeNode*> wai
     if (!PassesCanaries(policy, group, TitleOfWanted(*node), &step->blocked)) continue;
     NodeStepper(policy, *node, UpgradeState::kUpgradeRequired, now, step).Begin();
     ++group.upgrading;
-    --slots;
+    --may_begin;
   }
 }
 

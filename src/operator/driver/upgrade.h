@@ -74,8 +74,8 @@ struct UpgradePolicy {
   // a canary failed or was rolled back.
   int canaries = 0;
 
-  bool wait_for_jobs = false;     // wait for pods that `wait_selector` selected
-  Duration wait_timeout{};        // 0: no end
+  bool wait_for_jobs = false;     // wait for the pods of PolicySettings::wait_for
+  Duration wait_timeout{};        // 0: no limit
   bool delete_gpu_pods = true;    // evict pods with GPUs
   bool force = false;             // delete pods that no controller replaces
   bool delete_empty_dir = false;  // also evict pods with data in emptyDir volumes
@@ -98,7 +98,7 @@ struct UpgradePod {
   bool daemon = false;      // of a DaemonSet, or static: comes back at once, so it stays
   bool controlled = false;  // another controller replaces it
   bool empty_dir = false;
-  bool waited_for = false;   // selected by the policy's wait selector
+  bool waited_for = false;   // selected by PolicySettings::wait_for
   bool skips_drain = false;  // label nvidia.com/gpu-driver-upgrade-drain.skip=true
 };
 
@@ -107,7 +107,7 @@ struct DriverPod {
   std::string ns;
   std::string name;
   std::string revision;  // names the driver and its configuration (driver_daemonset.h)
-  std::string version;   // of the driver, for people; "": unknown
+  std::string version;   // of the driver, for users; "": unknown
   bool ready = false;
   bool deleting = false;
   int restarts = 0;  // the largest count of its containers
@@ -124,7 +124,7 @@ struct UpgradeNode {
   // Nullopt: the DaemonSet has no pod on this node, for example while the node is unreachable.
   std::optional<DriverPod> driver;
   std::string wanted_revision;  // of its pool's DaemonSet; "": no driver is wanted on this node
-  std::string wanted_version;   // the same for people; "": unknown
+  std::string wanted_version;   // of the driver in this revision, for users; "": unknown
   // Whether the agent of the node has passed the smoke test since the driver pod became ready. GPUs
   // that were unhealthy before do not count.
   bool validated = false;
@@ -134,8 +134,8 @@ struct UpgradeNode {
 struct UpgradeAction {
   enum class Kind {
     kPatchNode,  // labels and annotations, in one patch
-    kCordon,     // the same, with spec.unschedulable = true
-    kUncordon,   // the same, with spec.unschedulable = false
+    kCordon,     // like kPatchNode, with spec.unschedulable = true
+    kUncordon,   // like kPatchNode, with spec.unschedulable = false
     kEvict,      // pods/eviction of `ns`/`pod`; a disruption budget may reject it
     kDeletePod,  // delete of `ns`/`pod`
   };

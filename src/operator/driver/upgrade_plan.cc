@@ -15,8 +15,8 @@
 namespace tessera::driver {
 namespace {
 
-// A node takes fewer steps than this. A plan with more steps is a bug of NextUpgradeStep.
-constexpr int kStepsPerNode = 32;
+// More than the steps that any node takes. A plan with more steps shows a bug in NextUpgradeStep.
+constexpr int kMaxStepsPerNode = 32;
 
 struct PlannedNode {
   std::string name;
@@ -39,7 +39,7 @@ class Planner {
     const auto found = std::ranges::find(nodes_, name, &UpgradeNode::name);
     return found != nodes_.end() ? &*found : nullptr;
   }
-  void MarkWaiting();
+  void EnterUpgradeRequired();
   void Run();
   void Apply(const UpgradeAction& action);
   void Record(const UpgradeAction& action, UpgradeNode* node, bool* began);
@@ -90,10 +90,10 @@ void Planner::Apply(const UpgradeAction& action) {
   });
 }
 
-// No node begins before the plan is known, so at that time all nodes wait.
-void Planner::MarkWaiting() {
+// Brings all nodes that need an upgrade to upgrade-required: no node begins before the plan exists.
+void Planner::EnterUpgradeRequired() {
   bool changed = true;
-  for (int round = 0; changed && round < kStepsPerNode; ++round) {
+  for (int iteration = 0; changed && iteration < kMaxStepsPerNode; ++iteration) {
     changed = false;
     for (const UpgradeAction& action : NextUpgradeStep(policy_, nodes_, now_).actions) {
       const auto state = StateOfNode(*Find(action.node));
@@ -119,8 +119,8 @@ void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began
 }
 
 void Planner::Run() {
-  const int limit = kStepsPerNode * (static_cast<int>(nodes_.size()) + 1);
-  for (int round = 0; round < limit; ++round) {
+  const int limit = kMaxStepsPerNode * (static_cast<int>(nodes_.size()) + 1);
+  for (int iteration = 0; iteration < limit; ++iteration) {
     const UpgradeStep step = NextUpgradeStep(policy_, nodes_, now_);
     blocked_ = step.blocked;
     bool began = false;
@@ -170,7 +170,7 @@ std::string Planner::SkippedText() const {
 }
 
 std::string Planner::Text() {
-  MarkWaiting();
+  EnterUpgradeRequired();
   Run();
   std::string text = fmt::format(
       "driver upgrade of {} of {} nodes, {} at once, at most {} unavailable{}\n", planned_.size(),

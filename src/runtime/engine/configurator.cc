@@ -55,14 +55,15 @@ Status Configurator::Load() {
 // the version of the installed program.
 std::optional<Version> Configurator::EngineVersion() const {
   if (options_.settings.engine_version) return options_.settings.engine_version;
-  if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
+  if (reloader_.info_before() && reloader_.info_before()->version)
+    return reloader_.info_before()->version;
   if (record_ && record_->engine_version) return record_->engine_version;
   return VersionOfProgram(options_.engine, host_, options_.validate_program);
 }
 
-Result<std::optional<FileState>> Configurator::RemoveOurEdits(
+Result<std::optional<FileState>> Configurator::RemoveTesseraEdits(
     const RecordedFile& file, const std::optional<FileState>& current) const {
-  if (current && current->text == file.wrote) return file.original;
+  if (current && current->text == file.written_text) return file.original;
   // An interrupted run ended before it wrote this file.
   if (current == file.original) return current;
   if (!current) return current;
@@ -80,7 +81,7 @@ Result<std::optional<FileState>> Configurator::BaseOf(const std::string& path) c
   ASSIGN_OR_RETURN(std::optional<FileState> current, host_.Read(path));
   const RecordedFile* const file = record_ ? record_->Find(path) : nullptr;
   if (file == nullptr) return current;
-  return RemoveOurEdits(*file, current);
+  return RemoveTesseraEdits(*file, current);
 }
 
 ConfigTree Configurator::BaseTree() const {
@@ -96,21 +97,22 @@ ConfigTree Configurator::BaseTree() const {
 
 Status Configurator::SetTargets(const Plan& plan) {
   RETURN_IF_ERROR(SetTargetsToBase());
-  next_ = Record{};
-  if (record_) next_->dirs = record_->dirs;
+  new_record_ = Record{};
+  if (record_) new_record_->dirs = record_->dirs;
   for (const FilePlan& file : plan.files) {
     ASSIGN_OR_RETURN(const std::optional<FileState> base, BaseOf(file.path));
     std::optional<std::string> text;
     if (base) text = base->text;
     RecordedFile recorded{file.path, file.format, base, {}, {}};
-    ASSIGN_OR_RETURN(recorded.wrote, ApplyFilePlan(file, text));
+    ASSIGN_OR_RETURN(recorded.written_text, ApplyFilePlan(file, text));
     ASSIGN_OR_RETURN(recorded.undo, UndoEdits(file, text));
     FileState target = base.value_or(FileState{});
-    target.text = recorded.wrote;
+    target.text = recorded.written_text;
     targets_[file.path] = std::move(target);
-    if (!base || base->text != recorded.wrote) next_->files.push_back(std::move(recorded));
+    if (!base || base->text != recorded.written_text)
+      new_record_->files.push_back(std::move(recorded));
   }
-  if (next_->files.empty()) next_.reset();
+  if (new_record_->files.empty()) new_record_.reset();
   return ReadCurrent();
 }
 
@@ -174,20 +176,21 @@ Result<Outcome> Configurator::Configure() {
   if (options_.dry_run) return outcome_;
   if (!outcome_.changed && !(record_ && record_->pending)) return outcome_;
   RETURN_IF_ERROR(prepared);
-  if (next_) {
-    next_->engine_version = settings.engine_version;
-    next_->served_cri = (reloader_.before() && reloader_.before()->serves_cri) ||
-                        (WasInterrupted() && record_->served_cri);
+  if (new_record_) {
+    new_record_->engine_version = settings.engine_version;
+    new_record_->served_cri = (reloader_.info_before() && reloader_.info_before()->serves_cri) ||
+                              (WasInterrupted() && record_->served_cri);
   }
   const auto dirs = host_.MakeParents(options_.settings.config);
   RETURN_IF_ERROR(dirs.status());
-  if (next_) next_->dirs.insert(next_->dirs.end(), dirs->begin(), dirs->end());
+  if (new_record_) new_record_->dirs.insert(new_record_->dirs.end(), dirs->begin(), dirs->end());
   const Status valid = Validate(plan);
   if (!valid.ok()) {
     RemoveDirs(*dirs);
     return valid;
   }
-  RETURN_IF_ERROR(Commit({settings.runtime_name, settings.set_as_default}));
+  RETURN_IF_ERROR(
+      Commit({.runtime = settings.runtime_name, .is_default = settings.set_as_default}));
   return outcome_;
 }
 
@@ -202,7 +205,7 @@ Result<Outcome> Configurator::Undo() {
   RETURN_IF_ERROR(ReadCurrent());
   for (const RecordedFile& file : record_->files) {
     const auto& current = current_.at(file.path);
-    if (current && current->text == file.wrote) continue;
+    if (current && current->text == file.written_text) continue;
     outcome_.notes.push_back(fmt::format(
         "{} was {} since it was configured: {}", file.path, current ? "changed" : "removed",
         current ? "only Tessera's keys are removed, the rest stays" : "it is not restored"));
@@ -249,8 +252,8 @@ Status Configurator::Recover() {
 Status Configurator::WriteAll(const States& states) const {
   for (const auto& [path, state] : states) {
     // Files that already have the wanted content keep their inode.
-    ASSIGN_OR_RETURN(const std::optional<FileState> now, host_.Read(path));
-    if (now == state) continue;
+    ASSIGN_OR_RETURN(const std::optional<FileState> current, host_.Read(path));
+    if (current == state) continue;
     if (state) {
       RETURN_IF_ERROR(host_.Write(path, *state));
     } else {
@@ -263,29 +266,29 @@ Status Configurator::WriteAll(const States& states) const {
 Status Configurator::WriteForReload(const States& states, Expectation* expectation) const {
   if (options_.engine != EngineKind::kDocker || !expectation->runtime.empty())
     return WriteAll(states);
-  States shown = states;
-  for (auto& [path, state] : shown) {
+  States reload_states = states;
+  for (auto& [path, state] : reload_states) {
     ASSIGN_OR_RETURN(DockerReload reload,
                      MakeDockerReload(state ? std::optional(state->text) : std::nullopt));
     if (!state) state = FileState{};
     state->text = std::move(reload.text);
-    *expectation = {std::move(reload.default_runtime), true};
+    *expectation = {.runtime = std::move(reload.default_runtime), .is_default = true};
   }
-  return WriteAll(shown);
+  return WriteAll(reload_states);
 }
 
 Status Configurator::Commit(Expectation expectation) {
   const bool reload = outcome_.changed || (record_ && record_->pending);
   Status status;
   bool reloaded = false;
-  if (next_) {
-    for (const RecordedFile& file : next_->files) {
-      const auto made = host_.MakeParents(file.path);
-      if (!made.ok()) return RollBack(made.status(), false);
-      next_->dirs.insert(next_->dirs.end(), made->begin(), made->end());
+  if (new_record_) {
+    for (const RecordedFile& file : new_record_->files) {
+      const auto created_dirs = host_.MakeParents(file.path);
+      if (!created_dirs.ok()) return RollBack(created_dirs.status(), /*reload=*/false);
+      new_record_->dirs.insert(new_record_->dirs.end(), created_dirs->begin(), created_dirs->end());
     }
-    next_->pending = true;
-    status = SaveRecord(host_, options_.settings.config, *next_);
+    new_record_->pending = true;
+    status = SaveRecord(host_, options_.settings.config, *new_record_);
   }
   if (status.ok() && reload) {
     status = WriteForReload(targets_, &expectation);
@@ -297,10 +300,10 @@ Status Configurator::Commit(Expectation expectation) {
   }
   if (status.ok()) status = WriteAll(targets_);
   if (!status.ok()) return RollBack(status, reloaded);
-  if (next_) {
-    next_->pending = false;
-    RETURN_IF_ERROR(SaveRecord(host_, options_.settings.config, *next_));
-    return record_ ? RemoveBackups(host_, options_.settings.config, *record_, *next_)
+  if (new_record_) {
+    new_record_->pending = false;
+    RETURN_IF_ERROR(SaveRecord(host_, options_.settings.config, *new_record_));
+    return record_ ? RemoveBackups(host_, options_.settings.config, *record_, *new_record_)
                    : Status::Ok();
   }
   if (!record_) return Status::Ok();
@@ -321,9 +324,9 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
   if (written.ok()) {
     if (record_) {
       status = FirstError(status, SaveRecord(host_, options_.settings.config, *record_));
-    } else if (next_) {
-      const Status removed = RemoveRecord(host_, options_.settings.config, *next_);
-      if (removed.ok()) RemoveDirs(next_->dirs);
+    } else if (new_record_) {
+      const Status removed = RemoveRecord(host_, options_.settings.config, *new_record_);
+      if (removed.ok()) RemoveDirs(new_record_->dirs);
       status = FirstError(status, removed);
     }
   }
@@ -373,18 +376,18 @@ void GuardEngine(const std::function<ConfigureOptions()>& options, const HostRoo
       std::chrono::duration_cast<std::chrono::milliseconds>(kGuardInterval).count();
   std::string problem;
   for (;; ::poll(nullptr, 0, kIntervalMs)) {
-    const ConfigureOptions now = options();
-    const Status recovered = Configurator(now, host).Recover();
+    const ConfigureOptions current = options();
+    const Status recovered = Configurator(current, host).Recover();
     // A damaged record stays until an operator removes it: log it once.
     if (recovered.message() == problem) continue;
     problem = recovered.message();
     if (recovered.ok()) continue;
     Log(Severity::kError, problem);
     if (recovered.code() != Code::kAborted) continue;
-    const bool serves = Reloader(now.reload, host).AwaitEngine();
+    const bool serves = Reloader(current.reload, host).AwaitEngine();
     Log(serves ? Severity::kInfo : Severity::kError,
         fmt::format(
-            "{} {}", NameOf(now.engine),
+            "{} {}", NameOf(current.engine),
             serves ? "serves again" : "does not serve, although its original files are restored"));
   }
 }

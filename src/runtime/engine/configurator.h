@@ -64,8 +64,8 @@ class Configurator {
   // Loads the record. True if its run was interrupted. UNAVAILABLE: another run holds the lock.
   Result<bool> FindInterruptedRun();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
-  Result<std::optional<FileState>> RemoveOurEdits(const RecordedFile& file,
-                                                  const std::optional<FileState>& current) const;
+  Result<std::optional<FileState>> RemoveTesseraEdits(
+      const RecordedFile& file, const std::optional<FileState>& current) const;
   ConfigTree BaseTree() const;
   // Fills targets_ and new_record_.
   Status SetTargets(const Plan& plan);
@@ -93,8 +93,8 @@ class Configurator {
   const HostRoot& host_;
   Reloader reloader_;
   Fd lock_;
-  std::optional<Record> record_;  // of an earlier run
-  std::optional<Record> next_;    // of this run; nullopt: the target is the base
+  std::optional<Record> record_;      // of an earlier run
+  std::optional<Record> new_record_;  // of this run; nullopt: the target is the base
   States targets_;
   States current_;
   Outcome outcome_;

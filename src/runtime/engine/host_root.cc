@@ -19,7 +19,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr size_t kMaxConfig = 4u << 20;
+constexpr size_t kMaxConfigBytes = 4u << 20;
 constexpr char kLabel[] = "security.selinux";
 
 // openat2 keeps links below the root. Kernels before 5.6 lack it; there only an empty root works.
@@ -32,8 +32,8 @@ Fd OpenInRoot(const std::string& root, const std::string& path, int flags) {
   return Fd(::open(path.c_str(), flags | O_CLOEXEC));
 }
 
-Status FillAndName(int fd, const FileState& state, const std::string& temporary,
-                   const std::string& path) {
+Status WriteAndRename(int fd, const FileState& state, const std::string& temporary,
+                      const std::string& path) {
   RETURN_IF_ERROR(WriteFd(fd, state.text));
   // Owner before mode: chown clears the set-id bits.
   if (::fchown(fd, state.uid, state.gid) != 0) return Status::FromErrno("chown", errno);
@@ -57,9 +57,9 @@ void SyncDir(const std::string& path) {
   if (dir.valid()) ::fsync(dir.get());
 }
 
-constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-constexpr std::array<std::string_view, 6> kDirs = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
-                                                   "/usr/bin",        "/sbin",          "/bin"};
+constexpr char kPathVariable[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr std::array<std::string_view, 6> kProgramDirs = {
+    "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 
 // The child's report to the parent. JSON, because the program's output may contain any bytes.
 std::string Encode(const Result<SubprocessResult>& result) {
@@ -95,7 +95,7 @@ Result<SubprocessResult> Decode(const std::string& text) {
   if (::chroot(root.c_str()) != 0 || ::chdir("/") != 0) {
     result = Status::FromErrno("chroot to " + root, errno);
   } else {
-    ::setenv("PATH", kPath, 1);
+    ::setenv("PATH", kPathVariable, 1);
     result = RunProgram(argv, deadline);
   }
   const Status written = WriteFd(report, Encode(result));
@@ -143,7 +143,7 @@ Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
                  S_ISDIR(info.st_mode) ? "a directory" : "a special file");
   }
   FileState state;
-  auto text = ReadFd(fd.get(), kMaxConfig);
+  auto text = ReadFd(fd.get(), kMaxConfigBytes);
   if (!text.ok()) return text.status().Annotate(path);
   state.text = *std::move(text);
   state.mode = info.st_mode & 07777;
@@ -163,7 +163,7 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
   const Fd fd(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(temporary, errno);
-  const Status status = FillAndName(fd.get(), state, temporary, real);
+  const Status status = WriteAndRename(fd.get(), state, temporary, real);
   if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status.Annotate(path);
@@ -183,15 +183,15 @@ Status HostRoot::Remove(const std::string& path) const {
 }
 
 Result<std::vector<std::string>> HostRoot::MakeParents(const std::string& path) const {
-  std::vector<std::string> made;
+  std::vector<std::string> created;
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     const std::string dir = path.substr(0, end);
     if (Exists(dir)) continue;
     ASSIGN_OR_RETURN(const std::string real, Resolve(dir));
     if (::mkdir(real.c_str(), 0755) != 0) return Status::FromErrno(dir, errno);
-    made.push_back(dir);
+    created.push_back(dir);
   }
-  return made;
+  return created;
 }
 
 std::vector<std::string> HostRoot::Glob(const std::string& pattern) const {
@@ -207,7 +207,7 @@ std::vector<std::string> HostRoot::Glob(const std::string& pattern) const {
 }
 
 std::string FindHostProgram(const HostRoot& host, std::string_view name) {
-  for (const std::string_view dir : kDirs) {
+  for (const std::string_view dir : kProgramDirs) {
     const std::string path = JoinPath(dir, name);
     const auto real = host.Resolve(path);
     if (real.ok() && ::access(real->c_str(), X_OK) == 0) return path;

@@ -11,7 +11,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr size_t kMaxProgram = 256u << 20;
+constexpr size_t kMaxProgramBytes = 256u << 20;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Result<bool> InstallLibraries(const HostRoot& host, const std::string& from,
                               const std::string& to) {
   bool changed = false;
   for (const oci::LimiterLibrary& library : oci::kLimiterLibraries) {
-    for (const std::string_view name : {library.in_dev, library.in_run}) {
+    for (const std::string_view name : {library.file_for_dev, library.file_for_run}) {
       const std::string source = JoinPath(oci::LimiterDirBeside(from), name);
       if (!PathExists(source)) continue;
       const std::string destination = JoinPath(oci::LimiterDirBeside(to), name);
@@ -32,7 +32,7 @@ Result<bool> InstallLibraries(const HostRoot& host, const std::string& from,
 
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to) {
   FileState program;
-  ASSIGN_OR_RETURN(program.text, ReadFile(from, kMaxProgram).Annotate(from));
+  ASSIGN_OR_RETURN(program.text, ReadFile(from, kMaxProgramBytes).Annotate(from));
   program.mode = 0755;
   ASSIGN_OR_RETURN(const std::string real, host.Resolve(to));
   struct stat info {};
@@ -40,7 +40,7 @@ Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const
     if (!S_ISREG(info.st_mode)) {
       return Error(Code::kFailedPrecondition, "{} is not a regular file", to);
     }
-    const auto existing = ReadFile(real, kMaxProgram);
+    const auto existing = ReadFile(real, kMaxProgramBytes);
     if (existing.ok() && *existing == program.text && (info.st_mode & 07777) == program.mode)
       return false;
   }

@@ -55,7 +55,7 @@ class LeftoverFinder {
     if (!text.ok() || !text->has_value()) return;
     const bool json = path.ends_with(".json");
     const Result<Json> document = json ? ParseJson(**text) : ParseToml(**text);
-    if (document.ok()) Walk(path, *document, "", false);
+    if (document.ok()) Walk(path, *document, "", /*in_runtimes=*/false);
   }
 
   void ReadHooks() {

@@ -25,7 +25,7 @@ std::optional<Version> ParseVersion(std::string_view text);
 
 struct EngineSettings {
   std::string config;   // the engine's main file
-  std::string drop_in;  // our own file, for engines with drop-ins; empty: edit in place
+  std::string drop_in;  // Tessera's own file, for engines with drop-ins; empty: edit in place
   std::string runtime_name = "nvidia";
   std::string runtime_path;
   bool set_as_default = false;

@@ -15,11 +15,11 @@ namespace {
 
 // From this version on containerd merges the tables of all files key by key. Before, the last file
 // with a plugin's section replaces the whole section (containerd issue 5837).
-constexpr Version kMergesDeeply{2, 1};
+constexpr Version kMergesDeeplyFrom{2, 1};
 // From this version on containerd imports kDefaultImports by default.
-constexpr Version kImportsByDefault{2, 2};
+constexpr Version kImportsByDefaultFrom{2, 2};
 // From this version on containerd reads a file of version 1 as version 3, without its plugins.cri.
-constexpr Version kIgnoresVersion1{2, 2};
+constexpr Version kIgnoresVersion1From{2, 2};
 constexpr char kDefaultImports[] = "/etc/containerd/conf.d/*.toml";
 constexpr char kRunc[] = "io.containerd.runc.v2";
 
@@ -60,7 +60,7 @@ Result<ConfigFile> ParseFile(const std::string& path, const std::string& text,
 
 std::vector<std::string> ImportPatterns(const ConfigFile& root, const EngineSettings& settings) {
   std::vector<std::string> patterns;
-  if (settings.engine_version && *settings.engine_version >= kImportsByDefault) {
+  if (settings.engine_version && *settings.engine_version >= kImportsByDefaultFrom) {
     patterns.emplace_back(kDefaultImports);
   }
   const Json* imports = root.document.Find("imports");
@@ -117,7 +117,7 @@ class ContainerdPlanner {
       root.version = settings_.engine_version && settings_.engine_version->major >= 2 ? 3 : 2;
     }
     if (root.version < 2 && settings_.engine_version &&
-        *settings_.engine_version >= kIgnoresVersion1) {
+        *settings_.engine_version >= kIgnoresVersion1From) {
       root.version = 3;
       plan_.notes.push_back(
           fmt::format("{} has version 1: this containerd ignores its runtimes", settings_.config));
@@ -149,7 +149,7 @@ class ContainerdPlanner {
   bool MergesDeeply() const {
     // Version 4 came with containerd 2.3.
     return root().version >= 4 ||
-           (settings_.engine_version && *settings_.engine_version >= kMergesDeeply);
+           (settings_.engine_version && *settings_.engine_version >= kMergesDeeplyFrom);
   }
   static const Json* Section(const ConfigFile& file) {
     return FindPath(file.document, CriPath(file.version, {}));

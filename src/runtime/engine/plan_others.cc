@@ -118,9 +118,9 @@ Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree) {
   // Keep the monitor and annotations of the current default runtime.
   const Json name = LastValue(paths, tree, {"crio", "runtime", "default_runtime"});
   const std::string source = name.is_string() ? name.string_value() : "runc";
-  static constexpr std::array<std::string_view, 4> kCopied = {
+  static constexpr std::array<std::string_view, 4> kCopiedKeys = {
       "runtime_root", "monitor_path", "monitor_cgroup", "allowed_annotations"};
-  for (const std::string_view key : kCopied) {
+  for (const std::string_view key : kCopiedKeys) {
     const Json value =
         LastValue(paths, tree, {"crio", "runtime", "runtimes", source, std::string(key)});
     if (!value.is_null()) set(key, value);

@@ -17,14 +17,14 @@
 namespace tessera::engine {
 namespace {
 
-constexpr size_t kMaxAnswer = 4u << 20;
+constexpr size_t kMaxAnswerBytes = 4u << 20;
 
 // A stream socket whose answers carry the credentials of the process that wrote them.
 class PeerSocket {
  public:
   static Result<PeerSocket> Open(const std::string& path, Duration deadline) {
     PeerSocket connection;
-    connection.end_ = SystemClock().Now() + deadline;
+    connection.deadline_ = SystemClock().Now() + deadline;
     connection.fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     // Connects through a descriptor, because a path below a mounted root may be longer than
     // sun_path.
@@ -87,7 +87,7 @@ class PeerSocket {
   Status WaitReadable() const {
     for (;;) {
       const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(end_ - SystemClock().Now()).count();
+          std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SystemClock().Now()).count();
       if (left <= 0) return Error(Code::kDeadlineExceeded, "no answer in time");
       pollfd wait{fd_.get(), POLLIN, 0};
       const int ready = ::poll(&wait, 1, static_cast<int>(left));
@@ -97,7 +97,7 @@ class PeerSocket {
   }
 
   Fd fd_;
-  MonotonicTime end_;
+  MonotonicTime deadline_;
   pid_t peer_ = 0;
 };
 
@@ -173,7 +173,7 @@ class UnaryCall {
     while (buffer_.size() >= kFrameHeader && !done_) {
       const auto byte = [&](size_t i) { return static_cast<uint8_t>(buffer_[i]); };
       const size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
-      if (size > kMaxAnswer) return Error(Code::kDataLoss, "the answer is not HTTP/2");
+      if (size > kMaxAnswerBytes) return Error(Code::kDataLoss, "the answer is not HTTP/2");
       if (buffer_.size() < kFrameHeader + size) return Status::Ok();
       const std::string payload = buffer_.substr(kFrameHeader, size);
       RETURN_IF_ERROR(HandleFrame(byte(3), byte(4), payload));
@@ -278,7 +278,7 @@ Result<EngineReply> Get(const std::string& socket, std::string_view path, Durati
     ASSIGN_OR_RETURN(const std::string bytes, connection.Receive());
     if (bytes.empty()) break;
     text += bytes;
-    if (text.size() > kMaxAnswer)
+    if (text.size() > kMaxAnswerBytes)
       return Error(Code::kDataLoss, "GET {}: the answer is too long", path);
   }
   const size_t body = text.find("\r\n\r\n");

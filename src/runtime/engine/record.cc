@@ -22,7 +22,7 @@ Json FileToJson(const RecordedFile& file) {
     json.Set("gid", Json::Int(file.original->gid));
     json.Set("selinux", Json::String(file.original->selinux));
   }
-  json.Set("wrote", Json::String(file.wrote));
+  json.Set("wrote", Json::String(file.written_text));
   json.Set("undo", EditsToJson(file.undo));
   return json;
 }
@@ -34,7 +34,7 @@ Result<RecordedFile> FileFromJson(const HostRoot& host, const std::string& confi
   const Json* const format = json.Find("format");
   file.format =
       format != nullptr && *format == Json::String("json") ? Format::kJson : Format::kToml;
-  ASSIGN_OR_RETURN(file.wrote, json.StringAt("wrote"));
+  ASSIGN_OR_RETURN(file.written_text, json.StringAt("wrote"));
   const Json* undo = json.Find("undo");
   ASSIGN_OR_RETURN(file.undo, EditsFromJson(undo != nullptr ? *undo : Json()));
   ASSIGN_OR_RETURN(const bool existed, json.BoolAt("existed"));

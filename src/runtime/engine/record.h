@@ -19,7 +19,7 @@ struct RecordedFile {
   std::string path;
   Format format = Format::kToml;
   std::optional<FileState> original;  // nullopt: the file did not exist
-  std::string wrote;                  // our text
+  std::string written_text;           // the text that Tessera wrote
   std::vector<TextEdit> undo;
 };
 
@@ -28,7 +28,7 @@ struct Record {
   // interrupted in between, the next run finishes it.
   bool pending = false;
   std::vector<RecordedFile> files;
-  std::vector<std::string> dirs;  // created by us, outermost first
+  std::vector<std::string> dirs;  // created by Tessera, outermost first
   // Lets the next run plan for the same version if the engine does not answer.
   std::optional<Version> engine_version;
   // Whether the engine served the kubelet's interface before the change; if so, it must serve it

@@ -20,14 +20,14 @@ constexpr Duration kQueryDeadline = std::chrono::seconds(5);
 constexpr Duration kMinQueryDeadline = std::chrono::seconds(1);
 constexpr int kQueryIntervalMs = 50;
 
-Duration Left(MonotonicTime end) {
+Duration TimeLeft(MonotonicTime end) {
   return std::max<Duration>(end - SystemClock().Now(), Duration::zero());
 }
 
 // Returns false at the deadline.
 bool WaitForExit(int pidfd, MonotonicTime end) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(Left(end)).count();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(TimeLeft(end)).count();
     // Readable when the process has ended (pidfd_open(2)).
     pollfd wait{pidfd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(left));
@@ -57,7 +57,7 @@ Result<EngineInfo> Reloader::Query(Duration deadline) const {
 
 Status Reloader::Prepare() {
   const auto answer = Query(std::min(kQueryDeadline, options_.timeout));
-  if (answer.ok()) before_ = *answer;
+  if (answer.ok()) info_before_ = *answer;
   if (answer.ok() && answer->serves_cri) RequireCri();
   if (options_.mode == RestartMode::kNone) {
     reload_description_ = "not reloaded because of --restart-mode=none";
@@ -103,18 +103,18 @@ bool Reloader::AwaitEngine() const {
 }
 
 Status Reloader::PrepareSignal() {
-  if (before_->pid <= 1) {
+  if (info_before_->pid <= 1) {
     return Error(
         Code::kFailedPrecondition,
         "cannot signal {}: the engine's process is {}: run with hostPID: true, or with the "
         "host's root mounted and --restart-mode=systemd, or --restart-mode=none and restart "
         "it yourself",
         NameOf(options_.engine),
-        before_->pid == 0 ? "not in this pid namespace" : "the init process");
+        info_before_->pid == 0 ? "not in this pid namespace" : "the init process");
   }
   method_ = RestartMode::kSignal;
   reload_description_ = fmt::format("{} to {} (pid {})", ExitsOnReload() ? "SIGTERM" : "SIGHUP",
-                                    NameOf(options_.engine), before_->pid);
+                                    NameOf(options_.engine), info_before_->pid);
   return Status::Ok();
 }
 
@@ -172,10 +172,10 @@ Status Reloader::Signal() {
 
 Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime end) const {
   for (;;) {
-    const auto answer = Query(std::clamp(Left(end), kMinQueryDeadline, kQueryDeadline));
+    const auto answer = Query(std::clamp(TimeLeft(end), kMinQueryDeadline, kQueryDeadline));
     const Status status = answer.ok() ? CheckExpectation(*answer, expectation) : answer.status();
     if (status.ok()) return status;
-    if (Left(end) <= Duration::zero()) {
+    if (TimeLeft(end) <= Duration::zero()) {
       return Error(Code::kDeadlineExceeded, "{} did not serve again within {} s: {}",
                    NameOf(options_.engine), std::chrono::duration<double>(options_.timeout).count(),
                    status.message());

@@ -59,7 +59,7 @@ class Reloader {
   bool will_reload() const { return method_ != RestartMode::kNone; }
   const std::string& reload_description() const { return reload_description_; }
   // The engine's answer before the change; nullopt if it did not answer.
-  const std::optional<EngineInfo>& before() const { return before_; }
+  const std::optional<EngineInfo>& info_before() const { return info_before_; }
 
  private:
   Status PrepareSignal();
@@ -76,7 +76,7 @@ class Reloader {
   const HostRoot& host_;
   RestartMode method_ = RestartMode::kNone;
   std::string reload_description_;
-  std::optional<EngineInfo> before_;
+  std::optional<EngineInfo> info_before_;
   bool requires_cri_ = false;
 };
 

@@ -30,10 +30,10 @@ std::vector<std::string_view> Lines(std::string_view text) {
   return lines;
 }
 
-using Range = std::vector<std::string_view>;
+using LineRange = std::vector<std::string_view>;
 
 // Diffs by the longest common subsequence.
-void DiffMiddle(const Range& a, const Range& b, std::vector<DiffLine>* out) {
+void DiffMiddle(const LineRange& a, const LineRange& b, std::vector<DiffLine>* out) {
   const size_t n = a.size();
   const size_t m = b.size();
   std::vector<uint32_t> length;
@@ -61,8 +61,8 @@ void DiffMiddle(const Range& a, const Range& b, std::vector<DiffLine>* out) {
 }
 
 std::vector<DiffLine> Diff(std::string_view before, std::string_view after) {
-  Range a = Lines(before);
-  Range b = Lines(after);
+  LineRange a = Lines(before);
+  LineRange b = Lines(after);
   size_t head = 0;
   while (head < a.size() && head < b.size() && a[head] == b[head]) ++head;
   size_t tail = 0;

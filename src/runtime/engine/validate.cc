@@ -54,7 +54,8 @@ class ValidationDir {
   std::vector<std::string> dirs_;
 };
 
-std::string LastLines(const std::string& text) {
+// At most the last 600 bytes.
+std::string Tail(const std::string& text) {
   const std::string_view trimmed = Trim(text);
   return std::string(trimmed.substr(trimmed.size() - std::min<size_t>(trimmed.size(), 600)));
 }
@@ -64,7 +65,7 @@ Result<SubprocessResult> RunValidator(const HostRoot& host, const std::vector<st
   ASSIGN_OR_RETURN(SubprocessResult result, RunOnHost(host, argv, deadline));
   if (result.exit_code == 0) return result;
   return Error(Code::kInvalidArgument, "{} rejects the resulting configuration: {}", argv[0],
-               LastLines(result.err + result.out));
+               Tail(result.err + result.out));
 }
 
 bool KnowsRuntime(const Json& dump, const EngineSettings& settings) {
@@ -74,9 +75,9 @@ bool KnowsRuntime(const Json& dump, const EngineSettings& settings) {
     const Json* path = FindPath(
         plugin, {"containerd", "runtimes", settings.runtime_name, "options", "BinaryName"});
     if (path == nullptr || !(*path == Json::String(settings.runtime_path))) continue;
-    const Json* used = FindPath(plugin, {"containerd", "default_runtime_name"});
+    const Json* default_name = FindPath(plugin, {"containerd", "default_runtime_name"});
     if (!settings.set_as_default ||
-        (used != nullptr && *used == Json::String(settings.runtime_name))) {
+        (default_name != nullptr && *default_name == Json::String(settings.runtime_name))) {
       return true;
     }
   }
@@ -133,7 +134,7 @@ Status ValidateDocker(const std::string& program, const HostRoot& host,
     return Status::Ok();
   }
   return Error(Code::kInvalidArgument, "{} rejects the resulting configuration: {}", program,
-               LastLines(result.err + result.out));
+               Tail(result.err + result.out));
 }
 
 Status ValidateCrio(const std::string& program, const HostRoot& host,
@@ -159,42 +160,42 @@ Status ValidateCrio(const std::string& program, const HostRoot& host,
 
 Result<Validation> ValidateByEngine(EngineKind engine, const HostRoot& host,
                                     const EngineSettings& settings, const Plan& plan,
-                                    const Files& files, const std::string& given,
+                                    const Files& files, const std::string& program,
                                     Duration deadline) {
   const std::string name = engine == EngineKind::kContainerd ? "containerd"
                            : engine == EngineKind::kDocker   ? "dockerd"
                                                              : "crio";
-  const std::string program = given.empty() ? FindHostProgram(host, name) : given;
-  if (program.empty()) {
+  const std::string path = program.empty() ? FindHostProgram(host, name) : program;
+  if (path.empty()) {
     return Validation{false, fmt::format("{} not found below {}/", name, host.root())};
   }
-  Validation validation{true, program};
+  Validation validation{true, path};
   Status status;
   switch (engine) {
     case EngineKind::kContainerd:
-      status = ValidateContainerd(program, host, settings, plan, files, deadline);
+      status = ValidateContainerd(path, host, settings, plan, files, deadline);
       break;
     case EngineKind::kDocker:
-      status = ValidateDocker(program, host, settings, files, deadline, &validation);
+      status = ValidateDocker(path, host, settings, files, deadline, &validation);
       break;
     case EngineKind::kCrio:
-      status = ValidateCrio(program, host, settings, files, deadline);
+      status = ValidateCrio(path, host, settings, files, deadline);
       break;
   }
   // If the program cannot run here, the files are neither accepted nor rejected.
   const bool cannot_run =
       status.code() == Code::kPermissionDenied || status.code() == Code::kNotFound;
-  if (cannot_run && given.empty()) return Validation{false, status.message()};
+  if (cannot_run && program.empty()) return Validation{false, status.message()};
   if (!status.ok()) return status;
   return validation;
 }
 
 std::optional<Version> VersionOfProgram(EngineKind engine, const HostRoot& host,
-                                        const std::string& given) {
+                                        const std::string& program) {
   if (engine != EngineKind::kContainerd) return std::nullopt;
-  const std::string program = given.empty() ? FindHostProgram(host, "containerd") : given;
-  if (program.empty()) return std::nullopt;
-  const auto result = RunOnHost(host, {program, "--version"}, std::chrono::seconds(10));
+  const std::string path = program.empty() ? FindHostProgram(host, "containerd") : program;
+  if (path.empty()) return std::nullopt;
+  const auto result = RunOnHost(host, {path, "--version"}, std::chrono::seconds(10));
   if (!result.ok() || result->exit_code != 0) return std::nullopt;
   // containerd github.com/containerd/containerd/v2 2.2.9 <commit>
   for (const std::string_view word : SplitList(result->out, ' ')) {
