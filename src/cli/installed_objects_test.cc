@@ -149,7 +149,7 @@ TEST_F(InstalledObjectsTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
   Remove({"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tessera-operator"});
   EXPECT_THAT(LineOf("operator's objects"),
               HasSubstr("missing: ClusterRoleBinding tessera-operator\n"));
-  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera install --operator --dry-run"));
+  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera upgrade"));
   const ObjectId deployment{"apps/v1", "Deployment", "tessera-system", "tessera-operator"};
   Json running = *server_.Find(testing::PathOf(deployment));
   running.Set("status", ParseYaml("{readyReplicas: 2}").value());
@@ -161,7 +161,7 @@ TEST_F(InstalledObjectsTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
                              .value());
   testing::PutAll(server_, {resource});
   EXPECT_THAT(LineOf("objects"), HasSubstr("not restored: Forbidden: cannot patch"));
-  EXPECT_THAT(LineOf("objects"), HasSubstr("tessera install --operator --dry-run"));
+  EXPECT_THAT(LineOf("objects"), HasSubstr("tessera upgrade"));
 }
 
 TEST_F(InstalledObjectsTest, IsSilentAboutObjectsThatTheUserMayNotList) {
@@ -244,7 +244,7 @@ TEST_F(InstalledObjectsTest, NamesChangedObjectsOfTheOperator) {
   SetOwners(role, "tessera", "rules");
   EXPECT_THAT(LineOf("operator's objects"),
               HasSubstr("changed: ClusterRole tessera-operator (rules, by kubectl-edit)\n"));
-  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera install --operator --dry-run"));
+  EXPECT_THAT(LineOf("operator's objects"), HasSubstr("tessera upgrade"));
   EXPECT_EQ(LineOf("objects"), "");
 }
 

@@ -245,9 +245,7 @@ TEST_F(InstallationStatusTest, SaysWhatToDoForEachReasonOfTheOperator) {
     EXPECT_EQ(Component("resource Tessera").detail, fmt::format("{}: m", reason));
     return Component("resource Tessera").fix;
   };
-  EXPECT_EQ(fix("Forbidden"),
-            "kubectl get tessera tessera -o yaml | tessera install --operator --dry-run -f - | "
-            "kubectl apply -f -");
+  EXPECT_EQ(fix("Forbidden"), "tessera upgrade");
   EXPECT_THAT(fix("ObjectContested"), HasSubstr("stop the other client"));
   EXPECT_THAT(fix("NotFound"), HasSubstr("install what defines the type"));
   EXPECT_THAT(fix("APIServerThrottles"), HasSubstr("the operator retries"));

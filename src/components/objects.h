@@ -45,9 +45,7 @@ Json SystemNamespace();
 std::vector<Json> RenderOperator(const Settings& settings);
 
 // The command that applies RenderOperator again, for an operator that is missing or lacks a right.
-inline constexpr std::string_view kRestoreOperator =
-    "kubectl get tessera tessera -o yaml | tessera install --operator --dry-run -f - | "
-    "kubectl apply -f -";
+inline constexpr std::string_view kRestoreOperator = "tessera upgrade";
 
 // DaemonSets that remove tessera-runtime from the engine's configuration, on the nodes whose agents
 // configured it. An uninstall applies these DaemonSets after the agents have ended, and deletes

@@ -102,8 +102,9 @@ Status CheckNoOperator(ClusterClient& api) {
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(resource.status());
   return Error(Code::kFailedPrecondition,
-               "Tessera is installed by its operator: change the settings in its resource: "
-               "\"kubectl edit tessera tessera\"; \"tessera status --wait\" waits until all works");
+               "Tessera is installed by its operator: use \"tessera upgrade\", which keeps its "
+               "settings, or change them in its resource: \"kubectl edit tessera tessera\"; "
+               "\"tessera status --wait\" waits until all works");
 }
 
 Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE* out,
@@ -128,6 +129,41 @@ Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE
                "{} is still being deleted after {:.0f} s: {}: remove what keeps it, and run this "
                "command again",
                id.Text(), SecondsOf(limit), Printable(why));
+}
+
+Status PrintChanges(ClusterClient& api, std::FILE* out, const Installation& before,
+                    const Json& spec, const std::vector<Json>& objects) {
+  if (before.version != kTesseraVersion) {
+    fmt::print(out, "version: {} -> {}\n", Printable(before.version), kTesseraVersion);
+  }
+  for (const std::string& line : ChangesOf(before.spec, spec)) {
+    fmt::print(out, "settings: {}\n", Printable(line));
+  }
+  size_t changed = 0;
+  for (const Json& object : objects) {
+    const ObjectId id = IdOf(object);
+    const Result<Json> current = api.Get(id);
+    if (current.status().code() == Code::kNotFound) {
+      fmt::print(out, "{}: created\n", id.Text());
+      ++changed;
+      continue;
+    }
+    RETURN_IF_ERROR(current.status());
+    // A dry run of the server returns the object as it would be. An invalid object is rejected
+    // here, before any object has changed.
+    ASSIGN_OR_RETURN(const Json planned, api.Apply(object, /*dry_run=*/true));
+    const std::vector<std::string> lines = ChangesOf(*current, planned);
+    for (const std::string& line : lines) fmt::print(out, "{}: {}\n", id.Text(), Printable(line));
+    changed += lines.empty() ? 0 : 1;
+  }
+  const std::vector<ObjectId> wanted = IdsOf(objects);
+  for (const ObjectId& id : before.objects) {
+    if (std::ranges::find(wanted, id) != wanted.end()) continue;
+    fmt::print(out, "{}: deleted\n", id.Text());
+    ++changed;
+  }
+  if (changed == 0) fmt::print(out, "no object changes\n");
+  return Status::Ok();
 }
 
 Status Installer::CheckServer() {
@@ -202,44 +238,9 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
                     .owns_namespace = before->owns_namespace};
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(next.spec));
   RETURN_IF_ERROR(SkipObjectsOfOthers(&objects));
-  RETURN_IF_ERROR(PrintChanges(*before, next.spec, objects));
+  RETURN_IF_ERROR(PrintChanges(api_, out_, *before, next.spec, objects));
   if (dry_run) return Status::Ok();
   return Apply(*before, std::move(next), objects);
-}
-
-Status Installer::PrintChanges(const Installation& before, const Json& spec,
-                               const std::vector<Json>& objects) {
-  if (before.version != kTesseraVersion) {
-    fmt::print(out_, "version: {} -> {}\n", Printable(before.version), kTesseraVersion);
-  }
-  for (const std::string& line : ChangesOf(before.spec, spec)) {
-    fmt::print(out_, "settings: {}\n", Printable(line));
-  }
-  size_t changed = 0;
-  for (const Json& object : objects) {
-    const ObjectId id = IdOf(object);
-    const Result<Json> current = api_.Get(id);
-    if (current.status().code() == Code::kNotFound) {
-      fmt::print(out_, "{}: created\n", id.Text());
-      ++changed;
-      continue;
-    }
-    RETURN_IF_ERROR(current.status());
-    // A dry run of the server returns the object as it would be. An invalid object is rejected
-    // here, before any object has changed.
-    ASSIGN_OR_RETURN(const Json planned, api_.Apply(object, /*dry_run=*/true));
-    const std::vector<std::string> lines = ChangesOf(*current, planned);
-    for (const std::string& line : lines) fmt::print(out_, "{}: {}\n", id.Text(), Printable(line));
-    changed += lines.empty() ? 0 : 1;
-  }
-  const std::vector<ObjectId> wanted = IdsOf(objects);
-  for (const ObjectId& id : before.objects) {
-    if (std::ranges::find(wanted, id) != wanted.end()) continue;
-    fmt::print(out_, "{}: deleted\n", id.Text());
-    ++changed;
-  }
-  if (changed == 0) fmt::print(out_, "no object changes\n");
-  return Status::Ok();
 }
 
 // Removes RuntimeClass "nvidia" from `objects` if the cluster's RuntimeClass has an owner, such as

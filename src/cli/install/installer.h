@@ -37,6 +37,11 @@ ObjectId TesseraResourceId();
 // FAILED_PRECONDITION if the resource of the operator exists.
 Status CheckNoOperator(ClusterClient& api);
 
+// Prints what an upgrade changes: the version, the settings and each object, as the API server
+// would have it. INVALID_ARGUMENT: the server rejects an object.
+Status PrintChanges(ClusterClient& api, std::FILE* out, const Installation& before,
+                    const Json& spec, const std::vector<Json>& objects);
+
 // The waits of an installation.
 struct InstallWaits {
   Duration limit;            // of each wait
@@ -63,8 +68,6 @@ class Installer {
 
  private:
   Status CheckServer();
-  Status PrintChanges(const Installation& before, const Json& spec,
-                      const std::vector<Json>& objects);
   // Deletes the record of a release of Helm, whose objects this installation takes over.
   Status ForgetHelmRelease();
   Status SkipObjectsOfOthers(std::vector<Json>* objects);

@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/version.h"
+#include "src/cli/install/spec_flags.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
 #include "src/components/cluster_policy.h"
@@ -56,15 +57,35 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   const bool is_there = api_.Get(TesseraResourceId()).ok();
   // Two programs would restore each other's objects in turns.
   if (!nothing_installed.ok() && !(force && is_there)) return nothing_installed;
-  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock, out_, waits_.limit));
+  return Apply(objects, is_there, &lock);
+}
+
+Status OperatorInstaller::Upgrade(const Json& resource, const Json& changes, bool reset,
+                                  bool dry_run) {
+  InstallLock lock(api_);
+  if (!dry_run) RETURN_IF_ERROR(lock.Acquire("tessera upgrade"));
+  const Json* stored = resource.Find("spec");
+  const Installation before{.version = std::string(kTesseraVersion),
+                            .spec = stored == nullptr ? Json::MakeObject() : *stored,
+                            .objects = {}};
+  const Json spec = reset ? changes : CombineSpecs(before.spec, changes);
+  ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
+  const std::vector<Json> without_resource(objects.begin(), objects.end() - 1);
+  RETURN_IF_ERROR(PrintChanges(api_, out_, before, spec, without_resource));
+  return dry_run ? Status::Ok() : Apply(objects, /*is_there=*/true, &lock);
+}
+
+Status OperatorInstaller::Apply(const std::vector<Json>& objects, bool is_there,
+                                InstallLock* lock) {
+  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, *lock, out_, waits_.limit));
   const MonotonicTime start = api_.Now();
   for (const Json& object : std::span(objects).first(objects.size() - 1)) {
-    RETURN_IF_ERROR(lock.Renew());
+    RETURN_IF_ERROR(lock->Renew());
     RETURN_IF_ERROR(api_.Apply(object, /*dry_run=*/false).status());
   }
-  if (is_there) RETURN_IF_ERROR(ReplaceSpec(spec));
+  if (is_there) RETURN_IF_ERROR(ReplaceSpec(*objects.back().Find("spec")));
   RETURN_IF_ERROR(ApplyResource(objects.back()));
-  lock.Release();
+  lock->Release();
   fmt::print(out_, "operator and resource of Tessera {} applied\n", kTesseraVersion);
   std::fflush(out_);
   if (!waits_.until_ready) return Status::Ok();

@@ -27,8 +27,13 @@ class OperatorInstaller {
 
   // `force`: also if the operator is installed; replaces its settings.
   Status Install(const Json& spec, bool force);
+  // Applies the operator of this version, and merges `changes` over the settings of its resource,
+  // or replaces them if `reset`. Prints the changes of objects before it applies them. `dry_run`:
+  // only prints. REQUIRES: `resource` is that of the cluster.
+  Status Upgrade(const Json& resource, const Json& changes, bool reset, bool dry_run);
 
  private:
+  Status Apply(const std::vector<Json>& objects, bool is_there, InstallLock* lock);
   Status ReplaceSpec(const Json& spec);
   Status ApplyResource(const Json& resource);
   Status WaitUntilReady();

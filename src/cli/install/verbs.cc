@@ -155,6 +155,7 @@ Status Install(const InstallFlags& flags) {
   } else {
     RETURN_IF_ERROR(Installer(api, stdout, WaitsOf(flags)).Install(spec, flags.force));
   }
+  if (flags.force) return Status::Ok();  // an earlier installation may have connected it
   fmt::print(
       "kube-scheduler does not call Tessera yet: {}.\n\"tessera status\" shows whether all "
       "works.\n",
@@ -167,13 +168,25 @@ Status Upgrade(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(const Json changes, ReadSettings(flags.spec));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestTimeout);
+  const Result<Json> resource = api.Get(TesseraResourceId());
   if (!flags.output.empty()) {
+    if (resource.ok()) {
+      const Json* stored = flags.reset ? nullptr : resource->Find("spec");
+      ASSIGN_OR_RETURN(const std::vector<Json> objects,
+                       OperatorObjects(stored ? CombineSpecs(*stored, changes) : changes));
+      PrintObjects(objects, flags.output);
+      return Status::Ok();
+    }
     ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api));
     const Json stored = before && !flags.reset ? before->spec : Json::MakeObject();
     ASSIGN_OR_RETURN(const std::vector<Json> objects,
                      ObjectsToInstall(CombineSpecs(stored, changes)));
     PrintObjects(objects, flags.output);
     return Status::Ok();
+  }
+  if (resource.ok()) {
+    return OperatorInstaller(api, stdout, WaitsOf(flags))
+        .Upgrade(*resource, changes, flags.reset, !flags.dry_run.empty());
   }
   return Installer(api, stdout, WaitsOf(flags))
       .Upgrade(changes, flags.reset, !flags.dry_run.empty());

@@ -156,9 +156,10 @@ func operatorWithoutARight(t *testing.T) {
 		return tesseraCondition("Degraded", "reason") == "Forbidden" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), `clusterroles.rbac.authorization.k8s.io "tessera-view" is forbidden`)
 	})
-	bed.WaitStatusSays(t, "Forbidden: ", "tessera install --operator --dry-run -f - | kubectl apply -f -")
-	bed.Kubectl(t, "apply", "-f", operatorFile("operator.yaml"))
-	bed.Kubectl(t, "patch", "clusterrole/tessera-operator", "--type=merge", "-p", mustJSON(t, map[string]any{"rules": role["rules"]}))
+	bed.WaitStatusSays(t, "Forbidden: ", "tessera upgrade")
+	if text, code := bed.TryTessera("upgrade"); code != 0 || !strings.Contains(text, "ClusterRole tessera-operator: rules") {
+		t.Errorf("tessera upgrade ends with %d: %s", code, text)
+	}
 	waitTesseraReady(t)
 }
 
