@@ -2,11 +2,13 @@
 #include "src/base/dir_watcher.h"
 
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <utility>
 #include <vector>
@@ -98,17 +100,53 @@ void DirWatcher::Watch() {
   const uint32_t mask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
                         IN_MOVE_SELF | IN_ONLYDIR | (events_.on_written ? IN_CLOSE_WRITE : 0);
   if (inotify == nullptr || !inotify->Add(dir_, mask, this)) {
+    const int error = errno;
+    const bool is_missing = error == ENOENT || error == ENOTDIR;
     if (!error_logged_) {
-      Log(Severity::kWarning, "cannot watch the directory, retrying every second",
-          {{"directory", dir_}, {"error", std::strerror(errno)}});
+      Log(Severity::kWarning,
+          is_missing ? "cannot watch the directory, retrying every second"
+                     : "cannot watch the directory, reading it every second: see "
+                       "fs.inotify.max_user_instances",
+          {{"directory", dir_}, {"error", std::strerror(error)}});
     }
     error_logged_ = true;
-    return ScheduleWatch();
+    ScheduleWatch();
+    is_missing ? last_read_.reset() : Poll();  // may destroy this object
+    return;
   }
   error_logged_ = false;
+  last_read_.reset();
   inotify_ = std::move(inotify);
   // After the watch has begun, so that no name is missed in between.
   events_.on_rescan();
+}
+
+void DirWatcher::Poll() {
+  std::map<std::string, SeenFile> now;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_, error)) {
+    struct stat info {};
+    if (::lstat(entry.path().c_str(), &info) != 0) continue;
+    now[entry.path().filename().string()] = {
+        info.st_ino, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  }
+  const auto before = std::exchange(last_read_, now);
+  if (!before) return events_.on_rescan();
+  const WeakPtr<DirWatcher> weak = weak_.Get();  // handlers may destroy this object
+  for (const auto& [name, state] : *before) {
+    const auto found = now.find(name);
+    if (found == now.end() || found->second.inode != state.inode) events_.on_vanished(name);
+    if (!weak) return;
+  }
+  for (const auto& [name, state] : now) {
+    const auto found = before->find(name);
+    if (found == before->end() || found->second.inode != state.inode) {
+      events_.on_appeared(name);
+    } else if (found->second.written_ns != state.written_ns && events_.on_written) {
+      events_.on_written(name);
+    }
+    if (!weak) return;
+  }
 }
 
 void DirWatcher::ScheduleWatch() {

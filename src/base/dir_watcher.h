@@ -2,11 +2,15 @@
 // Reports, through inotify, names that appear in or vanish from one directory, and files that were
 // written there. Keeps working when the directory is removed and created again. All watchers of a
 // runner share one instance of inotify, because all containers of a node together have 128 by
-// default (fs.inotify.max_user_instances). Threads: lives on `runner`.
+// default (fs.inotify.max_user_instances). Where the node has none left, the directory is read
+// every second instead. Threads: lives on `runner`.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/task_runner.h"
@@ -26,7 +30,7 @@ class DirWatcher {
     // A file that was open for writing was closed; may be null.
     std::function<void(const std::string& name)> on_written = nullptr;
   };
-  // Interval of searches for a missing directory.
+  // Interval of searches for a missing directory, and of reads of a directory without inotify.
   static constexpr Duration kRetryInterval = std::chrono::seconds(1);
 
   DirWatcher(TaskRunner* runner, std::string dir, Events events);
@@ -39,7 +43,14 @@ class DirWatcher {
  private:
   class Inotify;
 
+  // What a read of the directory shows of a file.
+  struct SeenFile {
+    uint64_t inode = 0;
+    int64_t written_ns = 0;  // time of the last change of its content
+  };
+
   void Watch();
+  void Poll();
   void ScheduleWatch();
   void Handle(uint32_t mask, const std::string& name);
 
@@ -47,6 +58,7 @@ class DirWatcher {
   const std::string dir_;
   const Events events_;
   std::shared_ptr<Inotify> inotify_;  // null while the directory is not watched
+  std::optional<std::map<std::string, SeenFile>> last_read_;  // only without inotify
   bool error_logged_ = false;
   WeakPtrFactory<DirWatcher> weak_{this};
 };

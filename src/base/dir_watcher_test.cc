@@ -2,6 +2,9 @@
 #include "src/base/dir_watcher.h"
 
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/base/log.h"
 
 namespace tessera {
 namespace {
@@ -104,6 +108,49 @@ TEST_F(DirWatcherTest, ADirectoryThatIsCreatedAgainIsWatchedByAll) {
   Write("below/a");
   EXPECT_THAT(first_, ElementsAre("rescan", "rescan", "appeared a"));
   EXPECT_THAT(second_, ElementsAre("rescan", "rescan", "appeared a"));
+}
+
+// Runs in a child, in a user namespace that may have no instance of inotify.
+class WithoutInotifyTest : public DirWatcherTest {
+ protected:
+  static constexpr int kNotPermitted = 77;
+
+  // 0, or the line of the first expectation that is not met.
+  int RunInChild() {
+    if (::unshare(CLONE_NEWUSER) != 0) return kNotPermitted;
+    std::ofstream limit("/proc/sys/user/max_inotify_instances");
+    if (!(limit << "0" << std::flush)) return kNotPermitted;
+    const ScopedLogSinkForTest sink([](std::string_view) {});
+    const auto watcher = Watch(dir_.path(), &first_, true);
+    const auto next = [&] {
+      first_.clear();
+      runner_.AdvanceTimeAndRun(DirWatcher::kRetryInterval);
+      return first_;
+    };
+    using Events = std::vector<std::string>;
+    if (first_ != Events{"rescan"}) return __LINE__;
+    if (next() != Events{}) return __LINE__;
+    Write("a");
+    if (next() != Events{"appeared a"}) return __LINE__;
+    Write("b");
+    std::filesystem::rename(dir_.path() + "/b", dir_.path() + "/a");
+    if (next() != Events{"vanished a", "appeared a"}) return __LINE__;
+    std::filesystem::last_write_time(dir_.path() + "/a", std::filesystem::file_time_type{});
+    if (next() != Events{"written a"}) return __LINE__;
+    std::filesystem::remove(dir_.path() + "/a");
+    if (next() != Events{"vanished a"}) return __LINE__;
+    return 0;
+  }
+};
+
+TEST_F(WithoutInotifyTest, TheDirectoryIsReadEverySecond) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(RunInChild() % 256);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "user namespaces are not permitted";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the line, modulo 256";
 }
 
 }  // namespace
