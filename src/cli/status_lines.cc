@@ -258,12 +258,17 @@ StatusLine ResourceLine(const Json& resource) {
   return line;
 }
 
-std::string FixOfCondition(std::string_view reason, const std::string& node) {
+std::string FixOfCondition(std::string_view reason, const std::string& message,
+                           const std::string& node) {
   if (reason == names::kReasonGpuUnhealthy) {
     return fmt::format(
         "tessera gpus {} shows each GPU; a GPU that does not recover needs nvidia-smi --gpu-reset, "
         "or a reboot of the node",
         node);
+  }
+  // src/agent/node/driver_release.cc
+  if (reason == names::kReasonDriverNotReady && message.starts_with("the driver is closed")) {
+    return "wait while the driver is upgraded; if nobody upgrades it, remove the file on the node";
   }
   if (reason == names::kReasonDriverNotReady) {
     return "install the driver, or set agent.driverRoot of the chart";
@@ -526,9 +531,9 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   }
   if (IsTrue(gpus)) return std::nullopt;
   const std::string reason = gpus->StringAt("reason").value_or("");
-  return StatusLine{name, false,
-                    fmt::format("{}: {}", reason, gpus->StringAt("message").value_or("")),
-                    FixOfCondition(reason, name)};
+  const std::string message = gpus->StringAt("message").value_or("");
+  return StatusLine{name, false, fmt::format("{}: {}", reason, message),
+                    FixOfCondition(reason, message, name)};
 }
 
 }  // namespace tessera::cli

@@ -15,7 +15,9 @@ DriverReleaseWatch::DriverReleaseWatch(TaskRunner* runner, std::string file, Eve
       file_(std::move(file)),
       events_(std::move(events)),
       gate_(std::make_shared<gpu::DriverGate>(
-          fmt::format("the driver is closed for maintenance: remove {} to open it again", file_))),
+          fmt::format("the driver is closed, because {} exists: its upgrade goes on, or an "
+                      "administrator has closed it",
+                      file_))),
       watcher_(runner, DirName(file_),
                {.on_appeared =
                     [this](const std::string& name) {

@@ -41,7 +41,8 @@ TEST_F(DriverReleaseTest, TheDriverIsClosedWhileTheFileExists) {
   runner_.RunUntilIdle();
   EXPECT_TRUE(release.closed());
   EXPECT_EQ(loader->Fingerprint(), "");
-  EXPECT_NE(loader->Load().status().message().find("remove " + file_), std::string::npos);
+  EXPECT_NE(loader->Load().status().message().find("because " + file_ + " exists"),
+            std::string::npos);
   EXPECT_EQ(changes_, 1);
   std::filesystem::remove(file_);
   runner_.RunUntilIdle();

@@ -38,9 +38,11 @@ void ReportCondition(const ClusterFacts& facts, std::string_view reason, const c
 void CheckDriver(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportCondition(
       facts, names::kReasonDriverNotReady,
-      "the driver is not installed, is built for another kernel, or lies elsewhere",
-      "install the driver for the running kernel, or set agent.driverRoot of the chart; "
-      "the agent retries by itself",
+      "the driver is not installed, is built for another kernel, lies elsewhere, or is closed "
+      "while "
+      "it is upgraded",
+      "wait while an upgrade goes on; else install the driver for the running kernel, or set "
+      "agent.driverRoot of the chart; the agent retries by itself",
       findings);
   ReportCondition(facts, names::kReasonNoGpu, "the driver works and reports no GPU",
                   "check lspci and dmesg on the node", findings);
@@ -143,10 +145,23 @@ void CheckMig(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
+std::string UpgradeStateOf(const Json& node) {
+  return LabelOf(node, "nvidia.com/gpu-driver-upgrade-state");
+}
+
 void CheckUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
+  const auto failed = std::ranges::find(*facts.nodes, "upgrade-failed", UpgradeStateOf);
   for (const Json& node : *facts.nodes) {
-    const std::string state = LabelOf(node, "nvidia.com/gpu-driver-upgrade-state");
+    const std::string state = UpgradeStateOf(node);
     if (state.empty() || state == "upgrade-done") continue;
+    if (state == "upgrade-required" && failed != facts.nodes->end()) {
+      findings->AddNote(PlaceOfNode(node), "driver upgrade: upgrade-required",
+                        fmt::format("it may wait because the upgrade of node {} has failed",
+                                    TextAt(*failed, {"metadata", "name"})),
+                        "correct that node first; the plan has the reason: kubectl get tessera "
+                        "tessera -o jsonpath='{.status.drivers[*].plan}'");
+      continue;
+    }
     const bool cordoned = At(node, {"spec", "unschedulable"}) != nullptr;
     findings->Add(
         PlaceOfNode(node), fmt::format("driver upgrade: {}{}", state, cordoned ? "; cordoned" : ""),
