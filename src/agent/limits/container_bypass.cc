@@ -11,6 +11,12 @@
 #include "src/base/log.h"
 
 namespace tessera::agent {
+namespace {
+
+// More memory than this, and more than the container's limit, is no code of a program.
+constexpr Bytes kMaxUnexplained{int64_t{1} << 30};
+
+}  // namespace
 
 // Sets the engine's ID of each container, by which its processes in the driver's report are
 // recognized. The ID is needed even if no process that sees the container's limits was found.
@@ -72,7 +78,9 @@ bool ContainerUsage::HasEnded(int pid) const {
 
 // A process starts its limiter before it appears in the driver's report, and may end between the
 // two readings of a round. So a process counts as bypassing if two rounds report it. It also counts
-// if it was alive after the second reading and has ended before the next round.
+// if it was alive after the second reading and has ended before the next round. The largest process
+// counts, too, if the container has more uncounted memory than its limit: only a process that
+// changes the numbers in the usage file gets so much.
 void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessUses& processes,
                                  const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use) {
   const std::set<int> in_last_round = std::exchange(gpu->without_limiter, {});
@@ -97,8 +105,15 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
       gpu->new_without_limiter[process.pid] = reported.name;
     }
   }
-  use->bypassing = static_cast<int>(bypassing.size());
   const MonotonicTime now = runner_->clock().Now();
+  const Bytes unaccounted = gpu->unaccounted.Get(now);
+  if (bypassing.empty() && watched.readable &&
+      unaccounted > std::max(kMaxUnexplained, use->limit)) {
+    const auto largest = std::ranges::max_element(processes, {}, &gpu::ProcessUse::memory);
+    bypassing.push_back(round.reported.at(largest->pid));
+    bypassing.back().uncounted = unaccounted;
+  }
+  use->bypassing = static_cast<int>(bypassing.size());
   const bool may_record_event =
       gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
   const bool kills = options_.stop_bypass.Contains(watched.who.pod_namespace);
@@ -127,6 +142,13 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status
         "unmounted or covered; leave the mounts below /dev/tessera unchanged, or remove the "
         "capability CAP_SYS_ADMIN from the container",
         process.pid);
+  }
+  if (process.uncounted > Bytes(0)) {
+    return fmt::format(
+        "the driver reports {} MiB for the container that its limiters do not count: a process has "
+        "changed the numbers in /dev/tessera/usage, or the program loads that much code; restart "
+        "the container, and do not change that file",
+        process.uncounted.count() >> 20);
   }
   if (counted.code() != Code::kFailedPrecondition) return "";
   return fmt::format(

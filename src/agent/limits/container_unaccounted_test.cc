@@ -56,6 +56,21 @@ TEST_F(ContainerUsageTest, AnAccountThatIsRemovedOrClearedGivesNoMemoryAway) {
   EXPECT_EQ(Use().bypassing, 1);
 }
 
+TEST_F(ContainerUsageTest, AProcessThatClearsItsNumbersAgainAndAgainBypassesTheLimiter) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 0);
+  Report({{.pid = 71, .memory = Bytes(130'000 * kMebi)}});
+  Start();
+  Seconds(10);
+  EXPECT_EQ(Use().bypassing, 1);
+  const auto found = std::ranges::find(events_, names::kReasonLimiterBypassed, &PodEvent::reason);
+  ASSERT_NE(found, events_.end());
+  const std::string& event = found->message;
+  EXPECT_NE(event.find("process 71"), std::string::npos) << event;
+  EXPECT_NE(event.find("changed the numbers in /dev/tessera/usage"), std::string::npos) << event;
+}
+
 TEST_F(ContainerUsageTest, CountsProcessesThatOnlyTheDriverKnows) {
   AddProcess(71, "aa");
   AddProcess(73, "aa");
@@ -88,7 +103,7 @@ TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 1024 * kMebi);
-  Report({{.pid = 71, .memory = Bytes(8192 * kMebi)}});
+  Report({{.pid = 71, .memory = Bytes(5632 * kMebi)}});
   Start();
   Seconds(4);
   EXPECT_TRUE(events_.empty());
@@ -96,7 +111,7 @@ TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
   EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ +
-                                    " and has 7680 MiB, of which 6656 MiB"),
+                                    " and has 5120 MiB, of which 4096 MiB"),
             std::string::npos)
       << events_[0].message;
   Seconds(100);

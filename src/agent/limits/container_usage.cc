@@ -306,6 +306,7 @@ ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
     if (index >= 0) {
       sample.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));
     }
+    use.limit = sample.limit;
     gpu.unaccounted.Add(now, sample);
     use.reported = sample.reported;
     use.processes = std::max(use.processes, sample.processes);

@@ -55,6 +55,9 @@ struct ContainerUsage::ReportedProcess {
   std::string name;
   bool is_alive = false;   // it ran after the readings of its container
   bool is_hidden = false;  // it cannot see the limits of its container
+  // Memory of the container that no limiter counts, if it is more than a program's code can
+  // explain.
+  Bytes uncounted;
 };
 
 struct ContainerUsage::Round {
