@@ -8,16 +8,21 @@
 namespace tessera::agent {
 namespace {
 
-double ErrorOf(const ShareHistory::ShareSample& sample) {
-  if (sample.used > sample.limit) return sample.used - sample.limit;
-  const double missing = std::min(sample.share, sample.limit) - sample.used;
+// A part of the sample's time may be from before a change of share or limit: `before` has the
+// earlier values.
+double ErrorOf(const ShareHistory::ShareSample& sample, const ShareHistory::ShareSample& before) {
+  const double limit = std::max(sample.limit, before.limit);
+  if (sample.used > limit) return sample.used - limit;
+  const double missing =
+      std::min({sample.share, sample.limit, before.share, before.limit}) - sample.used;
   return -std::clamp(missing, 0.0, std::max(0.0, sample.waiting));
 }
 
 }  // namespace
 
 void ShareHistory::Add(MonotonicTime now, const ShareSample& sample) {
-  samples_.push_back({now, sample.used, ErrorOf(sample)});
+  samples_.push_back({now, sample.used, ErrorOf(sample, last_.value_or(sample))});
+  last_ = sample;
   while (now - samples_.front().at >= kWindow) samples_.pop_front();
 }
 

@@ -43,6 +43,7 @@ class ShareHistory {
     double used, error;
   };
   std::deque<TimedShare> samples_;  // the newest last
+  std::optional<ShareSample> last_;
 };
 
 // The histories of all containers with a limit of compute.

@@ -43,6 +43,17 @@ TEST(ShareHistoryTest, KeepsTheWorstAndTheMeanOfAMinute) {
   EXPECT_EQ(history.Get(At(119)), std::nullopt);
 }
 
+TEST(ShareHistoryTest, TheSecondInWhichALimitChangesIsNoError) {
+  ShareHistory history;
+  history.Add(At(0), {.used = 0.6, .waiting = 0.4, .share = 0.6, .limit = 0.6});
+  history.Add(At(1), {.used = 0.5, .waiting = 0.4, .share = 0.2, .limit = 0.2});
+  EXPECT_EQ(history.Get(At(1))->worst, 0) << "lowered";
+  history.Add(At(2), {.used = 0.2, .waiting = 0.4, .share = 0.6, .limit = 0.6});
+  EXPECT_EQ(history.Get(At(2))->worst, 0) << "raised";
+  history.Add(At(3), {.used = 0.2, .waiting = 0.3, .share = 0.6, .limit = 0.6});
+  EXPECT_NEAR(history.Get(At(3))->worst, -0.3, 1e-9);
+}
+
 TEST(ShareHistoryTest, AContainerThatEndsIsForgotten) {
   ShareHistories histories;
   ContainerUses uses(1);
