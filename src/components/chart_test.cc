@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
         "sharing: {vcuda: false, memoryUnit: MiB}\n",
         "sharing: {vcuda: false, gpuMem: false}\nlimits: {enabled: false}\n"
         "operator: {runtimeClass: theirs}\nhostPaths: {driverInstallDir: /run/nvidia/driver}\n",
-        "limits: {failOpen: [a, b], stopBypass: ['*']}\n"
+        "limits: {failOpen: [a, b], stopBypass: [c]}\n"
         "exporter: {intervalMs: 5000, configMap: mine}\n",
         "image: {pullSecrets: null}\n"
         "dcgmExporter: {enabled: false, config: {name: theirs}}\n",
@@ -379,7 +379,11 @@ INSTANTIATE_TEST_SUITE_P(
         "scheduler: {clusterIP: 10.0.0.256}\n", "startupTaint: {keys: ['a b']}\n",
         "limits: {stopBypass: [a.b]}\n", "agent: {resources: {limits: {memory: 5Q}}}\n",
         "devicePlugin: {config: {name: slices}}\n", "mig: mixed\n", "driver: {secretEnv: a}\n",
-        "platform: {openshift: true}\n",
+        "platform: {openshift: true}\n", "hostPaths: {driverInstallDir: relative}\n",
+        "toolkit: {enabled: perhaps}\n", "dcgmExporter: {enabled: maybe}\n",
+        "operator: {runtimeClass: 'A B'}\n", "dcgmExporter: {serviceMonitor: {enabled: perhaps}}\n",
+        "limits: {failOpen: [a, b], stopBypass: [b]}\n",
+        "limits: {failOpen: ['*'], stopBypass: [b]}\n",
         "podMonitor: {enabled: true}\ndcgmExporter: {serviceMonitor: {enabled: true}}\n"));
 
 }  // namespace

@@ -176,9 +176,28 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
   return out;
 }
 
+// A process that may run without the limiter must not be killed for it
+// (src/agent/agent_options.cc).
+Status CheckLimitNamespaces(const AgentSettings& agent) {
+  const std::vector<std::string>& open = agent.limits_fail_open;
+  for (const std::string& ns : agent.limits_stop_bypass) {
+    const bool is_open = std::ranges::count(open, ns) > 0 || std::ranges::count(open, "*") > 0 ||
+                         (ns == "*" && !open.empty());
+    if (!is_open) continue;
+    return Error(
+        Code::kInvalidArgument,
+        "limits.stopBypass={}: limits.failOpen lets processes of this namespace run without "
+        "a limiter: name each namespace in one of the two",
+        ns);
+  }
+  return Status::Ok();
+}
+
 // `where` is "" for the general settings, or "pools[0]".
 Status CheckAgent(const AgentSettings& agent, const std::string& where) {
   const std::string prefix = where.empty() ? "" : where + ".";
+  const Status namespaces = CheckLimitNamespaces(agent);
+  RETURN_IF_ERROR(where.empty() ? namespaces : namespaces.Annotate(where));
   if (agent.driver.enabled) {
     const Status driver = CheckDriver(agent.driver.spec);
     RETURN_IF_ERROR(where.empty() ? driver : driver.Annotate(where));

@@ -110,9 +110,8 @@ Json StructuralSchema(const Json& schema) {
   }
   if (has_type_list) return out;
   if (out.Find("type") == nullptr) out.Set("type", Json::String("string"));
-  const bool allows_any = out.StringAt("type").value() == "object" &&
-                          out.Find("properties") == nullptr &&
-                          out.Find("additionalProperties") == nullptr;
+  const bool allows_any =
+      out.StringAt("type").value() == "object" && schema.Find("additionalProperties") == nullptr;
   // Without this extension the API server drops values that the schema does not name.
   if (allows_any) out.Set("x-kubernetes-preserve-unknown-fields", Json::Bool(true));
   return out;

@@ -91,6 +91,11 @@ podMonitor serviceMonitor prometheusRule dashboards
 {{- if not (or (include "tessera.runtimeEnabled" .) (has "--binding=allocate" .Values.agent.extraArgs)) -}}
 {{- fail "runtime.enabled=false: without tessera-runtime no container gets its GPUs: add --binding=allocate to agent.extraArgs (NVIDIA's runtime then gives them), or enable it" -}}
 {{- end -}}
+{{- range $ns := .Values.limits.stopBypass -}}
+{{- if or (has $ns $.Values.limits.failOpen) (has "*" $.Values.limits.failOpen) (and (eq $ns "*") $.Values.limits.failOpen) -}}
+{{- fail (printf "limits.stopBypass=%s: limits.failOpen lets processes of this namespace run without a limiter: name each namespace in one of the two" $ns) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.webhook.enabled (not .Values.scheduler.enabled) -}}
 {{- fail "scheduler.enabled=false: the scheduler serves the webhook: set webhook.enabled=false, too" -}}
 {{- end -}}

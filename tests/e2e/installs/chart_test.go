@@ -64,7 +64,7 @@ func TestValuesReachTheObjects(t *testing.T) {
 		"--set=sharing.vcuda=false,sharing.memoryUnit=MiB":                                         {"--shared-resources=gpu-mem\n", "--memory-unit=MiB\n"},
 		"--set=sharing.vcuda=false,sharing.gpuMem=false":                                           {"--shared-resources=none\n"},
 		"--set=limits.enabled=false":                                                               {"--limits-dir=\n"},
-		"--set=limits.failOpen={a,b},limits.stopBypass={*}":                                        {"--limits-fail-open=a,b\n", "--limits-stop-bypass=*\n"},
+		"--set=limits.failOpen={a,b},limits.stopBypass={c}":                                        {"--limits-fail-open=a,b\n", "--limits-stop-bypass=c\n"},
 		"--set=assignments.writers={system:serviceaccount:old:ext}":                                {", 'system:serviceaccount:old:ext'"},
 		"--set=scheduler.policy=BestFit":                                                           {"--policy=BestFit\n"},
 		"--set=scheduler.clusterIP=10.0.0.50":                                                      {"\n  clusterIP: 10.0.0.50\n  ports:"},
