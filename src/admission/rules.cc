@@ -136,6 +136,13 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
                   std::vector<std::string>* warnings) {
   WarnOfMistake(key, limits.status(), warnings);
   if (!limits.ok()) return;
+  for (const auto& limit : *limits) {
+    if (limit.applies_to.empty() || device::IsGpuUuid(limit.applies_to) ||
+        std::ranges::count(containers, limit.applies_to, &ContainerRequest::name) > 0)
+      continue;
+    warnings->push_back(fmt::format("annotation {} has no effect: the pod has no container \"{}\"",
+                                    key, CutText(limit.applies_to, 64)));
+  }
   for (const ContainerRequest& container : containers) {
     const auto limit = device::LimitFor(*limits, container.name, "");
     const auto most = requested(container);

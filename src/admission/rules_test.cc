@@ -115,6 +115,9 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
       ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}},
+                                 {{"tessera.dev/memory-limit", "nosuch=1Gi"}})),
+              ElementsAre(HasSubstr("has no effect: the pod has no container \"nosuch\"")));
   EXPECT_THAT(
       WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}}, {{"tessera.dev/memory-limit", "99Gi"}})),
       ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: 101376 MiB is more than the "

@@ -55,6 +55,10 @@ Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
 
 }  // namespace
 
+bool IsGpuUuid(std::string_view applies_to) {
+  return applies_to.starts_with("GPU-") || applies_to.starts_with("MIG-");
+}
+
 Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text) {
   return ParseLimits<Bytes>(text, ParseBytes);
 }

@@ -31,6 +31,9 @@ struct AnnotatedLimit {
 template <typename Amount>
 using GpuLimits = std::vector<AnnotatedLimit<Amount>>;
 
+// Whether a limit applies to a GPU or MIG slice of this UUID, and not to a container.
+bool IsGpuUuid(std::string_view applies_to);
+
 // "" means no limit. INVALID_ARGUMENT names the entry.
 Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text);
 Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text);

@@ -29,10 +29,6 @@ std::string TextOf(const PodInfo& pod, std::string_view annotation) {
   return found == pod.annotations.end() ? "" : found->second;
 }
 
-bool IsUuid(const std::string& text) {
-  return text.starts_with("GPU-") || text.starts_with("MIG-");
-}
-
 bool HasContainer(const PodInfo& pod, const std::string& name) {
   return !pod.request.ok() ||
          std::ranges::any_of(pod.request->containers,
@@ -130,7 +126,8 @@ std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& led
   }
   std::vector<std::string> problems;
   for (const auto& limit : *limits) {
-    if (limit.applies_to.empty() || IsUuid(limit.applies_to) || HasContainer(pod, limit.applies_to))
+    if (limit.applies_to.empty() || device::IsGpuUuid(limit.applies_to) ||
+        HasContainer(pod, limit.applies_to))
       continue;
     problems.push_back(
         fmt::format("{}: the pod has no container \"{}\": {}", what, limit.applies_to, kResult));
