@@ -3,7 +3,7 @@
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { AddNodePage } from './add_node';
-import { CreatePage } from './create';
+import { CreatePage, dropDraft } from './create';
 import { currentLanguage, setLanguage, t, type Key } from './i18n';
 import { MapPage } from './map';
 import { NodePage } from './node';
@@ -229,7 +229,7 @@ function App() {
         </button>
         {session && <span class="user">{session.user}</span>}
         {session && !session.dashboard && (
-          <button type="button" onClick={() => void api('/api/v1/logout', {}).finally(() => leave(''))}>
+          <button type="button" onClick={() => (dropDraft(), void api('/api/v1/logout', {}).finally(() => leave('')))}>
             {t('logout')}
           </button>
         )}

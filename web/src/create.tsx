@@ -276,6 +276,10 @@ function NewWorkload({ namespace, name, selector }: Created) {
   );
 }
 
+// The manifest survives the end of a session, in this tab.
+const kDraft = 'draft';
+export const dropDraft = () => sessionStorage.removeItem(kDraft);
+
 export function CreatePage() {
   const { loaded } = useCluster();
   const [form, setForm] = useState(kEmptyForm);
@@ -294,6 +298,13 @@ export function CreatePage() {
     setCurrent(false);
     setResult({});
   };
+  useEffect(() => {
+    const draft = sessionStorage.getItem(kDraft);
+    if (draft) write(draft);
+  }, []);
+  useEffect(() => {
+    if (yaml) sessionStorage.setItem(kDraft, yaml);
+  }, [yaml]);
   const previewError = usePreview(edited, (next) => {
     setCurrent(true);
     if (next.yaml === undefined) return setAnswer({ unread: answer.unread, container: answer.container, fields: next.fields });
@@ -325,6 +336,7 @@ export function CreatePage() {
     setBusy(true);
     try {
       setResult({ created: await api<Created>('/api/v1/apply', { yaml }) });
+      dropDraft();
     } catch (failure) {
       setResult({ error: (failure as Error).message });
     }

@@ -137,6 +137,7 @@ export const en = {
   explainPlaced: 'Why {0} is on {1}',
   explainPlacedHidden: 'How {0} is placed',
   fitsOn: 'Fits on {0} of {1} {1:node|nodes}',
+  fitsAndWaits: 'If it goes on waiting, kube-scheduler or tessera-scheduler does not work: its Events below and "tessera status" say why.',
   fitsNone: 'Fits on none of {0} {0:node|nodes}',
   bestNodes: 'Best nodes, first one first: {0}',
   roomFor: 'Room for {0} of {1} replicas together',

@@ -3,7 +3,7 @@
 // "what if". The placement engine answers all of them.
 import { useState } from 'preact/hooks';
 import { kindText, t } from './i18n';
-import { ErrorNote, useLoaded } from './parts';
+import { ErrorNote, useLoaded, useModels } from './parts';
 import { Said } from './said';
 import { api, cluster, podLink, useCluster } from './store';
 import { Reasons, type Fit } from './workloads';
@@ -141,7 +141,7 @@ function NumberField({ id, label, value, max, onInput }: { id: string; label: st
 }
 
 function Questions({ namespace, name }: { namespace: string; name: string }) {
-  const { nodes, pods } = useCluster();
+  const { pods } = useCluster();
   const [question, setQuestion] = useState(kFirst);
   const [answer, setAnswer] = useState<(Fit & { request: string }) | null>(null);
   const [error, setError] = useState('');
@@ -158,7 +158,7 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
       setError((failure as Error).message);
     }
   };
-  const models = [...new Set([...nodes.values()].flatMap((node) => node.gpus.map((gpu) => gpu.model)))].sort();
+  const models = useModels();
   const others = [...pods.values()]
     .filter((pod) => pod.node && pod.name !== name)
     .map((pod) => `${pod.namespace}/${pod.name}`)

@@ -200,13 +200,14 @@ function Squares({ nodes, all, fit }: { nodes: number; all: number; fit: boolean
 }
 
 // Nodes grouped by reason, as a picture.
-export function Reasons({ fit, namespace }: { fit: Fit; namespace: string }) {
+export function Reasons({ fit, namespace, waits }: { fit: Fit; namespace: string; waits?: boolean }) {
   const groups = [...(fit.fits > 0 ? [{ kind: '', nodes: fit.fits }] : []), ...fit.groups] as Fit['groups'];
   return (
     <>
       <p class="verdict">
         {fit.fits > 0 ? t('fitsOn', fit.fits, fit.nodes) : t('fitsNone', fit.nodes)}
       </p>
+      {waits && fit.fits > 0 && <p class="hint">{t('fitsAndWaits')}</p>}
       {fit.roomFor !== undefined && <p>{t('roomFor', fit.roomFor, fit.replicas!)}</p>}
       {fit.quota && (
         <p>
@@ -306,7 +307,7 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
             </p>
           ) : (
             <>
-              <Reasons fit={explained} namespace={namespace} />
+              <Reasons fit={explained} namespace={namespace} waits={explained.waits && explained.gates.length === 0} />
               <Insight namespace={namespace} name={name} fit={explained} waits={explained.waits} />
             </>
           )}

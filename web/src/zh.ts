@@ -139,6 +139,7 @@ export const zh: Record<Key, string> = {
   explainPlaced: '{0} 为何在 {1} 上',
   explainPlacedHidden: '{0} 的放置情况',
   fitsOn: '{1} 个节点中有 {0} 个可放置',
+  fitsAndWaits: '如果持续等待,则 kube-scheduler 或 tessera-scheduler 不工作:原因见下方事件和 "tessera status"。',
   fitsNone: '{0} 个节点均无法放置',
   bestNodes: '最佳节点(从优到次):{0}',
   roomFor: '同时可容纳 {1} 个副本中的 {0} 个',
