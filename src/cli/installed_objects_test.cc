@@ -248,5 +248,34 @@ TEST_F(InstalledObjectsTest, NamesChangedObjectsOfTheOperator) {
   EXPECT_EQ(LineOf("objects"), "");
 }
 
+TEST_F(InstalledObjectsTest, NamesTheCauseOfAPodThatIsNotReadyFromItsEvents) {
+  InstallDirectly();
+  const std::string ns = "/api/v1/namespaces/tessera-system/";
+  const auto put = [&](const std::string& path, const std::string& yaml) {
+    server_.Put(path, ParseYaml(yaml).value());
+  };
+  put("/api/v1/nodes/n1",
+      "{metadata: {name: n1}, status: {conditions: [{type: Ready, status: 'True'}, {type: "
+      "GPUReady, "
+      "status: 'False', reason: NoAgent}]}}");
+  put(ns + "pods/agent-a",
+      "{metadata: {name: agent-a, namespace: tessera-system, labels: {app.kubernetes.io/name: "
+      "tessera-agent}}, spec: {nodeName: n1}, status: {initContainerStatuses: [{name: i, state: "
+      "{waiting: {reason: PodInitializing}}}]}}");
+  const auto event = [&](const std::string& name, const std::string& pod, const std::string& time,
+                         const std::string& message) {
+    put(ns + "events/" + name,
+        fmt::format("{{metadata: {{name: {0}, namespace: tessera-system}}, type: Warning, reason: "
+                    "FailedMount, involvedObject: {{kind: Pod, name: {1}}}, lastTimestamp: '{2}', "
+                    "message: {3}}}",
+                    name, pod, time, message));
+  };
+  event("a", "agent-a", "2026-01-01T00:00:01Z", "earlier");
+  event("b", "agent-a", "2026-01-01T00:00:09Z", "configmap not found");
+  event("c", "other", "2026-01-01T00:00:10Z", "of another pod");
+  EXPECT_THAT(Run({"status", "--no-headers"}).out,
+              HasSubstr("n1   problem   agent-a: FailedMount: configmap not found\n"));
+}
+
 }  // namespace
 }  // namespace tessera::cli

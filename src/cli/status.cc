@@ -112,7 +112,8 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
     with_gpus += condition != nullptr ? 1 : 0;
     ready += IsTrue(condition) ? 1 : 0;
     const std::string name = TextAt(node, {"metadata", "name"});
-    if (auto line = NodeLine(node, PodOf(agents, name), PodOf(drivers, name), fix_without_agent)) {
+    if (auto line = NodeLine(node, PodOf(agents, name), PodOf(drivers, name), objects.warnings,
+                             fix_without_agent)) {
       status.nodes.push_back(*std::move(line));
     }
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/cli/commands.h"
 #include "src/cli/installed_objects.h"
 #include "src/formats/json.h"
@@ -55,6 +56,9 @@ struct InstallationObjects {
   InstalledObjects installed;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
+  // The latest Event of type Warning about a pod of the system namespace that is not ready, as
+  // "FailedMount: configmap \"metrics\" not found", by the pod's name. Not of all such pods.
+  StringMap warnings;
   // Pods that kube-scheduler cannot place because of an error, such as that of its extender; each
   // has its metadata and the condition PodScheduled.
   std::vector<Json> failed_placements;

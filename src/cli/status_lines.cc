@@ -49,7 +49,7 @@ std::string FixOfError(const Status& status) {
 }
 
 // Why a pod is not ready, from its containers or its scheduling; "" if it is ready.
-std::string ProblemOfPod(const Json& pod) {
+std::string ProblemOfPod(const Json& pod, const StringMap& warnings) {
   if (IsTrue(ConditionOf(pod, "Ready"))) return "";
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : ItemsAt(pod, {"status", list})) {
@@ -72,7 +72,8 @@ std::string ProblemOfPod(const Json& pod) {
   if (scheduled != nullptr && !IsTrue(scheduled)) {
     return scheduled->StringAt("message").value_or("not scheduled");
   }
-  return "not ready yet";
+  const auto warning = warnings.find(TextAt(pod, {"metadata", "name"}));
+  return warning != warnings.end() ? warning->second : "not ready yet";
 }
 
 std::string FixOfPod(const Json& pod, const std::string& problem) {
@@ -98,7 +99,7 @@ void AddProblemOfPod(const InstallationObjects& objects, std::string_view progra
                      StatusLine* line) {
   for (const Json& pod : objects.pods) {
     if (TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
-    const std::string problem = ProblemOfPod(pod);
+    const std::string problem = ProblemOfPod(pod, objects.warnings);
     if (problem.empty()) continue;
     line->detail += fmt::format("; {}: {}", TextAt(pod, {"metadata", "name"}), problem);
     line->fix = FixOfPod(pod, problem);
@@ -500,6 +501,7 @@ std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
 }
 
 std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver,
+                                   const StringMap& warnings,
                                    const std::string& fix_without_agent) {
   const std::string name = TextAt(node, {"metadata", "name"});
   const Json* gpus = ConditionOf(node, names::kConditionGpuReady);
@@ -510,7 +512,7 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   }
   // Without a driver the agent finds no GPU, so the driver comes first.
   for (const Json* pod : {driver, agent}) {
-    const std::string problem = pod == nullptr ? "" : ProblemOfPod(*pod);
+    const std::string problem = pod == nullptr ? "" : ProblemOfPod(*pod, warnings);
     if (problem.empty()) continue;
     return StatusLine{name, false,
                       fmt::format("{}: {}", TextAt(*pod, {"metadata", "name"}), problem),

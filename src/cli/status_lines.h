@@ -29,6 +29,6 @@ std::vector<StatusLine> DriverLines(const InstallationObjects& objects);
 // nullopt if the node works. `agent` and `driver` may be null; `fix_without_agent`: what to do if
 // `agent` is null.
 std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Json* driver,
-                                   const std::string& fix_without_agent);
+                                   const StringMap& warnings, const std::string& fix_without_agent);
 
 }  // namespace tessera::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/status_reader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/names.h"
@@ -11,6 +12,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::string_view kSchedulerMetricsPort = "9411";
+constexpr size_t kMaxWarnings = 10;  // pods whose Events are read
 // The label of driver containers, which NVIDIA's operator sets, too.
 constexpr const char* kDriverSelector = "app.kubernetes.io/component=nvidia-driver";
 
@@ -50,6 +52,34 @@ Result<std::string> ReadLeaderMetrics(ClusterClient& api, const std::string& lea
   return page;
 }
 
+// A reason such as a missing ConfigMap is only in an Event. A user who may not list Events sees the
+// pods without it.
+StringMap WarningsOf(ClusterClient& api, const std::vector<Json>& pods) {
+  std::vector<std::string> names;
+  for (const Json& pod : pods) {
+    if (names.size() < kMaxWarnings && !IsTrue(ConditionOf(pod, "Ready")))
+      names.push_back(TextAt(pod, {"metadata", "name"}));
+  }
+  std::vector<Result<std::vector<Json>>> lists(names.size(), std::vector<Json>());
+  for (size_t i = 0; i < names.size(); ++i) {
+    api.ReadList({.type = kube::kEvents,
+                  .ns = std::string(names::kSystemNamespace),
+                  .field_selector = "type=Warning,involvedObject.name=" + names[i]},
+                 &lists[i]);
+  }
+  api.Wait();
+  StringMap warnings;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!lists[i].ok() || lists[i]->empty()) continue;
+    const Json& last = *std::ranges::max_element(*lists[i], {}, [](const Json& event) {
+      return event.StringAt("lastTimestamp").value_or("");
+    });
+    warnings[names[i]] = fmt::format("{}: {}", last.StringAt("reason").value_or(""),
+                                     last.StringAt("message").value_or(""));
+  }
+  return warnings;
+}
+
 }  // namespace
 
 Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::string& node_selector) {
@@ -81,6 +111,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   RETURN_IF_ERROR(nodes.status().Annotate("nodes"));
   objects.pods = *std::move(pods);
   objects.nodes = *std::move(nodes);
+  objects.warnings = WarningsOf(api, objects.pods);
   // Without the driver's pods, the node's condition still shows that its driver does not work.
   if (driver_pods.ok()) objects.driver_pods = *std::move(driver_pods);
   if (unplaced.ok()) objects.failed_placements = *std::move(unplaced);

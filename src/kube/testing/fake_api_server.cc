@@ -72,10 +72,13 @@ bool Selects(const net::Request& request, const Json& object) {
     const Json* found = object.Find(part);
     return Json::String(found == nullptr ? "" : found->StringAt(name).value_or(""));
   };
-  const Json fields = Json::MakeObject({{"metadata.name", field("metadata", "name")},
-                                        {"spec.nodeName", field("spec", "nodeName")},
-                                        {"involvedObject.kind", field("involvedObject", "kind")},
-                                        {"status.phase", field("status", "phase")}});
+  const Json fields =
+      Json::MakeObject({{"metadata.name", field("metadata", "name")},
+                        {"spec.nodeName", field("spec", "nodeName")},
+                        {"involvedObject.kind", field("involvedObject", "kind")},
+                        {"involvedObject.name", field("involvedObject", "name")},
+                        {"type", Json::String(object.StringAt("type").value_or(""))},
+                        {"status.phase", field("status", "phase")}});
   return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
          fits(request.Query("fieldSelector").value_or(""), &fields);
 }
