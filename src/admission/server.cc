@@ -69,8 +69,9 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   if (!mutate && record_span_ && review->operation == "CREATE") Trace(*review, began, answer);
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
   response.headers.Set("Content-Type", "application/json");
-  // An API server reuses its connections for all reviews. A new connection goes through the Service
-  // and may reach the leader.
+  // Only the leader has a ledger. An API server reuses its connections for all reviews. So without
+  // a ledger the connection is closed: the next one goes through the Service, and may reach the
+  // leader.
   response.close = ledger_() == nullptr;
   return response;
 }

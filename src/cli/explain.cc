@@ -95,8 +95,9 @@ class ExplanationWriter {
     if (!pod.problem().empty()) output_.Line("  " + pod.problem(), Tone::kBad);
     if (pod.guessed()) {
       output_.Line(
-          "  It bypassed the scheduler, so its GPUs are unknown; these are set aside until the "
-          "node's agent reports them.");
+          "  It bypassed the scheduler, so its GPUs are unknown. The GPUs below are set aside "
+          "until "
+          "the node's agent reports the actual ones.");
     }
     WriteDevices();
     WriteUsage();

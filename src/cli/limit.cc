@@ -60,7 +60,7 @@ Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
   const Amount max = Kind::MaxOf(pod, share);
   if (max == Amount(0)) {
     return Error(Code::kInvalidArgument,
-                 "container {} has a share of the memory of {} only: its compute has no limit",
+                 "container {} shares only the memory of {}: its compute cannot be limited",
                  container, share.uuid);
   }
   if (limit <= max) return Status::Ok();

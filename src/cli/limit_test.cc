@@ -57,7 +57,7 @@ TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
       "--compute: container main was granted at most 30 hundredths of the time of GPU-big-1, and "
       "a limit can only lower that: create the pod again with a larger request");
   EXPECT_NE(Error("nginx", "4Gi", "0").find("--compute: \"0\""), std::string::npos);
-  EXPECT_NE(Error("binpack-1", "", "10").find("its compute has no limit"), std::string::npos);
+  EXPECT_NE(Error("binpack-1", "", "10").find("its compute cannot be limited"), std::string::npos);
 }
 
 TEST_F(LimitTest, LowersComputeAloneAndWithMemory) {

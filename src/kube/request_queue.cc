@@ -90,8 +90,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       at = next;
     }
     // After an error the newest request probes the server, because it has the most time left for a
-    // response. The oldest request might expire before its response each time, and the lane would
-    // never open.
+    // response. If the oldest one probed, it might expire before its response each time, and the
+    // server would count as unreachable for good.
     for (auto at = waiting.end(); at != waiting.begin();) {
       const auto item = std::prev(at);
       if (IsDue(**item, now, &wake) && MayProbe(**item, now, &wake)) {
@@ -331,7 +331,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   std::mt19937_64 random{options.seed.value_or(std::random_device{}())};
   MonotonicTime wake_at = kNever;
   bool closed = false;
-  std::unique_ptr<ApiTransport> transport;  // Last member: its callbacks refer to the others.
+  // Destroyed before the members above, to which its callbacks refer.
+  std::unique_ptr<ApiTransport> transport;
   CredentialSource credentials;
 };
 

@@ -181,7 +181,8 @@ Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& l
 Status Quota::Check(std::span<const QuotaCharge> charges) const {
   for (const QuotaCharge& charge : charges) {
     if (charge.amount < MilliGpu(0)) {
-      return Error(Code::kInvalidArgument, "a charge of {} thousandths", charge.amount.count());
+      return Error(Code::kInvalidArgument, "a charge of {} thousandths of a GPU is negative",
+                   charge.amount.count());
     }
     const auto at = config_.find(charge.namespace_name);
     if (at == config_.end() || charge.amount == MilliGpu(0)) continue;

@@ -48,8 +48,9 @@ Status ReadGpus(const Csv& csv, const PodColumns& columns, size_t row, TracePod*
   ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, columns.gpus, 0, kMaxGpus));
   ASSIGN_OR_RETURN(const int64_t milli, csv.Number(row, columns.milli, 0, kWholeGpu.count()));
   if ((gpus == 0) != (milli == 0)) {
-    return csv.InvalidField(row, columns.milli,
-                            fmt::format("{} thousandths of each of {} GPUs", milli, gpus));
+    return csv.InvalidField(
+        row, columns.milli,
+        fmt::format("{} thousandths for {} GPUs: both must be 0, or neither", milli, gpus));
   }
   pod->gpus = static_cast<int>(gpus);
   pod->per_gpu = MilliGpu(milli);

@@ -119,8 +119,10 @@ TEST(TraceTest, CountsEmptyLinesInLineNumbers) {
 }
 
 TEST(TraceTest, RejectsGpusWithoutAShareAndAShareWithoutGpus) {
-  EXPECT_EQ(PodError("p,1,1,2,0\n"), "pods.csv:2: gpu_milli: 0 thousandths of each of 2 GPUs");
-  EXPECT_EQ(PodError("p,1,1,0,500\n"), "pods.csv:2: gpu_milli: 500 thousandths of each of 0 GPUs");
+  EXPECT_EQ(PodError("p,1,1,2,0\n"),
+            "pods.csv:2: gpu_milli: 0 thousandths for 2 GPUs: both must be 0, or neither");
+  EXPECT_EQ(PodError("p,1,1,0,500\n"),
+            "pods.csv:2: gpu_milli: 500 thousandths for 0 GPUs: both must be 0, or neither");
 }
 
 TEST(TraceTest, AcceptsAPodLargerThanAnyNode) {

@@ -41,7 +41,8 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
-// Uses the holders of the previous round, so that no round waits for the grants' thread.
+// Uses the GPUs' holders (pods) that the grants' thread reported in the previous round, so that no
+// round waits for that thread.
 void Exporter::OnRound() {
   UpdateMeter();
   RequestHoldings();

@@ -69,19 +69,19 @@ bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
   return false;
 }
 
-// The kernel reports one lock in a range, not the first. `left` bounds the search.
+// The kernel reports any lock in a range, not necessarily the first. `left` bounds the search.
 bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedMark* mark) {
   while (begin < end && (*left)-- > 0) {
     struct flock found = RangeOf(begin, end - begin);
     if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
     if (found.l_len <= 0 || found.l_start < begin) return false;
-    const int64_t from = found.l_start, bytes = found.l_len;
-    if (!IsLocked(fd, RangeOf(from, bytes))) {
-      *mark = {uint64_t((from - kFirst) / kStep / kExports), uint64_t(bytes) * kBlockBytes};
+    const int64_t from = found.l_start, blocks = found.l_len;
+    if (!IsLocked(fd, RangeOf(from, blocks))) {
+      *mark = {uint64_t((from - kFirst) / kStep / kExports), uint64_t(blocks) * kBlockBytes};
       return true;
     }
     if (Search(fd, probe_fd, begin, from, left, mark)) return true;
-    begin = from + bytes;
+    begin = from + blocks;
   }
   return false;
 }

@@ -11,11 +11,11 @@
 //
 // Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
 // of all slots. If two processes race, the second to publish sees the bytes of the first, so the
-// sum of held bytes never exceeds the limit at any instant. Hold does the same with held bytes, but
-// withdraws them if they do not fit, and reserves instead. So if two processes see the same room,
-// held bytes exceed the limit for an instant, in which neither calls the driver. If two processes
-// see each other's bytes and both would be refused although one of them fits, they retry: the
-// process with the lower slot goes first.
+// bytes that the driver has allocated never exceed the limit at any instant. Hold does the same
+// with held bytes, but withdraws them if they do not fit, and reserves instead. So if two processes
+// see the same room, the held numbers exceed the limit for an instant, in which neither process
+// calls the driver. If two processes see each other's bytes and both would be refused although one
+// of them fits, they retry: the process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the
@@ -35,10 +35,10 @@ namespace tessera::limiter {
 
 class Accounts {
  public:
+  using Sweep = void (*)();
   // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
   // object; this process owns `slot`. Reserve calls `sweep`, which clears the slots of dead
   // processes, before it refuses.
-  using Sweep = void (*)();
   void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
   // Passed in place of a slot by a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;

@@ -29,9 +29,9 @@ class Charges {
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
-  // An older charge with the same handle ends. It belongs to a limit that is set again, or to an
-  // object that the driver has already destroyed: for a thread that has not called End yet, or for
-  // a library that calls the driver directly.
+  // An older charge with the same handle ends. Either a limit was set again, or the driver has
+  // destroyed the older object: the thread that destroyed it has not called End yet, or a library
+  // destroyed it by a direct call of the driver.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t default_bytes = 0);
   // False: the table does not have the handle.

@@ -54,8 +54,7 @@ bool PhysicalPieces::HasOpenDescriptors(uint64_t id, const SharedCharge& shared)
   return shared.is_permanent;
 }
 
-// Moves the charge of the piece to the shared charge, which is either new or already charged for
-// this piece.
+// From now on the shared charge `id` pays for the piece. It is created if it does not exist.
 bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   bool added = false;
   auto* shared = shared_charges_.Add(id, &added);

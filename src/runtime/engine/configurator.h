@@ -35,7 +35,7 @@ struct ConfigureOptions {
   bool dry_run = false;
 };
 
-// A report for the operator: the changes made, or the changes that a dry run would make.
+// A report for the operator: the changes made, or in a dry run those that would be made.
 struct Outcome {
   bool changed = false;
   std::string diff;

@@ -26,7 +26,8 @@ constexpr uint64_t kDiscardBytes = 2 << 20;  // minimum for Discard
 bool Discard(DevicePtr to, uint64_t bytes) {
   const DevicePtr begin = (to + kPage - 1) / kPage * kPage, end = (to + bytes) / kPage * kPage;
   void* pages = reinterpret_cast<void*>(begin);
-  // MADV_DONTNEED would keep the contents of shared memory, which has a file. EINVAL: no file.
+  // MADV_REMOVE is for memory with a file, whose contents MADV_DONTNEED would keep. For memory
+  // without a file it fails with EINVAL.
   if (madvise(pages, end - begin, MADV_REMOVE) != 0 &&
       (errno != EINVAL || madvise(pages, end - begin, MADV_DONTNEED) != 0)) {
     return false;
