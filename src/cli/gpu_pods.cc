@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/gpu_pods.h"
 
-#include "api/names.h"
 #include "src/cli/object_fields.h"
 #include "src/device/request.h"
 
 namespace tessera::cli {
-
-bool IsGpuResource(std::string_view resource) {
-  return device::DialectOfResource(resource).has_value();
-}
 
 bool RequestsGpus(const Json& pod) {
   for (const char* list : {"initContainers", "containers"}) {
@@ -18,7 +13,7 @@ bool RequestsGpus(const Json& pod) {
         const Json* amounts = At(container, {"resources", part});
         if (amounts == nullptr || !amounts->is_object()) continue;
         for (const auto& [resource, unused] : amounts->members()) {
-          if (IsGpuResource(resource)) return true;
+          if (device::IsGpuResource(resource)) return true;
         }
       }
     }

@@ -3,14 +3,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "src/formats/json.h"
 
 namespace tessera::cli {
 
-// Whether a resource is a whole GPU or a part of a GPU, in any dialect of Tessera.
-bool IsGpuResource(std::string_view resource);
 // Whether a container of the pod requests GPUs.
 bool RequestsGpus(const Json& pod);
 // Whether the pod requests GPUs, is bound, and has not ended.

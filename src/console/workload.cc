@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/device/request.h"
 #include "src/formats/yaml.h"
 #include "src/formats/yaml_patcher.h"
 
@@ -131,18 +132,12 @@ Json DeploymentOf(const Json& pod, int64_t replicas) {
   return deployment;
 }
 
-bool IsGpuResource(std::string_view name) {
-  return name == names::kResourceGpu || name == names::kResourceGpuMem ||
-         name == names::kResourceVcudaCore || name == names::kResourceVcudaMemory ||
-         name.starts_with(names::kResourceMigPrefix);
-}
-
 // The GPU resources of limits or requests; empty if `resources` is null.
 std::vector<std::string> GpuResourcesIn(const Json* resources) {
   std::vector<std::string> found;
   if (resources == nullptr || !resources->is_object()) return found;
   for (const auto& [name, value] : resources->members()) {
-    if (IsGpuResource(name)) found.push_back(name);
+    if (device::IsGpuResource(name)) found.push_back(name);
   }
   return found;
 }

@@ -40,6 +40,10 @@ std::string_view NameOf(Dialect dialect);
 std::optional<Dialect> DialectFromName(std::string_view name);
 // The dialect of a resource, such as "nvidia.com/mig-1g.10gb"; nullopt: it is no GPU resource.
 std::optional<Dialect> DialectOfResource(std::string_view resource);
+// Whether a resource is a whole GPU or a part of a GPU, in any dialect of Tessera.
+inline bool IsGpuResource(std::string_view resource) {
+  return DialectOfResource(resource).has_value();
+}
 
 // When a container runs relative to the others.
 enum class Phase : uint8_t {

@@ -47,8 +47,6 @@ Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Pars
   return std::max(most, lasting);
 }
 
-bool IsGpuResource(std::string_view key) { return device::DialectOfResource(key).has_value(); }
-
 // The annotations of a pod that src/device reads.
 bool IsPodAnnotation(std::string_view key) {
   constexpr std::array kRead = {names::kAnnotationAssignment,
@@ -95,7 +93,7 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 bool HasNoGpus(const kube::PodObject& pod) {
   const auto names_gpus = [](const StringMap& amounts) {
     return std::any_of(amounts.begin(), amounts.end(),
-                       [](const auto& amount) { return IsGpuResource(amount.first); });
+                       [](const auto& amount) { return device::IsGpuResource(amount.first); });
   };
   return std::none_of(pod.containers.begin(), pod.containers.end(),
                       [&](const kube::Container& container) {
@@ -108,7 +106,7 @@ kube::Keep KeepOfPods(AlsoKept also) {
           .annotation = IsPodAnnotation,
           .resource =
               [](std::string_view key) {
-                return key == "cpu" || key == "memory" || IsGpuResource(key);
+                return key == "cpu" || key == "memory" || device::IsGpuResource(key);
               },
           .constraints = also.constraints,
           .pod_run = also.runs};
@@ -124,7 +122,7 @@ kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
               [all = also.constraints](std::string_view key) {
                 // The command line derives the memory unit from a node's amount of gpu-mem.
                 return key == "cpu" || key == "memory" || key == names::kResourceGpuMem ||
-                       (all && IsGpuResource(key));
+                       (all && device::IsGpuResource(key));
               }};
 }
 

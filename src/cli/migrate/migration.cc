@@ -14,6 +14,7 @@
 #include "src/cli/other_plugins.h"
 #include "src/cli/status.h"
 #include "src/components/settings.h"
+#include "src/device/request.h"
 
 namespace tessera::cli {
 namespace {
@@ -62,7 +63,7 @@ std::string GpuRequestOf(const Json& pod, bool* foreign) {
       if (limits == nullptr || !limits->is_object()) continue;
       for (const auto& [resource, amount] : limits->members()) {
         const bool is_foreign = IsForeignGpuResource(resource);
-        if (!is_foreign && !IsGpuResource(resource)) continue;
+        if (!is_foreign && !device::IsGpuResource(resource)) continue;
         *foreign = *foreign || is_foreign;
         text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource,
                             amount.is_string() ? amount.string_value() : amount.Serialize());
@@ -78,7 +79,8 @@ std::string GpusOfNode(const Json& node) {
   if (amounts == nullptr || !amounts->is_object()) return text;
   for (const auto& [resource, amount] : amounts->members()) {
     const std::string count = amount.is_string() ? amount.string_value() : amount.Serialize();
-    if (count == "0" || (!IsGpuResource(resource) && !IsForeignGpuResource(resource))) continue;
+    if (count == "0" || (!device::IsGpuResource(resource) && !IsForeignGpuResource(resource)))
+      continue;
     text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource, count);
   }
   return text;
