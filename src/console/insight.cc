@@ -53,7 +53,7 @@ std::optional<kube::Exclusion> WhyNot(ClusterLedger& ledger, ClusterLedger::Quer
                          placement::TextOf(shortfall, demand, ledger.cluster())};
 }
 
-// The most frequent reason of nodes whose GPUs have room; "" if one of them fits, or none has room.
+// The most frequent reason of nodes whose GPUs have room; "" if one of them fits.
 std::string WhyRoomIsNotUsed(ClusterLedger& ledger, ClusterLedger::Query& query) {
   const placement::Demand& demand = ledger.cluster().demand(query.gpus_only);
   std::map<std::string, size_t> reasons;
@@ -179,11 +179,11 @@ void AddDefaultRequests(Json* pod) {
 }  // namespace
 
 std::string SummaryOf(ClusterLedger& ledger, ClusterLedger::Query& query) {
-  const std::string why = WhyRoomIsNotUsed(ledger, query);
-  if (why.empty()) return ledger.Summary(query);
   const placement::ShortfallCounts counts =
       placement::CountShortfalls(ledger.cluster(), ledger.cluster().demand(query.gpus_only));
-  return fmt::format("{}, but {}", counts.TextOfRoom(), why);
+  const bool has_room = counts.count(placement::UnfitReason::kNothing) > 0;
+  const std::string why = has_room ? WhyRoomIsNotUsed(ledger, query) : "";
+  return why.empty() ? counts.Text() : fmt::format("{}, but {}", counts.TextOfRoom(), why);
 }
 
 void AddEvaluation(ClusterLedger& ledger, ClusterLedger::Query& query, bool details, Json* out) {
