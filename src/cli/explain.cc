@@ -96,8 +96,7 @@ class ExplanationWriter {
     if (pod.guessed()) {
       output_.Line(
           "  It bypassed the scheduler, so its GPUs are unknown. The GPUs below are set aside "
-          "until "
-          "the node's agent reports the actual ones.");
+          "until the node's agent reports the actual ones.");
     }
     WriteDevices();
     WriteUsage();

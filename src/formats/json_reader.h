@@ -12,8 +12,8 @@
 //   RETURN_IF_ERROR(reader.Finish());
 //
 // After an error every call returns nothing or false, so that loops end; Finish returns the error.
-// Of skipped values only brackets and strings are checked; any run of letters and digits counts as
-// a value.
+// Skip checks brackets and strings only. It also accepts words that are no JSON value, such as abc
+// without quotes.
 //
 // Threads: one. Ownership: returns views into the text; the reader owns strings with escapes. Cost:
 // a pass over the text; allocates only for strings with escapes.

@@ -39,8 +39,7 @@ void CheckDriver(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportCondition(
       facts, names::kReasonDriverNotReady,
       "the driver is not installed, is built for another kernel, lies elsewhere, or is closed "
-      "while "
-      "it is upgraded",
+      "while it is upgraded",
       "wait while an upgrade goes on; else install the driver for the running kernel, or set "
       "agent.driverRoot of the chart; the agent retries by itself",
       findings);
@@ -145,9 +144,7 @@ void CheckMig(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-std::string UpgradeStateOf(const Json& node) {
-  return LabelOf(node, "nvidia.com/gpu-driver-upgrade-state");
-}
+std::string UpgradeStateOf(const Json& node) { return LabelOf(node, names::kLabelUpgradeState); }
 
 void CheckUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
   const auto failed = std::ranges::find(*facts.nodes, "upgrade-failed", UpgradeStateOf);
