@@ -47,7 +47,7 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint16_t kVersion = 3;               // 3 added `pieces`
+inline constexpr uint16_t kVersion = 4;               // 3 added `pieces`, 4 ComputePart::processes
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 
@@ -110,7 +110,7 @@ struct ComputePart {
   std::atomic<int64_t> part_integral;  // integral of `part` over time, until `at`
   std::atomic<int64_t> at;
   std::atomic<uint32_t> contended;  // not 0: other containers or processes use the GPU
-  uint32_t reserved;
+  std::atomic<uint32_t> processes;  // that use the GPU, with this process; 0: not known
 };
 static_assert(sizeof(ComputePart) == 32);
 

@@ -100,11 +100,12 @@ void Arbiter::Write(int64_t now) {
          .pool = container.held ? std::min(container.pool, container.charged) : container.pool,
          .lease_end = now + kLease});
     for (const ProcessState& process : container.processes) {
-      const bool others = active_ > (process.active ? 1u : 0u);
+      const auto processes = uint32_t(active_ + (process.active ? 0 : 1));
       division_.parts.push_back({.id = container.id,
                                  .slot = process.slot,
                                  .part = ToQ16(process.part),
-                                 .contended = others,
+                                 .contended = processes > 1,
+                                 .processes = processes,
                                  .part_integral = process.part_integral,
                                  .at = process.at});
     }
@@ -173,6 +174,7 @@ void WritePart(const Arbiter::ProcessPart& part, ComputePart* line) {
   line->part_integral.store(part.part_integral, kRelease);
   line->at.store(part.at, kRelease);
   line->contended.store(part.contended, kRelease);
+  line->processes.store(part.processes, kRelease);
   line->sequence.store(sequence + 1, kRelease);
 }
 

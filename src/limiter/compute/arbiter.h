@@ -65,7 +65,7 @@ class Arbiter {
   };
   struct ProcessPart {
     Id id = 0;
-    uint32_t slot = 0, part = kOne, contended = 0;
+    uint32_t slot = 0, part = kOne, contended = 0, processes = 1;
     int64_t part_integral = 0, at = 0;
   };
   struct Division {

@@ -153,10 +153,12 @@ void Arbiter::DecideParts(int64_t now) {
   for (ContainerState& container : containers_) {
     container.beside = active_ > container.active;
     for (ProcessState& process : container.processes) {
-      if (process.at != 0)
-        process.part_integral += int64_t(process.part * double(now - process.at));
-      process.at = now;
+      // Work of others began or ended somewhere between the two ticks.
+      const double before = process.part;
       process.part = PartOf(process);
+      const double mean = (before + process.part) / 2;
+      if (process.at != 0) process.part_integral += int64_t(mean * double(now - process.at));
+      process.at = now;
     }
   }
 }

@@ -168,7 +168,9 @@ class Books {
   uint32_t OutstandingStreams(uintptr_t stream) const;
   int64_t OwnTime(const Mark& mark, const Times& times, bool contended, int64_t now);
   bool DropIfInterrupted(Price* price, int64_t own) const;
-  int64_t WithoutTurns(const Mark& mark, int64_t own, int64_t own_since_mark, int64_t now) const;
+  int64_t WithMeanPart(const Mark& mark, int64_t pair, int64_t own_since_mark, int64_t now) const;
+  int64_t WithoutTurns(const Mark& mark, int64_t pair, int64_t own_since_mark, int64_t now,
+                       Price* price) const;
   static int64_t Bounded(const Mark& mark, int64_t own, bool contended);
   void SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark, bool contended,
                     bool corrects, int64_t now);

@@ -15,7 +15,7 @@ int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
 
 void Prices::Reset(Price* entry, uint64_t key) {
   entry->price.store(kUnpriced, std::memory_order_relaxed);
-  entry->deviation = entry->smallest_dropped = entry->shortest = 0;
+  entry->deviation = entry->smallest_dropped = entry->shortest = entry->least = 0;
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
   ++entry->version;

@@ -53,12 +53,13 @@ struct alignas(64) Price {
   int64_t deviation;         // mean of |timed - price|
   int64_t smallest_dropped;  // of the samples dropped in succession
   int64_t shortest;          // shortest sample, slowly rising
-  uint32_t near;             // fraction of the samples that are about as short, in 4096ths
+  int64_t least;             // lower bound of a long launch, slowly falling; 0: none
   uint32_t samples;          // samples in the price
-  uint32_t dropped;          // successive samples that looked too long
   uint32_t outstanding;      // timed launches without a result yet
-  bool is_long;              // about a turn or more: most samples include others' turns
   uint32_t version;          // incremented when the price is forgotten
+  uint16_t near;             // fraction of the samples that are about as short, in 4096ths
+  uint8_t dropped;           // successive samples that looked too long
+  bool is_long;              // about a turn or more: most samples include others' turns
 };
 static_assert(sizeof(Price) == 64);
 

@@ -17,16 +17,20 @@ constexpr double kAlone = 0.97;
 constexpr int64_t kOverlapMemory = 50 * kMillisecond;
 // Minimum number of samples in a price with which a new sample is compared.
 constexpr uint32_t kTrusted = 3;
+// Number of samples from which a deviation is known: it is a mean over about half as many.
+constexpr uint32_t kDeviationSamples = 32;
 // After this many successive samples that seemed to include turns of other processes, the price
 // counts as too low.
 constexpr uint32_t kMaxDropped = 12;
+// A launch of less than this can run without an interruption by others.
+constexpr int64_t kWholeTurn = kQuantum * 97 / 100;
 
 // Maximum charge of a launch before it ends. Without a maximum, the charge could delay a launch for
 // which this launch waits.
 constexpr int64_t kMaxRunning = 2 * kSecond;
 
 // Price::near if all samples are near the shortest.
-constexpr uint32_t kAllNear = 4096;
+constexpr uint16_t kAllNear = 4096;
 
 int64_t Clamp(int64_t value, int64_t low, int64_t high) { return Min(Max(value, low), high); }
 
@@ -45,21 +49,35 @@ void UpdateShortest(Price* price, int64_t pair) {
   if (price->shortest == 0) price->near = kAllNear;
   if (price->shortest == 0 || pair < price->shortest) price->shortest = pair;
   const bool is_near = pair <= price->shortest * 21 / 20;
-  price->near = uint32_t((price->near * 15 + (is_near ? kAllNear : 0)) / 16);
+  price->near = uint16_t((price->near * 15 + (is_near ? kAllNear : 0)) / 16);
   if (!is_near) price->shortest += price->shortest / 256;
 }
 
+// `own`: the GPU time that a launch used if the other processes used all of their turns.
+void UpdateLeast(Price* price, int64_t own) {
+  price->least = Max(price->least, own);
+  if (own < price->least * 20 / 21) price->least -= price->least / 64;
+}
+
 // True: launches of the key differ, so a long sample need not include turns of other processes.
-bool IsNoisy(const Price& price) { return price.samples >= kTrusted && price.near < kAllNear / 6; }
+// Samples of long launches differ because of these turns. So if their turns are known, the
+// deviation counts, which is measured without them.
+bool IsNoisy(const Price& price) {
+  if (price.least > 0 && price.shortest >= kWholeTurn && price.samples >= kDeviationSamples) {
+    return price.deviation > price.price.load(kRelaxed) / 20;
+  }
+  return price.samples >= kTrusted && price.near < kAllNear / 6;
+}
 
 bool MayBeWhole(const Price& price) {
-  return price.shortest < kQuantum * 97 / 100 && !IsNoisy(price) && price.samples >= kTrusted;
+  return price.shortest < kWholeTurn && !IsNoisy(price) && price.samples >= kTrusted;
 }
 
 }  // namespace
 
-// The integral of the process's part of the GPU until now. If the agent was killed during its
-// write, the part is 0.
+// The integral of the process's part of the GPU until now. Without a lease nobody knows when others
+// use the GPU, and the part counts as 1: a process may then get less than its limit, but not more.
+// If the agent was killed during its write, the part is 0.
 int64_t Books::PartIntegral(int64_t now, uint32_t* part) const {
   const ComputePart& line = *lines_.part;
   for (int tries = 0; tries < 100; ++tries) {
@@ -69,7 +87,10 @@ int64_t Books::PartIntegral(int64_t now, uint32_t* part) const {
     *part = line.part.load(kAcquire);
     const int64_t integral = line.part_integral.load(kAcquire), at = line.at.load(kAcquire);
     if (line.sequence.load(kRelaxed) != sequence) continue;
-    return integral + Max(now - at, 0) * *part / kOne;
+    const int64_t leased_until = Max(Min(now, lines_.limit->lease_end.load(kRelaxed)), at);
+    const int64_t leased = integral + (leased_until - at) * *part / kOne;
+    if (leased_until < now) *part = kOne;
+    return leased + Max(now - leased_until, 0);
   }
   *part = 0;
   return 0;
@@ -236,11 +257,30 @@ void Books::LearnOverlap(const Mark& mark, int64_t own) {
   price->price.store(Max(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
 }
 
-// GPU time of a long launch without the turns of other processes.
-int64_t Books::WithoutTurns(const Mark& mark, int64_t own, int64_t own_since_mark,
+// GPU time of a long launch, from the mean part of the GPU that its process had.
+int64_t Books::WithMeanPart(const Mark& mark, int64_t pair, int64_t own_since_mark,
                             int64_t now) const {
   const bool only = own_since_mark >= 0 && mark.covers == mark.estimate;
-  return only ? Min(own, own_since_mark) : int64_t(double(own) * MeanPart(mark, now));
+  return only ? Min(pair, own_since_mark) : int64_t(double(pair) * MeanPart(mark, now));
+}
+
+// GPU time of a long launch without the turns of other processes, whose number follows from the
+// mean part. This is exact where the mean part alone is not: if all containers are at their own
+// limits and the GPU is idle in between, the launches of two containers can meet in the same way
+// for seconds, at times that the agent's ticks miss. As long as the launches of a key do not seem
+// to differ, none uses more than the shortest sample, nor less than `least`.
+int64_t Books::WithoutTurns(const Mark& mark, int64_t pair, int64_t own_since_mark, int64_t now,
+                            Price* price) const {
+  const uint32_t processes = lines_.part->processes.load(kRelaxed);
+  if (mark.from_idle && processes > 0) UpdateLeast(price, OwnTurns(pair, 1.0 / processes));
+  const bool differ = price->least > price->shortest * 11 / 10;
+  if (processes == 0 || price->samples < kTrusted || price->shortest < kWholeTurn || differ) {
+    return WithMeanPart(mark, pair, own_since_mark, now);
+  }
+  const double turns = double(pair) * (1 - MeanPart(mark, now)) / double(kQuantum);
+  const int64_t own = pair - Min(int64_t(turns + 0.5), (pair - 1) / kQuantum) * kQuantum;
+  const bool agree = price->least > price->shortest * 4 / 5;
+  return Min(agree ? Max(own, price->least) : own, price->shortest);
 }
 
 int64_t Books::Bounded(const Mark& mark, int64_t own, bool contended) {
@@ -257,7 +297,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   int64_t own = Max(times.pair - kNullPair, 300);
   // The function or graph is gone or has changed since the launch.
   if (price == nullptr || price->version != mark.version) {
-    if (contended && own > kQuantum / 2) own = WithoutTurns(mark, own, own_since_mark, now);
+    if (contended && own > kQuantum / 2) own = WithMeanPart(mark, own, own_since_mark, now);
     own = Bounded(mark, own, contended);
     if (corrects) Correct((own - mark.estimate) * mark.launches);
     return;
@@ -272,7 +312,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
       price->dropped = 0;
     } else if ((price->is_long || price->samples < kTrusted || IsNoisy(*price)) &&
                own > kQuantum / 2 && !MayBeWhole(*price)) {
-      own = WithoutTurns(mark, own, own_since_mark, now);
+      own = WithoutTurns(mark, own, own_since_mark, now, price);
     }
   }
   own = Bounded(mark, own, contended);
