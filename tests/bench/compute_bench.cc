@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a simulated GPU's time that two containers get, beside the parts that they should
 // get: the first one alone, both beside each other, and the first one in the three seconds after
-// the other has ended. The limiters, the agent's ComputeControl and the driver's samples of use are
-// real; the GPU's own account of busy time is what is printed.
+// the other has ended. A second table shows two limits of 40 and 50 hundredths, which leave the GPU
+// partly idle, with the agent and without it: means and deviations of 20 seconds. The limiters, the
+// agent's ComputeControl and the driver's samples of use are real; the GPU's own account of busy
+// time is what is printed.
 //
-//   compute_bench         needs root, for mount namespaces; 20 s for each row
+//   compute_bench [--busy LOOPS]     needs root, for mount namespaces; about 20 s for each row
+//
+// --busy: the second table only, beside so many processes that use the CPU.
 //
 // Each container is a process of its own, which is this program with "--child".
 #include <fcntl.h>
@@ -13,13 +17,16 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -59,12 +66,15 @@ struct Program {
   int batch;          // launches of the brief kernel between two waits
   bool exchanges;     // in a graph, in which the lengthy kernel then runs once
 };
-constexpr Program kPrograms[] = {
+constexpr Program kAllPrograms[] = {
     {"kernels of 50 us", "brief=50000", 200, false},
     {"kernels of 5 ms", "brief=5000000", 4, false},
     {"1 ms, each waited for", "brief=1000000", 1, false},
     {"graphs of 10 us, 20 times, and 200 ms", "brief=10000,lengthy=200000000", 20, true},
+    {"kernels of 2 ms", "brief=2000000", 8, false},
 };
+constexpr size_t kPrograms[] = {0, 1, 2, 3};     // of the first table
+constexpr size_t kStrictPrograms[] = {0, 4, 1};  // of the second table
 
 void Require(cuda::Result result, const char* call) {
   if (result == cuda::Result::kSuccess) return;
@@ -190,8 +200,23 @@ class Bench {
   void Run() {
     fmt::print("{:40}{:>7}{:>8}{:>9}{:>11}{:>8}{:>8}\n", "points of a GPU", "wanted", "alone",
                "beside", "neighbor", "wanted", "after");
-    for (size_t program = 0; program < std::size(kPrograms); ++program) {
+    for (const size_t program : kPrograms) {
       for (const int percent : {30, 70}) Row(program, percent);
+    }
+  }
+
+  // 40 and 50 hundredths beside `loops` processes that use the CPU.
+  void RunStrict(int loops) {
+    std::vector<pid_t> busy;
+    for (int i = 0; i < loops; ++i) busy.push_back(StartLoop());
+    fmt::print("\n{:40}{:>10}{:>16}{:>16}\n", "points of a GPU, mean / deviation", "", "40 wanted",
+               "50 wanted");
+    for (const size_t program : kStrictPrograms) {
+      for (const bool agent : {true, false}) StrictRow(program, agent);
+    }
+    for (const pid_t loop : busy) {
+      ::kill(loop, SIGKILL);
+      ::waitpid(loop, nullptr, 0);
     }
   }
 
@@ -218,7 +243,7 @@ class Bench {
         one->member().utilization = static_cast<double>(std::min<uint64_t>(percent, 100)) / 100;
         members.push_back(one->member());
       }
-      control_->Update(std::move(members));
+      if (control_) control_->Update(std::move(members));
     }
   }
 
@@ -235,11 +260,59 @@ class Bench {
             part(second.busy_ns, UseOf(*second_).busy_ns)};
   }
 
-  void Row(size_t program, int percent) {
-    ::setenv("SIMGPU_KERNEL_NS", kPrograms[program].times, 1);
+  // Ends with this program.
+  static pid_t StartLoop() {
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (volatile uint64_t count = 0;;) count = count + 1;
+  }
+
+  struct Figures {
+    double mean = 0, deviation = 0;
+  };
+  static Figures FiguresOf(const std::vector<double>& parts) {
+    Figures figures;
+    for (const double part : parts) figures.mean += part / static_cast<double>(parts.size());
+    double squares = 0;
+    for (const double part : parts) squares += (part - figures.mean) * (part - figures.mean);
+    figures.deviation = std::sqrt(squares / static_cast<double>(parts.size()));
+    return figures;
+  }
+
+  void MakeContainers(size_t program, int first, int second) {
+    ::setenv("SIMGPU_KERNEL_NS", kAllPrograms[program].times, 1);
     const std::string uuid = node_.state().facts(0).uuid;
-    first_ = std::make_unique<Container>(node_, "first", percent, uuid);
-    second_ = std::make_unique<Container>(node_, "second", 100 - percent, uuid);
+    first_ = std::make_unique<Container>(node_, "first", first, uuid);
+    second_ = std::make_unique<Container>(node_, "second", second, uuid);
+  }
+  void EndContainers() {
+    control_.reset();
+    first_.reset();
+    second_.reset();
+  }
+
+  void StrictRow(size_t program, bool agent) {
+    MakeContainers(program, 40, 50);
+    if (agent) control_ = std::make_unique<agent::ComputeControl>();
+    first_->Start(program);
+    second_->Start(program);
+    Pass(seconds(4));
+    std::vector<double> of_first, of_second;
+    for (int second = 0; second < 20; ++second) {
+      const auto [first_part, second_part] = Measure(seconds(1));
+      of_first.push_back(first_part);
+      of_second.push_back(second_part);
+    }
+    const Figures less = FiguresOf(of_first), more = FiguresOf(of_second);
+    fmt::print("{:40}{:>10}{:>9.1f} / {:4.1f}{:>9.1f} / {:4.1f}\n", kAllPrograms[program].name,
+               agent ? "agent" : "no agent", less.mean, less.deviation, more.mean, more.deviation);
+    std::fflush(stdout);
+    EndContainers();
+  }
+
+  void Row(size_t program, int percent) {
+    MakeContainers(program, percent, 100 - percent);
     control_ = std::make_unique<agent::ComputeControl>();
     first_->Start(program);
     Pass(seconds(2));
@@ -249,12 +322,10 @@ class Bench {
     const auto [beside, neighbor] = Measure(seconds(6));
     second_->Stop();
     const double after = Measure(seconds(3)).first;
-    fmt::print("{:40}{:>7}{:>8.1f}{:>9.1f}{:>11.1f}{:>8}{:>8.1f}\n", kPrograms[program].name,
+    fmt::print("{:40}{:>7}{:>8.1f}{:>9.1f}{:>11.1f}{:>8}{:>8.1f}\n", kAllPrograms[program].name,
                percent, alone, beside, neighbor, 100 - percent, after);
     std::fflush(stdout);
-    control_.reset();
-    first_.reset();
-    second_.reset();
+    EndContainers();
   }
 
   sim::testing::SimNode node_;
@@ -269,15 +340,17 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 3 && arguments[0] == "--child") {
     tessera::EnterContainer(arguments[1]);
-    tessera::Work(tessera::kPrograms[std::strtoul(arguments[2].c_str(), nullptr, 10)]);
+    tessera::Work(tessera::kAllPrograms[std::strtoul(arguments[2].c_str(), nullptr, 10)]);
   }
-  if (!arguments.empty()) {
-    fmt::print(stderr, "usage: compute_bench\n");
-    return 64;
-  }
+  int loops = -1;
+  CLI::App app{"Parts of a GPU's time that two containers get."};
+  app.add_option("--busy", loops, "the second table only, beside so many busy processes");
+  CLI11_PARSE(app, argc, argv);
   if (::geteuid() != 0) {
     fmt::print(stderr, "compute_bench: needs root, for mount namespaces\n");
     return 1;
   }
-  tessera::Bench().Run();
+  tessera::Bench bench;
+  if (loops < 0) bench.Run();
+  bench.RunStrict(std::max(loops, 0));
 }
