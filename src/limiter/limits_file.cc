@@ -87,6 +87,10 @@ int LimitsFile::SetUnaccounted(const char* text, uint64_t bytes) {
   return 0;
 }
 
+void LimitsFile::SetReportedRefusals(uint32_t gpu, uint64_t refused) {
+  limits_->gpus[gpu].reported_refusals.store(refused + 1);
+}
+
 int LimitsFile::Find(const char* text) const {
   uint8_t uuid[16] = {};
   return ParseUuid(text, uuid) ? FindIn(*limits_, uuid) : -1;

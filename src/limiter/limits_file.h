@@ -31,6 +31,8 @@ class LimitsFile {
   // Sets the bytes that the container's processes use on a GPU beyond `held` of their slots
   // (GpuUsage). ENOENT: the file does not have the GPU.
   int SetUnaccounted(const char* uuid, uint64_t bytes);
+  // Records that the first `refused` refusals on the GPU with this index in limits() were reported.
+  void SetReportedRefusals(uint32_t gpu, uint64_t refused);
   // The index of a GPU in limits(); -1: the file does not have it, or `uuid` is no UUID.
   int Find(const char* uuid) const;
   // Sets `cap` and `floor` of the GPU's ComputeLimit, as fractions of the GPU; 0: not limited.

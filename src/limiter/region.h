@@ -47,7 +47,7 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint16_t kVersion = 4;               // 3 added `pieces`, 4 ComputePart::processes
+inline constexpr uint16_t kVersion = 4;               // 3 added `pieces`, 4 `processes`, `reported_refusals`
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 
@@ -75,7 +75,9 @@ struct GpuLimit {
   std::atomic<uint64_t> memory;  // device memory in bytes; 0: not limited
   // Bytes that NVML reports for the container's processes beyond what they hold in their slots.
   std::atomic<uint64_t> unaccounted;
-  uint64_t reserved[4];
+  // 1 + the refused allocations (GpuUsage::refused) that an Event has reported; 0: not known.
+  std::atomic<uint64_t> reported_refusals;
+  uint64_t reserved[3];
 };
 static_assert(sizeof(GpuLimit) == 64);
 

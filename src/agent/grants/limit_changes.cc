@@ -336,7 +336,7 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   // At the agent's start all pods are new, and their problems were recorded before.
   if (!is_new || pods_->synced()) RecordProblems(pod);
   // Limits are written for a new pod, too: its annotations may have changed while no agent ran.
-  Write(WithAcceptedTexts(pod), !is_new && texts.accepted != before);
+  Write(WithAcceptedTexts(pod), texts.accepted != before);
   WriteAccepted(pod.uid);
 }
 

@@ -139,8 +139,11 @@ void ContainerUsage::Resume(const GrantLedger::Entry& entry, WatchedContainer* w
   for (const device::DeviceShare& share : entry.shares) {
     const int index = limits.Find(share.uuid.c_str());
     if (index < 0) continue;
-    const uint64_t bytes = limits.limits().gpus[index].unaccounted.load();
-    watched->gpus[share.uuid].unaccounted.Resume(Bytes(static_cast<int64_t>(bytes)));
+    const limiter::GpuLimit& of_gpu = limits.limits().gpus[index];
+    ContainerGpuState& gpu = watched->gpus[share.uuid];
+    gpu.unaccounted.Resume(Bytes(static_cast<int64_t>(of_gpu.unaccounted.load())));
+    if (const uint64_t reported = of_gpu.reported_refusals.load(); reported > 0)
+      gpu.refused = reported - 1;
   }
 }
 
@@ -320,8 +323,13 @@ ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
   if (index < 0) return use;
   (void)limits.SetUnaccounted(share.uuid.c_str(), static_cast<uint64_t>(use.unaccounted.count()));
   use.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));
-  if (watched->existed_before_agent && watched->readable) gpu.refused = after.refused;
-  CheckRefusals(use, after, &gpu);
+  if (watched->readable) {
+    // An agent of an older version has not recorded which refusals it reported.
+    if (watched->existed_before_agent && !gpu.refused) gpu.refused = after.refused;
+    CheckRefusals(use, after, &gpu);
+    if (gpu.since_event == 0)
+      limits.SetReportedRefusals(static_cast<uint32_t>(index), *gpu.refused);
+  }
   CheckLimit(use, &gpu);
   return use;
 }
@@ -329,8 +337,8 @@ ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                                    ContainerGpuState* gpu) {
   // A smaller count means that the container has restarted.
-  const bool has_restarted = reading.refused < gpu->refused;
-  gpu->since_event += reading.refused - (has_restarted ? 0 : gpu->refused);
+  const uint64_t before = gpu->refused.value_or(0);
+  gpu->since_event += reading.refused - (reading.refused < before ? 0 : before);
   gpu->refused = reading.refused;
   const MonotonicTime now = runner_->clock().Now();
   if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))

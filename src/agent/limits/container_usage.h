@@ -132,7 +132,7 @@ class ContainerUsage {
   struct ReportedProcess;
   struct ContainerGpuState {
     UnaccountedMemory unaccounted;
-    uint64_t refused = 0;  // latest reading
+    std::optional<uint64_t> refused;  // latest reading; of an earlier agent until the first one
     uint64_t since_event = 0;
     MonotonicTime next_event{};
     std::set<int> without_limiter;  // pids of the last round

@@ -42,7 +42,7 @@ struct ContainerUsage::WatchedContainer {
   bool searched = false;  // false: no search has ended, so it is unknown whether it runs
   MonotonicTime next_search{};
   Duration pause = kInterval;
-  bool existed_before_agent = false;  // the previous agent reported its earlier refusals
+  bool existed_before_agent = false;
   std::map<std::string, ContainerGpuState> gpus;  // by UUID
   std::shared_ptr<const Fd> usage;
 };

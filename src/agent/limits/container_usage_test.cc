@@ -107,6 +107,27 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
       << events_[1].message;
 }
 
+TEST_F(ContainerUsageTest, ARefusalWhileNoAgentRunsIsReportedAtItsStart) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  Start();
+  Seconds(3);
+  file.Refuse(2048 * kMebi);
+  Seconds(1);
+  ASSERT_EQ(events_.size(), 1u);
+  file.Refuse(1536 * kMebi);
+  Seconds(1);
+  EXPECT_EQ(events_.size(), 1u) << "too soon after the first Event";
+  for (const size_t events : {2u, 2u}) {
+    Start();
+    Seconds(5);
+    EXPECT_EQ(events_.size(), events);
+  }
+  EXPECT_NE(events_[1].message.find("an allocation of 1536.0 MiB was refused: raise"),
+            std::string::npos)
+      << events_[1].message;
+}
+
 TEST_F(ContainerUsageTest, ALimitBelowUseIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
