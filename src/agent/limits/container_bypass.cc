@@ -16,6 +16,16 @@ namespace {
 // More memory than this, and more than the container's limit, is no code of a program.
 constexpr Bytes kMaxUnexplained{int64_t{1} << 30};
 
+// `counted`: the status of the pids that a usage file counts.
+bool IsDamaged(const Status& counted) { return counted.code() == Code::kFailedPrecondition; }
+
+std::string DamageText(const Status& counted) {
+  return fmt::format(
+      "the container has damaged the file in which its processes count the memory that they hold "
+      "({}); restart the container, and do not change that file",
+      counted.message());
+}
+
 }  // namespace
 
 // Sets the engine's ID of each container, by which its processes in the driver's report are
@@ -88,8 +98,7 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
   // If the container's usage file is missing or damaged, it counts no process. After any other
   // error the counted processes are unknown.
   const Status& status = watched.pids.status();
-  const bool counts_none =
-      status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
+  const bool counts_none = status.code() == Code::kNotFound || IsDamaged(status);
   const std::vector<int> counted = status.ok() ? *watched.pids : std::vector<int>();
   std::vector<ReportedProcess> bypassing;
   for (const gpu::ProcessUse& process : processes) {
@@ -122,11 +131,12 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
     gpu->next_bypass_event = now + kEventPause;
     return RecordEvent(
         watched.who, names::kReasonLimiterBypassed,
-        fmt::format(
-            "process {} ({}) of container {} used {} without the limiter, so its share was "
-            "not enforced, and ended within two seconds: check whether the image contains its "
-            "own driver library, and whether the container starts short-lived programs",
-            pid, name, watched.who.container, use->uuid));
+        fmt::format("process {} ({}) of container {} used {} without the limiter, so its share was "
+                    "not enforced, and ended within two seconds: {}",
+                    pid, name, watched.who.container, use->uuid,
+                    IsDamaged(status) ? DamageText(status)
+                                      : "check whether the image contains its own driver library, "
+                                        "and whether the container starts short-lived programs"));
   }
   if (bypassing.empty() || (!may_record_event && !kills)) return;
   if (may_record_event) gpu->next_bypass_event = now + kEventPause;
@@ -150,12 +160,7 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status
         "the container, and do not change that file",
         process.uncounted.count() >> 20);
   }
-  if (counted.code() != Code::kFailedPrecondition) return "";
-  return fmt::format(
-      "the container has damaged the file in which its processes count the memory that they hold "
-      "({}); "
-      "restart the container, and do not change that file",
-      counted.message());
+  return IsDamaged(counted) ? DamageText(counted) : "";
 }
 
 void ContainerUsage::HandleBypass(const WatchedContainer& watched,

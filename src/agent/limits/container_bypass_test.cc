@@ -125,6 +125,25 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
       << events_[0].message;
 }
 
+TEST_F(ContainerUsageTest, NamesADamagedUsageFileAlsoIfTheProcessHasEnded) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Seconds(5);
+  ASSERT_EQ(::ftruncate(file.fd(), 100), 0);
+  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  Report({});
+  EndProcess(75);
+  Seconds(2);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("ended within two seconds: the container has damaged the file"),
+            std::string::npos)
+      << events_[0].message;
+}
+
 TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
   AddProcess(71, "aa");
   fs::create_symlink("/etc/hostname", UsagePath("aa"));

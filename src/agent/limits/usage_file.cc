@@ -2,6 +2,7 @@
 #include "src/agent/limits/usage_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,6 +118,9 @@ Result<size_t> ReadHeader(int fd) {
     return Status(Code::kFailedPrecondition,
                   "the container's usage file is of another kind or version");
   }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || static_cast<uint64_t>(info.st_size) < header.size)
+    return TooShort();
   return std::min<size_t>(slots, limiter::kMaxSlots);
 }
 
