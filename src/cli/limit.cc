@@ -50,19 +50,23 @@ struct ComputeLimitKind {
   }
 };
 
-template <typename Kind, typename Amount>
-Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
-                  const device::DeviceShare& share, Amount limit) {
+template <typename Kind>
+Status CheckKind(const ledger::PodEntry& pod, const std::string& container,
+                 const device::DeviceShare& share) {
   if (share.compute == kWholeGpu) {
     return Error(Code::kInvalidArgument, "container {} has all of {}: only shares can be limited",
                  container, share.uuid);
   }
+  if (Kind::MaxOf(pod, share).count() > 0) return Status::Ok();
+  return Error(Code::kInvalidArgument,
+               "container {} shares only the memory of {}: its compute cannot be limited",
+               container, share.uuid);
+}
+
+template <typename Kind, typename Amount>
+Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
+                  const device::DeviceShare& share, Amount limit) {
   const Amount max = Kind::MaxOf(pod, share);
-  if (max == Amount(0)) {
-    return Error(Code::kInvalidArgument,
-                 "container {} shares only the memory of {}: its compute cannot be limited",
-                 container, share.uuid);
-  }
   if (limit <= max) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "container {} was granted at most {} of {}, and a limit can only lower that: create "
@@ -82,13 +86,24 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
         "\"tessera explain\"",
         limit.applies_to, pod.request.Text());
   }
+  // A limit for a GPU or for all containers skips those that have no such limit.
+  Status skipped;
+  bool any = false;
   for (const auto& [container, shares] : pod.assignment().containers) {
     for (const device::DeviceShare& share : shares) {
       const auto limit = device::LimitFor(limits, container, share.uuid);
-      if (limit) RETURN_IF_ERROR(CheckShare<Kind>(pod, container, share, *limit));
+      if (!limit) continue;
+      const Status can_be_limited = CheckKind<Kind>(pod, container, share);
+      if (!can_be_limited.ok()) {
+        if (device::NamesContainer(limits, container)) return can_be_limited;
+        skipped = can_be_limited;
+        continue;
+      }
+      RETURN_IF_ERROR(CheckShare<Kind>(pod, container, share, *limit));
+      any = true;
     }
   }
-  return Status::Ok();
+  return any ? Status::Ok() : skipped;
 }
 
 template <typename Kind>

@@ -12,6 +12,7 @@
 // name. The annotations only lower a limit: the agent never exceeds the grant. Pure; any thread.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,14 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
       amount = limit.amount;
   }
   return amount;
+}
+
+// True: a limit is for this container by name.
+template <typename Amount>
+bool NamesContainer(const GpuLimits<Amount>& limits, std::string_view container) {
+  return std::ranges::any_of(limits, [container](const AnnotatedLimit<Amount>& limit) {
+    return limit.applies_to == container;
+  });
 }
 
 // Annotation tessera.dev/compute-class: GPU work of lower classes waits for higher classes.

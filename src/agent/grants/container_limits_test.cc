@@ -243,6 +243,36 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
             std::string("container main may use 6144 MiB of ") + kUuid);
 }
 
+TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
+  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+  SetLimit("a", "20", names::kAnnotationComputeLimit);
+  pods_.events.clear();
+  PodInfo pod(*pods_.pods().at(Uid("uid-a")));
+  pod.annotations[std::string(names::kAnnotationComputeLimit)] = "10";
+  for (const size_t events : {1u, 1u}) {
+    Restart();
+    pods_.Set(pod);
+    ASSERT_EQ(pods_.events.size(), events);
+  }
+  EXPECT_NE(pods_.events[0].second.message.find("10 hundredths"), std::string::npos)
+      << pods_.events[0].second.message;
+}
+
+TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
+  pods_.Sync();
+  Assign(
+      FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
+      {{"main", {kUuid}}, {"side", {kUuid}}});
+  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+  ASSERT_TRUE(Ask("a", {Token(kMem, 2)}).ok());
+  SetLimit("a", std::string(kUuid) + "=10", names::kAnnotationComputeLimit);
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged)
+      << pods_.events[0].second.message;
+}
+
 TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {
   pods_.Sync();
   AssignShare("a");

@@ -147,6 +147,19 @@ std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& led
   return problems;
 }
 
+// True: one of the limits applies to a container that can be limited.
+template <typename Kind>
+bool LimitsAny(const PodInfo& pod, const GrantLedger& ledger,
+               const GpuLimits<typename Kind::Amount>& limits) {
+  return std::ranges::any_of(ledger.entries(), [&](const auto& item) {
+    const auto& [key, entry] = item;
+    if (key.first != pod.uid) return false;
+    return std::ranges::any_of(DevicesOf(entry), [&](const grant::GrantedDevice& device) {
+      return Kind::IsLimited(device) && device::LimitFor(limits, key.second, device.uuid);
+    });
+  });
+}
+
 // The reasons why the annotation, or a variable of a container, has no effect.
 template <typename Kind>
 std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedger& ledger,
@@ -166,6 +179,9 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
     for (const grant::GrantedDevice& device : DevicesOf(entry)) {
       const auto limit = device::LimitFor(*limits, key.second, device.uuid);
       if (limit && !Kind::IsLimited(device)) {
+        // A limit for a GPU or for all containers skips those that have no such limit.
+        if (!device::NamesContainer(*limits, key.second) && LimitsAny<Kind>(pod, ledger, *limits))
+          continue;
         problems.push_back(
             fmt::format("{}: container {} has no share of the {} of {}: it is not limited", what,
                         key.second, Kind::kNoun, device.uuid));
