@@ -209,7 +209,8 @@ class ExplanationWriter {
     if (std::ranges::all_of(uses, &ContainerUse::limited)) return;
     output_.Line(
         fmt::format("  A container that is not limited can exceed its share: isolation was off on "
-                    "node {} when it started (tessera-agent --limits-dir, node label {}).",
+                    "node {} when it started (tessera-agent --limits-dir, node label {}), or its "
+                    "limits could not be set and limits.failOpen has its namespace.",
                     explanation_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 

@@ -151,11 +151,11 @@ class LedgerCommandRun {
         {.field_manager = "tessera"},
         [this, text = std::move(text), unchecked](const Result<Json>& answer) {
           if (!answer.ok()) return Quit(Fail(answer.status()));
-          std::fputs(text.c_str(), stdout);
-          if (unchecked.ok()) return Quit(0);
-          if (unchecked.code() != Code::kPermissionDenied) {
+          if (!unchecked.ok() && unchecked.code() != Code::kPermissionDenied) {
             return Quit(Fail(unchecked.Annotate("the limit is recorded and does not hold yet")));
           }
+          std::fputs(text.c_str(), stdout);
+          if (unchecked.ok()) return Quit(0);
           std::fputs(
               "tessera: without the right to ask the agents (Role tessera-view-usage) it is "
               "not checked that the limit holds\n",

@@ -405,9 +405,10 @@ TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
   EXPECT_EQ(pods_.events[0].second.message,
-            "annotation tessera.dev/memory-limit: nothing limits container main, because isolation "
-            "was off on its node when it started: see tessera-agent --limits-dir and node label "
-            "cgpu.disable.isolation");
+            "annotation tessera.dev/memory-limit: nothing limits container main: isolation was off "
+            "on its node when it started (see tessera-agent --limits-dir and node label "
+            "cgpu.disable.isolation), or its limits could not be written and --limits-fail-open "
+            "has its namespace");
 }
 
 TEST_F(LimitedGrantsTest, WithoutADirNoContainerIsLimited) {

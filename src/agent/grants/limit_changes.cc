@@ -187,8 +187,9 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
                         key.second, Kind::kNoun, device.uuid));
       } else if (limit && !has_limits) {
         problems.push_back(fmt::format(
-            "{}: nothing limits container {}, because isolation was off on its node when it "
-            "started: see tessera-agent --limits-dir and node label {}",
+            "{}: nothing limits container {}: isolation was off on its node when it started (see "
+            "tessera-agent --limits-dir and node label {}), or its limits could not be written and "
+            "--limits-fail-open has its namespace",
             what, key.second, names::kLabelCgpuDisableIsolation));
       }
     }

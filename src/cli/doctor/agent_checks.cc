@@ -141,9 +141,10 @@ void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportUses(
       facts, [](const ContainerUse& use) { return !use.limited; }, "the share is not enforced",
-      "isolation was off when the container started: cgpu.disable.isolation of the node, or the "
-      "chart's value",
-      "set limits.enabled=true, remove the node label, then restart the pod", findings);
+      "isolation was off when the container started (cgpu.disable.isolation of the node, or the "
+      "chart's value), or its limits could not be set and limits.failOpen has its namespace",
+      "set limits.enabled=true, remove the node label or the namespace, then restart the pod",
+      findings);
 }
 
 void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
