@@ -9,7 +9,8 @@
 namespace tessera::limiter {
 namespace {
 
-// Low classes stay stopped for this time after a high class has launched or waited.
+// Low classes stay stopped for this time after a high class has launched, or has waited for the
+// GPU.
 constexpr int64_t kHighHold = 5 * kMillisecond;
 // A high class waits for kernels of a stopped low class up to this length, and no longer.
 constexpr int64_t kAwaited = 4 * kQuantum;
@@ -40,9 +41,11 @@ bool Arbiter::IsLongLow(const ContainerState& container) {
 void Arbiter::DecideStops(int64_t now) {
   bool high = false;
   for (const ContainerState& container : containers_) {
-    high |= container.share.priority == PriorityClass::kHigh &&
-            (container.in_flight > 0 || now - container.last_wait < kHighHold ||
-             now - container.last_launch < kHighHold);
+    // A high class that waits for its own limit leaves the GPU to the low classes.
+    const bool at_limit = container.last_limited > 0 && now - container.last_limited < kAtLimit;
+    const int64_t last = std::max(container.last_wait, container.last_launch);
+    const bool works = container.in_flight > 0 || (now - last < kHighHold && !at_limit);
+    high |= works && container.share.priority == PriorityClass::kHigh;
   }
   for (ContainerState& container : containers_) {
     const bool low = container.share.priority == PriorityClass::kLow;

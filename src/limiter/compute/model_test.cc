@@ -406,6 +406,24 @@ TEST(ComputeModelTest, AWrongMeterIsTrimmed) {
   }
 }
 
+TEST(ComputeModelTest, ALowClassUsesWhatAHighClassAtItsLimitLeaves) {
+  for (const double high_length : {20 * kUs, 100 * kUs, 2 * kMs}) {
+    for (const double low_length : {50 * kUs, 2 * kMs, 7 * kMs}) {
+      TenantOptions high = Hard(0.3, Steady(high_length)), low = Hard(0.7, Steady(low_length));
+      high.share.priority = PriorityClass::kHigh;
+      low.share.priority = PriorityClass::kLow;
+      SharedGpu gpu({.tenants = {high, low}});
+      gpu.Run();
+      const auto of_high = gpu.Of(0), of_low = gpu.Of(1);
+      std::printf("high 30 of %.2f ms / low 70 of %.2f ms: %.1f/%.2f %.1f/%.2f\n",
+                  high_length / kMs, low_length / kMs, of_high.mean, of_high.deviation, of_low.mean,
+                  of_low.deviation);
+      EXPECT_TRUE(Holds(of_high, 30));
+      EXPECT_GE(of_low.mean, 42);
+    }
+  }
+}
+
 // A kernel of 5 ms takes three turns. If the high class had turns between them, it would end after
 // 11 ms. The pauses of the high class meet the kernels of the low class at different points.
 TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
