@@ -16,7 +16,7 @@ using components::Settings;
 
 // Settings that add or remove objects. Helm has no pools of nodes, and installs no drivers.
 constexpr void (*kSwitches[])(Settings& settings, bool on) = {
-    [](Settings& settings, bool on) { settings.webhook = on; },
+    [](Settings& settings, bool on) { settings.webhook_enabled = on; },
     [](Settings& settings, bool on) { settings.privileged_policy = on; },
     [](Settings& settings, bool on) { settings.network_policy = on; },
     [](Settings& settings, bool on) { settings.gpu_manager_metric = on; },

@@ -21,8 +21,8 @@ std::string CleanPath(const std::string& path) {
 
 std::string SharedResources(const AgentSettings& agent) {
   std::vector<std::string> names;
-  if (agent.gpu_mem) names.emplace_back("gpu-mem");
-  if (agent.vcuda) names.emplace_back("vcuda");
+  if (agent.offers_gpu_mem) names.emplace_back("gpu-mem");
+  if (agent.offers_vcuda) names.emplace_back("vcuda");
   return names.empty() ? "none" : JoinWithCommas(names);
 }
 
@@ -37,8 +37,8 @@ Json LimitArguments(const AgentSettings& agent) {
     if (!namespaces.empty())
       args.Append(Json::String(fmt::format("{}={}", flag, JoinWithCommas(namespaces))));
   };
-  add("--limits-fail-open", agent.limits_fail_open);
-  add("--limits-stop-bypass", agent.limits_stop_bypass);
+  add("--limits-fail-open", agent.limits_fail_open_namespaces);
+  add("--limits-stop-bypass", agent.limits_stop_bypass_namespaces);
   return args;
 }
 
@@ -65,18 +65,18 @@ Json AgentArguments(const Settings& settings, const AgentSettings& agent) {
   if (agent.runtime_enabled) {
     // Reports when another tool overwrites containerd's configuration.
     args.insert(args.end(), {"--engine=containerd", "--engine-host-root=/host"});
-    if (agent.repair) args.emplace_back("--repair-engine");
+    if (agent.runtime_repair) args.emplace_back("--repair-engine");
   }
-  AppendTexts(out, args);
-  AppendTexts(out, agent.extra_args);
+  AppendStrings(out, args);
+  AppendStrings(out, agent.extra_args);
   return out;
 }
 
 void SetInstallCommand(Json& command, const AgentSettings& agent) {
-  AppendTexts(command, {"--driver-root=" + agent.driver_root, "--dev-root=" + agent.dev_root});
-  if (agent.only_with_gpu) command.Append(Json::String("--only-with-gpu"));
-  if (agent.spread_seconds > 0) {
-    command.Append(Json::String(fmt::format("--spread={}", agent.spread_seconds)));
+  AppendStrings(command, {"--driver-root=" + agent.driver_root, "--dev-root=" + agent.dev_root});
+  if (agent.runtime_only_with_gpu) command.Append(Json::String("--only-with-gpu"));
+  if (agent.runtime_restart_spread_seconds > 0) {
+    command.Append(Json::String(fmt::format("--spread={}", agent.runtime_restart_spread_seconds)));
   }
 }
 
@@ -97,7 +97,7 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
   };
   set_writable("driver-root", agent.driver_root_writable);
   for (const auto* name : {"opt-tessera", "etc-tessera", "etc-containerd", "run-containerd"}) {
-    set_writable(name, agent.repair);
+    set_writable(name, agent.runtime_repair);
   }
   constexpr std::string_view kCounters = "exporter-counters";
   Json& volumes = *pod.Find("volumes");
@@ -113,8 +113,9 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
 Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   Json daemon_set = ChartObject("agent");
   Json& metadata = *daemon_set.Find("metadata");
-  AddTexts(*metadata.Find("labels"), agent.labels);
-  if (!agent.annotations.empty()) AddTexts(MemberAt(metadata, {"annotations"}), agent.annotations);
+  AddMissingTexts(*metadata.Find("labels"), agent.labels);
+  if (!agent.annotations.empty())
+    AddMissingTexts(MemberAt(metadata, {"annotations"}), agent.annotations);
   Json& spec = *daemon_set.Find("spec");
   Json& strategy = MemberAt(spec, {"updateStrategy"});
   strategy.Set("type", Json::String(agent.update_strategy));
@@ -122,12 +123,12 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
     MemberAt(strategy, {"rollingUpdate"}).Set("maxUnavailable", agent.max_unavailable);
   }
   Json& pod_metadata = MemberAt(spec, {"template", "metadata"});
-  AddTexts(*pod_metadata.Find("labels"), agent.labels);
-  AddTexts(*pod_metadata.Find("annotations"), agent.annotations);
+  AddMissingTexts(*pod_metadata.Find("labels"), agent.labels);
+  AddMissingTexts(*pod_metadata.Find("annotations"), agent.annotations);
   Json& pod = MemberAt(spec, {"template", "spec"});
   SetPullSecrets(pod, settings.image);
   pod.Set("priorityClassName", Json::String(agent.priority_class));
-  AddTexts(*pod.Find("nodeSelector"), agent.node_selector);
+  AddMissingTexts(*pod.Find("nodeSelector"), agent.node_selector);
   for (const std::string& key : settings.startup_taints) {
     pod.Find("tolerations")
         ->Append(
@@ -169,7 +170,7 @@ Json TermsOutside(std::span<const PoolSettings> pools) {
   return out;
 }
 
-void KeepOutOf(std::span<const PoolSettings> pools, Json* daemon_set) {
+void ExcludePoolNodes(std::span<const PoolSettings> pools, Json* daemon_set) {
   if (pools.empty()) return;
   MemberAt(*daemon_set, {"spec", "template", "spec", "affinity", "nodeAffinity",
                          "requiredDuringSchedulingIgnoredDuringExecution"})
@@ -189,8 +190,9 @@ Json RenderPool(const Settings& settings, size_t index) {
   MemberAt(daemon_set, {"spec", "selector", "matchLabels"}).Set(names::kLabelAgentPool, name);
   MemberAt(daemon_set, {"spec", "template", "metadata", "labels"})
       .Set(names::kLabelAgentPool, name);
-  AddTexts(MemberAt(daemon_set, {"spec", "template", "spec", "nodeSelector"}), pool.node_selector);
-  KeepOutOf(std::span(settings.pools).first(index), &daemon_set);
+  AddMissingTexts(MemberAt(daemon_set, {"spec", "template", "spec", "nodeSelector"}),
+                  pool.node_selector);
+  ExcludePoolNodes(std::span(settings.pools).first(index), &daemon_set);
   return daemon_set;
 }
 
@@ -198,7 +200,7 @@ Json RenderPool(const Settings& settings, size_t index) {
 
 std::vector<Json> RenderAgents(const Settings& settings) {
   std::vector<Json> sets = {RenderAgent(settings, settings.agent)};
-  KeepOutOf(settings.pools, &sets.front());
+  ExcludePoolNodes(settings.pools, &sets.front());
   for (size_t i = 0; i < settings.pools.size(); ++i) sets.push_back(RenderPool(settings, i));
   return sets;
 }

@@ -48,7 +48,7 @@ Json NotManagedByNvidia() {
        {"values", Json::Strings({kManagedValues.begin(), kManagedValues.end()})}});
 }
 
-void KeepOff(Json* daemonset) {
+void ExcludeNvidiaNodes(Json* daemonset) {
   Json* required = Descend(daemonset, {"spec", "template", "spec", "affinity", "nodeAffinity",
                                        "requiredDuringSchedulingIgnoredDuringExecution"});
   if (required == nullptr) return;
@@ -164,8 +164,8 @@ const Json& SchemaOf(const Json& schema, std::string_view key) {
 }
 
 // Returns the valid members of the section, and adds the others to plan->dropped.
-Json KeepValid(const Json& schema, const Json& section, const std::string& path,
-               MigrationPlan* plan) {
+Json ValidMembersOf(const Json& schema, const Json& section, const std::string& path,
+                    MigrationPlan* plan) {
   Json out = Json::MakeObject();
   for (const auto& [key, value] : section.members()) {
     if (IsEmpty(value)) continue;
@@ -179,7 +179,7 @@ Json KeepValid(const Json& schema, const Json& section, const std::string& path,
       plan->dropped.push_back(
           fmt::format("{}: {}", place, why.empty() ? "Tessera's driver has no such setting" : why));
     } else if (known->Find("properties") != nullptr && value.is_object()) {
-      Json kept = KeepValid(*known, value, place, plan);
+      Json kept = ValidMembersOf(*known, value, place, plan);
       if (!IsEmpty(kept)) out.Set(key, std::move(kept));
     } else if (Status valid = CheckAgainstSchema(*known, value, place); valid.ok()) {
       out.Set(key, value);
@@ -210,7 +210,7 @@ Json RenameDriverFields(Json driver) {
 
 void MapDriver(const Json& spec, const Json& driver, MigrationPlan* plan) {
   const Json& schema = SchemaOf(SpecSchema(), "driver");
-  const Json kept = KeepValid(schema, RenameDriverFields(driver), "spec.driver", plan);
+  const Json kept = ValidMembersOf(schema, RenameDriverFields(driver), "spec.driver", plan);
   for (const auto& [key, value] : kept.members()) {
     SetSetting({"driver", key}, "spec.driver." + key, value, plan);
   }
@@ -218,8 +218,8 @@ void MapDriver(const Json& spec, const Json& driver, MigrationPlan* plan) {
     const Json* section = spec.Find(part);
     if (section == nullptr || section->Find("enabled") == nullptr || IsDisabled(*section)) continue;
     const std::string field = fmt::format("spec.{}", part);
-    SetSetting({"driver", part}, field, KeepValid(SchemaOf(schema, part), *section, field, plan),
-               plan);
+    SetSetting({"driver", part}, field,
+               ValidMembersOf(SchemaOf(schema, part), *section, field, plan), plan);
   }
 }
 
@@ -268,7 +268,7 @@ void PlanSteps(const Json& spec, MigrationPlan* plan) {
 
 void KeepOffNvidiaNodes(std::vector<Json>* objects) {
   for (Json& object : *objects) {
-    if (object.StringAt("kind").value_or("") == "DaemonSet") KeepOff(&object);
+    if (object.StringAt("kind").value_or("") == "DaemonSet") ExcludeNvidiaNodes(&object);
   }
 }
 

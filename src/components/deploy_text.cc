@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSeparator = "\n---\n";
 
-Json Parsed(std::string_view path, std::string_view text) {
+Json ParseOrDie(std::string_view path, std::string_view text) {
   Result<Json> json = ParseYaml(text);
   if (!json.ok()) {
     CheckFailed(__FILE__, __LINE__, fmt::format("deploy/{}: {}", path, json.status().message()));
@@ -27,7 +27,7 @@ std::vector<Json> Documents(std::string_view path, std::string_view text) {
   std::vector<Json> documents;
   while (!text.empty()) {
     const size_t end = text.find(kSeparator);
-    Json document = Parsed(path, text.substr(0, end));
+    Json document = ParseOrDie(path, text.substr(0, end));
     if (!document.is_null()) documents.push_back(std::move(document));
     text = end == std::string_view::npos ? "" : text.substr(end + kSeparator.size());
   }
@@ -71,7 +71,7 @@ std::vector<std::string_view> DeployPaths(std::string_view prefix) {
   return paths;
 }
 
-Json ParsedYaml(std::string_view path) { return Parsed(path, DeployText(path)); }
+Json ParsedYaml(std::string_view path) { return ParseOrDie(path, DeployText(path)); }
 
 std::vector<Json> ParsedDocuments(std::string_view path) {
   return Documents(path, DeployText(path));

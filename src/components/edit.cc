@@ -28,7 +28,7 @@ void EraseItemNamed(Json& array, std::string_view name) {
   });
 }
 
-void AddTexts(Json& object, const StringMap& texts) {
+void AddMissingTexts(Json& object, const StringMap& texts) {
   for (const auto& [name, text] : texts) {
     if (object.Find(name) == nullptr) object.Set(name, Json::String(text));
   }
@@ -38,7 +38,7 @@ void AppendItems(Json& array, const Json& items) {
   for (const Json& item : items.items()) array.Append(item);
 }
 
-void AppendTexts(Json& array, const std::vector<std::string>& texts) {
+void AppendStrings(Json& array, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) array.Append(Json::String(text));
 }
 

@@ -20,9 +20,9 @@ Json& ItemNamed(Json& array, std::string_view name);
 void EraseItemNamed(Json& array, std::string_view name);
 // Adds `texts` without overwriting existing members: selectors and the list of installed objects
 // rely on Tessera's labels.
-void AddTexts(Json& object, const StringMap& texts);
+void AddMissingTexts(Json& object, const StringMap& texts);
 void AppendItems(Json& array, const Json& items);
-void AppendTexts(Json& array, const std::vector<std::string>& texts);
+void AppendStrings(Json& array, const std::vector<std::string>& texts);
 std::string JoinWithCommas(const std::vector<std::string>& texts);
 // {"name": name}
 Json NamedObject(std::string_view name);

@@ -24,7 +24,7 @@ Component Policies(const Settings& settings) {
   std::vector<Json> assignments = ChartObjects("assignments-policy");
   Json& writers = ItemNamed(MemberAt(assignments.front(), {"spec", "variables"}), "writers");
   std::string list = writers.Find("expression")->string_value();
-  for (const std::string& writer : settings.assignment_writers) {
+  for (const std::string& writer : settings.extra_assignment_writers) {
     list.insert(list.rfind(" ]"), fmt::format(", '{}'", writer));
   }
   writers.Set("expression", Json::String(list));
@@ -65,14 +65,14 @@ Json Deployment(const Settings& settings) {
   spec.Set("replicas", Json::Int(scheduler.replicas));
   Json& pod = MemberAt(spec, {"template", "spec"});
   SetPullSecrets(pod, settings.image);
-  AddTexts(*pod.Find("nodeSelector"), scheduler.node_selector);
+  AddMissingTexts(*pod.Find("nodeSelector"), scheduler.node_selector);
   AppendItems(*pod.Find("tolerations"), scheduler.tolerations);
   Json& container = ItemNamed(*pod.Find("containers"), "scheduler");
   SetImage(container, settings.image, "scheduler");
   Json args =
       Json::Strings({"--policy=" + scheduler.policy, "--memory-unit=" + settings.memory_unit,
-                     settings.webhook ? "--webhook-address=:9443" : "--webhook-address="});
-  AppendTexts(args, scheduler.extra_args);
+                     settings.webhook_enabled ? "--webhook-address=:9443" : "--webhook-address="});
+  AppendStrings(args, scheduler.extra_args);
   container.Set("args", std::move(args));
   container.Set("resources", scheduler.resources);
   return deployment;
@@ -102,7 +102,7 @@ Component Driver(const Settings& settings) {
 }
 
 Component Webhook(const Settings& settings) {
-  if (!settings.webhook) return {"webhook", {}};
+  if (!settings.webhook_enabled) return {"webhook", {}};
   return {"webhook", ChartObjects("webhook")};
 }
 
@@ -145,10 +145,10 @@ Json ConsoleArguments(const ConsoleSettings& console) {
     args = Json::Strings({"--listen=:8090", "--behind-https"});
   }
   args.Append(Json::String("--metrics-address=:9413"));
-  args.Append(Json::String("--other-tenants=" + console.other_tenants));
-  AppendTexts(args, PrometheusArguments(console));
-  AppendTexts(args, LoginArguments(console.oidc));
-  AppendTexts(args, console.extra_args);
+  args.Append(Json::String("--other-tenants=" + console.other_tenants_view));
+  AppendStrings(args, PrometheusArguments(console));
+  AppendStrings(args, LoginArguments(console.oidc));
+  AppendStrings(args, console.extra_args);
   return args;
 }
 
@@ -169,7 +169,7 @@ void SetConsoleVolume(Json& pod, Json& container, std::string_view name,
 void SetConsolePod(const Settings& settings, Json& pod) {
   const ConsoleSettings& console = settings.console;
   SetPullSecrets(pod, settings.image);
-  AddTexts(*pod.Find("nodeSelector"), console.node_selector);
+  AddMissingTexts(*pod.Find("nodeSelector"), console.node_selector);
   AppendItems(*pod.Find("tolerations"), console.tolerations);
   Json& container = ItemNamed(*pod.Find("containers"), "console");
   SetImage(container, settings.image, "console");
@@ -219,7 +219,7 @@ void SetMonitor(const MonitorSettings& settings, std::string_view program,
   Json& metadata = *monitor->Find("metadata");
   metadata.Set("name", name);
   metadata.Find("labels")->Set(kNameLabel, name);
-  AddTexts(*metadata.Find("labels"), settings.labels);
+  AddMissingTexts(*metadata.Find("labels"), settings.labels);
   MemberAt(*monitor, {"spec", "selector", "matchLabels"}).Set(kNameLabel, name);
   for (Json& endpoint : MemberAt(*monitor, {"spec", endpoints}).items()) {
     endpoint.Set("interval", Json::String(settings.interval));
@@ -260,7 +260,7 @@ void AddDashboards(const MonitoringSettings& monitoring, std::vector<Json>* obje
     Json dashboard = ChartObject("dashboards");
     Json& metadata = *dashboard.Find("metadata");
     metadata.Set("name", Json::String(fmt::format("tessera-dashboard-{}", name)));
-    AddTexts(*metadata.Find("labels"), monitoring.dashboard_labels);
+    AddMissingTexts(*metadata.Find("labels"), monitoring.dashboard_labels);
     MemberAt(dashboard, {"data"})
         .Set(fmt::format("tessera-{}", file), Json::String(DeployText(path)));
     objects->push_back(std::move(dashboard));
@@ -276,7 +276,7 @@ Component Monitoring(const Settings& settings) {
   }
   if (monitoring.prometheus_rule) {
     Json rule = ChartObject("prometheusrule");
-    AddTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
+    AddMissingTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
     rule.Set("spec", ParsedYaml("chart/files/alerts.yaml"));
     out.objects.push_back(std::move(rule));
   }

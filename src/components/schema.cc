@@ -106,7 +106,7 @@ bool IsListed(const Json& schema, const Json& value) {
 }
 
 // Whether the value is valid apart from its members and items.
-bool IsValidAlone(const Json& schema, const Json& value) {
+bool IsValidWithoutMembers(const Json& schema, const Json& value) {
   if (!HasType(value, schema.Find("type")) || !IsListed(schema, value)) return false;
   if (value.is_string()) return IsValidText(schema, value.string_value());
   return !value.is_number() || IsValidNumber(schema, value.ToDouble().value_or(0));
@@ -158,7 +158,8 @@ Status CheckMembers(const Json& schema, const Json& value, const std::string& pa
 
 Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path) {
   if (value.is_null()) return Status::Ok();
-  if (!IsValidAlone(schema, value)) return Invalid(schema, value, path.empty() ? "settings" : path);
+  if (!IsValidWithoutMembers(schema, value))
+    return Invalid(schema, value, path.empty() ? "settings" : path);
   if (value.is_object()) return CheckMembers(schema, value, path);
   const Json* items = schema.Find("items");
   if (!value.is_array() || items == nullptr) return Status::Ok();

@@ -87,15 +87,15 @@ AgentSettings ReadAgent(const Json& spec, const std::string& pool) {
   out.extra_args = agent.Texts("extraArgs");
   out.env = agent.Value("env");
   out.runtime_enabled = runtime.Flag("enabled");
-  out.only_with_gpu = runtime.Flag("onlyWithGpu");
-  out.repair = runtime.Flag("repair");
-  out.spread_seconds = runtime.Number("spreadSeconds");
+  out.runtime_only_with_gpu = runtime.Flag("onlyWithGpu");
+  out.runtime_repair = runtime.Flag("repair");
+  out.runtime_restart_spread_seconds = runtime.Number("spreadSeconds");
   out.runtime_resources = runtime.Value("resources");
-  out.gpu_mem = sharing.Flag("gpuMem");
-  out.vcuda = sharing.Flag("vcuda");
+  out.offers_gpu_mem = sharing.Flag("gpuMem");
+  out.offers_vcuda = sharing.Flag("vcuda");
   out.limits_enabled = limits.Flag("enabled");
-  out.limits_fail_open = limits.Texts("failOpen");
-  out.limits_stop_bypass = limits.Texts("stopBypass");
+  out.limits_fail_open_namespaces = limits.Texts("failOpen");
+  out.limits_stop_bypass_namespaces = limits.Texts("stopBypass");
   out.exporter_enabled = exporter.Flag("enabled");
   out.exporter_interval_ms = exporter.Number("intervalMs");
   out.exporter_config_map = exporter.Text("configMap");
@@ -148,7 +148,7 @@ ConsoleSettings ReadConsole(const Json& spec) {
   out.enabled = console.Flag("enabled");
   out.tls_secret = console.Text("tlsSecret");
   out.behind_https = console.Flag("behindHttps");
-  out.other_tenants = console.Text("otherTenants");
+  out.other_tenants_view = console.Text("otherTenants");
   out.prometheus_url = console.Text("prometheusUrl");
   out.prometheus = ReadPrometheusAccess(*spec.Find("console"));
   out.oidc = ReadConsoleLogin(*spec.Find("console"));
@@ -179,8 +179,8 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
 // A process that may run without the limiter must not be killed for it
 // (src/agent/agent_options.cc).
 Status CheckLimitNamespaces(const AgentSettings& agent) {
-  const std::vector<std::string>& open = agent.limits_fail_open;
-  for (const std::string& ns : agent.limits_stop_bypass) {
+  const std::vector<std::string>& open = agent.limits_fail_open_namespaces;
+  for (const std::string& ns : agent.limits_stop_bypass_namespaces) {
     const bool is_open = std::ranges::count(open, ns) > 0 || std::ranges::count(open, "*") > 0 ||
                          (ns == "*" && !open.empty());
     if (!is_open) continue;
@@ -223,8 +223,8 @@ Result<PoolSettings> ReadPool(const Json& general, const Json& pool, const std::
     return Error(Code::kInvalidArgument,
                  "{}.nodeSelector: no label: want the labels of the pool's nodes", where);
   }
-  if (out.mode == "whole") out.agent.gpu_mem = out.agent.vcuda = false;
-  if (out.mode == "shared" && !out.agent.gpu_mem && !out.agent.vcuda) {
+  if (out.mode == "whole") out.agent.offers_gpu_mem = out.agent.offers_vcuda = false;
+  if (out.mode == "shared" && !out.agent.offers_gpu_mem && !out.agent.offers_vcuda) {
     return Error(Code::kInvalidArgument,
                  "{}.mode=shared: sharing.gpuMem and sharing.vcuda are both false: enable one",
                  where);
@@ -268,13 +268,13 @@ Result<Settings> ReadSettings(const Json& spec) {
   out.startup_taints = Section(spec, "startupTaint").Texts("keys");
   out.memory_unit = Section(spec, "sharing").Text("memoryUnit");
   out.runtime_class = Section(spec, "runtime").Text("runtimeClass");
-  out.webhook = Section(spec, "webhook").Flag("enabled");
+  out.webhook_enabled = Section(spec, "webhook").Flag("enabled");
   out.privileged_policy = Section(spec, "privilegedPolicy").Flag("enabled");
-  out.assignment_writers = Section(spec, "assignments").Texts("writers");
+  out.extra_assignment_writers = Section(spec, "assignments").Texts("writers");
   out.network_policy = Section(spec, "networkPolicy").Flag("enabled");
   out.gpu_manager_metric = Section(spec, "gpuManagerMetric").Flag("enabled");
   RETURN_IF_ERROR(CheckAgent(out.agent, ""));
-  if (out.webhook && !out.scheduler.enabled) {
+  if (out.webhook_enabled && !out.scheduler.enabled) {
     return Error(Code::kInvalidArgument,
                  "scheduler.enabled=false: the scheduler serves the webhook: set "
                  "webhook.enabled=false, too");

@@ -56,17 +56,17 @@ struct AgentSettings {
   Json env;  // array
   // runtime
   bool runtime_enabled = true;
-  bool only_with_gpu = true;
-  bool repair = false;
-  int64_t spread_seconds = 0;
+  bool runtime_only_with_gpu = true;
+  bool runtime_repair = false;
+  int64_t runtime_restart_spread_seconds = 0;
   Json runtime_resources;  // object
   // sharing
-  bool gpu_mem = true;
-  bool vcuda = true;
+  bool offers_gpu_mem = true;
+  bool offers_vcuda = true;
   // limits
   bool limits_enabled = true;
-  std::vector<std::string> limits_fail_open;
-  std::vector<std::string> limits_stop_bypass;
+  std::vector<std::string> limits_fail_open_namespaces;
+  std::vector<std::string> limits_stop_bypass_namespaces;
   // exporter
   bool exporter_enabled = true;
   int64_t exporter_interval_ms = 0;
@@ -114,7 +114,7 @@ struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https = false;
-  std::string other_tenants;
+  std::string other_tenants_view;
   std::string prometheus_url;  // "": none
   PrometheusAccess prometheus;
   ConsoleLoginSettings oidc;
@@ -154,9 +154,9 @@ struct Settings {
   std::vector<std::string> startup_taints;  // keys that agents tolerate and remove
   std::string memory_unit;                  // GiB or MiB, for agents and scheduler
   std::string runtime_class;                // name of the RuntimeClass
-  bool webhook = true;
+  bool webhook_enabled = true;
   bool privileged_policy = true;
-  std::vector<std::string> assignment_writers;
+  std::vector<std::string> extra_assignment_writers;
   bool network_policy = true;
   bool gpu_manager_metric = true;
 };

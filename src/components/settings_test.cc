@@ -228,9 +228,9 @@ TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {
   const AgentSettings& a = settings->pools[0].agent;
   EXPECT_EQ(a.driver_root, "/opt");
   EXPECT_THAT(a.extra_args, ::testing::ElementsAre("--no-hostname"));
-  EXPECT_THAT(a.limits_fail_open, ::testing::ElementsAre("x"));
-  EXPECT_TRUE(a.gpu_mem);
-  EXPECT_FALSE(settings->pools[1].agent.gpu_mem || settings->pools[1].agent.vcuda);
+  EXPECT_THAT(a.limits_fail_open_namespaces, ::testing::ElementsAre("x"));
+  EXPECT_TRUE(a.offers_gpu_mem);
+  EXPECT_FALSE(settings->pools[1].agent.offers_gpu_mem || settings->pools[1].agent.offers_vcuda);
 }
 
 TEST(SettingsTest, RejectsInvalidPools) {

@@ -12,14 +12,14 @@ namespace {
 constexpr std::array<std::string_view, 7> kPoolSections = {
     "daemonsets", "agent", "runtime", "sharing", "limits", "exporter", "driver"};
 
-Json ParsedJson(std::string_view text) {
+Json ParseJsonOrDie(std::string_view text) {
   Result<Json> json = ParseJson(text);
   TESSERA_CHECK(json.ok());
   return *std::move(json);
 }
 
 Json PoolSchema(const Json& properties) {
-  Json pool = ParsedJson(R"({
+  Json pool = ParseJsonOrDie(R"({
     "type": "object", "additionalProperties": false, "required": ["name", "nodeSelector"],
     "properties": {
       "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$",
@@ -54,19 +54,19 @@ Json ResolveReferences(const Json& schema, const Json& definitions) {
 
 // Helm checks values together with the defaults, so the schema has required properties. A spec has
 // only what differs from the defaults.
-void RequireNothing(Json* schema) {
+void MakeAllOptional(Json* schema) {
   schema->Erase("required");
   Json* properties = schema->Find("properties");
   if (properties == nullptr) return;
-  for (auto& [name, property] : properties->members()) RequireNothing(&property);
+  for (auto& [name, property] : properties->members()) MakeAllOptional(&property);
 }
 
 Json MakeSpecSchema() {
-  Json schema = ParsedJson(DeployText("chart/values.schema.json"));
+  Json schema = ParseJsonOrDie(DeployText("chart/values.schema.json"));
   const Json definitions = *schema.Find("definitions");
   schema.Erase("definitions");
   schema = ResolveReferences(schema, definitions);
-  RequireNothing(&schema);
+  MakeAllOptional(&schema);
   Json& properties = *schema.Find("properties");
   Json pools = Json::MakeObject();
   pools.Set("type", Json::String("array"));
