@@ -109,7 +109,7 @@ void SetMounts(Json& pod, Json& container, const AgentSettings& agent) {
   }
 }
 
-// Sets all values that differ between agents, except the choice of nodes.
+// Sets all values that differ between pools, except the nodes that the DaemonSet selects.
 Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   Json daemon_set = ChartObject("agent");
   Json& metadata = *daemon_set.Find("metadata");

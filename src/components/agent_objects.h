@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The DaemonSets of tessera-agent: one for each pool, and one for nodes outside of all pools.
-// RenderCleanup (objects.h) is defined here, too. Threads: pure functions.
+// agent_objects.cc also defines RenderCleanup (objects.h). Threads: pure functions.
 #pragma once
 
 #include <vector>

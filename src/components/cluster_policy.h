@@ -12,12 +12,12 @@
 
 namespace tessera::components {
 
-// Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages: adds a required node
-// affinity on the label nvidia.com/gpu.deploy.device-plugin to the node affinities that they have.
-// Other objects stay as they are.
+// Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages. To each required node
+// affinity it adds a rule on the label nvidia.com/gpu.deploy.device-plugin. Other objects, and
+// DaemonSets without a node affinity, stay as they are.
 void KeepOffNvidiaNodes(std::vector<Json>* objects);
-// Like above, for all components. Also removes the RuntimeClass "nvidia", which belongs to NVIDIA's
-// operator.
+// Does the same for all components, and removes the RuntimeClass "nvidia", which belongs to
+// NVIDIA's operator.
 void KeepOffNvidiaNodes(std::vector<Component>* components);
 
 // Whether NVIDIA's operator runs its device plugin on the node, or has paused it there.

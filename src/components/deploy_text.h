@@ -17,8 +17,8 @@ std::vector<std::string_view> DeployPaths(std::string_view prefix);
 Json ParsedYaml(std::string_view path);
 // The documents of a YAML file; "---" lines separate them.
 std::vector<Json> ParsedDocuments(std::string_view path);
-// The objects of chart/templates/NAME.yaml without the lines that have a directive ("{{"). The
-// caller sets the values of these lines, and removes optional parts between them. A member whose
+// The objects of chart/templates/NAME.yaml without the lines that have a Helm directive ("{{"). The
+// caller sets the values of these lines, and removes the lines that Helm would omit. A member whose
 // lines all have directives is missing.
 std::vector<Json> ChartObjects(std::string_view name);
 // The object of a template that has only one.

@@ -44,8 +44,7 @@ std::string OsTag(const DriverHost& host);
 Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host);
 
 // The value of the node label tessera.dev/driver-pool of nodes like `host`, which the DaemonSet
-// selects: "default-ubuntu22-04". Nodes with different kernels are one pool unless modules are
-// precompiled.
+// selects: "default-ubuntu22-04". The kernel is part of the name only if modules are precompiled.
 std::string PoolName(const DriverSpec& spec, const DriverHost& host);
 
 // The revision of the driver: 16 hexadecimal digits.
@@ -55,8 +54,8 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 // "sha256:" and twelve digits for an image without a version.
 std::string DriverVersionOf(const Json& set);
 
-// The DaemonSet does not select nodes with the label tessera.dev/driver-revision, which a rollback
-// has pinned. INVALID_ARGUMENT: see DriverImage; GDS needs open modules.
+// The DaemonSet excludes nodes that a rollback has pinned by the label tessera.dev/driver-revision.
+// INVALID_ARGUMENT: as DriverImage, or GDS without open modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
 
 // The DaemonSet that keeps nodes on an earlier driver after a rollback. `set`: the pool's earlier

@@ -2,7 +2,7 @@
 // The settings of the driver of a pool of nodes: the section `driver`, with the keys of NVIDIA's
 // chart. Only the operator installs drivers.
 //
-// Threads: values; the functions are pure.
+// Threads: settings are values, and each thread may use its own copy; the functions are pure.
 #pragma once
 
 #include <map>
@@ -54,7 +54,8 @@ struct DriverSettings {
   Json upgrade_policy = Json::MakeObject();
 };
 
-// Reads a section that the schema has accepted; null: no driver. `pool`: the name of the pool.
+// Reads a section that the schema has accepted. Without a section (null) no driver is installed.
+// `pool`: the name of the pool.
 DriverSettings ReadDriver(const Json* section, const std::string& pool);
 
 // INVALID_ARGUMENT names the setting that is missing or contradicts another setting.

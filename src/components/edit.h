@@ -18,8 +18,8 @@ Json& MemberAt(Json& object, std::initializer_list<std::string_view> path);
 // The item of an array with this `name`. REQUIRES: the array has such an item.
 Json& ItemNamed(Json& array, std::string_view name);
 void EraseItemNamed(Json& array, std::string_view name);
-// Adds `texts` without overwriting existing members: selectors and the list of installed objects
-// rely on Tessera's labels.
+// Adds the members of `texts` that `object` lacks. Existing members stay, because selectors and the
+// list of installed objects rely on Tessera's labels.
 void AddMissingTexts(Json& object, const StringMap& texts);
 void AppendItems(Json& array, const Json& items);
 void AppendStrings(Json& array, const std::vector<std::string>& texts);

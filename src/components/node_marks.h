@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the labels, annotations, conditions and resource counts that agents wrote on a Node, and
 // makes the patches that remove them. The API server records the writer of each field
-// (managedFields), so fields of other writers stay. Annotations tessera.dev/... are included
-// whatever their writer is.
+// (managedFields), so fields of other writers stay. Annotations tessera.dev/... are an exception:
+// they are removed whoever wrote them.
 //
 // Threads: pure functions.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts values of NVIDIA's gpu-operator chart in a spec:
+// Converts values of NVIDIA's gpu-operator chart in a spec to Tessera's settings:
 //
 //   daemonsets.*                            the same names, as in Tessera's values.yaml
 //   hostPaths.driverInstallDir              agent.driverRoot
@@ -27,8 +27,8 @@ namespace tessera::components {
 // Whether the value stands for a default, because NVIDIA's chart leaves it empty.
 bool IsEmpty(const Json& value);
 
-// Why Tessera does not follow a value, such as "mig" or "driver.startupProbe", or a section that
-// can be enabled. "" for a value that Tessera follows or does not know.
+// Why Tessera ignores the value or section of this name, such as "mig" or "driver.startupProbe". ""
+// for a name that Tessera supports or does not know.
 std::string ReasonToIgnore(std::string_view name);
 
 // Replaces NVIDIA's values in the spec by Tessera's, except `driver` (driver_settings.h).

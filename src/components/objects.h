@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of an installation in the API server, rendered from its settings. Equal settings give
-// equal objects. The objects come from the chart's templates; code takes the place of their
-// directives.
+// equal objects. The objects come from the chart's templates. Lines with a Helm directive are
+// skipped, and this code sets their values.
 //
 // Each object has apiVersion, kind, metadata.name, metadata.namespace if it has one, and the label
 // app.kubernetes.io/part-of=tessera. No object has a status. The objects are for server-side apply.

@@ -60,7 +60,7 @@ void FillDefaults(Json* spec, const Json& defaults, const Json& schema) {
   }
 }
 
-// NVIDIA's chart has the text "1" where the API server wants a number.
+// NVIDIA's chart has the text "1" where the API server requires a number.
 Json CountOrPercentage(const Json& value) {
   if (!value.is_string()) return value;
   const Result<int64_t> count = ParseInt(value.string_value());
@@ -176,8 +176,8 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
   return out;
 }
 
-// A process that may run without the limiter must not be killed for it
-// (src/agent/agent_options.cc).
+// In a namespace of limits.failOpen a process may run without the limiter, so limits.stopBypass must
+// not kill it there (src/agent/agent_options.cc).
 Status CheckLimitNamespaces(const AgentSettings& agent) {
   const std::vector<std::string>& open = agent.limits_fail_open_namespaces;
   for (const std::string& ns : agent.limits_stop_bypass_namespaces) {

@@ -13,8 +13,8 @@
 // Values of NVIDIA's gpu-operator chart are accepted if Tessera has a setting with the same
 // meaning, or needs none. Others are rejected with the reason.
 //
-// Threads: values; the functions are pure. Errors: INVALID_ARGUMENT names the setting, the value
-// and the allowed values.
+// Threads: settings are values, and each thread may use its own copy; the functions are pure.
+// Errors: INVALID_ARGUMENT names the setting, the value and the allowed values.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ImageSettings {
 
 // The settings of one agent. Pools may differ in all of them.
 struct AgentSettings {
-  // daemonsets
+  // Section daemonsets.
   StringMap labels;
   StringMap annotations;
   Json tolerations;  // array
@@ -46,7 +46,7 @@ struct AgentSettings {
   std::string priority_class;
   std::string update_strategy;  // RollingUpdate or OnDelete
   Json max_unavailable;         // number, or text such as 10%
-  // agent
+  // Section agent.
   std::string driver_root;
   std::string dev_root;
   bool create_device_nodes = true;
@@ -54,20 +54,21 @@ struct AgentSettings {
   Json resources;  // object
   std::vector<std::string> extra_args;
   Json env;  // array
-  // runtime
+  // Section runtime.
   bool runtime_enabled = true;
-  bool runtime_only_with_gpu = true;
-  bool runtime_repair = false;
+  bool runtime_only_with_gpu = true;  // configures no engine on a node without a GPU
+  bool runtime_repair = false;        // restores the engine's configuration after a change
+  // Restarts of containerd are spread over this time.
   int64_t runtime_restart_spread_seconds = 0;
   Json runtime_resources;  // object
-  // sharing
+  // Section sharing: the resources by which pods may share a GPU.
   bool offers_gpu_mem = true;
   bool offers_vcuda = true;
-  // limits
+  // Section limits; "*" stands for all namespaces.
   bool limits_enabled = true;
   std::vector<std::string> limits_fail_open_namespaces;
   std::vector<std::string> limits_stop_bypass_namespaces;
-  // exporter
+  // Section exporter.
   bool exporter_enabled = true;
   int64_t exporter_interval_ms = 0;
   std::string exporter_config_map;
@@ -114,8 +115,8 @@ struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https = false;
-  std::string other_tenants_view;
-  std::string prometheus_url;  // "": none
+  std::string other_tenants_view;  // namespaces, shares or sums: see OtherTenants in src/console
+  std::string prometheus_url;      // "": none
   PrometheusAccess prometheus;
   ConsoleLoginSettings oidc;
   Json resources;  // object
@@ -123,7 +124,7 @@ struct ConsoleSettings {
   Json tolerations;  // array
   std::vector<std::string> extra_args;
 
-  // Whether the console is reachable other than by kubectl port-forward.
+  // Whether the console is reachable without kubectl port-forward.
   bool reachable() const { return !tls_secret.empty() || behind_https; }
 };
 
@@ -156,13 +157,13 @@ struct Settings {
   std::string runtime_class;                // name of the RuntimeClass
   bool webhook_enabled = true;
   bool privileged_policy = true;
+  // Users, in addition to Tessera's own, who may write the annotations that assign GPUs.
   std::vector<std::string> extra_assignment_writers;
   bool network_policy = true;
   bool gpu_manager_metric = true;
 };
 
-// Settings for a spec: an object whose missing keys have their defaults, or null for the defaults
-// alone.
+// Reads a spec. Missing keys have their defaults; a null spec has only defaults.
 Result<Settings> ParseSettings(const Json& spec);
 
 bool InstallsDrivers(const Settings& settings);
@@ -172,7 +173,7 @@ bool InstallsDrivers(const Settings& settings);
 // driver first.
 Status CheckWithoutOperator(const Json& spec);
 
-// Checks each value of the spec by itself; ParseSettings also checks that the values agree.
+// Checks each value of the spec by itself. ParseSettings also checks that the values agree.
 Status CheckSpec(const Json& spec);
 
 // The values of NVIDIA's chart in a spec that have no effect, each with the reason: "mig: MIG
@@ -182,8 +183,8 @@ std::vector<std::string> IgnoredValues(const Json& spec);
 // The defaults of the chart of the same version, as a spec with every key.
 const Json& DefaultSpec();
 
-// `spec` with the members of `changes` merged over it, as Helm merges values: objects by their
-// members, all else replaced; null removes a member.
+// Merges `changes` into `spec` as Helm merges values. Objects are merged member by member, other
+// values are replaced, and null removes a member.
 Json MergeSpec(const Json& spec, const Json& changes);
 
 }  // namespace tessera::components

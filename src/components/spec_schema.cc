@@ -52,8 +52,8 @@ Json ResolveReferences(const Json& schema, const Json& definitions) {
   return out;
 }
 
-// Helm checks values together with the defaults, so the schema has required properties. A spec has
-// only what differs from the defaults.
+// Removes `required`. The chart's schema requires all properties, because Helm checks values
+// together with the defaults. A spec contains only values that differ from the defaults.
 void MakeAllOptional(Json* schema) {
   schema->Erase("required");
   Json* properties = schema->Find("properties");
