@@ -55,7 +55,7 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 std::string DriverVersionOf(const Json& set);
 
 // The DaemonSet excludes nodes that a rollback has pinned by the label tessera.dev/driver-revision.
-// INVALID_ARGUMENT: as DriverImage, or GDS without open modules.
+// INVALID_ARGUMENT: as DriverImage, or GDS with proprietary modules.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
 
 // The DaemonSet that keeps nodes on an earlier driver after a rollback. `set`: the pool's earlier
