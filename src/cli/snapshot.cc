@@ -21,7 +21,7 @@ class ListCollector final : private kube::Watch::Delegate {
     std::function<void(const Status&)> on_error;
   };
 
-  ListCollector(kube::Client& client, kube::ListQuery query, kube::Keep keep, Sink sink)
+  ListCollector(kube::Client& client, kube::ListQuery query, kube::KeptFields keep, Sink sink)
       : keep_(std::move(keep)), sink_(std::move(sink)) {
     query.type = T::kType;
     query.encoding = kube::Encoding::kProtobuf;
@@ -49,7 +49,7 @@ class ListCollector final : private kube::Watch::Delegate {
   void OnDeleted(const kube::RawObject&) override {}
   void OnError(const Status& status, Duration) override { sink_.on_error(status); }
 
-  const kube::Keep keep_;
+  const kube::KeptFields keep_;
   const Sink sink_;
   bool begun_ = false;
   std::unique_ptr<kube::Watch> watch_;
@@ -83,7 +83,7 @@ struct Snapshot::State {
     quota.emplace(client,
                   kube::ListQuery{.ns = options.feed.quota_ns,
                                   .field_selector = "metadata.name=" + options.feed.quota_name},
-                  kube::Keep{},
+                  kube::KeptFields{},
                   ListCollector<kube::ConfigMapObject>::Sink{
                       [this](const kube::ConfigMapObject& map) { TakeQuota(map); },
                       [this] { EndList(); }, ErrorHandlerFor("quota")});

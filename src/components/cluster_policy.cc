@@ -15,7 +15,7 @@ namespace {
 
 // The object at `path`; creates missing objects on the way. Null if a value on the way is no
 // object.
-Json* Descend(Json* object, const std::vector<std::string_view>& path) {
+Json* FindOrAddObject(Json* object, const std::vector<std::string_view>& path) {
   for (const std::string_view key : path) {
     auto next = object->ObjectAt(key);
     if (!next.ok()) return nullptr;
@@ -49,8 +49,9 @@ Json NotManagedByNvidia() {
 }
 
 void ExcludeNvidiaNodes(Json* daemonset) {
-  Json* required = Descend(daemonset, {"spec", "template", "spec", "affinity", "nodeAffinity",
-                                       "requiredDuringSchedulingIgnoredDuringExecution"});
+  Json* required =
+      FindOrAddObject(daemonset, {"spec", "template", "spec", "affinity", "nodeAffinity",
+                                  "requiredDuringSchedulingIgnoredDuringExecution"});
   if (required == nullptr) return;
   auto terms = required->ArrayAt("nodeSelectorTerms");
   if (!terms.ok()) return;
@@ -90,8 +91,8 @@ const std::vector<FieldMapping>& Mappings() {
 }
 
 bool IsMapped(std::string_view section, std::string_view field) {
-  return std::ranges::any_of(Mappings(), [&](const FieldMapping& one) {
-    return one.from[0] == section && (field.empty() || one.from[1] == field);
+  return std::ranges::any_of(Mappings(), [&](const FieldMapping& mapping) {
+    return mapping.from[0] == section && (field.empty() || mapping.from[1] == field);
   });
 }
 
@@ -134,19 +135,19 @@ void AddDropped(const Json& spec, MigrationPlan* plan) {
 void SetSetting(const std::vector<std::string_view>& setting, std::string field, const Json& value,
                 MigrationPlan* plan) {
   const std::vector<std::string_view> parents(setting.begin(), setting.end() - 1);
-  Descend(plan->resource.Find("spec"), parents)->Set(setting.back(), value);
+  FindOrAddObject(plan->resource.Find("spec"), parents)->Set(setting.back(), value);
   plan->mapped.push_back({std::move(field), fmt::format("{}", fmt::join(setting, ".")), value});
 }
 
 void MapSettings(const Json& spec, MigrationPlan* plan) {
-  for (const FieldMapping& one : Mappings()) {
-    const Json* value = FindPath(spec, one.from);
+  for (const FieldMapping& mapping : Mappings()) {
+    const Json* value = FindPath(spec, mapping.from);
     if (value == nullptr || IsEmpty(*value)) continue;
     // No setting is needed: after the host, the agent looks for a driver in this directory.
-    if (one.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
+    if (mapping.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
       continue;
     }
-    SetSetting(one.to, fmt::format("spec.{}", fmt::join(one.from, ".")), *value, plan);
+    SetSetting(mapping.to, fmt::format("spec.{}", fmt::join(mapping.from, ".")), *value, plan);
   }
 }
 

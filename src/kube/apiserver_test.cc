@@ -146,9 +146,9 @@ class MetadataCopy : public Informer<MetadataObject>::Handler {
 
 TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
   MetadataCopy handler;
-  const Keep keep{.manager = "one"};
+  const KeptFields kept{.manager = "one"};
   Informer<MetadataObject> maps(
-      *client_, {.type = kConfigMaps, .ns = "default", .label_selector = "test=" + name_}, keep,
+      *client_, {.type = kConfigMaps, .ns = "default", .label_selector = "test=" + name_}, kept,
       handler);
   const ObjectRef map{kConfigMaps, name_, "default", ""};
   made_.push_back(map);
@@ -166,7 +166,7 @@ TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
   const auto applied = Wait(
       [&](auto f) { return client_->Apply(kConfigMaps, object, {.field_manager = "one"}, f); });
   MetadataObject answer;
-  ASSERT_TRUE(DecodeObject(RawObject(applied.value()), keep, &answer).ok());
+  ASSERT_TRUE(DecodeObject(RawObject(applied.value()), kept, &answer).ok());
   const auto digest = [&] {
     const MetadataObject* now = maps.Find("default/" + name_);
     return now == nullptr ? 0 : now->applied_fields;

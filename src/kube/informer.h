@@ -68,9 +68,9 @@ class Informer final : private Watch::Delegate {
 
   // `query` has the namespace and the selectors, and the type if T serves several types
   // (T::Prepare). Otherwise type and encoding follow from T. `is_outline` may be null.
-  Informer(Client& client, ListQuery query, Keep keep, Handler& handler,
+  Informer(Client& client, ListQuery query, KeptFields kept, Handler& handler,
            Watch::Options options = {}, IsOutline is_outline = nullptr)
-      : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {
+      : kept_fields_(std::move(kept)), handler_(handler), is_outline_(is_outline) {
     if constexpr (requires { T::Prepare(&query); }) {
       T::Prepare(&query);
     } else {
@@ -127,7 +127,7 @@ class Informer final : private Watch::Delegate {
 
   void OnObject(const RawObject& raw) override {
     T now;
-    const Status status = DecodeObject(raw, keep_, &now);
+    const Status status = DecodeObject(raw, kept_fields_, &now);
     const std::string key = KeyOf(now.meta);
     const auto found = entries_.find(key);
     if (found != entries_.end()) found->second.generation = list_generation_;
@@ -191,7 +191,7 @@ class Informer final : private Watch::Delegate {
     if (outlines_.erase(uid) > 0) handler_.OnOutlineRemoved(uid);
   }
 
-  const Keep keep_;
+  const KeptFields kept_fields_;
   Handler& handler_;
   const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;

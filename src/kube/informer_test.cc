@@ -76,7 +76,7 @@ class InformerTest : public ::testing::Test {
   }
   void Follow() {
     informer_ = std::make_unique<Informer<PodObject>>(
-        *client_, ListQuery{.limit = 7}, Keep{}, mirror_,
+        *client_, ListQuery{.limit = 7}, KeptFields{}, mirror_,
         Watch::Options{
             .stall_timeout = kPatience, .max_event = 64 << 10, .stream_initial = stream_initial_});
   }
@@ -147,7 +147,8 @@ TEST_F(InformerTest, OutlinesAreReportedAndNotStored) {
   server_->Put(pod);
   server_->Put({.meta = {.name = "no-namespace", .uid = Uid("7")}});
   OutlineMirror mirror;
-  Informer<PodObject> informer(*client_, ListQuery{.limit = 7}, Keep{}, mirror, Watch::Options{},
+  Informer<PodObject> informer(*client_, ListQuery{.limit = 7}, KeptFields{}, mirror,
+                               Watch::Options{},
                                [](const PodObject& object) { return object.node_name.empty(); });
   using Outlines = std::map<Uid, std::string>;
   const auto until = [&](const Outlines& expected) {
@@ -187,7 +188,7 @@ TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
   set({"1", "2"});
   Client client(io_, runner_, Config{.server = server.url()}, ClientOptions{});
   OutlineMirror mirror;
-  const Informer<PodObject> informer(client, ListQuery{}, Keep{}, mirror, Watch::Options{},
+  const Informer<PodObject> informer(client, ListQuery{}, KeptFields{}, mirror, Watch::Options{},
                                      [](const PodObject&) { return true; });
   const auto until = [&](const std::map<Uid, std::string>& expected) {
     return runner_.RunUntil([&] { return mirror.names == expected; });

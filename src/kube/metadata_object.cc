@@ -29,7 +29,7 @@ OwnerReference OwnerIn(const Json& owner) {
           .controller = owner.BoolAt("controller").value_or(false)};
 }
 
-void ReadMetadata(const Json& metadata, const Keep& keep, MetadataObject* out) {
+void ReadMetadata(const Json& metadata, const KeptFields& kept, MetadataObject* out) {
   out->generation = metadata.IntAt("generation").value_or(0);
   if (const Json* owners = ArrayIn(metadata, "ownerReferences")) {
     for (const Json& owner : owners->items()) out->owners.push_back(OwnerIn(owner));
@@ -39,11 +39,11 @@ void ReadMetadata(const Json& metadata, const Keep& keep, MetadataObject* out) {
       if (one.is_string()) out->finalizers.push_back(one.string_value());
     }
   }
-  const Json* managers = keep.manager.empty() ? nullptr : ArrayIn(metadata, "managedFields");
+  const Json* managers = kept.manager.empty() ? nullptr : ArrayIn(metadata, "managedFields");
   if (managers == nullptr) return;
   for (const Json& entry : managers->items()) {
     const Json* fields = entry.Find("fieldsV1");
-    const bool is_own_apply = entry.StringAt("manager").value_or("") == keep.manager &&
+    const bool is_own_apply = entry.StringAt("manager").value_or("") == kept.manager &&
                               entry.StringAt("operation").value_or("") == kApplyOperation &&
                               entry.StringAt("subresource").value_or("").empty();
     if (is_own_apply && fields != nullptr) out->applied_fields = DigestOf(*fields);
@@ -63,7 +63,7 @@ Status ReadOwner(std::string_view message, OwnerReference* out) {
   return reader.status();
 }
 
-Status ReadManager(std::string_view message, const Keep& keep, MetadataObject* out) {
+Status ReadManager(std::string_view message, const KeptFields& kept, MetadataObject* out) {
   std::string_view manager, operation, fields, subresource;
   WireReader reader(message);
   while (reader.Next()) {
@@ -73,7 +73,7 @@ Status ReadManager(std::string_view message, const Keep& keep, MetadataObject* o
     if (reader.field() == 8) subresource = reader.Bytes();
   }
   RETURN_IF_ERROR(reader.status());
-  if (manager != keep.manager || operation != kApplyOperation || !subresource.empty()) return {};
+  if (manager != kept.manager || operation != kApplyOperation || !subresource.empty()) return {};
   WireReader raw(fields);
   while (raw.Next()) {
     if (raw.field() != 1) continue;
@@ -83,15 +83,15 @@ Status ReadManager(std::string_view message, const Keep& keep, MetadataObject* o
   return raw.status();
 }
 
-Status ReadMetadata(std::string_view message, const Keep& keep, MetadataObject* out) {
+Status ReadMetadata(std::string_view message, const KeptFields& kept, MetadataObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     Status status;
     if (reader.field() == 7) out->generation = reader.Int();
     if (reader.field() == 13) status = ReadOwner(reader.Bytes(), &out->owners.emplace_back());
     if (reader.field() == 14) out->finalizers.emplace_back(reader.Bytes());
-    if (reader.field() == 17 && !keep.manager.empty()) {
-      status = ReadManager(reader.Bytes(), keep, out);
+    if (reader.field() == 17 && !kept.manager.empty()) {
+      status = ReadManager(reader.Bytes(), kept, out);
     }
     RETURN_IF_ERROR(status);
   }
@@ -107,24 +107,24 @@ void MetadataObject::Prepare(ListQuery* query) {
 
 void JsonObject::Prepare(ListQuery* query) { query->encoding = Encoding::kJson; }
 
-Status DecodeObject(const RawObject& raw, const Keep& keep, MetadataObject* out) {
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, MetadataObject* out) {
   if (raw.json() != nullptr) {
-    RETURN_IF_ERROR(FromJson(*raw.json(), keep, &out->meta));
+    RETURN_IF_ERROR(FromJson(*raw.json(), kept, &out->meta));
     const Json* metadata = raw.json()->Find("metadata");
-    if (metadata != nullptr) ReadMetadata(*metadata, keep, out);
+    if (metadata != nullptr) ReadMetadata(*metadata, kept, out);
     return {};
   }
-  RETURN_IF_ERROR(FromMessage(raw.message(), keep, &out->meta));
+  RETURN_IF_ERROR(FromMessage(raw.message(), kept, &out->meta));
   WireReader object(raw.message());
   while (object.Next()) {
-    if (object.field() == 1) RETURN_IF_ERROR(ReadMetadata(object.Bytes(), keep, out));
+    if (object.field() == 1) RETURN_IF_ERROR(ReadMetadata(object.Bytes(), kept, out));
   }
   return object.status();
 }
 
-Status DecodeObject(const RawObject& raw, const Keep& keep, JsonObject* out) {
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, JsonObject* out) {
   if (raw.json() == nullptr) return Error(Code::kInvalidArgument, "the object is not JSON");
-  RETURN_IF_ERROR(FromJson(*raw.json(), keep, &out->meta));
+  RETURN_IF_ERROR(FromJson(*raw.json(), kept, &out->meta));
   out->value = *raw.json();
   return {};
 }

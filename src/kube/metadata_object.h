@@ -39,7 +39,7 @@ struct MetadataObject {
   int64_t generation = 0;  // 0: the type has none
   std::vector<OwnerReference> owners;
   std::vector<std::string> finalizers;
-  // Digest of the fields that Keep::manager has applied and still owns; 0: no fields. The digest
+  // Digest of the fields that KeptFields::manager has applied and still owns; 0: no fields. The digest
   // changes if another manager changes or removes one of these fields, but not if the status
   // changes.
   uint64_t applied_fields = 0;
@@ -56,9 +56,9 @@ struct JsonObject {
 };
 
 // `raw` may be only metadata or a whole object.
-Status DecodeObject(const RawObject& raw, const Keep& keep, MetadataObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, MetadataObject* out);
 // INVALID_ARGUMENT if `raw` is not JSON.
-Status DecodeObject(const RawObject& raw, const Keep& keep, JsonObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, JsonObject* out);
 
 // Adds the owner, or replaces the reference that has the same uid. REQUIRES: object.
 void SetOwner(Json* object, const OwnerReference& owner);

@@ -8,19 +8,20 @@
 
 namespace tessera::kube {
 
-Status FromJson(const Json& object, const Keep& keep, ObjectMeta* out);
-Status FromJson(const Json& object, const Keep& keep, PodObject* out);
-Status FromJson(const Json& object, const Keep& keep, NodeObject* out);
-Status FromJson(const Json& object, const Keep& keep, ConfigMapObject* out);
-Status FromJson(const Json& object, const Keep& keep, LeaseObject* out);
-Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject* out);
+Status FromJson(const Json& object, const KeptFields& kept, ObjectMeta* out);
+Status FromJson(const Json& object, const KeptFields& kept, PodObject* out);
+Status FromJson(const Json& object, const KeptFields& kept, NodeObject* out);
+Status FromJson(const Json& object, const KeptFields& kept, ConfigMapObject* out);
+Status FromJson(const Json& object, const KeptFields& kept, LeaseObject* out);
+Status FromJson(const Json& object, const KeptFields& kept, PodDisruptionBudgetObject* out);
 
-Status FromMessage(std::string_view message, const Keep& keep, ObjectMeta* out);
-Status FromMessage(std::string_view message, const Keep& keep, PodObject* out);
-Status FromMessage(std::string_view message, const Keep& keep, NodeObject* out);
-Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* out);
-Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out);
-Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudgetObject* out);
+Status FromMessage(std::string_view message, const KeptFields& kept, ObjectMeta* out);
+Status FromMessage(std::string_view message, const KeptFields& kept, PodObject* out);
+Status FromMessage(std::string_view message, const KeptFields& kept, NodeObject* out);
+Status FromMessage(std::string_view message, const KeptFields& kept, ConfigMapObject* out);
+Status FromMessage(std::string_view message, const KeptFields& kept, LeaseObject* out);
+Status FromMessage(std::string_view message, const KeptFields& kept,
+                   PodDisruptionBudgetObject* out);
 
 // The phase with this name in the API; kUnknown for any other text.
 PodPhase PodPhaseOf(std::string_view text);
@@ -37,7 +38,7 @@ struct ContainerRun {
 };
 void AddRun(const ContainerRun& container, PodRun* run);
 
-inline bool Keeps(const Keep::Predicate& predicate, std::string_view key) {
+inline bool Keeps(const KeptFields::Predicate& predicate, std::string_view key) {
   return !predicate || predicate(key);
 }
 

@@ -7,9 +7,9 @@ namespace tessera::kube {
 namespace {
 
 template <typename T>
-Status DecodeEither(const RawObject& raw, const Keep& keep, T* out) {
-  const Status status = raw.json() != nullptr ? FromJson(*raw.json(), keep, out)
-                                              : FromMessage(raw.message(), keep, out);
+Status DecodeEither(const RawObject& raw, const KeptFields& kept, T* out) {
+  const Status status = raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
+                                              : FromMessage(raw.message(), kept, out);
   if (status.ok()) return status;
   return status.Annotate(fmt::format("{} {}{}{}", T::kType.plural, out->meta.ns,
                                      out->meta.ns.empty() ? "" : "/", out->meta.name));
@@ -50,25 +50,25 @@ uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
 
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {
   static constexpr auto kNothing = [](std::string_view) { return false; };
-  const Keep keep{.label = kNothing, .annotation = kNothing};
-  return raw.json() != nullptr ? FromJson(*raw.json(), keep, out)
-                               : FromMessage(raw.message(), keep, out);
+  const KeptFields kept{.label = kNothing, .annotation = kNothing};
+  return raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
+                               : FromMessage(raw.message(), kept, out);
 }
 
-Status DecodeObject(const RawObject& raw, const Keep& keep, PodObject* out) {
-  return DecodeEither(raw, keep, out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodObject* out) {
+  return DecodeEither(raw, kept, out);
 }
-Status DecodeObject(const RawObject& raw, const Keep& keep, NodeObject* out) {
-  return DecodeEither(raw, keep, out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, NodeObject* out) {
+  return DecodeEither(raw, kept, out);
 }
-Status DecodeObject(const RawObject& raw, const Keep& keep, ConfigMapObject* out) {
-  return DecodeEither(raw, keep, out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, ConfigMapObject* out) {
+  return DecodeEither(raw, kept, out);
 }
-Status DecodeObject(const RawObject& raw, const Keep& keep, LeaseObject* out) {
-  return DecodeEither(raw, keep, out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, LeaseObject* out) {
+  return DecodeEither(raw, kept, out);
 }
-Status DecodeObject(const RawObject& raw, const Keep& keep, PodDisruptionBudgetObject* out) {
-  return DecodeEither(raw, keep, out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodDisruptionBudgetObject* out) {
+  return DecodeEither(raw, kept, out);
 }
 
 }  // namespace tessera::kube

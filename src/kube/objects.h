@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that Tessera uses, decoded
 // from JSON or protobuf into equal values. Unused fields (images, volumes, probes, managed fields)
-// are skipped without a copy, and labels, annotations and resources are filtered by `Keep`, so
+// are skipped without a copy. Labels, annotations and resources are filtered by `KeptFields`. So
 // 20,000 pods take a few tens of MiB.
 //
 // Does not write objects: use client.h. Threads: values and pure functions. Errors:
@@ -28,7 +28,7 @@
 namespace tessera::kube {
 
 // Which entries of an object's maps are kept. An empty predicate keeps all.
-struct Keep {
+struct KeptFields {
   using Predicate = std::function<bool(std::string_view key)>;
   Predicate label;
   Predicate annotation;
@@ -89,12 +89,12 @@ struct PodObject {
   uint64_t failed_attempt = 0;        // hash of condition PodScheduled=False; 0: none
   std::vector<std::string> gates;     // remaining scheduling gates
   std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
-  NodeConstraints constraints;        // only with Keep::constraints
-  // Ids of started containers by name: "containerd://<id>". Only with Keep::container_status.
+  NodeConstraints constraints;        // only with KeptFields::constraints
+  // Ids of started containers by name: "containerd://<id>". Only with KeptFields::container_status.
   StringMap container_ids;
-  // Containers that have ended and are not running again. Only with Keep::container_status.
+  // Containers that have ended and are not running again. Only with KeptFields::container_status.
   std::set<std::string, std::less<>> ended_containers;
-  PodRun run;  // only with Keep::pod_run
+  PodRun run;  // only with KeptFields::pod_run
 
   // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
@@ -146,16 +146,16 @@ struct PodDisruptionBudgetObject {
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out);
 
 // Decodes metadata and the struct's fields. REQUIRES: `out` is default-constructed.
-Status DecodeObject(const RawObject& raw, const Keep& keep, PodObject* out);
-Status DecodeObject(const RawObject& raw, const Keep& keep, NodeObject* out);
-Status DecodeObject(const RawObject& raw, const Keep& keep, ConfigMapObject* out);
-Status DecodeObject(const RawObject& raw, const Keep& keep, LeaseObject* out);
-Status DecodeObject(const RawObject& raw, const Keep& keep, PodDisruptionBudgetObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, NodeObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, ConfigMapObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, LeaseObject* out);
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodDisruptionBudgetObject* out);
 
 template <typename T>
-Result<T> Decode(const RawObject& raw, const Keep& keep = {}) {
+Result<T> Decode(const RawObject& raw, const KeptFields& kept = {}) {
   T object;
-  RETURN_IF_ERROR(DecodeObject(raw, keep, &object));
+  RETURN_IF_ERROR(DecodeObject(raw, kept, &object));
   return object;
 }
 

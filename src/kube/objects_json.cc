@@ -41,7 +41,7 @@ class Fields {
   }
   // Reads values that are strings, and numbers as their original text, because quantities may be
   // either.
-  void Map(std::string_view key, const Keep::Predicate& keep, StringMap* out) {
+  void Map(std::string_view key, const KeptFields::Predicate& keep, StringMap* out) {
     Fields inner = Object(key);
     if (inner.object_ == nullptr) return;
     for (const auto& [name, value] : inner.object_->members()) {
@@ -106,14 +106,14 @@ class Fields {
   Status status_;
 };
 
-void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
+void ReadMeta(Fields& object, const KeptFields& kept, ObjectMeta* out) {
   Fields meta = object.Object("metadata");
   out->name = meta.Text("name");
   out->ns = meta.Text("namespace");
   out->uid = Uid(meta.Text("uid"));
   out->resource_version = meta.Text("resourceVersion");
-  meta.Map("labels", keep.label, &out->labels);
-  meta.Map("annotations", keep.annotation, &out->annotations);
+  meta.Map("labels", kept.label, &out->labels);
+  meta.Map("annotations", kept.annotation, &out->annotations);
   out->created = meta.Time("creationTimestamp");
   out->deleting = meta.Find("deletionTimestamp") != nullptr;
   meta.Each("ownerReferences", [&](Fields& owner) {
@@ -122,7 +122,7 @@ void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
   object.AddErrorOf(meta, "metadata");
 }
 
-void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& keep,
+void ReadContainers(Fields& spec, std::string_view key, bool init, const KeptFields& kept,
                     std::vector<Container>* out) {
   spec.Each(key, [&](Fields& fields) {
     Container& container = out->emplace_back();
@@ -131,8 +131,8 @@ void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& k
                      : fields.Text("restartPolicy") == "Always" ? ContainerKind::kSidecar
                                                                 : ContainerKind::kInit;
     Fields resources = fields.Object("resources");
-    resources.Map("limits", keep.resource, &container.limits);
-    resources.Map("requests", keep.resource, &container.requests);
+    resources.Map("limits", kept.resource, &container.limits);
+    resources.Map("requests", kept.resource, &container.requests);
     fields.AddErrorOf(resources, "resources");
   });
 }
@@ -188,23 +188,23 @@ void ReadRun(Fields& container, PodRun* out) {
 
 }  // namespace
 
-Status FromJson(const Json& object, const Keep& keep, ObjectMeta* out) {
+Status FromJson(const Json& object, const KeptFields& kept, ObjectMeta* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, out);
+  ReadMeta(fields, kept, out);
   return fields.status();
 }
 
-Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
+Status FromJson(const Json& object, const KeptFields& kept, PodObject* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, &out->meta);
+  ReadMeta(fields, kept, &out->meta);
   Fields spec = fields.Object("spec");
   out->node_name = spec.Text("nodeName");
   out->scheduler_name = spec.Text("schedulerName");
   out->priority = static_cast<int32_t>(spec.Int("priority"));
   spec.Each("schedulingGates", [&](Fields& gate) { out->gates.push_back(gate.Text("name")); });
-  ReadContainers(spec, "initContainers", /*init=*/true, keep, &out->containers);
-  ReadContainers(spec, "containers", /*init=*/false, keep, &out->containers);
-  if (keep.constraints) ReadConstraints(spec, &out->constraints);
+  ReadContainers(spec, "initContainers", /*init=*/true, kept, &out->containers);
+  ReadContainers(spec, "containers", /*init=*/false, kept, &out->containers);
+  if (kept.constraints) ReadConstraints(spec, &out->constraints);
   fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
@@ -218,10 +218,10 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
     }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
-    if (!keep.container_status && !keep.pod_run) break;
+    if (!kept.container_status && !kept.pod_run) break;
     status.Each(list, [&](Fields& container) {
-      if (keep.pod_run) ReadRun(container, &out->run);
-      if (!keep.container_status) return;
+      if (kept.pod_run) ReadRun(container, &out->run);
+      if (!kept.container_status) return;
       const std::string id = container.Text("containerID");
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
       Fields state = container.Object("state");
@@ -233,9 +233,9 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   return fields.status();
 }
 
-Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
+Status FromJson(const Json& object, const KeptFields& kept, NodeObject* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, &out->meta);
+  ReadMeta(fields, kept, &out->meta);
   Fields spec = fields.Object("spec");
   out->unschedulable = spec.Flag("unschedulable");
   spec.Each("taints", [&](Fields& taint) {
@@ -243,8 +243,8 @@ Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
   });
   fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
-  status.Map("capacity", keep.resource, &out->capacity);
-  status.Map("allocatable", keep.resource, &out->allocatable);
+  status.Map("capacity", kept.resource, &out->capacity);
+  status.Map("allocatable", kept.resource, &out->allocatable);
   status.Each("conditions", [&](Fields& condition) {
     if (condition.Text("type") == "Ready") out->ready = condition.Text("status") == "True";
   });
@@ -256,16 +256,16 @@ Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
   return fields.status();
 }
 
-Status FromJson(const Json& object, const Keep& keep, ConfigMapObject* out) {
+Status FromJson(const Json& object, const KeptFields& kept, ConfigMapObject* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, &out->meta);
+  ReadMeta(fields, kept, &out->meta);
   fields.Map("data", {}, &out->data);
   return fields.status();
 }
 
-Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject* out) {
+Status FromJson(const Json& object, const KeptFields& kept, PodDisruptionBudgetObject* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, &out->meta);
+  ReadMeta(fields, kept, &out->meta);
   Fields spec = fields.Object("spec");
   if (spec.Find("selector") != nullptr) {
     Fields selector = spec.Object("selector");
@@ -288,9 +288,9 @@ Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject*
   return fields.status();
 }
 
-Status FromJson(const Json& object, const Keep& keep, LeaseObject* out) {
+Status FromJson(const Json& object, const KeptFields& kept, LeaseObject* out) {
   Fields fields(&object);
-  ReadMeta(fields, keep, &out->meta);
+  ReadMeta(fields, kept, &out->meta);
   Fields spec = fields.Object("spec");
   out->holder = spec.Text("holderIdentity");
   out->duration = std::chrono::seconds(static_cast<int32_t>(spec.Int("leaseDurationSeconds")));

@@ -25,7 +25,7 @@ Status ReadEntry(std::string_view message, MapEntry* entry) {
   return reader.status();
 }
 
-Status AddText(std::string_view message, const Keep::Predicate& keep, StringMap* map) {
+Status AddText(std::string_view message, const KeptFields::Predicate& keep, StringMap* map) {
   MapEntry entry;
   RETURN_IF_ERROR(ReadEntry(message, &entry));
   if (Keeps(keep, entry.key)) map->insert_or_assign(std::string(entry.key), entry.value);
@@ -33,7 +33,7 @@ Status AddText(std::string_view message, const Keep::Predicate& keep, StringMap*
 }
 
 // Reads an entry of map<string, Quantity>; a Quantity is a message with a string.
-Status AddQuantity(std::string_view message, const Keep::Predicate& keep, StringMap* map) {
+Status AddQuantity(std::string_view message, const KeptFields::Predicate& keep, StringMap* map) {
   MapEntry entry;
   RETURN_IF_ERROR(ReadEntry(message, &entry));
   if (!Keeps(keep, entry.key)) return Status::Ok();
@@ -65,7 +65,7 @@ Status ReadTime(std::string_view message, WallTime* time) {
   return Status::Ok();
 }
 
-Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
+Status ReadMeta(std::string_view message, const KeptFields& kept, ObjectMeta* out) {
   WireReader reader(message);
   while (reader.Next()) {
     Status status;
@@ -89,10 +89,10 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
         out->deleting = true;
         break;
       case 11:
-        status = AddText(reader.Bytes(), keep.label, &out->labels);
+        status = AddText(reader.Bytes(), kept.label, &out->labels);
         break;
       case 12:
-        status = AddText(reader.Bytes(), keep.annotation, &out->annotations);
+        status = AddText(reader.Bytes(), kept.annotation, &out->annotations);
         break;
       case 13: {  // ownerReferences
         WireReader owner(reader.Bytes());
@@ -111,7 +111,7 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
   return reader.status();
 }
 
-Status ReadContainer(std::string_view message, const Keep& keep, bool init, Container* out) {
+Status ReadContainer(std::string_view message, const KeptFields& kept, bool init, Container* out) {
   out->kind = init ? ContainerKind::kInit : ContainerKind::kMain;
   WireReader reader(message);
   while (reader.Next()) {
@@ -126,7 +126,7 @@ Status ReadContainer(std::string_view message, const Keep& keep, bool init, Cont
       StringMap* map = resources.field() == 1   ? &out->limits
                        : resources.field() == 2 ? &out->requests
                                                 : nullptr;
-      if (map != nullptr) RETURN_IF_ERROR(AddQuantity(resources.Bytes(), keep.resource, map));
+      if (map != nullptr) RETURN_IF_ERROR(AddQuantity(resources.Bytes(), kept.resource, map));
     }
     RETURN_IF_ERROR(resources.status());
   }
@@ -189,18 +189,18 @@ Status ReadAffinity(std::string_view message, NodeConstraints* out) {
   return affinity.status();
 }
 
-Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
+Status ReadPodSpec(std::string_view message, const KeptFields& kept, PodObject* out) {
   std::vector<Container> main;  // PodObject has init containers first, the encoding last
   WireReader reader(message);
   while (reader.Next()) {
     Status status;
     switch (reader.field()) {
       case 2:
-        status = ReadContainer(reader.Bytes(), keep, /*init=*/false, &main.emplace_back());
+        status = ReadContainer(reader.Bytes(), kept, /*init=*/false, &main.emplace_back());
         break;
       case 20:
         status =
-            ReadContainer(reader.Bytes(), keep, /*init=*/true, &out->containers.emplace_back());
+            ReadContainer(reader.Bytes(), kept, /*init=*/true, &out->containers.emplace_back());
         break;
       case 10:
         out->node_name = reader.Bytes();
@@ -221,13 +221,13 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
         break;
       }
       case 7:
-        if (keep.constraints) status = AddText(reader.Bytes(), {}, &out->constraints.selector);
+        if (kept.constraints) status = AddText(reader.Bytes(), {}, &out->constraints.selector);
         break;
       case 18:
-        if (keep.constraints) status = ReadAffinity(reader.Bytes(), &out->constraints);
+        if (kept.constraints) status = ReadAffinity(reader.Bytes(), &out->constraints);
         break;
       case 22:
-        if (keep.constraints) {
+        if (kept.constraints) {
           status = ReadToleration(reader.Bytes(), &out->constraints.tolerations.emplace_back());
         }
         break;
@@ -301,7 +301,7 @@ Status ReadPodCondition(std::string_view message, PodObject* out) {
   return condition_status == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
 }
 
-Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out) {
+Status ReadPodStatus(std::string_view message, const KeptFields& kept, PodObject* out) {
   WireReader status(message);
   while (status.Next()) {
     if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
@@ -310,8 +310,8 @@ Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out)
     const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
     if (!is_container) continue;
     const std::string_view container = status.Bytes();
-    if (keep.container_status) RETURN_IF_ERROR(ReadContainerStatus(container, out));
-    if (keep.pod_run) RETURN_IF_ERROR(ReadRun(container, &out->run));
+    if (kept.container_status) RETURN_IF_ERROR(ReadContainerStatus(container, out));
+    if (kept.pod_run) RETURN_IF_ERROR(ReadRun(container, &out->run));
   }
   return status.status();
 }
@@ -365,12 +365,12 @@ Status ReadNodeSpec(std::string_view message, NodeObject* out) {
   return reader.status();
 }
 
-Status ReadNodeStatus(std::string_view message, const Keep& keep, NodeObject* out) {
+Status ReadNodeStatus(std::string_view message, const KeptFields& kept, NodeObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1 || reader.field() == 2) {
       StringMap& map = reader.field() == 1 ? out->capacity : out->allocatable;
-      RETURN_IF_ERROR(AddQuantity(reader.Bytes(), keep.resource, &map));
+      RETURN_IF_ERROR(AddQuantity(reader.Bytes(), kept.resource, &map));
     }
     if (reader.field() != 4 && reader.field() != 5) continue;
     // A condition has type and status, an address has type and value, both as fields 1 and 2.
@@ -415,47 +415,48 @@ Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
 
 }  // namespace
 
-Status FromMessage(std::string_view message, const Keep& keep, ObjectMeta* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept, ObjectMeta* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, out));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, out));
   }
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const Keep& keep, PodObject* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept, PodObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
-    if (reader.field() == 2) RETURN_IF_ERROR(ReadPodSpec(reader.Bytes(), keep, out));
-    if (reader.field() == 3) RETURN_IF_ERROR(ReadPodStatus(reader.Bytes(), keep, out));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
+    if (reader.field() == 2) RETURN_IF_ERROR(ReadPodSpec(reader.Bytes(), kept, out));
+    if (reader.field() == 3) RETURN_IF_ERROR(ReadPodStatus(reader.Bytes(), kept, out));
   }
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const Keep& keep, NodeObject* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept, NodeObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
     if (reader.field() == 2) RETURN_IF_ERROR(ReadNodeSpec(reader.Bytes(), out));
-    if (reader.field() == 3) RETURN_IF_ERROR(ReadNodeStatus(reader.Bytes(), keep, out));
+    if (reader.field() == 3) RETURN_IF_ERROR(ReadNodeStatus(reader.Bytes(), kept, out));
   }
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept, ConfigMapObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
     if (reader.field() == 2) RETURN_IF_ERROR(AddText(reader.Bytes(), {}, &out->data));
   }
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudgetObject* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept,
+                   PodDisruptionBudgetObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
     if (reader.field() == 3) RETURN_IF_ERROR(ReadBudgetStatus(reader.Bytes(), out));
     if (reader.field() != 2) continue;
     WireReader spec(reader.Bytes());
@@ -467,10 +468,10 @@ Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudg
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out) {
+Status FromMessage(std::string_view message, const KeptFields& kept, LeaseObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
     if (reader.field() == 2) RETURN_IF_ERROR(ReadLeaseSpec(reader.Bytes(), out));
   }
   return reader.status();

@@ -45,7 +45,7 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
                 .ended_containers = {"prepare"}};
   const std::string message = testing::MessageOf(pod);
   const std::string json = testing::JsonOf(pod);
-  const Keep with{.container_status = true};
+  const KeptFields with{.container_status = true};
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
     const auto asked = Decode<PodObject>(object, with);
     EXPECT_EQ(asked->container_ids, pod.container_ids);
@@ -142,9 +142,10 @@ TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
 }
 
 TEST(ObjectsTest, KeepsOnlyRequestedFields) {
-  const Keep keep{.label = [](std::string_view) { return false; },
-                  .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },
-                  .resource = [](std::string_view key) { return key.starts_with("nvidia.com/"); }};
+  const KeptFields kept{
+      .label = [](std::string_view) { return false; },
+      .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },
+      .resource = [](std::string_view key) { return key.starts_with("nvidia.com/"); }};
   PodObject pod{
       .meta = {.labels = {{"a", "b"}}, .annotations = {{"tessera.dev/a1", "x"}, {"other", "y"}}},
       .containers = {
@@ -155,8 +156,8 @@ TEST(ObjectsTest, KeepsOnlyRequestedFields) {
   pod.meta.annotations.erase("other");
   pod.containers[0].limits.erase("cpu");
   pod.containers[0].requests.clear();
-  EXPECT_EQ(Decode<PodObject>(RawObject(message), keep).value(), pod);
-  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), keep).value(), pod);
+  EXPECT_EQ(Decode<PodObject>(RawObject(message), kept).value(), pod);
+  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), kept).value(), pod);
 }
 
 // Truncation or a changed byte gives an error or another object, never an out-of-bounds read.

@@ -114,12 +114,12 @@ struct ClusterFeed::State {
     }
     State& state;
   };
-  static kube::Keep KeepOfBudgets() {
+  static kube::KeptFields KeptFieldsOfBudgets() {
     const auto none = [](std::string_view) { return false; };
     return {.label = none, .annotation = none};
   }
 
-  AlsoKept KeptFields() const {
+  AlsoKept AlsoKeptFields() const {
     return {.labels = options.budgets || options.labels,
             .constraints = options.constraints,
             .runs = options.runs};
@@ -133,11 +133,11 @@ struct ClusterFeed::State {
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
-        KeepOfNodes(ledger.options().labels, KeptFields()), node_handler, kube::Watch::Options{},
-        options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
+        KeepOfNodes(ledger.options().labels, AlsoKeptFields()), node_handler,
+        kube::Watch::Options{}, options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
     if (options.budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
-          client, kube::ListQuery{}, KeepOfBudgets(), budget_handler);
+          client, kube::ListQuery{}, KeptFieldsOfBudgets(), budget_handler);
     }
     quota_synced = options.quota_name.empty();
     if (quota_synced) return;
@@ -145,7 +145,7 @@ struct ClusterFeed::State {
         client,
         kube::ListQuery{.ns = options.quota_ns,
                         .field_selector = "metadata.name=" + options.quota_name},
-        kube::Keep{}, quota_handler);
+        kube::KeptFields{}, quota_handler);
   }
   // Ignores pods that have ended, because they hold nothing. When a pod ends, a watch with this
   // selector reports it as deleted.
@@ -160,7 +160,7 @@ struct ClusterFeed::State {
         kube::ListQuery{.ns = options.pods_ns,
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
-        KeepOfPods(KeptFields()), pod_handler, kube::Watch::Options{},
+        KeepOfPods(AlsoKeptFields()), pod_handler, kube::Watch::Options{},
         !options.objects ? IsAnyObject<kube::PodObject>
         : all            ? nullptr
                          : HasNoGpus);

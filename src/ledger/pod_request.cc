@@ -101,7 +101,7 @@ bool HasNoGpus(const kube::PodObject& pod) {
                       });
 }
 
-kube::Keep KeepOfPods(AlsoKept also) {
+kube::KeptFields KeepOfPods(AlsoKept also) {
   return {.label = [labels = also.labels](std::string_view) { return labels; },
           .annotation = IsPodAnnotation,
           .resource =
@@ -112,7 +112,7 @@ kube::Keep KeepOfPods(AlsoKept also) {
           .pod_run = also.runs};
 }
 
-kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
+kube::KeptFields KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
   return {.label =
               [labels, all = also.constraints](std::string_view key) {
                 return all || key == labels.pool || key == labels.model;

@@ -49,7 +49,7 @@ struct AlsoKept {
   bool constraints = false;  // what ClusterLedger::WhyLeftOut reads: all labels of nodes, too
   bool runs = false;         // PodObject::run
 };
-kube::Keep KeepOfPods(AlsoKept also = {});
-kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also = {});
+kube::KeptFields KeepOfPods(AlsoKept also = {});
+kube::KeptFields KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also = {});
 
 }  // namespace tessera::ledger

@@ -49,7 +49,8 @@ TEST(PodRequestTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
 }
 
 TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
-  const kube::Keep pods = KeepOfPods(), nodes = KeepOfNodes({.pool = "pool", .model = "model"});
+  const kube::KeptFields pods = KeepOfPods(),
+                         nodes = KeepOfNodes({.pool = "pool", .model = "model"});
   for (const char* resource : {"cpu", "memory"}) {
     EXPECT_TRUE(pods.resource(resource));
     EXPECT_TRUE(nodes.resource(resource));

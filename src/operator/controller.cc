@@ -22,7 +22,7 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
         rendering(std::move(r)),
         options(std::move(o)),
         resource_handler(access.metrics, "tesseras", [this] { OnReconcileDue(Duration::zero()); }),
-        resources(access.client, kube::ListQuery{.type = kube::kTesseras}, kube::Keep{},
+        resources(access.client, kube::ListQuery{.type = kube::kTesseras}, kube::KeptFields{},
                   resource_handler),
         reconciler(access, rendering, options, *this),
         reporter(access, options.ns, reconciler, *this) {}

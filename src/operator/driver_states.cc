@@ -79,9 +79,10 @@ void DriverNodeState::Prepare(kube::ListQuery* query) {
   query->limit = kNodesPerPage;
 }
 
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNodeState* out) {
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept,
+                    DriverNodeState* out) {
   kube::NodeObject object;
-  RETURN_IF_ERROR(kube::DecodeObject(raw, keep, &object));
+  RETURN_IF_ERROR(kube::DecodeObject(raw, kept, &object));
   out->meta = std::move(object.meta);
   if (raw.json() == nullptr) {
     return Error(Code::kInvalidArgument, "node {} is not JSON", out->meta.name);
@@ -105,7 +106,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNo
   return {};
 }
 
-kube::Keep KeepOfDriverNodes(std::set<std::string, std::less<>> selectors) {
+kube::KeptFields KeptFieldsOfDriverNodes(std::set<std::string, std::less<>> selectors) {
   const auto none = [](std::string_view) { return false; };
   const auto label = [selectors = std::move(selectors)](std::string_view key) {
     return key.starts_with(names::kLabelDeployPrefix) || key == names::kLabelGpuPresent ||
@@ -124,9 +125,9 @@ void DriverPodState::Prepare(kube::ListQuery* query) {
   query->encoding = kube::Encoding::kJson;
 }
 
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverPodState* out) {
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, DriverPodState* out) {
   kube::PodObject object;
-  RETURN_IF_ERROR(kube::DecodeObject(raw, keep, &object));
+  RETURN_IF_ERROR(kube::DecodeObject(raw, kept, &object));
   out->meta = std::move(object.meta);
   if (raw.json() == nullptr) {
     return Error(Code::kInvalidArgument, "pod {} is not JSON", out->meta.name);
@@ -147,7 +148,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverPo
   return {};
 }
 
-kube::Keep KeepOfDriverPods() {
+kube::KeptFields KeptFieldsOfDriverPods() {
   const auto none = [](std::string_view) { return false; };
   return {.label = [](std::string_view key) { return key == names::kLabelDriverRevision; },
           .annotation = none,

@@ -25,9 +25,9 @@ struct DriverNodeState {
   static void Prepare(kube::ListQuery* query);
   bool operator==(const DriverNodeState&) const = default;
 };
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverNodeState* out);
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, DriverNodeState* out);
 // `selectors`: the labels by which pools select nodes.
-kube::Keep KeepOfDriverNodes(std::set<std::string, std::less<>> selectors);
+kube::KeptFields KeptFieldsOfDriverNodes(std::set<std::string, std::less<>> selectors);
 
 struct DriverPodState {
   kube::ObjectMeta meta;
@@ -36,8 +36,8 @@ struct DriverPodState {
   static void Prepare(kube::ListQuery* query);
   bool operator==(const DriverPodState&) const = default;
 };
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, DriverPodState* out);
-kube::Keep KeepOfDriverPods();
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, DriverPodState* out);
+kube::KeptFields KeptFieldsOfDriverPods();
 
 // A pod of a node that is to be upgraded. `wait_for`: labels of the pods that the upgrade waits
 // for.

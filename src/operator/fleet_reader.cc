@@ -29,7 +29,7 @@ void FleetReader::Follow(LabelKeys selectors) {
     pods_ = std::make_unique<kube::Informer<DriverPodState>>(
         client_,
         kube::ListQuery{.ns = options_.ns, .label_selector = std::string(kDriverPodSelector)},
-        KeepOfDriverPods(), *pod_handler_);
+        KeptFieldsOfDriverPods(), *pod_handler_);
     ReadRevisions();
   }
   if (nodes_ == nullptr || selectors != selectors_) FollowNodes(std::move(selectors));
@@ -39,7 +39,7 @@ void FleetReader::FollowNodes(LabelKeys selectors) {
   selectors_ = selectors;
   nodes_ = std::make_unique<kube::Informer<DriverNodeState>>(
       client_, kube::ListQuery{.label_selector = std::string(kGpuNodeSelector)},
-      KeepOfDriverNodes(std::move(selectors)), *node_handler_);
+      KeptFieldsOfDriverNodes(std::move(selectors)), *node_handler_);
 }
 
 void FleetReader::FindLeftovers(std::function<void(bool found)> on_done) {

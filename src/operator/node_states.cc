@@ -116,7 +116,7 @@ bool GpuNodeState::managed_by_nvidia() const {
   return label != meta.labels.end() && label->second != "false";
 }
 
-kube::Keep KeepOfNodes() {
+kube::KeptFields KeptFieldsOfNodes() {
   const auto none = [](std::string_view) { return false; };
   return {.label =
               [](std::string_view key) {
@@ -126,9 +126,9 @@ kube::Keep KeepOfNodes() {
           .resource = none};
 }
 
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, GpuNodeState* out) {
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, GpuNodeState* out) {
   kube::NodeObject node;
-  RETURN_IF_ERROR(kube::DecodeObject(raw, keep, &node));
+  RETURN_IF_ERROR(kube::DecodeObject(raw, kept, &node));
   out->meta = std::move(node.meta);
   out->ready = node.ready;
   if (raw.json() != nullptr) {
@@ -146,10 +146,10 @@ void AgentPodState::Prepare(kube::ListQuery* query) {
   query->encoding = kube::Encoding::kProtobuf;
 }
 
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPodState* out) {
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, AgentPodState* out) {
   if (raw.json() != nullptr) return Error(Code::kInvalidArgument, "a pod is not in protobuf");
   kube::PodObject pod;
-  RETURN_IF_ERROR(kube::DecodeObject(raw, keep, &pod));
+  RETURN_IF_ERROR(kube::DecodeObject(raw, kept, &pod));
   out->meta = std::move(pod.meta);
   out->node_name = std::move(pod.node_name);
   WireReader reader(raw.message());

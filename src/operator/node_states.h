@@ -22,7 +22,7 @@ namespace tessera::operators {
 
 // A node, for kube::Informer.
 struct GpuNodeState {
-  kube::ObjectMeta meta;  // labels and annotations as in KeepOfNodes
+  kube::ObjectMeta meta;  // labels and annotations as in KeptFieldsOfNodes
   bool ready = false;
   // Condition GPUReady, which the agent writes.
   bool gpu_ready = false;
@@ -34,8 +34,8 @@ struct GpuNodeState {
   bool managed_by_nvidia() const;
   bool operator==(const GpuNodeState&) const = default;
 };
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, GpuNodeState* out);
-kube::Keep KeepOfNodes();
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, GpuNodeState* out);
+kube::KeptFields KeptFieldsOfNodes();
 
 // A pod of the agents' DaemonSets, for kube::Informer.
 struct AgentPodState {
@@ -48,7 +48,7 @@ struct AgentPodState {
   static void Prepare(kube::ListQuery* query);
   bool operator==(const AgentPodState&) const = default;
 };
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, AgentPodState* out);
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, AgentPodState* out);
 
 struct NodeProblem {
   std::string node;

@@ -20,7 +20,7 @@ GpuNodeState NodeOf(const std::string& name, const WireWriter& labels, const Wir
   const std::string message = WireWriter().Bytes(1, meta).Bytes(3, status.text()).text();
   GpuNodeState node;
   const Status read =
-      DecodeObject(kube::RawObject(std::string_view(message)), KeepOfNodes(), &node);
+      DecodeObject(kube::RawObject(std::string_view(message)), KeptFieldsOfNodes(), &node);
   EXPECT_TRUE(read.ok()) << read.ToString();
   return node;
 }

@@ -51,8 +51,8 @@ void TrackedObject::Prepare(kube::ListQuery* query) {
   query->encoding = kube::Encoding::kJson;
 }
 
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, TrackedObject* out) {
-  RETURN_IF_ERROR(kube::DecodeObject(raw, keep, static_cast<kube::MetadataObject*>(out)));
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, TrackedObject* out) {
+  RETURN_IF_ERROR(kube::DecodeObject(raw, kept, static_cast<kube::MetadataObject*>(out)));
   const Json* json = raw.json();
   const bool whole = json != nullptr && (json->Find("spec") != nullptr || json->Find("status"));
   if (whole) out->workload = CountsOf(*json, out->generation);
@@ -157,7 +157,7 @@ void ObjectWatches::Watch(Follower& follower, const kube::ResourceType& type) {
   follower.type = type;
   follower.informer = std::make_unique<kube::Informer<TrackedObject>>(
       client_, std::move(query),
-      kube::Keep{.label = none, .annotation = none, .manager = std::string(names::kOperator)},
+      kube::KeptFields{.label = none, .annotation = none, .manager = std::string(names::kOperator)},
       follower);
 }
 

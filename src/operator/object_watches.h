@@ -44,7 +44,7 @@ struct TrackedObject : kube::MetadataObject {
   static void Prepare(kube::ListQuery* query);
   bool operator==(const TrackedObject&) const = default;
 };
-Status DecodeObject(const kube::RawObject& raw, const kube::Keep& keep, TrackedObject* out);
+Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, TrackedObject* out);
 
 // The objects that one watch delivers.
 struct WatchScope {

@@ -9,7 +9,7 @@
 namespace tessera::operators {
 namespace {
 
-kube::Keep KeepOfAgents() {
+kube::KeptFields KeptFieldsOfAgentPods() {
   const auto none = [](std::string_view) { return false; };
   return {.label = none, .annotation = none, .resource = none};
 }
@@ -31,10 +31,10 @@ StatusReporter::StatusReporter(const ClusterAccess& access, const std::string& n
                      health_.reset();
                      delegate_.OnAgentsChanged();
                    }),
-      nodes_(access.client, kube::ListQuery{}, KeepOfNodes(), node_handler_),
+      nodes_(access.client, kube::ListQuery{}, KeptFieldsOfNodes(), node_handler_),
       pods_(access.client,
             kube::ListQuery{.ns = ns, .label_selector = std::string(names::kAgentSelector)},
-            KeepOfAgents(), pod_handler_) {}
+            KeptFieldsOfAgentPods(), pod_handler_) {}
 
 bool StatusReporter::ready() const {
   const bool nodes_known = nodes_.synced() || !node_handler_.error.ok();

@@ -106,9 +106,9 @@ Duration WantedObjects::OnListed(const WatchScope& scope) {
 
 Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::string& text,
                                              const std::string& version, const Json& answer) const {
-  const kube::Keep keep{.manager = std::string(names::kOperator)};
+  const kube::KeptFields kept{.manager = std::string(names::kOperator)};
   kube::MetadataObject now;
-  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), keep, &now));
+  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), kept, &now));
   object->applied_text = text;
   // If the watch has already delivered this version, later versions are compared with the
   // digest of the object that the watch delivered.

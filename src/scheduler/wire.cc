@@ -29,11 +29,11 @@ bool KeyIs(std::string_view key, std::string_view name) {
 constexpr size_t kMaxKeptPodBytes = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
-  static const kube::Keep keep = ledger::KeepOfPods();
+  static const kube::KeptFields kept = ledger::KeepOfPods();
   ASSIGN_OR_RETURN(Json json, ParseJson(text));
   if (!json.is_object()) return Error(Code::kInvalidArgument, "Pod: not an object");
   *out = {};
-  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(std::move(json)), keep, out).Annotate("Pod"));
+  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(std::move(json)), kept, out).Annotate("Pod"));
   if (out->meta.uid.empty()) return Error(Code::kInvalidArgument, "Pod: metadata.uid is missing");
   return {};
 }

@@ -48,7 +48,7 @@ std::string Page(Encoding encoding, Random& random, int first, std::vector<size_
 }
 
 void Measure(Encoding encoding, int pods) {
-  const Keep keep{
+  const KeptFields kept{
       .label = [](std::string_view) { return false; },
       .annotation = [](std::string_view key) { return key.starts_with("tessera.dev/"); },
       .resource = [](std::string_view key) { return key.find('/') != key.npos; }};
@@ -66,8 +66,8 @@ void Measure(Encoding encoding, int pods) {
     for (const size_t end : ends) {
       const std::string_view text = std::string_view(page).substr(begin, end - begin);
       PodObject pod = encoding == Encoding::kJson
-                          ? Decode<PodObject>(RawObject(ParseJson(text).value()), keep).value()
-                          : Decode<PodObject>(RawObject(text), keep).value();
+                          ? Decode<PodObject>(RawObject(ParseJson(text).value()), kept).value()
+                          : Decode<PodObject>(RawObject(text), kept).value();
       store.emplace(KeyOf(pod.meta), std::move(pod));
       begin = end;
     }

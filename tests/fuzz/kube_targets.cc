@@ -22,10 +22,10 @@ void CheckObject(std::string_view message) {
   TESSERA_CHECK(status.ok() || status.code() == Code::kInvalidArgument);
   const auto nothing = [](std::string_view) { return false; };
   Object bare;
-  const kube::Keep keep{.label = nothing, .annotation = nothing, .resource = nothing};
+  const kube::KeptFields kept{.label = nothing, .annotation = nothing, .resource = nothing};
   // A broken label, annotation or resource may be skipped here, so `bare` may be read even if
   // `read` is refused. The opposite must not happen.
-  TESSERA_CHECK(kube::FromMessage(message, keep, &bare).ok() || !status.ok());
+  TESSERA_CHECK(kube::FromMessage(message, kept, &bare).ok() || !status.ok());
   TESSERA_CHECK(bare.meta.labels.empty() && bare.meta.annotations.empty());
   if (!status.ok()) return;
   Object again;

@@ -62,14 +62,14 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Start(Delegate* to) {
     delegate = to;
-    kube::Keep keep = ledger::KeepOfPods();
-    keep.container_status = true;
-    keep.annotation = [read = keep.annotation](std::string_view key) {
+    kube::KeptFields kept = ledger::KeepOfPods();
+    kept.container_status = true;
+    kept.annotation = [read = kept.annotation](std::string_view key) {
       return key == names::kAnnotationConfigMirror || key == names::kAnnotationMemoryLimit ||
              key == names::kAnnotationComputeLimit || key == names::kAnnotationComputeClass ||
              read(key);
     };
-    informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
+    informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, kept,
                      *this);
   }
 
