@@ -18,15 +18,15 @@ class LimitsFile {
   LimitsFile& operator=(const LimitsFile&) = delete;
 
   // Maps the file at `path`, and creates it atomically if it is missing. An existing file keeps its
-  // contents: a container that restarts, or runs while the agent starts, keeps its limits. A file
-  // of another agent version is kept too. EPROTO: this version cannot read the file, or the file
+  // contents, also if another agent version wrote it: a container that restarts, or that runs while
+  // the agent restarts, keeps its limits. EPROTO: this version cannot read the file, or the file
   // excludes this version.
   int Open(const char* path);
 
   // True: processes that cannot be limited use the GPUs without a limit. False: they get no GPU.
   void SetFailOpen(bool fail_open);
-  // Limits the device memory of a GPU ("GPU-f1e2…"), at once also for running processes; 0 bytes:
-  // not limited. EINVAL: `uuid` is no UUID. ENOSPC: the file has kMaxGpus other GPUs.
+  // Limits the device memory of a GPU ("GPU-f1e2…"), with immediate effect on running processes; 0
+  // bytes: not limited. EINVAL: `uuid` is no UUID. ENOSPC: the file has kMaxGpus other GPUs.
   int SetMemory(const char* uuid, uint64_t bytes);
   // Sets the bytes that the container's processes use on a GPU beyond `held` of their slots
   // (GpuUsage). ENOENT: the file does not have the GPU.

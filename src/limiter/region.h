@@ -9,22 +9,23 @@
 //
 // Layout. Both files start with a Header. All numbers are little endian and naturally aligned.
 // An upgrade leaves running containers with files and limiters of another version, so:
-//   - A new field is in reserved space or at the end of the file, and 0 means that it is not set.
-//     It increments kVersion; older readers ignore it.
+//   - A new field takes reserved space or the end of the file; 0 means that the field is not set.
+//     Each new field increments kVersion; older readers ignore the field.
 //   - A change that older readers would misread also raises kOldestReader, which is written into
 //     each file. Running containers keep their files, which older readers understand.
 //   - A change after which the program cannot read older files, because a field has moved, raises
 //     kOldestFile. Running containers are then shown as not limited until they restart.
 // `limits` and `usage` have the same version.
 //
-// Trust. A process of the container can write anything into `usage`, so readers outside of it check
-// every value. Damage harms only the container itself: its own limits are computed from the file.
+// Trust. A process of the container can write anything into `usage`, so readers outside the
+// container check every value. A damaged file harms only the container itself: it affects the
+// limits of no other container.
 //
 // Slots. A process that allocates device memory owns one slot: it holds an open-file-description
-// lock (F_OFD_SETLK) on byte `slot` of `usage`. The mapping of the file keeps the open file
-// description, and so the lock, until the process ends, however it ends, or executes another
-// program. The next process that locks the slot of a dead process clears it: a sweeper, or the
-// slot's next owner.
+// lock (F_OFD_SETLK) on the byte of `usage` whose offset is the number of the slot. The mapping of
+// the file keeps the open file description, and so the lock, until the process ends or calls exec.
+// The next process that locks the slot of a dead process clears it: a sweeper, or the slot's next
+// owner.
 //
 // Used memory of a GPU is the sum over all slots; the file has no total that could disagree. Memory
 // that several processes share is in the slot of each process. `pieces` lists which slots hold the
@@ -35,8 +36,7 @@
 // is called a line, after the cache line that it fills. A line has one kind of writer: the agent,
 // the processes of the container, or one process. The agent reads the ComputeUsage of a GPU every
 // few milliseconds: its charge and the lines of the used slots are one contiguous block.
-// compute/gate.h and compute/arbiter.h describe how the two sides use the lines.
-// The limiter and the agent use these declarations.
+// compute/gate.h and compute/arbiter.h describe how limiter and agent use the lines.
 #pragma once
 
 #include <atomic>
@@ -87,13 +87,13 @@ inline constexpr uint32_t kOne = 1 << 16;
 // What the processes of the container may use of the GPU's time.
 struct ComputeLimit {
   // 0: not limited. The agent increments it, so that every thread gives up the GPU time that it has
-  // taken in advance. A launch that is not blocked reads no other word.
+  // taken in advance. A launch that need not wait reads no other field.
   std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> flags;       // kComputeStop, kComputeLow
   std::atomic<int64_t> pool;         // limit of `charged` while the lease lasts
   std::atomic<int64_t> lease_end;    // from then on `floor` is the rate; flags and pool are void
   std::atomic<uint32_t> bias;        // factor of every charge, which corrects the measured time
-  std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: only the pool limits
+  std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: no limit but `pool`
   std::atomic<uint32_t> floor;       // rate without a lease
   std::atomic<uint32_t> slice_us;    // GPU time that a thread takes in advance
   std::atomic<uint32_t> window_us;   // GPU time that a process may have in flight
@@ -105,14 +105,15 @@ static_assert(sizeof(ComputeLimit) == 64);
 inline constexpr uint32_t kComputeStop = 1;  // launch nothing
 inline constexpr uint32_t kComputeLow = 2;   // the container has low priority
 
-// The share of GPU time that the driver's turns give to one process, as the agent measures it.
+// The share of GPU time that one process gets from the driver, which lets processes take turns on
+// the GPU. The agent measures the share.
 struct ComputePart {
   std::atomic<uint32_t> sequence;      // odd while the agent writes
   std::atomic<uint32_t> part;          // rate at which the process makes progress while it has work
   std::atomic<int64_t> part_integral;  // integral of `part` over time, until `at`
   std::atomic<int64_t> at;
   std::atomic<uint32_t> contended;  // not 0: other containers or processes use the GPU
-  std::atomic<uint32_t> processes;  // that use the GPU, with this process; 0: not known
+  std::atomic<uint32_t> processes;  // processes on the GPU, this one included; 0: unknown
 };
 static_assert(sizeof(ComputePart) == 32);
 
@@ -165,7 +166,7 @@ struct ComputeSlot {
   std::atomic<int64_t> metered;         // GPU time of work that has ended
   std::atomic<int64_t> in_flight;       // estimated GPU time of launches that have not ended
   std::atomic<int64_t> last_launch;     // time of the last launch
-  std::atomic<int64_t> last_long_work;  // when work of 0.4 quanta or more was last in flight
+  std::atomic<int64_t> last_long_work;  // when work of 0.4 kQuantum or more was last in flight
   std::atomic<int64_t> last_wait;       // when the pool, a stop or the window last delayed a launch
   std::atomic<int64_t> last_written;    // when the process last wrote this line
   std::atomic<int64_t> longest;         // GPU time of the longest recent launch
@@ -200,7 +201,7 @@ struct Usage {
   // owner in clock ticks since boot (field 22 of /proc/PID/stat), which distinguishes it from a
   // later process with the same id. The upper 24 bits of the start hold a part of the address of
   // its stack (field 28), which distinguishes it from a later program of the same process; 0:
-  // unknown, as for programs of other users.
+  // unknown, as for processes of other users.
   std::atomic<int32_t> pids[kMaxSlots];
   std::atomic<uint64_t> starts[kMaxSlots];
   // By slot: bit i is set if the owner writes its line in compute[i].

@@ -10,25 +10,24 @@
 namespace tessera::limiter {
 namespace {
 
-// Time between two ticks while containers contend, and while a low class may have to stop. A stop
-// must reach the low class long before the 10 ms in which it must leave the GPU.
+// Time between two ticks: while containers contend, and while a low class may have to stop. The low
+// class must leave the GPU within 10 ms, and must be told long before.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
-// kTick while more than kCrowd containers contend. Each container uses less of a tick then, so its
-// share is kept as exactly as with kTick.
+// Replaces kTick while more than kCrowd containers contend. Each container then uses less of a
+// tick, so its share is as exact as with kTick.
 constexpr int64_t kCrowdedTick = 3 * kMillisecond;
 constexpr int kCrowd = 8;
-// A container that launched within this time may launch again soon, so ticks must be frequent
+// A container that launched within this time may launch again soon. Ticks must then be frequent
 // enough to observe its turns.
 constexpr int64_t kRecent = kSecond;
 // Time between two ticks while one container is alone, and while no container is active.
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
 // A container that has launched nothing for this time is read only every kIdleTick.
 constexpr int64_t kAsleep = 100 * kMillisecond;
-// Minimum of the window of a process. Windows shrink as the number of containers grows: other
-// containers then take shorter turns, so a program that waits for its launches makes more of them.
-// kMinWindow is at least two slices.
+// Minimum window of a process; at least two slices. Windows shrink as the number of containers
+// grows, so that a program that waits for its own launches waits less for other containers.
 constexpr int64_t kMinWindow = 800 * kMicrosecond;
-// A wait that ended at most this long before the last tick still shows a backlog: the pause may
+// A wait that ended at most this long before the last tick still proves a backlog: the pause may
 // have begun just before that tick.
 constexpr int64_t kLongestPause = kMillisecond;
 uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * double(kOne)); }

@@ -2,23 +2,22 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at `Division::next` of the previous Tick, at most 16 ms after it. Takes a
+//   Tick          at the time that the previous Tick returned, at most 16 ms later. Takes a
 //                 ContainerReading of every due container: the first `charge.slots` lines of its
-//                 ComputeUsage for this GPU
-//   afterwards    the caller writes every Allowance to the ComputeLimit of its container, and every
-//                 ProcessPart to its ComputePart (WriteAllowance, WritePart)
+//                 ComputeUsage for this GPU. Afterwards the agent writes every Allowance to the
+//                 ComputeLimit of its container, and every ProcessPart to its ComputePart
+//                 (WriteAllowance, WritePart)
 //   Utilization   once a second, with NVML's measure of each container's processes
 //
-// Tick is pure: it has no clock and reads no file. Containers can write any value into their
-// readings. A container with false readings harms itself. From other containers it takes at most
-// the GPU time that NVML does not report. A low-class container with false readings delays a high
-// class by at most 8 ms at each stop. A program that waits for its own launches cannot use its
-// share beside programs that keep the GPU busy; it gets turns, in which the other containers launch
-// nothing (DecideTurn).
-// Without an agent, the limiter itself enforces the hard limits, by `cap` and `floor`.
-// Threads: one. Cost of a tick: linear in the containers; n log n in the n processes that were
-// active within the last 50 ms. Ticks allocate nothing once all containers are known;
-// tests/bench/arbiter_bench.cc measures them.
+// Tick has no clock and reads no file. Containers can write any value into their lines. A container
+// with false values harms itself. It takes from other containers at most the GPU time that NVML
+// does not report. A low-class container with false values delays a high class by at most 8 ms at
+// each stop. A program that waits for its own launches cannot use its share beside programs that
+// keep the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
+// Without an agent, the limiter itself enforces hard limits, by `cap` and `floor` of ComputeLimit.
+// Threads: one. Cost of a tick: linear in the number of containers, and n log n in the number of
+// processes that were active within the last 50 ms. Ticks allocate nothing once all containers are
+// known; tests/bench/arbiter_bench.cc measures them.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +36,7 @@ enum class PriorityClass { kHigh, kNormal, kLow };
 struct ComputeShare {
   double request = 0;  // guaranteed while the container has work; 0: follows from `weight`
   double limit = 0;    // maximum; 0: all that other containers leave (work-conserving)
-  double weight = 1;   // with request 0: its weight in the rest that the requests leave
+  double weight = 1;   // with request 0: weight in the division of what the requests leave
   PriorityClass priority = PriorityClass::kNormal;
   bool operator==(const ComputeShare&) const = default;
 };
@@ -71,18 +70,18 @@ class Arbiter {
   struct Division {
     std::vector<Allowance> allowances;  // of all containers, in the order of their Ids
     std::vector<ProcessPart> parts;     // of all processes in the readings, in the same order
-    int64_t next = 0;  // when to call Tick again; on a grid that all Arbiters share
+    int64_t next = 0;  // when to call Tick again: a multiple of the interval, for all Arbiters
   };
 
   // An unchanged share has no effect.
   void Set(Id id, const ComputeShare& share);
   void Remove(Id id);
-  // True: a tick at this time needs a reading of the container. Ticks rarely need readings of idle
-  // containers.
+  // True: a tick at this time needs a reading of the container. Idle containers are rarely read.
   bool IsDue(int64_t now, Id id) const;
   // `readings` may lack containers that are not due or that could not be read.
   const Division& Tick(int64_t now, std::span<const ContainerReading> readings);
-  // `used`: mean part of the GPU that the container's processes used in the second before `now`.
+  // `used` is the mean part of the GPU that the container's processes used in the second before
+  // `now`.
   void Utilization(int64_t now, Id id, double used);
 
  private:
@@ -100,16 +99,16 @@ class Arbiter {
     bool active = false, long_work = false, read = false;
     double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
-  // The factor that corrects a container's metered GPU time by NVML, computed from averages since
-  // the load last changed.
+  // The factor that corrects a container's metered GPU time by NVML's measure, computed from
+  // averages since the load last changed.
   struct Trim {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
   };
-  // A container's metered GPU time, and its corrections. The events that time launches are inexact
-  // while the driver also gives turns to other containers. So the error is kept separately for
-  // times with and without other active containers.
+  // A container's metered GPU time, and the factors that correct it. The events that time launches
+  // are inexact while the driver also gives turns to other containers. So there is one factor for
+  // times with other active containers and one for times without.
   struct MeterCorrection {
     int64_t at = 0;                 // time of the last call of Utilization
     int64_t alone = 0, beside = 0;  // GPU time since then
@@ -126,16 +125,16 @@ class Arbiter {
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
     bool known = false, present = false, idle = true, below_share = true, stopped = false;
-    // During the turn of another container, this container is held. Waits during the hold and
+    // While another container has a turn, this container is held. Waits during this time and
     // shortly after it do not prove a backlog. `last_denied` is the time of the last wait that
-    // proves one.
+    // proves a backlog.
     bool held = false, has_turn = false, waits_for_low_class = false;
     int64_t held_until = 0, last_denied = 0, last_without_backlog = 0;
     double owed = 0;      // GPU time that the container was entitled to and did not use
     double turn_use = 1;  // part of the GPU that the container uses in its turns
-    bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
+    bool alone = false;   // at the last tick: it had a turn, and others had no work on the GPU
     size_t active = 0;    // number of active processes
-    bool beside = false;  // at the last tick, processes of other containers were active
+    bool beside = false;  // at the last tick: processes of other containers were active
     MeterCorrection meter;
     const Trim& trim() const { return beside ? meter.trim_beside : meter.trim_alone; }
   };
@@ -171,7 +170,7 @@ class Arbiter {
   void Write(int64_t now);
 
   std::vector<ContainerState> containers_;  // sorted by id
-  // Sorted by when containers reach their limits, earliest first.
+  // In the order in which containers reach their limits if all get GPU time by weight.
   std::vector<ContainerState*> by_limit_;
   size_t active_ = 0;                        // number of active processes
   std::vector<ProcessState*> short_active_;  // sorted by rate

@@ -9,12 +9,12 @@
 namespace tessera::limiter {
 namespace {
 
-// Half of the GPU time that all containers together may hold in advance; at least two ticks. A
-// container's lead is what it holds in advance: its pool less its charges.
+// The lead of a container is the GPU time that it may use in advance: its pool minus its charges.
+// kHalfLead is half of the lead of all containers together, and at least two ticks.
 constexpr int64_t kHalfLead = 4 * kMillisecond;
 constexpr int64_t kMinLead = kMillisecond;  // minimum of MaxLead
-// A container that has used more than its share has a debt. Maximum debt of a container without
-// work.
+// A container that has used more than its share has a debt. This is the maximum debt of a container
+// without work.
 constexpr int64_t kMaxDebt = 20 * kMillisecond;
 
 }  // namespace
@@ -82,7 +82,7 @@ void Arbiter::DecidePools(int64_t now) {
   }
 }
 
-// The pool of a container without work: its share of the elapsed time repays its debt.
+// The pool of a container without work, whose share of the elapsed time repays its debt.
 int64_t Arbiter::PoolAfterDebtRepayment(const ContainerState& container, double elapsed,
                                         double weights) const {
   const double share = container.weight / (weights + container.weight);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the usage of the containers, and computes the part of the GPU that each of their processes
+// Processes the readings of the containers, and computes the part of the GPU that each process
 // gets.
 #include "src/limiter/compute/arbiter.h"
 
@@ -13,7 +13,8 @@ namespace {
 
 // Time constant of ProcessState::rate.
 constexpr int64_t kRateMemory = 5 * kMillisecond;
-// How long after its last work a process counts as active, and a container as not idle.
+// After its last work, a process counts as active for kActive, and a container as not idle for
+// kIdle.
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 // How long after its last long kernel a process counts as one with long kernels.
 constexpr int64_t kLongMemory = 100 * kMillisecond;
@@ -97,8 +98,8 @@ void Arbiter::Read(int64_t now, const ContainerReading& reading) {
 }
 
 // Returns x, the largest part of the GPU that the process can get. The other processes with short
-// kernels get their rate, but at most x. Those with long kernels get a turn, which is x too,
-// whenever they have work. All of them together fill the GPU.
+// kernels get their rate, but at most x. The processes with long kernels get a turn, which is also
+// x, whenever they have work. x is such that all processes together fill the GPU.
 double Arbiter::PartOf(const ProcessState& process) const {
   if (active_ < 2) return 1;
   const bool is_short = process.active && !process.long_work;
@@ -121,8 +122,8 @@ double Arbiter::PartOf(const ProcessState& process) const {
   return std::min(1.0, (1 - rates(low)) / sharers(low));
 }
 
-// Collects the active processes. The rates of processes with short kernels are sorted and summed
-// up, so that PartOf need not walk them.
+// Collects the active processes. Sorts and sums the rates of processes with short kernels, so that
+// PartOf can use binary search.
 void Arbiter::CollectActive() {
   active_ = 0;
   short_active_.clear();
@@ -153,7 +154,7 @@ void Arbiter::DecideParts(int64_t now) {
   for (ContainerState& container : containers_) {
     container.beside = active_ > container.active;
     for (ProcessState& process : container.processes) {
-      // Work of others began or ended somewhere between the two ticks.
+      // Work of other processes began or ended at an unknown time between the two ticks.
       const double before = process.part;
       process.part = PartOf(process);
       const double mean = (before + process.part) / 2;

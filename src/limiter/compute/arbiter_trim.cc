@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corrects the metered GPU time of a container by NVML.
+// Corrects the metered GPU time of a container by NVML's measure.
 #include "src/limiter/compute/arbiter.h"
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 namespace tessera::limiter {
 namespace {
 
-// Bounds of the correction: smaller differences are ignored, containers with longer launches are
-// not corrected, and a larger change of the load starts the averages anew.
+// Smaller differences than kDeadBand are ignored. Containers with launches longer than
+// kTooLongToTrim are not corrected. A change of the load by more than kMinChange restarts the
+// averages.
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kMinChange = 0.02;
-// The minimum use beside other containers, as a part of the use alone, that is enough to compute
-// the correction.
+// The correction for times beside other containers needs at least this much use beside them,
+// relative to the use alone.
 constexpr double kMinBeside = 0.25;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
 
@@ -45,9 +46,8 @@ void Arbiter::Correct(double metered, double used, Trim* trim) {
 }
 
 // A second in which other containers were active for a part of the time counts as time beside them.
-// The use in the rest of that second is known, by the correction of the container alone. NVML's
-// samples are so old that the first second after a change still includes use from before the
-// change.
+// The factor for times alone corrects the use in the rest of that second. NVML's samples are so old
+// that the first second after a change still includes use from before the change.
 void Arbiter::Utilization(int64_t now, Id id, double used) {
   ContainerState* const container = Find(id);
   if (container == nullptr) return;

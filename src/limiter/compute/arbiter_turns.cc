@@ -12,21 +12,22 @@ namespace {
 // Low classes stay stopped for this time after a high class has launched, or has waited for the
 // GPU.
 constexpr int64_t kHighHold = 5 * kMillisecond;
-// A high class waits for kernels of a stopped low class up to this length, and no longer.
+// A high class waits for a kernel of a stopped low class if it is at most this long, and waits at
+// most this long.
 constexpr int64_t kAwaited = 4 * kQuantum;
 // Window of a high class while a stopped low class still has kernels in flight. Together with a
 // slice it is less than a turn.
 constexpr int64_t kHighWindow = 800 * kMicrosecond;
 // Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
-// is owed, or owes, at most kMaxOwed, which bounds the effect of a turn on a window of a second.
-// Another container takes over the turn if it is owed kTurnLead more. The part of its turns that a
-// container uses is averaged over kTurnUseMemory.
+// is owed, or owes, at most kMaxOwed, which bounds the effect of turns on the shares within a
+// second. Another container takes over the turn if it is owed kTurnLead more. kTurnUseMemory is the
+// time constant of `turn_use`.
 constexpr double kTurn = 16e6, kMaxOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
-// A container without work for kAbsent is not owed more. Nor is a container that has had a backlog
-// for kSaturated without a break: its pool suffices to keep it busy.
+// A container without work for kAbsent is not owed more. A container that has had a backlog for
+// kSaturated without a break is owed nothing: its pool suffices to keep it busy.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
-// For this time after a launch a program counts as between two launches. For this time after a wait
-// for the limit it counts as at its limit.
+// For kBetween after a launch, a program counts as working. For kAtLimit after a wait for the
+// limit, it counts as being at its limit.
 constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
 
 }  // namespace
@@ -60,7 +61,7 @@ void Arbiter::DecideStops(int64_t now) {
 }
 
 // Measures which part of its turns a container uses. Two ticks of a turn do not count: the first,
-// in which other containers still run, and the last, after which the container pauses or waits for
+// because other containers still run, and the last, because the container then pauses or waits for
 // its limit.
 void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* container) {
   const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
@@ -70,9 +71,9 @@ void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* contai
 }
 
 // Adds to `owed` the GPU time that each container was entitled to since the last tick, by weight
-// and within its limit, minus the time that it used. In its own turn a container is entitled only
-// to what it can use then: otherwise the turn of a container with a large share that leaves the GPU
-// idle between its launches would never end.
+// and within its limit, minus the time that it used. In its own turn, a container is entitled only
+// to the time that it can use. Otherwise the turn of a container with a large share that leaves the
+// GPU idle between its launches would never end.
 void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
   double weights = 0, rest = 1;
@@ -83,7 +84,7 @@ void Arbiter::DecideOwed(int64_t now) {
     container.present = container.known && !container.stopped && now - last <= kAbsent;
     if (container.present) weights += container.weight;
   }
-  // Containers that reach their limits first come first; the others divide the rest.
+  // Starts with the containers that reach their limits first; the others divide what these leave.
   for (ContainerState* container : by_limit_) {
     if (!container->present) continue;
     const double part =
@@ -107,8 +108,8 @@ void Arbiter::DecideOwed(int64_t now) {
 // A program that waits for its own launches gets one batch in each round of the driver's turns,
 // which is little beside many processes or long kernels. Once its container is owed enough, it gets
 // a turn: the other containers launch nothing until it has used the time that it is owed. The pools
-// alone would not stop containers that are ahead of their share: a launch that was shorter than its
-// price returns GPU time to the pool, and so another launch of 10 ms may begin.
+// alone would not stop containers that are ahead of their share: if a launch was shorter than its
+// price, the difference returns to the pool, and another launch of 10 ms may begin.
 void Arbiter::DecideTurn(int64_t now) {
   ContainerState* holder = nullptr;
   ContainerState* next = nullptr;
@@ -138,9 +139,9 @@ void Arbiter::DecideTurn(int64_t now) {
   }
 }
 
-// A kernel of a low class that needs several turns of the GPU alternates with turns of the high
-// class. The kernel ends sooner if the high class has launched little when the low class is stopped
-// (WindowOfHighClass), and launches nothing more until the kernel ends.
+// A low-class kernel that needs several turns of the GPU alternates with turns of the high class.
+// The kernel ends sooner if the high class has little work in flight when the low class is stopped
+// (WindowOfHighClass), and launches nothing until the kernel ends.
 void Arbiter::HoldHighClasses(int64_t now) {
   const auto is_awaited = [now](const ContainerState& one) {
     return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;

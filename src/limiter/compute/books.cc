@@ -9,12 +9,13 @@ namespace {
 
 constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
 constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
-// An allowance gains GPU time for at most this long after the last launch. It is at least the
-// longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits into
-// 64 bits.
+// An allowance grows for at most this long after the last launch. This is at least the length of
+// the longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits
+// into 64 bits.
 constexpr int64_t kMaxGrowth = 100 * kSecond;
-// If no work in flight ends for this long, one more launch is made, and again after the same time.
-// This is longer than most kernels take beside other processes, because a launch cannot be revoked.
+// If no work in flight ends for this long, one more launch is made, and another one each time that
+// this time passes again. The time is longer than most kernels take beside other processes, because
+// a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
@@ -97,13 +98,13 @@ int64_t Books::PauseForAllowance(int64_t rate, bool leased, int64_t now) {
     last_wait_ = now;
     return kPoolPause;
   }
-  if (rate == 0) return 0;  // only the pool limits
+  if (rate == 0) return 0;  // there is no limit but the pool
   GrowAllowance(rate, now);
   const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
   if (lack < 0) return 0;
   last_limited_ = now;
-  // While work is in flight the pause is short, so that the end of the work is noticed soon: from
-  // it, the agent computes how much of the GPU each process gets.
+  // While work is in flight, the pause is short, so that the end of the work is noticed soon. From
+  // that end, the agent computes how much of the GPU each process gets.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Max(kMinPause, Min(lack * kOne / Max(rate, 1), most));
 }
@@ -186,8 +187,8 @@ Books::LaunchDecision Books::Decide(ThreadCredit* thread, const Launch& launch, 
 }
 
 // The first launch of a key has the price of similar launches. While a key has no price, only one
-// of its launches is in flight at a time; while no key of a function has a price, only one launch
-// of the function.
+// of its launches is in flight at a time. While no key of a function has a price, only one launch
+// of the function is in flight at a time.
 Books::Estimate Books::EstimateOf(const Launch& launch, const Price& price) {
   if (price.samples != 0) return {price.price.load(kRelaxed), true, false, false};
   const Prices::Similar similar = prices_->FindSimilar(launch.work);

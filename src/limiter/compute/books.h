@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Books of the GPU time that one process uses on one GPU: the charges of its launches, the work in
-// flight, and whether the next launch has to wait. They only account, in the lines of the region
-// (region.h). Gate reads the clock, sleeps and calls the driver. All times and charges are
+// flight, and whether the next launch has to wait. Books only keep accounts, in the lines of the
+// region (region.h). Gate reads the clock and calls the driver. All times and charges are
 // nanoseconds.
 //
 // Charging. A launch is charged its price when it is made. A thread takes a slice of GPU time in
 // advance and spends it without a lock; the launch that uses up a slice is timed with a pair of
-// events. Its time is the sample for all slice / price launches of its key (prices.h) that the
-// slice paid for. The measured time corrects the price and the charge, so the charges are right on
-// average even while prices are wrong.
+// events. The slice paid for slice / price launches of the same key (prices.h), and the measured
+// time counts as the time of each of them. The measured time corrects the price and the charge. So
+// charges are right on average even while prices are wrong.
 //
-// Marks. A mark is an end event, with a start event if its launch is timed. It covers the work
-// since the previous mark. When its event is done, that work is no longer in flight.
+// Marks. A mark is an end event, with a start event if its launch is timed. A mark covers the work
+// since the previous mark. When its end event is done, that work is no longer in flight.
 //
 // Running work. If the process is killed, its work in flight is never measured. So a launch whose
 // price is not known is charged while it runs.
 //
 // Contention. The time between the events of a launch includes the turns of other processes.
-// OwnTime and MeanPart correct a sample for them.
+// OwnTime and MeanPart subtract these turns.
 //
 // Threads: any. A spin lock protects the books for a few instructions; Spend takes no lock.
 // Crashes: see region.h. A process that ends loses at most the slices that its threads have taken.
@@ -58,9 +58,9 @@ class Books {
     uintptr_t stream;        // identifies the stream
   };
 
-  // wait > 0: do not launch, decide again after `wait` nanoseconds; record an end event for `mark`
-  // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: record
-  // no event.
+  // wait > 0: do not launch; record the end event of `mark`, and call Decide again after `wait`
+  // nanoseconds. wait == 0: launch; record the events of `mark` before and after the launch. If
+  // `mark` is kNoMark, record no event.
   struct LaunchDecision {
     int64_t wait = 0;
     int mark = kNoMark;
@@ -88,10 +88,11 @@ class Books {
   }
 
   LaunchDecision Decide(ThreadCredit* thread, const Launch& launch, int64_t now);
-  // Ends a LaunchDecision with a mark. False: its events could not be recorded.
+  // Follows every LaunchDecision with a mark. `recorded` is false if its events could not be
+  // recorded.
   void Commit(int mark, bool recorded);
-  // Acquires the oldest mark with recorded events; kNoMark: there is none, or another thread has
-  // acquired one. Settle or Release must follow.
+  // Acquires the oldest mark, for Settle or Release, one of which must follow. kNoMark: its events
+  // are not recorded yet, there is no mark, or another thread has acquired one.
   int AcquireOldest();
   void Release() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
@@ -102,15 +103,15 @@ class Books {
   int Previous() const { return previous_; }
 
   // Called before and after the thread waits for the GPU. kAll: all work of the process has ended.
-  // kStream: the work of the stream has ended. kNot: the wait failed.
+  // kStream: the work of one stream has ended. kNot: the wait failed.
   enum class Waited { kNot, kStream, kAll };
   void BeginWait(ThreadCredit* thread, int64_t now);
   void EndWait(ThreadCredit* thread, Waited waited, int64_t now);
-  // Returns the GPU time that the thread has taken in advance.
+  // Gives back the GPU time that the thread has taken in advance.
   void Refund(ThreadCredit* thread);
-  // Forgets the price of a graph or function that is gone, because its handle may be reused, or of
-  // a graph whose nodes have changed. The measured time of launches in flight still corrects their
-  // charge, but does not become the price of later launches.
+  // Forgets the price of a graph or function that was destroyed, because its handle may be reused,
+  // or of a graph whose nodes have changed. The measured time of launches in flight still corrects
+  // their charge, but not the price of later launches.
   void Forget(const Work& work);
   void ForgetAll();
   // True: a launch is in flight whose price is not known, so it was charged its fallback price.
@@ -143,7 +144,8 @@ class Books {
     int64_t charged_running;                  // charged before the end, in addition to `covers`
   };
 
-  bool NoteSpent(ThreadCredit* thread);  // false: nothing spent since the last call
+  // Adds what the thread has spent since the last call to unmarked_. False: nothing.
+  bool NoteSpent(ThreadCredit* thread);
   struct Estimate {
     int64_t time;
     bool priced;   // launches of the key were timed

@@ -15,7 +15,7 @@ using limiter::IsInDeviceMemory;
 using limiter::LaunchStream;
 using limiter::MayBeLimited;
 
-// Bytes of a batch that move within device memory; 0 also if the GPU is not limited.
+// Bytes that a batch moves within device memory; 0 also if the GPU is not limited.
 uint64_t BatchBytes(const DevicePtr* to, const DevicePtr* from, const size_t* bytes, size_t count) {
   if (to == nullptr || from == nullptr || bytes == nullptr || !MayBeLimited()) return 0;
   uint64_t sum = 0;
@@ -105,8 +105,8 @@ BOTH(cuMemcpy3DAsync_v2, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, st
 BOTH(cuMemcpy3DPeerAsync, _ptsz, (const Memcpy3D* copy, Stream stream), (copy, stream), stream,
      ChargeBoxCopy, copy)
 
-// Copies to, from and between arrays, and between devices. A copy between devices is charged to the
-// device of the current context.
+// Copies to, from and between arrays, and copies between devices. A copy between devices is charged
+// to the device of the current context.
 BOTH(cuMemcpyDtoA_v2, _ptds, (Array to, size_t offset, DevicePtr from, size_t bytes),
      (to, offset, from, bytes), nullptr, ChargeCopy, bytes)
 BOTH(cuMemcpyAtoD_v2, _ptds, (DevicePtr to, Array from, size_t offset, size_t bytes),

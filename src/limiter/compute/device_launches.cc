@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch on several devices. It is charged to each of them like a cooperative launch.
+// cuLaunchCooperativeKernelMultiDevice. Each of its launches is charged to its device like a
+// cooperative launch.
 #include "src/limiter/compute/launch.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"
@@ -57,8 +58,8 @@ class LimitedLaunches {
     ++count_;
     return true;
   }
-  // Waits for all devices, and then begins all launches: the start event of a launch shortly
-  // precedes the launch.
+  // Waits until all devices permit the launch, and only then records all start events, so that a
+  // start event shortly precedes its launch.
   void Begin() {
     for (LimitedLaunch& entry : *this) {
       const InContextOf context(entry.launch->stream);

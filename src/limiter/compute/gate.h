@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects Books with a GPU: asks the books before a launch, records its events, and settles them
-// once they are done. `Gpu` is the driver in the limiter and a model in tests:
+// Connects Books with a GPU: asks the books before a launch, records the events of the launch, and
+// settles its mark once the events are done. `Gpu` is the driver in the limiter and a model in
+// tests:
 //
 //   int64_t Now();                              nanoseconds of CLOCK_MONOTONIC
 //   bool Record(int event, Stream stream);      false: the GPU did not record the event
@@ -28,8 +29,8 @@ class Gate {
 
   Books& books() { return books_; }
 
-  // Nanoseconds to wait before the next Decide. 0: launch, between Begin and End unless `mark` is
-  // kNoMark.
+  // Returns the nanoseconds to wait before the next Decide. 0: launch now; if `*mark` is not
+  // kNoMark, call Begin before and End after the launch.
   int64_t Decide(Books::ThreadCredit* thread, const Books::Launch& launch, Stream stream,
                  int* mark) {
     const int64_t now = gpu_->Now();
@@ -60,7 +61,7 @@ class Gate {
     }
   }
 
-  // Called around a call that waits for work of the thread's stream, or of all streams.
+  // Called before and after a call that waits for work of one stream, or of all streams.
   void BeginWait(Books::ThreadCredit* thread) { books_.BeginWait(thread, gpu_->Now()); }
   void EndWait(Books::ThreadCredit* thread, Books::Waited waited) {
     const int64_t now = gpu_->Now();

@@ -52,7 +52,7 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   return result;
 }
 
-// A call that waits for work of all streams, or of one stream.
+// Makes a call that waits for work of one stream, or of all streams.
 template <typename Call>
 Result Wait(Books::Waited what, Call call) {
   Meter* const meter = Process::Get().limiting() ? thread.meter : nullptr;
@@ -71,7 +71,8 @@ Result AfterContextChange(Result result) {
 
 }  // namespace
 
-// A launch that must wait or be timed continues in a separate function, with the same arguments.
+// A launch that must wait or be timed continues in a separate function, so that the usual path
+// stays short.
 #define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
   namespace {                                                                                  \
   [[gnu::noinline]] Result name##_slowly parameters {                                          \

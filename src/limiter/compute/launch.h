@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a driver call that gives work to the GPU: at once, or as soon as the compute limit permits
-// it. launch.cc and copies.cc use it. Threads: any. Cost: a few nanoseconds if the launch need not
-// wait.
+// it. Threads: any. Cost: a few nanoseconds if the launch need not wait.
 #pragma once
 
 #include "src/limiter/compute/throttle.h"
@@ -11,11 +10,11 @@ namespace tessera::limiter {
 
 extern constinit thread_local ThrottledThread thread;
 
-// Price of a kernel until a launch is timed.
+// Price of a launch of a kernel or graph until one is timed.
 inline constexpr int64_t kKernelGuess = 20 * kMicrosecond;
 
-// True, the usual case: the launch may be made at once. `work` is called only if the GPU is
-// limited.
+// True, the usual case: the launch may be made at once. `work` is called only if the GPU has a
+// limit.
 template <typename MakeWork>
 [[gnu::always_inline]] inline bool MayLaunchNow(MakeWork work) {
   if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]

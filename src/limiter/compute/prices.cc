@@ -6,7 +6,7 @@ namespace {
 
 constexpr uint32_t kMemory = 8;        // samples in the mean of a price
 constexpr uint32_t kNoisyMemory = 32;  // replaces kMemory if samples differ much
-// Classes of sizes on each side in which FindSimilar looks: sixteen powers of two.
+// FindSimilar looks at this many classes of sizes on each side: sixteen powers of two.
 constexpr uint64_t kReach = 64;
 
 int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
@@ -19,8 +19,9 @@ void Prices::Reset(Price* entry, uint64_t key) {
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
   ++entry->version;
-  // The key is stored last: a reader that finds it does not take the price of the previous key. A
-  // reader that found the previous key just before may use the price of the new key for one launch.
+  // The key is stored last, so that a reader that finds the new key does not take the price of the
+  // previous key. A reader that found the previous key just before may use the price of the new key
+  // for one launch.
   entry->key.store(key, std::memory_order_release);
 }
 

@@ -16,7 +16,7 @@ namespace tessera::limiter {
 
 inline constexpr int64_t kUnpriced = INT64_MAX;
 
-// What a launch gives to the GPU.
+// The work that a launch gives to the GPU.
 struct Work {
   uint64_t what;      // identifies a function, an executable graph, or copies
   uint64_t size = 0;  // blocks of the grid, or bytes
@@ -35,7 +35,7 @@ constexpr uint64_t LeastSize(uint64_t size_class) {
   return (size_class - shift * 4) << shift;
 }
 
-// Never 0. Its high bits depend on all bits of the work.
+// Never 0. The high bits of the key depend on all bits of the work.
 constexpr uint64_t ClassKey(uint64_t what, uint64_t size_class) {
   return (what * 0x9e3779b97f4a7c15u + size_class * 0xff51afd7ed558ccdu) | 1;
 }

@@ -75,9 +75,9 @@ bool MayBeWhole(const Price& price) {
 
 }  // namespace
 
-// The integral of the process's part of the GPU until now. Without a lease nobody knows when others
-// use the GPU, and the part counts as 1: a process may then get less than its limit, but not more.
-// If the agent was killed during its write, the part is 0.
+// The integral of the process's part of the GPU until now. Without a lease, it is unknown when
+// other processes use the GPU, and the part counts as 1: a process may then get less than its
+// limit, but not more. If the agent was killed during its write, the part is 0.
 int64_t Books::PartIntegral(int64_t now, uint32_t* part) const {
   const ComputePart& line = *lines_.part;
   for (int tries = 0; tries < 100; ++tries) {

@@ -150,7 +150,7 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
   if (*mark != Books::kNoMark) StartHelper();
 }
 
-// If the query fails, the stream takes part in a capture.
+// A failed query counts as a capture.
 bool Throttle::IsCaptured(LaunchStream stream) const {
   if (captures_.load(std::memory_order_relaxed) == 0) return false;
   const auto query =
@@ -228,8 +228,8 @@ void* RunHelperThread(void* self) {
   return nullptr;
 }
 
-// pthread_create is looked up by name, because the C library has moved it and given it a new
-// version. The new thread blocks all signals.
+// pthread_create is looked up by name, because newer C libraries have it in another library and
+// with another version. The new thread blocks all signals.
 void Throttle::StartHelper() {
   int state = helper_.load(std::memory_order_relaxed);
   if (state == kAwake || state == kLeaving) return;

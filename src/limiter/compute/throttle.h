@@ -15,7 +15,8 @@
 
 namespace tessera::limiter {
 
-// The stream argument of a function. In functions with _ptsz, 0 is the thread's own stream.
+// The stream argument of a driver function. In functions with _ptsz, handle 0 is the per-thread
+// default stream.
 struct LaunchStream {
   cuda::Stream handle = nullptr;
   bool per_thread = false;
@@ -77,9 +78,9 @@ class Throttle {
   void Invalidate();
   void BeginCapture();
   void EndCapture();
-  // Call before a context may be destroyed: its events are destroyed with it and must not be
-  // queried afterwards. Waits for launches whose GPU time is not known yet, as the driver waits for
-  // all work of the context.
+  // Called before a context may be destroyed: its events are destroyed with it, and must not be
+  // queried afterwards. Waits for launches whose GPU time is unknown, as the driver waits for all
+  // work of the context.
   void DropMarks();
   void ForgetContext(uint64_t id);
   void ForgetGraph(const void* graph);

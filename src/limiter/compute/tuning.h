@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants that the limiter and the agent share for compute limits, with the inequalities that
-// they obey. In nanoseconds.
+// they obey. All are in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,21 @@ inline constexpr int64_t kSecond = 1'000'000'000;
 
 // GPU time that a thread takes in advance. Two events cost about 2 us, at most 0.5 % of a slice.
 inline constexpr int64_t kSlice = 400 * kMicrosecond;
-// kSlice while the launches of one key differ much: more samples compensate for their spread.
+// Replaces kSlice while the launches of a key differ much: more samples compensate for their
+// spread.
 inline constexpr int64_t kNoisySlice = 120 * kMicrosecond;
-// Work in flight of one process. At least a tick and a wake-up, or the GPU idles between launches.
+// Maximum work in flight of one process. At least a tick and a wake-up, or the GPU idles between
+// launches.
 inline constexpr int64_t kWindow = 4 * kMillisecond;
-// kWindow of a low class, which must be off the GPU within 10 ms after a stop.
+// Replaces kWindow for a low class, which must leave the GPU within 10 ms after a stop.
 inline constexpr int64_t kLowWindow = 2 * kMillisecond;
 // GPU time that an allowance may save up; less than 2 % of a second. Use within any window exceeds
-// the limit by at most kBucket and the longest kernel. Bursts of programs that use less than their
-// limit must fit into it.
+// the limit by at most kBucket and the longest kernel. kBucket must hold the bursts of programs
+// that use less than their limit on average.
 inline constexpr int64_t kBucket = 18 * kMillisecond;
 // Length of the driver's turns between processes.
 inline constexpr int64_t kQuantum = 2 * kMillisecond;
-// How long an allowance of the agent is valid without renewal. At least ten ticks.
+// How long the agent's values are valid without renewal; at least ten ticks.
 inline constexpr int64_t kLease = 50 * kMillisecond;
 
 // The C++ library is missing at run time, so the limiter avoids <algorithm>.

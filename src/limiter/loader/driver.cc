@@ -27,8 +27,8 @@ constexpr uint32_t kWrapped = 0
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED
 
-// The limiter's functions by the address of the driver's function. Open addressing, at most a
-// quarter full.
+// The limiter's functions, by address of the driver's function. A hash table with open addressing,
+// at most a quarter full.
 constexpr uint32_t kBuckets = 1024;
 static_assert(kWrapped * 4 <= kBuckets);
 struct Replacement {
@@ -53,7 +53,8 @@ void Replace(void* driver_function, void* limiter_function) {
   replacements[i] = {driver_function, limiter_function};
 }
 
-// Stands for a function that an older driver lacks: programs find the limiter's function by name.
+// Replaces a function that an old driver lacks: programs can still find the limiter's function of
+// that name.
 cuda::Result Missing() { return cuda::Result::kNotSupported; }
 
 template <typename Function>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver's functions, found by name when this library is loaded. This library depends on
-// the real library by its absolute path, so the linker has loaded the real library before, in the
-// same namespace (dlmopen) and whatever LD_LIBRARY_PATH is. Threads: any; nothing changes after
-// loading.
+// the real library by an absolute path. So the dynamic linker loads the real library first, in the
+// same namespace (dlmopen) and independently of LD_LIBRARY_PATH. Threads: any; nothing changes
+// after loading.
 #pragma once
 
 #include "api/cuda_abi.h"
@@ -12,7 +12,7 @@
 
 namespace tessera::limiter {
 
-// The functions. A function that an old driver lacks returns kNotSupported.
+// A function that an old driver lacks returns kNotSupported.
 struct DriverFunctions {
   bool found;  // the real library is loaded
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
@@ -25,9 +25,10 @@ extern DriverFunctions driver;
 
 inline constexpr int kRelaxedCapture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
-// While a stream is captured, a call for events or memory in any thread fails and ends the capture,
-// unless the thread has set the relaxed mode. Another thread may begin a capture at any time, so
-// the limiter sets the mode also if no stream is captured now.
+// Sets the relaxed capture mode of this thread during its lifetime. Without it, a call for events
+// or memory in any thread fails while a stream is captured, and invalidates the capture. Another
+// thread may begin a capture at any time, so the limiter sets the mode even if no stream is
+// captured.
 class RelaxedCapture {
  public:
   RelaxedCapture() { Exchange(); }

@@ -17,7 +17,8 @@ LIMITER_EXPORT Result cuInit(unsigned flags) {
   return result == Result::kSuccess ? driver.cuInit(flags) : result;
 }
 
-// The driver selects the function by name, version and stream mode; the limiter replaces it.
+// The driver selects a function by name, version and stream mode, and the limiter returns its own
+// function instead.
 LIMITER_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
                                        uint64_t flags) {
   const Result result = driver.cuGetProcAddress(symbol, function, version, flags);
@@ -42,8 +43,8 @@ LIMITER_EXPORT Result cuCtxDestroy_v2(Context context) {
   return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy_v2(context); });
 }
 
-// Only the current context can be detached. The last detach destroys the context, so that it is no
-// longer current.
+// Only the current context can be detached. The last detach destroys the context, which is then no
+// longer current. kNotReady tells DestroyContext that the context still exists.
 LIMITER_EXPORT Result cuCtxDetach(Context context) {
   Result result = Result::kSuccess;
   (void)Process::Get().DestroyContext(context, [&] {

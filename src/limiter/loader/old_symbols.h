@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library of an image may be older than the build machine's. Some functions have got a newer
-// symbol version since. These lines select the old version, which glibc keeps.
+// The C library of an image may be older than that of the build machine, in which some functions
+// have a newer symbol version. These lines select the old version, which newer C libraries also
+// have.
 #pragma once
 
 #if defined(__x86_64__)

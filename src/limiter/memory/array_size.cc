@@ -8,7 +8,8 @@ constexpr uint64_t kTileBytes = 64, kTileRows = 8;
 // Above every GPU's maximum in any dimension, so that no product overflows.
 constexpr uint64_t kMaxExtent = 1 << 20;
 
-// Formats that pack or subsample channels, with the bits of a square of `side` x `side` elements.
+// A range of formats that pack or subsample channels. A square of `side` x `side` elements takes
+// `bits`.
 struct PackedFormats {
   unsigned first, last;  // CUarray_format
   unsigned side, bits;

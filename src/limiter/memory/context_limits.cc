@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuCtxSetLimit. A larger stack, heap or buffer of a context makes the driver allocate device
 // memory, at this call or at a later launch. The bytes beyond the driver's defaults are charged at
-// the call. The defaults are part of the context, which is not charged.
+// the call. The default bytes belong to the memory of the context itself (context_memory.h).
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"
 #include "src/limiter/tables/blocks.h"
@@ -18,7 +18,7 @@ using limiter::RoundToBlocks;
 // The driver rejects larger values.
 constexpr uint64_t kMaxBytes = uint64_t(1) << 48;
 
-// Device memory that a limit takes for each of its units; 0: none.
+// Device memory for each unit of the limit's value; 0: the limit takes no device memory.
 uint64_t BytesOfUnit(int limit) {
   if (limit == kLimitPrintfFifo || limit == kLimitMallocHeap) return 1;
   if (limit != kLimitStack) return 0;

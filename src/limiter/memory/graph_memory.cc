@@ -21,7 +21,7 @@ using cuda::Result;
 uint64_t Key(GraphExec exec, int gpu) { return reinterpret_cast<uintptr_t>(exec) | uint64_t(gpu); }
 static_assert(kMaxGpus <= alignof(max_align_t));
 
-// Needs of one graph, by the GPU's index.
+// The needs of one graph, by index of the GPU.
 struct NeedsByGpu {
   GraphNeed needs[kMaxGpus] = {};
   bool Has(uint32_t gpu) const { return needs[gpu].most != 0; }
@@ -82,7 +82,7 @@ class Measurement {
     if (held_bytes_[gpu] > need.least) need.least = held_bytes_[gpu];
   }
 
-  // The node may free memory of another graph, which is ignored.
+  // A node that frees memory of another graph has no effect.
   void Free(GraphNode node) {
     DevicePtr pointer = 0;
     if (driver.cuGraphMemFreeNodeGetParams(node, &pointer) != Result::kSuccess) return;
@@ -213,7 +213,8 @@ bool IsUploaded(const NeedsByGpu& by_gpu, uintptr_t stream) {
 
 Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
   Process& process = Process::Get();
-  // If another thread trims after this point, the next launch uploads the graph again.
+  // The number of trims is read before the upload: if another thread trims meanwhile, the next
+  // launch uploads the graph again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (by_gpu->Has(gpu)) by_gpu->needs[gpu].trims = process.pools().TrimsOf(by_gpu->Pool(gpu));
   }
@@ -223,7 +224,7 @@ Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
                              : driver.cuGraphUpload(exec, stream.handle);
   };
   const Result result = CallWithReservation(*by_gpu, upload, [] {});
-  // Any other error of the upload is left to the launch to report.
+  // The launch reports any other error of the upload.
   if (result != Result::kSuccess) {
     return result == Result::kOutOfMemory ? result : Result::kSuccess;
   }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs with nodes that allocate, and the device memory that each graph may need.
+// The device memory that graphs with nodes that allocate may need.
 //
-// The driver allocates that memory when such a graph is uploaded or launched into a stream, and
-// keeps it for further launches and other graphs. So before the first launch into a stream the
-// limiter uploads the graph, and reserves memory for the upload as for any allocation. Afterwards
-// it reads and charges the bytes that the driver has allocated (pools.h).
+// The driver allocates this memory when such a graph is uploaded or launched into a stream, and
+// keeps it for further launches and other graphs. So the limiter uploads the graph before its first
+// launch into a stream, and reserves memory for the upload as for any allocation. Afterwards it
+// charges the bytes that the driver has allocated (pools.h).
 //
 // The bytes are known only after the upload, because a node may reuse memory that an earlier node
-// has freed. The limiter reserves the sum of all nodes. If the sum exceeds the limit, it reserves
-// the least that the nodes need in their order. If the upload then shows that the graph needs more
-// than the limit, the graph does not run, and its memory is returned.
+// has freed. The limiter reserves the sum of all nodes. If the sum exceeds the limit, the limiter
+// reserves only the minimum that the nodes need in their order. If the upload then exceeds the
+// limit, the graph does not run, and its memory returns to the device.
 //
 // Threads: any. No lock is held across a driver call.
 #pragma once
@@ -34,7 +34,7 @@ struct GraphNeed {
   uint32_t trims = 0;
 };
 
-// Needs by graph instance and GPU.
+// The needs of executable graphs, by graph and GPU.
 class GraphNeeds {
  public:
   // False, the usual case: no graph with nodes that allocate is known.
@@ -55,8 +55,8 @@ class GraphNeeds {
   Table<GraphNeed, HashKey> needs_ = {};
 };
 
-// Called before a launch: uploads the graph if its memory may be missing. On an error, the launch
-// is not made and returns that error. If another thread trims before the launch, the driver
+// Called before a launch. Uploads the graph if its memory may be missing. On an error, the caller
+// returns the error instead of launching. If another thread trims before the launch, the driver
 // allocates again, and RefreshGraphMemory charges it.
 cuda::Result PrepareGraph(cuda::GraphExec exec, LaunchStream stream);
 // Called after a launch: charges memory that the driver has allocated since the upload.

@@ -38,7 +38,7 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate,
   return Result::kOutOfMemory;
 }
 
-// The driver chooses the length of a row. On all known devices it is a multiple of 512 bytes.
+// The driver chooses the pitch of a row: on all known devices, a multiple of 512 bytes.
 template <typename Pointer, typename Size, typename Allocate>
 Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t height,
                        Allocate allocate) {
@@ -52,8 +52,8 @@ Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t heigh
 
 constexpr int kNotCharged = -1, kUnknown = -2;
 
-// Returns the index in the limits of the GPU whose default or current pool this is. kNotCharged:
-// that GPU is not limited. kUnknown: it is not such a pool.
+// Returns the index (in the limits) of the GPU whose default or current pool this is. kNotCharged:
+// that GPU is not limited. kUnknown: it is the default or current pool of no GPU.
 int GpuWithPool(MemPool handle) {
   int devices = 0;
   if (driver.cuDeviceGetCount(&devices) != Result::kSuccess) return kUnknown;
@@ -67,8 +67,8 @@ int GpuWithPool(MemPool handle) {
   return kUnknown;
 }
 
-// Returns the index in the limits of the GPU that has the memory. kNotCharged: the GPU is not
-// limited, or it is host memory.
+// Returns the index (in the limits) of the GPU that has the memory. kNotCharged: that GPU is not
+// limited, or the memory is on the host.
 int GpuWithMemory(DevicePtr pointer) {
   constexpr int kMemoryType = 2, kOrdinal = 9;  // CUpointer_attribute
   constexpr unsigned kOnDevice = 2;
@@ -81,8 +81,8 @@ int GpuWithMemory(DevicePtr pointer) {
   return Process::Get().GpuOf(device);
 }
 
-// Charges what a pool has allocated. A pool may grow by more than the allocation needs, so the
-// limit is checked again.
+// Charges the bytes that a pool has allocated. A pool may grow by more than the allocation needs,
+// so the limit is checked again.
 template <typename Free>
 Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, Free free) {
   Process& process = Process::Get();
@@ -107,9 +107,9 @@ Result AllocateFromForeignPool(DevicePtr* pointer, MemPool handle, Allocate allo
   return gpu == kNotCharged ? result : ChargeFromPool(pointer, gpu, pool, 0, free);
 }
 
-// A pool may serve the allocation from memory that it has reserved before. Whether it did is known
-// only after the call, so the whole size is reserved first, and pools are trimmed if the
-// reservation exceeds the limit.
+// A pool may serve the allocation from memory that it has reserved before. Whether the pool has
+// grown is known only after the call. So the whole size is reserved before the call, and pools are
+// trimmed if the reservation exceeds the limit.
 template <typename Allocate, typename Free>
 Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
                         Allocate allocate, Free free) {

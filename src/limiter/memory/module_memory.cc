@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that load modules. The driver does not report the memory that a module
-// takes. Variables are charged if the image has their size (image_size.h) and they do not share a
-// block. The agent reads the rest from NVML as unaccounted memory. While unaccounted memory makes
-// the container reach its limit, no module is loaded.
+// takes. Variables are charged if the image states their size (image_size.h) and they are too large
+// to share a block. The agent reads the rest from NVML as unaccounted memory. If the container
+// reaches its limit because of unaccounted memory, no more modules are loaded.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using limiter::VariableBytesOf;
 
 constexpr char kLoad[] = "the load of a module";
 
-// Returns 0 also for a file that cannot be read, because the driver reports that.
+// Returns 0 also for a file that cannot be read: the driver reports the error.
 uint64_t VariableBytesOfFile(const char* path) {
   if (path == nullptr || !Process::Get().limiting()) return 0;
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -66,9 +66,9 @@ Result LoadModule(Module* module, uint64_t variables, Load load) {
   return result;
 }
 
-// The driver places the variables in each context: at once, when the context is created, or when it
-// first uses the library. The first use may be a launch, for which an out-of-memory error would
-// come too late.
+// The driver allocates the variables in each context: at once, when the context is created, or when
+// the context first uses the library. The first use may be a launch, which is too late to report a
+// lack of memory. So the variables are charged in all contexts before the load.
 template <typename Load>
 Result LoadLibrary(Library* library, uint64_t variables, Load load) {
   Process& process = Process::Get();

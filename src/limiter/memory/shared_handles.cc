@@ -21,8 +21,8 @@ namespace tessera::limiter {
 namespace {
 
 // The range of an export begins at kFirst + (id * kExports + number) * kStep and has one byte for
-// each block. Each file description has a range of its own, because it does not conflict with
-// itself: that is how FindMark recognizes the descriptor's own lock.
+// each block. Each export locks a different range. A lock does not conflict with its own file
+// description, so FindMark can tell the lock of a descriptor from the locks of other exports.
 constexpr int64_t kFirst = int64_t(1) << 62;
 constexpr int64_t kStep = int64_t(1) << 22;
 constexpr int64_t kExports = 1 << 12;
@@ -46,16 +46,15 @@ bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-// Opens the file again, because a descriptor does not see its own locks: F_OFD_GETLK reports only
-// locks of other file descriptions (fcntl(2)).
+// Opens the file again: F_OFD_GETLK reports only locks of other file descriptions (fcntl(2)).
 int Reopen(int fd) {
   char path[40];
   ::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
   return ::open(path, O_RDWR | O_CLOEXEC);
 }
 
-// Locks a range for a new export, which no open descriptor has locked. False: there is none, or the
-// file cannot be locked.
+// Locks the range of an export number that no open descriptor has locked. False: all numbers are
+// taken, or the file cannot be locked.
 bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
   // The first number that is tried is usually free.
   static std::atomic<uint32_t> last{0};
@@ -69,7 +68,8 @@ bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
   return false;
 }
 
-// The kernel reports any lock in a range, not necessarily the first. `left` bounds the search.
+// Finds the mark of `fd` in the range from `begin` to `end`. The kernel reports any lock in a
+// range, not necessarily the first. `*left` is the number of locks that may still be examined.
 bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedMark* mark) {
   while (begin < end && (*left)-- > 0) {
     struct flock found = RangeOf(begin, end - begin);
@@ -104,7 +104,7 @@ bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
   const bool is_new = *probe_fd < 0;
   if (is_new) *probe_fd = Reopen(fd);
   if (*probe_fd < 0) return false;
-  // If the path leads to another file, the new descriptor does not see the lock.
+  // If the path leads to another file, F_OFD_GETLK on the new descriptor does not report the lock.
   range.l_type = F_WRLCK;
   if (IsLocked(*probe_fd, range)) return true;
   if (is_new) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks on descriptors by which programs share device memory (cuMemExportToShareableHandle). The
-// memory lives as long as a copy of a descriptor is open in any process, and no call of the driver
-// reports whether one is open. So the limiter takes an open-file-description lock on a range far
-// beyond the end of the file, which the kernel keeps until all copies are closed. The position of
-// the range is the id of the piece and the number of the export, its length the size of the piece.
-// Threads: any. Cost: some system calls.
+// Marks the descriptors by which programs share device memory (cuMemExportToShareableHandle). The
+// memory exists as long as a copy of a descriptor is open in any process, and no function of the
+// driver reports whether one is open. So the limiter takes an open-file-description lock, which the
+// kernel keeps until all copies are closed. The lock is on a range of bytes far beyond the end of
+// the file: the mark. The offset of the range encodes the id of the piece and the number of the
+// export, its length the size of the piece. Threads: any. Cost: some system calls.
 #pragma once
 
 #include <stdint.h>
@@ -19,9 +19,9 @@ struct SharedMark {
 
 // An id that is unique with high probability. The result is never 0.
 uint64_t NewPieceId();
-// Marks a descriptor that the driver has returned. `*probe_fd` is a descriptor for IsOpen. If it is
-// -1, MarkShared stores a new descriptor there, which the caller owns. False: the descriptor cannot
-// be marked; errno is EMFILE or ENFILE if no descriptor was free.
+// Marks a descriptor that the driver has returned. `*probe_fd` is the descriptor for IsOpen. If it
+// is -1, MarkShared stores a new descriptor in it, which the caller owns. False: the descriptor
+// cannot be marked; errno is EMFILE or ENFILE if no descriptor was free.
 bool MarkShared(int fd, const SharedMark& mark, int* probe_fd);
 // Whether a descriptor of the piece is open in any process, however often it was exported.
 bool IsOpen(int probe_fd, const SharedMark& mark);

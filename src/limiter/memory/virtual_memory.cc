@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions that create and map device memory separately from addresses. Host memory,
-// which cuMemCreate can create too, is not charged.
+// The driver's virtual memory management: cuMemCreate, which creates a piece of memory without an
+// address, and the functions that map, export and import pieces. Host memory, which cuMemCreate can
+// create too, is not charged.
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/shared_handles.h"
 #include "src/limiter/process/process.h"
@@ -16,10 +17,10 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::SharedMark;
 
-// Charges a piece of memory that the driver has imported. If the limit has no room for the piece,
-// the caller releases it. A piece that another process of the container holds is not charged again.
-// If that process releases the piece during this call, the piece is charged after all, so the limit
-// is checked once more.
+// Charges a piece of memory that the driver has imported. On an error, the caller releases the
+// piece. No bytes are reserved for a piece that another process of the container holds, because it
+// does not count again. If that process releases the piece during this call, the piece does count,
+// so the limit is checked afterwards.
 Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};
@@ -48,7 +49,7 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
 
 }  // namespace
 
-// The properties give the device, because programs may call this function without a context.
+// The device is in the properties: programs may call this function without a current context.
 LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
                                   const PhysicalMemoryProperties* properties,
                                   unsigned long long flags) {
@@ -82,7 +83,7 @@ LIMITER_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* 
   return result;
 }
 
-// The size of an imported piece may be unknown; then it is charged for the part that is mapped.
+// An imported piece of unknown size is charged for the part that is mapped.
 LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
                                PhysicalMemory memory, unsigned long long flags) {
   Process& process = Process::Get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library that a container with a share finds as libnvidia-ml.so.1. As in libcuda, the size of
-// a GPU's memory is the share, and the used memory is what the container holds; nvidia-smi shows
-// the same. All other functions are the driver's own.
+// The library that a container with a share finds as libnvidia-ml.so.1. It reports the container's
+// share as the size of the GPU's memory, and the bytes that the container holds as used memory. So
+// nvidia-smi shows them, too. All other functions are the driver's own.
 //
 // The library owns no slot, so a monitor does not count as a process that uses a GPU. Threads: any.
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ __attribute__((constructor)) void FindRealNvml() {
 #undef LIMITER_FIND
 }
 
-// Maps the files of the region that exist. `usage` is missing until a process uses CUDA.
+// Maps the files of the region as soon as they exist: `usage` is missing until a process uses CUDA.
 class RegionView {
  public:
   // False: the GPU is not limited.
@@ -71,7 +71,8 @@ RegionView view;
 // Clears the slots of ended processes, so that their memory shows as free.
 void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
-// Replaces the device's memory by the share, which never exceeds what the device has or has free.
+// Replaces the device's numbers by the container's. Total and free memory never exceed the
+// device's.
 template <typename Memory>
 void ShowShare(nvml::Device device, Memory* memory) {
   uint64_t limit = 0, held = 0;

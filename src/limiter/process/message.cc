@@ -37,8 +37,8 @@ bool MayWrite() {
 // The system call instead of fstat, which older C libraries do not export.
 bool Stat(int fd, struct stat* status) { return ::syscall(SYS_fstat, fd, status) == 0; }
 
-// The program may have closed its standard error, and a file or connection of its own may have got
-// the descriptor.
+// The program may have closed its standard error, and the descriptor may now belong to a file or
+// connection of the program.
 struct stat status_at_load;
 bool was_open_at_load = false;
 __attribute__((constructor)) void RememberStandardError() {
@@ -50,8 +50,8 @@ bool IsFileOfLoad(const struct stat& now) {
          now.st_ino == status_at_load.st_ino;
 }
 
-// The file description belongs to other processes, too, so it must not become non-blocking. A new
-// description of the same pipe or terminal may be non-blocking. Opening it fails without a free
+// Other processes may share the file description, so it must not become non-blocking. This function
+// opens a new, non-blocking description of the same pipe or terminal. The open fails without a free
 // descriptor, without /proc, or if the pipe belongs to another user.
 void WriteWithoutBlocking(const char* text, size_t length) {
   const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -66,7 +66,7 @@ void WriteWithoutBlocking(const char* text, size_t length) {
   }
 }
 
-// A lost line is better than a program that is ended or delayed by it.
+// Rather loses the message than ends or delays the program.
 void WriteToStandardError(const char* text, size_t length) {
   struct stat status;
   if (!Stat(STDERR_FILENO, &status) || !IsFileOfLoad(status)) return;

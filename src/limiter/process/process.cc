@@ -31,8 +31,8 @@ namespace {
 
 using cuda::Result;
 
-// State in a page that the kernel fills with zeros in every child. The lock is part of it, because
-// a thread that does not exist in the child may hold it at the fork.
+// State in a page that the kernel fills with zeros in every child. The lock is in this page,
+// because at the fork it may be held by a thread that does not exist in the child.
 struct ProcessPage {
   std::atomic<int> state;
   std::atomic<int> owner;  // process id on kernels before 4.14, which do not zero the page; else 0
@@ -45,10 +45,10 @@ Usage* usage = nullptr;
 
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
-// While cuInit claims a slot, it has the descriptor open whose lock is the slot. A child that is
-// forked then would inherit the descriptor, and with it keep the memory of its dead parent charged.
-// The wait has a time limit, because a signal handler may also fork in a thread that holds the
-// lock.
+// While cuInit claims a slot, the descriptor that holds the slot's lock is open. A child that is
+// forked in this time would inherit the descriptor, and the memory of its parent would stay charged
+// after the parent's end. So fork waits for cuInit. The wait has a time limit, because a signal
+// handler may fork in the thread that holds the lock.
 void BeforeFork() {
   constexpr timespec kPause = {0, 100'000};
   for (int i = 0; i < 1000; ++i) {
@@ -60,7 +60,7 @@ void BeforeFork() {
   }
 }
 
-// The child needs no unlocking, because it has a new page.
+// The child has a new page, so only the parent must unlock.
 void AfterForkInParent() {
   if (page->forking.load() != ThreadId()) return;
   page->forking.store(0);
@@ -70,7 +70,7 @@ void AfterForkInParent() {
 __attribute__((constructor)) void MakePage() {
   const auto size = size_t(::sysconf(_SC_PAGESIZE));
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;  // cuInit reports it
+  if (memory == MAP_FAILED) return;  // cuInit reports the error
   page = new (memory) ProcessPage();
   if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
   (void)::pthread_atfork(BeforeFork, AfterForkInParent, nullptr);
@@ -151,7 +151,8 @@ Result Process::Init() {
   return state == kRefused || state == kNew ? Result::kNotPermitted : Result::kSuccess;
 }
 
-// A child starts with its parent's tables, and with locks that threads of its parent held.
+// A child of fork starts with the tables of its parent, and with locks that threads of its parent
+// held.
 void Process::Reset() {
   allocations_.Reset();
   blocks_.Reset();
@@ -223,8 +224,8 @@ Contexts::Info Process::CurrentContext() {
   if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return info;
   info.gpu = GpuOf(device);
   info.id = contexts_.Add(context, info.gpu);
-  // The program has created the context by calling the driver directly, so the limiter cannot
-  // refuse it.
+  // A library has created the context by calling the driver directly, so the limiter cannot refuse
+  // it.
   (void)ChargeLibraries(info);
   return info;
 }
@@ -253,8 +254,8 @@ bool Process::Hold(int gpu, uint64_t bytes) {
 
 bool Process::HasRoom(int gpu, const char* what) {
   const uint64_t limit = LimitOf(gpu);
-  // Without unaccounted memory there is room even at the limit: a program may fill its share and
-  // then load the code of its first kernel.
+  // Without unaccounted memory there is room even at the limit: a program may fill its share before
+  // it loads the code of its first kernel.
   if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
   if (accounts_.Held(gpu) < limit) return true;
   Reclaim(gpu);

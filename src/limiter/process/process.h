@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limiter in one process: the region, and the device memory that the process holds.
+// The limiter in one process: it maps the region, and charges the device memory that the process
+// holds.
 //
-// Start. Loading the library finds the driver's functions, maps one page, looks which file standard
-// error is, and does nothing else. cuInit maps the region and claims a slot; no other function of
-// CUDA works before cuInit.
+// Start. Loading the library finds the driver's functions, maps one page, and records which file
+// standard error is. cuInit maps the region and claims a slot; no other function of CUDA works
+// before cuInit.
 //
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
 // page with the state in every child, whichever system call created it, so the child starts anew.
-// fork waits for a cuInit of another thread, some 0.2 s at most.
+// fork waits until a cuInit of another thread has returned, for at most about 0.2 s.
 //
 // Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
-// one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800);
-// with the flag kFailOpen the process runs without a limit. After an error that may pass, such as a
-// lack of file descriptors, the next cuInit retries. The limiter never ends the process and
+// one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800).
+// With the flag kFailOpen, the process runs without a limit instead. After a temporary error, such
+// as a lack of file descriptors, the next cuInit retries. The limiter never ends the process and
 // installs no signal handler.
 //
-// Exec. The kernel releases the lock and closes the driver's files. The next process that needs
-// memory clears the slot, as it does after the end of a process.
+// Exec. The kernel releases the lock of the slot and closes the driver's files. The next process
+// that needs memory clears the slot, as after the end of a process.
 //
 // Threads: any.
 #pragma once
@@ -55,8 +56,8 @@ class Process {
 
   // Reserves `bytes` for `what`. False: they would exceed the limit; the refusal is reported.
   bool Reserve(int gpu, uint64_t bytes, const char* what = "an allocation");
-  // Like Reserve, but counts the bytes as held. Charge must follow, or Accounts::Release if the
-  // driver has refused. For allocations whose size is known before the call.
+  // Like Reserve, but counts the bytes as held; for allocations whose size is known before the
+  // driver call. Charge must follow, or Accounts::Release if the driver has refused.
   bool Hold(int gpu, uint64_t bytes);
   // False: held and unaccounted memory of the container together reach its limit; the refusal of
   // `what` is reported. Called before the driver loads a module or creates a context, whose memory
@@ -76,8 +77,7 @@ class Process {
   template <typename Free>
   cuda::Result Release(cuda::DevicePtr pointer, Free free);
   // Calls the driver's `create`, which makes a new context of the device current and writes
-  // `*context`. Refuses a context for which the limit has no room, and charges it
-  // (context_memory.h).
+  // `*context`. Charges the context (context_memory.h), or refuses it if the limit has no room.
   template <typename Create>
   cuda::Result CreateContext(cuda::Context* context, cuda::Device device, Create create);
   // CreateContext for a call that retains the primary context of a device.
@@ -102,7 +102,7 @@ class Process {
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
-  // The index in pools(); -1: the table has no room, which is reported.
+  // Adds a pool, and returns its index in pools(). -1: the table has no room, which is reported.
   int AddPool(cuda::MemPool pool, int gpu);
   // The index in pools(); -1: the table does not have the pool.
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
@@ -127,14 +127,15 @@ class Process {
   // False: out of host memory.
   bool Insert(cuda::DevicePtr pointer, const Allocation& allocation);
   void EndContext(const Contexts::Info& info);
-  // ReserveContext reserves the memory of a context before it is created, CountContext charges it
-  // afterwards. False: the limit has no room; after CountContext the caller destroys the context.
+  // ReserveContext reserves the memory of a context before the driver creates the context.
+  // CountContext charges the context afterwards. False: the limit has no room; if CountContext
+  // returns it, the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
   bool CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
   bool ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context);
-  // ChargeLibrary for all libraries in a context that is new.
+  // ChargeLibrary for all libraries in a new context.
   bool ChargeLibraries(const Contexts::Info& context);
   void SetPrimary(cuda::Device device, cuda::Context context);
   void EndPrimary(cuda::Device device, uint64_t last_id);
@@ -169,8 +170,8 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
   return result;
 }
 
-// The size of a context is the free memory that it takes. Free memory can be read only in a context
-// of the same device, so one must be current before the call. Without such a context, a second
+// The size of a context is the difference of free memory before and after its creation. Free memory
+// can be read only if a context of the same device is current. If none is before the call, a second
 // context is created, measured, and destroyed at once.
 template <typename Create>
 cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device, Create create) {
@@ -261,8 +262,9 @@ cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
   return result;
 }
 
-// Whether the context is destroyed is known only after the call. If another thread retains the
-// primary context again during the call, its allocations until the end of the call are not charged.
+// Whether the release destroys the context is known only after the call. If another thread retains
+// the primary context again during the call, its allocations until the end of the call are not
+// charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
   if (!limiting()) return destroy();

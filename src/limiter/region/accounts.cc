@@ -9,16 +9,16 @@
 namespace tessera::limiter {
 namespace {
 
-// A reservation that races with others is retried in rounds, with a pause after each round: another
-// process may be interrupted between two steps. The first and every tenth round sweep the slots of
-// dead processes.
+// A reservation that races with others is retried in rounds, with a pause after each round, because
+// another process may be interrupted between two steps. The first round and every tenth round after
+// it clear the slots of dead processes.
 constexpr int kTriesInRound = 100;
 constexpr int kRounds = 1000;
 constexpr int kRoundsToSweep = 10;
-constexpr timespec kPause = {0, 100'000};  // with overshoot, all rounds take about 0.2 s
-// A sum that is read while other processes free and allocate may be too large, so a request is
-// refused only after this many successive attempts found no room. Other processes run between them.
-// This takes about 20 us.
+constexpr timespec kPause = {0, 100'000};  // sleeps end late, so all rounds take about 0.2 s
+// A sum that is read while other processes free and allocate may be too large. So a request is
+// refused only after this many successive attempts found no room. Other processes run between the
+// attempts, which take about 20 us.
 constexpr int kFullAnswers = 16;
 
 }  // namespace
@@ -38,8 +38,8 @@ int Accounts::Find(const uint8_t (&uuid)[16]) const {
   return -1;
 }
 
-// A process adds to `held` before it subtracts from `pending`. Sum therefore reads `pending` first:
-// bytes that move meanwhile are counted twice, and never missed.
+// A process adds to `held` before it subtracts from `pending`. So this function reads `pending`
+// first: bytes that move meanwhile are counted twice, and never missed.
 Accounts::Sums Accounts::SumOfSlots(int gpu) const {
   const GpuUsage& of_gpu = usage_->gpus[gpu];
   Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
@@ -128,7 +128,7 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
       if (answer == ReserveResult::kFits) return true;
       full_answers = answer == ReserveResult::kFull ? full_answers + 1 : 0;
       if (full_answers == kFullAnswers) return false;
-      // The process with the lowest slot retries at once. The others withdraw and yield.
+      // The process with the lowest slot retries at once; the other processes yield.
       if (yield || answer == ReserveResult::kFull) ::sched_yield();
     }
     ::nanosleep(&kPause, nullptr);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Charges device memory to one process, so that all processes of the container together never
-// exceed the limit of a GPU. Around a driver call that allocates:
+// exceed the limit of a GPU. The caller of a driver function that allocates calls:
 //
-//   Reserve   counts the bytes against the limit, or refuses
+//   Reserve   before the driver: counts the bytes against the limit, or refuses them
 //   Add       after the driver has allocated: the process holds the bytes until Release
-//   Cancel    ends the reservation, after Add or after the driver has refused
+//   Cancel    after Add, or after the driver has refused: ends the reservation
 //
 // For an allocation whose size is known before the call, Hold does all three with one atomic
-// addition while there is room; after a refusal of the driver, Release ends it.
+// addition if there is room. If the driver then refuses, Release removes the bytes.
 //
 // Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
 // of all slots. If two processes race, the second to publish sees the bytes of the first, so the
-// bytes that the driver has allocated never exceed the limit at any instant. Hold does the same
-// with held bytes, but withdraws them if they do not fit, and reserves instead. So if two processes
-// see the same room, the held numbers exceed the limit for an instant, in which neither process
-// calls the driver. If two processes see each other's bytes and both would be refused although one
-// of them fits, they retry: the process with the lower slot goes first.
+// bytes that the driver has allocated never exceed the limit at any instant. Hold publishes its
+// bytes as held at once. If they do not fit, it withdraws them and calls Reserve. So if two
+// processes see the same room, the held bytes may exceed the limit for an instant, but the driver
+// is called only for bytes that fit. If two processes see each other's bytes and both would be
+// refused although one of them fits, they retry: the process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the
@@ -35,16 +35,16 @@ namespace tessera::limiter {
 
 class Accounts {
  public:
+  // Clears the slots of dead processes.
   using Sweep = void (*)();
   // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
-  // object; this process owns `slot`. Reserve calls `sweep`, which clears the slots of dead
-  // processes, before it refuses.
+  // object; this process owns `slot`. Reserve calls `sweep` before it refuses.
   void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
-  // Passed in place of a slot by a process that only reads.
+  // The slot of a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }
-  // The index of the GPU with this UUID; -1: `limits` does not have it.
+  // The index of the GPU with this UUID; -1: `limits` does not have the GPU.
   int Find(const uint8_t (&uuid)[16]) const;
 
   // False: the container would exceed its limit; nothing is reserved.
@@ -60,8 +60,8 @@ class Accounts {
 
   // Bytes that all processes of the container hold on the GPU, unaccounted bytes included.
   uint64_t Held(int gpu) const;
-  // Held without processes that have ended, for programs that ask how much is free. Makes system
-  // calls only if other processes hold memory.
+  // Like Held, but first clears the slots of processes that have ended. For programs that query
+  // free memory. Makes system calls only if other processes hold memory.
   uint64_t HeldByLiving(int gpu) const;
   // 0: not limited.
   uint64_t Limit(int gpu) const {
@@ -71,7 +71,7 @@ class Accounts {
  private:
   struct Sums {
     uint64_t held;
-    uint64_t held_by_others;  // with the memory that they share with this process
+    uint64_t held_by_others;  // memory shared with this process included
     uint64_t pending;         // sum over all slots
     bool lower_pending;       // a slot with a lower index has pending bytes
   };

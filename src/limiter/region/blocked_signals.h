@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // While an object of this class lives, a write of its thread cannot end the program: neither
 // SIGPIPE (no reader) nor SIGXFSZ (limit of file size) is delivered. The write fails with EPIPE or
-// EFBIG. Both signals go to the thread that writes, so other threads notice nothing. Threads: any;
-// each thread has its own object.
+// EFBIG. The kernel sends both signals to the thread that writes, so other threads are not
+// affected. Threads: any; each thread has its own object.
 #pragma once
 
 #include <errno.h>

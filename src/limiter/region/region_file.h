@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and maps the files of the region (region.h), also files of another version. The limiter
-// uses it too, so it calls only functions that old C libraries have. Threads: any. Functions return
-// 0 or an errno.
+// Creates and maps the files of the region (region.h), also files of another version. Calls only
+// functions that old C libraries have, because it is part of the limiter. Threads: any. Functions
+// return 0 or an errno.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 namespace tessera::limiter {
 
-// One kind of file as one version of the program knows it. Tests set other versions.
+// A kind of file, as one version of the program reads and writes it. Tests set other versions.
 struct Layout {
   uint32_t magic;
   size_t size;
@@ -34,9 +34,10 @@ constexpr bool CanRead(const Layout& layout, const Header& header) {
 // Gives an empty file its size, its header and `mode`, whatever the umask is.
 int FillNewFile(int fd, const Layout& layout, mode_t mode);
 
-// Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A writable file
-// grows, and keeps the version in its header, which its other readers check. EPROTO: the file is
-// too short, of another kind, or of a version that this program or the file excludes.
+// Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A file that is
+// mapped writable grows to the size of the layout. It keeps the version in its header, which its
+// other readers check. EPROTO: the file is too short, of another kind, or of a version that this
+// program or the file excludes.
 int MapFile(int fd, const Layout& layout, bool writable, void** mapped);
 
 }  // namespace tessera::limiter

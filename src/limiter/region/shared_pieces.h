@@ -5,8 +5,8 @@
 // than once.
 //
 // Exactness. A sum may be too large for an instant, never too small: a holder adds its bytes before
-// it enters the table, and leaves the table before it subtracts them. If the table is full, or for
-// a 25th holder, the bytes of a holder are counted again.
+// it enters the table, and leaves the table before it subtracts them. If the table is full, or the
+// piece already has kMaxHolders holders, the bytes of a new holder count once more.
 //
 // Crashes. Entries follow the rules of slots: the process that clears the slot of a dead process
 // first removes the slot from the table. A process that joins holds a lock of the file, which the
@@ -22,7 +22,7 @@ namespace tessera::limiter {
 
 class SharedPieces {
  public:
-  // Called when Accounts::Open is. `path` is the path of `usage`.
+  // Called together with Accounts::Open. `path` is the path of `usage`.
   void Open(const char* path, Usage* usage, uint32_t slot);
 
   // Makes this process a holder of the piece, and at the same time adds `added` to the held bytes
@@ -46,7 +46,7 @@ class SharedPieces {
 // Removes a process that has ended from the table, before its slot is cleared.
 void LeaveAllPieces(Usage* usage, uint32_t slot);
 
-// Bytes of a GPU that the slots hold more than once.
+// Bytes of a GPU that the slots count again: the size of each piece, for each holder but one.
 uint64_t BytesHeldTwice(const Usage& usage, int gpu);
 
 }  // namespace tessera::limiter

@@ -67,8 +67,8 @@ const char* SkipFields(const char* field, int count) {
   return field;
 }
 
-// Reads state and start of a process from /proc/PID/stat, the start as Usage::starts has it. 0 or
-// an errno; ESRCH: no such process.
+// Reads the state and the start of a process from /proc/PID/stat. `*start` has the format of
+// Usage::starts. Returns 0 or an errno; ESRCH: no such process.
 int ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);
@@ -76,7 +76,7 @@ int ReadStat(const char* pid, char* state, uint64_t* start) {
   if (file.get() < 0) return errno == ENOENT ? ESRCH : errno;
   char text[1024];
   const ssize_t length = ::read(file.get(), text, sizeof(text) - 1);
-  if (length <= 0) return ESRCH;  // it has ended since
+  if (length <= 0) return ESRCH;  // the process has ended since
   text[length] = 0;
   // The program's name is in parentheses and may hold any character; field 3 follows the last ')'.
   const char* field = ::strrchr(text, ')');
@@ -99,11 +99,11 @@ bool IsGone(int32_t pid, uint64_t start) {
   uint64_t found = 0;
   // Another error, such as a lack of descriptors, is temporary; a later sweep repeats the check.
   if (const int error = ReadStat(text, &state, &found); error != 0) return error == ESRCH;
-  // A process in state Z or X has closed its files; another start means another process.
+  // A process in state Z or X has closed its files. A different start means a different process.
   if (state == 'Z' || state == 'X' || (start != 0 && ((found ^ start) & kStartMask) != 0))
     return true;
-  // Another stack means another program in the same process: exec has closed the files before the
-  // new stack is known.
+  // A different stack means that the process has called exec, which closed the files before the
+  // kernel set up the new stack.
   const uint64_t stack = found >> kStartBits, before = start >> kStartBits;
   return stack != 0 && before != 0 && stack != before;
 }
@@ -116,7 +116,8 @@ bool IsEmpty(const Usage& usage, uint32_t slot) {
   return true;
 }
 
-// Clears only lines that were written: any other page would take memory of the container's tmpfs.
+// Clears only lines that were written: a write to any other page would take memory of the
+// container's tmpfs.
 void ClearCompute(Usage* usage, uint32_t slot) {
   const uint32_t used = usage->compute_gpus[slot].load();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
@@ -217,7 +218,7 @@ int MakeUsage(const char* path) {
 }
 
 int SweepSlots(const char* path, Usage* usage) {
-  // Opens a new file description, for which locks of this process appear as held, too.
+  // Opens a new file description: locks conflict with it even if this process itself holds them.
   const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   if (file.get() < 0) return -1;
   uint32_t slots = usage->slots_used.load();

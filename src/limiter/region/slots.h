@@ -14,7 +14,7 @@
 
 namespace tessera::limiter {
 
-// Map the files and check their headers. EPROTO: the magic number or the version differs.
+// Each of these functions maps a file and checks its header. EPROTO: see MapFile.
 int MapLimits(const char* path, const Limits** limits);
 int MapUsage(const char* path, Usage** usage);
 

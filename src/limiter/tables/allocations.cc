@@ -5,8 +5,8 @@ namespace tessera::limiter {
 namespace {
 
 // Eight neighboring allocations share a hash and have adjacent entries. Neighbors are eight
-// successive blocks of 2 MiB, or eight parts of one block. The driver aligns allocations to 256
-// bytes or more.
+// successive blocks of 2 MiB, or eight successive units of 256 bytes in one block. The driver
+// aligns allocations to at least 256 bytes.
 constexpr int kNeighbors = 8;
 
 uint64_t BlockOf(uint64_t pointer) { return pointer >> 21; }
@@ -67,7 +67,7 @@ bool Allocations::Remove(uint64_t pointer, Allocation* removed) {
   return true;
 }
 
-// If the table has an entry for the pointer, it belongs to a later allocation.
+// If the table has an entry for the pointer, the entry belongs to a later allocation.
 bool Allocations::Restore(uint64_t pointer, const Allocation& allocation) {
   Shard& shard = ShardOf(pointer);
   const SpinGuard lock(&shard.lock);
@@ -89,7 +89,7 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
     shard.table.Erase(entry);
     return true;
   }
-  // If there are too many pointers, the oldest is forgotten: no other thread frees it any more.
+  // Keeps only the last kFreed pointers: no other thread is still freeing an older one.
   (void)shard.TakeFreed(pointer);
   if (shard.freed_count == kFreed) {
     for (uint32_t i = 1; i < kFreed; ++i) shard.freed[i - 1] = shard.freed[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unit in which the real driver allocates device memory. Pure.
+// The unit in which the real driver allocates device memory.
 #pragma once
 
 #include <cstdint>

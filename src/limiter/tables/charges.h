@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charges of this process for device memory without an address, by handle: arrays, mipmapped
-// arrays, and stacks and heaps of contexts (cuCtxSetLimit).
+// Charges of this process, by handle, for device memory whose address the limiter does not know:
+// arrays, mipmapped arrays, variables of modules and libraries, and stacks and heaps of contexts
+// (cuCtxSetLimit).
 //
-// Without addresses, the blocks that small pieces share cannot be distinguished. So the small
-// pieces of a context are charged with the sum of their sizes, in whole blocks; gaps that the
-// driver leaves between pieces are not charged.
+// Without addresses, it is unknown which small objects share a block. So the small objects of a
+// context are charged with the sum of their sizes, in whole blocks. Gaps that the driver leaves
+// between objects are not charged.
 //
 // Threads: any. The lock is held for a few instructions, never across a call of the driver.
 #pragma once
@@ -24,14 +25,14 @@ class Charges {
     uint64_t bytes = 0;
     uint64_t context = 0;        // id of the context that ends the charge
     int gpu = 0;                 // index in the limits
-    uint64_t default_bytes = 0;  // for a limit of a context: its bytes by the driver's default
+    uint64_t default_bytes = 0;  // for a context limit: bytes that the driver's default takes
     uint64_t born = 0;           // moment (moment.h) of Add
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
-  // An older charge with the same handle ends. Either a limit was set again, or the driver has
-  // destroyed the older object: the thread that destroyed it has not called End yet, or a library
-  // destroyed it by a direct call of the driver.
+  // An older charge with the same handle ends. There is one if cuCtxSetLimit is called again, if
+  // another thread has destroyed the older object but not called End yet, or if a library has
+  // destroyed it by calling the driver directly.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
            uint64_t default_bytes = 0);
   // False: the table does not have the handle.
@@ -52,7 +53,7 @@ class Charges {
 
   SpinLock lock_;
   Table<ChargedObject, HashKey> entries_ = {};  // by handle
-  Table<uint64_t, HashKey> shared_ = {};        // by context: the sum of its small pieces
+  Table<uint64_t, HashKey> shared_ = {};        // by context: the sum of its small objects
 };
 
 }  // namespace tessera::limiter

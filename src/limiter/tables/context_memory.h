@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of the contexts that this process has on each GPU. Its first context is free of
-// charge, because every program needs one and it may take more than a small share. Each further
-// context is charged with the size that was measured when this process created its second context.
+// Device memory of the contexts that this process has on each GPU. The first context on a GPU is
+// not charged, because every program needs one, and it may take more than a small share. Each
+// further context is charged with the size that was measured when this process created its second
+// context.
 //
 // So the charge follows from the number of contexts, and does not depend on which context ends
 // first. Threads: any. The lock is held for a few instructions, never across a call of the driver.
@@ -26,8 +27,8 @@ class ContextMemory {
   bool IsToBeMeasured(int gpu);
   // Records the size of a context; 0, and any size after the first one, has no effect.
   void Learn(int gpu, uint64_t bytes);
-  // Begin is called when a context was created, End when one has ended. They return by how many
-  // bytes the charge grows or falls.
+  // Begin is called when a context was created, and returns by how many bytes the charge grows. End
+  // is called when a context has ended, and returns by how many bytes the charge falls.
   uint64_t Begin(int gpu);
   uint64_t End(int gpu);
   // Removes all contexts and sizes, in a child after fork.
@@ -36,8 +37,8 @@ class ContextMemory {
  private:
   struct GpuContexts {
     uint32_t contexts;
-    uint64_t size;     // of one context; 0: not known
-    uint64_t charged;  // for all of them
+    uint64_t size;     // of one context; 0: unknown
+    uint64_t charged;  // for all contexts together
   };
   SpinLock lock_;
   GpuContexts gpus_[kMaxGpus] = {};

@@ -26,12 +26,13 @@ class Contexts {
   uint64_t Add(const void* handle, int gpu);
   // The highest id in use so far.
   uint64_t last_id();
-  // Adds a context that the driver has created, and marks it as counted. `last_id` is from before
-  // that call. `*is_new` is false if another thread has counted it. `*replaced` is an older context
-  // with the same handle, which is destroyed; its id is 0 if there is none. False: no room.
+  // Adds a context that the driver has created, and marks it as counted. `last_id` is the value of
+  // last_id() before the driver call. `*is_new` is false if another thread has counted the context.
+  // `*replaced` is an older context with the same handle, which the driver has destroyed; its id is
+  // 0 if there is none. False: the table is full.
   bool Count(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced);
-  // Removes a context that the driver has destroyed. `last_id` is from before that call. False: the
-  // table does not have the handle, or has a younger context.
+  // Removes a context that the driver has destroyed. `last_id` is the value of last_id() before the
+  // driver call. False: the table does not have the handle, or has a younger context.
   bool Remove(const void* handle, uint64_t last_id, Info* removed);
   static constexpr uint32_t kCapacity = 1024;  // a power of two
   // False: there is no context at `i`. REQUIRES: i < kCapacity.

@@ -26,15 +26,16 @@ class Libraries {
   // Returns an id of 31 bits.
   uint64_t NewId();
   // Adds a library that the driver has loaded. `*replaced` is an older library with the same
-  // handle, which is unloaded; its id is 0 if there is none. False: out of host memory.
+  // handle, which the driver has unloaded; its id is 0 if there is none. False: out of host memory.
   bool Add(const void* handle, const Loaded& info, Loaded* replaced);
-  // Removes a library that the driver has unloaded. `moment` is from before that call. False: the
-  // table does not have the handle, or has a younger library.
+  // Removes a library that the driver has unloaded. `moment` is from before the driver call. False:
+  // the table does not have the handle, or has a younger library.
   bool Remove(const void* handle, uint64_t moment, Loaded* removed);
   uint32_t capacity();
   // False: there is no library at `i`. REQUIRES: i < capacity().
   bool At(uint32_t i, Loaded* info);
-  // The key of the charge for a library in a context. No handle of the driver has the top bit.
+  // The key (Charges) of the charge for a library in a context. No handle of the driver has the top
+  // bit set.
   static const void* ChargeKey(uint64_t library, uint64_t context) {
     return reinterpret_cast<const void*>(uintptr_t(1) << 63 | library << 31 | (context & kIdMask));
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moments order the entries of tables and the calls that destroy objects. The driver may give the
-// handle of a destroyed object to a new object at once, in another thread.
+// A moment is a sequence number. Moments order the entries of tables and the calls that destroy
+// objects, because the driver may give the handle of a destroyed object to another thread at once.
 //
 // An entry has the moment at which it was added, and stays in its table until the driver has
-// destroyed its object. A call takes a moment before the driver's function. If the driver has
-// destroyed the object, the call removes the entry only if the entry is older than the call; a
-// younger entry belongs to a new object with the same handle. If two threads destroy one object at
-// once, the driver succeeds for one of them, and that thread removes the entry.
+// destroyed its object. The limiter takes a moment before it calls the driver to destroy an object.
+// Afterwards it removes the entry only if the entry is older than that moment. A younger entry
+// belongs to a new object with the same handle. If two threads destroy one object at once, the
+// driver succeeds for one of them, and that thread removes the entry.
 //
 // Threads: any.
 #pragma once

@@ -13,7 +13,7 @@ void PhysicalPieces::Reset() {
   pieces_.Clear();
   mappings_.Clear();
   shared_charges_.Clear();
-  // Probes are copies of the parent's descriptors.
+  // The child has inherited the parent's probes.
   for (uint32_t i = 0; i < probes_.capacity(); ++i) {
     if (probes_.At(i)->key != 0) ::close(probes_.At(i)->value);
   }
@@ -54,7 +54,8 @@ bool PhysicalPieces::HasOpenDescriptors(uint64_t id, const SharedCharge& shared)
   return shared.is_permanent;
 }
 
-// From now on the shared charge `id` pays for the piece. It is created if it does not exist.
+// Makes the shared charge `id` pay for the piece, and creates the shared charge if it does not
+// exist.
 bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   bool added = false;
   auto* shared = shared_charges_.Add(id, &added);
@@ -108,11 +109,11 @@ void PhysicalPieces::AddExport(uint64_t handle, int fd) {
     EndClosedExports();
   }
   if (lacks_fd) id = RecordExport(handle, fd, &shared, nullptr);
-  // A process that is in the table already stays there.
+  // Join has no effect if this process is already a holder of the piece.
   if (id != 0) shared_->Join(id, shared.gpu, shared.bytes, 0);
 }
 
-// The caller's handle keeps the charge.
+// The charge cannot end during the call, because the caller holds a handle.
 uint64_t PhysicalPieces::RecordExport(uint64_t handle, int fd, SharedCharge* recorded,
                                       bool* lacks_fd) {
   const SpinGuard lock(&lock_);
@@ -171,7 +172,7 @@ void PhysicalPieces::EndClosedExports() {
       }
       const uint64_t id = probes_.At(i)->key;
       if (auto* shared = shared_charges_.Find(id)) (void)HasOpenDescriptors(id, shared->value);
-      // If the probe was closed, another one may have moved to this place.
+      // If the probe was closed, the entry of another probe may have moved to this index.
       if (probes_.At(i)->key == id) ++i;
       ended = EndIfUnused(id);
     }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
 // charged while the program holds a handle or a mapping of it, or while a copy of an exporting
-// descriptor is open. After that the driver frees it.
+// descriptor is open. Afterwards the driver frees the memory.
 //
-// Shared pieces. A process that imports a piece is charged for it, too: the exporter may end first.
-// If this process has several handles of one piece, the piece is charged once. Marks identify such
-// handles (shared_handles.h). The region knows which other processes of the container are charged
-// for it (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged
-// until its process ends, and an importer is charged for the part that it maps.
+// Shared pieces. A process that imports a piece is charged for the piece, too, because the exporter
+// may end first. If this process has several handles of one piece, one shared charge pays for all
+// of them. The marks of descriptors show which handles belong to one piece (shared_handles.h). The
+// region lists which processes of the container are charged for the same piece
+// (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged until it
+// ends, and an importer is charged for the part that it maps.
 //
-// Probes. While descriptors of a piece may be open, this process keeps one descriptor of its own
-// (a probe) for all exports of the piece. A release of the last handle looks at once whether all
-// other descriptors are closed. Pieces whose descriptors are closed later are found by a sweep of
-// all probes: when an export has doubled their number since the last sweep, when no descriptor is
-// left for a probe, when the limit is reached, and when the program queries free memory.
+// Probes. While descriptors of an exported piece may be open, this process keeps one descriptor of
+// its own, the probe, for all exports of the piece. The probe shows whether other descriptors are
+// open. The limiter checks the probe of a piece when its last handle is released. It checks all
+// probes (a sweep) when their number has doubled since the last sweep, when the process has no free
+// descriptor, when the limit is reached, and when the program queries free memory.
 //
 // The driver may give a released handle or address to another thread before this table removes it.
-// So the table changes only after the driver's answer. A caller that receives a handle or an
-// address that is still in the table ends the old entry. A caller that ends an entry passes the
-// NextMoment from before its driver call, so that younger entries stay. Threads: any.
+// So an entry is removed only after the driver's function has returned. If a new handle or address
+// is still in the table, the old entry ends. A caller that ends an entry passes the value that
+// NextMoment returned before the driver call, so that entries added since then stay. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,8 @@ struct EndedCharge {
 class PhysicalPieces {
  public:
   using End = void (*)(void* argument, const EndedCharge& ended);
-  // `end` is called without a lock held for each charge that ends, after this process is removed
-  // from the piece's holders in `shared`.
+  // `end` is called for each charge that ends, without a lock held. Before the call, this process
+  // is removed from the holders of the piece in `shared`.
   void Open(End end, void* argument, SharedPieces* shared) {
     end_ = end, argument_ = argument, shared_ = shared;
   }
@@ -50,22 +51,22 @@ class PhysicalPieces {
 
   // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
-  // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. The
-  // charge is `*charge` bytes, 0 for a piece that this process already pays for. False: out of host
-  // memory.
+  // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. Sets
+  // `*charge` to the bytes that the caller must charge; 0: this process already pays for the piece.
+  // False: out of host memory.
   bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
   // Whether this process pays for the piece with that id.
   bool IsChargedFor(uint64_t id);
-  // Records an export of the piece by the descriptor `fd`, which it marks; -1: an export that
-  // cannot be tracked. Makes system calls. Unknown handles have no effect. The caller holds a
-  // handle of the piece during the call.
+  // Records an export of the piece by the descriptor `fd`, and marks the descriptor. -1: the export
+  // has no descriptor and cannot be tracked. Makes system calls. Unknown handles have no effect.
+  // The caller holds a handle of the piece during the call.
   void AddExport(uint64_t handle, int fd);
-  // Ends charges of pieces that only closed descriptors held, and closes their probes. Makes system
-  // calls if there are probes.
+  // Checks all probes. Ends the charges of pieces without handles, mappings and open descriptors.
+  // Makes system calls if there are probes.
   void EndClosedExports();
-  // Growth returns the additional bytes to charge for an imported piece of unknown size, and its
-  // GPU, if the program maps the first `bytes` of the piece. Grow records the mapping and returns
-  // the bytes that the caller must charge.
+  // An imported piece of unknown size is charged as far as the program maps it. Before a mapping of
+  // the first `bytes` of a piece, Growth returns the bytes to reserve, and sets `*gpu`. Afterwards
+  // Grow records the mapping, and returns the bytes to charge.
   uint64_t Growth(uint64_t handle, uint64_t bytes, int* gpu);
   uint64_t Grow(uint64_t handle, uint64_t bytes);
 
@@ -80,17 +81,17 @@ class PhysicalPieces {
  private:
   struct Piece {
     uint64_t bytes;
-    uint64_t born;        // NextMoment at its creation
+    uint64_t born;        // NextMoment when it was added
     uint32_t references;  // handles and mappings
     int gpu;
     uint64_t shared_charge;  // key in shared_charges_; 0: the piece has its own charge
-    bool is_growing;         // imported, of unknown size
+    bool is_growing;         // imported, of unknown size: charged as far as it is mapped
   };
   // The charge of a piece that was exported or imported.
   struct SharedCharge {
     uint64_t bytes;
     int gpu;
-    uint32_t pieces;
+    uint32_t pieces;    // entries of pieces_ for which the charge pays
     bool is_permanent;  // an export cannot be tracked: the charge stays until the process ends
   };
   // The first sweep takes place at this number of probes.
@@ -104,12 +105,13 @@ class PhysicalPieces {
   EndedCharge DropReference(uint64_t handle);
   EndedCharge EndIfUnused(uint64_t id);
   bool JoinSharedCharge(uint64_t id, Piece* piece);
-  // Closes the probe of the piece if no other descriptor of the piece is open.
+  // True: a descriptor of the piece may be open. Otherwise closes the probe of the piece.
   bool HasOpenDescriptors(uint64_t id, const SharedCharge& shared);
   SharedCharge* SharedChargeFor(Piece* piece);
   bool Mark(int fd, uint64_t id, const SharedCharge& shared);
-  // The id of the shared charge; 0: the piece is unknown. `*lacks_fd` is set if the process has no
-  // free descriptor for a probe; null: the export then cannot be tracked.
+  // Returns the id of the shared charge; 0: the piece is unknown. Sets `*lacks_fd` if the process
+  // has no free descriptor for a probe, so that the caller can retry. If `lacks_fd` is null, the
+  // charge becomes permanent instead.
   uint64_t RecordExport(uint64_t handle, int fd, SharedCharge* recorded, bool* lacks_fd);
   void Report(const EndedCharge& ended) {
     if (ended.gpu >= 0) end_(argument_, ended);

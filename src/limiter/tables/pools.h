@@ -4,8 +4,9 @@
 // may change a pool, the limiter reads CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and charges the
 // difference.
 //
-// The memory of graphs (nodes that allocate) is also a pool. Each device has such a pool, with
-// separate driver functions and no handle. Here its handle is an odd number made from the device.
+// The memory of graphs with nodes that allocate is also a pool. Each device has one such pool, with
+// separate driver functions and no handle. As its handle, this table uses an odd number made from
+// the device.
 //
 // Threads: any. No lock is held across a driver call. Find looks through all pools, the oldest
 // first, so it is fast for programs with few of them.
@@ -26,23 +27,23 @@ class Pools {
     return reinterpret_cast<cuda::MemPool>(uintptr_t(device) * 2 + 1);
   }
   // Returns the index of the pool, which is added if it is new; -1: out of host memory, or the
-  // process has kMaxPools. A pool whose `gpu` is -1 is not charged: it has memory of the host, or
-  // of a GPU without a limit.
+  // process has kMaxPools. A pool whose `gpu` is -1 is not charged: its memory is on the host, or
+  // on a GPU without a limit.
   int Add(cuda::MemPool pool, int gpu);
   int GpuOf(int index) const { return At(index).gpu; }
   // The index of the pool, or -1 if it was not added.
   int Find(cuda::MemPool pool) const;
-  // Reads the bytes that the pool reserves, and charges the difference to the last reading.
+  // Reads the bytes that the pool reserves, and charges the difference from the last reading.
   void Refresh(int index, Accounts* accounts);
   void RefreshAll(Accounts* accounts);
   // Returns the unused memory of all pools of a GPU to the device.
   void Trim(int gpu, Accounts* accounts);
   // Returns the unused memory of one pool beyond `keep` bytes to the device.
   cuda::Result Trim(int index, uint64_t keep, Accounts* accounts);
-  // Number of trims begun so far; a trim may return memory that was reserved before it.
+  // Number of trims that have begun. A trim may return memory that was reserved before the trim.
   uint32_t TrimsOf(int index) const { return At(index).trims.load(); }
-  // Ends the charge of a pool that the driver has destroyed. `moment` (moment.h) is from before
-  // that call. A younger pool stays.
+  // Ends the charge of a pool that the driver has destroyed. `moment` (moment.h) is from before the
+  // driver call. A younger pool with the same index stays.
   void Remove(int index, uint64_t moment, Accounts* accounts);
   void Reset();
 
@@ -54,12 +55,13 @@ class Pools {
     std::atomic<cuda::MemPool> handle;
     int gpu;
     std::atomic<uint64_t> born;  // moment of Add
-    // Readings are numbered before they are made. An outdated reading is dropped.
+    // Number of readings. Each reading gets its number before it is made, so that an older reading
+    // that ends later is dropped.
     std::atomic<uint64_t> readings;
     std::atomic<uint32_t> trims;
-    SpinLock lock;  // guards the next two fields
-    uint64_t charged_reading;
-    uint64_t charged;
+    SpinLock lock;             // guards the next two fields
+    uint64_t charged_reading;  // number of the reading that is charged
+    uint64_t charged;          // bytes
   };
 
   Pool& At(int index) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash table from addresses or handles of the driver to small values. Its memory comes from mmap,
-// so it never calls the program's allocator. It doubles when it is 70 % full. `HashKey` returns the
-// index that a key prefers, modulo the capacity. Keys are not 0. Threads: one at a time.
+// so it never calls the program's allocator. It doubles when it is 70 % full. The result of
+// `HashKey`, modulo the capacity, is the index that a key prefers. Keys are not 0. Threads: one at
+// a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -29,8 +30,8 @@ class Table {
     return entry->key == 0 ? nullptr : entry;
   }
 
-  // The entry of the key, added with an empty value if it is new (*added). Null: out of host
-  // memory.
+  // Returns the entry of the key. Sets `*added` if the key is new; its value is then empty. Null:
+  // out of host memory.
   Entry* Add(uint64_t key, bool* added) {
     if (count_ * 10 >= capacity_ * 7 && !Grow()) return nullptr;
     Entry* entry = EntryFor(key);

@@ -34,7 +34,7 @@ void GpuModel::Launch(int context, int stream, int64_t length) {
   Push(context, stream, {length, -1});
 }
 
-// Start events have even numbers. The end event carries the cost of its pair.
+// Start events have even numbers. The end event takes the cost of the pair.
 void GpuModel::Record(int context, int stream, int event) {
   contexts_[size_t(context)].stamps[size_t(event)] = kPending;
   int64_t cost = 0;

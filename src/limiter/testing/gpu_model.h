@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a GPU in virtual time that processes share. Contexts with work take turns of a
-// quantum; a kernel is interrupted at the end of a turn and continues in the next turn of its
-// context. The streams of a context run concurrently and divide its turn. Times are nanoseconds.
+// quantum. A kernel is interrupted at the end of a turn and continues in the next turn of its
+// context. The streams of a context run concurrently and divide its turns. Times are nanoseconds.
 // Deterministic by seed.
 //
 // The order of turns and the time of event stamps are assumptions, not measured on a real GPU.
@@ -18,7 +18,7 @@ struct GpuModelOptions {
   int64_t quantum = 2'000'000;
   int64_t switch_cost = 10'000;  // of a switch between contexts
   int64_t event_cost = 1'500;    // of a pair of events, on the GPU
-  int64_t event_spread = 300;    // the cost is uniform within +- this
+  int64_t event_spread = 300;    // the cost is uniform within event_cost +- event_spread
   bool early_stamps = false;     // an event recorded into an idle stream is stamped at once
   uint64_t seed = 1;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a simulated node, and the files of a limited container at /run/tessera. The process
-// gets a mount namespace with its own /run until it ends. Needs root.
+// For tests: a simulated node, and the files of a limited container at /run/tessera. The test
+// process enters a mount namespace with its own /run. Needs root.
 #pragma once
 
 #include <functional>

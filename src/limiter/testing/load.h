@@ -15,7 +15,7 @@ struct Load {
   struct Kernel {
     double length;      // mean, in nanoseconds
     double spread = 0;  // standard deviation of the logarithm
-    int every = 0;      // one of so many launches is `other` long; 0: none
+    int every = 0;      // every so many launches, one has the length `other`; 0: none
     double other = 0;
   };
   // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.

@@ -18,8 +18,8 @@ class Mix {
   SharedGpuOptions& options() { return options_; }
   // The percentages of the GPU that the tenants should have used: by weight, and none above its
   // limit or its demand. A tenant that could have used more, but waited for its own launches, is
-  // still expected to get its share, and the other tenants may use the time that it missed. All
-  // tenants share the time that the GPU loses between batches.
+  // still expected to get its share. The other tenants may use the time that this tenant missed.
+  // All tenants share the time that the GPU loses between batches.
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:

@@ -62,7 +62,7 @@ class SharedGpu {
   double SwingOf(size_t tenant, double share, int64_t from = 1'000'000'000) const;
   double bias(size_t tenant) const;
   int64_t ticks() const { return ticks_; }
-  // For each stretch of work of the high class: nanoseconds until no other tenant ran.
+  // For each stretch of work of the high class: nanoseconds until no low-class work was left.
   std::vector<int64_t> drains;
 
  private:
