@@ -83,30 +83,30 @@ Status Binder::BeforeSend(const Uid& uid) {
 void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
   // The entry is missing if the feed was faster.
   const auto found = pending_.find(uid);
-  const Done report = done;  // GiveUp destroys the operation, which owns `done`
+  const Done report = done;  // DropPending destroys the operation, which owns `done`
   const Uid id = uid;
   if (found != pending_.end()) {
     Pending& pending = found->second;
     if (status.ok()) {
       pending.state = State::kBound;
-      pending.next_check = clock_.Now() + options_.unseen;
+      pending.next_check = clock_.Now() + options_.unseen_limit;
     } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
       pending.state = State::kUnclear;
-      pending.next_check = clock_.Now() + options_.recheck;
+      pending.next_check = clock_.Now() + options_.read_interval;
       return report(status.Annotate("it is unclear whether the pod is bound"));
     } else {
-      GiveUp(id);
+      DropPending(id);
     }
   }
   report(status);
 }
 
-void Binder::GiveUp(const Uid& uid) {
+void Binder::DropPending(const Uid& uid) {
   pending_.erase(uid);
   ledger_.Forget(uid);
 }
 
-size_t Binder::unanswered() const {
+size_t Binder::unanswered_count() const {
   return static_cast<size_t>(std::count_if(pending_.begin(), pending_.end(), [](const auto& entry) {
     return entry.second.state != State::kBound;
   }));
@@ -144,7 +144,7 @@ void Binder::Tick() {
 
 void Binder::Check(const Uid& uid, Pending& pending) {
   pending.read_sent_at = clock_.Now();
-  pending.next_check = pending.read_sent_at + options_.recheck;
+  pending.next_check = pending.read_sent_at + options_.read_interval;
   pending.operation =
       api_.Read(pending.ns, pending.name,
                 [this, uid](const Result<kube::PodObject>& pod) { OnRead(Uid(uid), pod); });
@@ -156,22 +156,22 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
   Pending& pending = found->second;
   if (!pod.ok()) {
     // Other errors do not show the state of the pod.
-    if (pod.status().code() == Code::kNotFound) GiveUp(uid);
+    if (pod.status().code() == Code::kNotFound) DropPending(uid);
     return;
   }
-  if (pod->meta.uid != uid || pod->ended()) return GiveUp(uid);
+  if (pod->meta.uid != uid || pod->ended()) return DropPending(uid);
   if (!pod->node_name.empty()) {
     // Another component bound it.
-    if (pod->node_name != pending.node) return GiveUp(uid);
+    if (pod->node_name != pending.node) return DropPending(uid);
     // Only the feed adds the pod to the ledger. If the binder added a pod that disappears before
     // the feed shows it, nothing would ever remove that pod.
     pending.state = State::kBound;
-    pending.next_check = clock_.Now() + options_.unseen;
+    pending.next_check = clock_.Now() + options_.unseen_limit;
     return;
   }
   // Compares with the time when the read was sent, not with now: if this process was suspended
   // meanwhile, the binding may have taken effect after the API server answered the read.
-  if (pending.read_sent_at - pending.sent_at >= options_.settle) GiveUp(uid);
+  if (pending.read_sent_at - pending.sent_at >= options_.unclear_limit) DropPending(uid);
 }
 
 kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,

@@ -61,11 +61,11 @@ class KubeBindingApi final : public BindingApi {
 struct BinderOptions {
   // How long, after it was sent, a binding without a response may still take effect. The API server
   // cancels a request after a minute, and starts no request whose client has disconnected.
-  Duration settle = std::chrono::seconds(15);
+  Duration unclear_limit = std::chrono::seconds(15);
   // Time between two reads of a pod whose binding is unclear.
-  Duration recheck = std::chrono::seconds(2);
+  Duration read_interval = std::chrono::seconds(2);
   // A bound pod that the feed has not shown for this long is read from the API server.
-  Duration unseen = std::chrono::seconds(30);
+  Duration unseen_limit = std::chrono::seconds(30);
 };
 
 class Binder {
@@ -88,9 +88,9 @@ class Binder {
 
   // Why no decision about the pod is allowed now; "" if it is allowed.
   std::string UnsettledReason(const Uid& uid) const;
-  size_t under_way() const { return pending_.size(); }
+  size_t pending_count() const { return pending_.size(); }
   // Pending bindings without a response: they may still take effect.
-  size_t unanswered() const;
+  size_t unanswered_count() const;
 
   // The feed has received a change of the pod.
   void OnPod(const kube::PodObject& pod);
@@ -116,7 +116,7 @@ class Binder {
   void OnAnswer(const Uid& uid, const Status& status, const Done& done);
   void Check(const Uid& uid, Pending& pending);
   void OnRead(const Uid& uid, const Result<kube::PodObject>& pod);
-  void GiveUp(const Uid& uid);
+  void DropPending(const Uid& uid);
 
   ledger::ClusterLedger& ledger_;
   BindingApi& api_;

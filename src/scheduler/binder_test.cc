@@ -121,7 +121,7 @@ TEST_F(BinderTest, APodDeletedBeforeTheFeedShowsItHoldsNothing) {
   d.api.Remove("ns/a");
   d.Advance(1min);
   EXPECT_TRUE(RoomFor(Whole("b")));
-  EXPECT_EQ(d.binder->under_way(), 0u);
+  EXPECT_EQ(d.binder->pending_count(), 0u);
 }
 
 TEST_F(BinderTest, ABoundPodThatTheFeedDoesNotShowIsReadAfterHalfAMinute) {
@@ -211,7 +211,7 @@ TEST_F(BinderTest, ABindingThatWasNeverSentFreesTheGpusAtOnce) {
   d.AddPod(pod);
   d.api.SetFate(Fate::kNotSent);
   EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(d.binder->under_way(), 0u);
+  EXPECT_EQ(d.binder->pending_count(), 0u);
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
@@ -265,17 +265,17 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.binder->Bind(pod, "n1", [](const Status&) {});
-  EXPECT_EQ(d.binder->unanswered(), 1u);
+  EXPECT_EQ(d.binder->unanswered_count(), 1u);
   d.api.Run();
-  EXPECT_EQ(d.binder->unanswered(), 0u);
-  EXPECT_EQ(d.binder->under_way(), 1u);  // not seen by the feed yet
+  EXPECT_EQ(d.binder->unanswered_count(), 0u);
+  EXPECT_EQ(d.binder->pending_count(), 1u);  // not seen by the feed yet
   d.Feed(pod);
-  EXPECT_EQ(d.binder->under_way(), 0u);
+  EXPECT_EQ(d.binder->pending_count(), 0u);
   d.AddNode(GpuNode("n2", 1));
   d.api.SetFate(Fate::kBindsWithoutAnswer);
   d.AddPod(Whole("b"));
   EXPECT_EQ(d.Bind(Whole("b"), "n2")->code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(d.binder->unanswered(), 1u);
+  EXPECT_EQ(d.binder->unanswered_count(), 1u);
 }
 
 TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {

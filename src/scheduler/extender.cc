@@ -122,8 +122,8 @@ Result<Extender::Query> Extender::MakeQuery(const kube::PodObject& pod) {
 }
 
 std::vector<const ledger::NodeEntry*> Extender::NodesOf(const ExtenderArgs& args) const {
-  std::vector<const ledger::NodeEntry*> nodes(args.names.size());
-  ledger_.FindNodes(args.names, nodes);
+  std::vector<const ledger::NodeEntry*> nodes(args.node_names.size());
+  ledger_.FindNodes(args.node_names, nodes);
   return nodes;
 }
 
@@ -131,7 +131,7 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   FilterResult result;
   Result<Query> query = MakeQuery(args.pod);
   if (!query.ok()) {
-    metrics_.rejected.Add(InfoOf(query.status().code()).name);
+    metrics_.rejected_pods.Add(InfoOf(query.status().code()).name);
     result.error = query.status().message();
     return result;
   }
@@ -154,14 +154,15 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   if (query->requests_gpus()) {
     wait_reasons_.Set(args.pod.meta.uid, kinds.Reason(), clock_.Now());
   }
-  holds_.SetFitting(args.pod, std::move(fits));
+  holds_.RecordFitting(args.pod, std::move(fits));
   if (result.fitting.empty()) {
     const bool any_allowed = std::ranges::any_of(
         query->quota_results, [](const auto& allowed) { return allowed.second.ok(); });
-    metrics_.rejected.Add(query->quota_results.empty() || any_allowed ? "no_node_fits" : "quota");
+    metrics_.rejected_pods.Add(query->quota_results.empty() || any_allowed ? "no_node_fits"
+                                                                           : "quota");
     RecordQuotaRejection(args.pod, *query);
   } else if (result.fitting.size() == 1 && query->requests_gpus()) {
-    holds_.Hold(args.pod, *query, args.names[result.fitting[0]]);
+    holds_.Hold(args.pod, *query, args.node_names[result.fitting[0]]);
   }
   return result;
 }
@@ -181,7 +182,7 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
   std::unordered_map<std::string_view, std::string_view> message_by_reason;
   for (auto* rejections : {&result.failed, &result.unresolvable}) {
     for (auto& [position, reason] : *rejections) {
-      if (!HasGpus(args.names[position])) {
+      if (!HasGpus(args.node_names[position])) {
         reason = kNoDevice;
         continue;
       }
@@ -196,7 +197,7 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
   Result<Query> query = MakeQuery(args.pod);
   if (!query.ok() || !query->requests_gpus()) return result;
   const size_t best = BestOf(ScoresOf(args, *query));
-  holds_.Hold(args.pod, *query, args.names[best]);
+  holds_.Hold(args.pod, *query, args.node_names[best]);
   const std::string_view other = keep(pod + " has already been matched to another node");
   for (const size_t i : result.fitting) {
     if (i != best) result.failed.emplace_back(i, other);
@@ -216,21 +217,21 @@ std::vector<float> Extender::ScoresOf(const ExtenderArgs& args, const Query& que
 }
 
 std::vector<int> Extender::Prioritize(const ExtenderArgs& args) {
-  std::vector<int> points(args.names.size(), 0);
+  std::vector<int> points(args.node_names.size(), 0);
   Result<Query> query = MakeQuery(args.pod);
   // For a pod without GPUs kube-scheduler's own scores decide.
   if (!query.ok() || !query->requests_gpus() || points.empty()) return points;
   const std::vector<float> scores = ScoresOf(args, *query);
   const size_t best = BestOf(scores);
   if (scores[best] == placement::kUnfit) return points;
-  holds_.Hold(args.pod, *query, args.names[best]);
+  holds_.Hold(args.pod, *query, args.node_names[best]);
   return PointsOf(scores, best);
 }
 
 std::vector<int> Extender::PrioritizeCpuNodes(const ExtenderArgs& args) const {
-  std::vector<int> points(args.names.size(), 0);
+  std::vector<int> points(args.node_names.size(), 0);
   for (size_t i = 0; i < points.size(); ++i) {
-    points[i] = HasGpus(args.names[i]) ? 0 : 1;
+    points[i] = HasGpus(args.node_names[i]) ? 0 : 1;
   }
   return points;
 }
@@ -320,7 +321,7 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
   const auto recorded = recorded_events_.find(pod.meta.uid);
   const MonotonicTime now = clock_.Now();
   if (recorded != recorded_events_.end() && recorded->second.message == message &&
-      now - recorded->second.at < options_.repeat_event) {
+      now - recorded->second.recorded_at < options_.event_repeat_interval) {
     return;
   }
   recorded_events_.insert_or_assign(pod.meta.uid, LastEvent{message, now});
@@ -328,18 +329,19 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
 }
 
 void Extender::Tick() {
-  metrics_.expired.Add(ledger_.Expire().size());
+  metrics_.expired_holds.Add(ledger_.Expire().size());
   const MonotonicTime now = clock_.Now();
   holds_.Tick();
-  wait_reasons_.ForgetOthers(ledger_, now);
+  wait_reasons_.ForgetPodsNotWaiting(ledger_, now);
   std::erase_if(waiting_bindings_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
     if (now - at < kWatchTimeout) return false;
     done(NotReceivedError(args));
     return true;
   });
-  std::erase_if(recorded_events_,
-                [&](const auto& entry) { return now - entry.second.at > options_.repeat_event; });
+  std::erase_if(recorded_events_, [&](const auto& entry) {
+    return now - entry.second.recorded_at > options_.event_repeat_interval;
+  });
 }
 
 }  // namespace tessera::scheduler

@@ -34,7 +34,7 @@ namespace tessera::scheduler {
 struct ExtenderOptions {
   HoldOptions hold;
   // How long an equal rejection of the same pod is not recorded as another Event.
-  Duration repeat_event = std::chrono::minutes(1);
+  Duration event_repeat_interval = std::chrono::minutes(1);
 };
 
 class Extender {
@@ -82,11 +82,11 @@ class Extender {
   struct WaitingBinding {
     BindingArgs args;
     Binder::Done done;
-    MonotonicTime at;
+    MonotonicTime received_at;
   };
   struct LastEvent {
     std::string message;
-    MonotonicTime at;
+    MonotonicTime recorded_at;
   };
 
   // Fails if no decision about the pod is allowed now.

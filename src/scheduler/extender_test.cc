@@ -173,8 +173,8 @@ TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
   ASSERT_THAT(d.recorded, SizeIs(1));
   EXPECT_THAT(d.recorded[0], HasSubstr("GPUQuotaExceeded"));
   EXPECT_THAT(d.recorded[0], HasSubstr("used"));
-  EXPECT_EQ(d.metrics.rejected.values().at("quota"), 3u);
-  EXPECT_FALSE(d.metrics.rejected.values().contains("no_node_fits"));
+  EXPECT_EQ(d.metrics.rejected_pods.values().at("quota"), 3u);
+  EXPECT_FALSE(d.metrics.rejected_pods.values().contains("no_node_fits"));
   d.Advance(2min);
   d.Filter(Whole("b"));
   // The hold has ended: the pod fits now.

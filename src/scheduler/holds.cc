@@ -21,7 +21,7 @@ const kube::PodObject* Holds::FindWaiting(const kube::PodObject& pod) const {
   return waits ? received : nullptr;
 }
 
-void Holds::SetFitting(const kube::PodObject& pod, std::vector<bool> fits) {
+void Holds::RecordFitting(const kube::PodObject& pod, std::vector<bool> fits) {
   if (std::ranges::find(fits, true) == fits.end()) return EndAttempt(pod.meta.uid);
   if (attempts_.size() >= kMaxAttempts && !attempts_.contains(pod.meta.uid)) {
     const auto oldest = std::ranges::min_element(
@@ -41,7 +41,7 @@ bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
 }
 
 Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
-  const bool failure_is_visible = attempt.filter_failure == 0 || !attempt.nominated.empty();
+  const bool failure_is_visible = attempt.filter_failure == 0 || !attempt.nominated_node.empty();
   return (failure_is_visible ? options_.limit : options_.limit_if_failure_invisible) -
          (clock_.Now() - attempt.filtered_at);
 }
@@ -56,7 +56,7 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   attempt.received = received != nullptr;
   if (!attempt.received) return;
   attempt.received_failure = received->failed_attempt;
-  attempt.nominated = received->nominated_node;
+  attempt.nominated_node = received->nominated_node;
   // This fails only because of the quota, and then the binding reports it.
   (void)ledger_.Assume(query, node, HoldTime(attempt));
 }
@@ -82,24 +82,24 @@ void Holds::OnPod(const kube::PodObject& pod) {
   if (!attempt.received) {
     attempt.received = true;
     attempt.received_failure = pod.failed_attempt;
-    attempt.nominated = pod.nominated_node;
+    attempt.nominated_node = pod.nominated_node;
     return AssumeGpus(pod, attempt);
   }
   const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != attempt.filter_failure &&
                       pod.failed_attempt != attempt.received_failure;
-  const bool cleared = !attempt.nominated.empty() && pod.nominated_node.empty();
+  const bool cleared = !attempt.nominated_node.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {
     ledger_.Forget(pod.meta.uid);
     attempts_.erase(found);
     return;
   }
-  if (pod.nominated_node == attempt.nominated) return;
-  attempt.nominated = pod.nominated_node;
-  if (attempt.nominated == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated)) {
+  if (pod.nominated_node == attempt.nominated_node) return;
+  attempt.nominated_node = pod.nominated_node;
+  if (attempt.nominated_node == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated_node)) {
     return ledger_.Extend(pod.meta.uid, HoldTime(attempt));
   }
   // kube-scheduler chose a node other than the best node.
-  attempt.node = attempt.nominated;
+  attempt.node = attempt.nominated_node;
   AssumeGpus(pod, attempt);
 }
 

@@ -54,7 +54,7 @@ class Holds {
         HoldOptions options);
 
   // Records that filter named the nodes whose NodeId is set in `fits`. Replaces earlier results.
-  void SetFitting(const kube::PodObject& pod, std::vector<bool> fits);
+  void RecordFitting(const kube::PodObject& pod, std::vector<bool> fits);
   // Whether filter named the node and the attempt is still open: the pod is not bound, and
   // kube-scheduler has not given up.
   bool IsFitting(const Uid& uid, std::string_view node) const;
@@ -77,7 +77,7 @@ class Holds {
     bool received = false;          // the watch has shown the pod, so it may hold GPUs
     uint64_t filter_failure = 0;    // PodObject::failed_attempt in kube-scheduler's request
     uint64_t received_failure = 0;  // PodObject::failed_attempt in the watch
-    std::string nominated;          // nominated node in the watch
+    std::string nominated_node;     // in the watch
   };
   using Attempts = std::map<Uid, SchedulingAttempt>;
 

@@ -62,7 +62,7 @@ TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
   d.Filter(Whole("a"));
   d.Advance(26min);
   EXPECT_TRUE(IsFree());
-  EXPECT_EQ(d.metrics.expired.value(), 1u);
+  EXPECT_EQ(d.metrics.expired_holds.value(), 1u);
 }
 
 // kube-scheduler does not write an equal condition again, so the failure of this attempt cannot be

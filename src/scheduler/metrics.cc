@@ -72,20 +72,21 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
     WriteHistogram(kLatency, MetricLabel("verb", kVerbNames[i]), metrics.latency[i], &text);
   }
   WriteLabeled("tessera_scheduler_refused_total", "Pods for which filter named no node, by reason.",
-               "reason", metrics.rejected, &text);
+               "reason", metrics.rejected_pods, &text);
   WriteLabeled("tessera_scheduler_bindings_total", "Responses to bind, by code.", "code",
                metrics.bindings, &text);
   WriteLabeled("tessera_scheduler_bad_requests_total", "Invalid requests, by verb.", "verb",
                metrics.bad_requests, &text);
   WriteCounter("tessera_scheduler_expired_total",
-               "Holds that ended because the pod was not bound in time.", metrics.expired, &text);
+               "Holds that ended because the pod was not bound in time.", metrics.expired_holds,
+               &text);
   WriteLabeled(
       "tessera_scheduler_feed_troubles_total",
       "Errors of watching nodes, pods, disruption budgets and the quota, invalid objects included.",
       "what", metrics.feed_errors, &text);
   WriteLabeled("tessera_scheduler_repairs_total",
                "Evictions of pods that were assigned a GPU of an older pod, by result.", "result",
-               metrics.repairs, &text);
+               metrics.overassignment_evictions, &text);
   constexpr std::string_view kWait = "tessera_scheduler_pod_wait_seconds";
   text.Family(kWait, "histogram", "Time from the creation of a pod to its binding.");
   WriteHistogram(kWait, "", metrics.pod_wait, &text);

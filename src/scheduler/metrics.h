@@ -27,13 +27,13 @@ inline constexpr std::array<std::string_view, 4> kVerbNames = {"filter", "priori
 struct SchedulerMetrics {
   // From a complete request to its response, without network time.
   std::array<LatencyHistogram, kVerbNames.size()> latency;
-  LabeledCounter rejected;      // pods for which filter named no node, by reason
-  LabeledCounter bindings;      // by code
-  LabeledCounter bad_requests;  // by verb
-  Counter expired;              // holds that ended because the pod was not bound in time
-  LabeledCounter feed_errors;   // by watched collection
-  LabeledCounter repairs;       // evictions because of over-assigned GPUs, by result
-  WaitHistogram pod_wait;       // from the creation of a pod to its binding
+  LabeledCounter rejected_pods;  // pods for which filter named no node, by reason
+  LabeledCounter bindings;       // by code
+  LabeledCounter bad_requests;   // by verb
+  Counter expired_holds;         // holds that ended because the pod was not bound in time
+  LabeledCounter feed_errors;    // by watched collection
+  LabeledCounter overassignment_evictions;  // evictions because of over-assigned GPUs, by result
+  WaitHistogram pod_wait;                   // from the creation of a pod to its binding
   trace::TraceMetrics trace;
 
   LatencyHistogram& of(ExtenderVerb verb) { return latency[static_cast<size_t>(verb)]; }

@@ -28,22 +28,22 @@ OverassignmentEvictor::OverassignmentEvictor(const ledger::ClusterLedger& ledger
 
 void OverassignmentEvictor::Tick() {
   const MonotonicTime now = clock_.Now();
-  for (auto& [uid, known] : cases_) known.seen_in_tick = false;
+  for (auto& [uid, known] : conflicts_) known.seen_in_tick = false;
   for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.Overassigned()) {
-    const auto [found, is_new] = cases_.try_emplace(conflict.excess->request.uid);
-    Case& known = found->second;
+    const auto [found, is_new] = conflicts_.try_emplace(conflict.excess->request.uid);
+    PodConflict& known = found->second;
     known.seen_in_tick = true;
     if (is_new) known.since = now;
-    if (now - known.since < options_.settle) continue;
+    if (now - known.since < options_.conflict_grace) continue;
     if (!std::exchange(known.event_recorded, true)) RecordEvent(conflict);
     if (!conflict.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
       continue;
     }
-    known.next_try = now + options_.retry;
-    next_eviction_ = now + options_.pause;
+    known.next_try = now + options_.retry_interval;
+    next_eviction_ = now + options_.eviction_interval;
     Evict(conflict);
   }
-  std::erase_if(cases_, [](const auto& entry) { return !entry.second.seen_in_tick; });
+  std::erase_if(conflicts_, [](const auto& entry) { return !entry.second.seen_in_tick; });
 }
 
 void OverassignmentEvictor::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {
@@ -70,7 +70,8 @@ void OverassignmentEvictor::Evict(const ledger::ClusterLedger::Overassignment& c
         evicting_ = false;
         // The pod was deleted, or another pod has its name: nothing is left to repair.
         const bool gone = status.code() == Code::kNotFound || status.code() == Code::kAborted;
-        metrics_.repairs.Add(status.ok() || gone ? "evicted" : InfoOf(status.code()).name);
+        metrics_.overassignment_evictions.Add(status.ok() || gone ? "evicted"
+                                                                  : InfoOf(status.code()).name);
         if (status.ok() || gone) return;
         Log(Severity::kWarning,
             "cannot evict pod " + who + ", which was assigned a GPU of another pod",

@@ -55,9 +55,9 @@ class KubeEvictionApi final : public EvictionApi {
 };
 
 struct OverassignmentEvictorOptions {
-  Duration settle = std::chrono::seconds(10);
-  Duration pause = std::chrono::seconds(5);
-  Duration retry = std::chrono::seconds(30);  // between attempts for one pod
+  Duration conflict_grace = std::chrono::seconds(10);
+  Duration eviction_interval = std::chrono::seconds(5);
+  Duration retry_interval = std::chrono::seconds(30);  // between attempts for one pod
 };
 
 class OverassignmentEvictor {
@@ -72,7 +72,7 @@ class OverassignmentEvictor {
   void Tick();
 
  private:
-  struct Case {
+  struct PodConflict {
     MonotonicTime since;
     MonotonicTime next_try;
     bool event_recorded = false;
@@ -88,7 +88,7 @@ class OverassignmentEvictor {
   SchedulerMetrics& metrics_;
   const Extender::RecordEvent record_event_;
   const OverassignmentEvictorOptions options_;
-  std::map<Uid, Case> cases_;  // by UID of the newer pod
+  std::map<Uid, PodConflict> conflicts_;  // by UID of the newer pod
   MonotonicTime next_eviction_{};
   kube::Operation eviction_;
   bool evicting_ = false;

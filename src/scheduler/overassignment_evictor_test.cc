@@ -129,7 +129,7 @@ TEST_F(OverassignmentEvictorTest, WaitsBetweenEvictionsAndLongerForTheSamePod) {
   ASSERT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c")));
   api_.answer(Status(Code::kNotFound, "it is gone"));
   ledger_->RemovePod(Uid("uid-c"));
-  EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
+  EXPECT_EQ(metrics_.overassignment_evictions.values().at("evicted"), 1u);
   Advance(24s);
   EXPECT_THAT(api_.evicted, SizeIs(2));
   Advance(1s);
@@ -147,7 +147,7 @@ TEST_F(OverassignmentEvictorTest, EvictionsGoOneByOneAndAreRetried) {
   EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c")));
   api_.answer(Status::Ok());
   ledger_->RemovePod(Uid("uid-c"));
-  EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
+  EXPECT_EQ(metrics_.overassignment_evictions.values().at("evicted"), 1u);
   Advance(20s);
   EXPECT_THAT(api_.evicted, ElementsAre(Uid("uid-b"), Uid("uid-c"), Uid("uid-b")));
 }

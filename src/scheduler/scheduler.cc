@@ -62,7 +62,7 @@ struct Clients {
   Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
           const kube::BeforeSend& check_leading)
       : feed(io, runner, config, ClientFor(8, std::chrono::seconds(60))),
-        bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
+        bind(io, runner, config, ClientFor(kMaxBindsInFlight, kBindDeadline)),
         lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
         endpoint(io, runner, config, ClientFor(1, std::chrono::seconds(2))),
         events(io, runner, config, ClientFor(4, std::chrono::seconds(30))),
@@ -186,10 +186,10 @@ Status Scheduler::Impl::Start() {
 
 Status Scheduler::Impl::Listen() {
   AddVerbs(
-      [this]() -> Result<Deciders> {
+      [this]() -> Result<ActiveTerm> {
         std::string why = NotDecidingReason();
         if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
-        return Deciders{&term_->extender(), &term_->ledger()};
+        return ActiveTerm{&term_->extender(), &term_->ledger()};
       },
       runner_.clock(), metrics_, RecordSpan(), &verbs_router_);
   AddStatusPages(&verbs_router_);

@@ -25,8 +25,8 @@ class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     d_.AddNode(GpuNode("n1", 2));
-    deciding_ = {d_.extender.get(), d_.ledger.get()};
-    AddVerbs([this]() -> Result<Deciders> { return deciding_; }, d_.clock, d_.metrics, nullptr,
+    active_term_ = {d_.extender.get(), d_.ledger.get()};
+    AddVerbs([this]() -> Result<ActiveTerm> { return active_term_; }, d_.clock, d_.metrics, nullptr,
              &router_);
     net::HttpServer::Options options;
     options.address.host = "127.0.0.1";
@@ -62,7 +62,7 @@ class ServerTest : public ::testing::Test {
                      R"("NodeNames":["n1"]})");
 
   testing::Decider d_;
-  Deciders deciding_;
+  ActiveTerm active_term_;
   net::testing::TestRunner runner_;
   net::IoThread io_;
   Router router_;
@@ -105,14 +105,14 @@ TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
         });
       });
   kube::Client client(io_, runner_, {.server = {.address = (*api_server)->address()}},
-                      {.deadline = std::chrono::seconds(10), .max_in_flight = kBindsInFlight});
+                      {.deadline = std::chrono::seconds(10), .max_in_flight = kMaxBindsInFlight});
   KubeBindingApi api(client);
   Binder binder(*d_.ledger, api, d_.clock, [] { return true; });
   Extender extender(
       *d_.ledger, binder, d_.clock, d_.metrics,
       [this](const std::string& key) { return d_.api.Find(key); },
       [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {}, {});
-  deciding_ = {&extender, d_.ledger.get()};
+  active_term_ = {&extender, d_.ledger.get()};
   std::vector<std::string> bindings;
   for (int i = 0; i < kBindings; ++i) {
     if (i % 8 == 0) d_.AddNode(GpuNode(fmt::format("big{}", i), 8));
@@ -152,7 +152,7 @@ TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
   for (const std::string& answer : answers) ASSERT_THAT(answer, HasSubstr(R"({"Error":""})"));
   // Bindings do not wait for each other, because kube-scheduler gives up after five seconds.
   EXPECT_LT(all, 2 * kDelay);
-  deciding_ = {d_.extender.get(), d_.ledger.get()};
+  active_term_ = {d_.extender.get(), d_.ledger.get()};
 }
 
 // Sends 45 MiB of whole nodes, like kube-scheduler without nodeCacheCapable.

@@ -44,8 +44,8 @@ class Term final : private ledger::ClusterFeed::Delegate {
   bool synced() const { return feed_->synced(); }
   Extender& extender() { return *extender_; }
   const ledger::ClusterLedger& ledger() const { return *ledger_; }
-  size_t bindings_under_way() const { return binder_->under_way(); }
-  size_t bindings_unanswered() const { return binder_->unanswered(); }
+  size_t bindings_under_way() const { return binder_->pending_count(); }
+  size_t bindings_unanswered() const { return binder_->unanswered_count(); }
   // Call about once a second.
   void Tick();
 

@@ -79,9 +79,9 @@ Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit)
 
 class Verbs : public std::enable_shared_from_this<Verbs> {
  public:
-  Verbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+  Verbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
         trace::RecordSpan record_span)
-      : get_(std::move(get)),
+      : get_active_term_(std::move(get)),
         clock_(clock),
         metrics_(metrics),
         record_span_(std::move(record_span)) {}
@@ -126,8 +126,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   Router::Handler Bind(int error_status) {
     return
         [self = shared_from_this(), error_status](const Request& request, HttpServer::Reply reply) {
-          const Result<Deciders> deciders = self->get_();
-          if (!deciders.ok()) return reply(Unavailable(deciders.status()));
+          const Result<ActiveTerm> active_term = self->get_active_term_();
+          if (!active_term.ok()) return reply(Unavailable(active_term.status()));
           const MonotonicTime began = self->clock_.Now();
           const Result<BindingArgs> args = ParseBindingArgs(request.body);
           const Binder::Done done = [self, began, args, at = self->clock_.WallNow(), error_status,
@@ -138,7 +138,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
             reply(JsonResponse(status.ok() ? 200 : error_status,
                                SerializeBindingResult(status.message())));
           };
-          if (args.ok()) return deciders->extender->Bind(*args, done);
+          if (args.ok()) return active_term->extender->Bind(*args, done);
           self->metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(ExtenderVerb::kBind)]);
           done(args.status());
         };
@@ -148,13 +148,13 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   Router::Handler Inspect(std::string prefix) {
     return [self = shared_from_this(), prefix = std::move(prefix)](const Request& request,
                                                                    HttpServer::Reply reply) {
-      const Result<Deciders> deciders = self->get_();
-      if (!deciders.ok()) return reply(Unavailable(deciders.status()));
+      const Result<ActiveTerm> active_term = self->get_active_term_();
+      if (!active_term.ok()) return reply(Unavailable(active_term.status()));
       std::string_view path = request.path();
       path.remove_prefix(std::min(path.size(), prefix.size()));
       const Result<std::string> node = net::PercentDecode(path);
       if (!node.ok()) return reply(net::TextResponse(400, node.status().message() + "\n"));
-      reply(JsonResponse(200, scheduler::Inspect(*deciders->ledger, *node)));
+      reply(JsonResponse(200, scheduler::Inspect(*active_term->ledger, *node)));
     };
   }
 
@@ -191,7 +191,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
          .subject = {meta.uid, meta.ns, meta.name, ""},
          .start = began,
          .end = clock_.WallNow(),
-         .attributes = {{"tessera.nodes", fmt::format("{}", args.names.size())},
+         .attributes = {{"tessera.nodes", fmt::format("{}", args.node_names.size())},
                         {"tessera.nodes.fitting", fmt::format("{}", result.fitting.size())}},
          .status = std::move(status)});
   }
@@ -210,16 +210,16 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   Router::Handler WithExtender(ExtenderVerb verb, Answer answer) {
     return
         [self = shared_from_this(), verb, answer](const Request& request, HttpServer::Reply reply) {
-          const Result<Deciders> deciders = self->get_();
-          if (!deciders.ok()) return reply(Unavailable(deciders.status()));
+          const Result<ActiveTerm> active_term = self->get_active_term_();
+          if (!active_term.ok()) return reply(Unavailable(active_term.status()));
           const MonotonicTime began = self->clock_.Now();
-          Response response = answer(*deciders->extender, request);
+          Response response = answer(*active_term->extender, request);
           self->metrics_.of(verb).Observe(self->clock_.Now() - began);
           reply(std::move(response));
         };
   }
 
-  const GetDeciders get_;
+  const GetActiveTerm get_active_term_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
   const trace::RecordSpan record_span_;
@@ -254,7 +254,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   return limits;
 }
 
-void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
               trace::RecordSpan record_span, Router* router) {
   const auto verbs =
       std::make_shared<Verbs>(std::move(get), clock, metrics, std::move(record_span));

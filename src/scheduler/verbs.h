@@ -30,24 +30,24 @@ inline constexpr std::string_view kGpusharePrefix = "/gpushare-scheduler";
 inline constexpr std::string_view kGpuAdmissionPrefix = "/scheduler";
 
 // The objects that currently decide.
-struct Deciders {
+struct ActiveTerm {
   Extender* extender = nullptr;
   const ledger::ClusterLedger* ledger = nullptr;
 };
 // UNAVAILABLE states why no decision is possible: not the leader, not synced. Called for each
 // request.
-using GetDeciders = std::function<Result<Deciders>()>;
+using GetActiveTerm = std::function<Result<ActiveTerm>()>;
 
 // The maximum number of concurrent binding requests to the API server; further requests wait.
 // kube-scheduler waits five seconds for each.
-inline constexpr size_t kBindsInFlight = 128;
+inline constexpr size_t kMaxBindsInFlight = 128;
 
 // Limits of a server for the verbs. kube-scheduler uses one connection for each pending binding,
 // without a bound, and another connection for the next pod.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 // `record_span` may be null; filter and bind are then not traced.
-void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics,
+void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
               trace::RecordSpan record_span, Router* router);
 
 // Usage of each GPU by pods, in the format of gpushare's extender:

@@ -27,9 +27,9 @@ class VerbsTest : public ::testing::Test {
     d.AddNode(GpuNode("n1", 2));
     d.AddNode(GpuNode("n2", 1));
     AddVerbs(
-        [this]() -> Result<Deciders> {
+        [this]() -> Result<ActiveTerm> {
           if (!why_not.empty()) return Status(Code::kUnavailable, why_not);
-          return Deciders{d.extender.get(), d.ledger.get()};
+          return ActiveTerm{d.extender.get(), d.ledger.get()};
         },
         d.clock, d.metrics, [this](trace::PodSpan span) { spans.push_back(std::move(span)); },
         &router);

@@ -11,17 +11,17 @@ using ledger::Verdict;
 void VerdictKinds::Add(const Verdict& verdict) {
   fits_ |= verdict.fits;
   if (verdict.fits) return;
-  const auto matches = [&](const Count& count) {
+  const auto matches = [&](const KindCount& count) {
     return count.kind.data() == verdict.kind.data() && count.unresolvable == verdict.unresolvable;
   };
-  if (last_ >= counts_.size() || !matches(counts_[last_])) {
-    last_ = static_cast<size_t>(std::ranges::find_if(counts_, matches) - counts_.begin());
+  if (last_added_ >= counts_.size() || !matches(counts_[last_added_])) {
+    last_added_ = static_cast<size_t>(std::ranges::find_if(counts_, matches) - counts_.begin());
   }
-  if (last_ == counts_.size()) counts_.push_back({verdict.kind, verdict.unresolvable, 0});
-  ++counts_[last_].nodes;
+  if (last_added_ == counts_.size()) counts_.push_back({verdict.kind, verdict.unresolvable, 0});
+  ++counts_[last_added_].nodes;
 }
 
-int VerdictKinds::RankOf(const Count& count) {
+int VerdictKinds::RankOf(const KindCount& count) {
   if (count.kind == Verdict::kQuota || count.kind == Verdict::kReserved) return 0;
   const bool has_no_gpus = count.kind == Verdict::kNoKnownGpus ||
                            count.kind == Verdict::kUnknownNode ||
@@ -33,7 +33,7 @@ int VerdictKinds::RankOf(const Count& count) {
 std::string_view VerdictKinds::Reason() const {
   if (fits_) return WaitReasons::kNotBound;
   if (counts_.empty()) return Verdict::kNoKnownGpus;
-  const auto order = [](const Count& count) {
+  const auto order = [](const KindCount& count) {
     return std::tuple(RankOf(count), -static_cast<int64_t>(count.nodes), count.kind);
   };
   return std::ranges::min(counts_, {}, order).kind;
@@ -45,12 +45,12 @@ std::optional<std::string_view> WaitReasons::Find(const Uid& uid) const {
   return found->second.reason;
 }
 
-void WaitReasons::ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now) {
-  if (now < next_tidy_) return;
-  next_tidy_ = now + kForgetAfter;
+void WaitReasons::ForgetPodsNotWaiting(const ledger::ClusterLedger& ledger, MonotonicTime now) {
+  if (now < next_cleanup_) return;
+  next_cleanup_ = now + kForgetAfter;
   std::erase_if(reasons_, [&](const auto& entry) {
     const auto pod = ledger.pods().find(entry.first);
-    if (pod == ledger.pods().end()) return now - entry.second.at >= kForgetAfter;
+    if (pod == ledger.pods().end()) return now - entry.second.recorded_at >= kForgetAfter;
     return pod->second.binding_state == ledger::BindingState::kBound;
   });
 }

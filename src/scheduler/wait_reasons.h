@@ -30,16 +30,16 @@ class VerdictKinds {
   std::string_view Reason() const;
 
  private:
-  struct Count {
+  struct KindCount {
     std::string_view kind;
     bool unresolvable = false;
     size_t nodes = 0;
   };
-  static int RankOf(const Count& count);
+  static int RankOf(const KindCount& count);
 
   bool fits_ = false;
-  std::vector<Count> counts_;
-  size_t last_ = 0;  // index of the count that the last Add changed
+  std::vector<KindCount> counts_;
+  size_t last_added_ = 0;  // index of the count that the last Add changed
 };
 
 class WaitReasons {
@@ -56,16 +56,16 @@ class WaitReasons {
   // nullopt if kube-scheduler has not filtered for the pod.
   std::optional<std::string_view> Find(const Uid& uid) const;
   // Forgets pods that no longer wait. Cost: once in kForgetAfter a pass over all pods.
-  void ForgetOthers(const ledger::ClusterLedger& ledger, MonotonicTime now);
+  void ForgetPodsNotWaiting(const ledger::ClusterLedger& ledger, MonotonicTime now);
   size_t size() const { return reasons_.size(); }
 
  private:
   struct LastReason {
     std::string_view reason;
-    MonotonicTime at{};
+    MonotonicTime recorded_at{};
   };
   std::map<Uid, LastReason> reasons_;
-  MonotonicTime next_tidy_{};
+  MonotonicTime next_cleanup_{};
 };
 
 }  // namespace tessera::scheduler

@@ -43,14 +43,14 @@ TEST(WaitReasonsTest, PodsThatDoNotWaitAreForgotten) {
   ledger->SetPod(waits);
   ledger->SetPod(ledger::testing::BoundPod(bound, "n1", {}));
   WaitReasons reasons;
-  reasons.ForgetOthers(*ledger, clock.Now());
+  reasons.ForgetPodsNotWaiting(*ledger, clock.Now());
   for (const Uid& uid : {waits.meta.uid, bound.meta.uid, Uid("gone")}) {
     reasons.Set(uid, kBusy, clock.Now());
   }
   EXPECT_EQ(reasons.Find(Uid("gone")), kBusy) << "the watch may be late";
   clock.Advance(WaitReasons::kForgetAfter);
   reasons.Set(Uid("new"), kBusy, clock.Now());
-  reasons.ForgetOthers(*ledger, clock.Now());
+  reasons.ForgetPodsNotWaiting(*ledger, clock.Now());
   EXPECT_EQ(reasons.size(), 2u);
   EXPECT_EQ(reasons.Find(waits.meta.uid), kBusy);
   EXPECT_EQ(reasons.Find(Uid("new")), kBusy);

@@ -62,13 +62,13 @@ Status TooManyNodes() {
 }
 
 Status ReadNames(JsonReader& reader, ExtenderArgs* out) {
-  out->names.clear();
-  out->quoted.clear();
-  out->nodes.clear();
+  out->node_names.clear();
+  out->quoted_names.clear();
+  out->node_texts.clear();
   out->has_nodes = false;
   if (!reader.BeginArray()) return {};
-  reader.Strings(kMaxNodes + 1, &out->names, &out->quoted);
-  return out->names.size() > kMaxNodes ? TooManyNodes() : Status();
+  reader.Strings(kMaxNodes + 1, &out->node_names, &out->quoted_names);
+  return out->node_names.size() > kMaxNodes ? TooManyNodes() : Status();
 }
 
 // Reads a NodeList or null.
@@ -80,22 +80,22 @@ Status ReadNodes(JsonReader& reader, ExtenderArgs* out) {
       reader.Skip();
     } else if (!reader.TakeNull()) {
       for (reader.BeginArray(); reader.NextItem();) {
-        out->nodes.push_back(reader.Skip());
-        if (out->nodes.size() > kMaxNodes) return TooManyNodes();
+        out->node_texts.push_back(reader.Skip());
+        if (out->node_texts.size() > kMaxNodes) return TooManyNodes();
       }
     }
   }
   RETURN_IF_ERROR(reader.status());
   out->has_nodes = true;
-  out->names.clear();
-  out->quoted.clear();
-  for (const std::string_view node : out->nodes) {
+  out->node_names.clear();
+  out->quoted_names.clear();
+  for (const std::string_view node : out->node_texts) {
     std::string_view quoted;
-    out->names.push_back(ReadNodeName(node, &out->kept, &quoted));
-    out->quoted.push_back(quoted);
-    if (out->names.back().empty()) {
+    out->node_names.push_back(ReadNodeName(node, &out->unescaped_names, &quoted));
+    out->quoted_names.push_back(quoted);
+    if (out->node_names.back().empty()) {
       return Error(Code::kInvalidArgument, "Nodes.items[{}]: metadata.name is missing",
-                   out->names.size() - 1);
+                   out->node_names.size() - 1);
     }
   }
   return {};
@@ -165,7 +165,7 @@ void AppendRejections(const ExtenderArgs& args,
                       QuotedReasons* reasons, std::string* out) {
   *out += '{';
   for (const auto& [position, reason] : rejections) {
-    *out += args.quoted[position];
+    *out += args.quoted_names[position];
     *out += ':';
     reasons->Append(reason, out);
     *out += ',';
@@ -177,10 +177,10 @@ void AppendRejections(const ExtenderArgs& args,
 // Copies runs of adjacent names from the request at once.
 void AppendNames(const ExtenderArgs& args, const std::vector<size_t>& positions, std::string* out) {
   for (size_t i = 0; i < positions.size();) {
-    const char* const begin = args.quoted[positions[i]].data();
-    const char* end = begin + args.quoted[positions[i]].size();
+    const char* const begin = args.quoted_names[positions[i]].data();
+    const char* end = begin + args.quoted_names[positions[i]].size();
     for (++i; i < positions.size(); ++i) {
-      const std::string_view next = args.quoted[positions[i]];
+      const std::string_view next = args.quoted_names[positions[i]];
       if (next.data() != end + 1) break;
       end = next.data() + next.size();
     }
@@ -192,12 +192,12 @@ void AppendNames(const ExtenderArgs& args, const std::vector<size_t>& positions,
 }  // namespace
 
 Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
-  out->names.clear();
-  out->quoted.clear();
-  out->nodes.clear();
-  out->kept.clear();
+  out->node_names.clear();
+  out->quoted_names.clear();
+  out->node_texts.clear();
+  out->unescaped_names.clear();
   out->has_nodes = false;
-  JsonReader reader(body, &out->kept);
+  JsonReader reader(body, &out->unescaped_names);
   std::string_view key, pod;
   bool has_names = false;
   for (reader.BeginObject(); reader.NextMember(&key);) {
@@ -224,11 +224,11 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
 std::string Serialize(const ExtenderArgs& args, const FilterResult& result) {
   if (!result.error.empty()) return SerializeFilterError(result.error);
   std::string out;
-  out.reserve(256 + args.names.size() * 32);
+  out.reserve(256 + args.node_names.size() * 32);
   out += "{\"Nodes\":";
   if (args.has_nodes) {
     out += "{\"metadata\":{},\"items\":[";
-    for (const size_t position : result.fitting) out.append(args.nodes[position]).append(",");
+    for (const size_t position : result.fitting) out.append(args.node_texts[position]).append(",");
     if (out.back() == ',') out.pop_back();
     out += "]}";
   } else {
@@ -259,16 +259,16 @@ std::string SerializePriorities(const ExtenderArgs& args, const std::vector<int>
     endings[score] = fmt::format(",\"Score\":{}}},", score);
   }
   size_t size = out.size();
-  for (size_t i = 0; i < args.quoted.size(); ++i) {
-    size += kBegin.size() + args.quoted[i].size() + endings[scores[i]].size();
+  for (size_t i = 0; i < args.quoted_names.size(); ++i) {
+    size += kBegin.size() + args.quoted_names[i].size() + endings[scores[i]].size();
   }
   const size_t begin = out.size();
   out.resize(size);
   char* at = out.data() + begin;
   const auto put = [&at](std::string_view text) { at = std::copy_n(text.data(), text.size(), at); };
-  for (size_t i = 0; i < args.quoted.size(); ++i) {
+  for (size_t i = 0; i < args.quoted_names.size(); ++i) {
     put(kBegin);
-    put(args.quoted[i]);
+    put(args.quoted_names[i]);
     put(endings[scores[i]]);
   }
   if (out.back() == ',') out.pop_back();

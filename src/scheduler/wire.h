@@ -33,13 +33,13 @@ inline constexpr size_t kMaxNodes = 50'000;
 // memory, and does not decode an equal pod again (prioritize follows filter).
 struct ExtenderArgs {
   kube::PodObject pod;
-  std::vector<std::string_view> names;
-  std::vector<std::string_view> quoted;  // `names` as JSON, from the request
-  // The text of whole nodes (nodeCacheCapable: false), in the order of `names`.
-  std::vector<std::string_view> nodes;
-  bool has_nodes = false;
-  std::deque<std::string> kept;  // names that were unescaped
-  std::string pod_text;          // the text of `pod`; empty if it is too long to keep
+  std::vector<std::string_view> node_names;
+  std::vector<std::string_view> quoted_names;  // node_names as JSON, from the request
+  // The JSON of whole nodes (nodeCacheCapable: false), in the order of node_names.
+  std::vector<std::string_view> node_texts;
+  bool has_nodes = false;                   // the request has whole nodes instead of names
+  std::deque<std::string> unescaped_names;  // the names whose JSON has escapes
+  std::string pod_text;                     // the JSON of `pod`; empty if it is too long to keep
 };
 Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out);
 

@@ -26,7 +26,7 @@ TEST(WireTest, ReadsNamesInAnyCaseOfKeys) {
     ExtenderArgs args;
     const std::string body = Body("\"Nodes\":null,\"" + std::string(key) + "\":[\"n1\",\"n2\"]");
     ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
-    EXPECT_THAT(args.names, ElementsAre("n1", "n2"));
+    EXPECT_THAT(args.node_names, ElementsAre("n1", "n2"));
     EXPECT_FALSE(args.has_nodes);
     EXPECT_EQ(args.pod.meta.uid, Uid("u1"));
     EXPECT_EQ(args.pod.containers.at(0).limits.at("nvidia.com/gpu"), "2");
@@ -43,16 +43,16 @@ TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
                                  R"("Nodes":{"items":[{"metadata":{"name":"n\u0039"}}]})");
   ASSERT_TRUE(ParseExtenderArgs(first, &args).ok());
   EXPECT_TRUE(args.has_nodes);
-  EXPECT_THAT(args.names, ElementsAre("n9"));
+  EXPECT_THAT(args.node_names, ElementsAre("n9"));
   EXPECT_THAT(args.pod.meta.annotations, ::testing::SizeIs(1));
   const std::string second = body("u2", "", R"("NodeNames":["n1"])");
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(ParseExtenderArgs(second, &args).ok());
     EXPECT_EQ(args.pod.meta.uid, Uid("u2"));
     EXPECT_THAT(args.pod.meta.annotations, IsEmpty());
-    EXPECT_THAT(args.names, ElementsAre("n1"));
-    EXPECT_THAT(args.quoted, ElementsAre("\"n1\""));
-    EXPECT_THAT(args.nodes, IsEmpty());
+    EXPECT_THAT(args.node_names, ElementsAre("n1"));
+    EXPECT_THAT(args.quoted_names, ElementsAre("\"n1\""));
+    EXPECT_THAT(args.node_texts, IsEmpty());
     EXPECT_FALSE(args.has_nodes);
   }
   // An invalid pod is not reused.
@@ -78,7 +78,7 @@ TEST(WireTest, PassesWholeNodesThrough) {
   const std::string body = Body("\"NodeNames\":null,\"Nodes\":{\"metadata\":{},\"items\":[" +
                                 node1 + "," + node2 + "]}");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
-  EXPECT_THAT(args.names, ElementsAre("n1", "n2"));
+  EXPECT_THAT(args.node_names, ElementsAre("n1", "n2"));
   FilterResult result;
   result.fitting = {1};
   result.failed = {{0, "no \"room\""}};
@@ -108,7 +108,7 @@ TEST(WireTest, DistinguishesKeysOfEqualLength) {
   ExtenderArgs args;
   const std::string body = Body(R"("NodeNamez":["no"],"Nodez":7,"NodeNames":["n1"])");
   ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
-  EXPECT_THAT(args.names, ElementsAre("n1"));
+  EXPECT_THAT(args.node_names, ElementsAre("n1"));
 }
 
 TEST(WireTest, NodeNamesTakePrecedenceOverNodes) {
@@ -117,8 +117,8 @@ TEST(WireTest, NodeNamesTakePrecedenceOverNodes) {
   for (const std::string& body : {Body(names + "," + nodes), Body(nodes + "," + names)}) {
     ExtenderArgs args;
     ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
-    EXPECT_THAT(args.names, ElementsAre("n1"));
-    EXPECT_THAT(args.nodes, IsEmpty());
+    EXPECT_THAT(args.node_names, ElementsAre("n1"));
+    EXPECT_THAT(args.node_texts, IsEmpty());
     EXPECT_FALSE(args.has_nodes);
   }
 }
@@ -142,7 +142,7 @@ TEST(WireTest, RejectsMoreNodesThanKubernetesCanHave) {
   ExtenderArgs args;
   const std::string names = Body("\"NodeNames\":" + list("\"n\"", kMaxNodes));
   EXPECT_TRUE(ParseExtenderArgs(names, &args).ok());
-  EXPECT_EQ(args.names.size(), kMaxNodes);
+  EXPECT_EQ(args.node_names.size(), kMaxNodes);
   const std::string node = R"({"metadata":{"name":"n"}})";
   const std::string nodes = Body("\"Nodes\":{\"items\":" + list(node, kMaxNodes) + "}");
   EXPECT_TRUE(ParseExtenderArgs(nodes, &args).ok());

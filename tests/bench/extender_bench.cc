@@ -146,8 +146,8 @@ class Server {
         [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {},
         ExtenderOptions{});
     AddVerbs(
-        [this]() -> Result<Deciders> {
-          return Deciders{extender_.get(), ledger_.get()};
+        [this]() -> Result<ActiveTerm> {
+          return ActiveTerm{extender_.get(), ledger_.get()};
         },
         runner.clock(), metrics_, nullptr, &router_);
     net::HttpServer::Options options{.address = {.host = "127.0.0.1"}, .limits = {}, .tls = {}};

@@ -103,7 +103,7 @@ KubeScheduler::CycleResult KubeScheduler::Decide(scheduler::Extender& extender,
                                                  const kube::PodObject& pod) {
   scheduler::ExtenderArgs args{.pod = pod};
   for (const auto& [name, node] : server_.nodes()) {
-    if (!node.unschedulable) args.names.push_back(name);
+    if (!node.unschedulable) args.node_names.push_back(name);
   }
   const scheduler::FilterResult fits = extender.Filter(args);
   if (!fits.error.empty()) return {};
@@ -111,7 +111,8 @@ KubeScheduler::CycleResult KubeScheduler::Decide(scheduler::Extender& extender,
   size_t chosen = fits.fitting[0];
   if (fits.fitting.size() > 1) {
     scheduler::ExtenderArgs fitting{.pod = pod};
-    for (const size_t position : fits.fitting) fitting.names.push_back(args.names[position]);
+    for (const size_t position : fits.fitting)
+      fitting.node_names.push_back(args.node_names[position]);
     const std::vector<int> scores = extender.Prioritize(fitting);
     size_t best =
         static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
@@ -119,7 +120,7 @@ KubeScheduler::CycleResult KubeScheduler::Decide(scheduler::Extender& extender,
     if (world_.Chance(10)) best = world_.random().Below(scores.size());
     chosen = fits.fitting[best];
   }
-  return {.node = std::string(args.names[chosen]), .victims = {}};
+  return {.node = std::string(args.node_names[chosen]), .victims = {}};
 }
 
 // Proposes the pod of the lowest priority on each node, and sometimes one more, because

@@ -94,7 +94,7 @@ void Replica::Handle(std::function<void(scheduler::Extender*)> request) {
 }
 
 uint64_t Replica::repairs() const {
-  const auto values = metrics_.repairs.values();
+  const auto values = metrics_.overassignment_evictions.values();
   const auto found = values.find("evicted");
   return found == values.end() ? 0 : found->second;
 }

@@ -71,9 +71,9 @@ void Decider::FeedAll() {
 ExtenderArgs Decider::Args(const kube::PodObject& pod, std::vector<std::string_view> names) const {
   ExtenderArgs args;
   args.pod = pod;
-  args.names = std::move(names);
-  if (args.names.empty()) {
-    for (const kube::NodeObject& node : nodes_) args.names.push_back(node.meta.name);
+  args.node_names = std::move(names);
+  if (args.node_names.empty()) {
+    for (const kube::NodeObject& node : nodes_) args.node_names.push_back(node.meta.name);
   }
   return args;
 }
@@ -87,13 +87,13 @@ std::string Decider::Choose(const kube::PodObject& pod) {
   const ExtenderArgs all = Args(pod);
   const FilterResult filtered = Filter(pod);
   if (filtered.fitting.empty()) return "";
-  if (filtered.fitting.size() == 1) return std::string(all.names[filtered.fitting[0]]);
+  if (filtered.fitting.size() == 1) return std::string(all.node_names[filtered.fitting[0]]);
   std::vector<std::string_view> fitting;
-  for (const size_t i : filtered.fitting) fitting.push_back(all.names[i]);
+  for (const size_t i : filtered.fitting) fitting.push_back(all.node_names[i]);
   const ExtenderArgs args = Args(pod, fitting);
   const std::vector<int> points = extender->Prioritize(args);
   const auto best = std::find(points.begin(), points.end(), kMaxHostScore);
-  return std::string(args.names[static_cast<size_t>(best - points.begin())]);
+  return std::string(args.node_names[static_cast<size_t>(best - points.begin())]);
 }
 
 std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::string& node) {
