@@ -10,7 +10,7 @@
 //     was deleted.
 //
 // Does not choose nodes. Threads: the runner's, also for callbacks. Ownership: ledger, api and
-// clock outlive the binder; after its destruction pending bindings may still take effect. Cost: one
+// clock outlive the binder. Pending bindings may still take effect after its destruction. Cost: one
 // request for each pod.
 #pragma once
 
@@ -59,8 +59,8 @@ class KubeBindingApi final : public BindingApi {
 };
 
 struct BinderOptions {
-  // How long, after it was sent, a binding without a response may still take effect. The API server
-  // cancels a request after a minute, and starts no request whose client has disconnected.
+  // How long after it was sent a binding without a response may still take effect. The API server
+  // cancels a request after a minute, and does not start a request whose client has disconnected.
   Duration unclear_limit = std::chrono::seconds(15);
   // Time between two reads of a pod whose binding is unclear.
   Duration read_interval = std::chrono::seconds(2);
@@ -82,8 +82,8 @@ class Binder {
 
   // `pod` is the last known object. INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
   // PERMISSION_DENIED, NOT_FOUND: see ClusterLedger::Assume. ABORTED: the pod is already bound,
-  // being bound or being deleted, or another pod has its name. UNAVAILABLE: not the leader. Else
-  // the API server's error, with "unclear" if the outcome is unknown.
+  // being bound or being deleted, or another pod has its name. UNAVAILABLE: this replica is not the
+  // leader. Other errors come from the API server, with "unclear" if the outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
   // Why no decision about the pod is allowed now; "" if it is allowed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics of the whole cluster, from the ledger: allocation, fragmentation, quota and waiting pods.
-// Pure. Cost of a page: a pass over the pods, and a pass over the nodes for the fragmentation.
+// Pure. Cost of a page: a pass over all pods, and a pass over all nodes for the fragmentation.
 #pragma once
 
 #include "src/base/clock.h"

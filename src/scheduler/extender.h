@@ -33,7 +33,7 @@ namespace tessera::scheduler {
 
 struct ExtenderOptions {
   HoldOptions hold;
-  // How long an equal rejection of the same pod is not recorded as another Event.
+  // An equal rejection of the same pod within this time is not recorded as another Event.
   Duration event_repeat_interval = std::chrono::minutes(1);
 };
 
@@ -63,10 +63,10 @@ class Extender {
   // Returns the nodes on which the pod fits once these victims are evicted. Omits nodes where no
   // eviction helps, and nodes without victims: kube-scheduler would drop the whole answer.
   Victims Preempt(const PreemptionArgs& args);
-  // Binds a pod that requests GPUs to a node that Filter named in this term of leading; otherwise
-  // INVALID_ARGUMENT or FAILED_PRECONDITION, and kube-scheduler filters again. The same happens if
-  // another replica has become the leader since the filter. Waits at most half a second for the
-  // watch to show the pod. Other errors: see Binder::Bind.
+  // Binds a pod that requests GPUs to a node that Filter named in this term of leading. For another
+  // node, or after a change of the leader, fails with INVALID_ARGUMENT or FAILED_PRECONDITION, and
+  // kube-scheduler filters again. Waits at most half a second for the watch to show the pod. Other
+  // errors: see Binder::Bind.
   void Bind(const BindingArgs& args, Binder::Done done);
 
   const WaitReasons& wait_reasons() const { return wait_reasons_; }

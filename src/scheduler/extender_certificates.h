@@ -22,7 +22,7 @@ namespace tessera::scheduler {
 
 struct ExtenderCertificateOptions {
   std::string ns;
-  std::string service;  // kube-scheduler connects to its names and cluster addresses
+  std::string service;  // the Service under whose names and addresses kube-scheduler connects
   std::vector<std::string> extra_addresses;  // addresses of this replica besides the Service's
   std::string authority_secret;              // holds private keys of authorities: only for replicas
   std::string client_secret;                 // ca.crt, tls.crt and tls.key for kube-scheduler

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects oversubscribed GPUs and repairs them: the older binding stays, and the newer pod is
-// evicted, so that its controller creates it again and it is scheduled again. Before that, the
-// agent rejects the newer pod's grant, so the GPU is never shared beyond its limits. Without the
-// eviction, that pod would wait until the older pod ends.
+// Detects oversubscribed GPUs. The pod with the older binding stays, and the newer pod is evicted,
+// so that its controller replaces it and the replacement is scheduled again. Until then the agent
+// rejects the newer pod's grant, so the pods never use more than the GPU has. Without the eviction,
+// the newer pod would wait until the older pod ends.
 //
 // A GPU is oversubscribed if a binding takes effect long after it was sent, when another replica
 // already leads, or if other components bind pods and assign GPUs.

@@ -3,7 +3,7 @@
 // or more servers use the router.
 //
 // Threads, ownership: as net::HttpServer::Handler. A router outlives the servers that use
-// AsHandler(), and gets no routes after the first server has started.
+// AsHandler(). Add all routes before the first server starts.
 #pragma once
 
 #include <map>

@@ -29,7 +29,7 @@ inline constexpr std::string_view kExtenderPrefix = "/v1/extender";
 inline constexpr std::string_view kGpusharePrefix = "/gpushare-scheduler";
 inline constexpr std::string_view kGpuAdmissionPrefix = "/scheduler";
 
-// The objects that currently decide.
+// The objects of the current term of leading (term.h).
 struct ActiveTerm {
   Extender* extender = nullptr;
   const ledger::ClusterLedger* ledger = nullptr;

@@ -24,9 +24,9 @@ namespace tessera::scheduler {
 class VerdictKinds {
  public:
   void Add(const ledger::Verdict& verdict);
-  // The reason that is closest to a fit, in this order: GPUs are free but not for this pod (quota,
-  // reserved); other pods can free GPUs; no pod can free GPUs; the node has no GPUs. If several
-  // reasons are equally close, returns the reason of most nodes.
+  // The reason that is closest to a fit, in this order: GPUs are free, but not for this pod (quota,
+  // reserved); an eviction can free GPUs; no eviction can free GPUs; the node has no GPUs. Among
+  // equally close reasons, returns the reason of most nodes.
   std::string_view Reason() const;
 
  private:

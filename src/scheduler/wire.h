@@ -6,8 +6,8 @@
 // Requests may have 5,000 node names or 5,000 whole nodes. So names are views into the body, nodes
 // are passed through as text, and only the pod is decoded.
 //
-// Threads: values; a request is valid while its body lives. Errors: INVALID_ARGUMENT with the
-// offset or the field.
+// Threads: objects are values, and each thread may use its own copy. A request is valid while its
+// body lives. Errors: INVALID_ARGUMENT with the offset or the field.
 #pragma once
 
 #include <cstdint>
