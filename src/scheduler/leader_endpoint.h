@@ -9,8 +9,9 @@
 // A former leader never overwrites its successor's EndpointSlice, however long the process was
 // suspended or the request was delayed. Each write first reads the EndpointSlice, then the Lease,
 // and is conditional on that version of the EndpointSlice. If the Lease has another holder, nothing
-// is written. If another replica acquires the Lease later, it also writes the EndpointSlice later:
-// a stale write either precedes that write and is overwritten, or follows it and conflicts.
+// is written. If another replica acquires the Lease later, it also writes the EndpointSlice later.
+// So a stale write either precedes that write and is overwritten, or follows it and conflicts.
+//
 // Threads: the client's runner. Ownership: the client outlives the endpoint.
 #pragma once
 
