@@ -42,13 +42,13 @@ Status CpuPods::AddToCluster(CpuPod& pod, placement::NodeId id) {
   const placement::Demand demand{.cpu_milli = pod.cpu_milli, .memory = pod.memory};
   ASSIGN_OR_RETURN(const placement::ShapeId shape, cluster_.Intern(demand));
   ASSIGN_OR_RETURN(pod.placed_id, cluster_.Adopt(shape, id, {}));
-  if (!std::exchange(pod.arrived, true)) policy_.Arrived(shape);
+  if (!std::exchange(pod.arrived, true)) policy_.OnArrival(shape);
   return {};
 }
 
 void CpuPods::RemoveFromNode(CpuPod& pod) {
   if (pod.placed_id) {
-    policy_.Departed(cluster_.Find(*pod.placed_id)->shape);
+    policy_.OnDeparture(cluster_.Find(*pod.placed_id)->shape);
     (void)cluster_.Remove(*pod.placed_id);
     pod.placed_id.reset();
   }

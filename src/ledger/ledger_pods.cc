@@ -130,7 +130,7 @@ void ClusterLedger::MoveTo(PodEntry& pod, const std::string& node) {
 }
 
 void ClusterLedger::ReportArrival(PodEntry& pod, placement::ShapeId shape) {
-  if (!std::exchange(pod.arrived, true)) policy_->Arrived(shape);
+  if (!std::exchange(pod.arrived, true)) policy_->OnArrival(shape);
 }
 
 // Drops annotations that repeat the assignment. No other annotation is lost, because AssignmentFrom
@@ -166,7 +166,7 @@ void ClusterLedger::Release(PodEntry& pod) {
 void ClusterLedger::RemoveFromNode(PodEntry& pod) {
   if (pod.placed_id && pod.arrived) {
     if (const placement::PlacedPod* placed = cluster_->Find(*pod.placed_id))
-      policy_->Departed(placed->shape);
+      policy_->OnDeparture(placed->shape);
   }
   Release(pod);
   MoveTo(pod, "");

@@ -121,7 +121,7 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
   return {};
 }
 
-Status Cluster::Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state) {
+Status Cluster::InitStates(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state) {
   state->cpu_total = state->cpu_free = spec.cpu_milli;
   state->memory_total = state->memory_free = spec.memory.count();
   state->present = true;
@@ -150,10 +150,10 @@ Result<NodeId> Cluster::AddNode(NodeSpec spec) {
   }
   NodeState state;
   std::vector<GpuState> gpus;
-  RETURN_IF_ERROR(Describe(spec, &gpus, &state).Annotate(spec.name));
+  RETURN_IF_ERROR(InitStates(spec, &gpus, &state).Annotate(spec.name));
   const NodeId id = NewNodeId();
   by_name_[spec.name] = id;
-  Install(id, std::move(spec), state, std::move(gpus));
+  SetNode(id, std::move(spec), state, std::move(gpus));
   return id;
 }
 
@@ -171,7 +171,7 @@ NodeId Cluster::NewNodeId() {
 
 // Writes state and GPUs into the chunk. If the node has more GPUs than before, they move to the end
 // of the chunk.
-void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
+void Cluster::SetNode(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
   // Adds the new GPUs before dropping the old GPUs, so that a GPU that stays keeps its number.
   NodeChunk::Names names{
       .name = std::move(spec.name), .pool = std::move(spec.pool), .groups = std::move(spec.groups)};
@@ -195,7 +195,7 @@ void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<Gpu
   chunk.nodes[slot] = state;
   chunk.names[slot] = std::move(names);
   CountMilli(chunk.View(slot), 1);
-  Touch(id);
+  RecordChange(id);
 }
 
 void Cluster::DropNames(std::vector<GpuNames::Name>& gpus) {
@@ -264,9 +264,9 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   }
   NodeState state;
   std::vector<GpuState> gpus;
-  RETURN_IF_ERROR(Describe(spec, &gpus, &state).Annotate(spec.name));
+  RETURN_IF_ERROR(InitStates(spec, &gpus, &state).Annotate(spec.name));
   CountMilli(node(id), -1);
-  Install(id, std::move(spec), state, std::move(gpus));
+  SetNode(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
     PlacedPod& moved = pods_[SlotIndexOf(pod)].pod;
     for (size_t n = 0; n < demand(moved.shape).gpu_demands.size(); ++n) {
@@ -293,7 +293,7 @@ Status Cluster::RemoveNode(NodeId id) {
   state.present = state.schedulable = false;
   state.gpu_count = 0;
   free_nodes_.push_back(id);
-  Touch(id);
+  RecordChange(id);
   return {};
 }
 
@@ -403,12 +403,12 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
       }
     }
   }
-  Touch(pod.node);
+  RecordChange(pod.node);
 }
 
 // --- Changes
 
-void Cluster::Touch(NodeId id) {
+void Cluster::RecordChange(NodeId id) {
   // The log must hold more changes than there are nodes. Otherwise a shape that is rarely used
   // would score all nodes again each time.
   if (change_log_.size() < 2 * size_) {

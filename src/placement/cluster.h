@@ -217,10 +217,10 @@ class Cluster {
   const NodeChunk::Names& NamesOf(NodeId id) const {
     return chunks_[id / kChunkNodes]->names[id % kChunkNodes];
   }
-  void Touch(NodeId id);
+  void RecordChange(NodeId id);
   Status CheckSpec(const NodeSpec& spec) const;
-  Status Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state);
-  void Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus);
+  Status InitStates(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state);
+  void SetNode(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus);
   void DropNames(std::vector<GpuNames::Name>& gpus);
   PodId Record(ShapeId shape, NodeId node, const Pick& pick);
   void Apply(const PlacedPod& pod, int sign);

@@ -102,19 +102,20 @@ int LinkPoints(const NodeView& node, const Demand& demand) {
   return node->groups->BestScore(GpusWithRoom(node, *largest, demand), largest->count);
 }
 
-bool GetsJoined(const NodeView& node, const Demand& demand) {
+bool GetsAllPairsLinked(const NodeView& node, const Demand& demand) {
   if (node->groups == nullptr) return false;
   if (demand.gpu_demands.size() == 1) {
     const GpuDemand& gpu_demand = demand.gpu_demands[0];
-    return IsGroup(gpu_demand) &&
-           node->groups->ChoosesJoined(GpusWithRoom(node, gpu_demand, demand), gpu_demand.count);
+    return IsGroup(gpu_demand) && node->groups->ChoosesAllPairsLinked(
+                                      GpusWithRoom(node, gpu_demand, demand), gpu_demand.count);
   }
   Pick pick;
   if (std::ranges::none_of(demand.gpu_demands, IsGroup) || !PickTightest(node, demand, &pick))
     return false;
   PreferLinked(node, demand, &pick);
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
-    if (IsGroup(demand.gpu_demands[n]) && !node->groups->Joined(pick.masks[n])) return false;
+    if (IsGroup(demand.gpu_demands[n]) && !node->groups->AllPairsLinked(pick.masks[n]))
+      return false;
   }
   return true;
 }

@@ -88,7 +88,7 @@ int LinkPoints(const NodeView& node, const Demand& demand);
 
 // Whether PreferLinked gives each demand for two or more whole GPUs a set in which all pairs have
 // NVLinks. False without such a demand or without known links. REQUIRES: the demand fits.
-bool GetsJoined(const NodeView& node, const Demand& demand);
+bool GetsAllPairsLinked(const NodeView& node, const Demand& demand);
 
 // Writes the slack of each GPU of `node` after `pick` to `after`, for policies that compare a node
 // before and after. REQUIRES: the pick fits; `after` has room for the node's GPUs.

@@ -96,15 +96,15 @@ double Fragmentation::Of(const NodeView& node) {
 
 double Fragmentation::Of(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
   double sum = 0;
-  for (const ExpectedPod& pod : irregular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+  for (const ExpectedPod& pod : irregular_) sum += pod.weight * OfPod(node, cpu_free, slack, pod);
   if (node->mixed_models) {
-    for (const ExpectedPod& pod : regular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+    for (const ExpectedPod& pod : regular_) sum += pod.weight * OfPod(node, cpu_free, slack, pod);
     return sum;
   }
-  return sum + OfRegular(node, cpu_free, slack);
+  return sum + OfRegularPods(node, cpu_free, slack);
 }
 
-double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
+double Fragmentation::OfRegularPods(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
   const ModelTable& table = TableOf(node->model);
   const size_t row = static_cast<size_t>(
       std::upper_bound(table.cpus.begin(), table.cpus.end(), cpu_free) - table.cpus.begin());
@@ -130,7 +130,7 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
   return sum;
 }
 
-double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
+double Fragmentation::OfPod(const NodeView& node, int64_t cpu_free, const int16_t* slack,
                             const ExpectedPod& pod) const {
   const Demand& demand = pod.demand;
   const auto size_of = [](const GpuDemand& gpu_demand) {

@@ -42,8 +42,8 @@ class Fragmentation {
   };
 
   const ModelTable& TableOf(ModelId model);
-  double OfRegular(const NodeView& node, int64_t cpu_free, const int16_t* slack);
-  double OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
+  double OfRegularPods(const NodeView& node, int64_t cpu_free, const int16_t* slack);
+  double OfPod(const NodeView& node, int64_t cpu_free, const int16_t* slack,
                const ExpectedPod& pod) const;
 
   std::vector<ExpectedPod> regular_, irregular_;  // see IsRegular in fragmentation.cc

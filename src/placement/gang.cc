@@ -78,13 +78,13 @@ void GangPlacer::OrderMembers() {
 
 GangResult GangPlacer::Place() {
   if (const Status status = Check(); !status.ok()) {
-    result_.why = status.message();
+    result_.reason = status.message();
     return result_;
   }
   OrderMembers();
   result_.placed = PlaceInLayout();
   if (result_.placed) {
-    result_.why.clear();
+    result_.reason.clear();
     result_.placed_count = pods_;
     std::ranges::stable_sort(result_.pods, {}, &GangPod::member);
   }
@@ -130,12 +130,13 @@ bool GangPlacer::OnOneNode() {
     if (Attempt(on_node, node)) return true;
   }
   if (!nodes.empty()) {
-    result_.why = fmt::format("no node has room for all {} pods; {} placed the most: {}", pods_,
-                              result_.placed_count, result_.why);
+    result_.reason = fmt::format("no node has room for all {} pods; {} placed the most: {}", pods_,
+                                 result_.placed_count, result_.reason);
     return false;
   }
   Fail(order_[0], 0, kNoNode);
-  result_.why = fmt::format("no node has room for all {} pods in sum; {}", pods_, result_.why);
+  result_.reason =
+      fmt::format("no node has room for all {} pods in sum; {}", pods_, result_.reason);
   return false;
 }
 
@@ -157,7 +158,7 @@ bool GangPlacer::InOnePool() {
     if (Attempt([&](ShapeId shape) { return BestOf(shape, inside); })) return true;
   }
   if (pools.empty()) Fail(order_[0], 0, kNoNode);
-  result_.why = fmt::format("no pool has room for all {} pods; {}", pods_, result_.why);
+  result_.reason = fmt::format("no pool has room for all {} pods; {}", pods_, result_.reason);
   return false;
 }
 
@@ -183,7 +184,7 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
 }
 
 void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
-  if (!result_.why.empty() && placed_count <= result_.placed_count) return;
+  if (!result_.reason.empty() && placed_count <= result_.placed_count) return;
   const Demand& demand = cluster_.demand(gang_.members[member].shape);
   result_.failed_member = member;
   result_.placed_count = placed_count;
@@ -191,7 +192,7 @@ void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
       node == kNoNode ? CountShortfalls(cluster_, demand).Text()
                       : fmt::format("{}: {}", cluster_.name(node),
                                     TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
-  result_.why = fmt::format("pod {} of {}: {}", placed_count + 1, pods_, shortfall);
+  result_.reason = fmt::format("pod {} of {}: {}", placed_count + 1, pods_, shortfall);
 }
 
 std::optional<Placement> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {
@@ -210,7 +211,7 @@ std::optional<Placement> GangPlacer::BestOf(ShapeId shape, const NodeFilter& all
 
 bool GangPlacer::IsUsed(NodeId node) const {
   return std::ranges::any_of(result_.pods,
-                             [&](const GangPod& pod) { return pod.decision.node == node; });
+                             [&](const GangPod& pod) { return pod.placement.node == node; });
 }
 
 // Whether the node's free resources cover the sum of all pods, so that an attempt is worthwhile.

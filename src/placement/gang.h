@@ -46,7 +46,7 @@ inline constexpr int kMaxGangPods = 16384;
 struct GangPod {
   size_t member = 0;
   PodId pod = 0;
-  Placement decision;
+  Placement placement;
 };
 
 struct GangResult {
@@ -57,7 +57,7 @@ struct GangResult {
   // fit, the number of placed pods, and the reason: "pod 3 of 8: 0/12 nodes have room: …".
   size_t failed_member = 0;
   int placed_count = 0;
-  std::string why;
+  std::string reason;
 };
 
 // Places the gang by the policy's Choose, Scores and PickOn; the caller reports the arrivals
@@ -65,7 +65,7 @@ struct GangResult {
 // increased. REQUIRES: the policy is of this cluster.
 GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang);
 
-// The shapes to report to a policy that learns (Policy::Arrived, and Departed once the whole gang
+// The shapes to report to a policy that learns (Policy::OnArrival, and OnDeparture once the whole gang
 // has left). Normally there is one shape for each pod. A gang of whole GPUs on one node is reported
 // as one pod with the sum of all demands, because it needs room for the whole sum. REQUIRES: the
 // gang has at most kMaxGangPods pods.

@@ -33,7 +33,7 @@ class GangTest : public ::testing::Test {
   }
   std::multiset<NodeId> NodesOf(const GangResult& result) {
     std::multiset<NodeId> nodes;
-    for (const GangPod& pod : result.pods) nodes.insert(pod.decision.node);
+    for (const GangPod& pod : result.pods) nodes.insert(pod.placement.node);
     return nodes;
   }
 
@@ -46,13 +46,13 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   const GangResult result =
       Place({.members = {Member(MakeDemand(1, 600), 2), Member(MakeDemand(4, 1000), 1),
                          Member(MakeDemand(2, 1000), 1)}});
-  ASSERT_TRUE(result.placed) << result.why;
+  ASSERT_TRUE(result.placed) << result.reason;
   EXPECT_EQ(cluster_.pod_count(), 4u);
   ASSERT_EQ(result.pods.size(), 4u);
   EXPECT_EQ(result.pods[0].member, 0u);
   EXPECT_EQ(result.pods[3].member, 2u);
   for (const GangPod& pod : result.pods) {
-    EXPECT_EQ(cluster_.Find(pod.pod)->pick, pod.decision.pick);
+    EXPECT_EQ(cluster_.Find(pod.pod)->pick, pod.placement.pick);
   }
 }
 
@@ -66,7 +66,7 @@ TEST_F(GangTest, RejectedGangHoldsNothingAndNamesTheLack) {
   EXPECT_EQ(cluster_.pod_count(), 0u);
   EXPECT_EQ(result.failed_member, 1u);
   EXPECT_EQ(result.placed_count, 4);
-  EXPECT_EQ(result.why, "pod 5 of 6: 0/2 nodes have room: 2 insufficient free GPUs");
+  EXPECT_EQ(result.reason, "pod 5 of 6: 0/2 nodes have room: 2 insufficient free GPUs");
   EXPECT_THAT(result.pods, ::testing::IsEmpty());
 }
 
@@ -79,7 +79,8 @@ TEST_F(GangTest, OneNodeTakesTheWholeGangIfItHasRoom) {
   const auto before = PictureOf(cluster_);
   const GangResult again = Place(gang);
   EXPECT_FALSE(again.placed);
-  EXPECT_EQ(again.why, "no node has room for all 3 pods in sum; pod 1 of 3: 4/4 nodes have room");
+  EXPECT_EQ(again.reason,
+            "no node has room for all 3 pods in sum; pod 1 of 3: 4/4 nodes have room");
   EXPECT_EQ(PictureOf(cluster_), before);
 }
 
@@ -103,7 +104,7 @@ TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
   const GangResult result =
       Place({.members = {Member(demand, 3)}, .layout = GangLayout::kOneNode, .strict = true});
   EXPECT_FALSE(result.placed);
-  EXPECT_EQ(result.why,
+  EXPECT_EQ(result.reason,
             "no node has room for all 3 pods; 2 placed the most: pod 3 of 3: n1: 1 GPU of model B "
             "wanted, 0 of 4 free: 2 of another model, 2 held whole");
 }
@@ -114,7 +115,7 @@ TEST_F(GangTest, TriesTheNextPoolIfAPoolCannotHoldTheGang) {
   const Gang gang{
       .members = {Member(MakeDemand(2, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true};
   const GangResult result = Place(gang);
-  ASSERT_TRUE(result.placed) << result.why;
+  ASSERT_TRUE(result.placed) << result.reason;
   for (const NodeId node : NodesOf(result)) EXPECT_EQ(cluster_.spec(node).pool, "large");
   const auto before = PictureOf(cluster_);
   EXPECT_FALSE(Place(gang).placed);
@@ -137,10 +138,10 @@ TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
 
 TEST_F(GangTest, ImpossibleGangsAreRejected) {
   AddNodes(1, 1);
-  EXPECT_EQ(Place({}).why, "invalid gang of 0 pods: want 1 to 16384");
-  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).why,
+  EXPECT_EQ(Place({}).reason, "invalid gang of 0 pods: want 1 to 16384");
+  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).reason,
             "a member of a gang has -1 pods");
-  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0, Bytes(0), 0), INT32_MAX)}}).why,
+  EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0, Bytes(0), 0), INT32_MAX)}}).reason,
             "invalid gang of 2147483647 pods: want 1 to 16384");
 }
 
@@ -187,7 +188,7 @@ TEST_F(GangTest, AllOrNothingOverRandomHistories) {
       ASSERT_EQ(PictureOf(cluster_), before);
       ASSERT_EQ(cluster_.free_milli(), free);
       ASSERT_EQ(cluster_.pod_count(), count);
-      ASSERT_FALSE(result.why.empty());
+      ASSERT_FALSE(result.reason.empty());
     }
   }
   EXPECT_GT(placed, 100);
@@ -219,7 +220,7 @@ TEST_F(GangTest, OrdersMembersByLargestDemandThenBySum) {
   const GangResult result =
       Place({.members = {Member(three, 1), Member(MakeDemand(2, 1000), 1),
                          Member(MakeDemand(1, 1000), 1), Member(MakeDemand(1, 1000), 1)}});
-  ASSERT_TRUE(result.placed) << result.why;
+  ASSERT_TRUE(result.placed) << result.reason;
   EXPECT_EQ(result.pods[1].pod, 0u) << "pods are numbered as they are placed";
   EXPECT_EQ(result.pods[0].pod, 1u);
   EXPECT_EQ(result.pods[2].pod, 2u);
@@ -244,7 +245,7 @@ TEST_F(GangTest, ThePoolWithTheBestNodeIsTriedFirst) {
                                       {.members = {Member(MakeDemand(1, 1000), 2)},
                                        .layout = GangLayout::kOnePool,
                                        .strict = true});
-  ASSERT_TRUE(result.placed) << result.why;
+  ASSERT_TRUE(result.placed) << result.reason;
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{1, 1}));
 }
 
@@ -257,7 +258,7 @@ TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
                                       {.members = {Member(MakeDemand(1, 1000), 3)},
                                        .layout = GangLayout::kOnePool,
                                        .strict = true});
-  ASSERT_TRUE(result.placed) << result.why;
+  ASSERT_TRUE(result.placed) << result.reason;
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{4, 5, 6}));
 }
 
@@ -270,7 +271,7 @@ TEST_F(GangTest, TheFirstOfEquallyFarAttemptsIsReported) {
       {.members = {Member(MakeDemand(1, 300), 3)}, .layout = GangLayout::kOneNode, .strict = true});
   ASSERT_FALSE(result.placed);
   EXPECT_EQ(result.placed_count, 2);
-  EXPECT_NE(result.why.find("pod 3 of 3: n0: "), std::string::npos) << result.why;
+  EXPECT_NE(result.reason.find("pod 3 of 3: n0: "), std::string::npos) << result.reason;
 }
 
 TEST_F(GangTest, ALargestGangOnAFullChunkOfNodesIsPlaced) {

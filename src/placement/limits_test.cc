@@ -57,7 +57,7 @@ TEST(PoliciesTest, AllAnswerForAFullChunkOfNodes) {
     const auto policy = *MakePolicy(info.name, cluster, {});
     EXPECT_EQ(policy->Scores(shape).size(), 64u) << info.name;
     EXPECT_TRUE(policy->Choose(shape)) << info.name;
-    for (int i = 0; i < 8; ++i) policy->Arrived(shape);
+    for (int i = 0; i < 8; ++i) policy->OnArrival(shape);
   }
 }
 

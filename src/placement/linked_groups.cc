@@ -132,10 +132,10 @@ NodeLinks NodeLinks::Of(const device::NodeInventory& inventory) {
 
 LinkedGroups::LinkedGroups(NodeLinks links, size_t max_exact) : links_(std::move(links)) {
   TESSERA_CHECK(links_.size() <= kMaxLinkedGpus && links_.links.size() == links_.size());
-  joined_.resize(size());
+  nvlink_peers_.resize(size());
   for (size_t a = 0; a < size(); ++a) {
     for (size_t b = 0; b < size(); ++b) {
-      if (a != b && links_.links.At(a, b).nvlinks > 0) joined_[a] |= uint64_t{1} << b;
+      if (a != b && links_.links.At(a, b).nvlinks > 0) nvlink_peers_[a] |= uint64_t{1} << b;
     }
   }
   if (links_.size() <= std::min(max_exact, kMaxExactGpus)) {
@@ -186,11 +186,11 @@ int LinkedGroups::BestScore(uint64_t available, int size) const {
   return best * device::kLinkScoreUnit;
 }
 
-bool LinkedGroups::Joined(uint64_t set) const {
+bool LinkedGroups::AllPairsLinked(uint64_t set) const {
   if (std::popcount(set) < 2 || (set & ~AllPositions()) != 0) return false;
   for (uint64_t left = set; left != 0; left &= left - 1) {
     const uint64_t others = set & ~(left & -left);
-    if ((others & ~joined_[std::countr_zero(left)]) != 0) return false;
+    if ((others & ~nvlink_peers_[std::countr_zero(left)]) != 0) return false;
   }
   return true;
 }
@@ -198,21 +198,21 @@ bool LinkedGroups::Joined(uint64_t set) const {
 bool LinkedGroups::EachHasPartner(uint64_t set) const {
   if (set == 0 || (set & ~AllPositions()) != 0) return false;
   for (uint64_t left = set; left != 0; left &= left - 1) {
-    if ((joined_[std::countr_zero(left)] & set) == 0) return false;
+    if ((nvlink_peers_[std::countr_zero(left)] & set) == 0) return false;
   }
   return true;
 }
 
-bool LinkedGroups::ChoosesJoined(uint64_t available, int size) const {
+bool LinkedGroups::ChoosesAllPairsLinked(uint64_t available, int size) const {
   available &= AllPositions();
   if (size < 2 || std::popcount(available) < size) return false;
-  if (Joined(available)) return true;
+  if (AllPairsLinked(available)) return true;
   const auto has_enough = [&](size_t i) {
-    return (available >> i & 1) != 0 && std::popcount(joined_[i] & available) + 1 >= size;
+    return (available >> i & 1) != 0 && std::popcount(nvlink_peers_[i] & available) + 1 >= size;
   };
   int candidates = 0;
-  for (size_t i = 0; i < joined_.size(); ++i) candidates += has_enough(i);
-  return candidates >= size && Joined(Choose(available, 0, size));
+  for (size_t i = 0; i < nvlink_peers_.size(); ++i) candidates += has_enough(i);
+  return candidates >= size && AllPairsLinked(Choose(available, 0, size));
 }
 
 std::shared_ptr<const LinkedGroups> LinkedGroupsCache::Get(const NodeLinks& links) {

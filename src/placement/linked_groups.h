@@ -73,12 +73,12 @@ class LinkedGroups {
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
   // two.
-  bool Joined(uint64_t set) const;
+  bool AllPairsLinked(uint64_t set) const;
   // Whether `set` is not empty and each of its GPUs has an NVLink to another GPU in it, so that
   // taking any of them breaks a pair.
   bool EachHasPartner(uint64_t set) const;
-  // Whether the set that Choose(available, 0, size) returns is Joined. Mostly faster than Choose.
-  bool ChoosesJoined(uint64_t available, int size) const;
+  // Whether the set that Choose(available, 0, size) returns is AllPairsLinked. Mostly faster than Choose.
+  bool ChoosesAllPairsLinked(uint64_t available, int size) const;
 
  private:
   struct Tables;
@@ -86,7 +86,7 @@ class LinkedGroups {
   uint64_t AllPositions() const;
 
   NodeLinks links_;
-  std::vector<uint64_t> joined_;          // by position: GPUs with an NVLink to it
+  std::vector<uint64_t> nvlink_peers_;    // by position: GPUs with an NVLink to it
   std::unique_ptr<const Tables> tables_;  // null above kMaxExactGpus
 };
 

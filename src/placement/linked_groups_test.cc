@@ -144,19 +144,20 @@ TEST(LinkedGroupsTest, DemandsOfOnePodDoNotTakeEachOthersGpus) {
 TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
   const LinkedGroups pairs(testing::NvLinkPairs(8)), quads(testing::NvLinkQuads(8)),
       pcie(testing::PcieOnly(8)), unknown(testing::UnknownLinks(8));
-  EXPECT_TRUE(pairs.Joined(0b1100));
-  EXPECT_FALSE(pairs.Joined(0b0110));
-  EXPECT_FALSE(pairs.Joined(0b1111));
-  EXPECT_TRUE(quads.Joined(0b1111));
-  EXPECT_FALSE(quads.Joined(0b11111));
-  EXPECT_FALSE(quads.Joined(uint64_t{0b11} << 8)) << "positions that the node does not have";
-  EXPECT_FALSE(quads.Joined(0b1)) << "one GPU is not a group";
-  EXPECT_FALSE(pcie.ChoosesJoined(0xff, 2));
-  EXPECT_FALSE(unknown.ChoosesJoined(0xff, 2));
-  EXPECT_TRUE(pairs.ChoosesJoined(0b110010, 2));
-  EXPECT_FALSE(pairs.ChoosesJoined(0b101010, 2));
-  EXPECT_TRUE(quads.ChoosesJoined(0b11111110, 4));
-  EXPECT_FALSE(quads.ChoosesJoined(0b01111110, 4));
+  EXPECT_TRUE(pairs.AllPairsLinked(0b1100));
+  EXPECT_FALSE(pairs.AllPairsLinked(0b0110));
+  EXPECT_FALSE(pairs.AllPairsLinked(0b1111));
+  EXPECT_TRUE(quads.AllPairsLinked(0b1111));
+  EXPECT_FALSE(quads.AllPairsLinked(0b11111));
+  EXPECT_FALSE(quads.AllPairsLinked(uint64_t{0b11} << 8))
+      << "positions that the node does not have";
+  EXPECT_FALSE(quads.AllPairsLinked(0b1)) << "one GPU is not a group";
+  EXPECT_FALSE(pcie.ChoosesAllPairsLinked(0xff, 2));
+  EXPECT_FALSE(unknown.ChoosesAllPairsLinked(0xff, 2));
+  EXPECT_TRUE(pairs.ChoosesAllPairsLinked(0b110010, 2));
+  EXPECT_FALSE(pairs.ChoosesAllPairsLinked(0b101010, 2));
+  EXPECT_TRUE(quads.ChoosesAllPairsLinked(0b11111110, 4));
+  EXPECT_FALSE(quads.ChoosesAllPairsLinked(0b01111110, 4));
 }
 
 TEST(LinkedGroupsTest, ChoosesJoinedPredictsChoose) {
@@ -166,8 +167,8 @@ TEST(LinkedGroupsTest, ChoosesJoinedPredictsChoose) {
     for (int i = 0; i < 200; ++i) {
       const uint64_t available = random() & 0xff;
       const int size = static_cast<int>(random() % 9);
-      EXPECT_EQ(groups.ChoosesJoined(available, size),
-                groups.Joined(groups.Choose(available, 0, size)));
+      EXPECT_EQ(groups.ChoosesAllPairsLinked(available, size),
+                groups.AllPairsLinked(groups.Choose(available, 0, size)));
     }
   }
 }
@@ -248,11 +249,11 @@ TEST(LinkedGroupsTest, DemandsForOneGpuNeedNoLinks) {
   const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
   Demand demand = Whole(1);
   demand.gpu_demands.push_back(Whole(2).gpu_demands[0]);
-  EXPECT_TRUE(GetsJoined(cluster.node(node), demand));
+  EXPECT_TRUE(GetsAllPairsLinked(cluster.node(node), demand));
   demand.gpu_demands.push_back(Whole(3).gpu_demands[0]);
-  EXPECT_FALSE(GetsJoined(cluster.node(node), demand)) << "only pairs are linked";
+  EXPECT_FALSE(GetsAllPairsLinked(cluster.node(node), demand)) << "only pairs are linked";
   demand.gpu_demands.resize(1);
-  EXPECT_FALSE(GetsJoined(cluster.node(node), demand));
+  EXPECT_FALSE(GetsAllPairsLinked(cluster.node(node), demand));
 }
 
 TEST(LinkedGroupsTest, SharesStayWhereThePolicyPutThem) {

@@ -183,14 +183,14 @@ class World {
     bool any = false;
     for (NodeId node = 0; node < cluster.size(); ++node) {
       const NodeView view = cluster.node(node);
-      any |= Fits(view, demand) && GetsJoined(view, demand);
+      any |= Fits(view, demand) && GetsAllPairsLinked(view, demand);
     }
     const NodeView chosen = cluster.node(decision->node);
-    ASSERT_EQ(GetsJoined(chosen, demand), any);
+    ASSERT_EQ(GetsAllPairsLinked(chosen, demand), any);
     for (size_t n = 0; any && n < demand.gpu_demands.size(); ++n) {
       if (!demand.gpu_demands[n].whole() || demand.gpu_demands[n].count < 2) continue;
       if (demand.gpu_demands[n].kind != kWholeDevice) continue;
-      ASSERT_TRUE(chosen->groups->Joined(decision->pick.masks[n]));
+      ASSERT_TRUE(chosen->groups->AllPairsLinked(decision->pick.masks[n]));
       ++joined;
     }
   }
@@ -277,8 +277,8 @@ class World {
 
   void Arrive() {
     const ShapeId shape = RandomShape();
-    policy_->Arrived(shape);
-    silent_->Arrived(shape);
+    policy_->OnArrival(shape);
+    silent_->OnArrival(shape);
     const auto decision = policy_->Choose(shape);
     if (!decision) return;
     decisions.emplace_back(decision->node, decision->pick);
@@ -301,8 +301,8 @@ class World {
   }
 
   void Forget(const Held& held) {
-    policy_->Departed(held.shape);
-    silent_->Departed(held.shape);
+    policy_->OnDeparture(held.shape);
+    silent_->OnDeparture(held.shape);
     ASSERT_TRUE(quota_.Refund(held.charges).ok());
   }
 

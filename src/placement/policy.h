@@ -59,8 +59,8 @@ class Policy {
   // Tells the policy that a pod has arrived (once, placed or not) or left. A policy that learns
   // spends about ten microseconds here, so that Choose never waits. For a cluster that already
   // runs, the caller reports all its pods as arrivals.
-  virtual void Arrived(ShapeId shape) { (void)shape; }
-  virtual void Departed(ShapeId shape) { (void)shape; }
+  virtual void OnArrival(ShapeId shape) { (void)shape; }
+  virtual void OnDeparture(ShapeId shape) { (void)shape; }
 };
 
 // A pod shape and how often it arrives. Some policies (FGD) are given this mix and do not learn it.

@@ -91,7 +91,7 @@ TEST_F(PublishedPoliciesTest, RandomDrawsFromAllNodesAndGpusThatFit) {
   const auto policy = *MakePolicy("Random", cluster_, {.seed = 5});
   std::map<std::pair<NodeId, uint64_t>, int> drawn;
   for (int n = 0; n < 1600; ++n) {
-    policy->Arrived(shape);
+    policy->OnArrival(shape);
     const auto decision = policy->Choose(shape);
     ASSERT_TRUE(decision.has_value());
     // The answer stays the same until the next arrival.

@@ -6,29 +6,29 @@
 namespace tessera::placement {
 
 Ranker::ShapeScores& Ranker::ScoresOf(ShapeId shape) {
-  if (shape >= table_index_of_.size()) table_index_of_.resize(cluster_.shapes().size(), 0);
+  if (shape >= table_number_by_shape_.size())
+    table_number_by_shape_.resize(cluster_.shapes().size(), 0);
   const uint64_t serial = cluster_.shapes().serial(shape);
-  if (table_index_of_[shape] == 0) {
+  if (table_number_by_shape_[shape] == 0) {
     size_t slot = tables_.size();
     if (slot < kMaxShapes) {
       tables_.emplace_back();
     } else {
-      const auto oldest = std::min_element(tables_.begin(), tables_.end(), [](auto& a, auto& b) {
-        return a.last_used < b.last_used;
-      });
+      const auto oldest = std::min_element(
+          tables_.begin(), tables_.end(), [](auto& a, auto& b) { return a.last_use < b.last_use; });
       slot = static_cast<size_t>(oldest - tables_.begin());
-      std::replace(table_index_of_.begin(), table_index_of_.end(), static_cast<uint32_t>(slot + 1),
-                   0u);
+      std::replace(table_number_by_shape_.begin(), table_number_by_shape_.end(),
+                   static_cast<uint32_t>(slot + 1), 0u);
     }
-    table_index_of_[shape] = static_cast<uint32_t>(slot + 1);
+    table_number_by_shape_[shape] = static_cast<uint32_t>(slot + 1);
     tables_[slot].valid = false;
   }
-  ShapeScores& table = tables_[table_index_of_[shape] - 1];
+  ShapeScores& table = tables_[table_number_by_shape_[shape] - 1];
   if (table.serial != serial) {
     table.serial = serial;
     table.valid = false;
   }
-  table.last_used = ++clock_;
+  table.last_use = ++use_count_;
   current_ = &table;
   return table;
 }

@@ -63,7 +63,7 @@ class Ranker {
   struct ShapeScores {
     uint64_t serial = 0;   // of its shape
     uint64_t version = 0;  // of the cluster at the last Refresh
-    uint64_t last_used = 0;
+    uint64_t last_use = 0;
     bool valid = false;
     std::vector<float> scores;
     std::vector<uint16_t> groups;
@@ -80,9 +80,10 @@ class Ranker {
 
   const Cluster& cluster_;
   std::vector<ShapeScores> tables_;
-  std::vector<uint32_t> table_index_of_;  // by ShapeId; 0 for none, else index in tables_ + 1
+  std::vector<uint32_t>
+      table_number_by_shape_;  // by ShapeId; 0 for none, else index in tables_ + 1
   ShapeScores* current_ = nullptr;
-  uint64_t clock_ = 0;
+  uint64_t use_count_ = 0;
   std::vector<NodeId> changed_;
 };
 

@@ -61,7 +61,7 @@ class Runner {
     if (!demand) return false;
     ASSIGN_OR_RETURN(const placement::ShapeId shape, loaded_.cluster->Intern(*demand));
     const MonotonicTime arrived = clock_.Now();
-    policy_->Arrived(shape);
+    policy_->OnArrival(shape);
     const MonotonicTime began = clock_.Now();
     result_.learning += began - arrived;
     const auto decision = policy_->Choose(shape);

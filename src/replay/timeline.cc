@@ -151,7 +151,7 @@ class Timeline {
     for (; !ends_.empty() && ends_.top().time <= now_; ends_.pop()) {
       const PodId id = pod_ids_[ends_.top().arrival];
       const placement::PlacedPod pod = *cluster_.Find(id);
-      policy_->Departed(pod.shape);
+      policy_->OnDeparture(pod.shape);
       TESSERA_CHECK(cluster_.Remove(id).ok());
       meter_.Update(pod.node);
       running_.erase(id);
@@ -166,7 +166,7 @@ class Timeline {
       return {};
     }
     ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(queues_[queue].demand));
-    policy_->Arrived(shape);
+    policy_->OnArrival(shape);
     std::deque<uint32_t>& waiting = queues_[queue].waiting;
     if (waiting.empty()) {
       ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));

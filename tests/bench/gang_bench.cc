@@ -42,7 +42,7 @@ void GiveHint(Cluster& cluster, Policy& policy, const Gang& gang, Hint hint) {
   Gang loose = gang;
   if (hint == Hint::kPods) loose.layout = GangLayout::kAnywhere;
   for (int i = 0; i < (hint == Hint::kFourTimes ? 4 : 1); ++i) {
-    for (const ShapeId shape : ArrivalsOf(cluster, loose)) policy.Arrived(shape);
+    for (const ShapeId shape : ArrivalsOf(cluster, loose)) policy.OnArrival(shape);
   }
 }
 
@@ -71,7 +71,7 @@ Outcome Fill(const Kind& kind, const char* policy_name, Hint hint, uint32_t seed
       continue;
     }
     const ShapeId shape = *cluster.Intern(SmallPod(random));
-    policy->Arrived(shape);
+    policy->OnArrival(shape);
     asked += cluster.demand(shape).milli();
     if (const auto decision = policy->Choose(shape)) {
       (void)*cluster.Place(shape, decision->node, decision->pick);

@@ -78,7 +78,7 @@ void Run(std::string_view name, int nodes, size_t pods) {
   Times choose, scores, first;
   const auto arrive = [&](Times* times) {
     const ShapeId shape = *cluster.Intern(RandomDemand(&random, pods > 60000));
-    policy->Arrived(shape);
+    policy->OnArrival(shape);
     std::optional<Placement> decision;
     const auto decide = [&] { decision = policy->Choose(shape); };
     if (times) {
@@ -90,7 +90,7 @@ void Run(std::string_view name, int nodes, size_t pods) {
   };
   const auto leave = [&] {
     std::swap(running[random() % running.size()], running.back());
-    policy->Departed(cluster.Find(running.back())->shape);
+    policy->OnDeparture(cluster.Find(running.back())->shape);
     (void)cluster.Remove(running.back());
     running.pop_back();
   };

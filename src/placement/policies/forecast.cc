@@ -17,7 +17,7 @@ constexpr int64_t kMemoryBandBytes = int64_t{32} << 30;
 // arrive. Without it small pods could take the last empty node before the first large pod arrives.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
 // At most this many sets of models are tracked. A new set replaces the set with the least demand.
-constexpr size_t kMaxTyped = 64;
+constexpr size_t kMaxModelDemands = 64;
 // The weight of an arrival fades over this many pod lifetimes, and over at least this many
 // departures.
 constexpr double kLivesRemembered = 4, kMinRemembered = 4096;
@@ -106,42 +106,43 @@ LargeClass* Forecast::ClassOf(const LargeSize& size) {
   return &*slot;
 }
 
-void Forecast::Arrived(ShapeId shape) {
+void Forecast::OnArrival(ShapeId shape) {
   ShapeStats& stats = StatsOf(shape);
   const double milli = MeanMilli(cluster_.demand(shape));
   if (stats.size.gpus >= 2) (void)ClassOf(stats.size);
   for (LargeClass& known : classes_) {
     // SlotsOf is 0 for classes of larger pods: this pod leaves their demand unchanged.
-    known.arrived += unit_ * stats.size.SlotsOf(known.size);
+    known.arrived += arrival_weight_ * stats.size.SlotsOf(known.size);
   }
-  arrivals_ += unit_;
-  arrived_milli_ += unit_ * milli;
-  stats.pod.weight += unit_;
-  if (milli > 0 && stats.pod.models.any()) CountTyped(stats.pod.models, milli);
+  arrivals_ += arrival_weight_;
+  arrived_milli_ += arrival_weight_ * milli;
+  stats.pod.weight += arrival_weight_;
+  if (milli > 0 && stats.pod.models.any()) CountModelDemand(stats.pod.models, milli);
 }
 
-void Forecast::CountTyped(const ModelSet& models, double milli) {
-  if (std::ranges::find(typed_, models, &TypedDemand::models) == typed_.end()) {
-    if (typed_.size() == kMaxTyped) {
-      typed_.erase(std::ranges::min_element(typed_, {}, &TypedDemand::milli));
+void Forecast::CountModelDemand(const ModelSet& models, double milli) {
+  if (std::ranges::find(model_demands_, models, &ModelDemand::models) == model_demands_.end()) {
+    if (model_demands_.size() == kMaxModelDemands) {
+      model_demands_.erase(std::ranges::min_element(model_demands_, {}, &ModelDemand::milli));
     }
-    typed_.push_back({.models = models});
+    model_demands_.push_back({.models = models});
   }
-  for (TypedDemand& typed : typed_) {
-    if (!Within(models, typed.models)) continue;
-    typed.milli += unit_ * milli;
-    typed.milli_square += unit_ * milli * milli;
+  for (ModelDemand& demand : model_demands_) {
+    if (!Within(models, demand.models)) continue;
+    demand.milli += arrival_weight_ * milli;
+    demand.milli_square += arrival_weight_ * milli * milli;
   }
 }
 
-void Forecast::Departed(ShapeId shape) {
+void Forecast::OnDeparture(ShapeId shape) {
   const ShapeStats& stats = StatsOf(shape);
-  departures_ += unit_;
-  departed_milli_ += unit_ * MeanMilli(cluster_.demand(shape));
-  for (LargeClass& known : classes_) known.departed += unit_ * stats.size.SlotsOf(known.size);
+  departures_ += arrival_weight_;
+  departed_milli_ += arrival_weight_ * MeanMilli(cluster_.demand(shape));
+  for (LargeClass& known : classes_)
+    known.departed += arrival_weight_ * stats.size.SlotsOf(known.size);
   const double lives = kLivesRemembered * static_cast<double>(cluster_.pod_count());
-  unit_ *= 1 + 1 / std::max(lives, kMinRemembered);
-  if (unit_ > 1e6) Fade();
+  arrival_weight_ *= 1 + 1 / std::max(lives, kMinRemembered);
+  if (arrival_weight_ > 1e6) NormalizeWeights();
 }
 
 int64_t Forecast::MilliOn(const Demand& demand, ModelId model) const {
@@ -168,24 +169,25 @@ double Forecast::MeanMilli(const Demand& demand) const {
 }
 
 // Rescales all weights to the present and drops shapes whose weight has vanished.
-void Forecast::Fade() {
+void Forecast::NormalizeWeights() {
   for (ShapeStats& stats : shapes_) {
-    stats.pod.weight /= unit_;
+    stats.pod.weight /= arrival_weight_;
     if (stats.pod.weight < 1e-3) stats.pod.weight = 0;
   }
   for (LargeClass& known : classes_) {
-    known.arrived /= unit_;
-    known.departed /= unit_;
+    known.arrived /= arrival_weight_;
+    known.departed /= arrival_weight_;
   }
-  for (TypedDemand& typed : typed_) {
-    typed.milli /= unit_;
-    typed.milli_square /= unit_;
+  for (ModelDemand& demand : model_demands_) {
+    demand.milli /= arrival_weight_;
+    demand.milli_square /= arrival_weight_;
   }
-  for (double* sum : {&arrivals_, &arrived_milli_, &departures_, &departed_milli_}) *sum /= unit_;
-  unit_ = 1;
+  for (double* sum : {&arrivals_, &arrived_milli_, &departures_, &departed_milli_})
+    *sum /= arrival_weight_;
+  arrival_weight_ = 1;
 }
 
-void Forecast::NodeChanged(const NodeView& node) {
+void Forecast::OnNodeChanged(const NodeView& node) {
   if (!node->present) return;
   device_memory_.resize(std::max(device_memory_.size(), cluster_.model_count()), 0);
   for (const GpuState& gpu : node.gpus) {
@@ -264,16 +266,16 @@ void Forecast::Price(const PolicyParts& without) {
   }
   scarcity_.assign(capacity_.size(), 0);
   if (without.test(kScarcity)) return;
-  for (const TypedDemand& typed : typed_) {
+  for (const ModelDemand& demand : model_demands_) {
     double free = 0;
     for (ModelId model = 0; model < capacity_.size(); ++model) {
-      if (typed.models.test(model)) free += static_cast<double>(capacity_[model].slack);
+      if (demand.models.test(model)) free += static_cast<double>(capacity_[model].slack);
     }
-    const double mean = horizon * typed.milli / arrivals_;
-    const double variance = horizon * typed.milli_square / arrivals_ * (1 + horizon / arrivals_);
+    const double mean = horizon * demand.milli / arrivals_;
+    const double variance = horizon * demand.milli_square / arrivals_ * (1 + horizon / arrivals_);
     const double chance = NormalTail((free - mean) / std::sqrt(std::max(variance, 1.0)));
     for (ModelId model = 0; model < capacity_.size(); ++model) {
-      if (typed.models.test(model)) scarcity_[model] = std::max(scarcity_[model], chance);
+      if (demand.models.test(model)) scarcity_[model] = std::max(scarcity_[model], chance);
     }
   }
 }

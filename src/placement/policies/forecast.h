@@ -73,11 +73,11 @@ class Forecast {
  public:
   explicit Forecast(const Cluster& cluster) : cluster_(cluster) {}
 
-  void Arrived(ShapeId shape);
-  void Departed(ShapeId shape);
+  void OnArrival(ShapeId shape);
+  void OnDeparture(ShapeId shape);
   // Call for each new or changed node: pods that take a whole node of the largest size become a
   // class.
-  void NodeChanged(const NodeView& node);
+  void OnNodeChanged(const NodeView& node);
   // Bit j: class j is new and may reuse the index of a dropped class. The caller counts its slots
   // on every node and adds them with AddSlots. The call clears the bits.
   uint32_t TakeNewClasses() { return std::exchange(new_classes_, 0); }
@@ -118,7 +118,7 @@ class Forecast {
     LargeSize size;
   };
   // Demand of pods that name GPU models.
-  struct TypedDemand {
+  struct ModelDemand {
     ModelSet models;
     double milli = 0, milli_square = 0;  // sums over arrivals
   };
@@ -128,20 +128,20 @@ class Forecast {
 
   ShapeStats& StatsOf(ShapeId shape);
   LargeClass* ClassOf(const LargeSize& size);
-  void CountTyped(const ModelSet& models, double milli);
+  void CountModelDemand(const ModelSet& models, double milli);
   double MeanMilli(const Demand& demand) const;
-  void Fade();
+  void NormalizeWeights();
   double Horizon() const;
 
   const Cluster& cluster_;
   std::vector<ShapeStats> shapes_;  // by ShapeId
-  double unit_ = 1;                 // weight of an arrival now
+  double arrival_weight_ = 1;       // weight of an arrival now
   // Faded sums: events of long ago weigh less.
   double arrivals_ = 0, arrived_milli_ = 0;
   double departures_ = 0, departed_milli_ = 0;
   std::vector<LargeClass> classes_;
   uint32_t new_classes_ = 0;
-  std::vector<TypedDemand> typed_;
+  std::vector<ModelDemand> model_demands_;
   std::vector<int64_t> device_memory_;   // by model
   std::vector<ModelCapacity> capacity_;  // by model
   std::vector<double> scarcity_;         // by model

@@ -23,8 +23,8 @@ class TurnoverStepsTest : public ::testing::Test {
     node_ = *cluster_.AddNode(MakeNode("a", 1));
     shape_ = *cluster_.Intern(MakeDemand(1, 1));
     for (int i = 0; i < pods; ++i) pods_.push_back(*cluster_.Adopt(shape_, node_, PickOf(1)));
-    turnover_.Departed();
-    EXPECT_FALSE(turnover_.Arrived()) << "the first sample says nothing yet";
+    turnover_.OnDeparture();
+    EXPECT_FALSE(turnover_.OnArrival()) << "the first sample says nothing yet";
   }
   void Replace(int pods) {
     for (int i = 0; i < pods; ++i) {
@@ -36,7 +36,7 @@ class TurnoverStepsTest : public ::testing::Test {
   // Returns how many arrivals it takes until FreeOf changes; 0 if `most` do not suffice.
   int ArrivalsToChange(int most) {
     for (int i = 1; i <= most; ++i) {
-      if (turnover_.Arrived()) return i;
+      if (turnover_.OnArrival()) return i;
     }
     return 0;
   }
@@ -69,7 +69,7 @@ TEST_F(TurnoverStepsTest, ASteadyTurnoverIsNoChange) {
 TEST_F(TurnoverStepsTest, TheMeanOfOldAndNewValuesCounts) {
   Run(256);
   EXPECT_EQ(ArrivalsToChange(128), 0);
-  EXPECT_FALSE(turnover_.expected());
+  EXPECT_FALSE(turnover_.expects_departures());
   Replace(128);
   EXPECT_EQ(ArrivalsToChange(128), 128);
   EXPECT_EQ(turnover_.FreeOf(1), 0.25f);
@@ -86,14 +86,14 @@ class ForecastTest : public ::testing::Test {
  protected:
   NodeId AddNode(const NodeSpec& spec) {
     const NodeId node = *cluster_.AddNode(spec);
-    forecast_.NodeChanged(cluster_.node(node));
+    forecast_.OnNodeChanged(cluster_.node(node));
     return node;
   }
   void Arrive(const Demand& demand, int times = 1) {
-    for (int i = 0; i < times; ++i) forecast_.Arrived(*cluster_.Intern(demand));
+    for (int i = 0; i < times; ++i) forecast_.OnArrival(*cluster_.Intern(demand));
   }
   void Depart(const Demand& demand, int times = 1) {
-    for (int i = 0; i < times; ++i) forecast_.Departed(*cluster_.Intern(demand));
+    for (int i = 0; i < times; ++i) forecast_.OnDeparture(*cluster_.Intern(demand));
   }
   // Adds ten idle GPUs of model 1.
   void AddTenGpus() {

@@ -14,7 +14,7 @@ bool NodeSummaries::Sync() {
     nodes_.resize(cluster_.size());
     const size_t count = incremental ? changed_.size() : cluster_.size();
     const auto at = [&](size_t i) { return incremental ? changed_[i] : static_cast<NodeId>(i); };
-    for (size_t i = 0; i < count; ++i) forecast_.NodeChanged(cluster_.node(at(i)));
+    for (size_t i = 0; i < count; ++i) forecast_.OnNodeChanged(cluster_.node(at(i)));
     for (size_t i = 0; i < count; ++i) Summarize(at(i));
     version_ = cluster_.version();
   }
@@ -31,11 +31,11 @@ void NodeSummaries::CountClasses(uint32_t classes) {
       forecast_.AddSlots(j, 1, nodes_[id].slots[j]);
     }
   }
-  TurnoverChanged();
+  OnTurnoverChanged();
 }
 
-void NodeSummaries::TurnoverChanged() {
-  for (NodeSummary& node : nodes_) UpdateKeep(node);
+void NodeSummaries::OnTurnoverChanged() {
+  for (NodeSummary& node : nodes_) UpdateMinFree(node);
 }
 
 // The slots of new classes are not in the forecast yet; CountClasses adds them.
@@ -68,7 +68,7 @@ void NodeSummaries::Summarize(NodeId id) {
     forecast_.AddGpu(gpu.model, gpu.slack, 1);
   }
   node.idle = std::popcount(idle);
-  node.paired = view->groups != nullptr && view->groups->EachHasPartner(idle);
+  node.idle_gpus_paired = view->groups != nullptr && view->groups->EachHasPartner(idle);
   for (const uint32_t pods : view->pods_by_class) node.pods += static_cast<int>(pods);
   node.cpu_total = view->cpu_total;
   node.memory_total = view->memory_total;
@@ -81,20 +81,20 @@ void NodeSummaries::Summarize(NodeId id) {
     node.slots[j] = forecast_.SlotsOn(view, j);
     forecast_.AddSlots(j, 1, node.slots[j]);
   }
-  UpdateKeep(node);
+  UpdateMinFree(node);
 }
 
-void NodeSummaries::UpdateKeep(NodeSummary& node) const {
+void NodeSummaries::UpdateMinFree(NodeSummary& node) const {
   node.near_classes = 0;
-  node.keep_idle = 0;
-  node.keep_cpu = node.keep_memory = 0;
+  node.min_idle = 0;
+  node.min_free_cpu = node.min_free_memory = 0;
   const auto classes = forecast_.classes();
   for (size_t j = 0; j < classes.size(); ++j) {
     const LargeSize& size = classes[j].size;
     const int slots = node.slots[j];
-    node.keep_idle = std::max(node.keep_idle, slots * size.gpus);
-    node.keep_cpu = std::max(node.keep_cpu, slots * size.cpu_milli);
-    node.keep_memory = std::max(node.keep_memory, slots * size.memory);
+    node.min_idle = std::max(node.min_idle, slots * size.gpus);
+    node.min_free_cpu = std::max(node.min_free_cpu, slots * size.cpu_milli);
+    node.min_free_memory = std::max(node.min_free_memory, slots * size.memory);
     const bool near = FreeFraction(node, size, FreeIn(node), slots + 1) > 0;
     node.near_classes |= static_cast<uint32_t>(near) << j;
   }
@@ -105,7 +105,7 @@ void NodeSummaries::UpdateKeep(NodeSummary& node) const {
 // the number of pods that must leave.
 float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size,
                                   const FreeResources& free, int slots) const {
-  if (!turnover_.expected() || node.cpu_free < 0 || node.memory_free < 0 ||
+  if (!turnover_.expects_departures() || node.cpu_free < 0 || node.memory_free < 0 ||
       !size.Allows(node.key.model)) {
     return 0;
   }
@@ -123,10 +123,10 @@ float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size
 }
 
 // Present slots, and the expected fractions of future slots.
-float NodeSummaries::SlotsSoon(const NodeSummary& node, const LargeSize& size,
-                               const FreeResources& free, int slots) const {
+float NodeSummaries::ExpectedSlots(const NodeSummary& node, const LargeSize& size,
+                                   const FreeResources& free, int slots) const {
   auto sum = static_cast<float>(slots);
-  if (!turnover_.expected()) return sum;
+  if (!turnover_.expects_departures()) return sum;
   for (int more = slots + 1;; ++more) {
     const float part = FreeFraction(node, size, free, more);
     if (part == 0) return sum;
@@ -136,9 +136,9 @@ float NodeSummaries::SlotsSoon(const NodeSummary& node, const LargeSize& size,
 
 bool NodeSummaries::TakesSlots(const NodeSummary& node, int idle_taken,
                                const Demand& demand) const {
-  return node.near_classes != 0 || node.idle - idle_taken < node.keep_idle ||
-         node.cpu_free - demand.cpu_milli < node.keep_cpu ||
-         node.memory_free - demand.memory.count() < node.keep_memory;
+  return node.near_classes != 0 || node.idle - idle_taken < node.min_idle ||
+         node.cpu_free - demand.cpu_milli < node.min_free_cpu ||
+         node.memory_free - demand.memory.count() < node.min_free_memory;
 }
 
 SlotParts NodeSummaries::SlotsTaken(const NodeSummary& node, int idle_taken, const Demand& demand,
@@ -157,8 +157,8 @@ SlotParts NodeSummaries::SlotsTaken(const NodeSummary& node, int idle_taken, con
                         left * size.memory > rest.memory)) {
       --left;
     }
-    const float lost = SlotsSoon(node, size, FreeIn(node), node.slots[j]) -
-                       SlotsSoon(node, size, rest, left) - static_cast<float>(own[j]);
+    const float lost = ExpectedSlots(node, size, FreeIn(node), node.slots[j]) -
+                       ExpectedSlots(node, size, rest, left) - static_cast<float>(own[j]);
     taken[j] = static_cast<uint16_t>(std::max(lost * kPartsPerSlot + 0.5f, 0.0f));
   }
   return taken;

@@ -23,15 +23,15 @@ struct NodeSummary {
   NodeKey key;
   int64_t cpu_free = -1, memory_free = -1;  // negative where the node takes no pods
   // A pod that leaves at least this much on the node takes no slot of any class.
-  int64_t keep_cpu = 0, keep_memory = 0;
-  int keep_idle = 0;
+  int64_t min_free_cpu = 0, min_free_memory = 0;
+  int min_idle = 0;
   int idle = 0;  // GPUs
   int gpus = 0;  // GPUs that can be idle
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
-  uint32_t near_classes = 0;  // bits of classes that gain a slot when a few pods leave
-  bool paired = false;        // each idle GPU has an NVLink to another idle GPU
-  Slots slots{};              // by class
+  uint32_t near_classes = 0;      // bits of classes that gain a slot when a few pods leave
+  bool idle_gpus_paired = false;  // each idle GPU has an NVLink to another idle GPU
+  Slots slots{};                  // by class
   std::vector<std::pair<ModelId, int16_t>>
       counted_gpus;  // (model, slack) of GPUs as added to the forecast
 };
@@ -44,7 +44,7 @@ class NodeSummaries {
   // Updates changed nodes and counts new classes. Returns true if there is a new class.
   bool Sync();
   // Call when the values of Turnover::FreeOf have changed.
-  void TurnoverChanged();
+  void OnTurnoverChanged();
 
   const NodeSummary& operator[](NodeId id) const { return nodes_[id]; }
 
@@ -66,11 +66,11 @@ class NodeSummaries {
 
   void CountClasses(uint32_t classes);
   void Summarize(NodeId id);
-  void UpdateKeep(NodeSummary& node) const;
+  void UpdateMinFree(NodeSummary& node) const;
   float FreeFraction(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
                      int slots) const;
-  float SlotsSoon(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
-                  int slots) const;
+  float ExpectedSlots(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
+                      int slots) const;
 
   const Cluster& cluster_;
   Forecast& forecast_;

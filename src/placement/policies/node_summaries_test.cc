@@ -25,13 +25,13 @@ class SlotsTest : public ::testing::Test {
     const ShapeId shape = *busy_.Intern(MakeDemand(1, 1));
     std::vector<PodId> pods;
     for (int i = 0; i < 128; ++i) pods.push_back(*busy_.Adopt(shape, node, PickOf(1)));
-    half_.Departed();
-    (void)half_.Arrived();
+    half_.OnDeparture();
+    (void)half_.OnArrival();
     for (int i = 0; i < 64; ++i) EXPECT_TRUE(busy_.Remove(pods[i]).ok());
-    for (int i = 0; i < 64; ++i) (void)half_.Arrived();
+    for (int i = 0; i < 64; ++i) (void)half_.OnArrival();
     EXPECT_EQ(half_.FreeOf(1), 0.5f);
     EXPECT_EQ(half_.FreeOf(2), 0.25f);
-    EXPECT_FALSE(still_.expected());
+    EXPECT_FALSE(still_.expects_departures());
   }
   // Adds a node of 8 GPUs, 96 cores and 384 GiB, with these pods from its first GPU on.
   void AddNode(const std::vector<Demand>& pods, bool schedulable = true) {
@@ -52,7 +52,7 @@ class SlotsTest : public ::testing::Test {
   }
   // Counts one arrival and returns the class of this demand.
   size_t Expect(const Demand& demand) {
-    forecast_.Arrived(*cluster_.Intern(demand));
+    forecast_.OnArrival(*cluster_.Intern(demand));
     return forecast_.classes().size() - 1;
   }
   // The class of a whole node exists from the start; it is the last class after Expect.
@@ -145,7 +145,7 @@ TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
     (void)*cluster.Adopt(*cluster.Intern(pod), node, PickOf(1));
     const Demand pair =
         Host(MakeDemand(2, 1000), by_cpu ? 48000 : 8000, by_cpu ? GiB(32) : GiB(192));
-    forecast.Arrived(*cluster.Intern(pair));
+    forecast.OnArrival(*cluster.Intern(pair));
     NodeSummaries nodes(cluster, forecast, half_);
     nodes.Sync();
     EXPECT_EQ(nodes[node].slots[0], 1);

@@ -20,7 +20,7 @@ class RandomPolicy : public Policy {
       : cluster_(cluster), ranker_(cluster), generator_(seed), draw_(generator_.Next()) {}
   std::string_view name() const override { return "Random"; }
 
-  void Arrived(ShapeId) override { draw_ = generator_.Next(); }
+  void OnArrival(ShapeId) override { draw_ = generator_.Next(); }
 
   std::span<const float> Scores(ShapeId shape) override {
     const Demand& demand = cluster_.demand(shape);

@@ -88,8 +88,8 @@ class TesseraPolicy : public Policy {
   std::span<const float> Scores(ShapeId shape) override;
   std::optional<Pick> PickOn(ShapeId shape, NodeId node) override;
   std::vector<ScoreTerm> Explain(ShapeId shape, NodeId node) override;
-  void Arrived(ShapeId shape) override;
-  void Departed(ShapeId shape) override;
+  void OnArrival(ShapeId shape) override;
+  void OnDeparture(ShapeId shape) override;
 
  private:
   void BuildNextModel();
@@ -116,9 +116,9 @@ class TesseraPolicy : public Policy {
   std::vector<float> scores_;
 };
 
-void TesseraPolicy::Arrived(ShapeId shape) {
-  forecast_.Arrived(shape);
-  if (!without_.test(kTurnover)) turnover_changed_ |= turnover_.Arrived();
+void TesseraPolicy::OnArrival(ShapeId shape) {
+  forecast_.OnArrival(shape);
+  if (!without_.test(kTurnover)) turnover_changed_ |= turnover_.OnArrival();
   ++arrivals_;
   if (arrivals_ >= next_mix_at_ && !next_model_) {
     std::vector<int64_t> device_memory = forecast_.device_memory();
@@ -155,9 +155,9 @@ double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
 }
 
 // If pods depart, the mix may keep changing, so it is learned again at intervals.
-void TesseraPolicy::Departed(ShapeId shape) {
-  forecast_.Departed(shape);
-  turnover_.Departed();
+void TesseraPolicy::OnDeparture(ShapeId shape) {
+  forecast_.OnDeparture(shape);
+  turnover_.OnDeparture();
   ++departures_;
   const auto lifetime = std::max(static_cast<int64_t>(cluster_.pod_count()), kMinLifetime);
   if (departures_ < kLifetimesPerMix * lifetime) return;
@@ -177,7 +177,7 @@ void TesseraPolicy::BuildNextModel() {
 // Applies changes of the cluster, and sets prices when they are due.
 void TesseraPolicy::ApplyChanges() {
   bool changed = nodes_.Sync();
-  if (turnover_changed_) nodes_.TurnoverChanged();
+  if (turnover_changed_) nodes_.OnTurnoverChanged();
   changed |= std::exchange(turnover_changed_, false);
   if (changed || groups_.size() > LossGroups::kMaxGroups) {
     groups_.Clear();
@@ -275,12 +275,12 @@ float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_tak
   const NodeView view = cluster_.node(id);
   if (view->groups == nullptr) return 0;
   if (facts.linked_gpus == 0) {
-    return nodes_[id].paired ? -kPairLoss * static_cast<float>(idle_taken) : 0;
+    return nodes_[id].idle_gpus_paired ? -kPairLoss * static_cast<float>(idle_taken) : 0;
   }
   const int pairs = facts.linked_gpus * (facts.linked_gpus - 1) / 2;
   const float points = static_cast<float>(LinkPoints(view, facts.demand)) / pairs;
   return kMaxLinkValue * facts.linked_gpus * points / (points + kHalfLinkPoints) +
-         (GetsJoined(view, facts.demand) ? kNvLinkBonus : 0);
+         (GetsAllPairsLinked(view, facts.demand) ? kNvLinkBonus : 0);
 }
 
 std::span<const float> TesseraPolicy::Scores(ShapeId shape) {

@@ -143,18 +143,18 @@ class TesseraTest : public ::testing::Test {
   }
   std::optional<Placement> Arrive(const Demand& demand) {
     const ShapeId shape = *cluster_.Intern(demand);
-    policy_->Arrived(shape);
+    policy_->OnArrival(shape);
     const auto decision = policy_->Choose(shape);
     if (decision) pods_.push_back(*cluster_.Place(shape, decision->node, decision->pick));
     return decision;
   }
   void Leave(size_t at) {
-    policy_->Departed(cluster_.Find(pods_[at])->shape);
+    policy_->OnDeparture(cluster_.Find(pods_[at])->shape);
     ASSERT_TRUE(cluster_.Remove(pods_[at]).ok());
     pods_.erase(pods_.begin() + static_cast<std::ptrdiff_t>(at));
   }
   void Learn(const Demand& demand, int times) {
-    for (int i = 0; i < times; ++i) policy_->Arrived(*cluster_.Intern(demand));
+    for (int i = 0; i < times; ++i) policy_->OnArrival(*cluster_.Intern(demand));
   }
   double Term(const Demand& demand, NodeId node, std::string_view name) {
     for (const auto& [term, value] : policy_->Explain(*cluster_.Intern(demand), node)) {
@@ -228,7 +228,7 @@ TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
   const NodeId busy = AddNode("c", 8, 96000);
   for (int i = 0; i < 400; ++i) {
     const PodId pod = *cluster_.Adopt(shape, busy, testing::PickOf(1));
-    policy_->Arrived(i % 5 == 0 ? *cluster_.Intern(MakeDemand(8, 1000, Bytes(0), 64000)) : shape);
+    policy_->OnArrival(i % 5 == 0 ? *cluster_.Intern(MakeDemand(8, 1000, Bytes(0), 64000)) : shape);
     pods_.push_back(pod);
     if (pods_.size() > 4) Leave(0);
   }
@@ -319,8 +319,8 @@ class TesseraQuickstartTest : public TesseraTest {
               [](int, int) { return device::Link{.pcie = device::PcieLevel::kHostBridge}; });
     h200_ = Add("n3", "H200", 2, nvswitch(18));
   }
-  bool Joined(const Placement& decision) {
-    return cluster_.node(decision.node)->groups->Joined(decision.pick.masks[0]);
+  bool AllPairsLinked(const Placement& decision) {
+    return cluster_.node(decision.node)->groups->AllPairsLinked(decision.pick.masks[0]);
   }
   static Demand Gpus(int count) { return MakeDemand(count, 1000, Bytes(0), 100); }
   void Fill(NodeId node, uint64_t gpus) {
@@ -347,7 +347,7 @@ TEST_F(TesseraQuickstartTest, APairOrAGroupOfFourIsJoinedByNvLink) {
     for (const int count : {2, 4}) {
       const auto decision = *Arrive(Gpus(count));
       EXPECT_EQ(decision.node, count == 4 ? a100_ : h200_) << "no place for eight is lost there";
-      EXPECT_TRUE(Joined(decision));
+      EXPECT_TRUE(AllPairsLinked(decision));
       Leave(0);
     }
   }
@@ -365,7 +365,7 @@ TEST_F(TesseraQuickstartTest, WithoutFreeLinkedGpusAPairTakesUnlinkedGpus) {
   Fill(a100_, 0b11111110);
   const auto decision = *Arrive(Gpus(2));
   EXPECT_EQ(decision.node, t4_);
-  EXPECT_FALSE(Joined(decision));
+  EXPECT_FALSE(AllPairsLinked(decision));
 }
 
 TEST_F(TesseraQuickstartTest, SingleGpusAndSharesAvoidLinkedGpus) {
@@ -420,19 +420,19 @@ TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
     if (random() % 5 == 0) demand.models.set(*cluster_.ModelOf("T4"));
     if (random() % 7 == 0) demand.gpu_demands[0].bytes = GiB(random() % 80);
     shapes.push_back(*cluster_.Intern(demand));
-    silent->Arrived(shapes.back());
+    silent->OnArrival(shapes.back());
     (void)Arrive(demand);
     while (pods_.size() > 60) {
       std::swap(pods_[random() % pods_.size()], pods_.back());
       const ShapeId shape = cluster_.Find(pods_.back())->shape;
-      for (Policy* policy : {policy_.get(), silent.get()}) policy->Departed(shape);
+      for (Policy* policy : {policy_.get(), silent.get()}) policy->OnDeparture(shape);
       ASSERT_TRUE(cluster_.Remove(pods_.back()).ok());
       pods_.pop_back();
     }
     if (i % 160 != 0) continue;
     // Prices follow arrivals: 16 more, so that both policies set them for the current cluster.
     for (Policy* policy : {policy_.get(), silent.get()}) {
-      for (int n = 0; n < 16; ++n) policy->Arrived(shapes[0]);
+      for (int n = 0; n < 16; ++n) policy->OnArrival(shapes[0]);
     }
     for (size_t n = 0; n < shapes.size(); n += 37) {
       const auto kept = policy_->Scores(shapes[n]);
@@ -451,18 +451,18 @@ TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
   std::vector<PodId> pods;
   for (int i = 0; i < 256; ++i) pods.push_back(*cluster.Adopt(shape, node, testing::PickOf(1)));
   Turnover turnover(cluster);
-  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(turnover.Arrived());
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(turnover.OnArrival());
   EXPECT_EQ(turnover.FreeOf(0), 1);
   EXPECT_EQ(turnover.FreeOf(1), 0);
-  turnover.Departed();
-  (void)turnover.Arrived();
+  turnover.OnDeparture();
+  (void)turnover.OnArrival();
   // A quarter of the pods leaves before the 128 arrivals of half a lifetime, and others arrive.
   for (size_t i = 0; i < pods.size(); i += 4) {
     ASSERT_TRUE(cluster.Remove(pods[i]).ok());
     (void)*cluster.Adopt(shape, node, testing::PickOf(1));
   }
   int changes = 0;
-  for (int i = 0; i < 200; ++i) changes += turnover.Arrived();
+  for (int i = 0; i < 200; ++i) changes += turnover.OnArrival();
   EXPECT_EQ(changes, 1);
   EXPECT_FLOAT_EQ(turnover.FreeOf(1), 0.25);
   EXPECT_FLOAT_EQ(turnover.FreeOf(2), 0.0625);
@@ -504,8 +504,8 @@ TEST(PolicyPartsTest, ANameLeavesPartsOut) {
   const auto without = *MakePolicy("Tessera-reservation-links", cluster, {});
   const ShapeId large = *cluster.Intern(MakeDemand(8, 1000));
   for (int i = 0; i < 50; ++i) {
-    whole->Arrived(large);
-    without->Arrived(large);
+    whole->OnArrival(large);
+    without->OnArrival(large);
   }
   const ShapeId one = *cluster.Intern(MakeDemand(1, 1000));
   EXPECT_LT(whole->Explain(one, node)[1].second, -1000);

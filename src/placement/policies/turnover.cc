@@ -20,7 +20,7 @@ constexpr double kMaxFree = 0.9;
 
 }  // namespace
 
-bool Turnover::Arrived() {
+bool Turnover::OnArrival() {
   ++arrivals_;
   if (!pods_leave_ || arrivals_ < sample_due_at_) return false;
   if (!sample_.empty()) {

@@ -21,12 +21,12 @@ class Turnover {
   explicit Turnover(const Cluster& cluster) : cluster_(cluster) { FillTable(); }
 
   // Call when a pod arrives. Returns true if the values of FreeOf have changed.
-  bool Arrived();
+  bool OnArrival();
   // Call when a pod leaves. Before the first departure no pod is expected to leave.
-  void Departed() { pods_leave_ = true; }
+  void OnDeparture() { pods_leave_ = true; }
 
   // False while FreeOf(pods) is 0 for all pods > 0.
-  bool expected() const { return table_fraction_ > 0; }
+  bool expects_departures() const { return table_fraction_ > 0; }
   // Expected fraction of the next pod lifetime for which the capacity held by `pods` running pods
   // is free: 1 for none, 0 for more than a few.
   float FreeOf(float pods) const {

@@ -156,7 +156,7 @@ class WorkedPolicyTest : public ::testing::Test {
     return *cluster_.AddNode(std::move(spec));
   }
   void Arrive(const Demand& demand, int times) {
-    for (int i = 0; i < times; ++i) policy_->Arrived(*cluster_.Intern(demand));
+    for (int i = 0; i < times; ++i) policy_->OnArrival(*cluster_.Intern(demand));
   }
   double Avoided(const Demand& demand, NodeId node) {
     return policy_->Explain(*cluster_.Intern(demand), node).at(0).second;
@@ -226,10 +226,10 @@ TEST_F(WorkedPolicyTest, LearnsTheMixAgainAfterTwoLifetimes) {
   const Demand pod = HostPod(100, 1000, GiB(2)), other = HostPod(700, 1000, GiB(2));
   Arrive(pod, 8);
   const double before = Avoided(pod, node);
-  for (int i = 0; i < 2047; ++i) policy_->Departed(*cluster_.Intern(pod));
+  for (int i = 0; i < 2047; ++i) policy_->OnDeparture(*cluster_.Intern(pod));
   Arrive(other, 1);
   EXPECT_EQ(Avoided(pod, node), before);
-  policy_->Departed(*cluster_.Intern(pod));
+  policy_->OnDeparture(*cluster_.Intern(pod));
   EXPECT_EQ(Avoided(pod, node), before);
   Arrive(other, 1);
   EXPECT_NE(Avoided(pod, node), before);
