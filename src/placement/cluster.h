@@ -203,8 +203,8 @@ class Cluster {
   size_t pod_count() const { return pod_count_; }
 
   // --- Changes.
-  // The version grows with every change to a node. ChangesSince(v) gives the nodes that changed
-  // after version v, oldest first, possibly repeated; false if v is too old, so that all may have
+  // The version grows with every change to a node. ChangesSince(v) returns the nodes that changed
+  // after version v, oldest first and possibly repeated. False: v is too old, and all nodes may have
   // changed.
   uint64_t version() const { return version_; }
   bool ChangesSince(uint64_t version, std::vector<NodeId>* changed) const;

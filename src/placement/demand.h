@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one pod needs from a node, in the form that placement computes with: host resources, GPU
-// demands and allowed models. It has no dialects, containers or names (src/device/request.h), so a
-// policy cannot distinguish pods with equal demands.
+// demands and allowed models. It does not say which containers or Kubernetes resources requested the
+// GPUs (src/device/request.h does), so a policy cannot distinguish pods with equal demands.
 //
-// Threads: values.
+// Threads: demands and picks are values; each thread may use its own copy.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +41,8 @@ inline constexpr size_t kMaxGpuDemands = 16;
 inline constexpr size_t kMaxFilterGpus = 1024;
 
 // `count` different GPUs, with `milli` and `bytes` on each of them. A whole GPU (milli = 1000) is
-// shared with no other pod and includes all its memory; `bytes` is then the memory that it must at
-// least have.
+// shared with no other pod and includes all its memory. `bytes` is then the least memory that the
+// GPU must have.
 struct GpuDemand {
   int count = 1;
   MilliGpu milli;
@@ -126,8 +126,7 @@ class GpuMasks {
   std::unique_ptr<Others> others_;
 };
 
-// The GPUs for each GPU demand on one node. Each demand has a mask, with bit i for the node's GPU
-// i.
+// The GPUs for each GPU demand on one node: a mask for each demand, with bit i for GPU i.
 struct Pick {
   GpuMasks masks;
 

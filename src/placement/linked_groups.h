@@ -72,7 +72,7 @@ class LinkedGroups {
   int BestScore(uint64_t available, int size) const;
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
-  // two.
+  // two GPUs.
   bool AllPairsLinked(uint64_t set) const;
   // Whether `set` is not empty and each of its GPUs has an NVLink to another GPU in it, so that
   // taking any of them breaks a pair.

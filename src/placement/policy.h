@@ -56,9 +56,9 @@ class Policy {
     return {{name(), score}};
   }
 
-  // Tells the policy that a pod has arrived (once, placed or not) or left. A policy that learns
-  // spends about ten microseconds here, so that Choose never waits. For a cluster that already
-  // runs, the caller reports all its pods as arrivals.
+  // Call once when a pod arrives, whether it is placed or not, and once when it leaves. A policy that
+  // learns spends about ten microseconds here, so that Choose never waits. For a cluster that
+  // already runs, the caller reports all its pods as arrivals.
   virtual void OnArrival(ShapeId shape) { (void)shape; }
   virtual void OnDeparture(ShapeId shape) { (void)shape; }
 };
@@ -82,7 +82,7 @@ using PolicyParts = std::bitset<kPolicyParts.size()>;
 struct PolicyOptions {
   uint64_t seed = 0;          // for random policies
   std::vector<MixEntry> mix;  // the expected pods; may be empty
-  PolicyParts without;        // parts left out; MakePolicy reads them from the name
+  PolicyParts without;        // excluded parts; MakePolicy reads them from the name
 };
 
 // A policy that `sched-replay --policy` accepts.

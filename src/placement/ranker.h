@@ -20,7 +20,7 @@ namespace tessera::placement {
 
 struct Rank {
   float score = kUnfit;
-  uint16_t group = 0;  // for the policy's own use
+  uint16_t group = 0;  // a number that only the policy interprets
 };
 
 class Ranker {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TKEStack's scheduling. gpu-admission takes the first node that fits in the order of (free cores,
 // free memory, name), the fullest first. GPUs are picked in the same order ("GpuAdmission"), or by
-// gpu-manager's modes share, fragment and link ("GpuManager"). Unlike here, gpu-manager picks the
-// GPUs only after the pod is bound.
+// gpu-manager's modes share, fragment and link ("GpuManager"). The real gpu-manager picks the GPUs
+// only after the pod is bound.
 #include <algorithm>
 #include <string_view>
 #include <tuple>
@@ -32,7 +32,8 @@ bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
   });
 }
 
-// One GPU from a broken group, several GPUs from one group, a share on the tightest GPU.
+// One GPU comes from a partly used group, several GPUs come from one group, and a share comes from
+// the tightest GPU.
 bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
   const GpuTree tree(node.gpus.size(), node->groups ? &node->groups->links() : nullptr);
   return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {

@@ -22,11 +22,11 @@ namespace tessera::placement {
 struct NodeSummary {
   NodeKey key;
   int64_t cpu_free = -1, memory_free = -1;  // negative where the node takes no pods
-  // A pod that leaves at least this much on the node takes no slot of any class.
+  // If a pod leaves at least these amounts free, it takes no slot of any class.
   int64_t min_free_cpu = 0, min_free_memory = 0;
-  int min_idle = 0;
-  int idle = 0;  // GPUs
-  int gpus = 0;  // GPUs that can be idle
+  int min_idle = 0;  // GPUs
+  int idle = 0;      // GPUs
+  int gpus = 0;      // GPUs that can be idle
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
   uint32_t near_classes = 0;      // bits of classes that gain a slot when a few pods leave

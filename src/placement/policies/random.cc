@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Picks a random node on which the pod fits, and a random GPU with room for a share. It is the
-// baseline for other policies. Draws anew at each arrival; all answers before the next arrival come
-// from the same draw.
+// baseline for other policies. Draws a new random number at each arrival. All answers before the
+// next arrival use the same number.
 #include <bit>
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how soon running pods leave: takes a sample of them, and counts half a pod lifetime
 // later how many are left. One lifetime is as many arrivals as there are pods (Little's law). The
-// mean lifetime would say little, because lifetimes differ widely: most of the pods that arrive in
-// an hour leave within the next hour, while most of the pods that run at an instant stay.
+// mean lifetime would mislead, because lifetimes differ widely. Most of the pods that arrive in an
+// hour leave within the next hour, but most of the pods that run at an instant stay.
 //
 // Does not predict when a particular pod leaves. Threads: one. Cost: one pass over the nodes and a
 // few hundred pods, twice in a lifetime. Included only in src/placement.

@@ -299,8 +299,8 @@ bool WasteModel::Step() {
   return ++built_models_ < tables_.size();
 }
 
-// A model that appeared after the mix was learned counts as a model that only pods without a model
-// request use.
+// A GPU model that appeared after the mix was learned counts as a model that no pod of the mix
+// names.
 const WasteModel::Tables& WasteModel::TablesOf(ModelId model) const {
   return *tables_[model < tables_.size() ? model : kNoModel];
 }
