@@ -12,9 +12,9 @@
 
 namespace tessera::components {
 
-// Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages. Adds a rule on the label
-// nvidia.com/gpu.deploy.device-plugin to each term of their required node affinity, or a term with
-// this rule if there is none. Other objects stay as they are.
+// Keeps the pods of these DaemonSets off nodes that NVIDIA's operator manages. Adds a rule on the
+// label nvidia.com/gpu.deploy.device-plugin to each term of their required node affinity, or a term
+// with this rule if there is none. Other objects stay as they are.
 void KeepOffNvidiaNodes(std::vector<Json>* objects);
 // Does the same for all components, and removes the RuntimeClass "nvidia", which belongs to
 // NVIDIA's operator.

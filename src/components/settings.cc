@@ -176,8 +176,8 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
   return out;
 }
 
-// In a namespace of limits.failOpen a process may run without the limiter, so limits.stopBypass must
-// not kill it there (src/agent/agent_options.cc).
+// In a namespace of limits.failOpen a process may run without the limiter, so limits.stopBypass
+// must not kill it there (src/agent/agent_options.cc).
 Status CheckLimitNamespaces(const AgentSettings& agent) {
   const std::vector<std::string>& open = agent.limits_fail_open_namespaces;
   for (const std::string& ns : agent.limits_stop_bypass_namespaces) {

@@ -39,8 +39,8 @@ struct MetadataObject {
   int64_t generation = 0;  // 0: the type has none
   std::vector<OwnerReference> owners;
   std::vector<std::string> finalizers;
-  // Digest of the fields that KeptFields::manager has applied and still owns; 0: no fields. The digest
-  // changes if another manager changes or removes one of these fields, but not if the status
+  // Digest of the fields that KeptFields::manager has applied and still owns; 0: no fields. The
+  // digest changes if another manager changes or removes one of these fields, but not if the status
   // changes.
   uint64_t applied_fields = 0;
 

@@ -204,8 +204,8 @@ class Cluster {
 
   // --- Changes.
   // The version grows with every change to a node. ChangesSince(v) returns the nodes that changed
-  // after version v, oldest first and possibly repeated. False: v is too old, and all nodes may have
-  // changed.
+  // after version v, oldest first and possibly repeated. False: v is too old, and all nodes may
+  // have changed.
   uint64_t version() const { return version_; }
   bool ChangesSince(uint64_t version, std::vector<NodeId>* changed) const;
 

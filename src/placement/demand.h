@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one pod needs from a node, in the form that placement computes with: host resources, GPU
-// demands and allowed models. It does not say which containers or Kubernetes resources requested the
-// GPUs (src/device/request.h does), so a policy cannot distinguish pods with equal demands.
+// demands and allowed models. It does not say which containers or Kubernetes resources requested
+// the GPUs (src/device/request.h does), so a policy cannot distinguish pods with equal demands.
 //
 // Threads: demands and picks are values; each thread may use its own copy.
 #pragma once

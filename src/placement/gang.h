@@ -65,10 +65,10 @@ struct GangResult {
 // increased. REQUIRES: the policy is of this cluster.
 GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang);
 
-// The shapes to report to a policy that learns (Policy::OnArrival, and OnDeparture once the whole gang
-// has left). Normally there is one shape for each pod. A gang of whole GPUs on one node is reported
-// as one pod with the sum of all demands, because it needs room for the whole sum. REQUIRES: the
-// gang has at most kMaxGangPods pods.
+// The shapes to report to a policy that learns (Policy::OnArrival, and OnDeparture once the whole
+// gang has left). Normally there is one shape for each pod. A gang of whole GPUs on one node is
+// reported as one pod with the sum of all demands, because it needs room for the whole sum.
+// REQUIRES: the gang has at most kMaxGangPods pods.
 std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang);
 
 }  // namespace tessera::placement

@@ -77,7 +77,8 @@ class LinkedGroups {
   // Whether `set` is not empty and each of its GPUs has an NVLink to another GPU in it, so that
   // taking any of them breaks a pair.
   bool EachHasPartner(uint64_t set) const;
-  // Whether the set that Choose(available, 0, size) returns is AllPairsLinked. Mostly faster than Choose.
+  // Whether the set that Choose(available, 0, size) returns is AllPairsLinked. Mostly faster than
+  // Choose.
   bool ChoosesAllPairsLinked(uint64_t available, int size) const;
 
  private:

@@ -56,8 +56,8 @@ class Policy {
     return {{name(), score}};
   }
 
-  // Call once when a pod arrives, whether it is placed or not, and once when it leaves. A policy that
-  // learns spends about ten microseconds here, so that Choose never waits. For a cluster that
+  // Call once when a pod arrives, whether it is placed or not, and once when it leaves. A policy
+  // that learns spends about ten microseconds here, so that Choose never waits. For a cluster that
   // already runs, the caller reports all its pods as arrivals.
   virtual void OnArrival(ShapeId shape) { (void)shape; }
   virtual void OnDeparture(ShapeId shape) { (void)shape; }

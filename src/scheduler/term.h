@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One term of leading: ledger, feed, binder, extender and the evictor of over-assigned pods. Created
-// when leading begins and destroyed when it ends, so that no outdated state is used. Threads: the runner's. Ownership: all
-// dependencies outlive the term.
+// One term of leading: ledger, feed, binder, extender and the evictor of over-assigned pods.
+// Created when leading begins and destroyed when it ends, so that no outdated state is used.
+// Threads: the runner's. Ownership: all dependencies outlive the term.
 #pragma once
 
 #include <functional>
