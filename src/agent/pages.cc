@@ -37,7 +37,7 @@ Status Pages::MakeExporter(const AgentOptions& options) {
   exporter.hostname = options.node_name.empty() ? HostName() : options.node_name;
   exporter.style = options.metric_labels;
   exporter.interval = options.collect_interval;
-  exporter.exports_xids = options.xids.watches_any();
+  exporter.exports_xids = options.xids.watches_xids();
   exporter.xid_window = options.xid_window;
   exporter_ = std::make_unique<Exporter>(
       runner_, exporter,

@@ -44,9 +44,9 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   TESSERA_CHECK(ledger.ok());
   ledger_ = *std::move(ledger);
   ledger::FeedOptions feed = options_.feed;
-  feed.objects = false;
+  feed.keeps_objects = false;
   feed.constraints = true;
-  feed.runs = true;
+  feed.reports_pod_runs = true;
   runs_.clear();
   if (!with_quota) feed.quota_name.clear();
   ledger::ClusterFeed::Delegate& self = *this;

@@ -35,7 +35,7 @@ class UsageMeter {
   // A longer gap is not counted: the machine slept, or the cluster could not be read.
   static constexpr Duration kLongestGap = std::chrono::minutes(2);
 
-  // `label`: key of a label of pods, which the feed must keep (FeedOptions::labels).
+  // `label`: key of a label of pods, which the feed must keep (FeedOptions::keeps_pod_labels).
   explicit UsageMeter(std::string label) : label_(std::move(label)) {}
 
   // Call every kTick.

@@ -129,7 +129,7 @@ UnrepairedXids GpuTable::unrepaired() const {
   return all;
 }
 
-void GpuTable::Fill(device::NodeInventory* inventory) const {
+void GpuTable::FillInventory(device::NodeInventory* inventory) const {
   std::vector<const GpuRecord*> order;
   for (const auto& [uuid, record] : records_) order.push_back(&record);
   std::ranges::stable_sort(order, {}, [](const GpuRecord* record) { return record->gpu.index; });
@@ -172,7 +172,7 @@ bool GpuTable::IsPresent(const std::string& uuid) const {
   return record != records_.end() && record->second.present;
 }
 
-const oci::ProcGpu* GpuTable::FindProc(const std::string& uuid) const {
+const oci::ProcGpu* GpuTable::FindProcGpu(const std::string& uuid) const {
   const auto gpu = std::ranges::find(proc_gpus_, uuid, &oci::ProcGpu::uuid);
   return gpu == proc_gpus_.end() ? nullptr : &*gpu;
 }
@@ -191,8 +191,8 @@ GpuTable::GpuRecord& GpuTable::AssignIndex(int index, const std::string& uuid) {
   record.gpu.uuid = uuid;
   record.gpu.index = index;
   const auto remembered = remembered_xids_.find(uuid);
-  if (is_new && remembered != remembered_xids_.end()) record.health.Remember(remembered->second);
-  if (const oci::ProcGpu* known = is_new ? FindProc(uuid) : nullptr) {
+  if (is_new && remembered != remembered_xids_.end()) record.health.RestoreXid(remembered->second);
+  if (const oci::ProcGpu* known = is_new ? FindProcGpu(uuid) : nullptr) {
     record.gpu.minor = known->minor;
     record.gpu.model = known->model;
     record.gpu.pci_bus_id = known->bus_id;

@@ -58,12 +58,12 @@ class GpuTable {
   UnrepairedXids unrepaired() const;
 
   // Sets `gpus`, `links`, `unidentified` and `notes` of the inventory.
-  void Fill(device::NodeInventory* inventory) const;
+  void FillInventory(device::NodeInventory* inventory) const;
 
  private:
   std::string GuessUuid(int index, const std::string& pci_bus_id) const;
   bool IsPresent(const std::string& uuid) const;
-  const oci::ProcGpu* FindProc(const std::string& uuid) const;
+  const oci::ProcGpu* FindProcGpu(const std::string& uuid) const;
   GpuRecord& AssignIndex(int index, const std::string& uuid);
 
   const HealthRules rules_;

@@ -40,17 +40,17 @@ void HealthTracker::OnXid(uint64_t code, XidEffect effect, MonotonicTime now) {
   xid_ = PendingXid{.code = code, .needs_repair = needs_repair, .at = now};
 }
 
-void HealthTracker::Remember(uint64_t code) {
+void HealthTracker::RestoreXid(uint64_t code) {
   xid_ = PendingXid{.code = code, .needs_repair = true, .remembered = true};
 }
 
 void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction> recovery,
                              MonotonicTime now) {
-  hang_.clear();
-  missing_.clear();
-  failure_ = status.message();
-  if (status.ok() && recovery) recovery_ = TextOf(*recovery);
-  if (!status.ok() || !recovery_.empty()) {
+  hang_reason_.clear();
+  missing_reason_.clear();
+  failure_reason_ = status.message();
+  if (status.ok() && recovery) recovery_reason_ = TextOf(*recovery);
+  if (!status.ok() || !recovery_reason_.empty()) {
     if (xid_ && (status.ok() || status.code() == Code::kDataLoss)) xid_->repaired = true;
     good_polls_ = 0;
     return;
@@ -69,15 +69,15 @@ void HealthTracker::OnNoRecoveryAction() {
 }
 
 void HealthTracker::OnHang(NvmlCall call) {
-  hang_ = fmt::format("NVML call {} did not return", NvmlCallName(call));
+  hang_reason_ = fmt::format("NVML call {} did not return", NvmlCallName(call));
   good_polls_ = 0;
 }
 
 void HealthTracker::OnEventsWatched(const Status& status) {
-  unwatched_ = status.ok() ? "" : fmt::format("cannot watch XIDs: {}", status.message());
+  unwatched_reason_ = status.ok() ? "" : fmt::format("cannot watch XIDs: {}", status.message());
 }
 
-void HealthTracker::OnMissing() { missing_ = "the driver no longer reports this GPU"; }
+void HealthTracker::OnMissing() { missing_reason_ = "the driver no longer reports this GPU"; }
 
 void HealthTracker::OnDriverReloaded() {
   suspect_xid_.reset();
@@ -94,12 +94,12 @@ std::optional<uint64_t> HealthTracker::unrepaired_xid() const {
 device::Health HealthTracker::health() const {
   const auto other_reason = [this]() -> std::string {
     if (rules_.failed_probe_is_unhealthy) {
-      for (const std::string* reason : {&missing_, &hang_, &failure_}) {
+      for (const std::string* reason : {&missing_reason_, &hang_reason_, &failure_reason_}) {
         if (!reason->empty()) return *reason;
       }
     }
-    if (rules_.recovery_action_is_unhealthy && !recovery_.empty()) return recovery_;
-    return unwatched_;
+    if (rules_.recovery_action_is_unhealthy && !recovery_reason_.empty()) return recovery_reason_;
+    return unwatched_reason_;
   }();
   // Names the XID first, because it causes the other reasons: all calls fail on a GPU that fell off
   // the bus.

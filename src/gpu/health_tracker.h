@@ -38,7 +38,7 @@ class HealthTracker {
 
   void OnXid(uint64_t code, XidEffect effect, MonotonicTime now);
   // Restores an XID that needed a repair when the previous run of the agent ended.
-  void Remember(uint64_t code);
+  void RestoreXid(uint64_t code);
   // The GPU answered the query of a poll or of an identification, possibly with an error.
   // `recovery` is empty for an identification, which does not read the recovery action.
   void OnAnswer(const Status& status, std::optional<RecoveryAction> recovery, MonotonicTime now);
@@ -70,11 +70,11 @@ class HealthTracker {
 
   const HealthRules rules_;
   // Reasons why the GPU is unhealthy, each empty if it does not apply.
-  std::string missing_;
-  std::string hang_;
-  std::string failure_;
-  std::string unwatched_;
-  std::string recovery_;
+  std::string missing_reason_;
+  std::string hang_reason_;
+  std::string failure_reason_;
+  std::string unwatched_reason_;
+  std::string recovery_reason_;
   bool mig_ = false;
   std::optional<PendingXid> xid_;
   std::optional<uint64_t> suspect_xid_;

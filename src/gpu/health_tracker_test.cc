@@ -85,8 +85,8 @@ TEST(HealthTrackerTest, AnXidThatNeedsARepairIsNotReplacedByAHarmlessOne) {
 TEST(HealthTrackerTest, ARememberedXidIsRepairedIfTheDriverRequestsNoAction) {
   HealthTracker silent(kRules);
   HealthTracker content(kRules);
-  silent.Remember(48);
-  content.Remember(48);
+  silent.RestoreXid(48);
+  content.RestoreXid(48);
   EXPECT_FALSE(content.health().ok());
   for (int second = 1; second < 5; ++second) {
     AnswerWell(&silent, second);

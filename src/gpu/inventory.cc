@@ -23,8 +23,8 @@ struct DriverReport {
 };
 
 HealthRules RulesOf(const InventoryOptions& options) {
-  return {.failed_probe_is_unhealthy = options.xids.polls(),
-          .recovery_action_is_unhealthy = options.xids.watches_any(),
+  return {.failed_probe_is_unhealthy = options.xids.checks_health(),
+          .recovery_action_is_unhealthy = options.xids.watches_xids(),
           .xid_quiet = options.xid_quiet,
           .good_polls_after_xid = options.good_polls_after_xid};
 }
@@ -47,7 +47,7 @@ Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
       loader_(std::move(loader)),
       options_(std::move(options)),
       on_change_(std::move(on_change)),
-      jobs_(caller, &stats_, [this] { AfterJob(); }),
+      jobs_(caller, &stats_, [this] { OnJobEnded(); }),
       unrepaired_xid_file_(options_.xid_file, BootId()),
       table_(RulesOf(options_), unrepaired_xid_file_.xids()) {}
 
@@ -172,13 +172,13 @@ void Inventory::Impl::OnSessionBroken(ReopenReason reason) {
     }
   }
   if (reason == ReopenReason::kDriverReplaced) return Open();
-  // Queries may still be running: AfterJob opens the session when all have returned.
+  // Queries may still be running: OnJobEnded opens the session when all have returned.
   phase_ = SessionPhase::kDraining;
   if (listener_ != nullptr) listener_->Stop();
 }
 
 void Inventory::Impl::StartListener() {
-  if (!options_.xids.watches_any()) return;
+  if (!options_.xids.watches_xids()) return;
   XidListener::Hooks hooks;
   hooks.on_event = [this](const XidEvent& event) { OnXid(event); };
   hooks.on_watched = [this](NvmlDevice device, const Status& status) {
@@ -275,7 +275,7 @@ void Inventory::Impl::IdentifyAll() {
   PostInSession(options_.first_snapshot_within / 2, [this] { StartLinks(); });
   PostInSession(options_.first_snapshot_within, [this] {
     publish_incomplete_ = true;
-    AfterJob();
+    OnJobEnded();
   });
   for (int index = 0; index < table_.size(); ++index) Identify(index);
 }
@@ -305,7 +305,7 @@ bool Inventory::Impl::ReadyToPublish() const {
          });
 }
 
-void Inventory::Impl::AfterJob() {
+void Inventory::Impl::OnJobEnded() {
   if (phase_ == SessionPhase::kDraining && jobs_.in_flight() == 0) return OnDrained();
   if (phase_ == SessionPhase::kOpen &&
       std::ranges::all_of(queries_,
@@ -329,7 +329,7 @@ void Inventory::Impl::Publish() {
   if (listener_ != nullptr && !listener_->problem().empty()) {
     next->notes.push_back("cannot watch XIDs: " + listener_->problem());
   }
-  table_.Fill(next.get());
+  table_.FillInventory(next.get());
   if (snapshot_ != nullptr && *snapshot_ == *next) return;
   snapshot_ = std::move(next);
   ++stats_.snapshots;

@@ -65,7 +65,7 @@ class Inventory::Impl {
   void CheckDriver();
   void ReopenForLostGpus();
   void IdentifyAll();
-  void AfterJob();
+  void OnJobEnded();
   bool ReadyToPublish() const;
   void Publish();
   // Runs `task` later, unless the session or the inventory has ended.

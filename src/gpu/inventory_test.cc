@@ -172,7 +172,7 @@ TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenOneBeginsAnot
   f.Advance(seconds(10));
   EXPECT_EQ(f.node().problem, "closed for maintenance");
   EXPECT_EQ(f.node().healthy_count(), 0u);
-  EXPECT_FALSE(f.driver().initialised) << "the modules could not be unloaded";
+  EXPECT_FALSE(f.driver().initialized) << "the modules could not be unloaded";
   const int inits = f.driver().calls[NvmlCall::kInit];
   f.Advance(std::chrono::hours(1));
   EXPECT_EQ(f.driver().calls[NvmlCall::kInit], inits);
@@ -356,7 +356,7 @@ TEST(InventoryTest, ADriverWhoseFilesAreGoneOffersNothingUntilItIsBack) {
 TEST(InventoryTest, FailedSessionIsReopened) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
-  f.driver().initialised = false;
+  f.driver().initialized = false;
   f.Advance(seconds(12));
   EXPECT_EQ(f.node().healthy_count(), 4u);
   EXPECT_EQ(f.inventory->stats().driver_loads, 2u);
@@ -365,7 +365,7 @@ TEST(InventoryTest, FailedSessionIsReopened) {
 TEST(InventoryTest, ADriverThatIsUnloadedLeavesItsGpusUnhealthyUntilItIsBack) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
-  f.driver().initialised = false;
+  f.driver().initialized = false;
   f.driver().faults[{NvmlCall::kInit, -1}] = {
       Status(Code::kFailedPrecondition, "nvmlInit_v2: the NVIDIA driver is not loaded")};
   f.Advance(seconds(30));

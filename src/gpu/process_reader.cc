@@ -118,7 +118,7 @@ void ProcessReader::State::Start() {
   session = nullptr;
   BlockingCaller::Job job;
   job.name = "nvml-processes";
-  job.deadline = kDeadline;
+  job.deadline = kOpenDeadline;
   job.work = [check, loader = loader] { check->Run(loader.get()); };
   job.finished = [weak = weak.Get(), check] {
     if (weak) weak->OnSession(*check);
@@ -176,7 +176,7 @@ void ProcessReader::State::StartGpu(size_t index) {
   BlockingCaller::Job job;
   job.name = fmt::format("nvml-procs-{}", index);
   job.deadline = kGpuDeadline;
-  job.work = [reading, index, since = runner->clock().WallNow() - kPeriod] {
+  job.work = [reading, index, since = runner->clock().WallNow() - kLoadPeriod] {
     const std::shared_ptr<NvmlSession> session = reading->session;
     reading->answer = session->ReadGpu(static_cast<int>(index), since);
     if (reading->answer.status().code() == Code::kFailedPrecondition) session->is_dead = true;

@@ -8,7 +8,7 @@
 // hangs delays no other: an answer has the GPUs that returned their processes within kGpuDeadline.
 // A GPU that hangs is queried again when its call has returned.
 //
-// One query runs at a time. Requests during a query, and within kFresh after it, share its answer
+// One query runs at a time. Requests during a query, and within kMaxAge after it, share its answer
 // unless they ask for a newer one. Five servers that scrape every second thus cost the driver one
 // query per second.
 //
@@ -49,11 +49,11 @@ struct ProcessReport {
 
 class ProcessReader {
  public:
-  static constexpr Duration kFresh = std::chrono::milliseconds(500);
+  static constexpr Duration kMaxAge = std::chrono::milliseconds(500);
   // The period over which loads are measured.
-  static constexpr Duration kPeriod = std::chrono::seconds(1);
+  static constexpr Duration kLoadPeriod = std::chrono::seconds(1);
   // To open a session, which may initialize GPUs.
-  static constexpr Duration kDeadline = std::chrono::seconds(3);
+  static constexpr Duration kOpenDeadline = std::chrono::seconds(3);
   static constexpr Duration kGpuDeadline = std::chrono::milliseconds(250);
 
   using OnRead = std::function<void(std::shared_ptr<const ProcessReport>)>;
@@ -68,7 +68,7 @@ class ProcessReader {
   // `max_age` old, plus the time of the query. If the session cannot be opened or checked in time,
   // this request, and all later ones until the driver works again, are answered with
   // DEADLINE_EXCEEDED.
-  void Read(OnRead on_read, Duration max_age = kFresh);
+  void Read(OnRead on_read, Duration max_age = kMaxAge);
   // Closes the session if the driver has disappeared, without waiting for the next request.
   void Refresh();
 

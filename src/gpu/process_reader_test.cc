@@ -44,7 +44,7 @@ TEST_F(ProcessReaderTest, SimultaneousRequestsShareOneQuery) {
   Read();
   Read();
   EXPECT_EQ(Calls(NvmlCall::kDeviceCount), 1);
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   Read();
   EXPECT_EQ(Calls(NvmlCall::kDeviceCount), 2);
   EXPECT_EQ(Calls(NvmlCall::kInit), 1) << "the session stays";
@@ -58,7 +58,7 @@ TEST_F(ProcessReaderTest, RefreshOnlyClosesTheSessionOfARemovedDriver) {
   const auto driver = std::exchange(loader_->driver, nullptr);
   reader_.Refresh();
   runner_.RunUntilIdle();
-  EXPECT_FALSE(driver->initialised);
+  EXPECT_FALSE(driver->initialized);
 }
 
 TEST_F(ProcessReaderTest, AGpuThatDoesNotAnswerIsLeftOut) {
@@ -79,20 +79,20 @@ TEST_F(ProcessReaderTest, ADriverThatComesLaterOrIsReplacedIsFound) {
   const auto driver = std::exchange(loader_->driver, nullptr);
   EXPECT_EQ(Read()->status.code(), Code::kNotFound);
   loader_->driver = driver;
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_TRUE(Read()->status.ok());
   loader_->fingerprint = "second";
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_TRUE(Read()->status.ok());
   EXPECT_EQ(Calls(NvmlCall::kInit), 2);
 }
 
 TEST_F(ProcessReaderTest, ReopensADeadSession) {
   Read();
-  loader_->driver->initialised = false;
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  loader_->driver->initialized = false;
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_EQ(Read()->status.code(), Code::kFailedPrecondition);
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_TRUE(Read()->status.ok());
 }
 
@@ -109,7 +109,7 @@ TEST_F(ProcessReaderTest, AGpuThatHangsIsUnknownAndDelaysNoOther) {
   EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[1].uuid);
   // Later queries do not wait for this GPU, and do not query it.
   for (int i = 0; i < 3; ++i) {
-    runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+    runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
     got = Read();
     ASSERT_NE(got, nullptr);
     EXPECT_EQ(got->gpus.size(), 1u);
@@ -118,7 +118,7 @@ TEST_F(ProcessReaderTest, AGpuThatHangsIsUnknownAndDelaysNoOther) {
   loader_->driver->faults.clear();
   caller_.Release();
   runner_.RunUntilIdle();
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   got = Read();
   ASSERT_EQ(got->gpus.size(), 2u);
   EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[0].uuid);
@@ -136,14 +136,14 @@ TEST_F(ProcessReaderTest, NoAnswerOfAnyGpuIsAnError) {
 TEST_F(ProcessReaderTest, AGpuThatHangsWhileTheDriverIsReplacedIsQueriedInTheNewSession) {
   loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}] = {};
   Read();
-  runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline + ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline + ProcessReader::kMaxAge);
   loader_->driver->faults.clear();
   loader_->fingerprint = "second";
   EXPECT_EQ(Read()->gpus.size(), 2u);
   caller_.Release();  // the old call returns, and the old session is closed
   runner_.RunUntilIdle();
-  loader_->driver->initialised = true;  // NVML counts its sessions, this fake does not
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  loader_->driver->initialized = true;  // NVML counts its sessions, this fake does not
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_EQ(Read()->gpus.size(), 2u);
 }
 
@@ -151,7 +151,7 @@ TEST_F(ProcessReaderTest, AHangingDriverIsReportedAndQueriedOnlyOnce) {
   loader_->driver->faults[{NvmlCall::kDeviceCount, -1}] = {};
   std::shared_ptr<const ProcessReport> got;
   reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
-  runner_.AdvanceTimeAndRun(ProcessReader::kDeadline);
+  runner_.AdvanceTimeAndRun(ProcessReader::kOpenDeadline);
   ASSERT_NE(got, nullptr);
   EXPECT_EQ(got->status.code(), Code::kDeadlineExceeded);
   runner_.AdvanceTimeAndRun(std::chrono::minutes(1));
@@ -160,7 +160,7 @@ TEST_F(ProcessReaderTest, AHangingDriverIsReportedAndQueriedOnlyOnce) {
   loader_->driver->faults.clear();
   caller_.Release();
   runner_.RunUntilIdle();
-  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
   EXPECT_TRUE(Read()->status.ok());
 }
 

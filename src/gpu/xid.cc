@@ -99,7 +99,7 @@ XidEffect XidPolicy::EffectOf(uint64_t xid) const {
   return info->action == kRestartApplication ? XidEffect::kSuspect : XidEffect::kNone;
 }
 
-bool XidPolicy::watches_any() const {
+bool XidPolicy::watches_xids() const {
   return enable_all_ || !enabled_codes_.empty() || (!disable_all_ && !disable_xids_);
 }
 

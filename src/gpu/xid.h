@@ -50,9 +50,9 @@ class XidPolicy {
   // Whether the XID makes a GPU unhealthy.
   bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
   // False if no XID has an effect, so that no thread needs to listen.
-  bool watches_any() const;
+  bool watches_xids() const;
   // False after "all": health checks are off, and a GPU that fails to answer stays healthy.
-  bool polls() const { return !disable_all_ || enable_all_ || !enabled_codes_.empty(); }
+  bool checks_health() const { return !disable_all_ || enable_all_ || !enabled_codes_.empty(); }
   // Words that are neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }
 

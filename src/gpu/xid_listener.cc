@@ -38,16 +38,16 @@ void XidListener::Watch(NvmlDevice device) {
   const auto has = [&](const std::vector<NvmlDevice>& list) {
     return std::ranges::find(list, device) != list.end();
   };
-  if (has(pending_) || has(registered_) || has(hung_)) return;
-  pending_.push_back(device);
+  if (has(pending_devices_) || has(registered_devices_) || has(hung_devices_)) return;
+  pending_devices_.push_back(device);
   Continue();
 }
 
 void XidListener::Continue() {
   if (busy_ || stopped_ || abandoned_calls_ >= kMaxAbandoned) return;
-  if (set_ == nullptr) return pending_.empty() ? void() : CreateSet();
-  if (!pending_.empty()) return RegisterNext();
-  if (!registered_.empty()) Wait();
+  if (event_set_ == nullptr) return pending_devices_.empty() ? void() : CreateSet();
+  if (!pending_devices_.empty()) return RegisterNext();
+  if (!registered_devices_.empty()) Wait();
 }
 
 void XidListener::ContinueAfter(Duration delay) {
@@ -76,7 +76,7 @@ void XidListener::CreateSet() {
         }
         busy_ = false;
         if (report.set.ok()) {
-          set_ = *report.set;
+          event_set_ = *report.set;
           problem_.clear();
           return Continue();
         }
@@ -96,11 +96,12 @@ void XidListener::CreateSet() {
 
 void XidListener::RegisterNext() {
   busy_ = true;
-  const NvmlDevice device = pending_.back();
-  pending_.pop_back();
+  const NvmlDevice device = pending_devices_.back();
+  pending_devices_.pop_back();
   jobs_->Start<RegisterReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_, set = set_, device](CurrentNvmlCall* current_call, RegisterReport* report) {
+      [nvml = nvml_, set = event_set_, device](CurrentNvmlCall* current_call,
+                                               RegisterReport* report) {
         TrackedNvml tracked{*nvml, *current_call, report->errors};
         report->status = tracked.Call(NvmlCall::kRegisterEvents,
                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
@@ -109,17 +110,17 @@ void XidListener::RegisterNext() {
         if (!weak) return;
         // The GPU was registered with a set that was abandoned, so it is registered again.
         if (state.late) {
-          std::erase(hung_, device);
+          std::erase(hung_devices_, device);
           return Watch(device);
         }
         busy_ = false;
-        if (report.status.ok()) registered_.push_back(device);
+        if (report.status.ok()) registered_devices_.push_back(device);
         hooks_.on_watched(device, report.status);
         Continue();
       },
       [this, weak = weak_.Get(), device](NvmlCall call, Jobs::AnswerState) {
         if (!weak) return;
-        hung_.push_back(device);
+        hung_devices_.push_back(device);
         hooks_.on_hang(device, call);
         AbandonSetAfter(call);
       });
@@ -130,8 +131,8 @@ void XidListener::Wait() {
   const MonotonicTime start = runner_->clock().Now();
   jobs_->Start<WaitReport>(
       kThreadName, options_.wait + options_.call_deadline,
-      [nvml = nvml_, set = set_, wait = options_.wait](CurrentNvmlCall* current_call,
-                                                       WaitReport* report) {
+      [nvml = nvml_, set = event_set_, wait = options_.wait](CurrentNvmlCall* current_call,
+                                                             WaitReport* report) {
         current_call->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
@@ -174,9 +175,10 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
 
 // Replaces the set, because the hanging call may still use it.
 void XidListener::AbandonSetAfter(NvmlCall call) {
-  set_ = nullptr;
-  pending_.insert(pending_.end(), registered_.begin(), registered_.end());
-  registered_.clear();
+  event_set_ = nullptr;
+  pending_devices_.insert(pending_devices_.end(), registered_devices_.begin(),
+                          registered_devices_.end());
+  registered_devices_.clear();
   if (call == NvmlCall::kEventSetWait || call == NvmlCall::kEventSetCreate) {
     problem_ = fmt::format("NVML call {} did not return", NvmlCallName(call));
   }

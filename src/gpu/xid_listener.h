@@ -42,7 +42,7 @@ class XidListener {
   void Stop() { stopped_ = true; }
   // Why events are not received; empty while they are.
   const std::string& problem() const { return problem_; }
-  NvmlEventSet event_set() const { return set_; }
+  NvmlEventSet event_set() const { return event_set_; }
 
  private:
   void Continue();
@@ -64,10 +64,10 @@ class XidListener {
   int abandoned_calls_ = 0;  // overdue calls that have not returned
   Duration backoff_{};
   std::string problem_;
-  NvmlEventSet set_ = nullptr;
-  std::vector<NvmlDevice> pending_;
-  std::vector<NvmlDevice> registered_;
-  std::vector<NvmlDevice> hung_;  // until their registration returns
+  NvmlEventSet event_set_ = nullptr;
+  std::vector<NvmlDevice> pending_devices_;
+  std::vector<NvmlDevice> registered_devices_;
+  std::vector<NvmlDevice> hung_devices_;  // until their registration returns
   WeakPtrFactory<XidListener> weak_{this};
 };
 

@@ -46,8 +46,8 @@ TEST(XidPolicyTest, ByDefaultTheActionOfTheCatalogDecides) {
   }
   for (const uint64_t xid : {78, 93, 154}) EXPECT_EQ(policy.EffectOf(xid), XidEffect::kNone) << xid;
   EXPECT_EQ(policy.EffectOf(4242), XidEffect::kUntilQuiet);
-  EXPECT_TRUE(policy.watches_any());
-  EXPECT_TRUE(policy.polls());
+  EXPECT_TRUE(policy.watches_xids());
+  EXPECT_TRUE(policy.checks_health());
 }
 
 TEST(XidPolicyTest, CodesAreDisabledAndEnabled) {
@@ -66,15 +66,15 @@ TEST(XidPolicyTest, DisablingAllTurnsEverythingOff) {
     const XidPolicy policy = XidPolicy::Parse(word, "");
     EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone) << word;
     EXPECT_EQ(policy.EffectOf(13), XidEffect::kNone) << word;
-    EXPECT_FALSE(policy.watches_any()) << word;
+    EXPECT_FALSE(policy.watches_xids()) << word;
   }
-  EXPECT_FALSE(XidPolicy::Parse("all", "").polls());
-  EXPECT_TRUE(XidPolicy::Parse("xids", "").polls());
+  EXPECT_FALSE(XidPolicy::Parse("all", "").checks_health());
+  EXPECT_TRUE(XidPolicy::Parse("xids", "").checks_health());
 }
 
 TEST(XidPolicyTest, EnablingOneXidWhileAllAreDisabledWatchesOnlyThatXid) {
   const XidPolicy policy = XidPolicy::Parse("all", "79");
-  EXPECT_TRUE(policy.watches_any());
+  EXPECT_TRUE(policy.watches_xids());
   EXPECT_TRUE(policy.IsCritical(79));
   EXPECT_FALSE(policy.IsCritical(48));
 }
@@ -82,7 +82,7 @@ TEST(XidPolicyTest, EnablingOneXidWhileAllAreDisabledWatchesOnlyThatXid) {
 TEST(XidPolicyTest, EnablingAllOverridesTheDefaultListToo) {
   const XidPolicy policy = XidPolicy::Parse("all", "all");
   EXPECT_TRUE(policy.IsCritical(13));
-  EXPECT_TRUE(policy.polls());
+  EXPECT_TRUE(policy.checks_health());
 }
 
 TEST(XidPolicyTest, WarnsOfInvalidWords) {

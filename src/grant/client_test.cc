@@ -21,20 +21,20 @@ using namespace std::chrono_literals;
 // Accepts one connection after the other and runs the given action on each.
 class FakeAgent {
  public:
-  using Behaviour = std::function<void(int fd)>;
+  using Behavior = std::function<void(int fd)>;
 
-  FakeAgent(const std::string& path, std::vector<Behaviour> behaviours) {
+  FakeAgent(const std::string& path, std::vector<Behavior> behaviors) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path.data(), path.size());
     listener_.Reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
-    thread_ = std::thread([this, behaviours = std::move(behaviours)] {
-      for (const Behaviour& behaviour : behaviours) {
+    thread_ = std::thread([this, behaviors = std::move(behaviors)] {
+      for (const Behavior& behavior : behaviors) {
         const Fd client(::accept(listener_.get(), nullptr, nullptr));
         if (!client.valid()) return;
-        behaviour(client.get());
+        behavior(client.get());
       }
     });
   }

@@ -13,7 +13,7 @@ void Budgets::Remove(std::string_view ns, std::string_view name) {
 }
 
 // The algorithm of kube-scheduler's plugin DefaultPreemption (filterPodsWithPDBViolation).
-std::vector<bool> Budgets::Violated(std::span<const CoveredPod> pods) const {
+std::vector<bool> Budgets::FindViolations(std::span<const CoveredPod> pods) const {
   std::vector<bool> violated(pods.size(), false);
   for (const auto& [key, budget] : budgets_) {
     if (!budget.selector) continue;

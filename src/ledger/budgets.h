@@ -34,7 +34,7 @@ class Budgets {
   // it are evicted as well. A budget to which the API server has already charged a pod does not
   // count that pod again. The rules are kube-scheduler's, with one difference: an empty selector
   // selects all pods of the namespace, as the API defines it.
-  std::vector<bool> Violated(std::span<const CoveredPod> pods) const;
+  std::vector<bool> FindViolations(std::span<const CoveredPod> pods) const;
 
  private:
   bool known_ = false;

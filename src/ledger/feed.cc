@@ -67,7 +67,7 @@ struct ClusterFeed::State {
     void OnRecovered() override { state.delegate.OnRecovered("pods"); }
     void Set(const kube::PodObject& now) {
       state.ledger.SetPod(now);
-      if (state.options.runs) state.delegate.OnPodRun(now);
+      if (state.options.reports_pod_runs) state.delegate.OnPodRun(now);
       if (state.synced) state.delegate.OnPod(now);
     }
     void Remove(const Uid& uid) {
@@ -120,9 +120,9 @@ struct ClusterFeed::State {
   }
 
   AlsoKept AlsoKeptFields() const {
-    return {.labels = options.budgets || options.labels,
+    return {.labels = options.watches_budgets || options.keeps_pod_labels,
             .constraints = options.constraints,
-            .runs = options.runs};
+            .runs = options.reports_pod_runs};
   }
 
   template <typename T>
@@ -134,8 +134,8 @@ struct ClusterFeed::State {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
         KeepOfNodes(ledger.options().labels, AlsoKeptFields()), node_handler,
-        kube::Watch::Options{}, options.objects ? nullptr : IsAnyObject<kube::NodeObject>);
-    if (options.budgets) {
+        kube::Watch::Options{}, options.keeps_objects ? nullptr : IsAnyObject<kube::NodeObject>);
+    if (options.watches_budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
           client, kube::ListQuery{}, KeptFieldsOfBudgets(), budget_handler);
     }
@@ -161,9 +161,9 @@ struct ClusterFeed::State {
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
         KeepOfPods(AlsoKeptFields()), pod_handler, kube::Watch::Options{},
-        !options.objects ? IsAnyObject<kube::PodObject>
-        : all            ? nullptr
-                         : HasNoGpus);
+        !options.keeps_objects ? IsAnyObject<kube::PodObject>
+        : all                  ? nullptr
+                               : HasNoGpus);
   }
   void OnPartSynced(bool* part) {
     *part = true;

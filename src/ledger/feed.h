@@ -37,17 +37,17 @@ struct FeedOptions {
   // cluster, but no decision depends on them.
   bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
-  bool budgets = false;
+  bool watches_budgets = false;
   // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
-  bool labels = false;
+  bool keeps_pod_labels = false;
   // Whether the ledger keeps what ClusterLedger::WhyLeftOut needs: the constraints of pods, and the
   // labels and taints of nodes.
   bool constraints = false;
   // Whether Delegate::OnPodRun is called.
-  bool runs = false;
+  bool reports_pod_runs = false;
   // Whether FindPod and FindNode find objects. If false, the feed keeps only their UIDs, which
   // saves several kilobytes for each object.
-  bool objects = true;
+  bool keeps_objects = true;
 };
 
 // An empty config if the map does not have the key. INVALID_ARGUMENT names map and key.
@@ -65,7 +65,8 @@ class ClusterFeed {
     // After the first sync: the ledger has changed because a pod changed. `pod` is the API server's
     // current object. Without FeedOptions::all_pods, not called for pods without GPUs.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
-    // With FeedOptions::runs, also before the first sync: a pod with GPUs was added or changed.
+    // With FeedOptions::reports_pod_runs, also before the first sync: a pod with GPUs was added or
+    // changed.
     virtual void OnPodRun(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const Uid& uid) { (void)uid; }

@@ -225,8 +225,8 @@ placement::Policy& ClusterLedger::PolicyFor(const PodRequest& request) {
   };
   if (!request.devices->policy) return *policy_;
   return *request.devices->policy == device::PackingPolicy::kBinpack
-             ? *named(binpack_, "NodeBinpackGpuBinpack")
-             : *named(spread_, "NodeSpreadGpuSpread");
+             ? *named(binpack_policy_, "NodeBinpackGpuBinpack")
+             : *named(spread_policy_, "NodeSpreadGpuSpread");
 }
 
 Result<ClusterLedger::Query> ClusterLedger::MakeQuery(const kube::PodObject& pod) {
@@ -236,7 +236,7 @@ Result<ClusterLedger::Query> ClusterLedger::MakeQuery(const kube::PodObject& pod
 
 Result<ClusterLedger::Query> ClusterLedger::MakeQuery(PodRequest request) {
   Query query{.request = std::move(request)};
-  Forget(query.request.uid);
+  DropAssumption(query.request.uid);
   RETURN_IF_ERROR(FillDemand(&query));
   return query;
 }
@@ -296,7 +296,7 @@ Verdict ClusterLedger::Evaluate(Query& query, const NodeEntry* known) {
                                            : std::string_view(node.problem),
             .kind = node.problem.empty() ? Verdict::kNoKnownGpus : Verdict::kNodeProblem};
   }
-  if (const UnfitReasons::Reason* shortfall = unfit_reasons_.Of(query.gpus_only, node.id)) {
+  if (const UnfitReasons::Reason* shortfall = unfit_reasons_.ReasonFor(query.gpus_only, node.id)) {
     return {.unresolvable = shortfall->unresolvable,
             .reason = shortfall->text,
             .kind = shortfall->kind};
@@ -370,19 +370,19 @@ std::vector<placement::QuotaCharge> ClusterLedger::ChargesOf(const PodRequest& r
   return charges;
 }
 
-Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Query& query, std::string_view name,
-                                                     Duration hold) {
+Result<ClusterLedger::Assumption> ClusterLedger::Assume(const Query& query, std::string_view name,
+                                                        Duration hold) {
   const PodRequest& request = query.request;
   if (const auto at = pods_.find(request.uid);
       at != pods_.end() && at->second.binding_state == BindingState::kBound) {
     return Error(Code::kFailedPrecondition, "pod {} is already bound to node {}", request.Text(),
                  at->second.node);
   }
-  Forget(request.uid);
+  DropAssumption(request.uid);
   const auto known = nodes_.find(name);
   if (known == nodes_.end()) return Error(Code::kNotFound, "unknown node \"{}\"", name);
   const NodeEntry& node = known->second;
-  Assumed assumed;
+  Assumption assumed;
   if (!query.requests_gpus()) return assumed;
   if (node.id == placement::kNoNode || !node.problem.empty()) {
     return Error(Code::kFailedPrecondition, "node {} has no usable GPUs{}{}", name,

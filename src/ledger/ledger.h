@@ -251,25 +251,25 @@ class ClusterLedger {
     const PodEntry* older = nullptr;  // the pod bound first on that GPU
   };
   // Valid until the ledger changes. Cost: a pass over all GPUs.
-  std::vector<Overassignment> Overassigned() const;
+  std::vector<Overassignment> FindOverassignments() const;
 
   // Picks GPUs on the node and assumes them for the pod, until `hold` has passed or the feed shows
   // the pod bound. `hold` must be longer than a watch event may be late. Replaces an earlier
   // assumption. FAILED_PRECONDITION states what is missing; RESOURCE_EXHAUSTED and
   // PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
-  struct Assumed {
+  struct Assumption {
     device::Assignment assignment;
     // The annotations to write with the binding: Tessera's annotations, and the annotations of the
     // pod's dialect.
     StringMap annotations;
   };
-  Result<Assumed> Assume(const Query& query, std::string_view node, Duration hold);
+  Result<Assumption> Assume(const Query& query, std::string_view node, Duration hold);
   // Drops the assumption of the pod. Does nothing for a bound pod.
-  void Forget(const Uid& uid);
+  void DropAssumption(const Uid& uid);
   // Sets the end of the pod's assumption to `hold` from now.
-  void Extend(const Uid& uid, Duration hold);
+  void ExtendAssumption(const Uid& uid, Duration hold);
   // Drops all assumptions that have ended. Returns the names of their pods, "ns/name".
-  std::vector<std::string> Expire();
+  std::vector<std::string> DropExpiredAssumptions();
 
   // --- Readers.
   using Nodes = std::map<std::string, NodeEntry, std::less<>>;
@@ -359,7 +359,8 @@ class ClusterLedger {
   const std::unique_ptr<placement::Cluster> cluster_;
   UnfitReasons unfit_reasons_;
   std::unique_ptr<placement::Policy> policy_;
-  std::unique_ptr<placement::Policy> binpack_, spread_;  // created when a pod first names them
+  std::unique_ptr<placement::Policy> binpack_policy_,
+      spread_policy_;  // created when a pod first names them
   placement::LinkedGroupsCache groups_;
   placement::Quota quota_;
   device::SharedInventory::Pool inventories_;

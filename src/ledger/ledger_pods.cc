@@ -456,7 +456,7 @@ void ClusterLedger::MoveGuessedGpus(const PodEntry& assigned, const NodeEntry& n
   }
 }
 
-void ClusterLedger::Forget(const Uid& uid) {
+void ClusterLedger::DropAssumption(const Uid& uid) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
   PodEntry& pod = known->second;
@@ -467,14 +467,14 @@ void ClusterLedger::Forget(const Uid& uid) {
   if (!pod.received) pods_.erase(known);
 }
 
-void ClusterLedger::Extend(const Uid& uid, Duration hold) {
+void ClusterLedger::ExtendAssumption(const Uid& uid, Duration hold) {
   const auto known = pods_.find(uid);
   if (known == pods_.end() || known->second.binding_state != BindingState::kAssumed) return;
   known->second.rare.Update(
       [&](PodEntry::RareFields& rare) { rare.assumed_until = clock_->Now() + hold; });
 }
 
-std::vector<std::string> ClusterLedger::Expire() {
+std::vector<std::string> ClusterLedger::DropExpiredAssumptions() {
   std::vector<Uid> expired;
   std::vector<std::string> names;
   const MonotonicTime now = clock_->Now();
@@ -483,7 +483,7 @@ std::vector<std::string> ClusterLedger::Expire() {
   }
   for (const Uid& uid : expired) {
     names.push_back(pods_.find(uid)->second.request.Text());
-    Forget(uid);
+    DropAssumption(uid);
   }
   return names;
 }

@@ -25,7 +25,7 @@ class LedgerPodsTest : public ::testing::Test {
     ClusterLedger::Query query = MakeQuery(pod);
     return ledger_->Evaluate(query, "n").fits;
   }
-  Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, Duration hold = 30s) {
+  Result<ClusterLedger::Assumption> Assume(const kube::PodObject& pod, Duration hold = 30s) {
     return ledger_->Assume(MakeQuery(pod), "n", hold);
   }
   const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
@@ -59,18 +59,18 @@ TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
   const kube::PodObject pod = Whole("a");
   ASSERT_TRUE(Assume(pod, 10s).ok());
   clock_.Advance(9s);
-  ledger_->Extend(pod.meta.uid, 10s);
-  ledger_->Extend(Uid("unknown"), 10s);
+  ledger_->ExtendAssumption(pod.meta.uid, 10s);
+  ledger_->ExtendAssumption(Uid("unknown"), 10s);
   clock_.Advance(9s);
-  EXPECT_TRUE(ledger_->Expire().empty());
+  EXPECT_TRUE(ledger_->DropExpiredAssumptions().empty());
   clock_.Advance(1s);
-  EXPECT_EQ(ledger_->Expire(), std::vector<std::string>{"ns/a"});
+  EXPECT_EQ(ledger_->DropExpiredAssumptions(), std::vector<std::string>{"ns/a"});
 }
 
 TEST_F(LedgerPodsTest, AnUnknownPodCanBeForgotten) {
   ledger_->SetNode(GpuNode("n", 1));
   ASSERT_TRUE(Assume(Whole("a")).ok());
-  ledger_->Forget(Uid("unknown"));
+  ledger_->DropAssumption(Uid("unknown"));
   EXPECT_FALSE(Fits(Whole("b")));
 }
 
@@ -211,7 +211,7 @@ TEST_F(LedgerPodsTest, ThePodsPolicyOverridesTheClusters) {
     ASSERT_TRUE(assumed.ok()) << assumed.status().ToString();
     EXPECT_EQ(assumed->assignment.containers.at("main")[0].uuid == used,
               policy == std::string_view("binpack"));
-    ledger_->Forget(pod.meta.uid);
+    ledger_->DropAssumption(pod.meta.uid);
   }
 }
 

@@ -165,7 +165,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
       EXPECT_EQ(fits, assumed.ok());
     }
     if (!assumed.ok() || expires) return;
-    if (!world_.Bind(pod, node, assumed->annotations)) ledger.Forget(pod.meta.uid);
+    if (!world_.Bind(pod, node, assumed->annotations)) ledger.DropAssumption(pod.meta.uid);
   }
 
   void ChangeNode() {
@@ -192,7 +192,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
         return ChangeNode();
       case 1:
         clock_.Advance(std::chrono::seconds(random_.Below(8)));
-        (void)leader().ledger().Expire();
+        (void)leader().ledger().DropExpiredAssumptions();
         return;
       case 2:
         return leader().Restart();
@@ -232,7 +232,7 @@ TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndAllLedgersAgree) {
   Replica anew(world_, clock_);
   for (const auto& replica : replicas_) {
     replica->Hear(replica->behind());
-    (void)replica->ledger().Expire();
+    (void)replica->ledger().DropExpiredAssumptions();
     ExpectSame(replica->ledger(), anew.ledger());
   }
 }

@@ -35,8 +35,8 @@ class LedgerTest : public ::testing::Test {
     ClusterLedger::Query query = MakeQuery(pod);
     return std::string(ledger_->Evaluate(query, node).reason);
   }
-  Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, std::string_view node,
-                                        Duration hold = 30s) {
+  Result<ClusterLedger::Assumption> Assume(const kube::PodObject& pod, std::string_view node,
+                                           Duration hold = 30s) {
     return ledger_->Assume(MakeQuery(pod), node, hold);
   }
   const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
@@ -99,7 +99,7 @@ TEST_F(LedgerTest, ABoundPodKeepsItsAssumedGpus) {
   EXPECT_EQ(Entry(pod).binding_state, BindingState::kBound);
   EXPECT_EQ(Entry(pod).placed_id, place);
   clock_.Advance(1h);
-  EXPECT_TRUE(ledger_->Expire().empty());
+  EXPECT_TRUE(ledger_->DropExpiredAssumptions().empty());
   ledger_->RemovePod(pod.meta.uid);
   EXPECT_EQ(Free(), 2000);
 }
@@ -112,9 +112,9 @@ TEST_F(LedgerTest, AssumptionsExpire) {
   EXPECT_FALSE(Fits(other, "n"));
   EXPECT_EQ(Assume(other, "n").status().code(), Code::kFailedPrecondition);
   clock_.Advance(9s);
-  EXPECT_TRUE(ledger_->Expire().empty());
+  EXPECT_TRUE(ledger_->DropExpiredAssumptions().empty());
   clock_.Advance(1s);
-  EXPECT_EQ(ledger_->Expire(), std::vector<std::string>{"ns/a"});
+  EXPECT_EQ(ledger_->DropExpiredAssumptions(), std::vector<std::string>{"ns/a"});
   EXPECT_TRUE(Fits(other, "n"));
   EXPECT_TRUE(ledger_->pods().empty());  // only Assume knew the pod
 }

@@ -9,7 +9,7 @@
 
 namespace tessera::ledger {
 
-std::vector<ClusterLedger::Overassignment> ClusterLedger::Overassigned() const {
+std::vector<ClusterLedger::Overassignment> ClusterLedger::FindOverassignments() const {
   std::vector<Overassignment> all;
   for (const auto& [name, node] : nodes_) {
     if (node.id == placement::kNoNode) continue;

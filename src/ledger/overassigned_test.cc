@@ -43,7 +43,7 @@ class OverassignedTest : public ::testing::Test {
   // "excess after older on GPU".
   std::vector<std::string> Found() const {
     std::vector<std::string> found;
-    for (const auto& one : ledger_->Overassigned()) {
+    for (const auto& one : ledger_->FindOverassignments()) {
       EXPECT_EQ(one.node, "n");
       found.push_back(fmt::format("{} after {} on {}", one.excess->request.name,
                                   one.older->request.name, one.gpu));

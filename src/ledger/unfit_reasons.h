@@ -33,7 +33,7 @@ class UnfitReasons {
   explicit UnfitReasons(const placement::Cluster& cluster) : cluster_(cluster) {}
 
   // Null if the node has room. Valid until the cluster changes or another shape is queried.
-  const Reason* Of(placement::ShapeId shape, placement::NodeId node) {
+  const Reason* ReasonFor(placement::ShapeId shape, placement::NodeId node) {
     if (last_ == nullptr || last_->serial != cluster_.shapes().serial(shape) ||
         last_->version != cluster_.version()) {
       last_ = &UpdatedReasons(shape);

@@ -49,7 +49,7 @@ TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
     const placement::Demand& demand = cluster.demand(query.gpus_only);
     for (placement::NodeId id = 0; id < cluster.size(); ++id) {
       const placement::NodeShortfall shortfall = placement::WhyNot(cluster.node(id), demand);
-      const UnfitReasons::Reason* reason = lacks.Of(query.gpus_only, id);
+      const UnfitReasons::Reason* reason = lacks.ReasonFor(query.gpus_only, id);
       ASSERT_EQ(reason == nullptr, shortfall.ok()) << step;
       if (reason == nullptr) continue;
       // kube-scheduler puts its number of nodes in front, so no text begins with a number.

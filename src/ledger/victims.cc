@@ -18,17 +18,18 @@ struct EvictablePod {
   bool violates = false;  // its eviction violates a PodDisruptionBudget
 };
 
-std::vector<bool> Violated(const Budgets& budgets, const std::vector<EvictablePod>& candidates) {
+std::vector<bool> FindViolations(const Budgets& budgets,
+                                 const std::vector<EvictablePod>& candidates) {
   std::vector<Budgets::CoveredPod> pods;
   for (const EvictablePod& candidate : candidates) {
     pods.push_back(
         {candidate.pod->request.ns, candidate.pod->request.name, &*candidate.pod->labels});
   }
-  return budgets.Violated(pods);
+  return budgets.FindViolations(pods);
 }
 
 int64_t CountViolated(const Budgets& budgets, const std::vector<EvictablePod>& candidates) {
-  const std::vector<bool> violated = Violated(budgets, candidates);
+  const std::vector<bool> violated = FindViolations(budgets, candidates);
   return std::count(violated.begin(), violated.end(), true);
 }
 
@@ -90,7 +91,7 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Query& query
 
   std::vector<EvictablePod> by_proposal = candidates;
   std::erase_if(by_proposal, [](const EvictablePod& candidate) { return !candidate.proposed; });
-  const std::vector<bool> violated = Violated(budgets_, candidates);
+  const std::vector<bool> violated = FindViolations(budgets_, candidates);
   for (size_t i = 0; i < candidates.size(); ++i) candidates[i].violates = violated[i];
   SortBySparing(&candidates);
   std::vector<EvictablePod> victims;

@@ -53,7 +53,7 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
   const auto assumed = ledger_.Assume(*query, node, kForever);
   if (!assumed.ok()) return done(assumed.status().Annotate(who));
   if (!may_write_()) {
-    ledger_.Forget(uid);
+    ledger_.DropAssumption(uid);
     return done(Error(Code::kUnavailable, "this replica no longer leads"));
   }
   Pending& pending = pending_[uid];
@@ -103,7 +103,7 @@ void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
 
 void Binder::DropPending(const Uid& uid) {
   pending_.erase(uid);
-  ledger_.Forget(uid);
+  ledger_.DropAssumption(uid);
 }
 
 size_t Binder::unanswered_count() const {

@@ -329,7 +329,7 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
 }
 
 void Extender::Tick() {
-  metrics_.expired_holds.Add(ledger_.Expire().size());
+  metrics_.expired_holds.Add(ledger_.DropExpiredAssumptions().size());
   const MonotonicTime now = clock_.Now();
   holds_.Tick();
   wait_reasons_.ForgetPodsNotWaiting(ledger_, now);

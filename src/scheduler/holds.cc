@@ -26,7 +26,7 @@ void Holds::RecordFitting(const kube::PodObject& pod, std::vector<bool> fits) {
   if (attempts_.size() >= kMaxAttempts && !attempts_.contains(pod.meta.uid)) {
     const auto oldest = std::ranges::min_element(
         attempts_, {}, [](const Attempts::value_type& entry) { return entry.second.filtered_at; });
-    ledger_.Forget(oldest->first);
+    ledger_.DropAssumption(oldest->first);
     attempts_.erase(oldest);
   }
   attempts_.insert_or_assign(
@@ -89,14 +89,14 @@ void Holds::OnPod(const kube::PodObject& pod) {
                       pod.failed_attempt != attempt.received_failure;
   const bool cleared = !attempt.nominated_node.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {
-    ledger_.Forget(pod.meta.uid);
+    ledger_.DropAssumption(pod.meta.uid);
     attempts_.erase(found);
     return;
   }
   if (pod.nominated_node == attempt.nominated_node) return;
   attempt.nominated_node = pod.nominated_node;
   if (attempt.nominated_node == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated_node)) {
-    return ledger_.Extend(pod.meta.uid, HoldTime(attempt));
+    return ledger_.ExtendAssumption(pod.meta.uid, HoldTime(attempt));
   }
   // kube-scheduler chose a node other than the best node.
   attempt.node = attempt.nominated_node;

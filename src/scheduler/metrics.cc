@@ -27,7 +27,8 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
              "published their GPUs.",
              guessed, text);
   std::set<std::string> overassigned;
-  for (const auto& overassignment : ledger.Overassigned()) overassigned.insert(overassignment.gpu);
+  for (const auto& overassignment : ledger.FindOverassignments())
+    overassigned.insert(overassignment.gpu);
   WriteGauge("tessera_scheduler_overassigned_gpus",
              "GPUs that bound pods hold beyond their capacity.", overassigned.size(), text);
   WriteGauge("tessera_scheduler_problem_pods",

@@ -29,7 +29,7 @@ OverassignmentEvictor::OverassignmentEvictor(const ledger::ClusterLedger& ledger
 void OverassignmentEvictor::Tick() {
   const MonotonicTime now = clock_.Now();
   for (auto& [uid, known] : conflicts_) known.seen_in_tick = false;
-  for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.Overassigned()) {
+  for (const ledger::ClusterLedger::Overassignment& conflict : ledger_.FindOverassignments()) {
     const auto [found, is_new] = conflicts_.try_emplace(conflict.excess->request.uid);
     PodConflict& known = found->second;
     known.seen_in_tick = true;

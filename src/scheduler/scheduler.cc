@@ -341,7 +341,7 @@ Status Scheduler::Impl::Elect() {
 }
 
 void Scheduler::Impl::BeginTerm() {
-  options_.feed.budgets = true;
+  options_.feed.watches_budgets = true;
   auto term = Term::Begin(
       {options_.ledger, options_.feed, options_.extender, options_.binder},
       {.client = clients_->feed,

@@ -129,7 +129,7 @@ class Reader : private console::ClusterModel::Delegate {
       : client_(io_, runner_, kube::Config{.server = net::ParseUrl(server).value()}, {}) {
     console::ModelOptions options;
     options.feed.quota_name.clear();
-    options.feed.labels = true;
+    options.feed.keeps_pod_labels = true;
     model_ = std::make_unique<console::ClusterModel>(
         client_, std::move(options), static_cast<console::ClusterModel::Delegate&>(*this));
   }

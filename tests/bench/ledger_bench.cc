@@ -141,7 +141,8 @@ class Follower : private ledger::ClusterFeed::Delegate {
     client_.emplace(io_, runner_, kube::Config{.server = net::ParseUrl(server).value()},
                     kube::ClientOptions{});
     ledger_ = ledger::ClusterLedger::Make({}, &runner_.clock()).value();
-    feed_.emplace(*client_, *ledger_, ledger::FeedOptions{.quota_name = "", .budgets = true},
+    feed_.emplace(*client_, *ledger_,
+                  ledger::FeedOptions{.quota_name = "", .watches_budgets = true},
                   static_cast<ledger::ClusterFeed::Delegate&>(*this));
   }
 

@@ -103,7 +103,7 @@ void Replica::OnStartedLeading() {
   world_.Note(fmt::format("scheduler {} leads", number_));
   ++leading_->terms;
   scheduler::Term::Options options;
-  options.feed.budgets = true;
+  options.feed.watches_budgets = true;
   auto term = scheduler::Term::Begin(
       options,
       {.client = *feed_,

@@ -107,7 +107,7 @@ TEST_F(SamplerTest, FollowsADriverThatIsInstalledRemovedAndReplaced) {
   sampler_->RefreshDriver();
   Run();
   EXPECT_TRUE(sampler_->gpus().empty());
-  EXPECT_FALSE(driver->initialised) << "the session is closed, so that modules can be unloaded";
+  EXPECT_FALSE(driver->initialized) << "the session is closed, so that modules can be unloaded";
 
   loader_->driver = gpu::testing::FakeDriver::WithGpus(1);
   loader_->fingerprint = "second";
@@ -118,7 +118,7 @@ TEST_F(SamplerTest, FollowsADriverThatIsInstalledRemovedAndReplaced) {
 TEST_F(SamplerTest, ASessionThatDiedIsOpenedAgain) {
   sampler_->Start();
   Run();
-  loader_->driver->initialised = false;
+  loader_->driver->initialized = false;
   Run(seconds(2));
   EXPECT_EQ(Calls(gpu::NvmlCall::kInit), 2);
   EXPECT_EQ(Calls(gpu::NvmlCall::kShutdown), 0) << "a dead session is not closed";

@@ -207,7 +207,7 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   options.model.feed.quota_ns = parts[0];
   options.model.feed.quota_name = parts[1];
   options.usage_label = flags.usage_label;
-  options.model.feed.labels = !flags.usage_label.empty();
+  options.model.feed.keeps_pod_labels = !flags.usage_label.empty();
   return options;
 }
 

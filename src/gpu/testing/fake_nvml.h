@@ -102,7 +102,7 @@ struct FakeDriver {
   std::vector<XidEvent> events;
   RecoveryAction recovery = RecoveryAction::kNone;
   std::map<NvmlCall, int> calls;
-  bool initialised = false;
+  bool initialized = false;
 
   static std::shared_ptr<FakeDriver> WithGpus(int count) {
     auto driver = std::make_shared<FakeDriver>();
@@ -126,11 +126,11 @@ class FakeNvml final : public Nvml {
 
   Status Init() override {
     const Status status = Enter(NvmlCall::kInit);
-    if (status.ok()) driver_->initialised = true;
+    if (status.ok()) driver_->initialized = true;
     return status;
   }
   Status Shutdown() override {
-    driver_->initialised = false;
+    driver_->initialized = false;
     return Enter(NvmlCall::kShutdown);
   }
   Result<std::string> DriverVersion() override {
@@ -300,7 +300,7 @@ class FakeNvml final : public Nvml {
 
   Status Enter(NvmlCall call, int index = -1) {
     ++driver_->calls[call];
-    if (!driver_->initialised && call != NvmlCall::kInit && call != NvmlCall::kShutdown) {
+    if (!driver_->initialized && call != NvmlCall::kInit && call != NvmlCall::kShutdown) {
       return Error(Code::kFailedPrecondition, "{}: NVML is not initialized", NvmlCallName(call));
     }
     for (const int at : {index, -1}) {
