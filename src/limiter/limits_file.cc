@@ -46,10 +46,10 @@ int LimitsFile::Open(const char* path) {
   }
   const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno;
-  void* mapped = nullptr;
-  const int error = MapFile(fd, kLimitsLayout, /*writable=*/true, &mapped);
+  void* mapping = nullptr;
+  const int error = MapFile(fd, kLimitsLayout, /*writable=*/true, &mapping);
   ::close(fd);
-  if (error == 0) limits_ = static_cast<Limits*>(mapped);
+  if (error == 0) limits_ = static_cast<Limits*>(mapping);
   return error;
 }
 

@@ -47,7 +47,8 @@ namespace tessera::limiter {
 
 inline constexpr uint32_t kLimitsMagic = 0x494d4c54;  // "TLMI"
 inline constexpr uint32_t kUsageMagic = 0x53554c54;   // "TLUS"
-inline constexpr uint16_t kVersion = 4;               // 3 added `pieces`, 4 `processes`, `reported_refusals`
+// 3 added `pieces`; 4 `processes` and `reported_refusals`.
+inline constexpr uint16_t kVersion = 4;
 inline constexpr uint16_t kOldestReader = 2;
 inline constexpr uint16_t kOldestFile = 2;
 

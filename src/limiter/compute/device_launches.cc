@@ -106,7 +106,7 @@ class LimitedLaunches {
 LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(DeviceLaunch* launches, unsigned count,
                                                            unsigned flags) {
   LimitedLaunches limited;
-  bool valid = Process::Get().limiting() && launches != nullptr && count <= limiter::kMaxGpus;
+  bool valid = Process::Get().IsLimiting() && launches != nullptr && count <= limiter::kMaxGpus;
   for (unsigned i = 0; i < count && valid; ++i) valid = limited.Add(launches[i]);
   if (valid) limited.Begin();
   const Result result = driver.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);

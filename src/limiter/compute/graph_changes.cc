@@ -13,7 +13,7 @@ using limiter::Process;
 using limiter::Throttle;
 
 Result ForgetIfChanged(GraphExec exec, Result result) {
-  if (result == Result::kSuccess && Process::Get().limiting()) Throttle::Get().ForgetGraph(exec);
+  if (result == Result::kSuccess && Process::Get().IsLimiting()) Throttle::Get().ForgetGraph(exec);
   return result;
 }
 

@@ -55,7 +55,7 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
 // Makes a call that waits for work of one stream, or of all streams.
 template <typename Call>
 Result Wait(Books::Waited what, Call call) {
-  Meter* const meter = Process::Get().limiting() ? thread.meter : nullptr;
+  Meter* const meter = Process::Get().IsLimiting() ? thread.meter : nullptr;
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
   meter->gate.BeginWait(&thread.books);
   const Result result = call();
@@ -143,7 +143,7 @@ LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
 
 // Forgets the handle before the driver can give it to a graph of another thread.
 LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
-  if (Process::Get().limiting()) {
+  if (Process::Get().IsLimiting()) {
     Throttle::Get().ForgetGraph(graph);
     Process::Get().graph_needs().Remove(graph);
   }
@@ -151,12 +151,12 @@ LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
 }
 
 LIMITER_EXPORT Result cuModuleUnload(Module module) {
-  if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
+  if (Process::Get().IsLimiting()) Throttle::Get().ForgetFunctions();
   return Process::Get().DestroyCharged(module, [&] { return driver.cuModuleUnload(module); });
 }
 LIMITER_EXPORT Result cuLibraryUnload(Library library) {
-  if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
-  return Process::Get().Unload(library, [&] { return driver.cuLibraryUnload(library); });
+  if (Process::Get().IsLimiting()) Throttle::Get().ForgetFunctions();
+  return Process::Get().UnloadLibrary(library, [&] { return driver.cuLibraryUnload(library); });
 }
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {

@@ -117,7 +117,7 @@ void Throttle::Invalidate() {
 
 Meter* Throttle::Find(ThrottledThread* thread) {
   Process& process = Process::Get();
-  if (!process.limiting()) return nullptr;
+  if (!process.IsLimiting()) return nullptr;
   const uint32_t serial = serial_.load(std::memory_order_relaxed);
   const Contexts::Info context = process.CurrentContext();
   Meter* meter = nullptr;

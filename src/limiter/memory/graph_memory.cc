@@ -164,7 +164,7 @@ class Reservation {
 
 bool ExceedsLimit(int gpu) {
   const uint64_t limit = Process::Get().LimitOf(gpu);
-  return limit != 0 && Process::Get().accounts().Held(gpu) > limit;
+  return limit != 0 && Process::Get().accounts().HeldBytes(gpu) > limit;
 }
 
 // Reserves the needs of the graph around a driver call that may allocate them. If the limit is
@@ -203,8 +203,8 @@ uintptr_t IdOf(LaunchStream stream) {
 bool IsUploaded(const NeedsByGpu& by_gpu, uintptr_t stream) {
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     const GraphNeed& need = by_gpu.needs[gpu];
-    if (by_gpu.Has(gpu) &&
-        (need.stream != stream || need.trims != Process::Get().pools().TrimsOf(by_gpu.Pool(gpu)))) {
+    if (by_gpu.Has(gpu) && (need.stream != stream ||
+                            need.trims != Process::Get().pools().TrimCount(by_gpu.Pool(gpu)))) {
       return false;
     }
   }
@@ -216,7 +216,7 @@ Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
   // The number of trims is read before the upload: if another thread trims meanwhile, the next
   // launch uploads the graph again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (by_gpu->Has(gpu)) by_gpu->needs[gpu].trims = process.pools().TrimsOf(by_gpu->Pool(gpu));
+    if (by_gpu->Has(gpu)) by_gpu->needs[gpu].trims = process.pools().TrimCount(by_gpu->Pool(gpu));
   }
   const auto upload = [&] {
     const RelaxedCapture relaxed;
@@ -241,7 +241,7 @@ template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   Process& process = Process::Get();
   NeedsByGpu by_gpu;
-  if (exec == nullptr || !process.limiting() || !Measure(graph, &by_gpu)) return call();
+  if (exec == nullptr || !process.IsLimiting() || !Measure(graph, &by_gpu)) return call();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (!by_gpu.Has(gpu)) continue;
     if (process.AddPool(Pools::GraphMemoryOf(by_gpu.needs[gpu].device), int(gpu)) < 0) {
@@ -310,7 +310,7 @@ void GraphNeeds::Reset() {
 
 Result PrepareGraph(GraphExec exec, LaunchStream stream) {
   NeedsByGpu by_gpu;
-  if (!Process::Get().limiting() || !Find(exec, &by_gpu)) return Result::kSuccess;
+  if (!Process::Get().IsLimiting() || !Find(exec, &by_gpu)) return Result::kSuccess;
   if (IsUploaded(by_gpu, IdOf(stream)) || Throttle::Get().IsCaptured(stream)) {
     return Result::kSuccess;
   }
@@ -319,7 +319,7 @@ Result PrepareGraph(GraphExec exec, LaunchStream stream) {
 
 void RefreshGraphMemory(GraphExec exec) {
   NeedsByGpu by_gpu;
-  if (Process::Get().limiting() && Find(exec, &by_gpu)) Refresh(by_gpu);
+  if (Process::Get().IsLimiting() && Find(exec, &by_gpu)) Refresh(by_gpu);
 }
 
 }  // namespace tessera::limiter

@@ -88,7 +88,8 @@ Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, 
   Process& process = Process::Get();
   const bool charged = pool >= 0 && process.ChargePool(gpu, *pointer, pool, reserved);
   const uint64_t limit = process.LimitOf(gpu);
-  if (charged && (limit == 0 || process.accounts().Held(gpu) <= limit)) return Result::kSuccess;
+  if (charged && (limit == 0 || process.accounts().HeldBytes(gpu) <= limit))
+    return Result::kSuccess;
   (void)process.Release(*pointer, [&] { return free(*pointer); });
   process.pools().Trim(gpu, &process.accounts());
   *pointer = 0;
@@ -115,7 +116,7 @@ Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Laun
                         Allocate allocate, Free free) {
   Process& process = Process::Get();
   const uint64_t reserved = RoundToBlocks(bytes);
-  if (!process.limiting() || pointer == nullptr || handle == nullptr || reserved == 0)
+  if (!process.IsLimiting() || pointer == nullptr || handle == nullptr || reserved == 0)
     return allocate();
   // The pool may belong to another GPU than the current context.
   int pool = process.pools().Find(handle);
@@ -151,8 +152,8 @@ Result MemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* total)
   const int gpu = process.CurrentContext().gpu;
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
-    process.physical().EndClosedExports();
-    const uint64_t held = process.accounts().HeldByLiving(gpu);
+    process.physical_pieces().EndClosedExports();
+    const uint64_t held = process.accounts().HeldBytesOfLiving(gpu);
     const uint64_t left = held < limit ? limit - held : 0;
     if (left < device_free) device_free = Size(left);
     if (limit < device_total) device_total = Size(limit);
@@ -254,7 +255,7 @@ LIMITER_EXPORT Result cuMemFreeAsync_ptsz(DevicePtr pointer, Stream stream) {
 LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
   const Result result = driver.cuMemPoolCreate(pool, properties);
   Process& process = Process::Get();
-  if (result != Result::kSuccess || !process.limiting()) return result;
+  if (result != Result::kSuccess || !process.IsLimiting()) return result;
   const bool is_on_device = properties->location.type == kLocationDevice;
   const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
   // An older pool with the same handle is destroyed.
@@ -274,11 +275,11 @@ LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   Process& process = Process::Get();
-  const uint64_t moment = NextMoment();  // before FindPool: another pool may get the index
+  const uint64_t call_moment = NextMoment();  // before FindPool: another pool may get the index
   const int pool = process.FindPool(handle);
   const Result result = driver.cuMemPoolDestroy(handle);
   if (pool >= 0 && result == Result::kSuccess) {
-    process.pools().Remove(pool, moment, &process.accounts());
+    process.pools().Remove(pool, call_moment, &process.accounts());
   }
   return result;
 }

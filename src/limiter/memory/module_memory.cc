@@ -24,7 +24,7 @@ constexpr char kLoad[] = "the load of a module";
 
 // Returns 0 also for a file that cannot be read: the driver reports the error.
 uint64_t VariableBytesOfFile(const char* path) {
-  if (path == nullptr || !Process::Get().limiting()) return 0;
+  if (path == nullptr || !Process::Get().IsLimiting()) return 0;
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   // lseek instead of fstat, which older C libraries do not export.
   const off_t end = fd < 0 ? 0 : ::lseek(fd, 0, SEEK_END);
@@ -42,7 +42,7 @@ uint64_t VariableBytesOfFile(const char* path) {
 }
 
 uint64_t VariableBytesIfLimited(const void* image) {
-  return Process::Get().limiting() ? VariableBytesOf(image, SIZE_MAX) : 0;
+  return Process::Get().IsLimiting() ? VariableBytesOf(image, SIZE_MAX) : 0;
 }
 
 template <typename Load>
@@ -72,13 +72,13 @@ Result LoadModule(Module* module, uint64_t variables, Load load) {
 template <typename Load>
 Result LoadLibrary(Library* library, uint64_t variables, Load load) {
   Process& process = Process::Get();
-  if (!process.limiting() || library == nullptr) return load();
+  if (!process.IsLimiting() || library == nullptr) return load();
   if (!process.HasRoom(process.CurrentContext().gpu, kLoad)) return Result::kOutOfMemory;
   if (variables <= limiter::kSmallBytes) return load();
-  const limiter::Libraries::Loaded info{process.libraries().NewId(), variables};
+  const limiter::Libraries::LoadedLibrary info{process.libraries().NewId(), variables};
   if (!process.ChargeInContexts(info)) return Result::kOutOfMemory;
   Result result = load();
-  limiter::Libraries::Loaded replaced;
+  limiter::Libraries::LoadedLibrary replaced;
   if (result == Result::kSuccess && !process.libraries().Add(*library, info, &replaced)) {
     driver.cuLibraryUnload(*library);
     result = Result::kOutOfMemory;

@@ -40,7 +40,7 @@ struct flock RangeOf(int64_t start, int64_t bytes) {
   return range;
 }
 
-int64_t StartOf(const SharedMark& mark) { return kFirst + int64_t(mark.id) * kExports * kStep; }
+int64_t StartOf(const PieceMark& mark) { return kFirst + int64_t(mark.id) * kExports * kStep; }
 
 bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
@@ -55,7 +55,7 @@ int Reopen(int fd) {
 
 // Locks the range of an export number that no open descriptor has locked. False: all numbers are
 // taken, or the file cannot be locked.
-bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
+bool LockAnExport(int fd, const PieceMark& mark, struct flock* range) {
   // The first number that is tried is usually free.
   static std::atomic<uint32_t> last{0};
   const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + last.fetch_add(1);
@@ -70,7 +70,7 @@ bool LockAnExport(int fd, const SharedMark& mark, struct flock* range) {
 
 // Finds the mark of `fd` in the range from `begin` to `end`. The kernel reports any lock in a
 // range, not necessarily the first. `*left` is the number of locks that may still be examined.
-bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, SharedMark* mark) {
+bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, PieceMark* mark) {
   while (begin < end && (*left)-- > 0) {
     struct flock found = RangeOf(begin, end - begin);
     if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
@@ -98,7 +98,7 @@ uint64_t NewPieceId() {
   return (mixed >> (64 - kIdBits)) | 1;
 }
 
-bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
+bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd) {
   struct flock range;
   if (!LockAnExport(fd, mark, &range)) return false;
   const bool is_new = *probe_fd < 0;
@@ -115,11 +115,11 @@ bool MarkShared(int fd, const SharedMark& mark, int* probe_fd) {
   return false;
 }
 
-bool IsOpen(int probe_fd, const SharedMark& mark) {
+bool HasOpenDescriptor(int probe_fd, const PieceMark& mark) {
   return IsLocked(probe_fd, RangeOf(StartOf(mark), kExports * kStep));
 }
 
-bool FindMark(int fd, SharedMark* mark) {
+bool FindMark(int fd, PieceMark* mark) {
   const int probe_fd = Reopen(fd);
   if (probe_fd < 0) return false;
   int left = kMaxMarks;

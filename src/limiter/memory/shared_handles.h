@@ -12,20 +12,21 @@
 namespace tessera::limiter {
 
 // The piece of memory that a marked descriptor exports.
-struct SharedMark {
+struct PieceMark {
   uint64_t id = 0;  // of the piece; 0: none
   uint64_t bytes = 0;
 };
 
 // An id that is unique with high probability. The result is never 0.
 uint64_t NewPieceId();
-// Marks a descriptor that the driver has returned. `*probe_fd` is the descriptor for IsOpen. If it
-// is -1, MarkShared stores a new descriptor in it, which the caller owns. False: the descriptor
-// cannot be marked; errno is EMFILE or ENFILE if no descriptor was free.
-bool MarkShared(int fd, const SharedMark& mark, int* probe_fd);
+// Marks a descriptor that the driver has returned. `*probe_fd` is the descriptor for
+// HasOpenDescriptor. If it is -1, MarkDescriptor stores a new descriptor in it, which the caller
+// owns. False: the descriptor cannot be marked; errno is EMFILE or ENFILE if no descriptor was
+// free.
+bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd);
 // Whether a descriptor of the piece is open in any process, however often it was exported.
-bool IsOpen(int probe_fd, const SharedMark& mark);
+bool HasOpenDescriptor(int probe_fd, const PieceMark& mark);
 // Finds the mark of a descriptor. False: it has none.
-bool FindMark(int fd, SharedMark* mark);
+bool FindMark(int fd, PieceMark* mark);
 
 }  // namespace tessera::limiter

@@ -13,15 +13,15 @@ namespace {
 
 using limiter::driver;
 using limiter::kBlockBytes;
+using limiter::PieceMark;
 using limiter::Process;
 using limiter::RoundToBlocks;
-using limiter::SharedMark;
 
 // Charges a piece of memory that the driver has imported. On an error, the caller releases the
 // piece. No bytes are reserved for a piece that another process of the container holds, because it
 // does not count again. If that process releases the piece during this call, the piece does count,
 // so the limit is checked afterwards.
-Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
+Result ChargeImported(PhysicalMemory memory, const PieceMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};
   if (driver.cuMemGetAllocationPropertiesFromHandle(&properties, memory) != Result::kSuccess ||
@@ -30,19 +30,20 @@ Result ChargeImported(PhysicalMemory memory, const SharedMark& mark) {
   }
   const int gpu = process.GpuOf(properties.location.id);
   if (gpu < 0) return Result::kSuccess;
-  const bool is_shared = mark.id != 0 && process.shared().HasOthers(mark.id);
-  const uint64_t reserved = is_shared || process.physical().IsChargedFor(mark.id) ? 0 : mark.bytes;
+  const bool is_shared = mark.id != 0 && process.shared_pieces().HasOtherHolders(mark.id);
+  const uint64_t reserved =
+      is_shared || process.physical_pieces().IsChargedFor(mark.id) ? 0 : mark.bytes;
   uint64_t charge = 0;
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
-  const bool added = process.physical().AddImported(memory, gpu, mark, &charge);
-  if (added && charge != 0) process.shared().Join(mark.id, gpu, charge, charge);
+  const bool added = process.physical_pieces().AddImported(memory, gpu, mark, &charge);
+  if (added && charge != 0) process.shared_pieces().Join(mark.id, gpu, charge, charge);
   if (reserved != 0) process.accounts().Cancel(gpu, reserved);
   const uint64_t limit = process.LimitOf(gpu);
   if (!added || charge == 0 || reserved != 0 || limit == 0) {
     return added ? Result::kSuccess : Result::kOutOfMemory;
   }
-  if (process.accounts().HeldByLiving(gpu) <= limit) return Result::kSuccess;
-  process.physical().Release(memory, UINT64_MAX);
+  if (process.accounts().HeldBytesOfLiving(gpu) <= limit) return Result::kSuccess;
+  process.physical_pieces().Release(memory, limiter::kLastMoment);
   process.Refuse(gpu, charge);
   return Result::kOutOfMemory;
 }
@@ -61,7 +62,7 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
   if (gpu < 0 || memory == nullptr || reserved == 0) return create();
   if (!process.Hold(gpu, reserved)) return Result::kOutOfMemory;
   Result result = create();
-  if (result == Result::kSuccess && !process.physical().Add(*memory, gpu, reserved)) {
+  if (result == Result::kSuccess && !process.physical_pieces().Add(*memory, gpu, reserved)) {
     driver.cuMemRelease(*memory);
     result = Result::kOutOfMemory;
   }
@@ -71,15 +72,15 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
 
 LIMITER_EXPORT Result cuMemRelease(PhysicalMemory memory) {
   Process& process = Process::Get();
-  const uint64_t moment = limiter::NextMoment();
+  const uint64_t call_moment = limiter::NextMoment();
   const Result result = driver.cuMemRelease(memory);
-  if (result == Result::kSuccess) process.physical().Release(memory, moment);
+  if (result == Result::kSuccess) process.physical_pieces().Release(memory, call_moment);
   return result;
 }
 
 LIMITER_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* address) {
   const Result result = driver.cuMemRetainAllocationHandle(memory, address);
-  if (result == Result::kSuccess) Process::Get().physical().Retain(*memory);
+  if (result == Result::kSuccess) Process::Get().physical_pieces().Retain(*memory);
   return result;
 }
 
@@ -88,16 +89,16 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
                                PhysicalMemory memory, unsigned long long flags) {
   Process& process = Process::Get();
   int gpu = -1;
-  const uint64_t reserved = process.physical().Growth(memory, offset + bytes, &gpu);
+  const uint64_t reserved = process.physical_pieces().BytesToGrow(memory, offset + bytes, &gpu);
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   Result result = driver.cuMemMap(pointer, bytes, offset, memory, flags);
-  if (result == Result::kSuccess && !process.physical().Map(pointer, memory)) {
+  if (result == Result::kSuccess && !process.physical_pieces().Map(pointer, memory)) {
     driver.cuMemUnmap(pointer, bytes);
     result = Result::kOutOfMemory;
   }
   if (reserved != 0) {
     if (result == Result::kSuccess) {
-      process.accounts().Add(gpu, process.physical().Grow(memory, offset + bytes));
+      process.accounts().Add(gpu, process.physical_pieces().Grow(memory, offset + bytes));
     }
     process.accounts().Cancel(gpu, reserved);
   }
@@ -107,22 +108,22 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
 // An additional handle keeps the piece while the driver exports it.
 LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
                                                    unsigned handle_type, unsigned long long flags) {
-  auto& pieces = Process::Get().physical();
+  auto& pieces = Process::Get().physical_pieces();
   pieces.Retain(memory);
   const Result result = driver.cuMemExportToShareableHandle(shared, memory, handle_type, flags);
   if (result == Result::kSuccess) {
     pieces.AddExport(memory,
                      handle_type == kShareByFileDescriptor ? *static_cast<int*>(shared) : -1);
   }
-  pieces.Release(memory, UINT64_MAX);
+  pieces.Release(memory, limiter::kLastMoment);
   return result;
 }
 
 LIMITER_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* shared,
                                                      unsigned handle_type) {
   const Result imported = driver.cuMemImportFromShareableHandle(memory, shared, handle_type);
-  if (imported != Result::kSuccess || !Process::Get().limiting()) return imported;
-  SharedMark mark;
+  if (imported != Result::kSuccess || !Process::Get().IsLimiting()) return imported;
+  PieceMark mark;
   if (handle_type == kShareByFileDescriptor) {
     (void)limiter::FindMark(int(reinterpret_cast<intptr_t>(shared)), &mark);
   }
@@ -133,9 +134,10 @@ LIMITER_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, voi
 
 LIMITER_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
   Process& process = Process::Get();
-  const uint64_t moment = limiter::NextMoment();
+  const uint64_t call_moment = limiter::NextMoment();
   const Result result = driver.cuMemUnmap(pointer, bytes);
-  if (result == Result::kSuccess) process.physical().Unmap(pointer, bytes, kBlockBytes, moment);
+  if (result == Result::kSuccess)
+    process.physical_pieces().Unmap(pointer, bytes, kBlockBytes, call_moment);
   return result;
 }
 

@@ -51,10 +51,10 @@ class RegionView {
     if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
     if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
     accounts_.Open(limits_, usage_, Accounts::kNoSlot, SweepUsage);
-    const int gpu = accounts_.Find(uuid);
+    const int gpu = accounts_.FindGpu(uuid);
     if (gpu < 0 || accounts_.Limit(gpu) == 0) return false;
     *limit = accounts_.Limit(gpu);
-    *held = usage_ != nullptr ? accounts_.HeldByLiving(gpu) : 0;
+    *held = usage_ != nullptr ? accounts_.HeldBytesOfLiving(gpu) : 0;
     return true;
   }
 

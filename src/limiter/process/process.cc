@@ -123,13 +123,13 @@ void ReportNoGpu(const char* failed, const char* path, int error) {
                remedy != nullptr ? remedy : "restart the container");
 }
 
-void Sweep() { (void)SweepSlots(kUsagePath, usage); }
+void SweepUsage() { (void)SweepSlots(kUsagePath, usage); }
 
 }  // namespace
 
 Process& Process::Get() { return process; }
 
-bool Process::limiting() const {
+bool Process::IsLimiting() const {
   if (page == nullptr) return false;
   ResetAfterFork();
   return page->state.load(std::memory_order_acquire) == kLimiting;
@@ -155,16 +155,16 @@ Result Process::Init() {
 // held.
 void Process::Reset() {
   allocations_.Reset();
-  blocks_.Reset();
+  shared_blocks_.Reset();
   charges_.Reset();
   contexts_.Reset();
   context_memory_.Reset();
   pools_.Reset();
   graph_needs_.Reset();
   libraries_.Reset();
-  physical_.Reset();
+  physical_pieces_.Reset();
   for (auto& gpu : gpus_) gpu.store(0);
-  for (auto& primary : primaries_) primary.store(nullptr);
+  for (auto& primary : primary_contexts_) primary.store(nullptr);
 }
 
 Process::State Process::Open() {
@@ -187,18 +187,18 @@ Process::State Process::Open() {
     ReportNoGpu(kFailed, kUsagePath, error);
     return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
-  accounts_.Open(limits, usage, slot, Sweep);
+  accounts_.Open(limits, usage, slot, SweepUsage);
   const auto release = [](void* accounts, const EndedCharge& ended) {
     static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
   };
-  shared_.Open(kUsagePath, usage, slot);
-  physical_.Open(release, &accounts_, &shared_);
+  shared_pieces_.Open(kUsagePath, usage, slot);
+  physical_pieces_.Open(release, &accounts_, &shared_pieces_);
   Throttle::Get().Open(limits, usage, slot);
   return kLimiting;
 }
 
 int Process::GpuOf(cuda::Device device) {
-  if (!limiting() || device < 0 || device >= kMaxDevices) return -1;
+  if (!IsLimiting() || device < 0 || device >= kMaxDevices) return -1;
   const int cached = gpus_[device].load(std::memory_order_relaxed);
   if (cached != 0) return cached - 2;
   cuda::Uuid uuid = {};
@@ -209,7 +209,7 @@ int Process::GpuOf(cuda::Device device) {
   }
   uint8_t bytes[16];
   ::memcpy(bytes, uuid.bytes, sizeof(bytes));
-  const int gpu = accounts_.Find(bytes);
+  const int gpu = accounts_.FindGpu(bytes);
   gpus_[device].store(gpu + 2, std::memory_order_relaxed);
   return gpu;
 }
@@ -217,7 +217,7 @@ int Process::GpuOf(cuda::Device device) {
 Contexts::Info Process::CurrentContext() {
   Contexts::Info info;
   cuda::Context context = nullptr;
-  if (!limiting() || driver.cuCtxGetCurrent(&context) != Result::kSuccess || context == nullptr)
+  if (!IsLimiting() || driver.cuCtxGetCurrent(&context) != Result::kSuccess || context == nullptr)
     return info;
   if (contexts_.Find(context, &info)) return info;
   cuda::Device device = -1;
@@ -231,7 +231,7 @@ Contexts::Info Process::CurrentContext() {
 }
 
 void Process::Reclaim(int gpu) {
-  physical_.EndClosedExports();
+  physical_pieces_.EndClosedExports();
   // Pools keep memory that the program has freed.
   pools_.Trim(gpu, &accounts_);
 }
@@ -257,9 +257,9 @@ bool Process::HasRoom(int gpu, const char* what) {
   // Without unaccounted memory there is room even at the limit: a program may fill its share before
   // it loads the code of its first kernel.
   if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
-  if (accounts_.Held(gpu) < limit) return true;
+  if (accounts_.HeldBytes(gpu) < limit) return true;
   Reclaim(gpu);
-  if (accounts_.HeldByLiving(gpu) < limit) return true;
+  if (accounts_.HeldBytesOfLiving(gpu) < limit) return true;
   Refuse(gpu, 0, what);
   return false;
 }
@@ -267,11 +267,11 @@ bool Process::HasRoom(int gpu, const char* what) {
 void Process::Refuse(int gpu, uint64_t bytes, const char* what) {
   accounts_.RecordRefusal(gpu, bytes);
   const GpuLimit& gpu_limit = accounts_.limits().gpus[gpu];
-  ReportRefusal(gpu_limit.uuid, what, bytes, accounts_.Held(gpu),
+  ReportRefusal(gpu_limit.uuid, what, bytes, accounts_.HeldBytes(gpu),
                 gpu_limit.unaccounted.load(kRelaxed), accounts_.Limit(gpu));
 }
 
-bool Process::Insert(cuda::DevicePtr pointer, const Allocation& allocation) {
+bool Process::InsertAllocation(cuda::DevicePtr pointer, const Allocation& allocation) {
   Allocation replaced;
   const auto insertion = allocations_.Insert(pointer, allocation, &replaced);
   if (insertion == Allocations::Insertion::kReplaced) EndCharge(replaced, pointer);
@@ -285,11 +285,12 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
   const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
                               .gpu = uint64_t(context.gpu),
                               .context = context.id};
-  if (context.id == 0 || !Insert(pointer, allocation)) {
+  if (context.id == 0 || !InsertAllocation(pointer, allocation)) {
     accounts_.Release(context.gpu, held);
     return false;
   }
-  const bool charge = !in_block || blocks_.Join(pointer / kBlockBytes * kBlockBytes, context.gpu);
+  const bool charge =
+      !in_block || shared_blocks_.JoinBlock(pointer / kBlockBytes * kBlockBytes, context.gpu);
   if (charge && charged == held) return true;
   if (charge) accounts_.Add(context.gpu, charged);
   accounts_.Release(context.gpu, held);
@@ -309,7 +310,7 @@ int Process::AddPool(cuda::MemPool pool, int gpu) {
 
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
   const bool inserted =
-      Insert(pointer, {.blocks = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)});
+      InsertAllocation(pointer, {.blocks = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)});
   pools_.Refresh(pool, &accounts_);
   accounts_.Cancel(gpu, reserved);
   return inserted;
@@ -320,7 +321,7 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
     pools_.Refresh(int(allocation.blocks), &accounts_);
   } else if (allocation.blocks != 0) {
     accounts_.Release(int(allocation.gpu), allocation.blocks * kBlockBytes);
-  } else if (blocks_.Leave(pointer / kBlockBytes * kBlockBytes)) {
+  } else if (shared_blocks_.LeaveBlock(pointer / kBlockBytes * kBlockBytes)) {
     accounts_.Release(int(allocation.gpu), kBlockBytes);
   }
 }
@@ -334,7 +335,7 @@ void Process::EndContext(const Contexts::Info& info) {
     allocations_.RemoveContext(info.id, end, this);
     charges_.EndContext(info.id, &accounts_);
   }
-  if (info.is_counted) accounts_.Release(info.gpu, context_memory_.End(info.gpu));
+  if (info.is_counted) accounts_.Release(info.gpu, context_memory_.RemoveContext(info.gpu));
   pools_.RefreshAll(&accounts_);
   Throttle::Get().ForgetContext(info.id);
 }
@@ -356,14 +357,14 @@ bool Process::ReserveContext(int gpu, uint64_t* reserved) {
   return false;
 }
 
-bool Process::CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved) {
+bool Process::ChargeContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved) {
   bool is_new = false;
   Contexts::Info replaced;
-  const bool is_counted = contexts_.Count(context, gpu, last_id, &is_new, &replaced);
+  const bool is_counted = contexts_.AddCounted(context, gpu, last_id, &is_new, &replaced);
   if (replaced.id != 0) EndContext(replaced);
   if (!is_counted) return false;
   if (!is_new) return true;
-  const uint64_t charge = context_memory_.Begin(gpu);
+  const uint64_t charge = context_memory_.AddContext(gpu);
   const uint64_t more = charge > reserved ? charge - reserved : 0;
   const bool has_room = more == 0 || Reserve(gpu, more, kContext);
   accounts_.Add(gpu, charge);
@@ -372,7 +373,8 @@ bool Process::CountContext(int gpu, cuda::Context context, uint64_t last_id, uin
   return has_room && contexts_.Find(context, &created) && ChargeLibraries(created);
 }
 
-bool Process::ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context) {
+bool Process::ChargeLibrary(const Libraries::LoadedLibrary& library,
+                            const Contexts::Info& context) {
   if (context.gpu < 0 || context.id == 0) return true;
   const uint64_t reserved = RoundToBlocks(library.bytes);
   if (!Reserve(context.gpu, reserved, "a library with variables")) return false;
@@ -385,13 +387,13 @@ bool Process::ChargeLibrary(const Libraries::Loaded& library, const Contexts::In
 bool Process::ChargeLibraries(const Contexts::Info& context) {
   const uint32_t capacity = libraries_.capacity();
   for (uint32_t i = 0; i < capacity; ++i) {
-    Libraries::Loaded library;
+    Libraries::LoadedLibrary library;
     if (libraries_.At(i, &library) && !ChargeLibrary(library, context)) return false;
   }
   return true;
 }
 
-bool Process::ChargeInContexts(const Libraries::Loaded& library) {
+bool Process::ChargeInContexts(const Libraries::LoadedLibrary& library) {
   for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
     Contexts::Info context;
     if (!contexts_.At(i, &context) || ChargeLibrary(library, context)) continue;
@@ -401,16 +403,16 @@ bool Process::ChargeInContexts(const Libraries::Loaded& library) {
   return true;
 }
 
-void Process::EndChargeInContexts(const Libraries::Loaded& library) {
+void Process::EndChargeInContexts(const Libraries::LoadedLibrary& library) {
   for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
     Contexts::Info context;
     if (!contexts_.At(i, &context)) continue;
-    charges_.End(Libraries::ChargeKey(library.id, context.id), UINT64_MAX, &accounts_);
+    charges_.End(Libraries::ChargeKey(library.id, context.id), kLastMoment, &accounts_);
   }
 }
 
 void Process::SetPrimary(cuda::Device device, cuda::Context context) {
-  if (device >= 0 && device < kMaxDevices) primaries_[device].store(context);
+  if (device >= 0 && device < kMaxDevices) primary_contexts_[device].store(context);
 }
 
 void Process::EndPrimary(cuda::Device device, uint64_t last_id) {
@@ -420,7 +422,7 @@ void Process::EndPrimary(cuda::Device device, uint64_t last_id) {
       active != 0)
     return;
   Contexts::Info info;
-  const cuda::Context context = primaries_[device].exchange(nullptr);
+  const cuda::Context context = primary_contexts_[device].exchange(nullptr);
   if (context != nullptr) (void)contexts_.Remove(context, last_id, &info);
   EndContext(info);
 }

@@ -46,7 +46,7 @@ class Process {
   // Maps the region and claims a slot, unless an earlier call did. kNotPermitted: see Failure.
   cuda::Result Init();
   // False: the process has no limits, or cuInit has not been called.
-  bool limiting() const;
+  bool IsLimiting() const;
 
   // The current context of this thread, with its GPU's index in the limits; -1: no context, or no
   // limit on that GPU.
@@ -91,11 +91,11 @@ class Process {
   cuda::Result DestroyCharged(const void* handle, Destroy destroy);
   // DestroyCharged for a library, which has a charge in each context.
   template <typename UnloadCall>
-  cuda::Result Unload(cuda::Library library, UnloadCall unload);
+  cuda::Result UnloadLibrary(cuda::Library library, UnloadCall unload);
   // Charges the variables of a library in each context of the process, or ends these charges.
   // False: they would exceed a limit, which is reported; nothing is charged.
-  bool ChargeInContexts(const Libraries::Loaded& library);
-  void EndChargeInContexts(const Libraries::Loaded& library);
+  bool ChargeInContexts(const Libraries::LoadedLibrary& library);
+  void EndChargeInContexts(const Libraries::LoadedLibrary& library);
   // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
@@ -105,15 +105,15 @@ class Process {
   // Adds a pool, and returns its index in pools(). -1: the table has no room, which is reported.
   int AddPool(cuda::MemPool pool, int gpu);
   // The index in pools(); -1: the table does not have the pool.
-  int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
+  int FindPool(cuda::MemPool pool) const { return IsLimiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }
   Charges& charges() { return charges_; }
   Pools& pools() { return pools_; }
   GraphNeeds& graph_needs() { return graph_needs_; }
   Libraries& libraries() { return libraries_; }
-  PhysicalPieces& physical() { return physical_; }
-  SharedPieces& shared() { return shared_; }
+  PhysicalPieces& physical_pieces() { return physical_pieces_; }
+  SharedPieces& shared_pieces() { return shared_pieces_; }
 
  private:
   static constexpr int kMaxDevices = 64;
@@ -125,16 +125,16 @@ class Process {
   void Reclaim(int gpu);
   void EndCharge(const Allocation& allocation, uint64_t pointer);
   // False: out of host memory.
-  bool Insert(cuda::DevicePtr pointer, const Allocation& allocation);
+  bool InsertAllocation(cuda::DevicePtr pointer, const Allocation& allocation);
   void EndContext(const Contexts::Info& info);
   // ReserveContext reserves the memory of a context before the driver creates the context.
-  // CountContext charges the context afterwards. False: the limit has no room; if CountContext
+  // ChargeContext charges the context afterwards. False: the limit has no room; if ChargeContext
   // returns it, the caller destroys the context.
   bool ReserveContext(int gpu, uint64_t* reserved);
-  bool CountContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
+  bool ChargeContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
-  bool ChargeLibrary(const Libraries::Loaded& library, const Contexts::Info& context);
+  bool ChargeLibrary(const Libraries::LoadedLibrary& library, const Contexts::Info& context);
   // ChargeLibrary for all libraries in a new context.
   bool ChargeLibraries(const Contexts::Info& context);
   void SetPrimary(cuda::Device device, cuda::Context context);
@@ -142,31 +142,31 @@ class Process {
 
   Accounts accounts_;
   Allocations allocations_;
-  Allocations blocks_;  // blocks that small allocations share, by address
+  Allocations shared_blocks_;  // blocks that small allocations share, by address
   Charges charges_;
   Contexts contexts_;
   ContextMemory context_memory_;
   Pools pools_;
   GraphNeeds graph_needs_;
   Libraries libraries_;
-  SharedPieces shared_;
-  PhysicalPieces physical_;
+  SharedPieces shared_pieces_;
+  PhysicalPieces physical_pieces_;
   // By device ordinal.
   std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2; 0: unknown
-  std::atomic<cuda::Context> primaries_[kMaxDevices] = {};
+  std::atomic<cuda::Context> primary_contexts_[kMaxDevices] = {};
 };
 
 template <typename Free>
 cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
-  if (!limiting()) return free();
+  if (!IsLimiting()) return free();
   Allocation allocation;
   const bool is_known = allocations_.Remove(pointer, &allocation);
   const cuda::Result result = free();
   const bool is_freed = result == cuda::Result::kSuccess;
-  const bool ends =
+  const bool ends_charge =
       is_known ? is_freed || !allocations_.Restore(pointer, allocation)
                : is_freed && pointer != 0 && allocations_.RemoveRestored(pointer, &allocation);
-  if (ends) EndCharge(allocation, pointer);
+  if (ends_charge) EndCharge(allocation, pointer);
   return result;
 }
 
@@ -180,20 +180,20 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
   uint64_t reserved = 0;
   if (!ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
   const uint64_t last_id = contexts_.last_id();
-  const bool measured = context_memory_.IsToBeMeasured(gpu);
+  const bool measured = context_memory_.NeedsMeasurement(gpu);
   uint64_t before = measured ? FreeBytesOf(device) : 0;
   cuda::Result result = create();
   if (measured && result == cuda::Result::kSuccess) {
     const cuda::Context created = *context;
-    const bool twice = before == 0;
-    if (twice) before = FreeBytesOf(device);
-    const bool is_complete = !twice || create() == cuda::Result::kSuccess;
+    const bool creates_twice = before == 0;
+    if (creates_twice) before = FreeBytesOf(device);
+    const bool is_complete = !creates_twice || create() == cuda::Result::kSuccess;
     const uint64_t after = is_complete ? FreeBytesOf(device) : before;
-    if (twice && is_complete) (void)driver.cuCtxDestroy_v2(*context);
+    if (creates_twice && is_complete) (void)driver.cuCtxDestroy_v2(*context);
     *context = created;
-    context_memory_.Learn(gpu, after < before ? before - after : 0);
+    context_memory_.RecordSize(gpu, after < before ? before - after : 0);
   }
-  if (result == cuda::Result::kSuccess && !CountContext(gpu, *context, last_id, reserved)) {
+  if (result == cuda::Result::kSuccess && !ChargeContext(gpu, *context, last_id, reserved)) {
     (void)DestroyContext(*context, [&] { return driver.cuCtxDestroy_v2(*context); });
     result = cuda::Result::kOutOfMemory;
   }
@@ -213,14 +213,15 @@ cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device,
       active == 0;
   uint64_t reserved = 0;
   if (creates && !ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
-  const uint64_t before = creates && context_memory_.IsToBeMeasured(gpu) ? FreeBytesOf(device) : 0;
+  const uint64_t before =
+      creates && context_memory_.NeedsMeasurement(gpu) ? FreeBytesOf(device) : 0;
   cuda::Result result = retain();
   if (result == cuda::Result::kSuccess && context != nullptr) SetPrimary(device, *context);
   if (!creates) return result;
   if (result == cuda::Result::kSuccess) {
     const uint64_t after = before == 0 ? 0 : FreeBytesOf(device);
-    context_memory_.Learn(gpu, after < before ? before - after : 0);
-    if (!CountContext(gpu, *context, last_id, reserved)) {
+    context_memory_.RecordSize(gpu, after < before ? before - after : 0);
+    if (!ChargeContext(gpu, *context, last_id, reserved)) {
       (void)ReleasePrimary(device, [&] { return driver.cuDevicePrimaryCtxRelease(device); });
       result = cuda::Result::kOutOfMemory;
     }
@@ -231,7 +232,7 @@ cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device,
 
 template <typename Destroy>
 cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
-  if (!limiting()) return destroy();
+  if (!IsLimiting()) return destroy();
   Throttle::Get().DropMarks();
   const uint64_t last_id = contexts_.last_id();
   const cuda::Result result = destroy();
@@ -244,21 +245,22 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
 
 template <typename Destroy>
 cuda::Result Process::DestroyCharged(const void* handle, Destroy destroy) {
-  if (!limiting()) return destroy();
-  const uint64_t moment = NextMoment();
+  if (!IsLimiting()) return destroy();
+  const uint64_t call_moment = NextMoment();
   const cuda::Result result = destroy();
-  if (result == cuda::Result::kSuccess) charges_.End(handle, moment, &accounts_);
+  if (result == cuda::Result::kSuccess) charges_.End(handle, call_moment, &accounts_);
   return result;
 }
 
 template <typename UnloadCall>
-cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
-  if (!limiting()) return unload();
-  const uint64_t moment = NextMoment();
+cuda::Result Process::UnloadLibrary(cuda::Library library, UnloadCall unload) {
+  if (!IsLimiting()) return unload();
+  const uint64_t call_moment = NextMoment();
   const cuda::Result result = unload();
-  Libraries::Loaded info;
-  const bool ends = result == cuda::Result::kSuccess && libraries_.Remove(library, moment, &info);
-  if (ends) EndChargeInContexts(info);
+  Libraries::LoadedLibrary info;
+  const bool ends_charge =
+      result == cuda::Result::kSuccess && libraries_.Remove(library, call_moment, &info);
+  if (ends_charge) EndChargeInContexts(info);
   return result;
 }
 
@@ -267,7 +269,7 @@ cuda::Result Process::Unload(cuda::Library library, UnloadCall unload) {
 // charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
-  if (!limiting()) return destroy();
+  if (!IsLimiting()) return destroy();
   Throttle::Get().DropMarks();
   const uint64_t last_id = contexts_.last_id();
   const cuda::Result result = destroy();

@@ -12,26 +12,26 @@ namespace {
 // A reservation that races with others is retried in rounds, with a pause after each round, because
 // another process may be interrupted between two steps. The first round and every tenth round after
 // it clear the slots of dead processes.
-constexpr int kTriesInRound = 100;
+constexpr int kTriesPerRound = 100;
 constexpr int kRounds = 1000;
-constexpr int kRoundsToSweep = 10;
+constexpr int kRoundsPerSweep = 10;
 constexpr timespec kPause = {0, 100'000};  // sleeps end late, so all rounds take about 0.2 s
 // A sum that is read while other processes free and allocate may be too large. So a request is
 // refused only after this many successive attempts found no room. Other processes run between the
 // attempts, which take about 20 us.
-constexpr int kFullAnswers = 16;
+constexpr int kFullResultsToRefuse = 16;
 
 }  // namespace
 
-void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep) {
+void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep) {
   limits_ = limits;
   usage_ = usage;
   slot_ = slot;
   sweep_ = sweep;
-  turn_.Reset();
+  retry_lock_.Reset();
 }
 
-int Accounts::Find(const uint8_t (&uuid)[16]) const {
+int Accounts::FindGpu(const uint8_t (&uuid)[16]) const {
   for (uint32_t i = 0; i < limits_->gpu_count && i < kMaxGpus; ++i) {
     if (__builtin_memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
   }
@@ -40,16 +40,16 @@ int Accounts::Find(const uint8_t (&uuid)[16]) const {
 
 // A process adds to `held` before it subtracts from `pending`. So this function reads `pending`
 // first: bytes that move meanwhile are counted twice, and never missed.
-Accounts::Sums Accounts::SumOfSlots(int gpu) const {
-  const GpuUsage& of_gpu = usage_->gpus[gpu];
-  Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
+Accounts::UsageSums Accounts::SumSlots(int gpu) const {
+  const GpuUsage& gpu_usage = usage_->gpus[gpu];
+  UsageSums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
   uint32_t slots = usage_->slots_used.load();
   if (slots > kMaxSlots) slots = kMaxSlots;
   for (uint32_t i = 0; i < slots; ++i) {
-    const uint64_t pending = of_gpu.pending[i].load();
+    const uint64_t pending = gpu_usage.pending[i].load();
     sums.pending += pending;
-    sums.lower_pending |= pending != 0 && i < slot_;
-    const uint64_t held = of_gpu.held[i].load();
+    sums.has_lower_pending |= pending != 0 && i < slot_;
+    const uint64_t held = gpu_usage.held[i].load();
     sums.held += held;
     if (i != slot_) sums.held_by_others += held;
   }
@@ -59,46 +59,46 @@ Accounts::Sums Accounts::SumOfSlots(int gpu) const {
 // A process that leaves a shared piece increments `piece_departures` before it subtracts the bytes
 // from its slot. So if piece_departures has not changed during the sum, all bytes that the table
 // reports as held twice are still in the slots.
-Accounts::Sums Accounts::Sum(int gpu) const {
+Accounts::UsageSums Accounts::SumUsage(int gpu) const {
   const uint32_t departures = usage_->piece_departures.load();
-  const uint64_t twice = BytesHeldTwice(*usage_, gpu);
-  Sums sums = SumOfSlots(gpu);
-  if (twice == 0 || usage_->piece_departures.load() != departures) return sums;
-  sums.held -= twice < sums.held ? twice : sums.held;
+  const uint64_t duplicates = DuplicateBytes(*usage_, gpu);
+  UsageSums sums = SumSlots(gpu);
+  if (duplicates == 0 || usage_->piece_departures.load() != departures) return sums;
+  sums.held -= duplicates < sums.held ? duplicates : sums.held;
   return sums;
 }
 
-Accounts::ReserveResult Accounts::TryReserve(int gpu, uint64_t bytes, bool* yield) {
+Accounts::ReserveResult Accounts::TryReserve(int gpu, uint64_t bytes, bool* must_yield) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
   if (bytes > limit) return ReserveResult::kFull;
   usage_->gpus[gpu].pending[slot_].fetch_add(bytes);
-  const Sums sums = Sum(gpu);
+  const UsageSums sums = SumUsage(gpu);
   if (sums.held <= limit && sums.pending <= limit - sums.held) {
     RecordPeak(gpu, sums.held + sums.pending);
     return ReserveResult::kFits;
   }
   Cancel(gpu, bytes);
   if (sums.held > limit || bytes > limit - sums.held) return ReserveResult::kFull;
-  *yield = sums.lower_pending;
+  *must_yield = sums.has_lower_pending;
   return ReserveResult::kContended;
 }
 
 bool Accounts::Reserve(int gpu, uint64_t bytes) {
-  bool yield = false;
-  if (TryReserve(gpu, bytes, &yield) == ReserveResult::kFits) return true;
+  bool must_yield = false;
+  if (TryReserve(gpu, bytes, &must_yield) == ReserveResult::kFits) return true;
   return ReserveInTurn(gpu, bytes);
 }
 
 // Checks for room before it adds to `held`: bytes in `held` that do not fit would make other
 // processes fail.
-bool Accounts::HoldAtOnce(int gpu, uint64_t bytes) {
+bool Accounts::TryHold(int gpu, uint64_t bytes) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
-  const Sums before = Sum(gpu);
+  const UsageSums before = SumUsage(gpu);
   const uint64_t taken = before.held + before.pending;
   if (taken > limit || bytes > limit - taken) return false;
   std::atomic<uint64_t>& held = usage_->gpus[gpu].held[slot_];
   held.fetch_add(bytes);
-  const Sums sums = Sum(gpu);
+  const UsageSums sums = SumUsage(gpu);
   if (sums.held <= limit && sums.pending <= limit - sums.held) {
     RecordPeak(gpu, sums.held + sums.pending);
     return true;
@@ -108,7 +108,7 @@ bool Accounts::HoldAtOnce(int gpu, uint64_t bytes) {
 }
 
 bool Accounts::Hold(int gpu, uint64_t bytes) {
-  if (HoldAtOnce(gpu, bytes)) return true;
+  if (TryHold(gpu, bytes)) return true;
   if (!Reserve(gpu, bytes)) return false;
   Add(gpu, bytes);
   Cancel(gpu, bytes);
@@ -118,18 +118,18 @@ bool Accounts::Hold(int gpu, uint64_t bytes) {
 // One thread of each process at a time retries, so that the order of the slots decides which
 // process goes first.
 bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
-  const SpinGuard guard(&turn_);
-  int full_answers = 0;
+  const SpinGuard guard(&retry_lock_);
+  int full_results = 0;
   for (int round = 0; round < kRounds; ++round) {
-    if (sweep_ != nullptr && round % kRoundsToSweep == 0) sweep_();
-    for (int tries = 0; tries < kTriesInRound; ++tries) {
-      bool yield = false;
-      const ReserveResult answer = TryReserve(gpu, bytes, &yield);
-      if (answer == ReserveResult::kFits) return true;
-      full_answers = answer == ReserveResult::kFull ? full_answers + 1 : 0;
-      if (full_answers == kFullAnswers) return false;
+    if (sweep_ != nullptr && round % kRoundsPerSweep == 0) sweep_();
+    for (int tries = 0; tries < kTriesPerRound; ++tries) {
+      bool must_yield = false;
+      const ReserveResult result = TryReserve(gpu, bytes, &must_yield);
+      if (result == ReserveResult::kFits) return true;
+      full_results = result == ReserveResult::kFull ? full_results + 1 : 0;
+      if (full_results == kFullResultsToRefuse) return false;
       // The process with the lowest slot retries at once; the other processes yield.
-      if (yield || answer == ReserveResult::kFull) ::sched_yield();
+      if (must_yield || result == ReserveResult::kFull) ::sched_yield();
     }
     ::nanosleep(&kPause, nullptr);
   }
@@ -144,13 +144,13 @@ void Accounts::Release(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].
 
 void Accounts::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
 
-uint64_t Accounts::Held(int gpu) const { return Sum(gpu).held; }
+uint64_t Accounts::HeldBytes(int gpu) const { return SumUsage(gpu).held; }
 
-uint64_t Accounts::HeldByLiving(int gpu) const {
-  const Sums sums = Sum(gpu);
+uint64_t Accounts::HeldBytesOfLiving(int gpu) const {
+  const UsageSums sums = SumUsage(gpu);
   if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
   sweep_();
-  return Held(gpu);
+  return HeldBytes(gpu);
 }
 
 void Accounts::RecordPeak(int gpu, uint64_t bytes) {

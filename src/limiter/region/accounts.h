@@ -36,16 +36,16 @@ namespace tessera::limiter {
 class Accounts {
  public:
   // Clears the slots of dead processes.
-  using Sweep = void (*)();
+  using SweepFunction = void (*)();
   // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
   // object; this process owns `slot`. Reserve calls `sweep` before it refuses.
-  void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
+  void Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep);
   // The slot of a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }
   // The index of the GPU with this UUID; -1: `limits` does not have the GPU.
-  int Find(const uint8_t (&uuid)[16]) const;
+  int FindGpu(const uint8_t (&uuid)[16]) const;
 
   // False: the container would exceed its limit; nothing is reserved.
   bool Reserve(int gpu, uint64_t bytes);
@@ -59,37 +59,37 @@ class Accounts {
   void RecordRefusal(int gpu, uint64_t bytes);
 
   // Bytes that all processes of the container hold on the GPU, unaccounted bytes included.
-  uint64_t Held(int gpu) const;
-  // Like Held, but first clears the slots of processes that have ended. For programs that query
-  // free memory. Makes system calls only if other processes hold memory.
-  uint64_t HeldByLiving(int gpu) const;
+  uint64_t HeldBytes(int gpu) const;
+  // Like HeldBytes, but first clears the slots of processes that have ended. For programs that
+  // query free memory. Makes system calls only if other processes hold memory.
+  uint64_t HeldBytesOfLiving(int gpu) const;
   // 0: not limited.
   uint64_t Limit(int gpu) const {
     return limits_->gpus[gpu].memory.load(std::memory_order_relaxed);
   }
 
  private:
-  struct Sums {
+  struct UsageSums {
     uint64_t held;
     uint64_t held_by_others;  // memory shared with this process included
     uint64_t pending;         // sum over all slots
-    bool lower_pending;       // a slot with a lower index has pending bytes
+    bool has_lower_pending;   // a slot with a lower index has pending bytes
   };
-  Sums Sum(int gpu) const;
-  Sums SumOfSlots(int gpu) const;
-  bool HoldAtOnce(int gpu, uint64_t bytes);
+  UsageSums SumUsage(int gpu) const;
+  UsageSums SumSlots(int gpu) const;
+  bool TryHold(int gpu, uint64_t bytes);
   enum class ReserveResult { kFits, kFull, kContended };
-  ReserveResult TryReserve(int gpu, uint64_t bytes, bool* yield);
+  ReserveResult TryReserve(int gpu, uint64_t bytes, bool* must_yield);
   bool ReserveInTurn(int gpu, uint64_t bytes);
   void RecordPeak(int gpu, uint64_t bytes);
 
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
-  Sweep sweep_ = nullptr;
+  SweepFunction sweep_ = nullptr;
   // Admits one thread of this process at a time to the retries. It is held during the pauses
   // between retries, never across a driver call.
-  SpinLock turn_;
+  SpinLock retry_lock_;
 };
 
 }  // namespace tessera::limiter

@@ -47,13 +47,13 @@ TEST(AccountsTest, GrantsExactlyTheLimit) {
   EXPECT_FALSE(accounts.Reserve(0, kLimit + 1));
   EXPECT_FALSE(accounts.Hold(0, kLimit + 1));
   Hold(accounts, kLimit);
-  EXPECT_EQ(accounts.Held(0), kLimit);
+  EXPECT_EQ(accounts.HeldBytes(0), kLimit);
   EXPECT_FALSE(accounts.Reserve(0, 1));
   EXPECT_FALSE(accounts.Hold(0, 1));
   accounts.Release(0, 1);
   EXPECT_TRUE(accounts.Reserve(0, 1));
   EXPECT_FALSE(accounts.Hold(0, 1)) << "a reservation counts";
-  EXPECT_EQ(accounts.Held(0), kLimit - 1);
+  EXPECT_EQ(accounts.HeldBytes(0), kLimit - 1);
 }
 
 TEST(AccountsTest, ThreeStepsHoldWhatOneStepHolds) {
@@ -63,7 +63,7 @@ TEST(AccountsTest, ThreeStepsHoldWhatOneStepHolds) {
     EXPECT_TRUE(TryHold(accounts, 300, at_once));
     EXPECT_EQ(region.usage->gpus[0].pending[0], 0u);
   }
-  EXPECT_EQ(accounts.Held(0), 600u);
+  EXPECT_EQ(accounts.HeldBytes(0), 600u);
 }
 
 TEST(AccountsTest, OneLimitHoldsForAllProcessesOfTheContainer) {
@@ -94,7 +94,7 @@ TEST(AccountsTest, ALimitBelowTheHeldBytesRefusesAndFreesNothing) {
   Hold(*region.accounts[0], 800);
   region.limits->gpus[0].memory = 500;
   EXPECT_FALSE(region.accounts[0]->Reserve(0, 1));
-  EXPECT_EQ(region.accounts[0]->Held(0), 800u);
+  EXPECT_EQ(region.accounts[0]->HeldBytes(0), 800u);
   region.accounts[0]->Release(0, 400);
   EXPECT_TRUE(region.accounts[0]->Reserve(0, 100));
 }
@@ -103,7 +103,7 @@ TEST(AccountsTest, AGpuWithoutALimitIsCountedAndNeverRefused) {
   Region region(1);
   region.limits->gpus[0].memory = 0;
   Hold(*region.accounts[0], 5 * kLimit);
-  EXPECT_EQ(region.accounts[0]->Held(0), 5 * kLimit);
+  EXPECT_EQ(region.accounts[0]->HeldBytes(0), 5 * kLimit);
 }
 
 TEST(AccountsTest, ThePeakStaysWhenMemoryIsFreed) {
@@ -119,9 +119,9 @@ TEST(AccountsTest, FindsAGpuByItsUuid) {
   Region region(1);
   region.limits->gpus[0].uuid[15] = 7;
   uint8_t uuid[16] = {};
-  EXPECT_EQ(region.accounts[0]->Find(uuid), -1);
+  EXPECT_EQ(region.accounts[0]->FindGpu(uuid), -1);
   uuid[15] = 7;
-  EXPECT_EQ(region.accounts[0]->Find(uuid), 0);
+  EXPECT_EQ(region.accounts[0]->FindGpu(uuid), 0);
 }
 
 // A thread with an even number is a process; the next thread is a second thread of that process.
@@ -155,7 +155,7 @@ TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(most.load(), kLimit);
   EXPECT_GT(most.load(), kLimit / 2) << "the threads did not race";
-  EXPECT_EQ(region.accounts[0]->Held(0), 0u);
+  EXPECT_EQ(region.accounts[0]->HeldBytes(0), 0u);
   for (size_t i = 0; i < region.accounts.size(); ++i)
     EXPECT_EQ(region.usage->gpus[0].pending[i], 0u);
 }

@@ -16,26 +16,26 @@ namespace tessera::limiter {
 class BlockedSignals {
  public:
   BlockedSignals() {
-    sigset_t both;
-    ::sigemptyset(&both);
-    ::sigaddset(&both, SIGPIPE);
-    ::sigaddset(&both, SIGXFSZ);
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGPIPE);
+    ::sigaddset(&signals, SIGXFSZ);
     ::sigpending(&pending_);
     // sigprocmask changes the mask of this thread alone on Linux. pthread_sigmask is in libpthread
     // before glibc 2.32.
-    ::sigprocmask(SIG_BLOCK, &both, &mask_);
+    ::sigprocmask(SIG_BLOCK, &signals, &mask_);
   }
   // Removes the signals that were sent meanwhile. Signals that were pending before stay pending,
   // and errno is unchanged.
   ~BlockedSignals() {
     const int error = errno;
-    for (const int sent : {SIGPIPE, SIGXFSZ}) {
-      if (::sigismember(&pending_, sent)) continue;
-      sigset_t one;
-      ::sigemptyset(&one);
-      ::sigaddset(&one, sent);
-      constexpr timespec kAtOnce{};
-      (void)::sigtimedwait(&one, nullptr, &kAtOnce);
+    for (const int number : {SIGPIPE, SIGXFSZ}) {
+      if (::sigismember(&pending_, number)) continue;
+      sigset_t signal_set;
+      ::sigemptyset(&signal_set);
+      ::sigaddset(&signal_set, number);
+      constexpr timespec kNoWait{};
+      (void)::sigtimedwait(&signal_set, nullptr, &kNoWait);
     }
     ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     errno = error;

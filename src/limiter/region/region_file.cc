@@ -26,7 +26,7 @@ int FillNewFile(int fd, const Layout& layout, mode_t mode) {
   return filled ? 0 : errno;
 }
 
-int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
+int MapFile(int fd, const Layout& layout, bool writable, void** mapping) {
   Header header{};
   if (::pread(fd, &header, sizeof(header), 0) != ssize_t(sizeof(header))) return EPROTO;
   // lseek instead of fstat, which older C libraries do not export.
@@ -38,7 +38,7 @@ int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
   if (!is_short || writable) {
     void* address = ::mmap(nullptr, layout.size, protection, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) return errno;
-    *mapped = address;
+    *mapping = address;
     return 0;
   }
   // Access to pages behind the end of a file is an error, so pages of zeros are mapped there.
@@ -49,7 +49,7 @@ int MapFile(int fd, const Layout& layout, bool writable, void** mapped) {
     ::munmap(address, layout.size);
     return error;
   }
-  *mapped = address;
+  *mapping = address;
   return 0;
 }
 

@@ -27,10 +27,10 @@ class RegionFileTest : public ::testing::Test {
   void Make(const Layout& layout) { ASSERT_EQ(FillNewFile(fd_.get(), layout, 0644), 0); }
   // Null: EPROTO.
   uint64_t* Map(const Layout& layout, bool writable) {
-    void* mapped = nullptr;
-    const int error = MapFile(fd_.get(), layout, writable, &mapped);
+    void* mapping = nullptr;
+    const int error = MapFile(fd_.get(), layout, writable, &mapping);
     EXPECT_TRUE(error == 0 || error == EPROTO) << error;
-    return static_cast<uint64_t*>(mapped);
+    return static_cast<uint64_t*>(mapping);
   }
 
   TempDir dir_;

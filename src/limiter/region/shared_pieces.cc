@@ -38,7 +38,7 @@ uint32_t EntriesUsed(const Usage& usage) {
   return used < kMaxPieces ? used : kMaxPieces;
 }
 
-uint32_t HoldersOf(const SharedPiece& piece) {
+uint32_t HolderCount(const SharedPiece& piece) {
   uint32_t count = 0;
   for (const auto& holder : piece.holders) count += holder.load() != 0 ? 1 : 0;
   return count;
@@ -64,7 +64,7 @@ SharedPiece* SharedPieces::FindOrAdd(uint64_t id, int gpu, uint64_t bytes) {
   SharedPiece* free = nullptr;
   for (uint32_t i = 0; i < kMaxPieces && (free == nullptr || i < EntriesUsed(*usage_)); ++i) {
     SharedPiece& piece = usage_->pieces[i];
-    const bool is_held = HoldersOf(piece) != 0;
+    const bool is_held = HolderCount(piece) != 0;
     if (is_held && piece.id.load() == id) {
       return piece.gpu.load() == uint32_t(gpu) && piece.bytes.load() == bytes ? &piece : nullptr;
     }
@@ -79,7 +79,7 @@ SharedPiece* SharedPieces::FindOrAdd(uint64_t id, int gpu, uint64_t bytes) {
   return free;
 }
 
-bool SharedPieces::Enter(uint64_t id, int gpu, uint64_t bytes, uint64_t added) {
+bool SharedPieces::TryJoin(uint64_t id, int gpu, uint64_t bytes, uint64_t added_bytes) {
   SharedPiece* const piece = FindOrAdd(id, gpu, bytes);
   if (piece == nullptr) return false;
   for (const auto& holder : piece->holders) {
@@ -87,17 +87,17 @@ bool SharedPieces::Enter(uint64_t id, int gpu, uint64_t bytes, uint64_t added) {
   }
   for (auto& holder : piece->holders) {
     if (holder.load() != 0) continue;
-    usage_->gpus[gpu].held[slot_].fetch_add(added);
+    usage_->gpus[gpu].held[slot_].fetch_add(added_bytes);
     holder.store(uint16_t(slot_ + 1));
     return true;
   }
   return false;
 }
 
-void SharedPieces::Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added) {
+void SharedPieces::Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added_bytes) {
   const int fd = ::open(path_, O_RDWR | O_CLOEXEC);
-  const bool entered = fd >= 0 && LockPieces(fd) && Enter(id, gpu, bytes, added);
-  if (!entered) usage_->gpus[gpu].held[slot_].fetch_add(added);
+  const bool entered = fd >= 0 && LockPieces(fd) && TryJoin(id, gpu, bytes, added_bytes);
+  if (!entered) usage_->gpus[gpu].held[slot_].fetch_add(added_bytes);
   if (fd >= 0) ::close(fd);
 }
 
@@ -110,7 +110,7 @@ void SharedPieces::Leave(uint64_t id) {
   usage_->piece_departures.fetch_add(1);
 }
 
-bool SharedPieces::HasOthers(uint64_t id) const {
+bool SharedPieces::HasOtherHolders(uint64_t id) const {
   const SharedPiece* const piece = Find(id);
   if (piece == nullptr) return false;
   for (const auto& holder : piece->holders) {
@@ -128,11 +128,11 @@ void LeaveAllPieces(Usage* usage, uint32_t slot) {
   usage->piece_departures.fetch_add(1);
 }
 
-uint64_t BytesHeldTwice(const Usage& usage, int gpu) {
+uint64_t DuplicateBytes(const Usage& usage, int gpu) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < EntriesUsed(usage); ++i) {
     const SharedPiece& piece = usage.pieces[i];
-    const uint32_t holders = HoldersOf(piece);
+    const uint32_t holders = HolderCount(piece);
     if (holders > 1 && piece.gpu.load() == uint32_t(gpu)) {
       bytes += (holders - 1) * piece.bytes.load();
     }

@@ -25,18 +25,19 @@ class SharedPieces {
   // Called together with Accounts::Open. `path` is the path of `usage`.
   void Open(const char* path, Usage* usage, uint32_t slot);
 
-  // Makes this process a holder of the piece, and at the same time adds `added` to the held bytes
-  // of its slot: the bytes of the piece, or 0 if the slot has them already. Makes system calls.
-  void Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added);
+  // Makes this process a holder of the piece, and at the same time adds `added_bytes` to the held
+  // bytes of its slot: the bytes of the piece, or 0 if the slot has them already. Makes system
+  // calls.
+  void Join(uint64_t id, int gpu, uint64_t bytes, uint64_t added_bytes);
   // Removes this process from the holders of the piece. The caller then calls Accounts::Release.
   void Leave(uint64_t id);
   // Whether another process of the container holds the piece.
-  bool HasOthers(uint64_t id) const;
+  bool HasOtherHolders(uint64_t id) const;
 
  private:
   SharedPiece* Find(uint64_t id) const;
   SharedPiece* FindOrAdd(uint64_t id, int gpu, uint64_t bytes);
-  bool Enter(uint64_t id, int gpu, uint64_t bytes, uint64_t added);
+  bool TryJoin(uint64_t id, int gpu, uint64_t bytes, uint64_t added_bytes);
 
   const char* path_ = nullptr;
   Usage* usage_ = nullptr;
@@ -47,6 +48,6 @@ class SharedPieces {
 void LeaveAllPieces(Usage* usage, uint32_t slot);
 
 // Bytes of a GPU that the slots count again: the size of each piece, for each holder but one.
-uint64_t BytesHeldTwice(const Usage& usage, int gpu);
+uint64_t DuplicateBytes(const Usage& usage, int gpu);
 
 }  // namespace tessera::limiter

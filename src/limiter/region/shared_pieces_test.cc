@@ -43,7 +43,7 @@ class SharedPiecesTest : public ::testing::Test {
     }
   }
   ~SharedPiecesTest() override { ::munmap(usage_, sizeof(Usage)); }
-  uint64_t Held() { return members_[0].accounts.Held(0); }
+  uint64_t Held() { return members_[0].accounts.HeldBytes(0); }
 
   TempDir dir_;
   const std::string path_ = dir_.path() + "/usage";
@@ -54,8 +54,8 @@ class SharedPiecesTest : public ::testing::Test {
 
 TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
   members_[0].Join(7);
-  EXPECT_FALSE(members_[0].pieces.HasOthers(7));
-  EXPECT_TRUE(members_[1].pieces.HasOthers(7));
+  EXPECT_FALSE(members_[0].pieces.HasOtherHolders(7));
+  EXPECT_TRUE(members_[1].pieces.HasOtherHolders(7));
   members_[1].Join(7);
   members_[2].Join(7);
   members_[2].Join(8);
@@ -65,7 +65,7 @@ TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
   members_[1].Leave(7);
   members_[2].Leave(7);
   EXPECT_EQ(Held(), kPiece);
-  EXPECT_FALSE(members_[0].pieces.HasOthers(7));
+  EXPECT_FALSE(members_[0].pieces.HasOtherHolders(7));
 }
 
 TEST_F(SharedPiecesTest, HoldersThatTheTableHasNoRoomForCountAgain) {
@@ -103,7 +103,7 @@ TEST_F(SharedPiecesTest, AProcessThatHasEndedLeavesAll) {
   EXPECT_EQ(Held(), 4 * kPiece) << "its slot is cleared afterwards";
   usage_->gpus[0].held[1] = 0;
   EXPECT_EQ(Held(), 2 * kPiece);
-  EXPECT_FALSE(members_[0].pieces.HasOthers(7));
+  EXPECT_FALSE(members_[0].pieces.HasOtherHolders(7));
 }
 
 // One process holds the piece all the time, so the device holds its bytes at every instant.

@@ -39,8 +39,8 @@ class ScopedFd {
   int fd_;
 };
 
-int Map(const ScopedFd& file, const Layout& layout, bool writable, void** mapped) {
-  return file.get() < 0 ? errno : MapFile(file.get(), layout, writable, mapped);
+int Map(const ScopedFd& file, const Layout& layout, bool writable, void** mapping) {
+  return file.get() < 0 ? errno : MapFile(file.get(), layout, writable, mapping);
 }
 
 // `type` is F_WRLCK or F_UNLCK.
@@ -96,16 +96,16 @@ bool IsGone(int32_t pid, uint64_t start) {
   char text[16];
   ::snprintf(text, sizeof(text), "%d", pid);
   char state = 0;
-  uint64_t found = 0;
+  uint64_t found_start = 0;
   // Another error, such as a lack of descriptors, is temporary; a later sweep repeats the check.
-  if (const int error = ReadStat(text, &state, &found); error != 0) return error == ESRCH;
+  if (const int error = ReadStat(text, &state, &found_start); error != 0) return error == ESRCH;
   // A process in state Z or X has closed its files. A different start means a different process.
-  if (state == 'Z' || state == 'X' || (start != 0 && ((found ^ start) & kStartMask) != 0))
+  if (state == 'Z' || state == 'X' || (start != 0 && ((found_start ^ start) & kStartMask) != 0))
     return true;
   // A different stack means that the process has called exec, which closed the files before the
   // kernel set up the new stack.
-  const uint64_t stack = found >> kStartBits, before = start >> kStartBits;
-  return stack != 0 && before != 0 && stack != before;
+  const uint64_t stack = found_start >> kStartBits, old_stack = start >> kStartBits;
+  return stack != 0 && old_stack != 0 && stack != old_stack;
 }
 
 bool IsEmpty(const Usage& usage, uint32_t slot) {
@@ -119,9 +119,9 @@ bool IsEmpty(const Usage& usage, uint32_t slot) {
 // Clears only lines that were written: a write to any other page would take memory of the
 // container's tmpfs.
 void ClearCompute(Usage* usage, uint32_t slot) {
-  const uint32_t used = usage->compute_gpus[slot].load();
+  const uint32_t gpu_bits = usage->compute_gpus[slot].load();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if ((used >> gpu & 1) == 0) continue;
+    if ((gpu_bits >> gpu & 1) == 0) continue;
     ComputeSlot& line = usage->compute[gpu].slots[slot];
     for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long_work,
                         &line.last_wait, &line.last_written, &line.longest, &line.last_limited}) {
@@ -152,29 +152,29 @@ void RaiseSlotsUsed(Usage* usage, uint32_t count) {
 
 int MapLimits(const char* path, const Limits** limits) {
   const ScopedFd file(::open(path, O_RDONLY | O_CLOEXEC));
-  void* mapped = nullptr;
-  const int error = Map(file, kLimitsLayout, /*writable=*/false, &mapped);
-  if (error == 0) *limits = static_cast<const Limits*>(mapped);
+  void* mapping = nullptr;
+  const int error = Map(file, kLimitsLayout, /*writable=*/false, &mapping);
+  if (error == 0) *limits = static_cast<const Limits*>(mapping);
   return error;
 }
 
 int MapUsage(const char* path, Usage** usage) {
   const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
-  void* mapped = nullptr;
-  const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped);
-  if (error == 0) *usage = static_cast<Usage*>(mapped);
+  void* mapping = nullptr;
+  const int error = Map(file, kUsageLayout, /*writable=*/true, &mapping);
+  if (error == 0) *usage = static_cast<Usage*>(mapping);
   return error;
 }
 
 int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
   const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
-  void* mapped = nullptr;
-  if (const int error = Map(file, kUsageLayout, /*writable=*/true, &mapped); error != 0) {
+  void* mapping = nullptr;
+  if (const int error = Map(file, kUsageLayout, /*writable=*/true, &mapping); error != 0) {
     return error;
   }
-  auto* region = static_cast<Usage*>(mapped);
+  auto* region = static_cast<Usage*>(mapping);
   // Otherwise a child that never uses a GPU would keep the lock, and so the charges of its parent.
-  ::madvise(mapped, sizeof(Usage), MADV_DONTFORK);
+  ::madvise(mapping, sizeof(Usage), MADV_DONTFORK);
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     if (!LockSlot(file, i)) continue;
     // The owner no longer holds the lock, but may not have closed its files yet.
@@ -194,7 +194,7 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
     *slot = i;
     return 0;
   }
-  ::munmap(mapped, sizeof(Usage));
+  ::munmap(mapping, sizeof(Usage));
   return EAGAIN;
 }
 

@@ -10,10 +10,10 @@ namespace {
 constexpr int kNeighbors = 8;
 
 uint64_t BlockOf(uint64_t pointer) { return pointer >> 21; }
-uint64_t PartOf(uint64_t pointer) { return pointer >> 8 & 0x1fff; }
+uint64_t UnitOf(uint64_t pointer) { return pointer >> 8 & 0x1fff; }
 
 uint64_t Hash(uint64_t pointer) {
-  return (BlockOf(pointer) / kNeighbors * 0x9e3779b97f4a7c15u + PartOf(pointer) / kNeighbors) *
+  return (BlockOf(pointer) / kNeighbors * 0x9e3779b97f4a7c15u + UnitOf(pointer) / kNeighbors) *
          0xc2b2ae3d27d4eb4fu;
 }
 
@@ -21,7 +21,7 @@ uint64_t Hash(uint64_t pointer) {
 
 uint32_t Allocations::HashKey(uint64_t pointer) {
   return uint32_t(Hash(pointer) >> 29) * kNeighbors +
-         uint32_t(BlockOf(pointer) + PartOf(pointer)) % kNeighbors;
+         uint32_t(BlockOf(pointer) + UnitOf(pointer)) % kNeighbors;
 }
 
 Allocations::Shard& Allocations::ShardOf(uint64_t pointer) { return shards_[Hash(pointer) >> 58]; }
@@ -30,15 +30,15 @@ static_assert(sizeof(uint64_t) * 8 - 58 == 6, "64 shards");
 void Allocations::Reset() {
   for (Shard& shard : shards_) {
     shard.table.Clear();
-    shard.freed_count = 0;
+    shard.freed_pointer_count = 0;
     shard.lock.Reset();
   }
 }
 
-bool Allocations::Shard::TakeFreed(uint64_t pointer) {
-  for (uint32_t i = 0; i < freed_count; ++i) {
-    if (freed[i] != pointer) continue;
-    freed[i] = freed[--freed_count];
+bool Allocations::Shard::RemoveFreed(uint64_t pointer) {
+  for (uint32_t i = 0; i < freed_pointer_count; ++i) {
+    if (freed_pointers[i] != pointer) continue;
+    freed_pointers[i] = freed_pointers[--freed_pointer_count];
     return true;
   }
   return false;
@@ -53,7 +53,7 @@ Allocations::Insertion Allocations::Insert(uint64_t pointer, const Allocation& a
   if (entry == nullptr) return Insertion::kNoMemory;
   if (!added) *replaced = entry->value;
   entry->value = allocation;
-  (void)shard.TakeFreed(pointer);
+  (void)shard.RemoveFreed(pointer);
   return added ? Insertion::kAdded : Insertion::kReplaced;
 }
 
@@ -71,7 +71,7 @@ bool Allocations::Remove(uint64_t pointer, Allocation* removed) {
 bool Allocations::Restore(uint64_t pointer, const Allocation& allocation) {
   Shard& shard = ShardOf(pointer);
   const SpinGuard lock(&shard.lock);
-  if (shard.TakeFreed(pointer)) return false;
+  if (shard.RemoveFreed(pointer)) return false;
   bool added = false;
   auto* entry = shard.table.Add(pointer, &added);
   if (entry == nullptr || !added) return entry == nullptr;
@@ -89,17 +89,18 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
     shard.table.Erase(entry);
     return true;
   }
-  // Keeps only the last kFreed pointers: no other thread is still freeing an older one.
-  (void)shard.TakeFreed(pointer);
-  if (shard.freed_count == kFreed) {
-    for (uint32_t i = 1; i < kFreed; ++i) shard.freed[i - 1] = shard.freed[i];
-    --shard.freed_count;
+  // Keeps only the last kMaxFreedPointers pointers: no other thread is still freeing an older one.
+  (void)shard.RemoveFreed(pointer);
+  if (shard.freed_pointer_count == kMaxFreedPointers) {
+    for (uint32_t i = 1; i < kMaxFreedPointers; ++i)
+      shard.freed_pointers[i - 1] = shard.freed_pointers[i];
+    --shard.freed_pointer_count;
   }
-  shard.freed[shard.freed_count++] = pointer;
+  shard.freed_pointers[shard.freed_pointer_count++] = pointer;
   return false;
 }
 
-bool Allocations::Join(uint64_t block, int gpu) {
+bool Allocations::JoinBlock(uint64_t block, int gpu) {
   Shard& shard = ShardOf(block);
   const SpinGuard lock(&shard.lock);
   bool added = false;
@@ -110,7 +111,7 @@ bool Allocations::Join(uint64_t block, int gpu) {
   return added;
 }
 
-bool Allocations::Leave(uint64_t block) {
+bool Allocations::LeaveBlock(uint64_t block) {
   Shard& shard = ShardOf(block);
   const SpinGuard lock(&shard.lock);
   auto* entry = shard.table.Find(block);
@@ -119,7 +120,7 @@ bool Allocations::Leave(uint64_t block) {
   return true;
 }
 
-void Allocations::RemoveContext(uint64_t context, void (*each)(void*, uint64_t, const Allocation&),
+void Allocations::RemoveContext(uint64_t context, void (*visit)(void*, uint64_t, const Allocation&),
                                 void* argument) {
   for (Shard& shard : shards_) {
     for (uint32_t i = 0;; ++i) {
@@ -134,7 +135,7 @@ void Allocations::RemoveContext(uint64_t context, void (*each)(void*, uint64_t, 
         found = *shard.table.At(i);
         shard.table.Erase(shard.table.At(i));
       }
-      each(argument, found.key, found.value);
+      visit(argument, found.key, found.value);
       --i;  // another entry may have moved here
     }
   }

@@ -18,7 +18,7 @@ namespace tessera::limiter {
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
   // Number of blocks that are charged for this allocation; 0: it shares a block. If `in_pool`: the
-  // index of the pool (pools.h). In an entry of Join: the number of allocations in the block.
+  // index of the pool (pools.h). In an entry of JoinBlock: the number of allocations in the block.
   uint64_t blocks : 24 = 0;
   uint64_t is_restored : 1 = 0;  // added by Restore
   uint64_t in_pool : 1 = 0;      // memory of a pool
@@ -46,24 +46,24 @@ class Allocations {
   // Called when the driver has freed a pointer that Remove did not find. True: another thread had
   // restored the entry; it is removed, and the caller ends its charge.
   bool RemoveRestored(uint64_t pointer, Allocation* removed);
-  // Join adds an allocation to a shared block; true: it is the first in the block. Leave removes an
-  // allocation; true: it was the last in the block.
-  bool Join(uint64_t block, int gpu);
-  bool Leave(uint64_t block);
-  // Removes all allocations of a context, and calls `each` for each of them, without a lock held.
-  void RemoveContext(uint64_t context, void (*each)(void*, uint64_t pointer, const Allocation&),
+  // JoinBlock adds an allocation to a shared block; true: it is the first in the block. LeaveBlock
+  // removes an allocation; true: it was the last in the block.
+  bool JoinBlock(uint64_t block, int gpu);
+  bool LeaveBlock(uint64_t block);
+  // Removes all allocations of a context, and calls `visit` for each of them, without a lock held.
+  void RemoveContext(uint64_t context, void (*visit)(void*, uint64_t pointer, const Allocation&),
                      void* argument);
 
  private:
   static uint32_t HashKey(uint64_t pointer);
-  static constexpr uint32_t kFreed = 4;
+  static constexpr uint32_t kMaxFreedPointers = 4;
   struct Shard {
     SpinLock lock;
     Table<Allocation, HashKey> table;
     // The last pointers that the driver freed without an entry and has not allocated since.
-    uint64_t freed[kFreed];
-    uint32_t freed_count;
-    bool TakeFreed(uint64_t pointer);
+    uint64_t freed_pointers[kMaxFreedPointers];
+    uint32_t freed_pointer_count;
+    bool RemoveFreed(uint64_t pointer);
   };
   static constexpr size_t kShards = 64;
 

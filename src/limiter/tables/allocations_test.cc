@@ -70,12 +70,12 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
 TEST(AllocationsTest, ABlockIsChargedWithItsFirstPartAndReleasedWithItsLast) {
   static Allocations blocks;
   blocks.Reset();
-  EXPECT_TRUE(blocks.Join(4 << 20, 0));
-  EXPECT_FALSE(blocks.Join(4 << 20, 0));
-  EXPECT_FALSE(blocks.Leave(4 << 20));
-  EXPECT_TRUE(blocks.Leave(4 << 20));
-  EXPECT_FALSE(blocks.Leave(4 << 20)) << "the block has no parts left";
-  EXPECT_TRUE(blocks.Join(4 << 20, 0)) << "the driver may use the address again";
+  EXPECT_TRUE(blocks.JoinBlock(4 << 20, 0));
+  EXPECT_FALSE(blocks.JoinBlock(4 << 20, 0));
+  EXPECT_FALSE(blocks.LeaveBlock(4 << 20));
+  EXPECT_TRUE(blocks.LeaveBlock(4 << 20));
+  EXPECT_FALSE(blocks.LeaveBlock(4 << 20)) << "the block has no parts left";
+  EXPECT_TRUE(blocks.JoinBlock(4 << 20, 0)) << "the driver may use the address again";
 }
 
 // Both threads call the driver for one allocation. It frees for the one that has not found the

@@ -22,11 +22,11 @@ bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
     return true;
   }
   bool added = false;
-  auto* shared = shared_.Add(object.context, &added);
-  if (shared == nullptr) return false;
-  const uint64_t before = RoundToBlocks(shared->value);
-  shared->value += Align(object.bytes);
-  accounts->Add(object.gpu, RoundToBlocks(shared->value) - before);
+  auto* small_bytes = small_bytes_by_context_.Add(object.context, &added);
+  if (small_bytes == nullptr) return false;
+  const uint64_t before = RoundToBlocks(small_bytes->value);
+  small_bytes->value += Align(object.bytes);
+  accounts->Add(object.gpu, RoundToBlocks(small_bytes->value) - before);
   return true;
 }
 
@@ -35,12 +35,12 @@ void Charges::Uncharge(const ChargedObject& object, Accounts* accounts) {
     accounts->Release(object.gpu, RoundToBlocks(object.bytes));
     return;
   }
-  auto* shared = shared_.Find(object.context);
-  if (object.bytes == 0 || shared == nullptr) return;
-  const uint64_t before = RoundToBlocks(shared->value);
-  shared->value -= Align(object.bytes);
-  accounts->Release(object.gpu, before - RoundToBlocks(shared->value));
-  if (shared->value == 0) shared_.Erase(shared);
+  auto* small_bytes = small_bytes_by_context_.Find(object.context);
+  if (object.bytes == 0 || small_bytes == nullptr) return;
+  const uint64_t before = RoundToBlocks(small_bytes->value);
+  small_bytes->value -= Align(object.bytes);
+  accounts->Release(object.gpu, before - RoundToBlocks(small_bytes->value));
+  if (small_bytes->value == 0) small_bytes_by_context_.Erase(small_bytes);
 }
 
 bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t bytes,
@@ -50,7 +50,7 @@ bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t by
                              .context = context.id,
                              .gpu = context.gpu,
                              .default_bytes = default_bytes,
-                             .born = NextMoment()};
+                             .added_moment = NextMoment()};
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
   if (entry == nullptr) return false;
@@ -69,10 +69,10 @@ bool Charges::Find(const void* handle, ChargedObject* found) {
   return true;
 }
 
-void Charges::End(const void* handle, uint64_t moment, Accounts* accounts) {
+void Charges::End(const void* handle, uint64_t call_moment, Accounts* accounts) {
   const SpinGuard lock(&lock_);
   auto* entry = entries_.Find(Key(handle));
-  if (entry == nullptr || entry->value.born >= moment) return;
+  if (entry == nullptr || entry->value.added_moment >= call_moment) return;
   Uncharge(entry->value, accounts);
   entries_.Erase(entry);
 }
@@ -91,7 +91,7 @@ void Charges::EndContext(uint64_t id, Accounts* accounts) {
 void Charges::Reset() {
   lock_.Reset();
   entries_.Clear();
-  shared_.Clear();
+  small_bytes_by_context_.Clear();
 }
 
 }  // namespace tessera::limiter

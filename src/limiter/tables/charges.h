@@ -26,7 +26,7 @@ class Charges {
     uint64_t context = 0;        // id of the context that ends the charge
     int gpu = 0;                 // index in the limits
     uint64_t default_bytes = 0;  // for a context limit: bytes that the driver's default takes
-    uint64_t born = 0;           // moment (moment.h) of Add
+    uint64_t added_moment = 0;   // moment (moment.h) of Add
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
@@ -37,9 +37,9 @@ class Charges {
            uint64_t default_bytes = 0);
   // False: the table does not have the handle.
   bool Find(const void* handle, ChargedObject* found);
-  // Ends the charge of an object that the driver has destroyed. `moment` is from before that call.
-  // Unknown and younger handles have no effect.
-  void End(const void* handle, uint64_t moment, Accounts* accounts);
+  // Ends the charge of an object that the driver has destroyed. `call_moment` is from before that
+  // call. Unknown and younger handles have no effect.
+  void End(const void* handle, uint64_t call_moment, Accounts* accounts);
   // Ends all charges of a destroyed context.
   void EndContext(uint64_t id, Accounts* accounts);
   // Removes all charges, in a child after fork.
@@ -53,7 +53,8 @@ class Charges {
 
   SpinLock lock_;
   Table<ChargedObject, HashKey> entries_ = {};  // by handle
-  Table<uint64_t, HashKey> shared_ = {};        // by context: the sum of its small objects
+  Table<uint64_t, HashKey> small_bytes_by_context_ =
+      {};  // by context: the sum of its small objects
 };
 
 }  // namespace tessera::limiter

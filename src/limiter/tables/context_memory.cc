@@ -10,39 +10,40 @@ uint64_t ContextMemory::NextCharge(int gpu) {
   return gpus_[gpu].contexts == 0 ? 0 : gpus_[gpu].size;
 }
 
-bool ContextMemory::IsToBeMeasured(int gpu) {
+bool ContextMemory::NeedsMeasurement(int gpu) {
   const SpinGuard lock(&lock_);
   return gpus_[gpu].contexts != 0 && gpus_[gpu].size == 0;
 }
 
-void ContextMemory::Learn(int gpu, uint64_t bytes) {
+void ContextMemory::RecordSize(int gpu, uint64_t bytes) {
   const SpinGuard lock(&lock_);
   if (gpus_[gpu].size != 0) return;
-  gpus_[gpu].size = RoundToBlocks(bytes < kLargest ? bytes : kLargest);
+  gpus_[gpu].size = RoundToBlocks(bytes < kMaxCharge ? bytes : kMaxCharge);
 }
 
 // Contexts that were created while the size was not known are charged now.
-uint64_t ContextMemory::Begin(int gpu) {
+uint64_t ContextMemory::AddContext(int gpu) {
   const SpinGuard lock(&lock_);
-  GpuContexts& of_gpu = gpus_[gpu];
-  const uint64_t before = of_gpu.charged;
-  of_gpu.charged = of_gpu.contexts++ * of_gpu.size;
-  return of_gpu.charged - before;
+  GpuContexts& gpu_contexts = gpus_[gpu];
+  const uint64_t before = gpu_contexts.charged;
+  gpu_contexts.charged = gpu_contexts.contexts++ * gpu_contexts.size;
+  return gpu_contexts.charged - before;
 }
 
-uint64_t ContextMemory::End(int gpu) {
+uint64_t ContextMemory::RemoveContext(int gpu) {
   const SpinGuard lock(&lock_);
-  GpuContexts& of_gpu = gpus_[gpu];
-  const uint64_t before = of_gpu.charged;
-  if (of_gpu.contexts != 0) --of_gpu.contexts;
-  const uint64_t most = of_gpu.contexts == 0 ? 0 : (of_gpu.contexts - 1) * of_gpu.size;
-  if (most < before) of_gpu.charged = most;
-  return before - of_gpu.charged;
+  GpuContexts& gpu_contexts = gpus_[gpu];
+  const uint64_t before = gpu_contexts.charged;
+  if (gpu_contexts.contexts != 0) --gpu_contexts.contexts;
+  const uint64_t max_charge =
+      gpu_contexts.contexts == 0 ? 0 : (gpu_contexts.contexts - 1) * gpu_contexts.size;
+  if (max_charge < before) gpu_contexts.charged = max_charge;
+  return before - gpu_contexts.charged;
 }
 
 void ContextMemory::Reset() {
   lock_.Reset();
-  for (GpuContexts& of_gpu : gpus_) of_gpu = {};
+  for (GpuContexts& gpu_contexts : gpus_) gpu_contexts = {};
 }
 
 }  // namespace tessera::limiter

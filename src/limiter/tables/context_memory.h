@@ -19,18 +19,19 @@ class ContextMemory {
  public:
   // Largest charge of a context. A context that appears to be larger was measured while other
   // processes allocated. The agent has the same bound (agent/limits/unaccounted.h).
-  static constexpr uint64_t kLargest = uint64_t(512) << 20;
+  static constexpr uint64_t kMaxCharge = uint64_t(512) << 20;
 
   // The charge of the next context; 0 also while the size of contexts is unknown.
   uint64_t NextCharge(int gpu);
   // Whether the next context is to be measured.
-  bool IsToBeMeasured(int gpu);
+  bool NeedsMeasurement(int gpu);
   // Records the size of a context; 0, and any size after the first one, has no effect.
-  void Learn(int gpu, uint64_t bytes);
-  // Begin is called when a context was created, and returns by how many bytes the charge grows. End
-  // is called when a context has ended, and returns by how many bytes the charge falls.
-  uint64_t Begin(int gpu);
-  uint64_t End(int gpu);
+  void RecordSize(int gpu, uint64_t bytes);
+  // AddContext is called when a context was created, and returns by how many bytes the charge
+  // grows. RemoveContext is called when a context has ended, and returns by how many bytes the
+  // charge falls.
+  uint64_t AddContext(int gpu);
+  uint64_t RemoveContext(int gpu);
   // Removes all contexts and sizes, in a child after fork.
   void Reset();
 

@@ -8,13 +8,13 @@ constexpr uintptr_t kNeverUsed = 0, kRemoved = 1;
 
 }  // namespace
 
-uint32_t Contexts::FirstSlotOf(uintptr_t handle) {
+uint32_t Contexts::HomeIndexOf(uintptr_t handle) {
   return uint32_t((handle >> 4) * 0x9e3779b97f4a7c15u >> 54);
 }
 static_assert(sizeof(uint64_t) * 8 - 54 == 10, "1,024 entries");
 
 const Contexts::Entry* Contexts::FindEntry(uintptr_t handle) const {
-  uint32_t i = FirstSlotOf(handle);
+  uint32_t i = HomeIndexOf(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     const uintptr_t found = entries_[i].handle.load(std::memory_order_acquire);
     if (found == handle) return &entries_[i];
@@ -36,8 +36,8 @@ bool Contexts::At(uint32_t i, Info* info) const {
   return handle > kRemoved && Find(reinterpret_cast<const void*>(handle), info);
 }
 
-bool Contexts::Put(uintptr_t handle, const Info& info) {
-  uint32_t i = FirstSlotOf(handle);
+bool Contexts::Store(uintptr_t handle, const Info& info) {
+  uint32_t i = HomeIndexOf(handle);
   for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
     Entry& entry = entries_[i];
     if (entry.handle.load(std::memory_order_relaxed) > kRemoved) continue;
@@ -52,7 +52,7 @@ bool Contexts::Put(uintptr_t handle, const Info& info) {
 
 uint64_t Contexts::AddLocked(uintptr_t handle, int gpu) {
   if (const Entry* entry = FindEntry(handle)) return entry->id.load(std::memory_order_relaxed);
-  return Put(handle, {++last_id_, gpu}) ? last_id_ : 0;
+  return Store(handle, {++last_id_, gpu}) ? last_id_ : 0;
 }
 
 uint64_t Contexts::Add(const void* handle, int gpu) {
@@ -65,7 +65,8 @@ uint64_t Contexts::last_id() {
   return last_id_;
 }
 
-bool Contexts::Count(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced) {
+bool Contexts::AddCounted(const void* handle, int gpu, uint64_t last_id, bool* is_new,
+                          Info* replaced) {
   const SpinGuard guard(&lock_);
   const auto key = reinterpret_cast<uintptr_t>(handle);
   (void)RemoveLocked(key, last_id, replaced);

@@ -30,7 +30,7 @@ class Contexts {
   // last_id() before the driver call. `*is_new` is false if another thread has counted the context.
   // `*replaced` is an older context with the same handle, which the driver has destroyed; its id is
   // 0 if there is none. False: the table is full.
-  bool Count(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced);
+  bool AddCounted(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced);
   // Removes a context that the driver has destroyed. `last_id` is the value of last_id() before the
   // driver call. False: the table does not have the handle, or has a younger context.
   bool Remove(const void* handle, uint64_t last_id, Info* removed);
@@ -46,9 +46,9 @@ class Contexts {
     std::atomic<int> gpu;
     std::atomic<bool> is_counted;
   };
-  static uint32_t FirstSlotOf(uintptr_t handle);
-  bool Put(uintptr_t handle, const Info& info);   // REQUIRES lock_
-  uint64_t AddLocked(uintptr_t handle, int gpu);  // REQUIRES lock_
+  static uint32_t HomeIndexOf(uintptr_t handle);
+  bool Store(uintptr_t handle, const Info& info);  // REQUIRES lock_
+  uint64_t AddLocked(uintptr_t handle, int gpu);   // REQUIRES lock_
   const Entry* FindEntry(uintptr_t handle) const;
   bool RemoveLocked(uintptr_t handle, uint64_t last_id, Info* removed);  // REQUIRES lock_
 

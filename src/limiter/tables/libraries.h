@@ -17,23 +17,23 @@ namespace tessera::limiter {
 
 class Libraries {
  public:
-  struct Loaded {
+  struct LoadedLibrary {
     uint64_t id = 0;
     uint64_t bytes = 0;
-    uint64_t born = 0;  // moment (moment.h) of Add
+    uint64_t added_moment = 0;  // moment (moment.h) of Add
   };
 
   // Returns an id of 31 bits.
   uint64_t NewId();
   // Adds a library that the driver has loaded. `*replaced` is an older library with the same
   // handle, which the driver has unloaded; its id is 0 if there is none. False: out of host memory.
-  bool Add(const void* handle, const Loaded& info, Loaded* replaced);
-  // Removes a library that the driver has unloaded. `moment` is from before the driver call. False:
-  // the table does not have the handle, or has a younger library.
-  bool Remove(const void* handle, uint64_t moment, Loaded* removed);
+  bool Add(const void* handle, const LoadedLibrary& info, LoadedLibrary* replaced);
+  // Removes a library that the driver has unloaded. `call_moment` is from before the driver call.
+  // False: the table does not have the handle, or has a younger library.
+  bool Remove(const void* handle, uint64_t call_moment, LoadedLibrary* removed);
   uint32_t capacity();
   // False: there is no library at `i`. REQUIRES: i < capacity().
-  bool At(uint32_t i, Loaded* info);
+  bool At(uint32_t i, LoadedLibrary* info);
   // The key (Charges) of the charge for a library in a context. No handle of the driver has the top
   // bit set.
   static const void* ChargeKey(uint64_t library, uint64_t context) {
@@ -48,7 +48,7 @@ class Libraries {
 
   SpinLock lock_;
   std::atomic<uint64_t> last_id_ = {};
-  Table<Loaded, HashKey> entries_ = {};  // by handle
+  Table<LoadedLibrary, HashKey> entries_ = {};  // by handle
 };
 
 }  // namespace tessera::limiter

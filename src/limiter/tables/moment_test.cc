@@ -58,10 +58,10 @@ TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
       NextMoment,
       [&] {
         EXPECT_TRUE(charges.Add(kHandle, context, kBytes, &accounts_));
-        EXPECT_GE(accounts_.Held(0), kBytes);
+        EXPECT_GE(accounts_.HeldBytes(0), kBytes);
       },
-      [&](uint64_t moment) { charges.End(kHandle, moment, &accounts_); });
-  EXPECT_EQ(accounts_.Held(0), 0u);
+      [&](uint64_t call_moment) { charges.End(kHandle, call_moment, &accounts_); });
+  EXPECT_EQ(accounts_.HeldBytes(0), 0u);
   Charges::ChargedObject found;
   EXPECT_FALSE(charges.Find(kHandle, &found));
 }
@@ -69,11 +69,11 @@ TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
 // A call that has destroyed an object ends after the driver has given its handle to a new object.
 TEST_F(MomentTest, ALibraryThatIsYoungerThanTheCallStays) {
   Libraries libraries;
-  Libraries::Loaded found;
+  Libraries::LoadedLibrary found;
   EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &found));
-  const uint64_t moment = NextMoment();
+  const uint64_t call_moment = NextMoment();
   EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &found));
-  EXPECT_FALSE(libraries.Remove(kHandle, moment, &found));
+  EXPECT_FALSE(libraries.Remove(kHandle, call_moment, &found));
   EXPECT_TRUE(libraries.Remove(kHandle, NextMoment(), &found));
 }
 
@@ -81,9 +81,9 @@ TEST_F(MomentTest, AContextThatIsYoungerThanTheCallStays) {
   static Contexts contexts;
   Contexts::Info found;
   bool is_new = false;
-  EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &found));
+  EXPECT_TRUE(contexts.AddCounted(kHandle, 0, contexts.last_id(), &is_new, &found));
   const uint64_t last_id = contexts.last_id();
-  EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &found));
+  EXPECT_TRUE(contexts.AddCounted(kHandle, 0, contexts.last_id(), &is_new, &found));
   EXPECT_FALSE(contexts.Remove(kHandle, last_id, &found));
   EXPECT_TRUE(contexts.Remove(kHandle, contexts.last_id(), &found));
 }
@@ -94,13 +94,13 @@ TEST_F(MomentTest, ALibraryIsReportedOnceAsRemovedOrReplaced) {
   ReuseOneHandle(
       NextMoment,
       [&] {
-        Libraries::Loaded replaced;
+        Libraries::LoadedLibrary replaced;
         EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &replaced));
         if (replaced.id != 0) ++ended;
       },
-      [&](uint64_t moment) {
-        Libraries::Loaded removed;
-        if (libraries.Remove(kHandle, moment, &removed)) ++ended;
+      [&](uint64_t call_moment) {
+        Libraries::LoadedLibrary removed;
+        if (libraries.Remove(kHandle, call_moment, &removed)) ++ended;
       });
   EXPECT_EQ(ended.load(), 2 * kReuses);
 }
@@ -108,18 +108,19 @@ TEST_F(MomentTest, ALibraryIsReportedOnceAsRemovedOrReplaced) {
 TEST_F(MomentTest, AContextIsReportedOnceAsRemovedOrReplaced) {
   static Contexts contexts;
   std::atomic<int> ended{0};
-  ReuseOneHandle([&] { return contexts.last_id(); },
-                 [&] {
-                   Contexts::Info replaced;
-                   bool is_new = false;
-                   EXPECT_TRUE(contexts.Count(kHandle, 0, contexts.last_id(), &is_new, &replaced));
-                   EXPECT_TRUE(is_new);
-                   if (replaced.id != 0) ++ended;
-                 },
-                 [&](uint64_t last_id) {
-                   Contexts::Info removed;
-                   if (contexts.Remove(kHandle, last_id, &removed)) ++ended;
-                 });
+  ReuseOneHandle(
+      [&] { return contexts.last_id(); },
+      [&] {
+        Contexts::Info replaced;
+        bool is_new = false;
+        EXPECT_TRUE(contexts.AddCounted(kHandle, 0, contexts.last_id(), &is_new, &replaced));
+        EXPECT_TRUE(is_new);
+        if (replaced.id != 0) ++ended;
+      },
+      [&](uint64_t last_id) {
+        Contexts::Info removed;
+        if (contexts.Remove(kHandle, last_id, &removed)) ++ended;
+      });
   EXPECT_EQ(ended.load(), 2 * kReuses);
 }
 

@@ -19,39 +19,39 @@ void PhysicalPieces::Reset() {
   }
   probes_.Clear();
   probe_count_.store(0);
-  sweep_at_.store(kFirstSweep);
+  next_sweep_count_.store(kFirstSweepCount);
 }
 
 EndedCharge PhysicalPieces::DropReference(uint64_t handle) {
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || --piece->value.references != 0) return {};
-  const Piece last = piece->value;
+  const Piece removed = piece->value;
   pieces_.Erase(piece);
-  if (last.shared_charge == 0) return {last.gpu, last.bytes};
-  if (auto* shared = shared_charges_.Find(last.shared_charge)) --shared->value.pieces;
-  return EndIfUnused(last.shared_charge);
+  if (removed.shared_charge == 0) return {removed.gpu, removed.bytes};
+  if (auto* shared = shared_charges_.Find(removed.shared_charge)) --shared->value.pieces;
+  return EndSharedChargeIfUnused(removed.shared_charge);
 }
 
-EndedCharge PhysicalPieces::EndIfUnused(uint64_t id) {
+EndedCharge PhysicalPieces::EndSharedChargeIfUnused(uint64_t id) {
   auto* shared = shared_charges_.Find(id);
-  if (shared == nullptr || shared->value.pieces != 0 || HasOpenDescriptors(id, shared->value)) {
+  if (shared == nullptr || shared->value.pieces != 0 || !CloseProbeIfUnused(id, shared->value)) {
     return {};
   }
   const EndedCharge ended{shared->value.gpu, shared->value.bytes};
   shared_charges_.Erase(shared);
-  shared_->Leave(id);
+  container_pieces_->Leave(id);
   return ended;
 }
 
-bool PhysicalPieces::HasOpenDescriptors(uint64_t id, const SharedCharge& shared) {
+bool PhysicalPieces::CloseProbeIfUnused(uint64_t id, const SharedCharge& shared) {
   auto* probe = probes_.Find(id);
-  if (probe != nullptr && IsOpen(probe->value, {id, shared.bytes})) return true;
+  if (probe != nullptr && HasOpenDescriptor(probe->value, {id, shared.bytes})) return false;
   if (probe != nullptr) {
     ::close(probe->value);
     probes_.Erase(probe);
     probe_count_.fetch_sub(1, std::memory_order_relaxed);
   }
-  return shared.is_permanent;
+  return !shared.is_permanent;
 }
 
 // Makes the shared charge `id` pay for the piece, and creates the shared charge if it does not
@@ -68,7 +68,7 @@ bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
   return true;
 }
 
-bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mark,
+bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const PieceMark& mark,
                                  uint64_t* charge) {
   EndedCharge ended;
   {
@@ -81,7 +81,7 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
       ended = DropReference(handle);
       entry = pieces_.Add(handle, &added);
     }
-    entry->value = {.bytes = mark.bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
+    entry->value = {.bytes = mark.bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
     entry->value.is_growing = mark.id == 0;
     *charge = mark.bytes;
     if (mark.id != 0) {
@@ -92,7 +92,7 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const SharedMark& mar
       }
     }
   }
-  Report(ended);
+  NotifyEnd(ended);
   return true;
 }
 
@@ -103,54 +103,55 @@ bool PhysicalPieces::IsChargedFor(uint64_t id) {
 
 void PhysicalPieces::AddExport(uint64_t handle, int fd) {
   SharedCharge shared = {};
-  bool lacks_fd = false;
-  uint64_t id = RecordExport(handle, fd, &shared, &lacks_fd);
-  if (lacks_fd || probe_count_.load(std::memory_order_relaxed) >= sweep_at_.load()) {
+  bool out_of_fds = false;
+  uint64_t id = RecordExport(handle, fd, &shared, &out_of_fds);
+  if (out_of_fds || probe_count_.load(std::memory_order_relaxed) >= next_sweep_count_.load()) {
     EndClosedExports();
   }
-  if (lacks_fd) id = RecordExport(handle, fd, &shared, nullptr);
+  if (out_of_fds) id = RecordExport(handle, fd, &shared, nullptr);
   // Join has no effect if this process is already a holder of the piece.
-  if (id != 0) shared_->Join(id, shared.gpu, shared.bytes, 0);
+  if (id != 0) container_pieces_->Join(id, shared.gpu, shared.bytes, 0);
 }
 
 // The charge cannot end during the call, because the caller holds a handle.
 uint64_t PhysicalPieces::RecordExport(uint64_t handle, int fd, SharedCharge* recorded,
-                                      bool* lacks_fd) {
+                                      bool* out_of_fds) {
   const SpinGuard lock(&lock_);
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || piece->value.bytes == 0) return 0;
-  SharedCharge* const shared = SharedChargeFor(&piece->value);
+  SharedCharge* const shared = FindOrAddSharedCharge(&piece->value);
   if (shared == nullptr) {
     ++piece->value.references;  // out of host memory: the charge stays
     return 0;
   }
   *recorded = *shared;
   const uint64_t id = piece->value.shared_charge;
-  if (fd >= 0 && Mark(fd, id, *shared)) return id;
-  if (fd >= 0 && lacks_fd != nullptr && (errno == EMFILE || errno == ENFILE)) {
-    *lacks_fd = true;
+  if (fd >= 0 && MarkExport(fd, id, *shared)) return id;
+  if (fd >= 0 && out_of_fds != nullptr && (errno == EMFILE || errno == ENFILE)) {
+    *out_of_fds = true;
   } else {
     shared->is_permanent = true;
   }
   return id;
 }
 
-PhysicalPieces::SharedCharge* PhysicalPieces::SharedChargeFor(Piece* piece) {
+PhysicalPieces::SharedCharge* PhysicalPieces::FindOrAddSharedCharge(Piece* piece) {
   if (piece->shared_charge == 0) {
     uint64_t id = NewPieceId();
-    while (shared_charges_.Find(id) != nullptr || shared_->HasOthers(id)) id = NewPieceId();
+    while (shared_charges_.Find(id) != nullptr || container_pieces_->HasOtherHolders(id))
+      id = NewPieceId();
     if (!JoinSharedCharge(id, piece)) return nullptr;
   }
   return &shared_charges_.Find(piece->shared_charge)->value;
 }
 
-bool PhysicalPieces::Mark(int fd, uint64_t id, const SharedCharge& shared) {
+bool PhysicalPieces::MarkExport(int fd, uint64_t id, const SharedCharge& shared) {
   bool added = false;
   auto* probe = probes_.Add(id, &added);
   errno = 0;
   if (probe == nullptr) return false;
   if (added) probe->value = -1;
-  const bool marked = MarkShared(fd, {id, shared.bytes}, &probe->value);
+  const bool marked = MarkDescriptor(fd, {id, shared.bytes}, &probe->value);
   if (added && marked) probe_count_.fetch_add(1, std::memory_order_relaxed);
   if (added && !marked) probes_.Erase(probe);
   return marked;
@@ -167,20 +168,20 @@ void PhysicalPieces::EndClosedExports() {
       capacity = probes_.capacity();
       if (i >= capacity) {
         const uint32_t doubled = 2 * probe_count_.load(std::memory_order_relaxed);
-        sweep_at_.store(doubled > kFirstSweep ? doubled : kFirstSweep);
+        next_sweep_count_.store(doubled > kFirstSweepCount ? doubled : kFirstSweepCount);
         return;
       }
       const uint64_t id = probes_.At(i)->key;
-      if (auto* shared = shared_charges_.Find(id)) (void)HasOpenDescriptors(id, shared->value);
+      if (auto* shared = shared_charges_.Find(id)) (void)CloseProbeIfUnused(id, shared->value);
       // If the probe was closed, the entry of another probe may have moved to this index.
       if (probes_.At(i)->key == id) ++i;
-      ended = EndIfUnused(id);
+      ended = EndSharedChargeIfUnused(id);
     }
-    Report(ended);
+    NotifyEnd(ended);
   }
 }
 
-uint64_t PhysicalPieces::Growth(uint64_t handle, uint64_t bytes, int* gpu) {
+uint64_t PhysicalPieces::BytesToGrow(uint64_t handle, uint64_t bytes, int* gpu) {
   const SpinGuard lock(&lock_);
   const auto* piece = pieces_.Find(handle);
   if (piece == nullptr || !piece->value.is_growing || piece->value.bytes >= bytes) return 0;
@@ -210,9 +211,9 @@ bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
       ended = DropReference(handle);
       piece = pieces_.Add(handle, &added);
     }
-    piece->value = {.bytes = bytes, .born = NextMoment(), .references = 1, .gpu = gpu};
+    piece->value = {.bytes = bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
   }
-  Report(ended);
+  NotifyEnd(ended);
   return true;
 }
 
@@ -221,14 +222,14 @@ void PhysicalPieces::Retain(uint64_t handle) {
   if (auto* piece = pieces_.Find(handle)) ++piece->value.references;
 }
 
-void PhysicalPieces::Release(uint64_t handle, uint64_t moment) {
+void PhysicalPieces::Release(uint64_t handle, uint64_t call_moment) {
   EndedCharge ended;
   {
     const SpinGuard lock(&lock_);
     auto* piece = pieces_.Find(handle);
-    if (piece != nullptr && piece->value.born < moment) ended = DropReference(handle);
+    if (piece != nullptr && piece->value.added_moment < call_moment) ended = DropReference(handle);
   }
-  Report(ended);
+  NotifyEnd(ended);
 }
 
 bool PhysicalPieces::Map(uint64_t address, uint64_t handle) {
@@ -242,23 +243,23 @@ bool PhysicalPieces::Map(uint64_t address, uint64_t handle) {
     if (mapping == nullptr) return false;
     ++piece->value.references;
     if (!added) ended = DropReference(mapping->value.handle);
-    mapping->value = {.handle = handle, .born = NextMoment()};
+    mapping->value = {.handle = handle, .added_moment = NextMoment()};
   }
-  Report(ended);
+  NotifyEnd(ended);
   return true;
 }
 
-void PhysicalPieces::Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t moment) {
+void PhysicalPieces::Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t call_moment) {
   for (uint64_t at = address; at < address + bytes; at += step) {
     EndedCharge ended;
     {
       const SpinGuard lock(&lock_);
       auto* mapping = mappings_.Find(at);
-      if (mapping == nullptr || mapping->value.born >= moment) continue;
+      if (mapping == nullptr || mapping->value.added_moment >= call_moment) continue;
       ended = DropReference(mapping->value.handle);
       mappings_.Erase(mapping);
     }
-    Report(ended);
+    NotifyEnd(ended);
   }
 }
 

@@ -40,11 +40,11 @@ struct EndedCharge {
 
 class PhysicalPieces {
  public:
-  using End = void (*)(void* argument, const EndedCharge& ended);
+  using EndFunction = void (*)(void* argument, const EndedCharge& ended);
   // `end` is called for each charge that ends, without a lock held. Before the call, this process
-  // is removed from the holders of the piece in `shared`.
-  void Open(End end, void* argument, SharedPieces* shared) {
-    end_ = end, argument_ = argument, shared_ = shared;
+  // is removed from the holders of the piece in `container_pieces`.
+  void Open(EndFunction end, void* argument, SharedPieces* container_pieces) {
+    on_end_ = end, argument_ = argument, container_pieces_ = container_pieces;
   }
   // Removes all entries, in a child after fork.
   void Reset();
@@ -54,7 +54,7 @@ class PhysicalPieces {
   // Adds a piece that the driver has imported. `mark` is the mark of its descriptor, or empty. Sets
   // `*charge` to the bytes that the caller must charge; 0: this process already pays for the piece.
   // False: out of host memory.
-  bool AddImported(uint64_t handle, int gpu, const SharedMark& mark, uint64_t* charge);
+  bool AddImported(uint64_t handle, int gpu, const PieceMark& mark, uint64_t* charge);
   // Whether this process pays for the piece with that id.
   bool IsChargedFor(uint64_t id);
   // Records an export of the piece by the descriptor `fd`, and marks the descriptor. -1: the export
@@ -65,24 +65,24 @@ class PhysicalPieces {
   // Makes system calls if there are probes.
   void EndClosedExports();
   // An imported piece of unknown size is charged as far as the program maps it. Before a mapping of
-  // the first `bytes` of a piece, Growth returns the bytes to reserve, and sets `*gpu`. Afterwards
-  // Grow records the mapping, and returns the bytes to charge.
-  uint64_t Growth(uint64_t handle, uint64_t bytes, int* gpu);
+  // the first `bytes` of a piece, BytesToGrow returns the bytes to reserve, and sets `*gpu`.
+  // Afterwards Grow records the mapping, and returns the bytes to charge.
+  uint64_t BytesToGrow(uint64_t handle, uint64_t bytes, int* gpu);
   uint64_t Grow(uint64_t handle, uint64_t bytes);
 
   // Retain adds a handle of a piece, Release removes one. Unknown handles have no effect.
   void Retain(uint64_t handle);
-  void Release(uint64_t handle, uint64_t moment);
+  void Release(uint64_t handle, uint64_t call_moment);
   // False: out of host memory.
   bool Map(uint64_t address, uint64_t handle);
   // Ends all mappings in the range, which begin at multiples of `step`.
-  void Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t moment);
+  void Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t call_moment);
 
  private:
   struct Piece {
     uint64_t bytes;
-    uint64_t born;        // NextMoment when it was added
-    uint32_t references;  // handles and mappings
+    uint64_t added_moment;  // NextMoment when it was added
+    uint32_t references;    // handles and mappings
     int gpu;
     uint64_t shared_charge;  // key in shared_charges_; 0: the piece has its own charge
     bool is_growing;         // imported, of unknown size: charged as far as it is mapped
@@ -95,26 +95,27 @@ class PhysicalPieces {
     bool is_permanent;  // an export cannot be tracked: the charge stays until the process ends
   };
   // The first sweep takes place at this number of probes.
-  static constexpr uint32_t kFirstSweep = 16;
+  static constexpr uint32_t kFirstSweepCount = 16;
   struct Mapping {
     uint64_t handle;
-    uint64_t born;
+    uint64_t added_moment;
   };
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_.
   EndedCharge DropReference(uint64_t handle);
-  EndedCharge EndIfUnused(uint64_t id);
+  EndedCharge EndSharedChargeIfUnused(uint64_t id);
   bool JoinSharedCharge(uint64_t id, Piece* piece);
-  // True: a descriptor of the piece may be open. Otherwise closes the probe of the piece.
-  bool HasOpenDescriptors(uint64_t id, const SharedCharge& shared);
-  SharedCharge* SharedChargeFor(Piece* piece);
-  bool Mark(int fd, uint64_t id, const SharedCharge& shared);
-  // Returns the id of the shared charge; 0: the piece is unknown. Sets `*lacks_fd` if the process
-  // has no free descriptor for a probe, so that the caller can retry. If `lacks_fd` is null, the
+  // Closes the probe of the piece if no other descriptor of the piece is open. True: no export
+  // needs the charge any more.
+  bool CloseProbeIfUnused(uint64_t id, const SharedCharge& shared);
+  SharedCharge* FindOrAddSharedCharge(Piece* piece);
+  bool MarkExport(int fd, uint64_t id, const SharedCharge& shared);
+  // Returns the id of the shared charge; 0: the piece is unknown. Sets `*out_of_fds` if the process
+  // has no free descriptor for a probe, so that the caller can retry. If `out_of_fds` is null, the
   // charge becomes permanent instead.
-  uint64_t RecordExport(uint64_t handle, int fd, SharedCharge* recorded, bool* lacks_fd);
-  void Report(const EndedCharge& ended) {
-    if (ended.gpu >= 0) end_(argument_, ended);
+  uint64_t RecordExport(uint64_t handle, int fd, SharedCharge* recorded, bool* out_of_fds);
+  void NotifyEnd(const EndedCharge& ended) {
+    if (ended.gpu >= 0) on_end_(argument_, ended);
   }
 
   SpinLock lock_;
@@ -123,9 +124,10 @@ class PhysicalPieces {
   Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the piece
   Table<int, HashKey> probes_ = {};                   // descriptors by the id of the piece
   std::atomic<uint32_t> probe_count_{0};
-  std::atomic<uint32_t> sweep_at_{kFirstSweep};  // probe_count_ at which the next sweep is due
-  SharedPieces* shared_ = nullptr;
-  End end_ = nullptr;
+  std::atomic<uint32_t> next_sweep_count_{
+      kFirstSweepCount};  // probe_count_ at which the next sweep is due
+  SharedPieces* container_pieces_ = nullptr;
+  EndFunction on_end_ = nullptr;
   void* argument_ = nullptr;
 };
 

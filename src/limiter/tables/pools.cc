@@ -57,7 +57,7 @@ int Pools::Add(cuda::MemPool pool, int gpu) {
     chunk.store(static_cast<Pool*>(memory));
   }
   At(free).gpu = gpu;
-  At(free).born.store(NextMoment());
+  At(free).added_moment.store(NextMoment());
   At(free).handle.store(pool);
   if (free == count) count_.store(count + 1);
   return free;
@@ -92,19 +92,19 @@ void Pools::Trim(int gpu, Accounts* accounts) {
   }
 }
 
-cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
+cuda::Result Pools::Trim(int index, uint64_t kept_bytes, Accounts* accounts) {
   const cuda::MemPool handle = At(index).handle.load();
   At(index).trims.fetch_add(1);
   const cuda::Result result = IsGraphMemory(handle) ? driver.cuDeviceGraphMemTrim(DeviceOf(handle))
-                                                    : driver.cuMemPoolTrimTo(handle, keep);
+                                                    : driver.cuMemPoolTrimTo(handle, kept_bytes);
   if (result == cuda::Result::kSuccess) Refresh(index, accounts);
   return result;
 }
 
-void Pools::Remove(int index, uint64_t moment, Accounts* accounts) {
+void Pools::Remove(int index, uint64_t call_moment, Accounts* accounts) {
   Pool& pool = At(index);
   const SpinGuard guard(&pool.lock);
-  if (pool.born.load() >= moment) return;
+  if (pool.added_moment.load() >= call_moment) return;
   if (pool.charged != 0) accounts->Release(pool.gpu, pool.charged);
   pool.charged = 0;
   pool.charged_reading = pool.readings.load();

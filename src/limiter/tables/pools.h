@@ -38,13 +38,13 @@ class Pools {
   void RefreshAll(Accounts* accounts);
   // Returns the unused memory of all pools of a GPU to the device.
   void Trim(int gpu, Accounts* accounts);
-  // Returns the unused memory of one pool beyond `keep` bytes to the device.
-  cuda::Result Trim(int index, uint64_t keep, Accounts* accounts);
+  // Returns the unused memory of one pool beyond `kept_bytes` bytes to the device.
+  cuda::Result Trim(int index, uint64_t kept_bytes, Accounts* accounts);
   // Number of trims that have begun. A trim may return memory that was reserved before the trim.
-  uint32_t TrimsOf(int index) const { return At(index).trims.load(); }
-  // Ends the charge of a pool that the driver has destroyed. `moment` (moment.h) is from before the
-  // driver call. A younger pool with the same index stays.
-  void Remove(int index, uint64_t moment, Accounts* accounts);
+  uint32_t TrimCount(int index) const { return At(index).trims.load(); }
+  // Ends the charge of a pool that the driver has destroyed. `call_moment` (moment.h) is from
+  // before the driver call. A younger pool with the same index stays.
+  void Remove(int index, uint64_t call_moment, Accounts* accounts);
   void Reset();
 
   static constexpr int kMaxPools = 1 << 16;
@@ -54,7 +54,7 @@ class Pools {
   struct Pool {
     std::atomic<cuda::MemPool> handle;
     int gpu;
-    std::atomic<uint64_t> born;  // moment of Add
+    std::atomic<uint64_t> added_moment;  // moment of Add
     // Number of readings. Each reading gets its number before it is made, so that an older reading
     // that ends later is dropped.
     std::atomic<uint64_t> readings;

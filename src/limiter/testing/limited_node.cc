@@ -71,7 +71,7 @@ const GpuUsage& LimitedNode::usage(uint32_t gpu) { return usage_->gpus[gpu]; }
 uint64_t LimitedNode::Held(uint32_t gpu) {
   uint64_t held = 0;
   for (const auto& one : usage_->gpus[gpu].held) held += one;
-  return held - BytesHeldTwice(*usage_, int(gpu));
+  return held - DuplicateBytes(*usage_, int(gpu));
 }
 
 void LimitedNode::Sweep() { (void)SweepSlots(kUsage, usage_); }
