@@ -108,7 +108,7 @@ void AdmissionServer::OnProgress(const std::string& what) {
   Log(Severity::kInfo, "webhook: " + what);
 }
 
-void AdmissionServer::OnTrouble(const Status& status) {
+void AdmissionServer::OnError(const Status& status) {
   Log(Severity::kWarning, "webhook: cannot create, renew or publish the certificate, retrying",
       {{"error", status.ToString()}});
 }

@@ -73,7 +73,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   const ClusterCapacity* Capacity();
   void OnCertificate(const net::CertificatePair& pair) override;
   void OnProgress(const std::string& what) override;
-  void OnTrouble(const Status& status) override;
+  void OnError(const Status& status) override;
 
   const Clock& clock_;
   const Ledger ledger_;

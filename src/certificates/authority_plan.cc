@@ -44,11 +44,12 @@ Result<std::optional<Authorities>> NextAuthorities(const Authorities& current, W
   Authorities next = current;
   if (!EndOf(current.older, time)) next.older = {};
   const auto ends = EndOf(current.newest, time);
-  if (!ends || time >= *ends - options.lifetime / 3) {
+  if (!ends || time >= *ends - options.authority_lifetime / 3) {
     if (ends) next.older = current.newest;
-    ASSIGN_OR_RETURN(const auto made,
-                     CertificateAuthority::Make("Tessera extender authority",
-                                                {time - options.skew, time + options.lifetime}));
+    ASSIGN_OR_RETURN(
+        const auto made,
+        CertificateAuthority::Make("Tessera extender authority",
+                                   {time - options.skew, time + options.authority_lifetime}));
     next.newest = made.pair();
   }
   if (next == current) return {std::nullopt};
@@ -59,24 +60,25 @@ Result<std::optional<CertificatePair>> NextServing(const CertificatePair& curren
                                                    const Authorities& authorities,
                                                    const std::vector<std::string>& names,
                                                    WallTime time, const AuthorityOptions& options) {
-  if (IsFresh(current, authorities, names, options.serving, time)) return {std::nullopt};
+  if (IsFresh(current, authorities, names, options.serving_lifetime, time)) return {std::nullopt};
   const auto ends = EndOf(authorities.older, time);
-  const bool older_signs = ends && *ends >= time + options.serving;
+  const bool older_signs = ends && *ends >= time + options.serving_lifetime;
   // A common name has at most 64 characters; clients read the subject alternative names.
-  ASSIGN_OR_RETURN(CertificatePair pair,
-                   Issue(older_signs ? authorities.older : authorities.newest,
-                         names.empty() ? "tessera" : names.front().substr(0, 64), names,
-                         options.serving, time, options, net::CertificateUse::kServerOrClient));
+  ASSIGN_OR_RETURN(
+      CertificatePair pair,
+      Issue(older_signs ? authorities.older : authorities.newest,
+            names.empty() ? "tessera" : names.front().substr(0, 64), names,
+            options.serving_lifetime, time, options, net::CertificateUse::kServerOrClient));
   return {std::move(pair)};
 }
 
 Result<std::optional<CertificatePair>> NextClient(const CertificatePair& current,
                                                   const Authorities& authorities, WallTime time,
                                                   const AuthorityOptions& options) {
-  if (IsFresh(current, authorities, {}, options.client, time)) return {std::nullopt};
+  if (IsFresh(current, authorities, {}, options.client_lifetime, time)) return {std::nullopt};
   ASSIGN_OR_RETURN(CertificatePair pair,
-                   Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options,
-                         net::CertificateUse::kClient));
+                   Issue(authorities.newest, "kube-scheduler", {}, options.client_lifetime, time,
+                         options, net::CertificateUse::kClient));
   return {std::move(pair)};
 }
 

@@ -28,9 +28,9 @@
 namespace tessera::certificates {
 
 struct AuthorityOptions {
-  Duration lifetime = std::chrono::hours(24 * 3650);  // of authorities
-  Duration serving = std::chrono::hours(24 * 90);     // lifetime of serving certificates
-  Duration client = std::chrono::hours(24 * 365);     // lifetime of client certificates
+  Duration authority_lifetime = std::chrono::hours(24 * 3650);  // of authorities
+  Duration serving_lifetime = std::chrono::hours(24 * 90);      // lifetime of serving certificates
+  Duration client_lifetime = std::chrono::hours(24 * 365);      // lifetime of client certificates
   Duration skew = std::chrono::hours(24);
 };
 

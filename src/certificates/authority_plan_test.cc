@@ -42,7 +42,7 @@ TEST(AuthorityPlanTest, CertificatesAreReplacedWhenAThirdOfTheirLifetimeIsLeft) 
 
 TEST(AuthorityPlanTest, AuthorityIsReplacedWhenAThirdOfItsLifetimeIsLeft) {
   const Authorities made = Made();
-  const WallTime end = EndOf(made.newest), due = end - AuthorityOptions().lifetime / 3;
+  const WallTime end = EndOf(made.newest), due = end - AuthorityOptions().authority_lifetime / 3;
   EXPECT_FALSE(NextAuthorities(made, due - hours(1), {}).value().has_value());
   const auto next = NextAuthorities(made, due, {}).value();
   ASSERT_TRUE(next.has_value());

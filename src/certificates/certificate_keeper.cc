@@ -69,7 +69,7 @@ struct CertificateKeeper::Impl {
         rounds(c.runner(), options.period, [this] { ReadSecret(); }) {}
 
   void Fail(const Status& status) {
-    delegate.OnTrouble(status);
+    delegate.OnError(status);
     rounds.Fail();
   }
 
@@ -90,7 +90,7 @@ struct CertificateKeeper::Impl {
         secret.Write(found, DataOf((*step)->set), [this, step = **step](const Status& status) {
           if (IsWriteConflict(status)) return rounds.Fail();
           if (!status.ok()) return Fail(status);
-          delegate.OnProgress(step.what);
+          delegate.OnProgress(step.description);
           Adopt(step.set);
         });
   }
@@ -133,7 +133,7 @@ struct CertificateKeeper::Impl {
 
   void ReportError(const Status& status) {
     had_error = true;
-    delegate.OnTrouble(status);
+    delegate.OnError(status);
   }
 
   void FinishRound() {
@@ -152,7 +152,7 @@ struct CertificateKeeper::Impl {
   std::string published_bundle;  // last seen in all configurations
   bool had_error = false;        // in this round's configurations
   kube::Operation operation;
-  Rounds rounds;
+  PeriodicRounds rounds;
 };
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateKeeperOptions options,

@@ -50,7 +50,7 @@ class CertificateKeeper {
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
     // For logs: a completed step, and an error after which the keeper retries.
     virtual void OnProgress(const std::string& what) = 0;
-    virtual void OnTrouble(const Status& status) = 0;
+    virtual void OnError(const Status& status) = 0;
   };
 
   // Posts the first round of requests to the runner.

@@ -22,7 +22,7 @@ struct Replica : CertificateKeeper::Delegate {
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
   void OnCertificate(const net::CertificatePair& pair) override { shown.push_back(pair); }
   void OnProgress(const std::string& what) override { done.push_back(what); }
-  void OnTrouble(const Status& status) override { trouble = status; }
+  void OnError(const Status& status) override { trouble = status; }
 
   std::vector<net::CertificatePair> shown;
   std::vector<std::string> done;

@@ -54,7 +54,7 @@ Result<net::TlsOptions> PlaceholderTls(WallTime now);
 
 struct CertificateStep {
   CertificateSet set;
-  std::string what;  // for the log, such as "prepared the next certificate"
+  std::string description;  // for the log, such as "prepared the next certificate"
 };
 // The step from `current` that is due at `time`; nullopt if no step is due. `bundle_is_published`:
 // every webhook configuration has the bundle of `current`. INTERNAL: no certificate can be made.

@@ -21,7 +21,7 @@ class CertificatePlanTest : public ::testing::Test {
     EXPECT_TRUE(step.ok()) << step.status().ToString();
     if (!step.ok() || !*step) return "";
     set_ = (*step)->set;
-    return (*step)->what;
+    return (*step)->description;
   }
   size_t Authorities() const { return net::SplitCertificates(set_.bundle).size(); }
   bool Good() const {
@@ -151,7 +151,7 @@ TEST_F(CertificatePlanTest, ServedCertificatesAreAlwaysTrusted) {
     const auto step = NextStep(set_, now_ + replica.off, replica.out == set_.bundle, options_);
     ASSERT_TRUE(step.ok());
     if (*step) set_ = (*step)->set;
-    if (*step && (*step)->what == "promoted the next certificate") ++rotations;
+    if (*step && (*step)->description == "promoted the next certificate") ++rotations;
     replica.shown = set_.serving;
     if (random.Below(5) > 0) at_api_servers = replica.out = set_.bundle;
     if (at_api_servers.empty()) continue;

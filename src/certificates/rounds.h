@@ -16,10 +16,10 @@
 
 namespace tessera::certificates {
 
-class Rounds {
+class PeriodicRounds {
  public:
   // Posts the first call of `start_round` at once. Each round must call Succeed or Fail once.
-  Rounds(TaskRunner& runner, Duration period, std::function<void()> start_round)
+  PeriodicRounds(TaskRunner& runner, Duration period, std::function<void()> start_round)
       : runner_(runner), period_(period), start_round_(std::move(start_round)) {
     StartAfter(Duration::zero());
   }
@@ -41,7 +41,7 @@ class Rounds {
   const Duration period_;
   const std::function<void()> start_round_;
   kube::Backoff backoff_;
-  WeakPtrFactory<Rounds> weak_{this};
+  WeakPtrFactory<PeriodicRounds> weak_{this};
 };
 
 }  // namespace tessera::certificates

@@ -163,13 +163,14 @@ bool ClusterModel::PublishPod(const Uid& uid) {
   return std::exchange(known->second.hash, hash) != hash || is_new;
 }
 
-std::string ClusterModel::NodeText(const std::string& name,
-                                   const std::function<bool(const std::string& ns)>& sees) const {
+std::string ClusterModel::NodeText(
+    const std::string& name,
+    const std::function<bool(const std::string& ns)>& sees_namespace) const {
   std::vector<const ledger::PodEntry*> holders;
   for (const Uid& uid : ledger_->PodsOn(name)) holders.push_back(&ledger_->pods().at(uid));
   const ledger::NodeEntry* node = ledger_->FindNode(name);
   TESSERA_CHECK(node != nullptr);
-  return NodeJson(*ledger_, *node, HoldersOf(holders), {sees, options_.other_tenants});
+  return NodeJson(*ledger_, *node, HoldersOf(holders), {sees_namespace, options_.other_tenants});
 }
 
 std::string ClusterModel::PodText(const Uid& uid) const {

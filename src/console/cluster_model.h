@@ -87,7 +87,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void Flush();
   // REQUIRES: the object is published. `sees`: as in HolderView.
   std::string NodeText(const std::string& name,
-                       const std::function<bool(const std::string& ns)>& sees) const;
+                       const std::function<bool(const std::string& ns)>& sees_namespace) const;
   std::string PodText(const Uid& uid) const;
   const std::string& NamespaceOf(const Uid& uid) const {
     return ledger_->pods().at(uid).request.ns;

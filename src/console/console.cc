@@ -87,11 +87,12 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
       ReadAgentsLater(UsageMeter::kTick);
     }
     if (options.dashboard) {
-      sessions.LogInWith(config, [this, on_url = std::move(on_url)](
-                                     Result<std::shared_ptr<WebSession>> session) {
-        if (!session.ok()) return on_url(session.status());
-        on_url(fmt::format("http://{}{}", server->address().ToString(), router.Admit(*session)));
-      });
+      sessions.LogInWith(
+          config, [this, on_url = std::move(on_url)](Result<std::shared_ptr<WebSession>> session) {
+            if (!session.ok()) return on_url(session.status());
+            on_url(fmt::format("http://{}{}", server->address().ToString(),
+                               router.MakeLoginPath(*session)));
+          });
     }
     return Status::Ok();
   }

@@ -99,13 +99,13 @@ void AppendHolders(const std::vector<ShareHolder>& holders, const HolderView& vi
   out->push_back('[');
   for (const ShareHolder& holder : holders) {
     const std::string& ns = holder.pod->request.ns;
-    const bool visible = !view.sees || view.sees(ns);
-    if (!visible && view.others == OtherTenants::kSums) continue;
+    const bool visible = !view.sees_namespace || view.sees_namespace(ns);
+    if (!visible && view.other_tenants == OtherTenants::kSums) continue;
     *out += out->back() == '[' ? "[" : ",[";
     AppendJsonString(holder.pod->request.uid.str(), out);
     fmt::format_to(std::back_inserter(*out), ",{},{}", holder.share.compute.count(),
                    holder.share.memory.count());
-    if (!visible && view.others == OtherTenants::kNamespaces) {
+    if (!visible && view.other_tenants == OtherTenants::kNamespaces) {
       out->push_back(',');
       AppendJsonString(ns, out);
     }

@@ -37,8 +37,9 @@ std::string_view NameOf(OtherTenants others);
 std::optional<OtherTenants> OtherTenantsOf(std::string_view name);
 
 struct HolderView {
-  std::function<bool(const std::string& ns)> sees;  // empty: sees the pods of all namespaces
-  OtherTenants others = OtherTenants::kShares;
+  std::function<bool(const std::string& ns)>
+      sees_namespace;  // empty: sees the pods of all namespaces
+  OtherTenants other_tenants = OtherTenants::kShares;
 };
 
 // A node with its GPUs, or MIG slices instead of a GPU in MIG mode. Holders are named by the UID of

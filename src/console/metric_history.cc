@@ -123,7 +123,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(runner_.clock().WallNow().time_since_epoch())
           .count();
-  const Number number = ++last_number_;
+  const RequestNumber number = ++last_number_;
   CurveRequest& request = requests_[number];
   request.done = std::move(done);
   request.authorization = *std::move(authorization);
@@ -138,7 +138,7 @@ void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hou
   }
 }
 
-void MetricHistory::Query(Number number, std::string_view field, const std::string& query) {
+void MetricHistory::Query(RequestNumber number, std::string_view field, const std::string& query) {
   CurveRequest& request = requests_.at(number);
   net::Request get;
   get.target =
@@ -152,7 +152,7 @@ void MetricHistory::Query(Number number, std::string_view field, const std::stri
                                        }));
 }
 
-void MetricHistory::OnAnswer(Number number, std::string_view field,
+void MetricHistory::OnAnswer(RequestNumber number, std::string_view field,
                              const Result<net::Response>& answer) {
   CurveRequest& request = requests_.at(number);
   Status status = answer.status();
@@ -167,7 +167,7 @@ void MetricHistory::OnAnswer(Number number, std::string_view field,
                                    {"gpus", std::move(request.gpus)}}));
 }
 
-void MetricHistory::Finish(Number number, Result<Json> answer) {
+void MetricHistory::Finish(RequestNumber number, Result<Json> answer) {
   const Done done = std::exchange(requests_.at(number).done, nullptr);
   if (!done) return;  // another query has failed before
   // A call must not be destroyed inside its callback.

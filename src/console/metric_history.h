@@ -60,17 +60,17 @@ class MetricHistory {
     size_t unanswered = 0;
     std::vector<net::HttpCall> calls;
   };
-  using Number = uint64_t;
+  using RequestNumber = uint64_t;
 
-  void Query(Number number, std::string_view field, const std::string& query);
-  void OnAnswer(Number number, std::string_view field, const Result<net::Response>& answer);
-  void Finish(Number number, Result<Json> answer);
+  void Query(RequestNumber number, std::string_view field, const std::string& query);
+  void OnAnswer(RequestNumber number, std::string_view field, const Result<net::Response>& answer);
+  void Finish(RequestNumber number, Result<Json> answer);
 
   TaskRunner& runner_;
   const PrometheusOptions options_;
   net::HttpClient client_;
-  Number last_number_ = 0;
-  std::map<Number, CurveRequest> requests_;
+  RequestNumber last_number_ = 0;
+  std::map<RequestNumber, CurveRequest> requests_;
   WeakPtrFactory<MetricHistory> weak_{this};
 };
 

@@ -37,11 +37,11 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
   for (const std::string& node : nodes) {
     Gauges& gauges = nodes_[node];
     gauges.requested = now;
-    if (!gauges.queued && (!gauges.tried || now - *gauges.tried > kFresh)) {
+    if (!gauges.queued && (!gauges.last_read_ended || now - *gauges.last_read_ended > kFresh)) {
       gauges.queued = true;
       queue_.push_back(node);
     }
-    if (!gauges.tried) continue;
+    if (!gauges.last_read_ended) continue;
     if (text.size() > 1) text.push_back(',');
     AppendJsonString(node, &text);
     text += ":{";
@@ -87,7 +87,7 @@ void NodeGauges::Step() {
 }
 
 void NodeGauges::StartRead(const std::string& node) {
-  const Number number = ++last_number_;
+  const RequestNumber number = ++last_number_;
   AgentRead& read = reads_[number];
   const std::string& agent_pod = nodes_.at(node).pod;
   if (!agent_pod.empty()) {
@@ -121,9 +121,9 @@ void NodeGauges::TakePage(const std::string& node, const std::string& pod,
   gauges.read = Now();
 }
 
-void NodeGauges::EndRead(Number number, const std::string& node) {
+void NodeGauges::EndRead(RequestNumber number, const std::string& node) {
   Gauges& gauges = nodes_.at(node);
-  gauges.tried = Now();
+  gauges.last_read_ended = Now();
   gauges.queued = false;
   // The reader of the page must not be destroyed inside its callback.
   client_.runner().Post([this, number, weak = weak_.Get()] {

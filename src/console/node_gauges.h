@@ -52,34 +52,34 @@ class NodeGauges {
 
  private:
   struct Gauges {
-    MonotonicTime requested{};           // by a page
-    std::optional<MonotonicTime> tried;  // when the last read ended
-    MonotonicTime read{};                // when `gpus` was read
-    std::string gpus;                    // "": never read
-    std::string error;                   // of the last read
-    std::string pod;                     // the agent's, if the last read succeeded
-    bool queued = false;                 // waits for a read, or is being read
+    MonotonicTime requested{};                     // by a page
+    std::optional<MonotonicTime> last_read_ended;  // when the last read ended
+    MonotonicTime read{};                          // when `gpus` was read
+    std::string gpus;                              // "": never read
+    std::string error;                             // of the last read
+    std::string pod;                               // the agent's, if the last read succeeded
+    bool queued = false;                           // waits for a read, or is being read
   };
   // Exactly one member is set.
   struct AgentRead {
     std::unique_ptr<kube::AgentPages> pages;  // finds the agent's pod and reads its page
     kube::Operation page;                     // reads the page of a known pod
   };
-  using Number = uint64_t;
+  using RequestNumber = uint64_t;
 
   void StepLater();
   void Step();
   void StartRead(const std::string& node);
   void TakePage(const std::string& node, const std::string& pod, const Result<std::string>& page);
-  void EndRead(Number number, const std::string& node);
+  void EndRead(RequestNumber number, const std::string& node);
   MonotonicTime Now() const { return client_.runner().clock().Now(); }
 
   kube::Client& client_;
   std::map<std::string, Gauges> nodes_;
   std::deque<std::string> queue_;
   bool stepping_ = false;
-  Number last_number_ = 0;
-  std::map<Number, AgentRead> reads_;
+  RequestNumber last_number_ = 0;
+  std::map<RequestNumber, AgentRead> reads_;
   WeakPtrFactory<NodeGauges> weak_{this};
 };
 

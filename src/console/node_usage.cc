@@ -52,7 +52,7 @@ void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std
   if (reads_.size() >= kMaxReads) {
     return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
   }
-  const Number number = ++last_number_;
+  const RequestNumber number = ++last_number_;
   NodeRead& read = reads_[number];
   read.session = session;
   read.done = std::move(done);
@@ -69,7 +69,7 @@ void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std
       });
 }
 
-void NodeUsageReader::OnPage(Number number, std::string_view path,
+void NodeUsageReader::OnPage(RequestNumber number, std::string_view path,
                              const Result<std::string>& page) {
   Status status = page.status();
   Json& answer = reads_.at(number).answer;
@@ -86,7 +86,7 @@ void NodeUsageReader::OnPage(Number number, std::string_view path,
   if (!status.ok()) Finish(number, status.Annotate("cannot read from the node's agent"));
 }
 
-void NodeUsageReader::Finish(Number number, Result<Json> answer) {
+void NodeUsageReader::Finish(RequestNumber number, Result<Json> answer) {
   const Done done = std::exchange(reads_.at(number).done, nullptr);
   if (!done) return;  // a page has failed before
   // The reader of pages must not be destroyed inside its callback.

@@ -48,14 +48,14 @@ class NodeUsageReader {
     Json answer;
     std::unique_ptr<kube::AgentPages> pages;
   };
-  using Number = uint64_t;
+  using RequestNumber = uint64_t;
 
-  void OnPage(Number number, std::string_view path, const Result<std::string>& page);
-  void Finish(Number number, Result<Json> answer);
+  void OnPage(RequestNumber number, std::string_view path, const Result<std::string>& page);
+  void Finish(RequestNumber number, Result<Json> answer);
 
   TaskRunner& runner_;
-  Number last_number_ = 0;
-  std::map<Number, NodeRead> reads_;
+  RequestNumber last_number_ = 0;
+  std::map<RequestNumber, NodeRead> reads_;
   WeakPtrFactory<NodeUsageReader> weak_{this};
 };
 

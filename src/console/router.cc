@@ -41,9 +41,9 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
       login_cookie_(options.secure_cookie ? "__Host-tessera_login" : "tessera_login"),
       usage_(runner) {}
 
-std::string ConsoleRouter::Admit(const SessionPtr& session) {
+std::string ConsoleRouter::MakeLoginPath(const SessionPtr& session) {
   dashboard_ = session;
-  session->lasting = true;
+  session->never_ends = true;
   dashboard_path_ = std::string(kOpenPath) + RandomHex();
   return dashboard_path_;
 }
@@ -263,7 +263,8 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
 
-void ConsoleRouter::Keep(uint64_t number, const SessionPtr& session, kube::Operation operation) {
+void ConsoleRouter::KeepOperation(uint64_t number, const SessionPtr& session,
+                                  kube::Operation operation) {
   // Members are destroyed in reverse order: the operation before its session's client.
   struct Kept {
     SessionPtr session;
@@ -282,10 +283,10 @@ void ConsoleRouter::EndTask(uint64_t number) {
 void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
                          kube::Client::OnObject then) {
   const uint64_t number = NewTask();
-  Keep(number, session, start([this, number, then = std::move(then)](Result<Json> answer) {
-         EndTask(number);
-         then(std::move(answer));
-       }));
+  KeepOperation(number, session, start([this, number, then = std::move(then)](Result<Json> answer) {
+                  EndTask(number);
+                  then(std::move(answer));
+                }));
 }
 
 bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {

@@ -51,7 +51,7 @@ class ConsoleRouter {
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
   // Returns a path. A browser that opens it is logged in with this session.
-  std::string Admit(const std::shared_ptr<WebSession>& session);
+  std::string MakeLoginPath(const std::shared_ptr<WebSession>& session);
 
  private:
   using Reply = net::HttpServer::Reply;
@@ -81,7 +81,7 @@ class ConsoleRouter {
   // its callback runs.
   using StartOperation = std::function<kube::Operation(kube::Client::OnObject)>;
   uint64_t NewTask() { return ++last_task_; }
-  void Keep(uint64_t number, const SessionPtr& session, kube::Operation operation);
+  void KeepOperation(uint64_t number, const SessionPtr& session, kube::Operation operation);
   void EndTask(uint64_t number);
   void Send(const SessionPtr& session, const StartOperation& start, kube::Client::OnObject then);
 

@@ -188,7 +188,7 @@ void ConsoleRouter::WithModes(const std::string& name, const SessionPtr& session
         if (!node.ok()) return reply(ErrorResponse(node.status()));
         const StringMap labels = LabelsOf(*node);
         const uint64_t number = NewTask();
-        Keep(
+        KeepOperation(
             number, session,
             session->client->List(AgentDaemonSets(), [=, this](const Result<kube::ListPage>& page) {
               EndTask(number);

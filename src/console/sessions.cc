@@ -156,7 +156,7 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
   auto session = std::make_shared<WebSession>();
   session->id = RandomHex();
   session->csrf = RandomHex();
-  session->began = session->last_used = session->rights_checked = runner_.clock().Now();
+  session->began_at = session->last_used_at = session->rights_checked_at = runner_.clock().Now();
   kube::ClientOptions options = kube::OptionsOf("tessera-console");
   options.max_attempts = 2;
   options.max_in_flight = 2;  // one user must not slow down the API server for others
@@ -205,7 +205,7 @@ Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session,
   }
   if (answer.status().code() == Code::kUnauthenticated) End(session);
   if (!answer.ok()) return answer.status();
-  session->rights_checked = runner_.clock().Now();
+  session->rights_checked_at = runner_.clock().Now();
   session->user = std::move(answer->user);
   if (session->rights == answer->rights) return Status::Ok();
   session->rights = std::move(answer->rights);
@@ -225,24 +225,25 @@ std::shared_ptr<WebSession> WebSessions::Find(std::string_view id) {
     End(session);
     return nullptr;
   }
-  session->last_used = runner_.clock().Now();
+  session->last_used_at = runner_.clock().Now();
   return session;
 }
 
 bool WebSessions::HasEnded(const WebSession& session) const {
   const MonotonicTime now = runner_.clock().Now();
-  return !session.lasting && (now - session.last_used > kIdle || now - session.began > kLongest);
+  return !session.never_ends &&
+         (now - session.last_used_at > kIdle || now - session.began_at > kLongest);
 }
 
 void WebSessions::WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done) {
-  if (runner_.clock().Now() - session->rights_checked <= 2 * kRenew) return on_done(session);
+  if (runner_.clock().Now() - session->rights_checked_at <= 2 * kRenew) return on_done(session);
   ReviewRights(session, [session, on_done = std::move(on_done)](const Status& status) {
     status.ok() ? on_done(session) : on_done(status);
   });
 }
 
 void WebSessions::End(const std::shared_ptr<WebSession>& session) {
-  if (session->lasting) return;
+  if (session->never_ends) return;
   session->ended = true;
   if (sessions_.erase(session->id) > 0) Report(*session);
 }
@@ -250,7 +251,7 @@ void WebSessions::End(const std::shared_ptr<WebSession>& session) {
 void WebSessions::MakeRoom() {
   if (sessions_.size() < kMaxSessions) return;
   const auto oldest = std::ranges::min_element(
-      sessions_, {}, [](const auto& entry) { return entry.second->last_used; });
+      sessions_, {}, [](const auto& entry) { return entry.second->last_used_at; });
   const std::shared_ptr<WebSession> session = oldest->second;
   End(session);
 }
@@ -261,7 +262,7 @@ void WebSessions::MakeRoomFor(const std::string& user) {
   for (const auto& [id, session] : sessions_) {
     if (session->user != user) continue;
     ++count;
-    if (!oldest || session->began < oldest->began) oldest = session;
+    if (!oldest || session->began_at < oldest->began_at) oldest = session;
   }
   if (count >= kMaxSessionsPerUser) End(oldest);
 }
@@ -271,7 +272,7 @@ void WebSessions::Renew() {
   for (const auto& [id, session] : all) {
     if (HasEnded(*session)) {
       End(session);
-    } else if (runner_.clock().Now() - session->last_used <= 2 * kRenew) {
+    } else if (runner_.clock().Now() - session->last_used_at <= 2 * kRenew) {
       // If the API server did not answer, the rights stay: it still checks every write.
       ReviewRights(session, [](const Status&) {});
     }  // The rights of other sessions are checked before their next use.

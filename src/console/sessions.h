@@ -62,9 +62,9 @@ struct WebSession {
   std::string user;  // name at the API server
   Rights rights;
   std::unique_ptr<kube::Client> client;  // sends the user's credentials
-  MonotonicTime began{}, last_used{};
-  MonotonicTime rights_checked{};  // when the API server last sent the rights
-  bool lasting = false;            // never ends; for the dashboard
+  MonotonicTime began_at{}, last_used_at{};
+  MonotonicTime rights_checked_at{};  // when the API server last sent the rights
+  bool never_ends = false;            // for the dashboard
   bool ended = false;
 };
 

@@ -157,7 +157,7 @@ TEST_F(WebSessionsTest, EveryEndIsReported) {
   const SessionPtr looked_at = LogIn();
   for (int i = 0; i < 13; ++i) {
     runner_.Advance(hours(1));
-    looked_at->last_used = runner_.clock().Now();
+    looked_at->last_used_at = runner_.clock().Now();
     sessions_->Renew();
   }
   EXPECT_TRUE(looked_at->ended);
@@ -182,7 +182,7 @@ TEST_F(WebSessionsTest, APersonsOldestSessionMakesRoom) {
 
 TEST_F(WebSessionsTest, ALastingSessionNeverEnds) {
   const SessionPtr session = LogIn();
-  session->lasting = true;
+  session->never_ends = true;
   runner_.Advance(hours(20));
   token_is_valid_ = false;
   EXPECT_EQ(AskAgain(session), Code::kUnauthenticated);

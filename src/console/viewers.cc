@@ -62,22 +62,22 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
 
 void Viewers::OnDrained(Viewer& viewer) {
   if (viewer.ended) return;
-  if (viewer.missed_state) SendState(viewer, StateEvent());
-  if (viewer.behind) return SendSnapshot(viewer);
+  if (viewer.needs_state) SendState(viewer, StateEvent());
+  if (viewer.needs_snapshot) return SendSnapshot(viewer);
   if (viewer.next_part) SendPart(viewer);
 }
 
 void Viewers::Send(Viewer& viewer, const Piece& event) {
-  viewer.behind = !viewer.stream->Push(event);
-  if (viewer.behind) metrics_.slow_viewers.Add();
+  viewer.needs_snapshot = !viewer.stream->Push(event);
+  if (viewer.needs_snapshot) metrics_.slow_viewers.Add();
 }
 
 void Viewers::SendState(Viewer& viewer, const Piece& event) {
-  viewer.missed_state = !viewer.stream->Push(event);
+  viewer.needs_state = !viewer.stream->Push(event);
 }
 
 void Viewers::SendSnapshot(Viewer& viewer) {
-  viewer.behind = false;
+  viewer.needs_snapshot = false;
   viewer.next_part.emplace();
   if (model_.synced()) metrics_.snapshots.Add();
   SendPart(viewer);
@@ -88,7 +88,7 @@ void Viewers::SendPart(Viewer& viewer) {
   model_.Flush();
   const SnapshotPart& part = PartFor(viewer);
   if (!viewer.stream->Push(part.event)) {
-    viewer.behind = true;
+    viewer.needs_snapshot = true;
     return;
   }
   if (part.next.kind == SnapshotPosition::Kind::kEnd) {
@@ -128,12 +128,12 @@ void Viewers::AppendItems(const Rights& rights, SnapshotPosition* position, std:
                           std::string* pods) const {
   const auto is_full = [&] { return nodes->size() + pods->size() >= kPartBytes; };
   if (position->kind == SnapshotPosition::Kind::kNodes) {
-    const auto sees = PodsSeenBy(rights);
+    const auto sees_namespace = PodsSeenBy(rights);
     auto node = model_.nodes().upper_bound(position->after);
     if (!rights.nodes) node = model_.nodes().end();
     for (; node != model_.nodes().end(); ++node) {
       if (is_full()) return;
-      AppendItem(model_.NodeText(node->first, sees), nodes);
+      AppendItem(model_.NodeText(node->first, sees_namespace), nodes);
       position->after = node->first;
     }
     *position = {SnapshotPosition::Kind::kPods, ""};
@@ -204,7 +204,7 @@ void Viewers::Remove(Viewer* viewer) {
 }
 
 std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Changes& changes) const {
-  const auto sees = PodsSeenBy(rights);
+  const auto sees_namespace = PodsSeenBy(rights);
   std::string nodes = "[", nodes_gone = "[", pods = "[", pods_gone = "[";
   for (const std::string& name : changes.nodes) {
     if (!rights.nodes) break;
@@ -212,7 +212,7 @@ std::string Viewers::ChangeText(const Rights& rights, const ClusterModel::Change
     if (node == model_.nodes().end()) {
       AppendText(name, &nodes_gone);
     } else {
-      AppendItem(model_.NodeText(name, sees), &nodes);
+      AppendItem(model_.NodeText(name, sees_namespace), &nodes);
     }
   }
   for (const Uid& uid : changes.pods) {
@@ -240,7 +240,7 @@ Piece Viewers::StateEvent() const {
 void Viewers::OnChanges(const ClusterModel::Changes& changes) {
   std::map<std::string, Piece> events;  // by key of rights
   for (Viewer& viewer : viewers_) {
-    if (viewer.behind || viewer.ended) continue;
+    if (viewer.needs_snapshot || viewer.ended) continue;
     Piece& event = events[viewer.key];
     if (!event) {
       event = EventOf("change", model_.version(), ChangeText(viewer.session->rights, changes));
@@ -280,8 +280,8 @@ void Viewers::HeartbeatLater() {
     const auto beat = std::make_shared<const std::string>("event: beat\ndata: {}\n\n");
     for (Viewer& viewer : viewers_) {
       // Viewing counts as use of the session.
-      viewer.session->last_used = runner_.clock().Now();
-      if (!viewer.behind && !viewer.ended) Send(viewer, beat);
+      viewer.session->last_used_at = runner_.clock().Now();
+      if (!viewer.needs_snapshot && !viewer.ended) Send(viewer, beat);
     }
     HeartbeatLater();
   });

@@ -71,9 +71,9 @@ class Viewers {
   };
   struct Viewer {
     std::shared_ptr<WebSession> session;
-    std::string key;            // of its rights
-    bool behind = false;        // needs a snapshot
-    bool missed_state = false;  // needs a state event
+    std::string key;              // of its rights
+    bool needs_snapshot = false;  // needs a snapshot
+    bool needs_state = false;     // needs a state event
     bool ended = false;
     std::optional<SnapshotPosition> next_part;  // nullopt: it has the whole snapshot
     std::unique_ptr<net::BodyStream> stream;

@@ -65,7 +65,7 @@ std::string EventReasonOf(const driver::UpgradeAction& action) {
   return "DriverUpgrade";
 }
 
-std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before) {
+std::string_view UpgradeResultOf(const driver::UpgradeAction& action, driver::UpgradeState before) {
   if (PinsRevision(action)) return "rolled_back";
   const auto state = EnteredState(action);
   if (state == driver::UpgradeState::kDone) {
@@ -74,7 +74,7 @@ std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeSt
   return state == driver::UpgradeState::kFailed ? "failed" : "";
 }
 
-bool Begins(const driver::UpgradeAction& action) {
+bool BeginsUpgrade(const driver::UpgradeAction& action) {
   return EnteredState(action) == driver::UpgradeState::kCordonRequired;
 }
 

@@ -20,8 +20,8 @@ Json NodePatchOf(const driver::UpgradeAction& action, const std::string& resourc
 std::string EventReasonOf(const driver::UpgradeAction& action);
 // The result of a node's upgrade that ends with this action, for the metric: done, failed,
 // rolled_back; "": the upgrade continues.
-std::string_view ResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
+std::string_view UpgradeResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
 // Whether the action begins the upgrade of its node.
-bool Begins(const driver::UpgradeAction& action);
+bool BeginsUpgrade(const driver::UpgradeAction& action);
 
 }  // namespace tessera::operators

@@ -188,7 +188,7 @@ driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView&
   for (const UpgradeAction& action : step.actions) {
     const UpgradeNode& node = *by_name.at(action.node);
     const bool known = !NeedsPods(node) || has_pods(node.name);
-    const bool planned = !Begins(action) || plans_.IsPublished(pool.settings->name);
+    const bool planned = !BeginsUpgrade(action) || plans_.IsPublished(pool.settings->name);
     if (known && planned) executor_.Execute(action, node);
   }
   if (step.next) StepAfter(std::max<Duration>(*step.next - now, options_.settle));

@@ -163,14 +163,14 @@ driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for) {
   out.uses_gpu = UsesGpu(pod);
   out.ended = phase == "Succeeded" || phase == "Failed";
   out.deleting = metadata.Find("deletionTimestamp") != nullptr;
-  out.daemon = PartAt(metadata, "annotations").Find(kMirrorPodAnnotation) != nullptr;
+  out.is_daemon = PartAt(metadata, "annotations").Find(kMirrorPodAnnotation) != nullptr;
   for (const Json& owner : ListAt(metadata, "ownerReferences")) {
     if (!owner.BoolAt("controller").value_or(false)) continue;
     out.controlled = true;
-    out.daemon |= TextIn(owner, "kind") == "DaemonSet";
+    out.is_daemon |= TextIn(owner, "kind") == "DaemonSet";
   }
   for (const Json& volume : ListAt(PartAt(pod, "spec"), "volumes")) {
-    out.empty_dir |= volume.Find("emptyDir") != nullptr;
+    out.has_empty_dir |= volume.Find("emptyDir") != nullptr;
   }
   out.skips_drain = TextIn(labels, names::kLabelDrainSkip) == "true";
   out.waited_for = !wait_for.empty() && std::ranges::all_of(wait_for, [&](const auto& label) {

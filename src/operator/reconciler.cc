@@ -207,7 +207,7 @@ void Reconciler::Remove(kube::MetadataObject meta, const Json& spec, bool agents
 }
 
 std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, const Json& spec) {
-  Removal::Parts parts{
+  Removal::RemovalParts parts{
       .access = access_,
       .types = types_,
       .objects = *objects_,
@@ -244,7 +244,7 @@ const std::string& Reconciler::respected_policy() const {
 
 StatusInput Reconciler::Report() const {
   StatusInput report{.generation = generation_, .spec = spec_error_};
-  if (is_removing()) report.deleting = removal_->step();
+  if (is_removing()) report.deletion_waits_for = removal_->step();
   report.components = objects_->Reports();
   if (definition_ != nullptr) {
     for (ComponentReport& component : definition_->Reports()) {

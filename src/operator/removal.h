@@ -26,7 +26,7 @@ namespace tessera::operators {
 
 class Removal {
  public:
-  struct Parts {
+  struct RemovalParts {
     ClusterAccess access;
     kube::TypeCatalog& types;
     ObjectSet& objects;
@@ -45,7 +45,7 @@ class Removal {
   };
 
   // `timeout`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
-  Removal(Parts parts, Inputs inputs, Duration timeout);
+  Removal(RemovalParts dependencies, Inputs inputs, Duration timeout);
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
@@ -66,7 +66,7 @@ class Removal {
   void DeleteCreatedAtRunTime();
   void Enter(std::string step);
 
-  const Parts parts_;
+  const RemovalParts dependencies_;
   const Inputs inputs_;
   const Duration timeout_;
   std::string step_;

@@ -97,7 +97,8 @@ ConditionFields DegradedOf(const StatusInput& input) {
 }
 
 ConditionFields ProgressingOf(const StatusInput& input) {
-  if (!input.deleting.empty()) return {"Progressing", true, "Deleting", input.deleting};
+  if (!input.deletion_waits_for.empty())
+    return {"Progressing", true, "Deleting", input.deletion_waits_for};
   if (const ComponentReport* component = FirstOf(input, ComponentState::kProgressing)) {
     return {"Progressing", true, component->reason,
             MessagesOf(input, ComponentState::kProgressing)};
@@ -202,9 +203,9 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
   const ConditionFields degraded = DegradedOf(input);
   const ConditionFields progressing = ProgressingOf(input);
   const ConditionFields coexistence{
-      "NVIDIAOperatorPresent", !input.coexistence.empty(),
-      input.coexistence.empty() ? "NoClusterPolicy" : "NodesManagedByNVIDIA",
-      input.coexistence.empty() ? "no ClusterPolicy manages nodes" : input.coexistence};
+      "NVIDIAOperatorPresent", !input.coexistence_text.empty(),
+      input.coexistence_text.empty() ? "NoClusterPolicy" : "NodesManagedByNVIDIA",
+      input.coexistence_text.empty() ? "no ClusterPolicy manages nodes" : input.coexistence_text};
   Json conditions = Json::MakeArray();
   for (const ConditionFields& condition :
        {ReadyOf(degraded, progressing), progressing, degraded, coexistence}) {

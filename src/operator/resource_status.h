@@ -35,8 +35,8 @@ struct StatusInput {
   Status spec;  // OK, or why the spec is invalid
   std::vector<ComponentReport> components;
   NodeHealth nodes;
-  std::string coexistence;             // which nodes NVIDIA's operator manages; "": none
-  std::string deleting;                // what the deletion waits for; "": not being deleted
+  std::string coexistence_text;        // which nodes NVIDIA's operator manages; "": none
+  std::string deletion_waits_for;      // what the deletion waits for; "": not being deleted
   std::string access_error;            // which watch or request fails; "": none
   std::optional<FleetReport> drivers;  // nullopt: drivers are not managed
 };

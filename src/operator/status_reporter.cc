@@ -63,7 +63,7 @@ StatusInput StatusReporter::Collect() {
     input.access_error = error.message();
   }
   if (!reconciler_.respected_policy().empty()) {
-    input.coexistence = fmt::format(
+    input.coexistence_text = fmt::format(
         "ClusterPolicy {} of NVIDIA's operator manages {} nodes, which get no agent: label a "
         "node {}=false to move it, or annotate this resource with {}=true to take all of them",
         reconciler_.respected_policy(), input.nodes.managed_by_nvidia,

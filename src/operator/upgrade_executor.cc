@@ -30,7 +30,7 @@ void UpgradeExecutor::Execute(const UpgradeAction& action, const driver::Upgrade
   Send(node.name, NodePatchOf(action, reader_.ResourceVersionOf(node.name)),
        [this, action, before] {
          Record(action);
-         const std::string_view result = ResultOf(action, before);
+         const std::string_view result = UpgradeResultOf(action, before);
          if (!result.empty()) access_.metrics.driver_upgrades.Add(result);
        });
 }

@@ -20,7 +20,7 @@ constexpr size_t kMaxPlannedNodes = 20;
 
 bool Waits(const UpgradeNode& node) {
   return node.driver && !node.wanted_revision.empty() &&
-         node.driver->revision != node.wanted_revision && !driver::FailedHere(node);
+         node.driver->revision != node.wanted_revision && !driver::WantedDriverFailedOn(node);
 }
 
 std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<UpgradeNode> planned,

@@ -146,7 +146,7 @@ struct ExtenderCertificates::Impl {
   net::CertificatePair serving;
   std::string trusted;  // the CA bundle last passed to OnTls
   kube::Operation operation;
-  certificates::Rounds rounds;
+  certificates::PeriodicRounds rounds;
 };
 
 ExtenderCertificates::ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,

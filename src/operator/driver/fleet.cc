@@ -260,7 +260,7 @@ void FleetViewer::AddProblems(const UpgradeNode& node, const FleetPod* pod) {
                      node.name)});
   }
   if (StateOfNode(node) == UpgradeState::kFailed) {
-    const bool serves = RunsTarget(node);
+    const bool serves = RunsWantedDriver(node);
     const std::string failed = ValueAt(node.annotations, names::kAnnotationDriverFailed);
     const std::string version = VersionOf(failed);
     view_.problems.push_back(

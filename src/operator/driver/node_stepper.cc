@@ -63,12 +63,12 @@ bool InProgress(UpgradeState state) {
   return state >= UpgradeState::kCordonRequired && state <= UpgradeState::kUncordonRequired;
 }
 
-bool FailedHere(const UpgradeNode& node) {
+bool WantedDriverFailedOn(const UpgradeNode& node) {
   return !node.wanted_revision.empty() &&
          ValueAt(node.annotations, names::kAnnotationDriverFailed) == node.wanted_revision;
 }
 
-bool RunsTarget(const UpgradeNode& node) {
+bool RunsWantedDriver(const UpgradeNode& node) {
   return node.driver && !node.driver->deleting && node.driver->ready &&
          node.driver->revision == TargetOf(node) &&
          ValueAt(node.annotations, names::kAnnotationSafeLoad).empty();
@@ -78,11 +78,11 @@ bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node) {
   if (!WantsOtherDriver(node) || ValueAt(node.labels, names::kLabelUpgradeSkip) == "true")
     return false;
   if (node.annotations.contains(names::kAnnotationUpgradeRequested)) return true;
-  return policy.auto_upgrade && !FailedHere(node);
+  return policy.auto_upgrade && !WantedDriverFailedOn(node);
 }
 
 UpgradeAction& NodeStepper::Enter(UpgradeState state, std::string reason) {
-  UpgradeAction& action = Act(UpgradeAction::Kind::kPatchNode, std::move(reason));
+  UpgradeAction& action = AddAction(UpgradeAction::Kind::kPatchNode, std::move(reason));
   action.labels[std::string(names::kLabelUpgradeState)] =
       state == UpgradeState::kUnknown ? std::nullopt : std::optional(std::string(NameOf(state)));
   StringChanges& annotations = action.annotations;
@@ -131,7 +131,7 @@ UpgradeState NodeStepper::StateAfter(UpgradeState state) const {
   }
 }
 
-bool NodeStepper::Expired(Duration limit) {
+bool NodeStepper::CheckDeadline(Duration limit) {
   const std::optional<WallTime> since = TimeAt(node_, names::kAnnotationUpgradeSince);
   if (!since) {
     // Another writer set the state, so the time of the state starts now.
@@ -172,7 +172,7 @@ void NodeStepper::Step() {
 
 // States in which no upgrade of the node is in progress.
 void NodeStepper::StepAtRest() {
-  const bool works = RunsTarget(node_) && node_.validated;
+  const bool works = RunsWantedDriver(node_) && node_.validated;
   if (state_ == UpgradeState::kFailed && works && TargetOf(node_) == node_.wanted_revision) {
     // The driver works after all: it was slow, an administrator repaired the node, or the settings
     // want the earlier driver again.
@@ -188,7 +188,7 @@ void NodeStepper::StepAtRest() {
                                   fmt::format("driver {} is wanted in place of {}",
                                               TitleOfWanted(node_), TitleOf(*node_.driver)));
     // An administrator has requested another attempt (kAnnotationUpgradeRequested).
-    if (FailedHere(node_))
+    if (WantedDriverFailedOn(node_))
       action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     return;
   }
@@ -200,7 +200,7 @@ void NodeStepper::StepAtRest() {
 
 void NodeStepper::StepCordon() {
   if (!node_.unschedulable) {
-    Act(UpgradeAction::Kind::kCordon, "cordons the node for the upgrade")
+    AddAction(UpgradeAction::Kind::kCordon, "cordons the node for the upgrade")
         .annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
     return;
   }
@@ -217,24 +217,24 @@ void NodeStepper::StepWait() {
   });
   if (running_pod == node_.pods.end()) return EnterNext("no pod is left to wait for");
   if (policy_.wait_timeout == Duration::zero()) return;
-  if (Expired(policy_.wait_timeout))
+  if (CheckDeadline(policy_.wait_timeout))
     EnterNext(fmt::format("pod {}/{} has not ended in time", running_pod->ns, running_pod->name));
 }
 
-bool NodeStepper::IsInTheWay(const UpgradePod& pod, bool all) const {
-  if (pod.ended || pod.daemon) return false;
+bool NodeStepper::MustLeave(const UpgradePod& pod, bool all) const {
+  if (pod.ended || pod.is_daemon) return false;
   return pod.uses_gpu ? policy_.delete_gpu_pods || all : all && !pod.skips_drain;
 }
 
 // Why the policy does not allow the eviction of the pod; "" if it does.
-std::string NodeStepper::WhyStays(const UpgradePod& pod) const {
+std::string NodeStepper::ReasonToStay(const UpgradePod& pod) const {
   if (!pod.controlled && !policy_.force) {
     return fmt::format(
         "pod {}/{} has no controller that replaces it: delete the pod, or set "
         "driver.upgradePolicy.gpuPodDeletion.force=true",
         pod.ns, pod.name);
   }
-  if (pod.empty_dir && !policy_.delete_empty_dir) {
+  if (pod.has_empty_dir && !policy_.delete_empty_dir) {
     return fmt::format(
         "pod {}/{} has data in an emptyDir volume: delete the pod, or set "
         "driver.upgradePolicy.gpuPodDeletion.deleteEmptyDir=true",
@@ -247,19 +247,19 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
   std::string why_blocked;
   std::vector<const UpgradePod*> to_evict;
   for (const UpgradePod& pod : node_.pods) {
-    if (!IsInTheWay(pod, all)) continue;
-    std::string why = WhyStays(pod);
+    if (!MustLeave(pod, all)) continue;
+    std::string why = ReasonToStay(pod);
     if (why.empty()) to_evict.push_back(&pod);
     if (why_blocked.empty()) why_blocked = std::move(why);
   }
   if (to_evict.empty() && why_blocked.empty()) return EnterNext("the node has no pod in the way");
-  const bool expired = Expired(timeout);
+  const bool expired = CheckDeadline(timeout);
   if (!why_blocked.empty()) {
     // If one pod prevents the upgrade of the node, evicting other pods would be useless.
     if (expired) Release(why_blocked);
     return;
   }
-  if (expired && (!policy_.force || Expired(2 * timeout))) {
+  if (expired && (!policy_.force || CheckDeadline(2 * timeout))) {
     return Release(
         fmt::format("pod {}/{} was not evicted in time: see its disruption budget and finalizers",
                     to_evict.front()->ns, to_evict.front()->name));
@@ -267,8 +267,8 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
   for (const UpgradePod* pod : to_evict) {
     if (pod->deleting) continue;
     UpgradeAction& action =
-        Act(expired ? UpgradeAction::Kind::kDeletePod : UpgradeAction::Kind::kEvict,
-            expired ? "the eviction took too long" : "the driver is upgraded");
+        AddAction(expired ? UpgradeAction::Kind::kDeletePod : UpgradeAction::Kind::kEvict,
+                  expired ? "the eviction took too long" : "the driver is upgraded");
     action.ns = pod->ns;
     action.pod = pod->name;
   }
@@ -276,16 +276,16 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
 
 void NodeStepper::StepRestart() {
   if (node_.annotations.contains(names::kAnnotationSafeLoad)) {
-    Act(UpgradeAction::Kind::kPatchNode, "lets the waiting driver load")
+    AddAction(UpgradeAction::Kind::kPatchNode, "lets the waiting driver load")
         .annotations[std::string(names::kAnnotationSafeLoad)] = std::nullopt;
     return;
   }
-  if (node_.labels.contains(names::kLabelDriverRevision) && !FailedHere(node_)) {
-    Act(UpgradeAction::Kind::kPatchNode, "the new driver ends an earlier rollback")
+  if (node_.labels.contains(names::kLabelDriverRevision) && !WantedDriverFailedOn(node_)) {
+    AddAction(UpgradeAction::Kind::kPatchNode, "the new driver ends an earlier rollback")
         .labels[std::string(names::kLabelDriverRevision)] = std::nullopt;
     return;
   }
-  if (RunsTarget(node_)) {
+  if (RunsWantedDriver(node_)) {
     Enter(UpgradeState::kValidationRequired, "the driver is loaded");
     return;
   }
@@ -293,11 +293,11 @@ void NodeStepper::StepRestart() {
   if (pod_has_target_revision && node_.driver->restarts > policy_.max_driver_restarts) {
     return RollBack(fmt::format("the driver container failed {} times", node_.driver->restarts));
   }
-  if (Expired(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
+  if (CheckDeadline(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
   if (!node_.driver || pod_has_target_revision || node_.driver->deleting) return;
   UpgradeAction& action =
-      Act(UpgradeAction::Kind::kDeletePod,
-          "deletes the driver pod, so that its DaemonSet starts one with the new driver");
+      AddAction(UpgradeAction::Kind::kDeletePod,
+                "deletes the driver pod, so that its DaemonSet starts one with the new driver");
   action.ns = node_.driver->ns;
   action.pod = node_.driver->name;
 }
@@ -307,23 +307,23 @@ void NodeStepper::StepValidation() {
     Enter(UpgradeState::kPodRestartRequired, "another driver is wanted meanwhile");
     return;
   }
-  if (RunsTarget(node_) && node_.validated) {
+  if (RunsWantedDriver(node_) && node_.validated) {
     Enter(UpgradeState::kUncordonRequired, "the node passed the smoke test");
     return;
   }
-  if (Expired(policy_.validation_timeout))
+  if (CheckDeadline(policy_.validation_timeout))
     RollBack("the node did not pass the smoke test with the new driver");
 }
 
 void NodeStepper::StepUncordon() {
   if (IsOwnCordon(node_)) {
-    UpgradeAction& action =
-        Act(node_.unschedulable ? UpgradeAction::Kind::kUncordon : UpgradeAction::Kind::kPatchNode,
-            "the upgrade is over");
+    UpgradeAction& action = AddAction(
+        node_.unschedulable ? UpgradeAction::Kind::kUncordon : UpgradeAction::Kind::kPatchNode,
+        "the upgrade is over");
     action.annotations[std::string(names::kAnnotationUpgradeCordoned)] = std::nullopt;
     return;
   }
-  const bool failed = FailedHere(node_);
+  const bool failed = WantedDriverFailedOn(node_);
   const bool driver_not_wanted = node_.wanted_revision.empty();
   UpgradeAction& action = Enter(driver_not_wanted ? UpgradeState::kUnknown
                                 : failed          ? UpgradeState::kFailed
@@ -337,7 +337,7 @@ void NodeStepper::StepUncordon() {
     if (node_.annotations.contains(annotation))
       action.annotations[std::string(annotation)] = std::nullopt;
   }
-  if (driver_not_wanted || !node_.driver || !RunsTarget(node_) || !node_.validated) return;
+  if (driver_not_wanted || !node_.driver || !RunsWantedDriver(node_) || !node_.validated) return;
   action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 

@@ -20,7 +20,7 @@ std::string ValueAt(const StringMap& map, std::string_view key);
 std::string TitleOfWanted(const UpgradeNode& node);
 std::string TitleOf(const DriverPod& driver);
 // Whether the wanted driver of the node is loaded.
-bool RunsTarget(const UpgradeNode& node);
+bool RunsWantedDriver(const UpgradeNode& node);
 // Whether the node needs an upgrade, now or when the limits of the fleet allow it.
 bool MayUpgrade(const UpgradePolicy& policy, const UpgradeNode& node);
 
@@ -35,7 +35,7 @@ class NodeStepper {
   void Begin();
 
  private:
-  UpgradeAction& Act(UpgradeAction::Kind kind, std::string reason) {
+  UpgradeAction& AddAction(UpgradeAction::Kind kind, std::string reason) {
     step_->actions.push_back({.kind = kind, .node = node_.name, .reason = std::move(reason)});
     return step_->actions.back();
   }
@@ -45,7 +45,7 @@ class NodeStepper {
   UpgradeState StateAfter(UpgradeState state) const;
   void EnterNext(std::string reason) { Enter(StateAfter(state_), std::move(reason)); }
   // Whether the state has lasted for `limit`. If not, requests another call for that time.
-  bool Expired(Duration limit);
+  bool CheckDeadline(Duration limit);
 
   void StepAtRest();
   void StepCordon();
@@ -55,8 +55,8 @@ class NodeStepper {
   void StepValidation();
   void StepUncordon();
   // Whether the pod must leave before the driver is replaced. `all`: drain, not only GPU pods.
-  bool IsInTheWay(const UpgradePod& pod, bool all) const;
-  std::string WhyStays(const UpgradePod& pod) const;
+  bool MustLeave(const UpgradePod& pod, bool all) const;
+  std::string ReasonToStay(const UpgradePod& pod) const;
   void Release(const std::string& why);
   void RollBack(const std::string& why);
 

@@ -57,11 +57,11 @@ Fleet CountFleet(const std::vector<UpgradeNode>& nodes) {
     counts.failed += failed;
     counts.unavailable += !failed && (in_progress || node.unschedulable || !node.ready);
     RevisionGroup& group = fleet.groups[node.wanted_revision];
-    if (FailedHere(node)) {
+    if (WantedDriverFailedOn(node)) {
       if (group.failed_node.empty()) group.failed_node = node.name;
     } else if (in_progress) {
       ++group.upgrading;
-    } else if (state == UpgradeState::kDone && RunsTarget(node)) {
+    } else if (state == UpgradeState::kDone && RunsWantedDriver(node)) {
       ++group.passed;
     }
   }

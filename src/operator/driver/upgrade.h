@@ -95,9 +95,9 @@ struct UpgradePod {
   bool uses_gpu = false;
   bool ended = false;       // Succeeded or Failed
   bool deleting = false;    // has a deletionTimestamp
-  bool daemon = false;      // of a DaemonSet, or static: comes back at once, so it stays
+  bool is_daemon = false;   // of a DaemonSet, or static: comes back at once, so it stays
   bool controlled = false;  // another controller replaces it
-  bool empty_dir = false;
+  bool has_empty_dir = false;
   bool waited_for = false;   // selected by PolicySettings::wait_for
   bool skips_drain = false;  // label nvidia.com/gpu-driver-upgrade-drain.skip=true
 };
@@ -180,7 +180,7 @@ std::optional<UpgradeState> StateOfNode(const UpgradeNode& node);
 // Whether the state is one from cordon-required to uncordon-required.
 bool InProgress(UpgradeState state);
 // Whether the wanted driver failed on this node before.
-bool FailedHere(const UpgradeNode& node);
+bool WantedDriverFailedOn(const UpgradeNode& node);
 
 // REQUIRES: CheckPolicy is OK. A time in an annotation that lies after `now` counts as `now`.
 UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes,

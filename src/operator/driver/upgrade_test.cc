@@ -157,7 +157,7 @@ TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
   node.pods = {{.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true},
                {.ns = "d", .name = "web", .controlled = true},
                {.ns = "d", .name = "ended", .uses_gpu = true, .ended = true},
-               {.ns = "d", .name = "agent", .uses_gpu = true, .daemon = true}};
+               {.ns = "d", .name = "agent", .uses_gpu = true, .is_daemon = true}};
   UpgradeStep step = StepOf(node);
   ASSERT_EQ(step.actions.size(), 1u);
   EXPECT_EQ(step.actions[0].kind, Kind::kEvict);
