@@ -86,9 +86,11 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
   }
   // A process that waits during a long kernel of another process may save up GPU time for the
   // length of the kernel.
-  const int64_t most = charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));
+  const int64_t max_allowance =
+      charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));
   int64_t allowance = charge.allowance.load(kRelaxed);
-  while (allowance > most && !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
+  while (allowance > max_allowance &&
+         !charge.allowance.compare_exchange_weak(allowance, max_allowance, kRelaxed)) {
   }
 }
 
@@ -100,13 +102,13 @@ int64_t Books::PauseForAllowance(int64_t rate, bool leased, int64_t now) {
   }
   if (rate == 0) return 0;  // there is no limit but the pool
   GrowAllowance(rate, now);
-  const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
-  if (lack < 0) return 0;
+  const int64_t missing = charged - lines_.charge->allowance.load(kRelaxed);
+  if (missing < 0) return 0;
   last_limited_ = now;
   // While work is in flight, the pause is short, so that the end of the work is noticed soon. From
   // that end, the agent computes how much of the GPU each process gets.
-  const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
-  return Max(kMinPause, Min(lack * kOne / Max(rate, 1), most));
+  const int64_t max_pause = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
+  return Max(kMinPause, Min(missing * kOne / Max(rate, 1), max_pause));
 }
 
 int64_t Books::PauseForWindow(int64_t estimate, uint32_t* random) const {
@@ -256,10 +258,10 @@ uint32_t Books::OutstandingStreams(uintptr_t stream) const {
   uintptr_t streams[8] = {stream};
   uint32_t count = 1;
   for (uint32_t i = 0; i < count_ && count < 8; ++i) {
-    const uintptr_t one = marks_[order_[(first_ + i) % kMarks]].stream;
+    const uintptr_t other = marks_[order_[(first_ + i) % kMarks]].stream;
     bool known = false;
-    for (uint32_t j = 0; j < count; ++j) known |= streams[j] == one;
-    if (!known) streams[count++] = one;
+    for (uint32_t j = 0; j < count; ++j) known |= streams[j] == other;
+    if (!known) streams[count++] = other;
   }
   return count;
 }

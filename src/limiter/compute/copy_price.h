@@ -29,8 +29,8 @@ inline uint64_t BytesOf(const cuda::Memcpy3DV1& copy) {
 
 // False: the GPU of this thread's context has no limit.
 inline bool MayBeLimited() {
-  if (!Throttle::Get().IsCurrent(thread)) return true;
-  return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
+  if (!Throttle::Get().IsCurrent(current_thread)) return true;
+  return current_thread.meter != nullptr && current_thread.meter->gate.books().epoch() != 0;
 }
 
 // Calls the driver, so it is used only if the GPU is limited.
@@ -50,18 +50,18 @@ inline bool IsOnDevice(cuda::MemoryType type, cuda::DevicePtr pointer) {
 // A copy of rows or planes, which is charged if both sides are in device memory.
 template <typename Copy, typename Call>
 cuda::Result ChargeBoxCopy(const Copy* copy, LaunchStream stream, Call call) {
-  const bool within = copy != nullptr && MayBeLimited() &&
-                      IsOnDevice(copy->src_type, copy->src_device) &&
-                      IsOnDevice(copy->dst_type, copy->dst_device);
-  return within ? ChargeCopy(BytesOf(*copy), stream, call) : call();
+  const bool is_within_device = copy != nullptr && MayBeLimited() &&
+                                IsOnDevice(copy->src_type, copy->src_device) &&
+                                IsOnDevice(copy->dst_type, copy->dst_device);
+  return is_within_device ? ChargeCopy(BytesOf(*copy), stream, call) : call();
 }
 
 // A copy whose sides are known only by their addresses.
 template <typename Call>
 cuda::Result ChargeUnifiedCopy(cuda::DevicePtr to, cuda::DevicePtr from, uint64_t bytes,
                                LaunchStream stream, Call call) {
-  const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
-  return within ? ChargeCopy(bytes, stream, call) : call();
+  const bool is_within_device = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
+  return is_within_device ? ChargeCopy(bytes, stream, call) : call();
 }
 
 }  // namespace tessera::limiter

@@ -9,28 +9,28 @@ namespace tessera::cuda {
 namespace {
 
 using limiter::Books;
+using limiter::current_thread;
 using limiter::driver;
 using limiter::Meter;
 using limiter::Process;
-using limiter::thread;
 using limiter::Throttle;
 
 // While an object of this class exists, the context of the stream is current.
-class InContextOf {
+class ScopedStreamContext {
  public:
-  explicit InContextOf(Stream stream) {
+  explicit ScopedStreamContext(Stream stream) {
     Context context = nullptr;
     if (driver.cuStreamGetCtx(stream, &context) != Result::kSuccess) return;
     pushed_ = driver.cuCtxPushCurrent_v2(context) == Result::kSuccess;
-    if (pushed_) meter_ = Throttle::Get().Find(&thread);
+    if (pushed_) meter_ = Throttle::Get().FindMeter(&current_thread);
   }
-  ~InContextOf() {
+  ~ScopedStreamContext() {
     Context context = nullptr;
     if (pushed_) driver.cuCtxPopCurrent_v2(&context);
-    thread.serial = 0;
+    current_thread.context_serial = 0;
   }
-  InContextOf(const InContextOf&) = delete;
-  InContextOf& operator=(const InContextOf&) = delete;
+  ScopedStreamContext(const ScopedStreamContext&) = delete;
+  ScopedStreamContext& operator=(const ScopedStreamContext&) = delete;
 
   // Null: the device of the stream is not limited, or the stream is invalid.
   Meter* meter() const { return meter_; }
@@ -47,7 +47,7 @@ class LimitedLaunches {
   // False: the driver will refuse the launches, because two are on the same device.
   bool Add(const DeviceLaunch& launch) {
     if (Throttle::Get().IsCaptured({launch.stream})) return false;
-    Meter* const meter = InContextOf(launch.stream).meter();
+    Meter* const meter = ScopedStreamContext(launch.stream).meter();
     if (meter == nullptr || meter->gate.books().epoch() == 0) return true;
     int index = count_;
     for (; index > 0 && launches_[index - 1].meter >= meter; --index) {
@@ -62,28 +62,29 @@ class LimitedLaunches {
   // start event shortly precedes its launch.
   void Begin() {
     for (LimitedLaunch& entry : *this) {
-      const InContextOf context(entry.launch->stream);
+      const ScopedStreamContext context(entry.launch->stream);
       if (context.meter() != entry.meter) continue;  // the context has ended
       const DeviceLaunch& launch = *entry.launch;
       const limiter::Work work = limiter::KernelWork(reinterpret_cast<uintptr_t>(launch.function),
                                                      launch.grid_x, launch.grid_y, launch.grid_z);
       const auto stream = reinterpret_cast<uintptr_t>(launch.stream);
-      Throttle::Get().Wait(&thread, {work, limiter::kKernelGuess, stream}, {launch.stream},
-                           &entry.mark);
+      Throttle::Get().WaitToLaunch(&current_thread, {work, limiter::kGuessedKernelTime, stream},
+                                   {launch.stream}, &entry.mark);
     }
     for (LimitedLaunch& entry : *this) {
       if (entry.mark == Books::kNoMark) continue;
-      const InContextOf context(entry.launch->stream);
-      entry.begun = context.meter() == entry.meter &&
-                    entry.meter->gate.Begin(entry.mark, {entry.launch->stream});
+      const ScopedStreamContext context(entry.launch->stream);
+      entry.start_recorded = context.meter() == entry.meter &&
+                             entry.meter->gate.BeginLaunch(entry.mark, {entry.launch->stream});
     }
   }
   void End(Result result) {
     for (LimitedLaunch& entry : *this) {
       if (entry.mark == Books::kNoMark) continue;
-      const InContextOf context(entry.launch->stream);
-      const bool made = entry.begun && result == Result::kSuccess && context.meter() == entry.meter;
-      entry.meter->gate.End(entry.mark, {entry.launch->stream}, made);
+      const ScopedStreamContext context(entry.launch->stream);
+      const bool succeeded =
+          entry.start_recorded && result == Result::kSuccess && context.meter() == entry.meter;
+      entry.meter->gate.EndLaunch(entry.mark, {entry.launch->stream}, succeeded);
     }
   }
 
@@ -92,7 +93,7 @@ class LimitedLaunches {
     const DeviceLaunch* launch;
     Meter* meter;
     int mark;
-    bool begun;
+    bool start_recorded;
   };
   LimitedLaunch* begin() { return launches_; }
   LimitedLaunch* end() { return launches_ + count_; }

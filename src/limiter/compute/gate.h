@@ -30,11 +30,11 @@ class Gate {
   Books& books() { return books_; }
 
   // Returns the nanoseconds to wait before the next Decide. 0: launch now; if `*mark` is not
-  // kNoMark, call Begin before and End after the launch.
+  // kNoMark, call BeginLaunch before and EndLaunch after the launch.
   int64_t Decide(Books::ThreadCredit* thread, const Books::Launch& launch, Stream stream,
                  int* mark) {
     const int64_t now = gpu_->Now();
-    Harvest(now);
+    SettleEnded(now);
     const Books::LaunchDecision decision = books_.Decide(thread, launch, now);
     *mark = decision.mark;
     if (decision.wait > 0 && decision.mark != Books::kNoMark) {
@@ -43,13 +43,13 @@ class Gate {
     }
     return decision.wait;
   }
-  bool Begin(int mark, Stream stream) { return gpu_->Record(StartOf(mark), stream); }
-  void End(int mark, Stream stream, bool begun) {
-    books_.Commit(mark, begun && gpu_->Record(EndOf(mark), stream));
+  bool BeginLaunch(int mark, Stream stream) { return gpu_->Record(StartOf(mark), stream); }
+  void EndLaunch(int mark, Stream stream, bool start_recorded) {
+    books_.Commit(mark, start_recorded && gpu_->Record(EndOf(mark), stream));
   }
 
   // Settles the marks whose work has ended.
-  void Harvest(int64_t now) {
+  void SettleEnded(int64_t now) {
     for (int mark = books_.AcquireOldest(); mark != Books::kNoMark; mark = books_.AcquireOldest()) {
       if (!gpu_->Done(EndOf(mark))) return books_.Release();
       Books::Times times;
@@ -65,13 +65,13 @@ class Gate {
   void BeginWait(Books::ThreadCredit* thread) { books_.BeginWait(thread, gpu_->Now()); }
   void EndWait(Books::ThreadCredit* thread, Books::Waited waited) {
     const int64_t now = gpu_->Now();
-    Harvest(now);
+    SettleEnded(now);
     books_.EndWait(thread, waited, now);
   }
   // Called every millisecond while work is in flight. False: no work is in flight.
   bool Poll() {
     const int64_t now = gpu_->Now();
-    Harvest(now);
+    SettleEnded(now);
     if (const int mark = books_.AcquireOldest(); mark != Books::kNoMark) {
       // The start event has not been reached: the launch still waits for other work of its stream
       // or for the program.

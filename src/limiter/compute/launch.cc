@@ -7,7 +7,7 @@
 
 namespace tessera::limiter {
 
-constinit thread_local ThrottledThread thread;
+constinit thread_local ThrottledThread current_thread;
 
 }  // namespace tessera::limiter
 
@@ -15,15 +15,15 @@ namespace tessera::cuda {
 namespace {
 
 using limiter::Books;
+using limiter::current_thread;
 using limiter::driver;
-using limiter::kKernelGuess;
+using limiter::kGuessedKernelTime;
 using limiter::Launch;
-using limiter::LaunchSlowly;
 using limiter::LaunchStream;
+using limiter::LaunchThrottled;
 using limiter::MayLaunchNow;
 using limiter::Meter;
 using limiter::Process;
-using limiter::thread;
 using limiter::Throttle;
 using limiter::Work;
 
@@ -34,16 +34,16 @@ Work KernelWork(Function function, uint64_t x, uint64_t y, uint64_t z) {
 template <typename Call>
 Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, LaunchStream stream,
                     Call call) {
-  return Launch([=] { return KernelWork(function, x, y, z); }, kKernelGuess, stream, call);
+  return Launch([=] { return KernelWork(function, x, y, z); }, kGuessedKernelTime, stream, call);
 }
 
 // The memory of graphs with nodes that allocate is charged before the launch. Such graphs are rare.
 template <typename Call>
 Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const auto launch = [&] {
-    return Launch([=] { return limiter::GraphWork(graph); }, kKernelGuess, stream, call);
+    return Launch([=] { return limiter::GraphWork(graph); }, kGuessedKernelTime, stream, call);
   };
-  if (!Process::Get().graph_needs().any()) [[likely]]
+  if (!Process::Get().graph_needs().HasEntries()) [[likely]]
     return launch();
   const Result prepared = limiter::PrepareGraph(graph, stream);
   if (prepared != Result::kSuccess) return prepared;
@@ -54,18 +54,19 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
 
 // Makes a call that waits for work of one stream, or of all streams.
 template <typename Call>
-Result Wait(Books::Waited what, Call call) {
-  Meter* const meter = Process::Get().IsLimiting() ? thread.meter : nullptr;
+Result WaitForGpu(Books::Waited waited, Call call) {
+  Meter* const meter = Process::Get().IsLimiting() ? current_thread.meter : nullptr;
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
-  meter->gate.BeginWait(&thread.books);
+  meter->gate.BeginWait(&current_thread.books);
   const Result result = call();
   const limiter::RelaxedCapture relaxed;
-  meter->gate.EndWait(&thread.books, result == Result::kSuccess ? what : Books::Waited::kNot);
+  meter->gate.EndWait(&current_thread.books,
+                      result == Result::kSuccess ? waited : Books::Waited::kNot);
   return result;
 }
 
 Result AfterContextChange(Result result) {
-  thread.serial = 0;
+  current_thread.context_serial = 0;
   return result;
 }
 
@@ -73,17 +74,17 @@ Result AfterContextChange(Result result) {
 
 // A launch that must wait or be timed continues in a separate function, so that the usual path
 // stays short.
-#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
-  namespace {                                                                                  \
-  [[gnu::noinline]] Result name##_slowly parameters {                                          \
-    return LaunchSlowly(KernelWork(function, grid_x, grid_y, grid_z), kKernelGuess,            \
-                        {stream, per_thread_stream}, [&] { return driver.name arguments; });   \
-  }                                                                                            \
-  }                                                                                            \
-  LIMITER_EXPORT Result name parameters {                                                      \
-    if (MayLaunchNow([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]] \
-      return driver.name arguments;                                                            \
-    return name##_slowly arguments;                                                            \
+#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream)  \
+  namespace {                                                                                   \
+  [[gnu::noinline]] Result name##_throttled parameters {                                        \
+    return LaunchThrottled(KernelWork(function, grid_x, grid_y, grid_z), kGuessedKernelTime,    \
+                           {stream, per_thread_stream}, [&] { return driver.name arguments; }); \
+  }                                                                                             \
+  }                                                                                             \
+  LIMITER_EXPORT Result name parameters {                                                       \
+    if (MayLaunchNow([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]]  \
+      return driver.name arguments;                                                             \
+    return name##_throttled arguments;                                                          \
   }
 
 #define PARAMETERS                                                                            \
@@ -160,19 +161,20 @@ LIMITER_EXPORT Result cuLibraryUnload(Library library) {
 }
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
-  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });
+  return WaitForGpu(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });
 }
 LIMITER_EXPORT Result cuStreamSynchronize_ptsz(Stream stream) {
-  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize_ptsz(stream); });
+  return WaitForGpu(Books::Waited::kStream,
+                    [&] { return driver.cuStreamSynchronize_ptsz(stream); });
 }
 LIMITER_EXPORT Result cuEventSynchronize(Event event) {
-  return Wait(Books::Waited::kStream, [&] { return driver.cuEventSynchronize(event); });
+  return WaitForGpu(Books::Waited::kStream, [&] { return driver.cuEventSynchronize(event); });
 }
 LIMITER_EXPORT Result cuCtxSynchronize() {
-  return Wait(Books::Waited::kAll, [&] { return driver.cuCtxSynchronize(); });
+  return WaitForGpu(Books::Waited::kAll, [&] { return driver.cuCtxSynchronize(); });
 }
 LIMITER_EXPORT Result cuCtxSynchronize_v2(Context context) {
-  return Wait(Books::Waited::kStream, [&] { return driver.cuCtxSynchronize_v2(context); });
+  return WaitForGpu(Books::Waited::kStream, [&] { return driver.cuCtxSynchronize_v2(context); });
 }
 
 #define CAPTURE(name, parameters, arguments)                        \

@@ -8,45 +8,47 @@
 
 namespace tessera::limiter {
 
-extern constinit thread_local ThrottledThread thread;
+extern constinit thread_local ThrottledThread current_thread;
 
 // Price of a launch of a kernel or graph until one is timed.
-inline constexpr int64_t kKernelGuess = 20 * kMicrosecond;
+inline constexpr int64_t kGuessedKernelTime = 20 * kMicrosecond;
 
 // True, the usual case: the launch may be made at once. `work` is called only if the GPU has a
 // limit.
 template <typename MakeWork>
-[[gnu::always_inline]] inline bool MayLaunchNow(MakeWork work) {
-  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
+[[gnu::always_inline]] inline bool MayLaunchNow(MakeWork make_work) {
+  if (!Throttle::Get().IsCurrent(current_thread)) [[unlikely]]
     return false;
-  Meter* const meter = thread.meter;
+  Meter* const meter = current_thread.meter;
   if (meter == nullptr) return true;
   const uint32_t epoch = meter->gate.books().epoch();
-  return epoch == 0 || meter->gate.books().Spend(&thread.books, PriceKey(work()), epoch);
+  return epoch == 0 ||
+         meter->gate.books().Spend(&current_thread.books, PriceKey(make_work()), epoch);
 }
 
 template <typename Call>
-cuda::Result LaunchSlowly(const Work& work, int64_t fallback_price, LaunchStream stream,
-                          Call call) {
+cuda::Result LaunchThrottled(const Work& work, int64_t fallback_price, LaunchStream stream,
+                             Call call) {
   Throttle& throttle = Throttle::Get();
-  Meter* const meter = throttle.Find(&thread);
+  Meter* const meter = throttle.FindMeter(&current_thread);
   if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
   if (throttle.IsCaptured(stream)) return call();
-  const uintptr_t id = stream.handle != nullptr ? reinterpret_cast<uintptr_t>(stream.handle)
-                       : stream.per_thread      ? cuda::kStreamPerThread
-                                                : 0;
+  const uintptr_t stream_id = stream.handle != nullptr ? reinterpret_cast<uintptr_t>(stream.handle)
+                              : stream.per_thread      ? cuda::kStreamPerThread
+                                                       : 0;
   int mark = Books::kNoMark;
-  throttle.Wait(&thread, {work, fallback_price, id}, stream, &mark);
+  throttle.WaitToLaunch(&current_thread, {work, fallback_price, stream_id}, stream, &mark);
   if (mark == Books::kNoMark) return call();
-  const bool begun = meter->gate.Begin(mark, stream);
+  const bool start_recorded = meter->gate.BeginLaunch(mark, stream);
   const cuda::Result result = call();
-  meter->gate.End(mark, stream, begun && result == cuda::Result::kSuccess);
+  meter->gate.EndLaunch(mark, stream, start_recorded && result == cuda::Result::kSuccess);
   return result;
 }
 
 template <typename MakeWork, typename Call>
-cuda::Result Launch(MakeWork work, int64_t fallback_price, LaunchStream stream, Call call) {
-  return MayLaunchNow(work) ? call() : LaunchSlowly(work(), fallback_price, stream, call);
+cuda::Result Launch(MakeWork make_work, int64_t fallback_price, LaunchStream stream, Call call) {
+  return MayLaunchNow(make_work) ? call()
+                                 : LaunchThrottled(make_work(), fallback_price, stream, call);
 }
 
 }  // namespace tessera::limiter

@@ -4,10 +4,10 @@
 namespace tessera::limiter {
 namespace {
 
-constexpr uint32_t kMemory = 8;        // samples in the mean of a price
-constexpr uint32_t kNoisyMemory = 32;  // replaces kMemory if samples differ much
+constexpr uint32_t kMeanSamples = 8;        // samples in the mean of a price
+constexpr uint32_t kNoisyMeanSamples = 32;  // replaces kMeanSamples if samples differ much
 // FindSimilar looks at this many classes of sizes on each side: sixteen powers of two.
-constexpr uint64_t kReach = 64;
+constexpr uint64_t kMaxClassDistance = 64;
 
 int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
 
@@ -63,16 +63,18 @@ Prices::Similar Prices::FindSimilar(const Work& work) {
     if (entry->samples != 0) nearest->price = entry->price.load(std::memory_order_relaxed);
     outstanding |= entry->outstanding != 0;
   };
-  for (uint64_t i = 0; i < kReach && i < own && below.price == kUnpriced; ++i) {
+  for (uint64_t i = 0; i < kMaxClassDistance && i < own && below.price == kUnpriced; ++i) {
     --below.size_class;
     find(&below);
   }
-  for (uint64_t i = 0; i < kReach && above.price == kUnpriced; ++i) {
+  for (uint64_t i = 0; i < kMaxClassDistance && above.price == kUnpriced; ++i) {
     ++above.size_class;
     find(&above);
   }
   if (below.price == kUnpriced) return {above.price, outstanding && above.price == kUnpriced};
-  const auto size = [](uint64_t one) { return one == 0 ? 1 : double(LeastSize(one)); };
+  const auto size = [](uint64_t size_class) {
+    return size_class == 0 ? 1 : double(LeastSize(size_class));
+  };
   const double least = size(below.size_class), price = double(below.price);
   if (above.price == kUnpriced) return {int64_t(price * size(own) / least), false};
   const double part = (size(own) - least) / (size(above.size_class) - least);
@@ -109,9 +111,9 @@ void Prices::Learn(Price* entry, int64_t own) {
     entry->price.store(own, std::memory_order_relaxed);
     return;
   }
-  const uint32_t memory = entry->deviation > price * 3 / 5 ? kNoisyMemory : kMemory;
+  const uint32_t mean_samples = entry->deviation > price * 3 / 5 ? kNoisyMeanSamples : kMeanSamples;
   if (entry->samples < UINT32_MAX) ++entry->samples;
-  const int64_t weight = entry->samples < memory ? entry->samples : memory;
+  const int64_t weight = entry->samples < mean_samples ? entry->samples : mean_samples;
   const int64_t next = price + (own - price) / weight;
   entry->deviation += (Distance(own, price) - entry->deviation) / 16;
   entry->price.store(next > 0 ? next : 1, std::memory_order_relaxed);

@@ -18,7 +18,7 @@ namespace {
 
 using cuda::Result;
 
-enum Helper : int { kNone = 0, kAsleep, kAwake, kLeaving };
+enum HelperState : int { kNone = 0, kAsleep, kAwake, kLeaving };
 // After this many polls without work in flight, the helper thread sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
@@ -47,16 +47,16 @@ int64_t DriverGpu::Now() {
 
 // An event belongs to a context, so a change of context creates it again.
 bool DriverGpu::Record(int event, LaunchStream stream) {
-  ContextEvent& kept = events_[event];
-  if (kept.event == nullptr || kept.context != context_) {
-    if (kept.event != nullptr) driver.cuEventDestroy_v2(kept.event);
-    kept.event = nullptr;
+  ContextEvent& event_slot = events_[event];
+  if (event_slot.event == nullptr || event_slot.context != context_) {
+    if (event_slot.event != nullptr) driver.cuEventDestroy_v2(event_slot.event);
+    event_slot.event = nullptr;
     const RelaxedCapture relaxed;
-    if (driver.cuEventCreate(&kept.event, 0) != Result::kSuccess) return false;
-    kept.context = context_;
+    if (driver.cuEventCreate(&event_slot.event, 0) != Result::kSuccess) return false;
+    event_slot.context = context_;
   }
   const auto record = stream.per_thread ? driver.cuEventRecord_ptsz : driver.cuEventRecord;
-  return record(kept.event, stream.handle) == Result::kSuccess;
+  return record(event_slot.event, stream.handle) == Result::kSuccess;
 }
 
 bool DriverGpu::Done(int event) {
@@ -72,8 +72,8 @@ int64_t DriverGpu::Elapsed(int start, int end) {
 }
 
 void DriverGpu::ForgetEvents(uint64_t context) {
-  for (ContextEvent& kept : events_) {
-    if (context == 0 || kept.context == context) kept = {};
+  for (ContextEvent& event_slot : events_) {
+    if (context == 0 || event_slot.context == context) event_slot = {};
   }
 }
 
@@ -84,8 +84,8 @@ void Throttle::Open(const Limits* limits, Usage* usage, uint32_t slot) {
   usage_ = usage;
   slot_ = slot;
   captures_.store(0);
-  const uint32_t inherited = opened_.exchange(0);
-  helper_.store(kNone);
+  const uint32_t inherited = opened_gpus_.exchange(0);
+  helper_state_.store(kNone);
   lock_.Reset();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if ((inherited >> gpu & 1) == 0) continue;
@@ -98,7 +98,7 @@ void Throttle::Open(const Limits* limits, Usage* usage, uint32_t slot) {
 // Called only when the process first uses the GPU, so that the meters of other GPUs take no memory.
 void Throttle::OpenMeter(uint32_t gpu) {
   const SpinGuard guard(&lock_);
-  if ((opened_.load() >> gpu & 1) != 0) return;
+  if ((opened_gpus_.load() >> gpu & 1) != 0) return;
   ComputeUsage& lines = usage_->compute[gpu];
   Meter& meter = meters_[gpu];
   meter.gate.books().Open(
@@ -108,17 +108,18 @@ void Throttle::OpenMeter(uint32_t gpu) {
   uint32_t seen = lines.charge.slots.load();
   while (seen < slot_ + 1 && !lines.charge.slots.compare_exchange_weak(seen, slot_ + 1)) {
   }
-  opened_.fetch_or(1u << gpu);
+  opened_gpus_.fetch_or(1u << gpu);
 }
 
 void Throttle::Invalidate() {
-  if (serial_.fetch_add(1, std::memory_order_relaxed) == UINT32_MAX) serial_.store(1);
+  if (context_serial_.fetch_add(1, std::memory_order_relaxed) == UINT32_MAX)
+    context_serial_.store(1);
 }
 
-Meter* Throttle::Find(ThrottledThread* thread) {
+Meter* Throttle::FindMeter(ThrottledThread* thread) {
   Process& process = Process::Get();
   if (!process.IsLimiting()) return nullptr;
-  const uint32_t serial = serial_.load(std::memory_order_relaxed);
+  const uint32_t context_serial = context_serial_.load(std::memory_order_relaxed);
   const Contexts::Info context = process.CurrentContext();
   Meter* meter = nullptr;
   if (context.gpu >= 0 && context.id != 0) {
@@ -130,13 +131,13 @@ Meter* Throttle::Find(ThrottledThread* thread) {
     thread->books = {};
     thread->meter = meter;
   }
-  thread->serial = captures_.load(std::memory_order_relaxed) == 0 ? serial : 0;
-  if (meter != nullptr) meter->gpu.Enter(context.id);
+  thread->context_serial = captures_.load(std::memory_order_relaxed) == 0 ? context_serial : 0;
+  if (meter != nullptr) meter->gpu.SetContext(context.id);
   return meter;
 }
 
-void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
-                    int* mark) {
+void Throttle::WaitToLaunch(ThrottledThread* thread, const Books::Launch& launch,
+                            LaunchStream stream, int* mark) {
   Meter* const meter = thread->meter;
   const RelaxedCapture relaxed;
   std::atomic<int64_t>& waited = usage_->compute[meter - meters_].charge.waited;
@@ -177,7 +178,7 @@ void Throttle::DropMarks() {
     const int64_t start = meter.gpu.Now();
     int64_t now = start;
     for (;; Sleep(kAwaitPause), now = meter.gpu.Now()) {
-      meter.gate.Harvest(now);
+      meter.gate.SettleEnded(now);
       if (!meter.gate.books().HasUnpriced() || now - start > kMaxAwaited) break;
     }
     meter.gate.books().DropMarks(now);
@@ -213,7 +214,7 @@ bool Throttle::PollAll() {
 
 void* RunHelperThread(void* self) {
   auto* const throttle = static_cast<Throttle*>(self);
-  std::atomic<int>& state = throttle->helper_;
+  std::atomic<int>& state = throttle->helper_state_;
   int mode = kRelaxedCapture;
   driver.cuThreadExchangeStreamCaptureMode(&mode);
   for (int idle = 0; state.load() != kLeaving;) {
@@ -231,11 +232,11 @@ void* RunHelperThread(void* self) {
 // pthread_create is looked up by name, because newer C libraries have it in another library and
 // with another version. The new thread blocks all signals.
 void Throttle::StartHelper() {
-  int state = helper_.load(std::memory_order_relaxed);
+  int state = helper_state_.load(std::memory_order_relaxed);
   if (state == kAwake || state == kLeaving) return;
-  if (!helper_.compare_exchange_strong(state, kAwake)) return;
+  if (!helper_state_.compare_exchange_strong(state, kAwake)) return;
   if (state == kAsleep) {
-    Futex(&helper_, FUTEX_WAKE, 1);
+    Futex(&helper_state_, FUTEX_WAKE, 1);
     return;
   }
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -250,7 +251,7 @@ void Throttle::StartHelper() {
   if (create(&thread, nullptr, RunHelperThread, this) == 0) {
     detach(thread);
   } else {
-    helper_.store(kNone);
+    helper_state_.store(kNone);
   }
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }

@@ -30,7 +30,7 @@ class DriverGpu {
   bool Done(int event);
   int64_t Elapsed(int start, int end);
   // The context in which the next events are recorded.
-  void Enter(uint64_t context) { context_ = context; }
+  void SetContext(uint64_t context) { context_ = context; }
   // Forgets the events of a context that has ended; 0: of all contexts.
   void ForgetEvents(uint64_t context);
 
@@ -52,7 +52,7 @@ struct Meter {
 
 struct ThrottledThread {
   Books::ThreadCredit books;
-  uint32_t serial = 0;  // Throttle::serial_ when `meter` was found
+  uint32_t context_serial = 0;  // Throttle::context_serial_ when `meter` was found
   Meter* meter = nullptr;
 };
 
@@ -65,12 +65,13 @@ class Throttle {
 
   // True: the thread's meter belongs to its current context, and no stream is being captured.
   bool IsCurrent(const ThrottledThread& thread) const {
-    return thread.serial == serial_.load(std::memory_order_relaxed);
+    return thread.context_serial == context_serial_.load(std::memory_order_relaxed);
   }
   // Finds the meter of the thread's current context; nullptr: the GPU is not limited.
-  Meter* Find(ThrottledThread* thread);
+  Meter* FindMeter(ThrottledThread* thread);
   // Waits until the launch may be made. `mark`: see Gate::Decide.
-  void Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream, int* mark);
+  void WaitToLaunch(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
+                    int* mark);
   // True: work on the stream becomes part of a graph instead of running.
   bool IsCaptured(LaunchStream stream) const;
 
@@ -89,7 +90,9 @@ class Throttle {
  private:
   friend void* RunHelperThread(void* self);
   void OpenMeter(uint32_t gpu);
-  bool IsOpen(const Meter& meter) const { return (opened_.load() >> (&meter - meters_) & 1) != 0; }
+  bool IsOpen(const Meter& meter) const {
+    return (opened_gpus_.load() >> (&meter - meters_) & 1) != 0;
+  }
   void StartHelper();
   bool PollAll();
 
@@ -97,11 +100,11 @@ class Throttle {
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
-  std::atomic<uint32_t> serial_{1};  // never 0, which marks a thread without a meter
-  SpinLock lock_;                    // held by OpenMeter
-  std::atomic<uint32_t> opened_{0};  // GPUs whose meter was opened, as bits
+  std::atomic<uint32_t> context_serial_{1};  // never 0, which marks a thread without a meter
+  SpinLock lock_;                            // held by OpenMeter
+  std::atomic<uint32_t> opened_gpus_{0};     // GPUs whose meter was opened, as bits
   std::atomic<int> captures_{0};
-  std::atomic<int> helper_{0};
+  std::atomic<int> helper_state_{0};
 };
 
 extern constinit Throttle process_throttle;

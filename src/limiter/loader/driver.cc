@@ -21,7 +21,7 @@ namespace {
 
 #define LIMITER_WRAPPED(name, type) +1
 #define LIMITER_CALLED(name, type)
-constexpr uint32_t kWrapped = 0
+constexpr uint32_t kWrappedCount = 0
 #include "src/limiter/loader/functions.inc"
     ;
 #undef LIMITER_CALLED
@@ -30,7 +30,7 @@ constexpr uint32_t kWrapped = 0
 // The limiter's functions, by address of the driver's function. A hash table with open addressing,
 // at most a quarter full.
 constexpr uint32_t kBuckets = 1024;
-static_assert(kWrapped * 4 <= kBuckets);
+static_assert(kWrappedCount * 4 <= kBuckets);
 struct Replacement {
   void* driver_function;
   void* limiter_function;
@@ -55,23 +55,24 @@ void Replace(void* driver_function, void* limiter_function) {
 
 // Replaces a function that an old driver lacks: programs can still find the limiter's function of
 // that name.
-cuda::Result Missing() { return cuda::Result::kNotSupported; }
+cuda::Result MissingFunction() { return cuda::Result::kNotSupported; }
 
 template <typename Function>
-Function OrMissing(void* found) {
-  return reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&Missing));
+Function FunctionOrMissing(void* found) {
+  return reinterpret_cast<Function>(found != nullptr ? found
+                                                     : reinterpret_cast<void*>(&MissingFunction));
 }
 
 __attribute__((constructor)) void FindDriver() {
   void* library = ::dlopen(kRealCuda, RTLD_LAZY | RTLD_NOLOAD);
-  driver.found = library != nullptr;
+  driver.is_loaded = library != nullptr;
   const auto find = [library](const char* name) {
     return library != nullptr ? ::dlsym(library, name) : nullptr;
   };
 #define LIMITER_WRAPPED(name, type)                           \
   Replace(find(#name), reinterpret_cast<void*>(&cuda::name)); \
-  driver.name = OrMissing<cuda::fn::type>(find(#name));
-#define LIMITER_CALLED(name, type) driver.name = OrMissing<cuda::fn::type>(find(#name));
+  driver.name = FunctionOrMissing<cuda::fn::type>(find(#name));
+#define LIMITER_CALLED(name, type) driver.name = FunctionOrMissing<cuda::fn::type>(find(#name));
 #include "src/limiter/loader/functions.inc"
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED

@@ -14,7 +14,7 @@ namespace tessera::limiter {
 
 // A function that an old driver lacks returns kNotSupported.
 struct DriverFunctions {
-  bool found;  // the real library is loaded
+  bool is_loaded;
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
 #define LIMITER_CALLED(name, type) cuda::fn::type name;
 #include "src/limiter/loader/functions.inc"

@@ -10,11 +10,11 @@ constexpr uint64_t kMaxExtent = 1 << 20;
 
 // A range of formats that pack or subsample channels. A square of `side` x `side` elements takes
 // `bits`.
-struct PackedFormats {
+struct FormatRange {
   unsigned first, last;  // CUarray_format
   unsigned side, bits;
 };
-constexpr PackedFormats kPacked[] = {
+constexpr FormatRange kPackedFormats[] = {
     {0x50, 0x50, 1, 32},  // 10 bits for each color, 2 of alpha
     {0x51, 0x51, 1, 16},  // packed YUV 4:2:2
     {0x52, 0x52, 1, 32},  // 4:4:4 with alpha
@@ -61,9 +61,9 @@ constexpr PackedFormats kPacked[] = {
 };
 
 // An unknown format counts 32 bits for each channel.
-PackedFormats FormatOf(unsigned format, unsigned channels) {
-  for (const PackedFormats& packed : kPacked) {
-    if (format >= packed.first && format <= packed.last) return packed;
+FormatRange FormatOf(unsigned format, unsigned channels) {
+  for (const FormatRange& range : kPackedFormats) {
+    if (format >= range.first && format <= range.last) return range;
   }
   unsigned bits = 32;
   if (format == cuda::kFormatUint8 || format == cuda::kFormatInt8) bits = 8;
@@ -83,10 +83,10 @@ bool TakesMemory(const cuda::Array3DDescriptor& descriptor) {
 }
 
 uint64_t LayoutBytes(const cuda::Array3DDescriptor& descriptor) {
-  const PackedFormats format = FormatOf(descriptor.format, descriptor.channels);
-  const uint64_t across = (descriptor.width + format.side - 1) / format.side;
+  const FormatRange format = FormatOf(descriptor.format, descriptor.channels);
+  const uint64_t columns = (descriptor.width + format.side - 1) / format.side;
   const uint64_t rows = (AtLeastOne(descriptor.height) + format.side - 1) / format.side;
-  return RoundUp((across * format.bits + 7) / 8, kTileBytes) * RoundUp(rows, kTileRows) *
+  return RoundUp((columns * format.bits + 7) / 8, kTileBytes) * RoundUp(rows, kTileRows) *
          AtLeastOne(descriptor.depth);
 }
 

@@ -19,7 +19,7 @@ using limiter::RoundToBlocks;
 constexpr uint64_t kMaxBytes = uint64_t(1) << 48;
 
 // Device memory for each unit of the limit's value; 0: the limit takes no device memory.
-uint64_t BytesOfUnit(int limit) {
+uint64_t BytesPerUnit(int limit) {
   if (limit == kLimitPrintfFifo || limit == kLimitMallocHeap) return 1;
   if (limit != kLimitStack) return 0;
   // The driver keeps a stack for every thread that can run at the same time.
@@ -54,28 +54,29 @@ const void* KeyOf(Context context, int limit) {
 LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   Process& process = Process::Get();
   const Contexts::Info current = process.CurrentContext();
-  const uint64_t unit = current.gpu < 0 ? 0 : BytesOfUnit(limit);
+  const uint64_t bytes_per_unit = current.gpu < 0 ? 0 : BytesPerUnit(limit);
   Context context = nullptr;
-  size_t before = 0;
-  if (unit == 0 || driver.cuCtxGetCurrent(&context) != Result::kSuccess ||
-      driver.cuCtxGetLimit(&before, limit) != Result::kSuccess) {
+  size_t old_value = 0;
+  if (bytes_per_unit == 0 || driver.cuCtxGetCurrent(&context) != Result::kSuccess ||
+      driver.cuCtxGetLimit(&old_value, limit) != Result::kSuccess) {
     return driver.cuCtxSetLimit(limit, value);
   }
   Charges::ChargedObject charge;
-  const bool charged = process.charges().Find(KeyOf(context, limit), &charge);
-  const uint64_t default_bytes = charged ? charge.default_bytes : SaturatedProduct(before, unit);
+  const bool is_charged = process.charges().Find(KeyOf(context, limit), &charge);
+  const uint64_t default_bytes =
+      is_charged ? charge.default_bytes : SaturatedProduct(old_value, bytes_per_unit);
   const uint64_t reserved =
-      RoundToBlocks(Excess(SaturatedProduct(value, unit), default_bytes + charge.bytes));
+      RoundToBlocks(Excess(SaturatedProduct(value, bytes_per_unit), default_bytes + charge.bytes));
   Result result = Result::kOutOfMemory;
   if (reserved == 0 || process.Reserve(current.gpu, reserved)) {
     result = driver.cuCtxSetLimit(limit, value);
-    size_t now = value;  // the driver may round it
-    (void)driver.cuCtxGetLimit(&now, limit);
+    size_t new_value = value;  // the driver may round it
+    (void)driver.cuCtxGetLimit(&new_value, limit);
     if (result == Result::kSuccess &&
         !process.charges().Add(KeyOf(context, limit), current,
-                               Excess(SaturatedProduct(now, unit), default_bytes),
+                               Excess(SaturatedProduct(new_value, bytes_per_unit), default_bytes),
                                &process.accounts(), default_bytes)) {
-      driver.cuCtxSetLimit(limit, before);
+      driver.cuCtxSetLimit(limit, old_value);
       result = Result::kOutOfMemory;
     }
     if (reserved != 0) process.accounts().Cancel(current.gpu, reserved);

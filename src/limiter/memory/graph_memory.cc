@@ -24,8 +24,8 @@ static_assert(kMaxGpus <= alignof(max_align_t));
 // The needs of one graph, by index of the GPU.
 struct NeedsByGpu {
   GraphNeed needs[kMaxGpus] = {};
-  bool Has(uint32_t gpu) const { return needs[gpu].most != 0; }
-  int Pool(uint32_t gpu) const {
+  bool HasNeed(uint32_t gpu) const { return needs[gpu].max_bytes != 0; }
+  int PoolIndex(uint32_t gpu) const {
     return Process::Get().pools().Find(Pools::GraphMemoryOf(needs[gpu].device));
   }
 };
@@ -58,14 +58,14 @@ class GraphNodes {
 };
 
 // Computes needs from the nodes in their order.
-class Measurement {
+class NeedsCalculator {
  public:
-  explicit Measurement(NeedsByGpu* by_gpu) : by_gpu_(by_gpu) {}
-  ~Measurement() { held_.Clear(); }
-  Measurement(const Measurement&) = delete;
-  Measurement& operator=(const Measurement&) = delete;
+  explicit NeedsCalculator(NeedsByGpu* by_gpu) : by_gpu_(by_gpu) {}
+  ~NeedsCalculator() { allocations_.Clear(); }
+  NeedsCalculator(const NeedsCalculator&) = delete;
+  NeedsCalculator& operator=(const NeedsCalculator&) = delete;
 
-  void Allocate(GraphNode node) {
+  void CountAllocation(GraphNode node) {
     cuda::MemAllocNodeParameters parameters = {};
     if (driver.cuGraphMemAllocNodeGetParams(node, &parameters) != Result::kSuccess) return;
     const cuda::MemLocation& location = parameters.pool.location;
@@ -73,23 +73,23 @@ class Measurement {
     if (gpu < 0) return;
     const uint64_t bytes = (parameters.bytes + kAlign - 1) / kAlign * kAlign;
     bool added = false;
-    auto* held = held_.Add(parameters.pointer, &added);
-    if (held != nullptr) held->value = {bytes, gpu};
+    auto* allocation = allocations_.Add(parameters.pointer, &added);
+    if (allocation != nullptr) allocation->value = {bytes, gpu};
     GraphNeed& need = by_gpu_->needs[gpu];
     need.device = location.id;
-    need.most += bytes;
-    held_bytes_[gpu] += bytes;
-    if (held_bytes_[gpu] > need.least) need.least = held_bytes_[gpu];
+    need.max_bytes += bytes;
+    allocated_bytes_[gpu] += bytes;
+    if (allocated_bytes_[gpu] > need.min_bytes) need.min_bytes = allocated_bytes_[gpu];
   }
 
   // A node that frees memory of another graph has no effect.
-  void Free(GraphNode node) {
+  void CountFree(GraphNode node) {
     DevicePtr pointer = 0;
     if (driver.cuGraphMemFreeNodeGetParams(node, &pointer) != Result::kSuccess) return;
-    auto* held = held_.Find(pointer);
-    if (held == nullptr) return;
-    held_bytes_[held->value.gpu] -= held->value.bytes;
-    held_.Erase(held);
+    auto* allocation = allocations_.Find(pointer);
+    if (allocation == nullptr) return;
+    allocated_bytes_[allocation->value.gpu] -= allocation->value.bytes;
+    allocations_.Erase(allocation);
   }
 
  private:
@@ -101,37 +101,37 @@ class Measurement {
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
 
   NeedsByGpu* const by_gpu_;
-  uint64_t held_bytes_[kMaxGpus] = {};
-  Table<NodeMemory, HashKey> held_ = {};
+  uint64_t allocated_bytes_[kMaxGpus] = {};
+  Table<NodeMemory, HashKey> allocations_ = {};
 };
 
 // False: the graph has no nodes that allocate on a GPU in the limits.
-bool Measure(Graph graph, NeedsByGpu* by_gpu) {
-  Measurement measurement(by_gpu);
+bool ComputeNeeds(Graph graph, NeedsByGpu* by_gpu) {
+  NeedsCalculator calculator(by_gpu);
   for (GraphNode node : GraphNodes(graph)) {
     GraphNodeType type{};
     if (driver.cuGraphNodeGetType(node, &type) != Result::kSuccess) continue;
-    if (type == GraphNodeType::kMemAlloc) measurement.Allocate(node);
-    if (type == GraphNodeType::kMemFree) measurement.Free(node);
+    if (type == GraphNodeType::kMemAlloc) calculator.CountAllocation(node);
+    if (type == GraphNodeType::kMemFree) calculator.CountFree(node);
   }
-  bool any = false;
-  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) any |= by_gpu->Has(gpu);
-  return any;
+  bool has_needs = false;
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) has_needs |= by_gpu->HasNeed(gpu);
+  return has_needs;
 }
 
-bool Find(GraphExec exec, NeedsByGpu* by_gpu) {
-  bool any = false;
+bool FindNeeds(GraphExec exec, NeedsByGpu* by_gpu) {
+  bool has_needs = false;
   for (uint32_t gpu = 0; gpu < Process::Get().accounts().limits().gpu_count && gpu < kMaxGpus;
        ++gpu) {
-    any |= Process::Get().graph_needs().Find(exec, int(gpu), &by_gpu->needs[gpu]);
+    has_needs |= Process::Get().graph_needs().Find(exec, int(gpu), &by_gpu->needs[gpu]);
   }
-  return any;
+  return has_needs;
 }
 
-void Refresh(const NeedsByGpu& by_gpu) {
+void RefreshPools(const NeedsByGpu& by_gpu) {
   Process& process = Process::Get();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (by_gpu.Has(gpu)) process.pools().Refresh(by_gpu.Pool(gpu), &process.accounts());
+    if (by_gpu.HasNeed(gpu)) process.pools().Refresh(by_gpu.PoolIndex(gpu), &process.accounts());
   }
 }
 
@@ -144,13 +144,13 @@ class Reservation {
     }
   }
   // False: the reservation exceeds a limit; the refusal is reported.
-  bool Take(const NeedsByGpu& by_gpu) {
+  bool Reserve(const NeedsByGpu& by_gpu) {
     Process& process = Process::Get();
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-      if (!by_gpu.Has(gpu)) continue;
-      uint64_t bytes = RoundToBlocks(by_gpu.needs[gpu].most);
+      if (!by_gpu.HasNeed(gpu)) continue;
+      uint64_t bytes = RoundToBlocks(by_gpu.needs[gpu].max_bytes);
       if (!process.accounts().Reserve(int(gpu), bytes)) {
-        bytes = RoundToBlocks(by_gpu.needs[gpu].least);
+        bytes = RoundToBlocks(by_gpu.needs[gpu].min_bytes);
         if (!process.Reserve(int(gpu), bytes)) return false;
       }
       bytes_[gpu] = bytes;
@@ -175,16 +175,16 @@ Result CallWithReservation(const NeedsByGpu& by_gpu, Call call, Undo undo) {
   Result result;
   {
     Reservation reservation;
-    if (!reservation.Take(by_gpu)) return Result::kOutOfMemory;
+    if (!reservation.Reserve(by_gpu)) return Result::kOutOfMemory;
     result = call();
-    Refresh(by_gpu);
+    RefreshPools(by_gpu);
   }
   if (result != Result::kSuccess) return result;
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!by_gpu.Has(gpu) || !ExceedsLimit(int(gpu))) continue;
+    if (!by_gpu.HasNeed(gpu) || !ExceedsLimit(int(gpu))) continue;
     undo();
-    (void)process.pools().Trim(by_gpu.Pool(gpu), 0, &process.accounts());
-    process.Refuse(int(gpu), RoundToBlocks(by_gpu.needs[gpu].most));
+    (void)process.pools().Trim(by_gpu.PoolIndex(gpu), 0, &process.accounts());
+    process.Refuse(int(gpu), RoundToBlocks(by_gpu.needs[gpu].max_bytes));
     return Result::kOutOfMemory;
   }
   return Result::kSuccess;
@@ -203,8 +203,9 @@ uintptr_t IdOf(LaunchStream stream) {
 bool IsUploaded(const NeedsByGpu& by_gpu, uintptr_t stream) {
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     const GraphNeed& need = by_gpu.needs[gpu];
-    if (by_gpu.Has(gpu) && (need.stream != stream ||
-                            need.trims != Process::Get().pools().TrimCount(by_gpu.Pool(gpu)))) {
+    if (by_gpu.HasNeed(gpu) &&
+        (need.stream != stream ||
+         need.trims != Process::Get().pools().TrimCount(by_gpu.PoolIndex(gpu)))) {
       return false;
     }
   }
@@ -216,7 +217,8 @@ Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
   // The number of trims is read before the upload: if another thread trims meanwhile, the next
   // launch uploads the graph again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (by_gpu->Has(gpu)) by_gpu->needs[gpu].trims = process.pools().TrimCount(by_gpu->Pool(gpu));
+    if (by_gpu->HasNeed(gpu))
+      by_gpu->needs[gpu].trims = process.pools().TrimCount(by_gpu->PoolIndex(gpu));
   }
   const auto upload = [&] {
     const RelaxedCapture relaxed;
@@ -229,8 +231,8 @@ Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
     return result == Result::kOutOfMemory ? result : Result::kSuccess;
   }
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!by_gpu->Has(gpu)) continue;
-    process.graph_needs().SetUploaded(exec, int(gpu), IdOf(stream), by_gpu->needs[gpu].trims);
+    if (!by_gpu->HasNeed(gpu)) continue;
+    process.graph_needs().RecordUpload(exec, int(gpu), IdOf(stream), by_gpu->needs[gpu].trims);
   }
   return Result::kSuccess;
 }
@@ -241,9 +243,9 @@ template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   Process& process = Process::Get();
   NeedsByGpu by_gpu;
-  if (exec == nullptr || !process.IsLimiting() || !Measure(graph, &by_gpu)) return call();
+  if (exec == nullptr || !process.IsLimiting() || !ComputeNeeds(graph, &by_gpu)) return call();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!by_gpu.Has(gpu)) continue;
+    if (!by_gpu.HasNeed(gpu)) continue;
     if (process.AddPool(Pools::GraphMemoryOf(by_gpu.needs[gpu].device), int(gpu)) < 0) {
       return Result::kOutOfMemory;
     }
@@ -256,11 +258,12 @@ Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   const Result result = uploads ? CallWithReservation(by_gpu, call, undo) : call();
   if (result != Result::kSuccess) return result;
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (!by_gpu.Has(gpu) || process.graph_needs().Add(*exec, int(gpu), by_gpu.needs[gpu])) continue;
+    if (!by_gpu.HasNeed(gpu) || process.graph_needs().Add(*exec, int(gpu), by_gpu.needs[gpu]))
+      continue;
     undo();
     return Result::kOutOfMemory;
   }
-  Refresh(by_gpu);
+  RefreshPools(by_gpu);
   return Result::kSuccess;
 }
 
@@ -283,7 +286,7 @@ bool GraphNeeds::Find(GraphExec exec, int gpu, GraphNeed* need) {
   return entry != nullptr;
 }
 
-void GraphNeeds::SetUploaded(GraphExec exec, int gpu, uintptr_t stream, uint32_t trims) {
+void GraphNeeds::RecordUpload(GraphExec exec, int gpu, uintptr_t stream, uint32_t trims) {
   const SpinGuard lock(&lock_);
   auto* entry = needs_.Find(Key(exec, gpu));
   if (entry == nullptr) return;
@@ -292,7 +295,7 @@ void GraphNeeds::SetUploaded(GraphExec exec, int gpu, uintptr_t stream, uint32_t
 }
 
 void GraphNeeds::Remove(GraphExec exec) {
-  if (!any()) return;
+  if (!HasEntries()) return;
   const SpinGuard lock(&lock_);
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     auto* entry = needs_.Find(Key(exec, int(gpu)));
@@ -310,7 +313,7 @@ void GraphNeeds::Reset() {
 
 Result PrepareGraph(GraphExec exec, LaunchStream stream) {
   NeedsByGpu by_gpu;
-  if (!Process::Get().IsLimiting() || !Find(exec, &by_gpu)) return Result::kSuccess;
+  if (!Process::Get().IsLimiting() || !FindNeeds(exec, &by_gpu)) return Result::kSuccess;
   if (IsUploaded(by_gpu, IdOf(stream)) || Throttle::Get().IsCaptured(stream)) {
     return Result::kSuccess;
   }
@@ -319,7 +322,7 @@ Result PrepareGraph(GraphExec exec, LaunchStream stream) {
 
 void RefreshGraphMemory(GraphExec exec) {
   NeedsByGpu by_gpu;
-  if (Process::Get().IsLimiting() && Find(exec, &by_gpu)) Refresh(by_gpu);
+  if (Process::Get().IsLimiting() && FindNeeds(exec, &by_gpu)) RefreshPools(by_gpu);
 }
 
 }  // namespace tessera::limiter
@@ -364,14 +367,14 @@ LIMITER_EXPORT Result cuGraphInstantiateWithParams_ptsz(GraphExec* exec, Graph g
 
 // The limiter uploads first, with a reservation; the program's own upload then allocates nothing.
 LIMITER_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
-  if (Process::Get().graph_needs().any()) {
+  if (Process::Get().graph_needs().HasEntries()) {
     const Result result = limiter::PrepareGraph(exec, {.handle = stream});
     if (result != Result::kSuccess) return result;
   }
   return driver.cuGraphUpload(exec, stream);
 }
 LIMITER_EXPORT Result cuGraphUpload_ptsz(GraphExec exec, Stream stream) {
-  if (Process::Get().graph_needs().any()) {
+  if (Process::Get().graph_needs().HasEntries()) {
     const Result result = limiter::PrepareGraph(exec, {.handle = stream, .per_thread = true});
     if (result != Result::kSuccess) return result;
   }

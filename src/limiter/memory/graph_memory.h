@@ -26,8 +26,8 @@ namespace tessera::limiter {
 
 // Bytes that a graph may need on one GPU.
 struct GraphNeed {
-  uint64_t most = 0;   // if nodes share no memory
-  uint64_t least = 0;  // if every node reuses freed memory
+  uint64_t max_bytes = 0;  // if nodes share no memory
+  uint64_t min_bytes = 0;  // if every node reuses freed memory
   cuda::Device device = 0;
   // The stream of the last upload, and the number of trims before it.
   uintptr_t stream = 0;
@@ -38,11 +38,11 @@ struct GraphNeed {
 class GraphNeeds {
  public:
   // False, the usual case: no graph with nodes that allocate is known.
-  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+  bool HasEntries() const { return count_.load(std::memory_order_relaxed) != 0; }
   // False: out of host memory.
   bool Add(cuda::GraphExec exec, int gpu, const GraphNeed& need);
   bool Find(cuda::GraphExec exec, int gpu, GraphNeed* need);
-  void SetUploaded(cuda::GraphExec exec, int gpu, uintptr_t stream, uint32_t trims);
+  void RecordUpload(cuda::GraphExec exec, int gpu, uintptr_t stream, uint32_t trims);
   void Remove(cuda::GraphExec exec);
   // Removes all entries, in a child after fork.
   void Reset();

@@ -24,8 +24,8 @@ uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
   if (max_image_bytes < sizeof(header)) return 0;
   ::memcpy(&header, image, sizeof(header));
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr)) return 0;
-  const uint64_t table = uint64_t(header.e_shnum) * sizeof(Elf64_Shdr);
-  if (header.e_shoff > max_image_bytes || table > max_image_bytes - header.e_shoff) return 0;
+  const uint64_t table_bytes = uint64_t(header.e_shnum) * sizeof(Elf64_Shdr);
+  if (header.e_shoff > max_image_bytes || table_bytes > max_image_bytes - header.e_shoff) return 0;
   if (header.e_shstrndx >= header.e_shnum) return 0;
   const auto section_at = [&](uint32_t i) {
     Elf64_Shdr section;
@@ -52,19 +52,19 @@ uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
 class PtxWords {
  public:
   PtxWords(const char* text, size_t max_image_bytes)
-      : at_(text), end_(max_image_bytes == SIZE_MAX ? nullptr : text + max_image_bytes) {}
+      : position_(text), end_(max_image_bytes == SIZE_MAX ? nullptr : text + max_image_bytes) {}
 
   // False: the end of the text.
   bool Next() {
     SkipBlanks();
-    if (Done()) return false;
-    word_ = at_;
-    if (IsPunctuation(*at_)) {
-      ++at_;
+    if (IsAtEnd()) return false;
+    word_ = position_;
+    if (IsPunctuation(*position_)) {
+      ++position_;
     } else {
-      while (!Done() && !IsPunctuation(*at_) && !IsBlank(*at_)) ++at_;
+      while (!IsAtEnd() && !IsPunctuation(*position_) && !IsBlank(*position_)) ++position_;
     }
-    length_ = size_t(at_ - word_);
+    length_ = size_t(position_ - word_);
     return true;
   }
   bool Is(const char* word) const {
@@ -88,27 +88,27 @@ class PtxWords {
  private:
   static bool IsBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   static bool IsPunctuation(char c) { return c != 0 && ::strchr(";{}[],=()", c) != nullptr; }
-  bool Done() const { return at_ == end_ || *at_ == 0; }
+  bool IsAtEnd() const { return position_ == end_ || *position_ == 0; }
   bool StartsWith(const char* mark) const {
-    return at_[0] == mark[0] && at_ + 1 != end_ && at_[1] == mark[1];
+    return position_[0] == mark[0] && position_ + 1 != end_ && position_[1] == mark[1];
   }
   void SkipBlanks() {
-    while (!Done()) {
-      if (IsBlank(*at_)) {
-        ++at_;
+    while (!IsAtEnd()) {
+      if (IsBlank(*position_)) {
+        ++position_;
       } else if (StartsWith("//")) {
-        while (!Done() && *at_ != '\n') ++at_;
+        while (!IsAtEnd() && *position_ != '\n') ++position_;
       } else if (StartsWith("/*")) {
-        at_ += 2;
-        while (!Done() && !StartsWith("*/")) ++at_;
-        if (!Done()) at_ += 2;
+        position_ += 2;
+        while (!IsAtEnd() && !StartsWith("*/")) ++position_;
+        if (!IsAtEnd()) position_ += 2;
       } else {
         return;
       }
     }
   }
 
-  const char* at_;
+  const char* position_;
   const char* const end_;  // null: a zero ends the text
   const char* word_ = nullptr;
   size_t length_ = 0;
@@ -117,26 +117,28 @@ class PtxWords {
 // Reads the rest of a statement after .global, and returns the bytes of its variables: ".align 4
 // .v2 .b8 name[2][3], other".
 uint64_t StatementBytes(PtxWords* words) {
-  uint64_t element = 0, lanes = 1, sum = 0, variable = 0;
+  uint64_t element_bytes = 0, lanes = 1, sum = 0, variable_bytes = 0;
   while (words->Next() && words->first() != ';' && words->first() != '=') {
     if (words->Is(".align")) {
       (void)words->Next();
     } else if (words->first() == '[') {
       const bool has_size = words->Next() && words->first() != ']';
-      variable = has_size ? SaturatedProduct(variable, words->Number(/*in_name=*/false)) : 0;
+      variable_bytes =
+          has_size ? SaturatedProduct(variable_bytes, words->Number(/*in_name=*/false)) : 0;
     } else if (words->first() == '(') {
       while (words->Next() && words->first() != ')') {
       }
     } else if (words->first() == '.' && words->second() == 'v') {
       lanes = words->Number(/*in_name=*/true);
     } else if (words->first() == '.' && words->Number(/*in_name=*/true) != 0) {
-      element = SaturatedProduct(words->Number(/*in_name=*/true) / 8 * words->PackedCount(), lanes);
+      element_bytes =
+          SaturatedProduct(words->Number(/*in_name=*/true) / 8 * words->PackedCount(), lanes);
     } else if (words->first() != ']' && words->first() != ',' && words->first() != '.') {
-      sum += variable;
-      variable = element;
+      sum += variable_bytes;
+      variable_bytes = element_bytes;
     }
   }
-  sum += variable;
+  sum += variable_bytes;
   return sum < kMaxBytes ? sum : kMaxBytes;
 }
 

@@ -42,10 +42,10 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate,
 template <typename Pointer, typename Size, typename Allocate>
 Result AllocatePitched(Pointer* pointer, Size* pitch, size_t width, size_t height,
                        Allocate allocate) {
-  constexpr size_t kRow = 512;
-  const size_t row = (width + kRow - 1) / kRow * kRow;
+  constexpr size_t kRowAlignment = 512;
+  const size_t row_bytes = (width + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   size_t bytes = 0;
-  if (pitch == nullptr || row < width || __builtin_mul_overflow(row, height, &bytes))
+  if (pitch == nullptr || row_bytes < width || __builtin_mul_overflow(row_bytes, height, &bytes))
     return allocate();
   return AllocateLinear(pointer, bytes, allocate, [&] { return uint64_t(*pitch) * height; });
 }
@@ -144,7 +144,7 @@ MemPool CurrentPool() {
 }
 
 template <typename Size>
-Result MemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* total) {
+Result GetMemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* total) {
   Size device_free = 0, device_total = 0;
   const Result result = driver_function(&device_free, &device_total);
   if (result != Result::kSuccess) return result;
@@ -164,7 +164,7 @@ Result MemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* total)
 }
 
 template <typename Size>
-Result TotalMem(Result (*driver_function)(Size*, Device), Size* bytes, Device device) {
+Result GetTotalMem(Result (*driver_function)(Size*, Device), Size* bytes, Device device) {
   const Result result = driver_function(bytes, device);
   if (result != Result::kSuccess || bytes == nullptr) return result;
   Process& process = Process::Get();
@@ -285,20 +285,20 @@ LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
 }
 
 LIMITER_EXPORT Result cuMemGetInfo_v2(size_t* free, size_t* total) {
-  return MemInfo(driver.cuMemGetInfo_v2, free, total);
+  return GetMemInfo(driver.cuMemGetInfo_v2, free, total);
 }
 
 // The driver clamps the values to 32 bits.
 LIMITER_EXPORT Result cuMemGetInfo(unsigned* free, unsigned* total) {
-  return MemInfo(driver.cuMemGetInfo, free, total);
+  return GetMemInfo(driver.cuMemGetInfo, free, total);
 }
 
 LIMITER_EXPORT Result cuDeviceTotalMem_v2(size_t* bytes, Device device) {
-  return TotalMem(driver.cuDeviceTotalMem_v2, bytes, device);
+  return GetTotalMem(driver.cuDeviceTotalMem_v2, bytes, device);
 }
 
 LIMITER_EXPORT Result cuDeviceTotalMem(unsigned* bytes, Device device) {
-  return TotalMem(driver.cuDeviceTotalMem, bytes, device);
+  return GetTotalMem(driver.cuDeviceTotalMem, bytes, device);
 }
 
 }  // namespace tessera::cuda

@@ -20,7 +20,7 @@ using limiter::driver;
 using limiter::Process;
 using limiter::VariableBytesOf;
 
-constexpr char kLoad[] = "the load of a module";
+constexpr char kModuleLoad[] = "the load of a module";
 
 // Returns 0 also for a file that cannot be read: the driver reports the error.
 uint64_t VariableBytesOfFile(const char* path) {
@@ -46,19 +46,19 @@ uint64_t VariableBytesIfLimited(const void* image) {
 }
 
 template <typename Load>
-Result LoadModule(Module* module, uint64_t variables, Load load) {
+Result LoadModule(Module* module, uint64_t variable_bytes, Load load) {
   Process& process = Process::Get();
   const Contexts::Info context = process.CurrentContext();
   if (context.gpu < 0 || module == nullptr) return load();
-  if (!process.HasRoom(context.gpu, kLoad)) return Result::kOutOfMemory;
-  if (variables <= limiter::kSmallBytes) return load();
-  const uint64_t reserved = limiter::RoundToBlocks(variables);
+  if (!process.HasRoom(context.gpu, kModuleLoad)) return Result::kOutOfMemory;
+  if (variable_bytes <= limiter::kSmallBytes) return load();
+  const uint64_t reserved = limiter::RoundToBlocks(variable_bytes);
   if (!process.Reserve(context.gpu, reserved, "a module with variables")) {
     return Result::kOutOfMemory;
   }
   Result result = load();
   if (result == Result::kSuccess &&
-      !process.charges().Add(*module, context, variables, &process.accounts())) {
+      !process.charges().Add(*module, context, variable_bytes, &process.accounts())) {
     driver.cuModuleUnload(*module);
     result = Result::kOutOfMemory;
   }
@@ -70,12 +70,12 @@ Result LoadModule(Module* module, uint64_t variables, Load load) {
 // the context first uses the library. The first use may be a launch, which is too late to report a
 // lack of memory. So the variables are charged in all contexts before the load.
 template <typename Load>
-Result LoadLibrary(Library* library, uint64_t variables, Load load) {
+Result LoadLibrary(Library* library, uint64_t variable_bytes, Load load) {
   Process& process = Process::Get();
   if (!process.IsLimiting() || library == nullptr) return load();
-  if (!process.HasRoom(process.CurrentContext().gpu, kLoad)) return Result::kOutOfMemory;
-  if (variables <= limiter::kSmallBytes) return load();
-  const limiter::Libraries::LoadedLibrary info{process.libraries().NewId(), variables};
+  if (!process.HasRoom(process.CurrentContext().gpu, kModuleLoad)) return Result::kOutOfMemory;
+  if (variable_bytes <= limiter::kSmallBytes) return load();
+  const limiter::Libraries::LoadedLibrary info{process.libraries().NewId(), variable_bytes};
   if (!process.ChargeInContexts(info)) return Result::kOutOfMemory;
   Result result = load();
   limiter::Libraries::LoadedLibrary replaced;

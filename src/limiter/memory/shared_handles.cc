@@ -20,14 +20,15 @@
 namespace tessera::limiter {
 namespace {
 
-// The range of an export begins at kFirst + (id * kExports + number) * kStep and has one byte for
-// each block. Each export locks a different range. A lock does not conflict with its own file
-// description, so FindMark can tell the lock of a descriptor from the locks of other exports.
-constexpr int64_t kFirst = int64_t(1) << 62;
-constexpr int64_t kStep = int64_t(1) << 22;
-constexpr int64_t kExports = 1 << 12;
+// The range of an export begins at kFirstRange + (id * kExportsPerPiece + number) * kRangeStride
+// and has one byte for each block. Each export locks a different range. A lock does not conflict
+// with its own file description, so FindMark can tell the lock of a descriptor from the locks of
+// other exports.
+constexpr int64_t kFirstRange = int64_t(1) << 62;
+constexpr int64_t kRangeStride = int64_t(1) << 22;
+constexpr int64_t kExportsPerPiece = 1 << 12;
 constexpr int kIdBits = 28;
-static_assert((int64_t(1) << kIdBits) * kExports == kFirst / kStep);
+static_assert((int64_t(1) << kIdBits) * kExportsPerPiece == kFirstRange / kRangeStride);
 // A search ends without a result after this many marks.
 constexpr int kMaxMarks = 4096;
 
@@ -40,7 +41,9 @@ struct flock RangeOf(int64_t start, int64_t bytes) {
   return range;
 }
 
-int64_t StartOf(const PieceMark& mark) { return kFirst + int64_t(mark.id) * kExports * kStep; }
+int64_t StartOf(const PieceMark& mark) {
+  return kFirstRange + int64_t(mark.id) * kExportsPerPiece * kRangeStride;
+}
 
 bool IsLocked(int fd, struct flock range) {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
@@ -55,13 +58,13 @@ int Reopen(int fd) {
 
 // Locks the range of an export number that no open descriptor has locked. False: all numbers are
 // taken, or the file cannot be locked.
-bool LockAnExport(int fd, const PieceMark& mark, struct flock* range) {
+bool LockExportRange(int fd, const PieceMark& mark, struct flock* range) {
   // The first number that is tried is usually free.
-  static std::atomic<uint32_t> last{0};
-  const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + last.fetch_add(1);
-  for (uint32_t i = 0; i < kExports; ++i) {
-    const int64_t number = int64_t((first + i) % kExports);
-    *range = RangeOf(StartOf(mark) + number * kStep, int64_t(mark.bytes / kBlockBytes));
+  static std::atomic<uint32_t> counter{0};
+  const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + counter.fetch_add(1);
+  for (uint32_t i = 0; i < kExportsPerPiece; ++i) {
+    const int64_t number = int64_t((first + i) % kExportsPerPiece);
+    *range = RangeOf(StartOf(mark) + number * kRangeStride, int64_t(mark.bytes / kBlockBytes));
     if (::fcntl(fd, F_OFD_SETLK, range) == 0) return true;
     if (errno != EAGAIN && errno != EACCES) return false;
   }
@@ -69,18 +72,21 @@ bool LockAnExport(int fd, const PieceMark& mark, struct flock* range) {
 }
 
 // Finds the mark of `fd` in the range from `begin` to `end`. The kernel reports any lock in a
-// range, not necessarily the first. `*left` is the number of locks that may still be examined.
-bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, PieceMark* mark) {
-  while (begin < end && (*left)-- > 0) {
+// range, not necessarily the first. `*searches_left` is the number of locks that may still be
+// examined.
+bool SearchRange(int fd, int probe_fd, int64_t begin, int64_t end, int* searches_left,
+                 PieceMark* mark) {
+  while (begin < end && (*searches_left)-- > 0) {
     struct flock found = RangeOf(begin, end - begin);
     if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
     if (found.l_len <= 0 || found.l_start < begin) return false;
     const int64_t from = found.l_start, blocks = found.l_len;
     if (!IsLocked(fd, RangeOf(from, blocks))) {
-      *mark = {uint64_t((from - kFirst) / kStep / kExports), uint64_t(blocks) * kBlockBytes};
+      *mark = {uint64_t((from - kFirstRange) / kRangeStride / kExportsPerPiece),
+               uint64_t(blocks) * kBlockBytes};
       return true;
     }
-    if (Search(fd, probe_fd, begin, from, left, mark)) return true;
+    if (SearchRange(fd, probe_fd, begin, from, searches_left, mark)) return true;
     begin = from + blocks;
   }
   return false;
@@ -89,18 +95,19 @@ bool Search(int fd, int probe_fd, int64_t begin, int64_t end, int* left, PieceMa
 }  // namespace
 
 uint64_t NewPieceId() {
-  static std::atomic<uint64_t> last{0};
+  static std::atomic<uint64_t> counter{0};
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const uint64_t seed = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
   const uint64_t mixed =
-      (seed + (uint64_t(::getpid()) << 32) + last.fetch_add(1) * 0x9e3779b9u) * 0x9e3779b97f4a7c15u;
+      (seed + (uint64_t(::getpid()) << 32) + counter.fetch_add(1) * 0x9e3779b9u) *
+      0x9e3779b97f4a7c15u;
   return (mixed >> (64 - kIdBits)) | 1;
 }
 
 bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd) {
   struct flock range;
-  if (!LockAnExport(fd, mark, &range)) return false;
+  if (!LockExportRange(fd, mark, &range)) return false;
   const bool is_new = *probe_fd < 0;
   if (is_new) *probe_fd = Reopen(fd);
   if (*probe_fd < 0) return false;
@@ -116,14 +123,14 @@ bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd) {
 }
 
 bool HasOpenDescriptor(int probe_fd, const PieceMark& mark) {
-  return IsLocked(probe_fd, RangeOf(StartOf(mark), kExports * kStep));
+  return IsLocked(probe_fd, RangeOf(StartOf(mark), kExportsPerPiece * kRangeStride));
 }
 
 bool FindMark(int fd, PieceMark* mark) {
   const int probe_fd = Reopen(fd);
   if (probe_fd < 0) return false;
-  int left = kMaxMarks;
-  const bool found = Search(fd, probe_fd, kFirst, INT64_MAX, &left, mark);
+  int searches_left = kMaxMarks;
+  const bool found = SearchRange(fd, probe_fd, kFirstRange, INT64_MAX, &searches_left, mark);
   ::close(probe_fd);
   return found;
 }

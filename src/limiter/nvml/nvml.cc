@@ -23,12 +23,13 @@ struct RealNvml {
   nvml::fn::nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetMemoryInfo_v2;
   nvml::fn::nvmlDeviceGetUUID nvmlDeviceGetUUID;
 };
-RealNvml real;
+RealNvml real_nvml;
 
 __attribute__((constructor)) void FindRealNvml() {
   void* library = ::dlopen(kRealNvml, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return;
-#define LIMITER_FIND(name) real.name = reinterpret_cast<nvml::fn::name>(::dlsym(library, #name))
+#define LIMITER_FIND(name) \
+  real_nvml.name = reinterpret_cast<nvml::fn::name>(::dlsym(library, #name))
   LIMITER_FIND(nvmlDeviceGetMemoryInfo);
   LIMITER_FIND(nvmlDeviceGetMemoryInfo_v2);
   LIMITER_FIND(nvmlDeviceGetUUID);
@@ -39,11 +40,11 @@ __attribute__((constructor)) void FindRealNvml() {
 class RegionView {
  public:
   // False: the GPU is not limited.
-  bool Find(nvml::Device device, uint64_t* limit, uint64_t* held) {
+  bool ReadShare(nvml::Device device, uint64_t* limit, uint64_t* held) {
     char text[96];
     uint8_t uuid[16];
-    if (real.nvmlDeviceGetUUID == nullptr ||
-        real.nvmlDeviceGetUUID(device, text, sizeof(text)) != nvml::Return::kSuccess ||
+    if (real_nvml.nvmlDeviceGetUUID == nullptr ||
+        real_nvml.nvmlDeviceGetUUID(device, text, sizeof(text)) != nvml::Return::kSuccess ||
         !ParseUuid(text, uuid)) {
       return false;
     }
@@ -66,17 +67,17 @@ class RegionView {
   Usage* usage_ = nullptr;
   Accounts accounts_;
 };
-RegionView view;
+RegionView region_view;
 
 // Clears the slots of ended processes, so that their memory shows as free.
-void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
+void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, region_view.usage_); }
 
 // Replaces the device's numbers by the container's. Total and free memory never exceed the
 // device's.
 template <typename Memory>
-void ShowShare(nvml::Device device, Memory* memory) {
+void ReplaceByShare(nvml::Device device, Memory* memory) {
   uint64_t limit = 0, held = 0;
-  if (!view.Find(device, &limit, &held)) return;
+  if (!region_view.ReadShare(device, &limit, &held)) return;
   if (limit < memory->total) memory->total = limit;
   memory->used = held < memory->total ? held : memory->total;
   const uint64_t left = memory->total - memory->used;
@@ -88,25 +89,25 @@ void ShowShare(nvml::Device device, Memory* memory) {
 
 namespace tessera::nvml {
 
-using limiter::real;
-using limiter::ShowShare;
+using limiter::real_nvml;
+using limiter::ReplaceByShare;
 
 #define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
 
 LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
-  if (real.nvmlDeviceGetMemoryInfo == nullptr) return Return::kFunctionNotFound;
-  const Return result = real.nvmlDeviceGetMemoryInfo(device, memory);
-  if (result == Return::kSuccess) ShowShare(device, memory);
+  if (real_nvml.nvmlDeviceGetMemoryInfo == nullptr) return Return::kFunctionNotFound;
+  const Return result = real_nvml.nvmlDeviceGetMemoryInfo(device, memory);
+  if (result == Return::kSuccess) ReplaceByShare(device, memory);
   return result;
 }
 
 // A share does not include memory that the driver reserves.
 LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
-  if (real.nvmlDeviceGetMemoryInfo_v2 == nullptr) return Return::kFunctionNotFound;
-  const Return result = real.nvmlDeviceGetMemoryInfo_v2(device, memory);
+  if (real_nvml.nvmlDeviceGetMemoryInfo_v2 == nullptr) return Return::kFunctionNotFound;
+  const Return result = real_nvml.nvmlDeviceGetMemoryInfo_v2(device, memory);
   if (result != Return::kSuccess) return result;
   const uint64_t total = memory->total;
-  ShowShare(device, memory);
+  ReplaceByShare(device, memory);
   if (memory->total != total) memory->reserved = 0;
   return result;
 }

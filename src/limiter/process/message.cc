@@ -22,16 +22,16 @@ namespace {
 // Maximum number of lines in a minute. A minute begins with its first line.
 constexpr int kPerMinute = 10;
 std::atomic<int64_t> minute_start{INT64_MIN / 2};  // seconds
-std::atomic<int> written{0};
+std::atomic<int> lines_written{0};
 
 bool MayWrite() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   int64_t start = minute_start.load();
   if (now.tv_sec - start >= 60 && minute_start.compare_exchange_strong(start, now.tv_sec)) {
-    written.store(0);
+    lines_written.store(0);
   }
-  return written.fetch_add(1) < kPerMinute;
+  return lines_written.fetch_add(1) < kPerMinute;
 }
 
 // The system call instead of fstat, which older C libraries do not export.
@@ -45,7 +45,7 @@ __attribute__((constructor)) void RememberStandardError() {
   was_open_at_load = Stat(STDERR_FILENO, &status_at_load);
 }
 
-bool IsFileOfLoad(const struct stat& now) {
+bool IsSameFileAsAtLoad(const struct stat& now) {
   return was_open_at_load && now.st_dev == status_at_load.st_dev &&
          now.st_ino == status_at_load.st_ino;
 }
@@ -69,7 +69,7 @@ void WriteWithoutBlocking(const char* text, size_t length) {
 // Rather loses the message than ends or delays the program.
 void WriteToStandardError(const char* text, size_t length) {
   struct stat status;
-  if (!Stat(STDERR_FILENO, &status) || !IsFileOfLoad(status)) return;
+  if (!Stat(STDERR_FILENO, &status) || !IsSameFileAsAtLoad(status)) return;
   const BlockedSignals blocked;
   if (S_ISSOCK(status.st_mode)) {
     (void)::send(STDERR_FILENO, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -101,16 +101,16 @@ void WriteMessage(const char* format, ...) {
 
 void ReportRefusal(const uint8_t (&uuid)[16], const char* what, uint64_t bytes, uint64_t held,
                    uint64_t unaccounted, uint64_t limit) {
-  char part[96] = "", size[32] = "";
+  char unaccounted_text[96] = "", size_text[32] = "";
   if (unaccounted != 0) {
-    ::snprintf(part, sizeof(part), " (%.0f MiB of it as modules, contexts and the like)",
-               MiB(unaccounted));
+    ::snprintf(unaccounted_text, sizeof(unaccounted_text),
+               " (%.0f MiB of it as modules, contexts and the like)", MiB(unaccounted));
   }
-  if (bytes != 0) ::snprintf(size, sizeof(size), " of %.1f MiB", MiB(bytes));
+  if (bytes != 0) ::snprintf(size_text, sizeof(size_text), " of %.1f MiB", MiB(bytes));
   WriteMessage(
       "CUDA out of memory: this container may use %.0f MiB of GPU-%02x%02x%02x%02x-... and holds "
       "%.0f MiB%s; %s%s is refused: raise the pod's request of device memory, or allocate less",
-      MiB(limit), uuid[0], uuid[1], uuid[2], uuid[3], MiB(held), part, what, size);
+      MiB(limit), uuid[0], uuid[1], uuid[2], uuid[3], MiB(held), unaccounted_text, what, size_text);
 }
 
 }  // namespace tessera::limiter

@@ -128,9 +128,9 @@ void SharedGpu::Launch(Process* process) {
     }
   }
   if (mark != Books::kNoMark) {
-    const bool begun = process->gate.Begin(mark, stream);
+    const bool start_recorded = process->gate.BeginLaunch(mark, stream);
     gpu_.Launch(context, stream, process->step.length);
-    process->gate.End(mark, stream, begun);
+    process->gate.EndLaunch(mark, stream, start_recorded);
   } else {
     gpu_.Launch(context, stream, process->step.length);
   }
