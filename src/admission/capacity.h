@@ -3,7 +3,8 @@
 // would wait forever. It does not depend on what pods hold, so it changes only with nodes and
 // quotas.
 //
-// Threads: values and pure functions. Cost of CapacityOf: a pass over all GPUs.
+// Threads: a capacity is a value, and each thread may use its own copy; the functions are pure.
+// Cost of CapacityOf: a pass over all GPUs.
 #pragma once
 
 #include <map>

@@ -2,8 +2,8 @@
 // Encodes and decodes AdmissionReview of admission.k8s.io/v1: the API server's request to a
 // webhook, and the response. Whether a request is allowed is decided in rules.h.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the
-// invalid part of the body.
+// Threads: requests and answers are values, and each thread may use its own copy; the functions are
+// pure. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the invalid part of the body.
 #pragma once
 
 #include <string>

@@ -6,12 +6,15 @@
 //   Validate  rejects a request that breaks a rule of its dialect; warns of annotations without
 //             effect and of pods that can never be placed.
 //
+// A dialect is one family of resource names, such as nvidia.com/* or aliyun.com/gpu-mem, with the
+// rules of its amounts (device/dialects.h).
+//
 // Mutate is idempotent. A ValidatingAdmissionPolicy restricts later writes of the annotations that
 // assign GPUs, also while the scheduler is down. An exhausted quota does not reject a pod: the pod
 // waits.
 //
 // Threads: one. `capacity` is called for each review. If it returns null, the cluster is unknown,
-// and there are no warnings about the cluster.
+// and Validate gives no warnings about the cluster.
 #pragma once
 
 #include <functional>

@@ -13,8 +13,10 @@
 //             older authority signs serving certificates until it expires, so that kube-scheduler
 //             has years to read both
 //
-// Each certificate is replaced when a third of its lifetime is left. Threads: values and pure
-// functions, except for random numbers. Clocks may differ by `skew`.
+// Each certificate is replaced when a third of its lifetime is left. Clocks may differ by `skew`.
+//
+// Threads: sets of certificates are values, and each thread may use its own copy. The functions are
+// pure, except for random numbers.
 #pragma once
 
 #include <optional>
@@ -28,9 +30,9 @@
 namespace tessera::certificates {
 
 struct AuthorityOptions {
-  Duration authority_lifetime = std::chrono::hours(24 * 3650);  // of authorities
-  Duration serving_lifetime = std::chrono::hours(24 * 90);      // lifetime of serving certificates
-  Duration client_lifetime = std::chrono::hours(24 * 365);      // lifetime of client certificates
+  Duration authority_lifetime = std::chrono::hours(24 * 3650);
+  Duration serving_lifetime = std::chrono::hours(24 * 90);
+  Duration client_lifetime = std::chrono::hours(24 * 365);
   Duration skew = std::chrono::hours(24);
 };
 

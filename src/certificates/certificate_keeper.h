@@ -48,7 +48,7 @@ class CertificateKeeper {
     virtual ~Delegate() = default;
     // Serve `pair` from now on. The Secret contains it.
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
-    // For logs: a completed step, and an error after which the keeper retries.
+    // For logs. OnProgress names a completed step; after an error the keeper retries.
     virtual void OnProgress(const std::string& what) = 0;
     virtual void OnError(const Status& status) = 0;
   };

@@ -12,9 +12,11 @@
 //
 // If no pair is usable, a new pair is created and served at once, without overlap.
 //
-// Threads: values and pure functions, except for random numbers. Clocks may differ by `skew`: the
-// validity of a certificate begins `skew` before its creation. A certificate is replaced when a
-// third of its lifetime is left.
+// Clocks may differ by `skew`: the validity of a certificate begins `skew` before its creation. A
+// certificate is replaced when a third of its lifetime is left.
+//
+// Threads: sets of certificates are values, and each thread may use its own copy. The functions are
+// pure, except for random numbers.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps sessions with the driver from being opened. While the gate is closed, loading the driver
-// through it fails, so that all NVML sessions behind it end and no new session opens. Threads: any.
+// Prevents sessions with the driver. While the gate is closed, loading the driver through it fails,
+// so all NVML sessions behind it end and no new session opens. Threads: any.
 #pragma once
 
 #include <atomic>

@@ -39,8 +39,8 @@ class GpuTable {
   void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
   int size() const { return static_cast<int>(uuids_.size()); }
 
-  // Records the answer of the GPU at `index`. A GPU that does not report its UUID is assumed to be
-  // the GPU seen at that index before, or the GPU that the kernel module lists at its address or
+  // Records the answer of the GPU at `index`. If the GPU does not report its UUID, takes the UUID
+  // of the GPU that was at that index before, or that the kernel module lists at its address or
   // position. Null if the GPU remains unknown.
   GpuRecord* OnIdentifyAnswer(int index, const GpuReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.

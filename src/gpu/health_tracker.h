@@ -8,9 +8,9 @@
 //               that the driver requests; MIG mode
 //   Recovering  an XID was repaired: needs `good_polls_after_xid` good polls
 //
-// Any of these proves a repair: a lost GPU answers again; the driver no longer requests its
-// recovery action; the driver was reloaded. An XID remembered from before a restart of the agent
-// also counts as repaired if the driver supports recovery actions and requests none.
+// Any of these proves a repair: a lost GPU answers again; the driver no longer requests a recovery
+// action; the driver was reloaded. An XID from before a restart of the agent also counts as
+// repaired if the driver supports recovery actions and requests none.
 #pragma once
 
 #include <cstdint>

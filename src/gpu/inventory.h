@@ -10,7 +10,7 @@
 //   MIG mode                 MIG mode off
 //   a call that fails        the same queries succeed
 //   a call that hangs        an answer to this call or to a later one
-//   no longer reported       reported again; dropped when the driver was reloaded
+//   no longer reported       reported again; the GPU is dropped when the driver is reloaded
 // If the driver is missing, fails or hangs as a whole, the snapshot has zero GPUs and a `problem`,
 // and the inventory retries at least every `retry_max`. A driver that was replaced on disk is
 // reloaded.
@@ -91,8 +91,8 @@ class Inventory {
   Inventory& operator=(const Inventory&) = delete;
 
   void Start();
-  // Polls every GPU, or looks for the driver, at once instead of at the next interval; call after
-  // an error or after creating device nodes.
+  // Polls every GPU, or looks for the driver, without waiting for the next interval. Call after an
+  // error or after creating device nodes.
   void PollNow();
   // The latest snapshot; null before the first snapshot.
   InventorySnapshot snapshot() const;

@@ -52,7 +52,7 @@ class ProcessReader {
   static constexpr Duration kMaxAge = std::chrono::milliseconds(500);
   // The period over which loads are measured.
   static constexpr Duration kLoadPeriod = std::chrono::seconds(1);
-  // To open a session, which may initialize GPUs.
+  // For opening a session, which may initialize GPUs.
   static constexpr Duration kOpenDeadline = std::chrono::seconds(3);
   static constexpr Duration kGpuDeadline = std::chrono::milliseconds(250);
 

@@ -9,14 +9,14 @@
 // traffic (measured p99: 6 ms, against 1 ms). On a full disk no zeros are allocated.
 //
 // A crash can leave a torn last record; it was never reported as written, so Open truncates it.
-// A power loss among records of AppendUnsynced can damage the middle: the records around it are
-// kept, and the damage is reported. A failed write leaves the records unchanged.
+// A power loss can damage records of AppendUnsynced in the middle of the file. Open keeps the other
+// records and reports the damage. A failed write leaves the records unchanged.
 //
 // The blocks of `name`.new, the file that the next Replace writes, are reserved in advance. So a
 // Replace that drops old records usually works even on a full disk.
 //
-// All paths are relative to a directory descriptor, so a moved directory cannot race.
-// Blocks on the disk. Threads: one at a time.
+// All paths are relative to a directory descriptor, so a moved directory cannot race. Calls block
+// on the disk. Threads: one at a time.
 #pragma once
 
 #include <cstdint>

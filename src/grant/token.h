@@ -5,9 +5,9 @@
 //   v1:<nonce, hex>:<HMAC-SHA256 of "resource|nonce|ids", hex>:<id>,<id>
 //
 // Allocate writes nothing to disk: the token holds all that the agent needs later, and the
-// signature lets the agent reject forged tokens. The nonce starts with the creation time, so that
-// the agent need not remember used nonces of expired tokens. Pure, except for the key file and the
-// kernel's random numbers; any thread.
+// signature lets the agent reject forged tokens. The nonce starts with the creation time, so the
+// agent can forget used nonces once their tokens have expired. Pure, except for the key file and
+// the kernel's random numbers; any thread.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the CPU and memory that pods without GPUs hold, because policies price CPU and memory. A
-// cluster has many more pods without GPUs than with GPUs, so a pod takes only about 200 bytes. Pods
-// on nodes without GPUs are kept as well, because such a node may get GPUs. Included only in
-// src/ledger.
+// cluster has many more pods without GPUs than with GPUs, so each takes only about 200 bytes here.
+// Pods on nodes without GPUs are counted as well, because such a node may get GPUs. Included only
+// in src/ledger.
 //
 // Threads: one. Cost: a changed pod or node touches one node.
 #pragma once

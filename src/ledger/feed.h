@@ -33,12 +33,13 @@ struct FeedOptions {
   std::string pods_ns;  // "": pods of all namespaces
   // Label selectors; "": all objects. The ledger lacks objects that they do not select.
   std::string node_selector, pod_selector;
-  // Whether FindPod also finds pods without GPUs and pods that have ended. These are most pods of a
+  // Whether FindPod also finds pods without GPUs and pods that have ended. They are most pods of a
   // cluster, but no decision depends on them.
   bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool watches_budgets = false;
-  // Whether the labels of pods are kept (PodEntry::labels); with budgets they always are.
+  // Whether the ledger keeps the labels of pods (PodEntry::labels). With watches_budgets it always
+  // keeps them.
   bool keeps_pod_labels = false;
   // Whether the ledger keeps what ClusterLedger::WhyLeftOut needs: the constraints of pods, and the
   // labels and taints of nodes.

@@ -82,9 +82,10 @@ struct NodeEntry {
   placement::NodeId id = placement::kNoNode;  // kNoNode if no GPUs are known
   bool unschedulable = false;
   bool ready = false;
-  // One bit for each device::Dialect whose resources the kubelet has, also while pods hold all of
-  // them, and for five minutes after its plugin has ended. 0: unknown, because the node has none,
-  // or AlsoKept::constraints is not set.
+  // One bit for each device::Dialect, a family of resource names such as nvidia.com/*, that the
+  // kubelet offers. A bit stays set while pods hold all units, and for five minutes after the
+  // device plugin has ended. 0: unknown, because the node offers none or AlsoKept::constraints is
+  // not set.
   uint8_t offered_dialects = 0;
   // Why the GPUs of the node cannot be counted. The node gets no more pods, and its pods keep the
   // GPUs that were known last.
@@ -218,8 +219,9 @@ class ClusterLedger {
   // Whether the quota of the pod's namespace allows its GPUs on the node, whether the node has room
   // or not. RESOURCE_EXHAUSTED, PERMISSION_DENIED: the reason. Valid as long as the query.
   const Status& CheckQuota(Query& query, const NodeEntry& node) const;
-  // Why kube-scheduler leaves the node out for this pod before it asks about GPUs: also "cordoned",
-  // "not-ready" and "not-offered". Only with AlsoKept::constraints.
+  // Why kube-scheduler rejects the node for this pod before it calls the extender. Besides the
+  // kinds of kube::Exclusion: "cordoned", "not-ready" and "not-offered". Only with
+  // AlsoKept::constraints.
   static std::optional<kube::Exclusion> WhyLeftOut(const PodRequest& pod, const NodeEntry& node);
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
   // policy that the pod names, else the ledger's. Valid until the next call.
@@ -254,7 +256,7 @@ class ClusterLedger {
   std::vector<Overassignment> FindOverassignments() const;
 
   // Picks GPUs on the node and assumes them for the pod, until `hold` has passed or the feed shows
-  // the pod bound. `hold` must be longer than a watch event may be late. Replaces an earlier
+  // the pod bound. `hold` must exceed the longest delay of a watch event. Replaces an earlier
   // assumption. FAILED_PRECONDITION states what is missing; RESOURCE_EXHAUSTED and
   // PERMISSION_DENIED come from the quota; NOT_FOUND: unknown node.
   struct Assumption {

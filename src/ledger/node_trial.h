@@ -2,7 +2,8 @@
 // A copy of one node's GPUs, to evaluate hypothetical sets of pods without changing the cluster.
 // CPU and memory of the node are ignored. Included only in src/ledger.
 //
-// Threads: a value. Cost: a copy of the node's GPUs.
+// Threads: a trial is a value, and each thread may use its own copy. Cost: a copy of the node's
+// GPUs.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Pod object requests, parsed once for all decisions about the pod: devices, in any dialect,
-// and the CPU and memory of the whole pod.
+// What a Pod object requests, parsed once for all decisions about the pod: devices, by any family
+// of resource names (device/dialects.h), and the CPU and memory of the whole pod.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT for users, with the container, the
-// resource and the remedy.
+// Threads: requests are values, and each thread may use its own copy; the functions are pure.
+// Errors: INVALID_ARGUMENT for users, with the container, the resource and the remedy.
 #pragma once
 
 #include <cstdint>

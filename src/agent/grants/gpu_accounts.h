@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oversubscription check of one node, over all dialects. For every GPU the sum of the shares of
-// all pods is at most its capacity, and a whole GPU excludes shares. For containers of one pod that
-// run one after the other, the sum includes the most that they hold at one time, as in Kubernetes.
+// The oversubscription check of one node. It covers all dialects: the families of resource names by
+// which pods request GPUs, such as nvidia.com/* and aliyun.com/gpu-mem (device/dialects.h). For
+// every GPU the sum of the shares of all pods is at most its capacity, and a whole GPU excludes
+// shares. For containers of one pod that run one after the other, the sum includes the most that
+// they hold at one time, as in Kubernetes.
 //
-// grant_ledger.h records grants, local_choice.h chooses GPUs. Threads: values. Cost: a pass over
-// the holds of one GPU.
+// grant_ledger.h records grants, local_choice.h chooses GPUs. Threads: accounts are values, and
+// each thread may use its own copy. Cost: a pass over the holds of one GPU.
 #pragma once
 
 #include <map>
