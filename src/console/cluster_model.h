@@ -5,9 +5,10 @@
 //
 // A change after a pause is published at once, as a new version. The changes of the next
 // kPublishInterval are then collected and published together. Objects whose text has not changed
-// are left out. The model keeps only a hash of each text. A text is generated when a viewer needs
-// it, because all texts of a large cluster would take more memory than everything else. The reasons
-// of waiting pods depend on the whole cluster, so they are computed at most every kReasonsInterval.
+// are left out. The model keeps only a hash of each text, because the texts of a large cluster
+// would take more memory than all other state. A text is generated when a viewer needs it. The
+// reasons of waiting pods depend on the whole cluster, so they are computed at most every
+// kReasonsInterval.
 //
 // While the API server is unreachable or hangs, the last state stays, and outage() says since when
 // and why.

@@ -4,9 +4,9 @@
 // would be evicted, and which evictions a PodDisruptionBudget or RBAC refuses. A dry run checks
 // each eviction alone: a budget that allows one more disruption allows the dry run of each pod.
 //
-// Pods that stay: those of DaemonSets, which would come back at once; static pods; pods that have
-// ended; and, without `force`, pods without a controller and pods with local data (emptyDir), which
-// would be lost. That is what `kubectl drain --ignore-daemonsets` does.
+// These pods stay, as with `kubectl drain --ignore-daemonsets`: pods of DaemonSets, which would
+// come back at once; static pods; and pods that have ended. Without `force` two more kinds stay,
+// because they would be lost: pods without a controller, and pods with local data (emptyDir).
 //
 // The drain does not wait until the pods are gone; the live view shows that. A refused eviction is
 // not retried.

@@ -20,6 +20,7 @@ class RateLimit {
   static constexpr size_t kMaxClients = 10'000;
 
   RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
+  // Counts the request. False: it exceeds the limit.
   bool Allow(const std::string& client, MonotonicTime now);
 
  private:

@@ -20,7 +20,7 @@ namespace tessera::console {
 // For several replicas also how many of them fit at the same time ("roomFor" of "replicas", of
 // which at most 50 are tried). Pass `with_quota` only if the user may list the pods of the
 // namespace: a quota that is applied or shown tells how much the namespace uses. INVALID_ARGUMENT
-// for a request that breaks a rule of its dialect.
+// for a request that breaks a rule of its resource names (device/dialects.h).
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
 // One line about all nodes: "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes

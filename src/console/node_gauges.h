@@ -52,13 +52,13 @@ class NodeGauges {
 
  private:
   struct Gauges {
-    MonotonicTime requested{};                     // by a page
-    std::optional<MonotonicTime> last_read_ended;  // when the last read ended
-    MonotonicTime read{};                          // when `gpus` was read
-    std::string gpus;                              // "": never read
-    std::string error;                             // of the last read
-    std::string pod;                               // the agent's, if the last read succeeded
-    bool queued = false;                           // waits for a read, or is being read
+    MonotonicTime requested{};  // by a page
+    std::optional<MonotonicTime> last_read_ended;
+    MonotonicTime read{};  // when `gpus` was read
+    std::string gpus;      // "": never read
+    std::string error;     // of the last read
+    std::string pod;       // the agent's, if the last read succeeded
+    bool queued = false;   // waits for a read, or is being read
   };
   // Exactly one member is set.
   struct AgentRead {

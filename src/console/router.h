@@ -50,7 +50,7 @@ class ConsoleRouter {
                 OidcLogin* oidc, ConsoleMetrics& metrics, RouterOptions options);
 
   void Handle(const net::Request& request, net::HttpServer::Reply reply);
-  // Returns a path. A browser that opens it is logged in with this session.
+  // Returns a path that logs in the browser that opens it, with this session.
   std::string MakeLoginPath(const std::shared_ptr<WebSession>& session);
 
  private:
@@ -61,7 +61,7 @@ class ConsoleRouter {
   void HandleApi(const net::Request& request, const Reply& reply);
   void LogIn(const net::Request& request, const Reply& reply);
   void LogOut(const SessionPtr& session, const Reply& reply);
-  // Tells the login page whether users can log in with OpenID Connect.
+  // Replies whether users can log in with OpenID Connect, for the login page.
   void ShowLogin(const Reply& reply);
   void OpenDashboard(const net::Request& request, const Reply& reply);
   // Calls `then` with the session of the request, or replies with 401.

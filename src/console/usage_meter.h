@@ -2,8 +2,8 @@
 // GPU-hours of each namespace, and of each value of one label of pods: how much was allocated, and
 // how much of that ran no kernel. Does no I/O and reads no clock: the caller passes the times.
 //
-// Allocation comes from the ledger: each Tick counts what pods hold now for the time since the Tick
-// before, so the start and the end of a pod are counted to within one Tick. Idle time comes from
+// Allocation comes from the ledger: each Tick counts what pods hold now for the time since the last
+// Tick, so the start and the end of a pod are counted to within one Tick. Idle time comes from
 // the counters of the agents (docs/tasks/monitor.md), weighted by what the pod holds of the GPU.
 // Agents know the idle time of some containers only, and the last interval before a container ends
 // is not counted. So `measured` says for how many of the GPU-hours the idle time is known.

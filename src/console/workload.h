@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The form "create a workload" beside its manifest, a Pod or a Deployment. The form makes a new
-// manifest, reads its fields from any manifest, and changes them in the text of a manifest, which
-// keeps everything else. Pure; any thread.
+// manifest, reads its fields from any manifest, and changes them in the text of a manifest. An edit
+// keeps the rest of the text. Pure; any thread.
 //
 // A part of a GPU becomes tencent.com/vcuda-core (hundredths) and tencent.com/vcuda-memory (blocks
 // of 256 MiB), whole GPUs become nvidia.com/gpu.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator's handler of changes in a watched collection: one function for all changes. Included
-// only in src/operator. Threads: the client's runner.
+// The operator's handler of changes in a watched collection. Included only in src/operator.
+// Threads: the client's runner.
 #pragma once
 
 #include <functional>

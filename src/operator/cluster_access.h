@@ -13,7 +13,7 @@ struct ClusterAccess {
   kube::Client& client;
   kube::EventRecorder& events;
   OperatorMetrics& metrics;
-  kube::BeforeSend before_send;  // called before each write; an error prevents the write
+  kube::BeforeSend before_send;  // called before each write; its error prevents the write
 };
 
 }  // namespace tessera::operators

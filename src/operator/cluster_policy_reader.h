@@ -24,8 +24,8 @@ class ClusterPolicyReader {
   bool known() const { return known_; }
   // Name of the ClusterPolicy; "": the cluster has none.
   const std::string& name() const { return name_; }
-  // The error of the last read. After an error name() keeps its value, because an agent beside
-  // NVIDIA's device plugin would grant the same GPUs again.
+  // The error of the last read. After an error name() keeps its value. Without the name, agents
+  // would start beside NVIDIA's device plugin, and both would grant the same GPUs.
   const Status& error() const { return error_; }
 
  private:

@@ -21,7 +21,7 @@ std::string EventReasonOf(const driver::UpgradeAction& action);
 // The result of a node's upgrade that ends with this action, for the metric: done, failed,
 // rolled_back; "": the upgrade continues.
 std::string_view UpgradeResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
-// Whether the action begins the upgrade of its node.
+// Whether the action is the first of its node's upgrade.
 bool BeginsUpgrade(const driver::UpgradeAction& action);
 
 }  // namespace tessera::operators

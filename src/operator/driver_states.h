@@ -3,7 +3,8 @@
 // the fields of a node's pods that it reads before it evicts them. Used only if the operator
 // manages drivers.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
+// Threads: states are values, and each thread may use its own copy; the functions are pure. Errors:
+// INVALID_ARGUMENT names the object.
 #pragma once
 
 #include <set>

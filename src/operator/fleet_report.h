@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of drivers for the status of the resource and for metrics. Threads: values.
+// The state of drivers for the status of the resource and for metrics. Threads: reports are values,
+// and each thread may use its own copy.
 #pragma once
 
 #include <string>

@@ -3,7 +3,8 @@
 // thousands of nodes and pods take a few MiB. Also the summary of the health of all nodes, with the
 // reasons why nodes do not work.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the object.
+// Threads: states are values, and each thread may use its own copy; the functions are pure. Errors:
+// INVALID_ARGUMENT names the object.
 #pragma once
 
 #include <cstddef>

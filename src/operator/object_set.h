@@ -64,15 +64,14 @@ class ObjectSet : private ObjectWatches::Delegate {
   // Sets the rendered objects, which all get `owner` (no owner if its uid is empty). Objects with
   // that owner that are not in `components` are deleted.
   void SetWanted(std::vector<components::Component> components, const kube::OwnerReference& owner);
-  // Stops applying, and deletes the objects of the owner: without `rest` only Deployments,
-  // DaemonSets and webhook configurations, because pods that still run need their rights; with
-  // `rest` all.
+  // Stops applying, and deletes the objects of the owner. Without `rest` deletes only Deployments,
+  // DaemonSets and webhook configurations, because pods that still run need their rights.
   void Remove(const kube::OwnerReference& owner, bool rest);
 
   // One report for each component, in order.
   std::vector<ComponentReport> Reports() const;
-  // After Remove: the number of the owner's objects that still exist; `workloads_only` counts only
-  // those that Remove deletes without `rest`. At least 1 until all watches are synced.
+  // After Remove: the number of the owner's objects that still exist. With `workloads_only` counts
+  // only the objects that Remove deletes without `rest`. At least 1 until all watches are synced.
   size_t Remaining(bool workloads_only) const;
   // Which watch fails, and why; "": none.
   std::string WatchError() const;

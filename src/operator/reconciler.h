@@ -41,7 +41,7 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   Reconciler(const Reconciler&) = delete;
   Reconciler& operator=(const Reconciler&) = delete;
 
-  // Whether the cluster was checked for NVIDIA's operator. REQUIRED before Reconcile.
+  // Whether the cluster was checked for NVIDIA's operator. Reconcile REQUIRES it.
   bool synced() const { return policies_.known(); }
   // Compares the wanted with the actual state, and begins the missing changes. `resource`: the
   // current object; null if there is none. `agents_run`: pods of agents exist.
@@ -49,8 +49,8 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
 
   // The generation of the resource that was reconciled last; 0 if none was.
   int64_t generation() const { return generation_; }
-  // Whether the objects of a new term or spec are still being applied for the first time. Most of
-  // these applies change nothing, so the status can wait for them.
+  // Whether the objects of a new term of leading or a new spec are still being applied for the
+  // first time. Most of these applies change nothing, so the status can wait for them.
   bool is_applying() const;
   bool is_removing() const { return removal_ != nullptr; }
   // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes Tessera from the cluster after its resource was deleted, in this order: drivers that no
-// pod uses, agents and schedulers, tessera-runtime in the engines' configurations, what agents
-// wrote on Nodes, all other objects, and the objects that schedulers created at run time. Nodes are
-// cleaned after the agents have ended, because a running agent would write on them again. The other
-// objects follow, because agents need their rights until they end. The schedulers' own objects are
-// last, because a scheduler that still has its rights would create them again.
+// Removes Tessera from the cluster after its resource was deleted, in this order:
+//
+//   1. drivers that no pod uses
+//   2. agents and schedulers
+//   3. tessera-runtime in the engines' configurations, and the fields that agents wrote on Nodes:
+//      a running agent would write them again
+//   4. all other objects: agents need their rights until they end
+//   5. the objects that schedulers created at run time: a scheduler that still has its rights would
+//      create them again
 //
 // Stores no state: a new Removal continues where an earlier one stopped. Threads: the client's
 // runner. What Parts refers to must outlive the removal.

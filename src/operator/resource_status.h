@@ -2,7 +2,7 @@
 // The status of the resource Tessera: conditions Ready, Progressing and Degraded, the components,
 // counts of nodes and the first problem nodes. Its size does not depend on the number of nodes.
 //
-// Threads: values and pure functions.
+// Threads: reports are values, and each thread may use its own copy; the functions are pure.
 #pragma once
 
 #include <cstdint>

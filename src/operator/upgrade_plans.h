@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of driver upgrades, one for each pool. A plan is made when the wanted driver differs
-// from the driver of nodes, is kept while nodes upgrade one after the other, and ends when no node
+// The plans of driver upgrades, one for each pool. A plan is made when nodes have another driver
+// than the wanted one. It is kept while nodes upgrade one after the other, and ends when no node
 // waits. No node begins before the caller has reported that the plan of its pool is published.
 //
 // Threads: one. Logs each plan.

@@ -3,8 +3,9 @@
 // text, whether another client has changed the object since, and its error. Sends nothing: the
 // caller applies objects and reports the results.
 //
-// Drift: the server records which fields were applied. A digest of this record is taken when an
-// object was applied; a watched object with another digest was edited.
+// An object has drifted if another client has edited or deleted it. The API server records which
+// fields were applied. WantedObjects keeps a digest of this record for each applied object. A
+// watched object with another digest was edited.
 //
 // Threads: the runner's. The watches and the clock must outlive the object.
 #pragma once
@@ -70,8 +71,8 @@ class WantedObjects {
   // Call when the watch has delivered the object.
   void OnDelivered(const std::string& key);
   // Call when the watch has listed a scope. An applied object that is not listed was deleted,
-  // unless it was applied while the list was under way: then it follows as an event. Returns the
-  // time after which to call again because of such objects; 0: no call is needed.
+  // unless it was applied while the list was under way: then an event follows. Returns the time
+  // after which to call again because of such objects; 0: no call is needed.
   Duration OnListed(const WatchScope& scope);
   // Call when the server has accepted `text`. `version`: the resourceVersion before the apply, ""
   // if the object did not exist.

@@ -15,9 +15,10 @@ namespace tessera::driver {
 // The changes that a node's labels need, if the node has GPUs and Tessera manages `components`,
 // for example "driver". An existing value stays: "false" turns a component off, "paused-…" pauses
 // it.
-// nvidia.com/gpu.deploy.operands=false turns all off: their labels are removed. On a node that lost
-// its GPUs, gpu.present becomes "false" and the components' labels are removed. A node that never
-// had GPUs is not changed.
+//
+// nvidia.com/gpu.deploy.operands=false turns all components off: their labels are removed. On a
+// node that lost its GPUs, gpu.present becomes "false" and the components' labels are removed. A
+// node that never had GPUs is not changed.
 StringChanges DeployLabelChanges(const StringMap& labels, bool has_gpu,
                                  const std::vector<std::string>& components);
 

@@ -2,8 +2,8 @@
 // Decides from nodes, driver pods and settings what the operator must change for the drivers of a
 // cluster: labels of nodes, the driver's DaemonSets, and the nodes to upgrade (upgrade.h).
 //
-// A node gets a driver if it has a GPU and its pool wants a driver. It gets no driver if its host
-// has a driver that works, if NVIDIA's operator manages the node, or until its agent has reported
+// A node gets a driver if it has a GPU and its pool wants a driver. Exceptions: the host has a
+// driver that works, NVIDIA's operator manages the node, or the node's agent has not reported yet
 // whether the host has a driver. A node changes its pool only during an upgrade, because the change
 // replaces the driver.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of one node in an upgrade. Included only in src/operator/driver; the limits of the
-// fleet are in upgrade.cc.
+// The steps of one node in an upgrade. The limits of the fleet are in upgrade.cc. Included only in
+// src/operator/driver.
 #pragma once
 
 #include <map>
