@@ -95,7 +95,7 @@ void ComputeControl::SetMembers(std::vector<Member> members) {
                       : std::make_shared<ComputeUsageFile>(member.usage, entry.index);
     GpuArbiter& gpu = gpus_[member.uuid];
     gpu.arbiter.Set(entry.id, member.share);
-    if (member.utilization) gpu.arbiter.Utilization(now, entry.id, *member.utilization);
+    if (member.utilization) gpu.arbiter.RecordUtilization(now, entry.id, *member.utilization);
     entry.member = std::move(member);
   }
   for (const auto& [key, old] : members_) {
@@ -151,7 +151,7 @@ void ComputeControl::TickGpu(int64_t now, GpuArbiter* gpu) {
   ReadMembers(now, *gpu);
   const auto& division = gpu->arbiter.Tick(now, std::span(readings_).first(totals_.size()));
   TESSERA_CHECK(division.allowances.size() == gpu->members.size());
-  gpu->next_tick_ns = division.next;
+  gpu->next_tick_ns = division.next_tick;
   // Members, allowances and parts are in the order of the ids.
   auto part = division.parts.begin();
   for (size_t i = 0; i < gpu->members.size(); ++i) {

@@ -13,17 +13,17 @@ namespace {
 // Time between two ticks: while containers contend, and while a low class may have to stop. The low
 // class must leave the GPU within 10 ms, and must be told long before.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
-// Replaces kTick while more than kCrowd containers contend. Each container then uses less of a
-// tick, so its share is as exact as with kTick.
-constexpr int64_t kCrowdedTick = 3 * kMillisecond;
-constexpr int kCrowd = 8;
+// Replaces kTick while more than kManyContainers containers contend. Each container then uses less
+// of a tick, so its share is as exact as with kTick.
+constexpr int64_t kManyContainersTick = 3 * kMillisecond;
+constexpr int kManyContainers = 8;
 // A container that launched within this time may launch again soon. Ticks must then be frequent
 // enough to observe its turns.
-constexpr int64_t kRecent = kSecond;
+constexpr int64_t kRecentTime = kSecond;
 // Time between two ticks while one container is alone, and while no container is active.
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
 // A container that has launched nothing for this time is read only every kIdleTick.
-constexpr int64_t kAsleep = 100 * kMillisecond;
+constexpr int64_t kAsleepTime = 100 * kMillisecond;
 // Minimum window of a process; at least two slices. Windows shrink as the number of containers
 // grows, so that a program that waits for its own launches waits less for other containers.
 constexpr int64_t kMinWindow = 800 * kMicrosecond;
@@ -53,7 +53,7 @@ void Arbiter::Set(Id id, const ComputeShare& share) {
 }
 
 void Arbiter::Remove(Id id) {
-  std::erase_if(containers_, [id](const ContainerState& one) { return one.id == id; });
+  std::erase_if(containers_, [id](const ContainerState& container) { return container.id == id; });
   DecideWeights();
 }
 
@@ -73,45 +73,47 @@ void Arbiter::DecideWeights() {
     container.limit = share.limit > 0 ? share.limit : 1;
     by_limit_.push_back(&container);
   }
-  std::ranges::stable_sort(by_limit_, {},
-                           [](const ContainerState* one) { return one->limit / one->weight; });
+  std::ranges::stable_sort(by_limit_, {}, [](const ContainerState* container) {
+    return container->limit / container->weight;
+  });
 }
 
-void Arbiter::Write(int64_t now) {
+void Arbiter::WriteDivision(int64_t now) {
   division_.allowances.clear();
   division_.parts.clear();
   int64_t active = 0;
-  for (const ContainerState& container : containers_) active += !container.idle;
+  for (const ContainerState& container : containers_) active += !container.is_idle;
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kMinWindow, kWindow);
   const int64_t high_window = WindowOfHighClass(window);
   for (ContainerState& container : containers_) {
     const ComputeShare& share = container.share;
     const bool is_high = share.priority == PriorityClass::kHigh;
-    const bool stops = container.waits_for_low_class || (container.held && container.owed < 0);
+    const bool stops =
+        container.waits_for_low_class || (container.is_held && container.owed_time < 0);
     division_.allowances.push_back(
         {.id = container.id,
          .epoch = container.epoch,
          .flags = container.flags | (stops ? kComputeStop : 0),
-         .bias = ToQ16(container.trim().bias),
+         .bias = ToQ16(container.bias_estimate().bias),
          .cap = ToQ16(share.limit),
          .floor = ToQ16(container.weight),
          .window_us = uint32_t((is_high ? high_window : window) / kMicrosecond),
-         .pool = container.held ? std::min(container.pool, container.charged) : container.pool,
+         .pool = container.is_held ? std::min(container.pool, container.charged) : container.pool,
          .lease_end = now + kLease});
     for (const ProcessState& process : container.processes) {
-      const auto processes = uint32_t(active_ + (process.active ? 0 : 1));
+      const auto processes = uint32_t(active_processes_ + (process.is_active ? 0 : 1));
       division_.parts.push_back({.id = container.id,
                                  .slot = process.slot,
                                  .part = ToQ16(process.part),
                                  .contended = processes > 1,
                                  .processes = processes,
                                  .part_integral = process.part_integral,
-                                 .at = process.at});
+                                 .at = process.part_integral_at});
     }
   }
 }
 
-int64_t Arbiter::BacklogMemory() const { return tick_ + kLongestPause; }
+int64_t Arbiter::BacklogMemory() const { return tick_interval_ + kLongestPause; }
 
 int64_t Arbiter::NextTick(int64_t now) {
   bool high = false, low = false;
@@ -119,27 +121,27 @@ int64_t Arbiter::NextTick(int64_t now) {
   for (const ContainerState& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh;
     low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
-    active += container.known && now - container.last_launch < kRecent;
+    active += container.is_known && now - container.last_launch < kRecentTime;
   }
-  tick_ = active > kCrowd ? kCrowdedTick : kTick;
+  tick_interval_ = active > kManyContainers ? kManyContainersTick : kTick;
   if (high && low) return kStopTick;
-  return active > 1 ? tick_ : active == 1 ? kAloneTick : kIdleTick;
+  return active > 1 ? tick_interval_ : active == 1 ? kAloneTick : kIdleTick;
 }
 
 const Arbiter::Division& Arbiter::Tick(int64_t now, std::span<const ContainerReading> readings) {
-  for (ContainerState& container : containers_) container.used = 0;
-  for (const ContainerReading& reading : readings) Read(now, reading);
+  for (ContainerState& container : containers_) container.used_since_tick = 0;
+  for (const ContainerReading& reading : readings) ReadContainer(now, reading);
   DecideParts(now);
   DecideStops(now);
   DecidePools(now);
-  DecideOwed(now);
+  UpdateOwedTime(now);
   DecideTurn(now);
   HoldHighClasses(now);
-  Write(now);
+  WriteDivision(now);
   last_tick_ = now;
   // Ticks of all arbiters fall on one grid, so that one wake-up of the agent serves all GPUs.
   const int64_t interval = NextTick(now);
-  division_.next = (now + interval) / interval * interval;
+  division_.next_tick = (now + interval) / interval * interval;
   return division_;
 }
 
@@ -148,7 +150,7 @@ bool Arbiter::IsDue(int64_t now, Id id) const {
   if (found == nullptr) return false;
   const ContainerState& container = *found;
   const int64_t last = std::max(container.last_launch, container.last_wait);
-  return !container.known || container.in_flight > 0 || now - last < kAsleep ||
+  return !container.is_known || container.in_flight > 0 || now - last < kAsleepTime ||
          container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
-//   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at the time that the previous Tick returned, at most 16 ms later. Takes a
-//                 ContainerReading of every due container: the first `charge.slots` lines of its
-//                 ComputeUsage for this GPU. Afterwards the agent writes every Allowance to the
-//                 ComputeLimit of its container, and every ProcessPart to its ComputePart
-//                 (WriteAllowance, WritePart)
-//   Utilization   once a second, with NVML's measure of each container's processes
+//   Set, Remove         when a container with a limit starts, changes or ends
+//   Tick                at the time that the previous Tick returned, at most 16 ms later. Takes a
+//                       ContainerReading of every due container: the first `charge.slots` lines of
+//                       its ComputeUsage for this GPU. Afterwards the agent writes every Allowance
+//                       to the ComputeLimit of its container, and every ProcessPart to its
+//                       ComputePart (WriteAllowance, WritePart)
+//   RecordUtilization   once a second, with NVML's measure of each container's processes
 //
 // Tick has no clock and reads no file. Containers can write any value into their lines. A container
 // with false values harms itself. It takes from other containers at most the GPU time that NVML
@@ -70,7 +70,7 @@ class Arbiter {
   struct Division {
     std::vector<Allowance> allowances;  // of all containers, in the order of their Ids
     std::vector<ProcessPart> parts;     // of all processes in the readings, in the same order
-    int64_t next = 0;  // when to call Tick again: a multiple of the interval, for all Arbiters
+    int64_t next_tick = 0;  // when to call Tick again: a multiple of the interval, for all Arbiters
   };
 
   // An unchanged share has no effect.
@@ -82,7 +82,7 @@ class Arbiter {
   const Division& Tick(int64_t now, std::span<const ContainerReading> readings);
   // `used` is the mean part of the GPU that the container's processes used in the second before
   // `now`.
-  void Utilization(int64_t now, Id id, double used);
+  void RecordUtilization(int64_t now, Id id, double used);
 
  private:
   static constexpr Id kNoTurn = ~Id{0};
@@ -92,16 +92,16 @@ class Arbiter {
   struct ProcessState {
     uint32_t slot = 0;
     size_t rank = 0;  // in short_active_
-    int64_t metered = 0, part_integral = 0, at = 0, read_at = 0, busy_at = 0;
+    int64_t metered = 0, part_integral = 0, part_integral_at = 0, read_at = 0, busy_at = 0;
     double rate = 0;  // exponential mean of the fraction of the GPU that it uses
     double part = 1;
     int64_t in_flight = 0;
-    bool active = false, long_work = false, read = false;
-    double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
+    bool is_active = false, has_long_work = false, was_read = false;
+    double TurnFraction() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
   // The factor that corrects a container's metered GPU time by NVML's measure, computed from
   // averages since the load last changed.
-  struct Trim {
+  struct BiasEstimate {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     int samples = 0;
@@ -110,10 +110,10 @@ class Arbiter {
   // are inexact while the driver also gives turns to other containers. So there is one factor for
   // times with other active containers and one for times without.
   struct MeterCorrection {
-    int64_t at = 0;                 // time of the last call of Utilization
-    int64_t alone = 0, beside = 0;  // GPU time since then
-    bool was_beside = false;        // `beside` was not 0 at the last call
-    Trim trim_alone, trim_beside;
+    int64_t updated_at = 0;                      // time of the last call of RecordUtilization
+    int64_t time_alone = 0, time_contended = 0;  // GPU time since then
+    bool was_contended = false;                  // `time_contended` was not 0 at the last call
+    BiasEstimate bias_alone, bias_contended;
   };
   struct ContainerState {
     Id id = 0;
@@ -122,35 +122,38 @@ class Arbiter {
     uint32_t epoch = 1, flags = 0;
     double weight = 0, limit = 1;
     int64_t read_at = 0, stopped_at = 0;
-    int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
+    int64_t charged = 0, pool = 0, used_since_tick = 0;
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
-    bool known = false, present = false, idle = true, below_share = true, stopped = false;
+    bool is_known = false, is_present = false, is_idle = true, is_below_share = true,
+         is_stopped = false;
     // While another container has a turn, this container is held. Waits during this time and
     // shortly after it do not prove a backlog. `last_denied` is the time of the last wait that
     // proves a backlog.
-    bool held = false, has_turn = false, waits_for_low_class = false;
+    bool is_held = false, has_turn = false, waits_for_low_class = false;
     int64_t held_until = 0, last_denied = 0, last_without_backlog = 0;
-    double owed = 0;      // GPU time that the container was entitled to and did not use
-    double turn_use = 1;  // part of the GPU that the container uses in its turns
-    bool alone = false;   // at the last tick: it had a turn, and others had no work on the GPU
-    size_t active = 0;    // number of active processes
-    bool beside = false;  // at the last tick: processes of other containers were active
+    double owed_time = 0;            // GPU time that the container was entitled to and did not use
+    double turn_utilization = 1;     // part of the GPU that the container uses in its turns
+    bool was_alone_in_turn = false;  // in a turn at the last tick, without work of others
+    size_t active_processes = 0;
+    bool is_contended = false;  // at the last tick: processes of other containers were active
     MeterCorrection meter;
-    const Trim& trim() const { return beside ? meter.trim_beside : meter.trim_alone; }
+    const BiasEstimate& bias_estimate() const {
+      return is_contended ? meter.bias_contended : meter.bias_alone;
+    }
   };
 
-  static bool IsLongLow(const ContainerState& container);
+  static bool HasAwaitedKernels(const ContainerState& container);
   const ContainerState* Find(Id id) const;
   ContainerState* Find(Id id) {
     return const_cast<ContainerState*>(static_cast<const Arbiter*>(this)->Find(id));
   }
   static ProcessState& ProcessOf(uint32_t slot, ContainerState* container);
   double SampleWeight(int64_t dt);
-  void Read(int64_t now, const ContainerReading& reading);
+  void ReadContainer(int64_t now, const ContainerReading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, ContainerState* container);
   void DecideWeights();
   double PartOf(const ProcessState& process) const;
-  void CollectActive();
+  void CollectActiveProcesses();
   void DecideParts(int64_t now);
   void DecideStops(int64_t now);
   void DecidePools(int64_t now);
@@ -158,29 +161,29 @@ class Arbiter {
   double Budget(int64_t now) const;
   int64_t PoolAfterDebtRepayment(const ContainerState& container, double elapsed,
                                  double weights) const;
-  static void MeasureTurnUse(int64_t now, double elapsed, ContainerState* container);
-  void DecideOwed(int64_t now);
+  static void MeasureTurnUtilization(int64_t now, double elapsed, ContainerState* container);
+  void UpdateOwedTime(int64_t now);
   void DecideTurn(int64_t now);
   void HoldHighClasses(int64_t now);
   int64_t WindowOfHighClass(int64_t window) const;
   int64_t BacklogMemory() const;  // how long after a wait a container counts as having a backlog
   int64_t NextTick(int64_t now);
   int64_t MaxLead(const ContainerState& container, double weights) const;
-  static void Correct(double metered, double used, Trim* trim);
-  void Write(int64_t now);
+  static void CorrectBias(double metered, double used, BiasEstimate* estimate);
+  void WriteDivision(int64_t now);
 
   std::vector<ContainerState> containers_;  // sorted by id
   // In the order in which containers reach their limits if all get GPU time by weight.
   std::vector<ContainerState*> by_limit_;
-  size_t active_ = 0;                        // number of active processes
+  size_t active_processes_ = 0;
   std::vector<ProcessState*> short_active_;  // sorted by rate
   std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it
-  double long_active_ = 0;           // sum of LongPart() over processes with long kernels
+  double long_active_ = 0;           // sum of TurnFraction() over processes with long kernels
   int64_t sample_weight_dt_ = 0;
   double sample_weight_ = 0;  // SampleWeight(sample_weight_dt_)
   int64_t last_tick_ = 0;
-  int64_t tick_ = 2 * kMillisecond;  // time between two ticks while containers contend
-  Id turn_ = kNoTurn;                // the container that has a turn
+  int64_t tick_interval_ = 2 * kMillisecond;  // time between two ticks while containers contend
+  Id turn_holder_ = kNoTurn;                  // the container that has a turn
   Division division_;
 };
 

@@ -31,7 +31,7 @@ double Arbiter::Elapsed(int64_t now) const {
 double Arbiter::Budget(int64_t now) const {
   double budget = Elapsed(now);
   for (const ContainerState& container : containers_) {
-    if (container.below_share) budget -= double(container.used);
+    if (container.is_below_share) budget -= double(container.used_since_tick);
   }
   return std::max(budget, 0.0);
 }
@@ -39,8 +39,8 @@ double Arbiter::Budget(int64_t now) const {
 void Arbiter::DecidePools(int64_t now) {
   double weights = 0;
   for (ContainerState& container : containers_) {
-    container.idle |= !container.known;
-    if (!container.idle && (container.flags & kComputeStop) == 0) weights += container.weight;
+    container.is_idle |= !container.is_known;
+    if (!container.is_idle && (container.flags & kComputeStop) == 0) weights += container.weight;
   }
   weights = std::max(weights, 1e-6);
   int active = 0;
@@ -48,16 +48,16 @@ void Arbiter::DecidePools(int64_t now) {
   for (ContainerState& container : containers_) {
     const int64_t lead = container.pool - container.charged, max_lead = MaxLead(container, weights);
     const bool backlog = now - container.last_denied < BacklogMemory();
-    container.below_share = container.idle || (lead >= max_lead * 3 / 4 && !backlog);
+    container.is_below_share = container.is_idle || (lead >= max_lead * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and its pool grows again after the stop.
-    container.stopped = (container.flags & kComputeStop) != 0;
-    active += !container.idle && !container.stopped;
+    container.is_stopped = (container.flags & kComputeStop) != 0;
+    active += !container.is_idle && !container.is_stopped;
     in_flight += container.in_flight;
   }
   const double budget = Budget(now);
   double backlog_weights = 0, max_per_weight = 1e18, needed_per_weight = 1e18;
   for (const ContainerState& container : containers_) {
-    if (container.below_share || container.stopped) continue;
+    if (container.is_below_share || container.is_stopped) continue;
     backlog_weights += container.weight;
     const auto lead = double(container.pool - container.charged),
                max_lead = double(MaxLead(container, weights));
@@ -68,15 +68,16 @@ void Arbiter::DecidePools(int64_t now) {
   }
   double per_weight = backlog_weights > 0 ? std::min(budget / backlog_weights, max_per_weight) : 0;
   const bool drains = in_flight < (active <= 1 ? kHalfLead : kDrained);
-  if (drains && turn_ == kNoTurn && needed_per_weight < 1e18)
+  if (drains && turn_holder_ == kNoTurn && needed_per_weight < 1e18)
     per_weight = std::max(per_weight, needed_per_weight);
   for (ContainerState& container : containers_) {
-    if (container.below_share) {
+    if (container.is_below_share) {
       const int64_t full = container.charged + MaxLead(container, weights);
       container.pool =
-          container.idle ? std::min(full, PoolAfterDebtRepayment(container, Elapsed(now), weights))
-                         : full;
-    } else if (!container.stopped) {
+          container.is_idle
+              ? std::min(full, PoolAfterDebtRepayment(container, Elapsed(now), weights))
+              : full;
+    } else if (!container.is_stopped) {
       container.pool += int64_t(per_weight * container.weight);
     }
   }

@@ -13,19 +13,19 @@ namespace {
 
 // Time constant of ProcessState::rate.
 constexpr int64_t kRateMemory = 5 * kMillisecond;
-// After its last work, a process counts as active for kActive, and a container as not idle for
-// kIdle.
-constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
+// After its last work, a process counts as active for kActiveTime, and a container as not idle for
+// kIdleTime.
+constexpr int64_t kActiveTime = 50 * kMillisecond, kIdleTime = 10 * kMillisecond;
 // How long after its last long kernel a process counts as one with long kernels.
 constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process that writes nothing for this time has ended or is stopped. Its work in flight no longer
 // counts.
-constexpr int64_t kSilent = 100 * kMillisecond;
+constexpr int64_t kSilentTime = 100 * kMillisecond;
 // Bounds for values that a container writes.
-constexpr int64_t kLargest = int64_t(1) << 60;
-constexpr int64_t kMaxAtOnce = 16 * kSecond;
+constexpr int64_t kMaxMagnitude = int64_t(1) << 60;
+constexpr int64_t kMaxSample = 16 * kSecond;
 
-int64_t Bounded(int64_t value) { return std::clamp(value, -kLargest, kLargest); }
+int64_t Bounded(int64_t value) { return std::clamp(value, -kMaxMagnitude, kMaxMagnitude); }
 
 }  // namespace
 
@@ -56,8 +56,9 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
   }
   ProcessState& process = ProcessOf(reading.slot, container);
   const int64_t metered = Bounded(reading.metered);
-  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMaxAtOnce);
-  int64_t& total = container->beside ? container->meter.beside : container->meter.alone;
+  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMaxSample);
+  int64_t& total =
+      container->is_contended ? container->meter.time_contended : container->meter.time_alone;
   if (process.read_at != 0) total = Bounded(total + more);
   if (process.read_at != 0 && now > process.read_at) {
     const double dt = double(now - process.read_at);
@@ -65,12 +66,12 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
   }
   process.metered = metered;
   process.read_at = now;
-  process.read = true;
-  const bool silent = now - reading.last_written > kSilent;
-  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMaxAtOnce);
+  process.was_read = true;
+  const bool silent = now - reading.last_written > kSilentTime;
+  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMaxSample);
   if (process.in_flight > 0) process.busy_at = now;
-  process.active = now - std::max(process.busy_at, reading.last_launch) < kActive;
-  process.long_work = now - reading.last_long_work < kLongMemory;
+  process.is_active = now - std::max(process.busy_at, reading.last_launch) < kActiveTime;
+  process.has_long_work = now - reading.last_long_work < kLongMemory;
   container->in_flight += process.in_flight;
   container->last_launch = std::max(container->last_launch, reading.last_launch);
   container->last_wait = std::max(container->last_wait, reading.last_wait);
@@ -79,34 +80,34 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
   container->longest = std::max(container->longest, reading.longest);
 }
 
-void Arbiter::Read(int64_t now, const ContainerReading& reading) {
+void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   ContainerState* const found = Find(reading.id);
   if (found == nullptr) return;
   ContainerState& container = *found;
   const int64_t charged = Bounded(reading.charged);
-  container.used = container.known ? charged - container.charged : 0;
+  container.used_since_tick = container.is_known ? charged - container.charged : 0;
   container.charged = charged;
-  if (!container.known) container.pool = charged;
-  container.known = true;
+  if (!container.is_known) container.pool = charged;
+  container.is_known = true;
   container.read_at = now;
   container.in_flight = container.longest = 0;
-  for (ProcessState& process : container.processes) process.read = false;
+  for (ProcessState& process : container.processes) process.was_read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
-  std::erase_if(container.processes, [](const ProcessState& one) { return !one.read; });
-  container.idle = container.in_flight == 0 && now - container.last_launch > kIdle &&
-                   now - container.last_wait > kIdle;
+  std::erase_if(container.processes, [](const ProcessState& process) { return !process.was_read; });
+  container.is_idle = container.in_flight == 0 && now - container.last_launch > kIdleTime &&
+                      now - container.last_wait > kIdleTime;
 }
 
 // Returns x, the largest part of the GPU that the process can get. The other processes with short
 // kernels get their rate, but at most x. The processes with long kernels get a turn, which is also
 // x, whenever they have work. x is such that all processes together fill the GPU.
 double Arbiter::PartOf(const ProcessState& process) const {
-  if (active_ < 2) return 1;
-  const bool is_short = process.active && !process.long_work;
+  if (active_processes_ < 2) return 1;
+  const bool is_short = process.is_active && !process.has_long_work;
   const double own = is_short ? process.rate : 0;
   const size_t rank = is_short ? process.rank : short_active_.size();
   double others = 1 + long_active_;
-  if (process.active && process.long_work) others -= process.LongPart();
+  if (process.is_active && process.has_long_work) others -= process.TurnFraction();
   // The short processes below `index`, except this process, get their rate. `rates` is the sum of
   // these rates, `sharers` the number of processes that get x.
   const auto rates = [&](size_t index) { return rates_below_[index] - (rank < index ? own : 0); };
@@ -124,18 +125,18 @@ double Arbiter::PartOf(const ProcessState& process) const {
 
 // Collects the active processes. Sorts and sums the rates of processes with short kernels, so that
 // PartOf can use binary search.
-void Arbiter::CollectActive() {
-  active_ = 0;
+void Arbiter::CollectActiveProcesses() {
+  active_processes_ = 0;
   short_active_.clear();
   long_active_ = 0;
   for (ContainerState& container : containers_) {
-    container.active = 0;
+    container.active_processes = 0;
     for (ProcessState& process : container.processes) {
-      if (!process.active) continue;
-      ++active_;
-      ++container.active;
-      if (process.long_work) {
-        long_active_ += process.LongPart();
+      if (!process.is_active) continue;
+      ++active_processes_;
+      ++container.active_processes;
+      if (process.has_long_work) {
+        long_active_ += process.TurnFraction();
       } else {
         short_active_.push_back(&process);
       }
@@ -150,16 +151,17 @@ void Arbiter::CollectActive() {
 }
 
 void Arbiter::DecideParts(int64_t now) {
-  CollectActive();
+  CollectActiveProcesses();
   for (ContainerState& container : containers_) {
-    container.beside = active_ > container.active;
+    container.is_contended = active_processes_ > container.active_processes;
     for (ProcessState& process : container.processes) {
       // Work of other processes began or ended at an unknown time between the two ticks.
       const double before = process.part;
       process.part = PartOf(process);
       const double mean = (before + process.part) / 2;
-      if (process.at != 0) process.part_integral += int64_t(mean * double(now - process.at));
-      process.at = now;
+      if (process.part_integral_at != 0)
+        process.part_integral += int64_t(mean * double(now - process.part_integral_at));
+      process.part_integral_at = now;
     }
   }
 }

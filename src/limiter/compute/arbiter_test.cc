@@ -71,7 +71,7 @@ TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
   EXPECT_EQ(AllowanceOf(division, 2).epoch, before + 1)
       << "threads give up the time taken in advance";
   EXPECT_EQ(AllowanceOf(division, 1).flags, 0u);
-  EXPECT_LE(division.next - now, kMillisecond) << "the next tick is soon";
+  EXPECT_LE(division.next_tick - now, kMillisecond) << "the next tick is soon";
   now += 20 * kMillisecond;
   EXPECT_EQ(
       AllowanceOf(
@@ -100,10 +100,10 @@ TEST(ArbiterTest, AHighClassAwaitsALongKernelForALimitedTime) {
 TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
   Arbiter arbiter;
   for (Arbiter::Id id = 0; id < 100; ++id) arbiter.Set(id, {.weight = 1});
-  EXPECT_GE(arbiter.Tick(kStart, {}).next - kStart, 10 * kMillisecond);
-  EXPECT_LE(
-      arbiter.Tick(kStart, Readings{Working(1, kStart, 0), Working(2, kStart, 0)}).next - kStart,
-      2 * kMillisecond);
+  EXPECT_GE(arbiter.Tick(kStart, {}).next_tick - kStart, 10 * kMillisecond);
+  EXPECT_LE(arbiter.Tick(kStart, Readings{Working(1, kStart, 0), Working(2, kStart, 0)}).next_tick -
+                kStart,
+            2 * kMillisecond);
 }
 
 TEST(ArbiterTest, TicksLessOftenForACrowd) {
@@ -113,11 +113,12 @@ TEST(ArbiterTest, TicksLessOftenForACrowd) {
     arbiter.Set(id, {.weight = 1});
     readings.push_back(Working(id, kStart, 0));
   }
-  const int64_t next = arbiter.Tick(kStart, readings).next;
-  EXPECT_EQ(arbiter.Tick(next, readings).next - next, 3 * kMillisecond);
+  const int64_t next = arbiter.Tick(kStart, readings).next_tick;
+  EXPECT_EQ(arbiter.Tick(next, readings).next_tick - next, 3 * kMillisecond);
   const int64_t later = next + 2 * kSecond;
-  EXPECT_EQ(arbiter.Tick(later, Readings{Working(0, later, 0), Working(1, later, 0)}).next - later,
-            2 * kMillisecond);
+  EXPECT_EQ(
+      arbiter.Tick(later, Readings{Working(0, later, 0), Working(1, later, 0)}).next_tick - later,
+      2 * kMillisecond);
 }
 
 // One wake-up of the agent serves the arbiters of all GPUs.
@@ -126,7 +127,7 @@ TEST(ArbiterTest, ArbitersThatStartApartTickTogether) {
     Arbiter arbiter;
     for (const Arbiter::Id id : {1, 2}) arbiter.Set(id, {.weight = 1});
     for (int64_t now = start;;) {
-      now = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)}).next;
+      now = arbiter.Tick(now, Readings{Working(1, now, 0), Working(2, now, 0)}).next_tick;
       if (now >= start + 8 * kMillisecond) return now;
     }
   };
@@ -189,7 +190,7 @@ void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double
       readings.push_back(beside ? Working(2, *now, 0) : Arbiter::ContainerReading{.id = 2});
       arbiter->Tick(*now, readings);
     }
-    arbiter->Utilization(*now, 1, nvml);
+    arbiter->RecordUtilization(*now, 1, nvml);
   }
 }
 
@@ -254,7 +255,7 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
       ASSERT_GE(allowance.bias, kOne / 10);
       ASSERT_LE(allowance.bias, kOne * 10);
     }
-    if (i % 1000 == 999) arbiter.Utilization(now, 0, double(random() % 100) / 100);
+    if (i % 1000 == 999) arbiter.RecordUtilization(now, 0, double(random() % 100) / 100);
   }
 }
 

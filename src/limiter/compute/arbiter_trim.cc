@@ -12,58 +12,59 @@ namespace tessera::limiter {
 namespace {
 
 // Smaller differences than kDeadBand are ignored. Containers with launches longer than
-// kTooLongToTrim are not corrected. A change of the load by more than kMinChange restarts the
+// kTooLongToCorrect are not corrected. A change of the load by more than kMinChange restarts the
 // averages.
 constexpr double kDeadBand = 0.004;  // of the GPU
-constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
+constexpr int64_t kTooLongToCorrect = 150 * kMillisecond;
 constexpr double kMinChange = 0.02;
 // The correction for times beside other containers needs at least this much use beside them,
 // relative to the use alone.
-constexpr double kMinBeside = 0.25;
+constexpr double kMinContended = 0.25;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
 
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
 // each comparison corrects only a part of the difference.
-void Arbiter::Correct(double metered, double used, Trim* trim) {
+void Arbiter::CorrectBias(double metered, double used, BiasEstimate* estimate) {
   const auto changed = [](double mean, double value) {
     return std::abs(value - mean) > std::max(kMinChange, 0.2 * mean);
   };
-  if (changed(trim->mean_metered, metered) || changed(trim->mean_nvml, used)) trim->samples = 0;
-  ++trim->samples;
-  const double weight = trim->samples == 1 ? 1 : 0.5;
-  trim->mean_metered += (metered - trim->mean_metered) * weight;
-  trim->mean_nvml += (used - trim->mean_nvml) * weight;
-  const double biased = trim->mean_metered * trim->bias;
-  if (trim->samples < 3 || biased < kDeadBand || trim->mean_nvml < kDeadBand ||
-      std::abs(trim->mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
+  if (changed(estimate->mean_metered, metered) || changed(estimate->mean_nvml, used))
+    estimate->samples = 0;
+  ++estimate->samples;
+  const double weight = estimate->samples == 1 ? 1 : 0.5;
+  estimate->mean_metered += (metered - estimate->mean_metered) * weight;
+  estimate->mean_nvml += (used - estimate->mean_nvml) * weight;
+  const double biased = estimate->mean_metered * estimate->bias;
+  if (estimate->samples < 3 || biased < kDeadBand || estimate->mean_nvml < kDeadBand ||
+      std::abs(estimate->mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
     return;
   }
-  const double ratio = trim->mean_nvml / biased;
+  const double ratio = estimate->mean_nvml / biased;
   const double power = ratio > 1.3 || ratio < 0.77 ? 0.8 : 0.5;
-  trim->bias = std::clamp(trim->bias * std::pow(ratio, power), kMinBias, kMaxBias);
+  estimate->bias = std::clamp(estimate->bias * std::pow(ratio, power), kMinBias, kMaxBias);
 }
 
 // A second in which other containers were active for a part of the time counts as time beside them.
 // The factor for times alone corrects the use in the rest of that second. NVML's samples are so old
 // that the first second after a change still includes use from before the change.
-void Arbiter::Utilization(int64_t now, Id id, double used) {
+void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   ContainerState* const container = Find(id);
   if (container == nullptr) return;
   MeterCorrection& meter = container->meter;
-  const bool first = meter.at == 0;
-  const auto span = double(std::max<int64_t>(now - std::exchange(meter.at, now), 1));
-  const double alone = double(std::exchange(meter.alone, 0)) / span;
-  const double beside = double(std::exchange(meter.beside, 0)) / span;
-  const bool was_beside = std::exchange(meter.was_beside, beside > 0);
-  if (first || container->longest > kTooLongToTrim) return;
-  if (was_beside != (beside > 0)) {
-    meter.trim_alone.samples = meter.trim_beside.samples = 0;
-  } else if (!was_beside) {
-    Correct(alone, used, &meter.trim_alone);
-  } else if (beside > kMinBeside * alone) {
-    Correct(beside, used - alone * meter.trim_alone.bias, &meter.trim_beside);
+  const bool first = meter.updated_at == 0;
+  const auto span = double(std::max<int64_t>(now - std::exchange(meter.updated_at, now), 1));
+  const double alone = double(std::exchange(meter.time_alone, 0)) / span;
+  const double contended = double(std::exchange(meter.time_contended, 0)) / span;
+  const bool was_contended = std::exchange(meter.was_contended, contended > 0);
+  if (first || container->longest > kTooLongToCorrect) return;
+  if (was_contended != (contended > 0)) {
+    meter.bias_alone.samples = meter.bias_contended.samples = 0;
+  } else if (!was_contended) {
+    CorrectBias(alone, used, &meter.bias_alone);
+  } else if (contended > kMinContended * alone) {
+    CorrectBias(contended, used - alone * meter.bias_alone.bias, &meter.bias_contended);
   }
 }
 

@@ -11,41 +11,42 @@ namespace {
 
 // Low classes stay stopped for this time after a high class has launched, or has waited for the
 // GPU.
-constexpr int64_t kHighHold = 5 * kMillisecond;
+constexpr int64_t kLowStopTime = 5 * kMillisecond;
 // A high class waits for a kernel of a stopped low class if it is at most this long, and waits at
 // most this long.
-constexpr int64_t kAwaited = 4 * kQuantum;
+constexpr int64_t kMaxAwaitedTime = 4 * kQuantum;
 // Window of a high class while a stopped low class still has kernels in flight. Together with a
 // slice it is less than a turn.
 constexpr int64_t kHighWindow = 800 * kMicrosecond;
-// Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
-// is owed, or owes, at most kMaxOwed, which bounds the effect of turns on the shares within a
-// second. Another container takes over the turn if it is owed kTurnLead more. kTurnUseMemory is the
-// time constant of `turn_use`.
-constexpr double kTurn = 16e6, kMaxOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
-// A container without work for kAbsent is not owed more. A container that has had a backlog for
-// kSaturated without a break is owed nothing: its pool suffices to keep it busy.
-constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
-// For kBetween after a launch, a program counts as working. For kAtLimit after a wait for the
-// limit, it counts as being at its limit.
-constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
+// Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed
+// kTurnOwedTime. It is owed, or owes, at most kMaxOwedTime, which bounds the effect of turns on the
+// shares within a second. Another container takes over the turn if it is owed kTurnLead more.
+// kTurnUtilizationMemory is the time constant of `turn_utilization`.
+constexpr double kTurnOwedTime = 16e6, kMaxOwedTime = 32e6, kTurnLead = 4e6,
+                 kTurnUtilizationMemory = 64e6;
+// A container without work for kAbsentTime is not owed more. A container that has had a backlog for
+// kSaturatedTime without a break is owed nothing: its pool suffices to keep it busy.
+constexpr int64_t kAbsentTime = 200 * kMillisecond, kSaturatedTime = 100 * kMillisecond;
+// For kWorkingTime after a launch, a program counts as working. For kAtLimitTime after a wait for
+// the limit, it counts as being at its limit.
+constexpr int64_t kWorkingTime = 300 * kMicrosecond, kAtLimitTime = 5 * kMillisecond;
 
 }  // namespace
 
 // True: the container has kernels in flight that need several turns of the GPU, and that a high
 // class waits for.
-bool Arbiter::IsLongLow(const ContainerState& container) {
+bool Arbiter::HasAwaitedKernels(const ContainerState& container) {
   return container.share.priority == PriorityClass::kLow && container.in_flight > 0 &&
-         container.longest > kQuantum && container.longest <= kAwaited;
+         container.longest > kQuantum && container.longest <= kMaxAwaitedTime;
 }
 
 void Arbiter::DecideStops(int64_t now) {
   bool high = false;
   for (const ContainerState& container : containers_) {
     // A high class that waits for its own limit leaves the GPU to the low classes.
-    const bool at_limit = container.last_limited > 0 && now - container.last_limited < kAtLimit;
+    const bool at_limit = container.last_limited > 0 && now - container.last_limited < kAtLimitTime;
     const int64_t last = std::max(container.last_wait, container.last_launch);
-    const bool works = container.in_flight > 0 || (now - last < kHighHold && !at_limit);
+    const bool works = container.in_flight > 0 || (now - last < kLowStopTime && !at_limit);
     high |= works && container.share.priority == PriorityClass::kHigh;
   }
   for (ContainerState& container : containers_) {
@@ -63,45 +64,48 @@ void Arbiter::DecideStops(int64_t now) {
 // Measures which part of its turns a container uses. Two ticks of a turn do not count: the first,
 // because other containers still run, and the last, because the container then pauses or waits for
 // its limit.
-void Arbiter::MeasureTurnUse(int64_t now, double elapsed, ContainerState* container) {
-  const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
-  if (!container->alone || !works || now - container->last_limited <= kAtLimit) return;
-  const double change = double(container->used) - container->turn_use * elapsed;
-  container->turn_use = std::clamp(container->turn_use + change / kTurnUseMemory, 0.0, 1.0);
+void Arbiter::MeasureTurnUtilization(int64_t now, double elapsed, ContainerState* container) {
+  const bool works = container->in_flight > 0 || now - container->last_launch < kWorkingTime;
+  if (!container->was_alone_in_turn || !works || now - container->last_limited <= kAtLimitTime)
+    return;
+  const double change = double(container->used_since_tick) - container->turn_utilization * elapsed;
+  container->turn_utilization =
+      std::clamp(container->turn_utilization + change / kTurnUtilizationMemory, 0.0, 1.0);
 }
 
-// Adds to `owed` the GPU time that each container was entitled to since the last tick, by weight
-// and within its limit, minus the time that it used. In its own turn, a container is entitled only
-// to the time that it can use. Otherwise the turn of a container with a large share that leaves the
-// GPU idle between its launches would never end.
-void Arbiter::DecideOwed(int64_t now) {
+// Adds to `owed_time` the GPU time that each container was entitled to since the last tick, by
+// weight and within its limit, minus the time that it used. In its own turn, a container is
+// entitled only to the time that it can use. Otherwise the turn of a container with a large share
+// that leaves the GPU idle between its launches would never end.
+void Arbiter::UpdateOwedTime(int64_t now) {
   const double elapsed = Elapsed(now);
   double weights = 0, rest = 1;
   int64_t in_flight = 0;  // of containers without a turn
   for (ContainerState& container : containers_) {
-    if (container.id != turn_) in_flight += container.in_flight;
+    if (container.id != turn_holder_) in_flight += container.in_flight;
     const int64_t last = std::max(container.last_launch, container.last_wait);
-    container.present = container.known && !container.stopped && now - last <= kAbsent;
-    if (container.present) weights += container.weight;
+    container.is_present = container.is_known && !container.is_stopped && now - last <= kAbsentTime;
+    if (container.is_present) weights += container.weight;
   }
   // Starts with the containers that reach their limits first; the others divide what these leave.
   for (ContainerState* container : by_limit_) {
-    if (!container->present) continue;
+    if (!container->is_present) continue;
     const double part =
         std::min(container->limit, rest * container->weight / std::max(weights, 1e-9));
     rest -= part;
     weights -= container->weight;
-    const auto used = double(container->used);
+    const auto used = double(container->used_since_tick);
     // A container that leaves the GPU idle in its turn is charged for at least half of the time.
     const bool alone = container->has_turn && in_flight < kDrained;
-    if (alone) MeasureTurnUse(now, elapsed, container);
-    container->alone = alone;
-    container->owed += part * elapsed * (alone ? container->turn_use : 1);
-    container->owed -= alone ? std::max(used, elapsed / 2) : used;
+    if (alone) MeasureTurnUtilization(now, elapsed, container);
+    container->was_alone_in_turn = alone;
+    container->owed_time += part * elapsed * (alone ? container->turn_utilization : 1);
+    container->owed_time -= alone ? std::max(used, elapsed / 2) : used;
     if (now - container->last_denied > BacklogMemory()) container->last_without_backlog = now;
-    const bool gains = now - container->last_limited > kAtLimit &&
-                       now - container->last_without_backlog < kSaturated;
-    container->owed = std::clamp(container->owed, -kMaxOwed, gains ? kMaxOwed : 0);
+    const bool gains = now - container->last_limited > kAtLimitTime &&
+                       now - container->last_without_backlog < kSaturatedTime;
+    container->owed_time =
+        std::clamp(container->owed_time, -kMaxOwedTime, gains ? kMaxOwedTime : 0);
   }
 }
 
@@ -114,28 +118,29 @@ void Arbiter::DecideTurn(int64_t now) {
   ContainerState* holder = nullptr;
   ContainerState* next = nullptr;
   for (ContainerState& container : containers_) {
-    container.held = container.has_turn = false;
-    const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
-                       now - container.last_wait < tick_;
-    if (!works || container.stopped || container.owed <= 0) continue;
-    if (container.id == turn_) holder = &container;
-    if (container.owed > kTurn && (next == nullptr || container.owed > next->owed)) {
+    container.is_held = container.has_turn = false;
+    const bool works = container.in_flight > 0 || now - container.last_launch < kWorkingTime ||
+                       now - container.last_wait < tick_interval_;
+    if (!works || container.is_stopped || container.owed_time <= 0) continue;
+    if (container.id == turn_holder_) holder = &container;
+    if (container.owed_time > kTurnOwedTime &&
+        (next == nullptr || container.owed_time > next->owed_time)) {
       next = &container;
     }
   }
-  if (next != nullptr && (holder == nullptr || next->owed > holder->owed + kTurnLead)) {
+  if (next != nullptr && (holder == nullptr || next->owed_time > holder->owed_time + kTurnLead)) {
     holder = next;
-    turn_ = next->id;
+    turn_holder_ = next->id;
   }
   if (holder == nullptr) {
-    turn_ = kNoTurn;
+    turn_holder_ = kNoTurn;
     return;
   }
   holder->has_turn = true;
-  holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
+  holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed_time));
   for (ContainerState& container : containers_) {
-    container.held = &container != holder && !container.idle && !container.stopped;
-    if (container.held) container.held_until = now + BacklogMemory();
+    container.is_held = &container != holder && !container.is_idle && !container.is_stopped;
+    if (container.is_held) container.held_until = now + BacklogMemory();
   }
 }
 
@@ -143,8 +148,9 @@ void Arbiter::DecideTurn(int64_t now) {
 // The kernel ends sooner if the high class has little work in flight when the low class is stopped
 // (WindowOfHighClass), and launches nothing until the kernel ends.
 void Arbiter::HoldHighClasses(int64_t now) {
-  const auto is_awaited = [now](const ContainerState& one) {
-    return one.stopped && IsLongLow(one) && now - one.stopped_at < kAwaited;
+  const auto is_awaited = [now](const ContainerState& container) {
+    return container.is_stopped && HasAwaitedKernels(container) &&
+           now - container.stopped_at < kMaxAwaitedTime;
   };
   const bool awaits = std::ranges::any_of(containers_, is_awaited);
   for (ContainerState& container : containers_) {
@@ -154,7 +160,8 @@ void Arbiter::HoldHighClasses(int64_t now) {
 }
 
 int64_t Arbiter::WindowOfHighClass(int64_t window) const {
-  return std::ranges::any_of(containers_, IsLongLow) ? std::min(kHighWindow, window) : window;
+  return std::ranges::any_of(containers_, HasAwaitedKernels) ? std::min(kHighWindow, window)
+                                                             : window;
 }
 
 }  // namespace tessera::limiter

@@ -65,7 +65,7 @@ Function FunctionOrMissing(void* found) {
 
 __attribute__((constructor)) void FindDriver() {
   void* library = ::dlopen(kRealCuda, RTLD_LAZY | RTLD_NOLOAD);
-  driver.is_loaded = library != nullptr;
+  driver.is_library_loaded = library != nullptr;
   const auto find = [library](const char* name) {
     return library != nullptr ? ::dlsym(library, name) : nullptr;
   };

@@ -14,7 +14,7 @@ namespace tessera::limiter {
 
 // A function that an old driver lacks returns kNotSupported.
 struct DriverFunctions {
-  bool is_loaded;
+  bool is_library_loaded;
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
 #define LIMITER_CALLED(name, type) cuda::fn::type name;
 #include "src/limiter/loader/functions.inc"

@@ -136,7 +136,7 @@ bool Process::IsLimiting() const {
 }
 
 Result Process::Init() {
-  if (!driver.is_loaded) {
+  if (!driver.is_library_loaded) {
     WriteMessage("the real driver library is missing at %s: restart the container", kRealCuda);
     return Result::kNotPermitted;
   }

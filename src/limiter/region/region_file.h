@@ -35,7 +35,7 @@ constexpr bool CanRead(const Layout& layout, const Header& header) {
 int FillNewFile(int fd, const Layout& layout, mode_t mode);
 
 // Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A file that is
-// mapping writable grows to the size of the layout. It keeps the version in its header, which its
+// mapped writable grows to the size of the layout. It keeps the version in its header, which its
 // other readers check. EPROTO: the file is too short, of another kind, or of a version that this
 // program or the file excludes.
 int MapFile(int fd, const Layout& layout, bool writable, void** mapping);

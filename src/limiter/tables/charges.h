@@ -53,8 +53,8 @@ class Charges {
 
   SpinLock lock_;
   Table<ChargedObject, HashKey> entries_ = {};  // by handle
-  Table<uint64_t, HashKey> small_bytes_by_context_ =
-      {};  // by context: the sum of its small objects
+  // Sums of the sizes of small objects.
+  Table<uint64_t, HashKey> small_bytes_by_context_ = {};
 };
 
 }  // namespace tessera::limiter

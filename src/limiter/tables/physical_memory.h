@@ -124,8 +124,8 @@ class PhysicalPieces {
   Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the piece
   Table<int, HashKey> probes_ = {};                   // descriptors by the id of the piece
   std::atomic<uint32_t> probe_count_{0};
-  std::atomic<uint32_t> next_sweep_count_{
-      kFirstSweepCount};  // probe_count_ at which the next sweep is due
+  // probe_count_ at which the next sweep is due.
+  std::atomic<uint32_t> next_sweep_count_{kFirstSweepCount};
   SharedPieces* container_pieces_ = nullptr;
   EndFunction on_end_ = nullptr;
   void* argument_ = nullptr;

@@ -229,7 +229,7 @@ void SharedGpu::Tick() {
   for (const Arbiter::ProcessPart& part : division.parts) {
     WritePart(part, &tenants_[part.id]->processes[part.slot]->part);
   }
-  next_tick_ = division.next;
+  next_tick_ = division.next_tick;
   ++ticks_;
 }
 
@@ -262,7 +262,7 @@ void SharedGpu::Sample() {
       sum += percents;
       ++count;
     }
-    if (count > 0) arbiter_.Utilization(now_, i, sum / count);
+    if (count > 0) arbiter_.RecordUtilization(now_, i, sum / count);
   }
 }
 
