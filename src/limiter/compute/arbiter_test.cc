@@ -179,8 +179,8 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
 
-// For `seconds`, container 1 meters 0.4 of the GPU, of which NVML shows `nvml`. Container 2 works
-// beside it or not.
+// For `seconds`, container 1 meters 0.4 of the GPU, and NVML reports `nvml` for it. Container 2
+// works at the same time, or not.
 void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double nvml,
            bool beside) {
   for (int second = 0; second < seconds; ++second) {
@@ -218,7 +218,7 @@ TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
       << "an error alone is corrected, too";
 }
 
-// With any values in the lines of a container, the others keep a lease and sane rates.
+// Whatever a container writes into its lines, the other containers keep a lease and sane rates.
 TEST(ArbiterTest, BoundsWhatContainersClaim) {
   std::mt19937_64 random(3);
   const auto number = [&]() -> int64_t {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuCall that is charged to the compute limit: every function that copies or sets within device
-// memory, and every function that launches a kernel, of both stream modes.
+// Calls that are charged to the compute limit: every function that copies or sets within device
+// memory, and every function that launches a kernel, in both stream modes.
 #include <cstdlib>
 #include <functional>
 #include <string_view>
@@ -28,7 +28,7 @@ constexpr char kNewDriver[] =
     "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 4096\n  reserved_mib: 96\n  context_mib: 10\n"
     "node:\n  gpus: 1\n  nvlink: none\ndriver: {version: 610.10, cuda: \"13.5\"}\n";
 
-// What the calls work on. Narrow addresses are those of CUDA 3.1 and before.
+// The arguments of the calls. Narrow addresses are the 32-bit addresses of CUDA 3.1 and earlier.
 struct Operands {
   explicit Operands(const CudaLibrary& library) : cuda(library) {
     context = MakeContext(cuda);
@@ -136,7 +136,7 @@ TEST_F(LimiterTest, EveryCopyAndSetWithinDeviceMemoryIsCharged) {
   node.SetCompute(0, 0.5);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Operands operands(cuda);
-    // A thread takes GPU time in advance, so that not every call shows.
+    // A thread takes GPU time in advance, so not every call changes the charge.
     for (const GpuCall& work : kCopies) {
       EXPECT_GT(ChargedBy(node, operands, work, 300), 200'000) << work.name;
     }

@@ -105,7 +105,7 @@ TEST_F(DeviceLaunchesTest, ADeviceWithoutALimitIsNotCharged) {
   }));
 }
 
-// The limiter waits at no gate twice, and changes no answer of the driver.
+// The limiter waits only once for each GPU, and changes no result of the driver.
 TEST_F(DeviceLaunchesTest, TheDriverRefusesInvalidLaunchesAtOnce) {
   LimitedNode node({100 * kMiB, 100 * kMiB});
   node.SetCompute(0, 0.5);

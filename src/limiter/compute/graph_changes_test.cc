@@ -26,7 +26,7 @@ class GraphChangesTest : public LimiterTest {
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
-// A graph of one kernel, which a program exchanges between launches.
+// A graph of one kernel, which the program replaces between launches.
 struct ExchangedGraph {
   cuda::Function brief = nullptr, lengthy = nullptr;
   cuda::Stream stream = nullptr;
@@ -157,7 +157,7 @@ double SecondLaunch(const CudaLibrary& cuda, const ExchangedGraph& graph) {
 
 TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeWaitsForAnotherEvent) {
   LimitedNode node({100 * kMiB});
-  node.SetCompute(0, 100);  // a launch waits only for the time of another
+  node.SetCompute(0, 100);  // so high that a launch waits only until another one is timed
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ExchangedGraph graph(cuda);
     cuda::Event event = nullptr, other = nullptr;

@@ -75,7 +75,7 @@ TEST(ComputeModelTest, OneTenantGetsItsHardLimit) {
       ++runs;
       error += std::abs(figures.mean - wanted);
       deviation += figures.deviation;
-      // A burst that needs its whole limit, and exceeds the bucket, is late.
+      // A burst that needs the whole limit and exceeds kBucket ends late.
       const bool late = loads[i].think > 0 && std::abs(demand - limit) < 1;
       EXPECT_TRUE(holds || late) << loads[i].name << " at " << limit << ": " << figures.mean
                                  << " / " << figures.deviation;
@@ -140,7 +140,8 @@ TEST(ComputeModelTest, AProgramWithEverNewGridsGetsItsShare) {
   }
 }
 
-// Without a turn of its own, the program would get one batch in each round: 1 % of the GPU.
+// Without a turn of its own, the program would get one batch in each round of the driver's turns: 1
+// % of the GPU.
 TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   const Load waits{.kernels = {{25 * kUs}}, .sync_every = 5};
   SharedGpuOptions options{.tenants = {Hard(0.2, waits)}};
@@ -203,8 +204,8 @@ TEST(ComputeModelTest, EarlyStampsOfEventsMoveSharesForSeconds) {
   }
 }
 
-// A process that runs one kernel and ends has no price for it. The program in the model has none
-// for any of its launches.
+// A process that runs one kernel and ends never learns its price. The program in the model has no
+// price for any of its launches.
 TEST(ComputeModelTest, LongKernelsThatWereNeverMeasuredGetTheirShare) {
   const Load once{.name = "once", .kernels = {{100 * kMs}}, .sync_every = 1, .exchanges = true};
   for (const size_t count : {1u, 2u, 4u, 8u}) {
@@ -220,8 +221,8 @@ TEST(ComputeModelTest, LongKernelsThatWereNeverMeasuredGetTheirShare) {
   }
 }
 
-// A kernel cannot be cut short, so the use of its container swings by its length. The use since any
-// moment stays that close to the share of the time.
+// A kernel cannot be cut short, so the use of its container swings by its length. Over any stretch
+// of time, the use differs from the share of the time by at most that.
 TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
   for (const double length : {200 * kMs, 2000 * kMs}) {
     for (const double limit : {10, 30, 50, 70, 90}) {
@@ -239,7 +240,7 @@ TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
 }
 
 // A program that leaves the GPU idle while it launches and waits cannot use a large share. Its
-// neighbor keeps at least `least` all the same.
+// neighbor still gets at least `least`.
 TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
   // The program uses the GPU for 160 us of 235 us. It idles within its wait, or after it.
   const Load in_wait{.kernels = {{20 * kUs}}, .sync_every = 8, .wake = 55 * kUs};
@@ -272,7 +273,7 @@ TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
   }
 }
 
-// After its pause, the program must repay the time of others that it used.
+// After its pause, the program must repay the GPU time that it used beyond its share.
 TEST(ComputeModelTest, APauseForgivesNoDebt) {
   const Load pauses{.kernels = {{20 * kMs}}, .burst = 1 * kMs, .think = 2 * kMs};
   Expect("10 by kernels of 20 ms and pauses",
@@ -307,8 +308,8 @@ TEST(ComputeModelTest, ANewTenantGetsItsShareAtOnce) {
          3'200'000'000);
 }
 
-// While others use the GPU, events may show times that are too long or too short. The correction of
-// that by NVML must not hold for the container alone.
+// While others use the GPU, events may show times that are too long or too short. The correction by
+// NVML for such times must not apply while the container is alone.
 TEST(ComputeModelTest, AContainerGetsItsShareAfterOthersHaveEnded) {
   for (const double error : {1.4, 0.7}) {
     for (const double share : {0.3, 0.7}) {
@@ -361,7 +362,8 @@ TEST(ComputeModelTest, AKilledProcessTakesNothingFromTheOthers) {
          {29.8, 69.5}, 4 * kSeconds);
 }
 
-// A process that is killed before its kernel ends never measures it, and the next one has no price.
+// A process that is killed before its kernel ends never measures the kernel, and the next process
+// has no price for it.
 TEST(ComputeModelTest, AProcessThatIsKilledBeforeItsKernelEndsIsCharged) {
   const Load longer{.name = "killed", .kernels = {{200 * kMs}}, .killed_after = 194 * kMs};
   const Load shorter{.name = "killed", .kernels = {{50 * kMs}}, .killed_after = 45 * kMs};

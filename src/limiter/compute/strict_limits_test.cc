@@ -103,8 +103,8 @@ TEST(StrictLimitsTest, HoldWhileTheGpuIsPartlyIdle) {
   EXPECT_LE(result.most_over, kTolerated);
 }
 
-// Without the agent a process does not know when others use the GPU, so it takes their turns for
-// its own: it may get less than its limit, but not more.
+// Without the agent, a process does not know when others use the GPU, so it counts their turns as
+// its own use. It may get less than its limit, but not more.
 TEST(StrictLimitsTest, AreNotExceededAfterTheAgentHasDied) {
   EXPECT_LE(RunAll(3 * kSecond).most_over, kTolerated);
 }

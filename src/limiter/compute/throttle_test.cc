@@ -137,7 +137,7 @@ TEST_F(ThrottleTest, AContextEndsWithWorkInFlight) {
   }));
 }
 
-// Each context has a function of its own, so no launch has a known price.
+// Each context has a different function, so no launch has a known price.
 TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
   setenv("SIMGPU_KERNEL_NS", "work=30000000", 1);
   LimitedNode node({100 * kMiB});
@@ -171,8 +171,8 @@ TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
   }));
 }
 
-// A process that is killed before its kernel ends never measures it. On a busy machine the helper
-// thread of the process begins late.
+// A process that is killed before its kernel ends never measures the kernel. On a busy machine, the
+// helper thread of the process starts late.
 TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
   setenv("SIMGPU_KERNEL_NS", "work=2000000000", 1);
   LimitedNode node({100 * kMiB});
@@ -225,7 +225,7 @@ TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
   }));
 }
 
-// A captured launch is free; the launch of its graph is charged.
+// A captured launch is not charged; the launch of its graph is.
 TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
@@ -339,7 +339,7 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
     constexpr size_t kWidth = 4096, kRows = 512;
     constexpr int kCalls = 300;
     // All calls together take about 1.5 ms. A thread takes GPU time in advance, so not every call
-    // shows.
+    // changes the charge.
     constexpr int64_t kLeast = kMillisecond / 2;
     cuda::Function function = nullptr;
     cuda::DevicePtr from = 0, to = 0;
@@ -404,8 +404,8 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
   }));
 }
 
-// The first launch cannot begin, so its price stays unknown. Without an end of the waits, the
-// thread would never open the gate for it.
+// The first launch cannot begin, so its price stays unknown. If the limiter waited without an end,
+// the thread would never open the gate for which the first launch waits.
 TEST_F(ThrottleTest, ALaunchDoesNotWaitForWorkThatItsThreadHoldsBack) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);

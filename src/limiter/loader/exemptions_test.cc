@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every driver function that allocates, frees or reports device memory, gives work to the GPU,
-// waits for it, or changes an executable graph is replaced, or exempted with a reason.
+// waits for it, or changes an executable graph must be replaced, or exempted with a reason.
 #include <gmock/gmock.h>
 
 #include <map>

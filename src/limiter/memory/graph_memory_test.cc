@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The charge of memory that graphs allocate by nodes, on the simulated driver.
+// The charge of memory that nodes of graphs allocate, on the simulated driver.
 #include <random>
 #include <thread>
 #include <vector>
@@ -195,7 +195,8 @@ TEST_F(LimitedGraphTest, NodesThatShareMemoryCountOnce) {
   EXPECT_EQ(node.usage(0).refused, 0u);
 }
 
-// Branches that may run concurrently share no memory. The limiter learns that only from the driver.
+// Branches that may run concurrently share no memory. The limiter sees this only in the bytes that
+// the driver has allocated.
 TEST_F(LimitedGraphTest, AGraphThatTurnsOutTooLargeDoesNotRun) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

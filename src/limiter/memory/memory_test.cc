@@ -318,7 +318,8 @@ TEST_F(LimiterTest, ForeignPointersAndFailedFreesChangeNothing) {
   }));
 }
 
-// The driver frees for one of the threads and refuses the other, in either order.
+// If two threads free a pointer, the driver succeeds for one of them and refuses the other, in
+// either order.
 TEST_F(LimiterTest, MemoryThatTwoThreadsFreeAtOnceIsReleasedOnce) {
   constexpr int kRounds = 20'000;
   LimitedNode node({100 * kMiB});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What modules and contexts charge, and when they are refused, on the simulated driver.
+// The charges of modules and contexts, and their refusals, on the simulated driver.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations and views of CUDA 3.1 and before, which cuGetProcAddress returns at version 2000.
+// The functions of CUDA 3.1 and earlier that allocate or report memory, which cuGetProcAddress
+// returns for version 2000.
 #include <vector>
 
 #include "src/limiter/testing/limiter_fixture.h"

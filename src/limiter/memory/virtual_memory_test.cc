@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The charge of memory that programs create apart from addresses, on the simulated driver.
+// The charge of memory that cuMemCreate creates, on the simulated driver.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -167,8 +167,8 @@ TEST_F(LimitedVirtualMemoryTest, AReleaseAfterTheDescriptorsAreClosedEndsTheChar
   }));
 }
 
-// A process that exports a piece of three blocks by two descriptors, and ends on request. Before,
-// it exports the piece by `more` descriptors that it closes.
+// A process that exports a piece of three blocks by two descriptors, and ends on request. Before
+// these, it exports `more` descriptors and closes them.
 class Exporter {
  public:
   explicit Exporter(LimitedNode* node, int more = 0) {
@@ -211,7 +211,7 @@ class Exporter {
   }
   void* descriptor(size_t which) { return AsHandle(descriptors_[which].get()); }
   void CloseDescriptors() { descriptors_.clear(); }
-  // It frees its handle and descriptors, and stays.
+  // The process releases its handle and descriptors, and keeps running.
   void Free() {
     char byte = 0;
     EXPECT_EQ(::write(to_.get(), "x", 1), 1);
@@ -332,7 +332,7 @@ TEST_F(LimitedVirtualMemoryTest, APieceIsChargedAfterItsExporterWasKilled) {
   }));
 }
 
-// The memory lives by the descriptor alone, so it counts for the process that imports it.
+// Only the descriptor keeps the memory, so the memory counts for the process that imports it.
 TEST_F(LimitedVirtualMemoryTest, APieceWhoseExporterHasEndedIsRefusedBeyondTheLimit) {
   LimitedNode node({5 * kBlock});
   Exporter exporter(&node);
@@ -355,7 +355,7 @@ TEST_F(LimitedVirtualMemoryTest, ImportedMemoryOfAnotherContainerIsChargedAsItIs
   ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
   const int exporter = ::fork();
   if (exporter == 0) {
-    // It has no limiter, so its descriptor has no mark.
+    // The exporter has no limiter, so its descriptor has no mark.
     const CudaLibrary real(node.node().library("libcuda.so.1"));
     MakeContext(real);
     PhysicalMemory theirs = 0;
@@ -440,7 +440,7 @@ void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
       descriptors.erase(descriptors.begin() + long(which));
     }
   }
-  // Three descriptors stay open and keep memory that no handle keeps.
+  // Three descriptors stay open, and keep memory that has no handle.
   for (size_t i = 3; i < descriptors.size(); ++i) ::close(descriptors[i]);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of contexts, on the simulated driver. A context of its node takes kContextBytes.
+// Device memory of contexts, on the simulated driver. A context of the simulated node takes
+// kContextBytes.
 #include <vector>
 
 #include "src/limiter/testing/limiter_fixture.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limited processes on the simulated driver: at one limit, forked, killed, without a region.
+// Limited processes on the simulated driver: several at one limit, forked processes, killed
+// processes, and processes without a region.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -109,7 +110,7 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
 }
 
-// The end of `gone` closes when the process has called exec.
+// The process's end of the pipe `gone` closes when the process has called exec.
 TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
   LimitedNode node({100 * kMiB});
   int gone[2];
@@ -217,7 +218,7 @@ TEST_F(LimiterTest, TheProcessBeyondTheLastSlotGetsNoGpu) {
   Usage* usage = nullptr;
   uint32_t own = 0;
   ASSERT_EQ(ClaimSlot(kUsageFile, &usage, &own), 0);
-  // A slot belongs to its process while that runs, with or without the lock.
+  // A slot belongs to its process while the process runs, with or without the lock.
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     usage->starts[i].store(usage->starts[own].load());
     usage->pids[i].store(usage->pids[own].load());
@@ -422,7 +423,7 @@ TEST_F(LimiterTest, ARefusalDoesNotWaitForTheReaderOfAFullPipe) {
   }
 }
 
-// A daemon closes its standard streams, and what it opens next gets their descriptors.
+// A daemon closes its standard streams, and the files that it opens next get their descriptors.
 TEST_F(LimiterTest, ARefusalIsNotWrittenIntoAFileThatHasGotTheDescriptor) {
   LimitedNode node({100 * kMiB});
   const TempDir dir;

@@ -125,7 +125,7 @@ TEST(AccountsTest, FindsAGpuByItsUuid) {
 }
 
 // A thread with an even number is a process; the next thread is a second thread of that process.
-// The test sums what the threads hold outside of the accounts.
+// The test sums the bytes that the threads hold, independently of the accounts.
 TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
   constexpr int kThreads = 8;
   Region region(kThreads / 2);
@@ -170,7 +170,7 @@ TEST(AccountsTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
   for (unsigned i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 200'000; ++round) {
-        // The test's own count admits two threads at a time.
+        // A counter of the test admits two threads at a time.
         if (inside.fetch_add(1) >= 2) {
           inside.fetch_sub(1);
           continue;

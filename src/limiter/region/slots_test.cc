@@ -102,7 +102,7 @@ TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// A process that cannot read /proc knows nothing about others.
+// A process that cannot read /proc does not know whether other processes have ended.
 TEST_F(SlotsTest, ASweepWithoutDescriptorsForProcKeepsTheSlot) {
   usage_->slots_used = 1;
   usage_->pids[0] = ::getpid();

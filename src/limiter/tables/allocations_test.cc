@@ -78,8 +78,8 @@ TEST(AllocationsTest, ABlockIsChargedWithItsFirstPartAndReleasedWithItsLast) {
   EXPECT_TRUE(blocks.JoinBlock(4 << 20, 0)) << "the driver may use the address again";
 }
 
-// Both threads call the driver for one allocation. It frees for the one that has not found the
-// entry.
+// Both threads call the driver to free one allocation. The driver succeeds for the thread that has
+// not found the entry.
 TEST(AllocationsTest, OneOfTwoFreesEndsTheChargeWhicheverAnswerComesFirst) {
   static Allocations allocations;
   constexpr uint64_t kPointer = 6 << 20;

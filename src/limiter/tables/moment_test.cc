@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of objects that threads destroy while others create, on a model of a driver that uses a
-// handle again as soon as its object is destroyed.
+// Tables of objects that some threads destroy while others create new ones, on a model of a driver
+// that reuses a handle as soon as its object is destroyed.
 #include "src/limiter/tables/moment.h"
 
 #include <gtest/gtest.h>
