@@ -177,7 +177,7 @@ TEST(ComputeModelTest, AProgramThatWaitsForEachKernelGetsItsShareBesideLongKerne
 TEST(ComputeModelTest, ProgramsThatExchangeTheirLongKernelsKeepTheSmallerShare) {
   for (const double other : {20 * kMs, 200 * kMs}) {
     const Load load{.name = "exchanged",
-                    .kernels = {{.length = 10 * kUs, .every = 21, .other = other}},
+                    .kernels = {{.length = 10 * kUs, .other_every = 21, .other_length = other}},
                     .exchanges = true};
     SharedGpu gpu({.tenants = {Hard(0.3, load), Hard(0.7, load)}});
     gpu.RunWindows(kSeconds, 4);

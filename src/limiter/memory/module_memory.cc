@@ -51,7 +51,7 @@ Result LoadModule(Module* module, uint64_t variable_bytes, Load load) {
   const Contexts::Info context = process.CurrentContext();
   if (context.gpu < 0 || module == nullptr) return load();
   if (!process.HasRoom(context.gpu, kModuleLoad)) return Result::kOutOfMemory;
-  if (variable_bytes <= limiter::kSmallBytes) return load();
+  if (variable_bytes <= limiter::kMaxSmallBytes) return load();
   const uint64_t reserved = limiter::RoundToBlocks(variable_bytes);
   if (!process.Reserve(context.gpu, reserved, "a module with variables")) {
     return Result::kOutOfMemory;
@@ -74,7 +74,7 @@ Result LoadLibrary(Library* library, uint64_t variable_bytes, Load load) {
   Process& process = Process::Get();
   if (!process.IsLimiting() || library == nullptr) return load();
   if (!process.HasRoom(process.CurrentContext().gpu, kModuleLoad)) return Result::kOutOfMemory;
-  if (variable_bytes <= limiter::kSmallBytes) return load();
+  if (variable_bytes <= limiter::kMaxSmallBytes) return load();
   const limiter::Libraries::LoadedLibrary info{process.libraries().NewId(), variable_bytes};
   if (!process.ChargeInContexts(info)) return Result::kOutOfMemory;
   Result result = load();

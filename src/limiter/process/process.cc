@@ -280,7 +280,7 @@ bool Process::InsertAllocation(cuda::DevicePtr pointer, const Allocation& alloca
 
 bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
                      uint64_t held) {
-  const bool in_block = bytes <= kSmallBytes;
+  const bool in_block = bytes <= kMaxSmallBytes;
   const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
   const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
                               .gpu = uint64_t(context.gpu),

@@ -8,7 +8,7 @@ namespace tessera::limiter {
 
 inline constexpr uint64_t kBlockBytes = 2 << 20;
 // Allocations up to this size share a block.
-inline constexpr uint64_t kSmallBytes = 1 << 20;
+inline constexpr uint64_t kMaxSmallBytes = 1 << 20;
 
 // Returns 0 for a size that overflows; the driver refuses such sizes.
 constexpr uint64_t RoundToBlocks(uint64_t bytes) {

@@ -17,7 +17,7 @@ uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
   if (object.bytes == 0) return true;
-  if (object.bytes > kSmallBytes) {
+  if (object.bytes > kMaxSmallBytes) {
     accounts->Add(object.gpu, RoundToBlocks(object.bytes));
     return true;
   }
@@ -31,7 +31,7 @@ bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
 }
 
 void Charges::Uncharge(const ChargedObject& object, Accounts* accounts) {
-  if (object.bytes > kSmallBytes) {
+  if (object.bytes > kMaxSmallBytes) {
     accounts->Release(object.gpu, RoundToBlocks(object.bytes));
     return;
   }

@@ -17,15 +17,15 @@ int GpuModel::AddContext(int streams, int events) {
 void GpuModel::Kill(int index) {
   Context& context = contexts_[size_t(index)];
   for (auto& stream : context.streams) stream.clear();
-  context.queued = context.busy = 0;
+  context.queued = context.busy_streams = 0;
   context.backlog = 0;
 }
 
 void GpuModel::Push(int index, int stream, const Command& command) {
   Context& context = contexts_[size_t(index)];
   auto& queue = context.streams[size_t(stream)];
-  context.busy += queue.empty();
-  context.backlog += command.left;
+  context.busy_streams += queue.empty();
+  context.backlog += command.remaining;
   queue.push_back(command);
 }
 
@@ -54,7 +54,7 @@ bool GpuModel::NextTurn() {
   const int count = int(contexts_.size());
   for (int step = 1; step <= count; ++step) {
     const int next = (current_ + step + count) % count;
-    if (contexts_[size_t(next)].busy == 0) continue;
+    if (contexts_[size_t(next)].busy_streams == 0) continue;
     if (next != current_) switch_left_ = options_.switch_cost;
     current_ = next;
     turn_end_ = now_ + switch_left_ + options_.quantum;
@@ -66,10 +66,10 @@ bool GpuModel::NextTurn() {
 bool GpuModel::EndCommand(Context* context, std::deque<Command>* stream) {
   const Command command = stream->front();
   stream->pop_front();
-  context->busy -= stream->empty();
+  context->busy_streams -= stream->empty();
   if (command.event >= 0) {
     context->stamps[size_t(command.event)] = now_;
-    return context->watched && context->busy == 0;
+    return context->watched && context->busy_streams == 0;
   }
   --context->queued;
   return context->watched;
@@ -84,22 +84,22 @@ bool GpuModel::RunTurn(int64_t until) {
   }
   Context& context = contexts_[size_t(current_)];
   const int64_t end = std::min(until, turn_end_);
-  while (context.busy > 0) {
-    int64_t least = std::numeric_limits<int64_t>::max();
+  while (context.busy_streams > 0) {
+    int64_t shortest = std::numeric_limits<int64_t>::max();
     for (const auto& stream : context.streams) {
-      if (!stream.empty()) least = std::min(least, stream.front().left);
+      if (!stream.empty()) shortest = std::min(shortest, stream.front().remaining);
     }
-    const int64_t streams = context.busy;
-    const int64_t step = std::min(least, (end - now_) / streams);
-    const bool interrupted = step < least;
+    const int64_t streams = context.busy_streams;
+    const int64_t step = std::min(shortest, (end - now_) / streams);
+    const bool interrupted = step < shortest;
     now_ += step * streams;
     context.used += step * streams;
     context.backlog -= step * streams;
     bool watched = false;
     for (auto& stream : context.streams) {
       if (stream.empty()) continue;
-      stream.front().left -= step;
-      if (stream.front().left == 0) watched |= EndCommand(&context, &stream);
+      stream.front().remaining -= step;
+      if (stream.front().remaining == 0) watched |= EndCommand(&context, &stream);
     }
     if (interrupted) {
       context.used += end - now_;  // less than one nanosecond for each stream
@@ -113,7 +113,7 @@ bool GpuModel::RunTurn(int64_t until) {
 
 void GpuModel::RunUntil(int64_t time) {
   while (now_ < time) {
-    const bool runs = current_ >= 0 && contexts_[size_t(current_)].busy > 0;
+    const bool runs = current_ >= 0 && contexts_[size_t(current_)].busy_streams > 0;
     if ((!runs || now_ >= turn_end_) && !NextTurn()) {
       now_ = time;
       return;

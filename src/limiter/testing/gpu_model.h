@@ -25,7 +25,7 @@ struct GpuModelOptions {
 
 class GpuModel {
  public:
-  static constexpr int kQueue = 1024;  // launches of a context that the driver queues
+  static constexpr int kMaxQueued = 1024;  // launches of a context that the driver queues
   static constexpr int64_t kPending = -1;
 
   explicit GpuModel(const GpuModelOptions& options) : options_(options), random_(options.seed) {}
@@ -52,13 +52,13 @@ class GpuModel {
 
  private:
   struct Command {
-    int64_t left;  // GPU time
-    int event;     // -1: a kernel
+    int64_t remaining;  // GPU time
+    int event;          // -1: a kernel
   };
   struct Context {
     std::vector<std::deque<Command>> streams;
     std::vector<int64_t> stamps;
-    int queued = 0, busy = 0;  // launches; streams with commands
+    int queued = 0, busy_streams = 0;  // launches; streams with commands
     int64_t used = 0, backlog = 0;
     bool watched = false;
   };

@@ -6,19 +6,22 @@
 namespace tessera::limiter::testing {
 namespace {
 
-std::string Text(double nanoseconds) {
+std::string FormatDuration(double nanoseconds) {
   const bool us = nanoseconds < kMs;
   return std::to_string(int(nanoseconds / (us ? kUs : kMs))) + (us ? "us" : "ms");
 }
 
-Load Async(double length) { return {.name = "async " + Text(length), .kernels = {{length}}}; }
+Load Async(double length) {
+  return {.name = "async " + FormatDuration(length), .kernels = {{length}}};
+}
 Load Sync(double length, int every) {
-  return {.name = "sync " + std::to_string(every) + " x " + Text(length),
+  return {.name = "sync " + std::to_string(every) + " x " + FormatDuration(length),
           .kernels = {{length}},
           .sync_every = every};
 }
 Load Bursty(double length, double burst, double think) {
-  return {.name = "burst " + Text(burst) + " think " + Text(think) + " of " + Text(length),
+  return {.name = "burst " + FormatDuration(burst) + " think " + FormatDuration(think) + " of " +
+                  FormatDuration(length),
           .kernels = {{length}},
           .burst = burst,
           .think = think};
@@ -51,11 +54,12 @@ Step Program::Next() {
     thinks_ = false;
     return {Step::kThink, int64_t(load_.think), 0, 0};
   }
-  const size_t which = random_() % load_.kernels.size();
-  const Load::Kernel& kernel = load_.kernels[which];
-  Step step{.kind = Step::kLaunch, .length = 0, .function = which, .stream = 0};
-  const bool is_other = kernel.every > 0 && ++launches_by_kernel_[which] % kernel.every == 0;
-  double length = is_other ? kernel.other : kernel.length;
+  const size_t kernel_index = random_() % load_.kernels.size();
+  const Load::Kernel& kernel = load_.kernels[kernel_index];
+  Step step{.kind = Step::kLaunch, .length = 0, .function = kernel_index, .stream = 0};
+  const bool has_other_length =
+      kernel.other_every > 0 && ++launches_by_kernel_[kernel_index] % kernel.other_every == 0;
+  double length = has_other_length ? kernel.other_length : kernel.length;
   ChooseGrid(&step, &length);
   if (kernel.spread > 0) {
     std::normal_distribution<double> normal(-kernel.spread * kernel.spread / 2, kernel.spread);
@@ -64,8 +68,9 @@ Step Program::Next() {
   ++launches_;
   in_burst_ += length;
   stream_ = (stream_ + 1) % uint64_t(load_.streams);
-  step.exchanged = load_.exchanges && (kernel.every == 0 || is_other != was_other_);
-  was_other_ = is_other;
+  step.exchanged =
+      load_.exchanges && (kernel.other_every == 0 || has_other_length != had_other_length_);
+  had_other_length_ = has_other_length;
   step.length = std::max<int64_t>(1'000, int64_t(length));
   step.stream = int(stream_);
   longest_ = std::max(longest_, step.length);
@@ -112,9 +117,9 @@ Load RandomLoad(std::mt19937_64* random) {
     load.burst = length(2 * kMs, 40 * kMs);
     load.think = length(1 * kMs, 50 * kMs);
   }
-  load.name = std::to_string(keys) + " keys of " + Text(base) + ", " +
+  load.name = std::to_string(keys) + " keys of " + FormatDuration(base) + ", " +
               std::to_string(load.streams) + " streams, sync " + std::to_string(load.sync_every) +
-              ", burst " + Text(load.burst) + " think " + Text(load.think);
+              ", burst " + FormatDuration(load.burst) + " think " + FormatDuration(load.think);
   return load;
 }
 

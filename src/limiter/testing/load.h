@@ -13,10 +13,10 @@ inline constexpr double kUs = 1e3, kMs = 1e6;  // in nanoseconds
 
 struct Load {
   struct Kernel {
-    double length;      // mean, in nanoseconds
-    double spread = 0;  // standard deviation of the logarithm
-    int every = 0;      // every so many launches, one has the length `other`; 0: none
-    double other = 0;
+    double length;        // mean, in nanoseconds
+    double spread = 0;    // standard deviation of the logarithm
+    int other_every = 0;  // every so many launches, one has the length `other_length`; 0: none
+    double other_length = 0;
   };
   // kNew: each launch has a grid that was never used before, of 2 % to 198 % of the mean blocks.
   // kGrowing: each launch has more blocks than the launch before, from 2 % of the mean.
@@ -58,7 +58,7 @@ class Program {
   const Load load_;
   std::mt19937_64 random_;
   std::vector<int> launches_by_kernel_;  // launches by kernel
-  bool was_other_ = false;
+  bool had_other_length_ = false;
   int launches_ = 0;
   int64_t longest_ = 0;
   uint64_t stream_ = 0, grids_ = 0;

@@ -67,7 +67,7 @@ Mix::Mix(uint64_t seed, double new_grids) {
   }
 }
 
-std::vector<double> Mix::Fill(const std::vector<double>& max_shares) const {
+std::vector<double> Mix::DivideByWeight(const std::vector<double>& max_shares) const {
   std::vector<double> shares(max_shares.size());
   double low = 0, high = 1000;
   for (int step = 0; step < 100; ++step) {
@@ -84,7 +84,7 @@ std::vector<double> Mix::Fill(const std::vector<double>& max_shares) const {
 
 std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
   std::vector<double> max_shares = max_shares_;
-  const std::vector<double> claims = Fill(max_shares);
+  const std::vector<double> claims = DivideByWeight(max_shares);
   std::vector<double> shares = claims;
   std::vector<bool> missed(max_shares.size());
   for (bool changed = true; changed;) {
@@ -95,7 +95,7 @@ std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
       max_shares[i] = got;
       missed[i] = changed = true;
     }
-    if (changed) shares = Fill(max_shares);
+    if (changed) shares = DivideByWeight(max_shares);
   }
   for (size_t i = 0; i < max_shares.size(); ++i)
     shares[i] = 100 * (missed[i] ? claims[i] : shares[i]);

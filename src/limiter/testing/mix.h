@@ -23,7 +23,7 @@ class Mix {
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:
-  std::vector<double> Fill(const std::vector<double>& max_shares) const;
+  std::vector<double> DivideByWeight(const std::vector<double>& max_shares) const;
 
   SharedGpuOptions options_;
   std::vector<double> weights_, max_shares_, costs_;

@@ -183,8 +183,8 @@ void SharedGpu::Handle(Process* process) {
     process->state = Process::kSyncing;
     process->wake = INT64_MAX;
     gpu_.Watch(process->driver.context, true);
-    AfterGpu();
-  } else if (gpu_.queued(process->driver.context) >= GpuModel::kQueue) {
+    WakeWaitingPrograms();
+  } else if (gpu_.queued(process->driver.context) >= GpuModel::kMaxQueued) {
     process->state = Process::kQueueFull;
     process->wake = INT64_MAX;
     gpu_.Watch(process->driver.context, true);
@@ -194,14 +194,15 @@ void SharedGpu::Handle(Process* process) {
 }
 
 // Wakes the programs that wait for the GPU.
-void SharedGpu::AfterGpu() {
+void SharedGpu::WakeWaitingPrograms() {
   for (Process* process : processes_) {
     const int context = process->driver.context;
     if (process->state == Process::kSyncing && gpu_.backlog(context) == 0 &&
         gpu_.queued(context) == 0) {
       process->state = Process::kSynced;
       process->wake = now_ + process->wake_cost;
-    } else if (process->state == Process::kQueueFull && gpu_.queued(context) < GpuModel::kQueue) {
+    } else if (process->state == Process::kQueueFull &&
+               gpu_.queued(context) < GpuModel::kMaxQueued) {
       process->state = Process::kHasStep;
       process->wake = now_;
     } else {
@@ -275,7 +276,7 @@ int64_t SharedGpu::NextTime() const {
 
 // The high class begins a stretch of work with its first launch after a pause of kNewStretch. A
 // shorter pause may be a wait for the low class to leave the GPU.
-void SharedGpu::WatchDrain() {
+void SharedGpu::RecordDrain() {
   bool high = false;
   int64_t low = 0;
   for (const auto& tenant : tenants_) {
@@ -298,8 +299,8 @@ void SharedGpu::Run() {
     const int64_t next = NextTime();
     gpu_.RunUntil(next);
     now_ = gpu_.now();
-    AfterGpu();
-    WatchDrain();
+    WakeWaitingPrograms();
+    RecordDrain();
     if (now_ < next) continue;
     if (now_ >= options_.kill_at) {
       Process* victim = tenants_[0]->processes[0];

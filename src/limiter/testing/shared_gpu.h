@@ -72,11 +72,11 @@ class SharedGpu {
   void Handle(Process* process);
   void Launch(Process* process);
   void Restart(Process* process);
-  void AfterGpu();
+  void WakeWaitingPrograms();
   void Tick();
   void Sample();
   int64_t NextTime() const;
-  void WatchDrain();
+  void RecordDrain();
 
   SharedGpuOptions options_;
   GpuModel gpu_;
