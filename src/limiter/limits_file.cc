@@ -60,6 +60,7 @@ int LimitsFile::FindOrAdd(const char* text, uint32_t* index) {
   const uint32_t i = found >= 0 ? uint32_t(found) : limits_->gpu_count;
   if (i >= kMaxGpus) return ENOSPC;
   ::memcpy(limits_->gpus[i].uuid, uuid, sizeof(uuid));
+  if (found < 0) SetReportedRefusals(i, 0);  // the container has not used the GPU yet
   *index = i;
   return 0;
 }

@@ -84,10 +84,9 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 3072 * kMebi);
-  file.Refuse(2048 * kMebi);
   Start();
   Seconds(4);
-  EXPECT_TRUE(events_.empty()) << "from before the agent started";
+  EXPECT_TRUE(events_.empty());
   file.Refuse(2048 * kMebi);
   file.Refuse(1536 * kMebi);
   Seconds(1);
@@ -105,6 +104,15 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   EXPECT_NE(events_[1].message.find("; a module or a context was refused: raise"),
             std::string::npos)
       << events_[1].message;
+}
+
+TEST_F(ContainerUsageTest, AContainersFirstRefusalIsReportedAlsoIfNoAgentRan) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Refuse(2048 * kMebi);
+  Start();
+  Seconds(4);
+  EXPECT_EQ(events_.size(), 1u);
 }
 
 TEST_F(ContainerUsageTest, ARefusalWhileNoAgentRunsIsReportedAtItsStart) {
