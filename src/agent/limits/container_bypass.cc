@@ -15,6 +15,10 @@ namespace {
 
 // More memory than this, and more than the container's limit, is no code of a program.
 constexpr Bytes kMaxUnexplained{int64_t{1} << 30};
+// Use beyond a container's limit and this part of the GPU is excess. A container whose excess sums
+// up to kMaxExcessSeconds has no working limiter. A kernel of 26 seconds stays below that.
+constexpr double kTolerated = 0.25;
+constexpr double kMaxExcessSeconds = 20;
 
 // `counted`: the status of the pids that a usage file counts.
 bool IsDamaged(const Status& counted) { return counted.code() == Code::kFailedPrecondition; }
@@ -89,8 +93,8 @@ bool ContainerUsage::HasEnded(int pid) const {
 // A process starts its limiter before it appears in the driver's report, and may end between the
 // two readings of a round. So a process counts as bypassing if two rounds report it. It also counts
 // if it was alive after the second reading and has ended before the next round. The largest process
-// counts, too, if the container has more uncounted memory than its limit: only a process that
-// changes the numbers in the usage file gets so much.
+// counts, too, if the container has more uncounted memory than its limit, or uses much more of the
+// GPU's time: only a process that changes the numbers in the usage file gets so much.
 void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessUses& processes,
                                  const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use) {
   const std::set<int> in_last_round = std::exchange(gpu->without_limiter, {});
@@ -122,6 +126,15 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
     bypassing.push_back(round.reported.at(largest->pid));
     bypassing.back().uncounted = unaccounted;
   }
+  const limiter::LimitsFile& limits = *watched.region->limits();
+  const int index = limits.Find(use->uuid.c_str());
+  const double limit = index < 0 ? 0 : double(limits.limits().compute[index].cap) / limiter::kOne;
+  const bool exceeds = AddExcess(now, use->utilization.value_or(0), limit, gpu);
+  if (exceeds && bypassing.empty() && !processes.empty()) {
+    const auto busiest = std::ranges::max_element(processes, {}, &gpu::ProcessUse::percent);
+    bypassing.push_back(round.reported.at(busiest->pid));
+    bypassing.back().exceeds_compute = true;
+  }
   use->bypassing = static_cast<int>(bypassing.size());
   const bool may_record_event =
       gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
@@ -140,12 +153,30 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
   }
   if (bypassing.empty() || (!may_record_event && !kills)) return;
   if (may_record_event) gpu->next_bypass_event = now + kEventPause;
+  if (kills) gpu->excess_seconds = 0;
   HandleBypass(watched, bypassing, may_record_event, use->uuid);
+}
+
+// Adds the GPU time that the container used beyond its limit since the last call. `used`, `limit`:
+// parts of the GPU; limit 0: none. True: the sum has reached kMaxExcessSeconds.
+bool ContainerUsage::AddExcess(MonotonicTime now, double used, double limit,
+                               ContainerGpuState* gpu) {
+  const MonotonicTime before = std::exchange(gpu->excess_at, now);
+  if (before == MonotonicTime{} || limit <= 0) {
+    gpu->excess_seconds = 0;
+    return false;
+  }
+  const double seconds = std::chrono::duration<double>(now - before).count();
+  const double excess = used - limit - kTolerated;
+  gpu->excess_seconds = std::clamp(gpu->excess_seconds + excess * seconds, 0.0, kMaxExcessSeconds);
+  return excess > 0 && gpu->excess_seconds >= kMaxExcessSeconds;
 }
 
 // Returns the reason why the process has no limiter if the container's files show it, else "".
 // DescribeBypass then looks at the process's memory map.
-std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status& counted) {
+std::string ContainerUsage::CauseOf(const ReportedProcess& process,
+                                    const WatchedContainer& watched) {
+  const Status& counted = watched.pids.status();
   if (process.is_hidden) {
     return fmt::format(
         "the limits of the container are not visible to process {}: /dev/tessera/limits is "
@@ -160,6 +191,18 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process, const Status
         "the container, and do not change that file",
         process.uncounted.count() >> 20);
   }
+  if (process.exceeds_compute) {
+    return "for half a minute the driver reports that the container uses far more of the GPU's "
+           "time "
+           "than its limit: a process has changed the numbers in /dev/tessera/usage, or a kernel "
+           "starts others that the limiter does not see; restart the container, and do not change "
+           "that file";
+  }
+  const bool fails_open = (watched.region->limits()->limits().flags & limiter::kFailOpen) != 0;
+  if (fails_open && counted.code() == Code::kNotFound) {
+    return "the limiter could not count the process, and limits.failOpen has its namespace; the "
+           "program's standard error has the reason";
+  }
   return IsDamaged(counted) ? DamageText(counted) : "";
 }
 
@@ -168,7 +211,7 @@ void ContainerUsage::HandleBypass(const WatchedContainer& watched,
                                   bool may_record_event, const std::string& uuid) {
   const ContainerRef& who = watched.who;
   const bool kills = options_.stop_bypass.Contains(who.pod_namespace);
-  const std::string cause = CauseOf(processes[0], watched.pids.status());
+  const std::string cause = CauseOf(processes[0], watched);
   struct BypassReport {
     std::string text;
     int killed = 0;

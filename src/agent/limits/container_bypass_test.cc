@@ -125,6 +125,33 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
       << events_[0].message;
 }
 
+// Its limit is 30 hundredths. A process keeps ComputeCharge::charged at 0.
+TEST_F(ContainerUsageTest, AContainerThatUsesFarMoreComputeThanItsLimitIsReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Start();
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  const auto load = [this](int percent) { loader_->driver->gpus[0].loads = {{71, percent}}; };
+  load(54);
+  Seconds(200);
+  EXPECT_TRUE(events_.empty()) << "as programs that the meter measures badly";
+  // A kernel of 25 seconds.
+  load(100);
+  Seconds(25);
+  load(0);
+  Seconds(60);
+  EXPECT_TRUE(events_.empty()) << "a kernel cannot be cut short";
+  load(98);
+  Seconds(55);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(events_[0].message.find("uses far more of the GPU's time than its limit"),
+            std::string::npos)
+      << events_[0].message;
+  EXPECT_EQ(Use().bypassing, 1);
+}
+
 TEST_F(ContainerUsageTest, NamesADamagedUsageFileAlsoIfTheProcessHasEnded) {
   AddProcess(71, "aa");
   AddProcess(75, "aa");

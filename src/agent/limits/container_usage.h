@@ -141,6 +141,8 @@ class ContainerUsage {
     MonotonicTime next_bypass_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;
+    double excess_seconds = 0;  // GPU time beyond the limit of compute
+    MonotonicTime excess_at{};  // when it was last updated
   };
   struct WatchedContainer;
   struct Round;
@@ -168,7 +170,8 @@ class ContainerUsage {
   bool IsHidden(const WatchedContainer& watched, int pid) const;
   void CheckBypass(const WatchedContainer& watched, const ProcessUses& processes,
                    const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use);
-  static std::string CauseOf(const ReportedProcess& process, const Status& counted);
+  static bool AddExcess(MonotonicTime now, double used, double limit, ContainerGpuState* gpu);
+  static std::string CauseOf(const ReportedProcess& process, const WatchedContainer& watched);
   void HandleBypass(const WatchedContainer& watched, const std::vector<ReportedProcess>& processes,
                     bool may_record_event, const std::string& uuid);
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,

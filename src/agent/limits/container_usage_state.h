@@ -58,6 +58,7 @@ struct ContainerUsage::ReportedProcess {
   // Memory of the container that no limiter counts, if it is more than a program's code can
   // explain.
   Bytes uncounted;
+  bool exceeds_compute = false;  // the container uses far more compute than its limit
 };
 
 struct ContainerUsage::Round {
