@@ -132,6 +132,16 @@ TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
   EXPECT_NEAR(shown, 0.3, 0.1);
 }
 
+TEST_F(ComputeControlTest, AnAgentThatStartsKeepsTheCorrectionOfTheAgentBefore) {
+  Container container(dir_.path(), "a", 0.3);
+  container.member().limits->Write(0, limiter::Arbiter::Allowance{.bias = limiter::kOne * 5 / 4});
+  container.Work(kMs);
+  ComputeControl control;
+  control.Update({container.member()});
+  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
+  EXPECT_EQ(container.line().bias.load(), limiter::kOne * 5 / 4);
+}
+
 TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirAllowances) {
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;

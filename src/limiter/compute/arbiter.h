@@ -75,6 +75,8 @@ class Arbiter {
 
   // An unchanged share has no effect.
   void Set(Id id, const ComputeShare& share);
+  // Starts with the bias that an earlier arbiter found for the container. 1: no correction.
+  void ResumeBias(Id id, double bias);
   void Remove(Id id);
   // True: a tick at this time needs a reading of the container. Idle containers are rarely read.
   bool IsDue(int64_t now, Id id) const;

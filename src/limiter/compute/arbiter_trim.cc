@@ -46,6 +46,13 @@ void Arbiter::CorrectBias(double metered, double used, BiasEstimate* estimate) {
   estimate->bias = std::clamp(estimate->bias * std::pow(ratio, power), kMinBias, kMaxBias);
 }
 
+void Arbiter::ResumeBias(Id id, double bias) {
+  ContainerState* const container = Find(id);
+  if (container == nullptr) return;
+  MeterCorrection& meter = container->meter;
+  meter.bias_alone.bias = meter.bias_contended.bias = std::clamp(bias, kMinBias, kMaxBias);
+}
+
 // A second in which other containers were active for a part of the time counts as time beside them.
 // The factor for times alone corrects the use in the rest of that second. NVML's samples are so old
 // that the first second after a change still includes use from before the change.
