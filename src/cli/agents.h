@@ -18,8 +18,10 @@ class AgentReader {
  public:
   using Done = std::function<void(Result<ClusterUses>)>;
 
-  // `timeout`: the time within which each agent must answer.
-  AgentReader(kube::Client& client, Duration timeout) : pages_(client, timeout) {}
+  // The time within which each agent must answer. One that hangs delays the output by this.
+  static constexpr Duration kTimeout = std::chrono::seconds(3);
+
+  explicit AgentReader(kube::Client& client) : pages_(client, kTimeout) {}
 
   // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, but not after
   // the reader is destroyed; a later Read cancels an earlier one. Fails only if the agents cannot

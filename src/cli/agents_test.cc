@@ -43,7 +43,7 @@ class AgentsTest : public ::testing::Test {
             .value());
   }
   Result<ClusterUses> Read(const std::string& node = "") {
-    AgentReader reader(client_, std::chrono::seconds(5));
+    AgentReader reader(client_);
     std::optional<Result<ClusterUses>> uses;
     reader.Read(node, [&](Result<ClusterUses> got) { uses = std::move(got); });
     EXPECT_TRUE(runner_.RunUntil([&] { return uses.has_value(); }, std::chrono::seconds(20)));

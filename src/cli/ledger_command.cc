@@ -19,8 +19,6 @@ namespace tessera::cli {
 namespace {
 
 constexpr Duration kWatchInterval = std::chrono::seconds(1);
-// How long `explain` waits for an agent, whose answer is optional.
-constexpr Duration kAgentTimeout = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 // The name in NAME, or in kubectl's notation KIND/NAME if KIND is one of `kinds`.
@@ -106,7 +104,7 @@ class LedgerCommandRun {
   void ReadUsage() {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok() || (*pod)->node_name.empty()) return Print();
-    agents_ = std::make_unique<AgentReader>(session().client(), kAgentTimeout);
+    agents_ = std::make_unique<AgentReader>(session().client());
     agents_->Read((*pod)->node_name, [this](Result<ClusterUses> uses) {
       uses_ = std::move(uses);
       Print();
@@ -126,7 +124,7 @@ class LedgerCommandRun {
     if (!patch.ok()) return Quit(Fail(patch.status()));
     if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
     // The agent reports whether the containers have a limiter.
-    agents_ = std::make_unique<AgentReader>(session().client(), kAgentTimeout);
+    agents_ = std::make_unique<AgentReader>(session().client());
     agents_->Read((*pod)->node_name, [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
       PatchLimits(pod, patch, std::move(uses));
     });

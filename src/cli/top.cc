@@ -82,7 +82,7 @@ class Top {
         style_(std::move(style)),
         ns_(options_.ns.Of(config.default_namespace)),
         client_(io_, runner_, std::move(config), ClientOptionsOf(options_.cluster.timeout())),
-        reader_(client_, options_.cluster.timeout()),
+        reader_(client_),
         pods_(client_) {}
 
   int Run() {
