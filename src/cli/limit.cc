@@ -86,6 +86,14 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
         "\"tessera explain\"",
         limit.applies_to, pod.request.Text());
   }
+  const bool has_share = std::ranges::any_of(
+      pod.request.devices->containers, [](const device::ContainerRequest& container) {
+        return container.dialect != device::Dialect::kNone && !container.exclusive;
+      });
+  if (!has_share) {
+    return Error(Code::kInvalidArgument, "pod {} requests whole GPUs: only shares can be limited",
+                 pod.request.Text());
+  }
   // A limit for a GPU or for all containers skips those that have no such limit.
   Status skipped;
   bool any = false;
