@@ -101,14 +101,13 @@ void Arbiter::WriteDivision(int64_t now) {
          .pool = container.is_held ? std::min(container.pool, container.charged) : container.pool,
          .lease_end = now + kLease});
     for (const ProcessState& process : container.processes) {
-      const auto processes = uint32_t(active_processes_ + (process.is_active ? 0 : 1));
-      division_.parts.push_back({.id = container.id,
-                                 .slot = process.slot,
-                                 .part = ToQ16(process.part),
-                                 .contended = processes > 1,
-                                 .processes = processes,
-                                 .part_integral = process.part_integral,
-                                 .at = process.part_integral_at});
+      division_.parts.push_back(
+          {.id = container.id,
+           .slot = process.slot,
+           .part = ToQ16(process.part),
+           .processes = uint32_t(active_processes_ + (process.is_active ? 0 : 1)),
+           .part_integral = process.part_integral,
+           .at = process.part_integral_at});
     }
   }
 }
@@ -149,8 +148,8 @@ bool Arbiter::IsDue(int64_t now, Id id) const {
   const ContainerState* const found = Find(id);
   if (found == nullptr) return false;
   const ContainerState& container = *found;
-  const int64_t last = std::max(container.last_launch, container.last_wait);
-  return !container.is_known || container.in_flight > 0 || now - last < kAsleepTime ||
+  return !container.is_known || container.in_flight > 0 ||
+         now - container.last_activity() < kAsleepTime ||
          container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;
 }
 
@@ -174,7 +173,7 @@ void WritePart(const Arbiter::ProcessPart& part, ComputePart* line) {
   line->part.store(part.part, kRelease);
   line->part_integral.store(part.part_integral, kRelease);
   line->at.store(part.at, kRelease);
-  line->contended.store(part.contended, kRelease);
+  line->contended.store(part.processes > 1, kRelease);
   line->processes.store(part.processes, kRelease);
   line->sequence.store(sequence + 1, kRelease);
 }

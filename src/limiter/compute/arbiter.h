@@ -64,7 +64,7 @@ class Arbiter {
   };
   struct ProcessPart {
     Id id = 0;
-    uint32_t slot = 0, part = kOne, contended = 0, processes = 1;
+    uint32_t slot = 0, part = kOne, processes = 1;
     int64_t part_integral = 0, at = 0;
   };
   struct Division {
@@ -139,12 +139,14 @@ class Arbiter {
     size_t active_processes = 0;
     bool is_contended = false;  // at the last tick: processes of other containers were active
     MeterCorrection meter;
+    int64_t last_activity() const { return std::max(last_launch, last_wait); }
     const BiasEstimate& bias_estimate() const {
       return is_contended ? meter.bias_contended : meter.bias_alone;
     }
   };
 
   static bool HasAwaitedKernels(const ContainerState& container);
+  static bool IsAtLimit(int64_t now, const ContainerState& container);
   const ContainerState* Find(Id id) const;
   ContainerState* Find(Id id) {
     return const_cast<ContainerState*>(static_cast<const Arbiter*>(this)->Find(id));

@@ -94,8 +94,7 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   for (ProcessState& process : container.processes) process.was_read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
   std::erase_if(container.processes, [](const ProcessState& process) { return !process.was_read; });
-  container.is_idle = container.in_flight == 0 && now - container.last_launch > kIdleTime &&
-                      now - container.last_wait > kIdleTime;
+  container.is_idle = container.in_flight == 0 && now - container.last_activity() > kIdleTime;
 }
 
 // Returns x, the largest part of the GPU that the process can get. The other processes with short

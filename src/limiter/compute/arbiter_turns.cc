@@ -40,13 +40,17 @@ bool Arbiter::HasAwaitedKernels(const ContainerState& container) {
          container.longest > kQuantum && container.longest <= kMaxAwaitedTime;
 }
 
+// True: the container's own limit has just delayed a launch. `last_limited` is 0 if it never has.
+bool Arbiter::IsAtLimit(int64_t now, const ContainerState& container) {
+  return container.last_limited > 0 && now - container.last_limited <= kAtLimitTime;
+}
+
 void Arbiter::DecideStops(int64_t now) {
   bool high = false;
   for (const ContainerState& container : containers_) {
     // A high class that waits for its own limit leaves the GPU to the low classes.
-    const bool at_limit = container.last_limited > 0 && now - container.last_limited < kAtLimitTime;
-    const int64_t last = std::max(container.last_wait, container.last_launch);
-    const bool works = container.in_flight > 0 || (now - last < kLowStopTime && !at_limit);
+    const bool is_recent = now - container.last_activity() < kLowStopTime;
+    const bool works = container.in_flight > 0 || (is_recent && !IsAtLimit(now, container));
     high |= works && container.share.priority == PriorityClass::kHigh;
   }
   for (ContainerState& container : containers_) {
@@ -66,8 +70,7 @@ void Arbiter::DecideStops(int64_t now) {
 // its limit.
 void Arbiter::MeasureTurnUtilization(int64_t now, double elapsed, ContainerState* container) {
   const bool works = container->in_flight > 0 || now - container->last_launch < kWorkingTime;
-  if (!container->was_alone_in_turn || !works || now - container->last_limited <= kAtLimitTime)
-    return;
+  if (!container->was_alone_in_turn || !works || IsAtLimit(now, *container)) return;
   const double change = double(container->used_since_tick) - container->turn_utilization * elapsed;
   container->turn_utilization =
       std::clamp(container->turn_utilization + change / kTurnUtilizationMemory, 0.0, 1.0);
@@ -83,8 +86,8 @@ void Arbiter::UpdateOwedTime(int64_t now) {
   int64_t in_flight = 0;  // of containers without a turn
   for (ContainerState& container : containers_) {
     if (container.id != turn_holder_) in_flight += container.in_flight;
-    const int64_t last = std::max(container.last_launch, container.last_wait);
-    container.is_present = container.is_known && !container.is_stopped && now - last <= kAbsentTime;
+    container.is_present = container.is_known && !container.is_stopped &&
+                           now - container.last_activity() <= kAbsentTime;
     if (container.is_present) weights += container.weight;
   }
   // Starts with the containers that reach their limits first; the others divide what these leave.
@@ -102,8 +105,8 @@ void Arbiter::UpdateOwedTime(int64_t now) {
     container->owed_time += part * elapsed * (alone ? container->turn_utilization : 1);
     container->owed_time -= alone ? std::max(used, elapsed / 2) : used;
     if (now - container->last_denied > BacklogMemory()) container->last_without_backlog = now;
-    const bool gains = now - container->last_limited > kAtLimitTime &&
-                       now - container->last_without_backlog < kSaturatedTime;
+    const bool gains =
+        !IsAtLimit(now, *container) && now - container->last_without_backlog < kSaturatedTime;
     container->owed_time =
         std::clamp(container->owed_time, -kMaxOwedTime, gains ? kMaxOwedTime : 0);
   }
