@@ -17,8 +17,6 @@
 namespace tessera::limiter::testing {
 namespace {
 
-constexpr double kTolerated = 2;  // for the mean and the deviation
-
 struct Tenant {
   double limit;
   double factor = 1;  // of the kernels' length
@@ -69,8 +67,7 @@ Result RunAll(int64_t agent_dies) {
       SharedGpuOptions options{.length = 24 * kSecond, .agent_dies = agent_dies};
       for (const Tenant& tenant : one.tenants) {
         const Load load{.kernels = {{length * tenant.factor, one.spread}}};
-        options.tenants.push_back(
-            {.share = {.request = tenant.limit, .limit = tenant.limit}, .processes = {load}});
+        options.tenants.push_back(HardLimit(tenant.limit, load));
       }
       SharedGpu gpu(options);
       gpu.Run();
@@ -78,7 +75,7 @@ Result RunAll(int64_t agent_dies) {
       for (size_t i = 0; i < one.tenants.size(); ++i) {
         const auto figures = gpu.InOwnWindows(i, 5 * kSecond);
         const double over = figures.mean - 100 * one.tenants[i].limit;
-        holds &= std::abs(over) <= kTolerated && figures.deviation <= kTolerated;
+        holds &= Holds(figures, 100 * one.tenants[i].limit);
         result.most_over = std::max(result.most_over, over);
         result.error += std::abs(over);
         result.deviation += figures.deviation;
@@ -100,13 +97,13 @@ TEST(StrictLimitsTest, HoldWhileTheGpuIsPartlyIdle) {
   const Result result = RunAll(INT64_MAX);
   EXPECT_GE(result.held, result.runs * 97 / 100);
   EXPECT_LE(result.deviation, 0.5);
-  EXPECT_LE(result.most_over, kTolerated);
+  EXPECT_LE(result.most_over, kTolerancePoints);
 }
 
 // Without the agent, a process does not know when others use the GPU, so it counts their turns as
 // its own use. It may get less than its limit, but not more.
 TEST(StrictLimitsTest, AreNotExceededAfterTheAgentHasDied) {
-  EXPECT_LE(RunAll(3 * kSecond).most_over, kTolerated);
+  EXPECT_LE(RunAll(3 * kSecond).most_over, kTolerancePoints);
 }
 
 }  // namespace

@@ -372,6 +372,15 @@ double SharedGpu::SwingOf(size_t index, double share, int64_t from) const {
   return most - least;
 }
 
+TenantOptions HardLimit(double limit, const Load& load) {
+  return {.share = {.request = limit, .limit = limit}, .processes = {load}};
+}
+
+bool Holds(const SharedGpu::Figures& figures, double wanted) {
+  return std::abs(figures.mean - wanted) <= kTolerancePoints &&
+         figures.deviation <= kTolerancePoints;
+}
+
 double DemandOf(const Load& load) {
   SharedGpu gpu({.tenants = {{.processes = {load}, .limited = false}}, .length = 2'000'000'000});
   gpu.Run();

@@ -90,6 +90,13 @@ class SharedGpu {
   int64_t high_since_ = -1, high_until_ = -1'000'000'000;
 };
 
+// A container of one process with a hard limit, all of which is guaranteed.
+TenantOptions HardLimit(double limit, const Load& load);
+
+// A share holds if the mean and the deviation differ by at most this from what is wanted.
+inline constexpr double kTolerancePoints = 2;
+bool Holds(const SharedGpu::Figures& figures, double wanted);
+
 // The percentage of the GPU that a load uses if it is alone and not limited.
 double DemandOf(const Load& load);
 
