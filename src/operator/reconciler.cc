@@ -207,7 +207,7 @@ void Reconciler::Remove(kube::MetadataObject meta, const Json& spec, bool agents
 }
 
 std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, const Json& spec) {
-  Removal::RemovalParts parts{
+  Removal::Parts parts{
       .access = access_,
       .types = types_,
       .objects = *objects_,

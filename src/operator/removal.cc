@@ -14,19 +14,19 @@ constexpr Duration kRetry = std::chrono::seconds(5);
 
 }  // namespace
 
-Removal::Removal(RemovalParts dependencies, Inputs inputs, Duration timeout)
-    : dependencies_(std::move(dependencies)), inputs_(std::move(inputs)), timeout_(timeout) {}
+Removal::Removal(Parts parts, Inputs inputs, Duration timeout)
+    : parts_(std::move(parts)), inputs_(std::move(inputs)), timeout_(timeout) {}
 
 bool Removal::Advance(bool agents_run) {
   if (std::string why = ReleaseDrivers(); !why.empty()) {
     Enter(std::move(why));
     return false;
   }
-  const bool workloads = dependencies_.objects.Remaining(/*workloads_only=*/true) > 0 || agents_run;
+  const bool workloads = parts_.objects.Remaining(/*workloads_only=*/true) > 0 || agents_run;
   if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !removing_)) {
     removing_ = true;
     Enter("the agents and schedulers are being removed; running pods keep their GPUs");
-    dependencies_.objects.Remove(inputs_.owner, /*rest=*/false);
+    parts_.objects.Remove(inputs_.owner, /*rest=*/false);
     return false;
   }
   if (!engines_clean_) {
@@ -37,9 +37,9 @@ bool Removal::Advance(bool agents_run) {
     CleanNodes();
     return false;
   }
-  if (dependencies_.objects.Remaining(/*workloads_only=*/false) > 0) {
+  if (parts_.objects.Remaining(/*workloads_only=*/false) > 0) {
     Enter("the remaining objects are being removed");
-    dependencies_.objects.Remove(inputs_.owner, /*rest=*/true);
+    parts_.objects.Remove(inputs_.owner, /*rest=*/true);
     return false;
   }
   if (deleted_count_ < inputs_.created_at_run_time.size()) {
@@ -53,9 +53,9 @@ bool Removal::Advance(bool agents_run) {
 // Ends the upgrades of all nodes and removes their drivers. Returns why this is not complete yet;
 // "" once it is complete.
 std::string Removal::ReleaseDrivers() {
-  if (dependencies_.drivers == nullptr || dependencies_.drivers->released()) return "";
-  if (!std::exchange(releasing_, true)) dependencies_.drivers->Release(inputs_.pools);
-  const std::optional<FleetReport> report = dependencies_.drivers->report();
+  if (parts_.drivers == nullptr || parts_.drivers->released()) return "";
+  if (!std::exchange(releasing_, true)) parts_.drivers->Release(inputs_.pools);
+  const std::optional<FleetReport> report = parts_.drivers->report();
   if (report && !report->access_error.empty()) return report->access_error;
   if (!report || report->problems.empty()) {
     return "the nodes are being released from upgrades and drivers";
@@ -68,35 +68,35 @@ void Removal::CleanEngines() {
   Enter("tessera-runtime is being taken out of the engines' configurations on the nodes");
   if (engine_cleanup_ != nullptr) return;
   if (inputs_.cleanup.empty()) return OnEnginesCleaned(Status::Ok());
-  engine_cleanup_ = std::make_unique<EngineCleanup>(
-      dependencies_.access, dependencies_.types, inputs_.cleanup, timeout_,
-      [this](const Status& status) { OnEnginesCleaned(status); });
+  engine_cleanup_ =
+      std::make_unique<EngineCleanup>(parts_.access, parts_.types, inputs_.cleanup, timeout_,
+                                      [this](const Status& status) { OnEnginesCleaned(status); });
 }
 
 // The deletion continues after an error, because an unreachable node would block it forever.
 void Removal::OnEnginesCleaned(const Status& status) {
   engines_clean_ = true;
   // Posted, because the cleanup must not be destroyed inside its callback.
-  dependencies_.access.client.runner().Post([this, weak = weak_.Get()] {
+  parts_.access.client.runner().Post([this, weak = weak_.Get()] {
     if (weak) engine_cleanup_.reset();
   });
   if (!status.ok()) {
-    dependencies_.on_warning(fmt::format(
+    parts_.on_warning(fmt::format(
         "tessera-runtime may still be in the engine's configuration of some nodes: {}: run "
         "\"tessera-runtime configure --undo\" there",
         status.message()));
   }
-  dependencies_.on_progress(Duration::zero());
+  parts_.on_progress(Duration::zero());
 }
 
 void Removal::CleanNodes() {
   Enter("labels, annotations and conditions are being removed from the nodes");
   if (cleaner_ != nullptr) return;
   cleaner_ = std::make_unique<NodeCleaner>(
-      dependencies_.access.client, dependencies_.access.before_send,
+      parts_.access.client, parts_.access.before_send,
       [this](const Status& status, size_t cleaned) {
         // Posted, because the cleaner must not be destroyed inside its callback.
-        dependencies_.access.client.runner().Post([this, weak = weak_.Get(), status, cleaned] {
+        parts_.access.client.runner().Post([this, weak = weak_.Get(), status, cleaned] {
           if (weak) OnNodesCleaned(status, cleaned);
         });
       });
@@ -107,16 +107,16 @@ void Removal::OnNodesCleaned(const Status& status, size_t cleaned) {
   error_ = status.Annotate("cannot clean the nodes");
   nodes_clean_ = status.ok();
   if (nodes_clean_) Log(Severity::kInfo, "cleaned the nodes", {{"nodes", cleaned}});
-  dependencies_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
+  parts_.on_progress(nodes_clean_ ? Duration::zero() : kRetry);
 }
 
 void Removal::DeleteCreatedAtRunTime() {
   Enter("the Lease and the EndpointSlice of the schedulers are being removed");
-  const kube::BeforeSend& before_send = dependencies_.access.before_send;
+  const kube::BeforeSend& before_send = parts_.access.before_send;
   if (deletion_in_flight_ || (before_send && !before_send().ok())) return;
   deletion_in_flight_ = true;
   const kube::ObjectRef& object = inputs_.created_at_run_time[deleted_count_];
-  deletion_ = dependencies_.access.client.Delete(
+  deletion_ = parts_.access.client.Delete(
       object, {.propagation = kube::Propagation::kBackground}, [this](const Result<Json>& answer) {
         deletion_in_flight_ = false;
         const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
@@ -124,7 +124,7 @@ void Removal::DeleteCreatedAtRunTime() {
                       : answer.status().Annotate(
                             "cannot delete the Lease and the EndpointSlice of the schedulers");
         deleted_count_ += gone ? 1 : 0;
-        dependencies_.on_progress(gone ? Duration::zero() : kRetry);
+        parts_.on_progress(gone ? Duration::zero() : kRetry);
       });
 }
 
@@ -132,7 +132,7 @@ void Removal::Enter(std::string step) {
   if (step_ == step) return;
   Log(Severity::kInfo, "removing Tessera from the cluster", {{"step", step}});
   step_ = std::move(step);
-  dependencies_.on_progress(kFirstCheckWait);
+  parts_.on_progress(kFirstCheckWait);
 }
 
 }  // namespace tessera::operators

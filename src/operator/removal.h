@@ -29,7 +29,7 @@ namespace tessera::operators {
 
 class Removal {
  public:
-  struct RemovalParts {
+  struct Parts {
     ClusterAccess access;
     kube::TypeCatalog& types;
     ObjectSet& objects;
@@ -48,7 +48,7 @@ class Removal {
   };
 
   // `timeout`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
-  Removal(RemovalParts dependencies, Inputs inputs, Duration timeout);
+  Removal(Parts parts, Inputs inputs, Duration timeout);
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
@@ -69,7 +69,7 @@ class Removal {
   void DeleteCreatedAtRunTime();
   void Enter(std::string step);
 
-  const RemovalParts dependencies_;
+  const Parts parts_;
   const Inputs inputs_;
   const Duration timeout_;
   std::string step_;
