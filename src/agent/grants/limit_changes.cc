@@ -166,6 +166,7 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
                                             const std::string& dir) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
+  const bool limits_any = limits.ok() && LimitsAny<Kind>(pod, ledger, *limits);
   std::vector<std::string> problems;
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first != pod.uid) continue;
@@ -180,8 +181,7 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
       const auto limit = device::LimitFor(*limits, key.second, device.uuid);
       if (limit && !Kind::IsLimited(device)) {
         // A limit for a GPU or for all containers skips those that have no such limit.
-        if (!device::NamesContainer(*limits, key.second) && LimitsAny<Kind>(pod, ledger, *limits))
-          continue;
+        if (limits_any && !device::NamesContainer(*limits, key.second)) continue;
         problems.push_back(
             fmt::format("{}: container {} has no share of the {} of {}: it is not limited", what,
                         key.second, Kind::kNoun, device.uuid));

@@ -54,12 +54,7 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
   file.Hold(0, 64 * kMebi);
   Start();
   Seconds(5);
-  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
-  Seconds(1);
-  EXPECT_TRUE(events_.empty());
-  Report({});
-  EndProcess(75);
-  Seconds(2);
+  UseGpuForASecond(75);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
   EXPECT_TRUE(events_[0].message.starts_with("process 75 (python) of container main used " + uuid_ +
@@ -160,11 +155,7 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAlsoIfTheProcessHasEnded) {
   Start();
   Seconds(5);
   ASSERT_EQ(::ftruncate(file.fd(), 100), 0);
-  Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
-  Seconds(1);
-  Report({});
-  EndProcess(75);
-  Seconds(2);
+  UseGpuForASecond(75);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find("ended within two seconds: the container has damaged the file"),
             std::string::npos)

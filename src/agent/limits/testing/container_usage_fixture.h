@@ -136,6 +136,15 @@ class ContainerUsageTest : public ::testing::Test {
   void Seconds(int count) {
     for (int i = 0; i < count; ++i) runner_.AdvanceTimeAndRun(std::chrono::seconds(1));
   }
+  // The process is in the driver's report once, and ends. No Event precedes its end.
+  void UseGpuForASecond(int pid) {
+    Report({{.pid = pid, .memory = Bytes(400 * kMebi)}});
+    Seconds(1);
+    EXPECT_TRUE(events_.empty());
+    Report({});
+    EndProcess(pid);
+    Seconds(2);
+  }
   ContainerGpuUse Use() {
     EXPECT_TRUE(uses_ != nullptr && uses_->size() == 1);
     return uses_ != nullptr && uses_->size() == 1 ? uses_->front() : ContainerGpuUse();
