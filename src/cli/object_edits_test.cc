@@ -54,7 +54,7 @@ const std::string kMain = Container("main", 80, "f:image: {}, ");
 const std::string kSide = Container("side", 81, "f:image: {}, ");
 const std::string kReplicas = "f:replicas: {}, ";
 
-TEST(ObjectEditsTest, AnObjectThatNobodyChangedHasNoEdits) {
+TEST(ObjectEditsTest, AnUnchangedObjectHasNoEdits) {
   EXPECT_THAT(Edits(Spec(kReplicas, kMain + ", " + kSide)), IsEmpty());
   EXPECT_THAT(Edits("{}"), IsEmpty()) << "an atomic value";
 }

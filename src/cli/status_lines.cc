@@ -269,8 +269,8 @@ std::string FixOfCondition(std::string_view reason, const std::string& message,
   }
   // src/agent/node/driver_release.cc
   if (reason == names::kReasonDriverNotReady && message.starts_with("the driver is closed")) {
-    return "wait while the driver is upgraded; if nobody upgrades it, remove that file from the "
-           "node";
+    return "wait while the driver is upgraded; if no upgrade is running, remove that file from "
+           "the node";
   }
   if (reason == names::kReasonDriverNotReady) {
     return "install the driver, or set agent.driverRoot of the chart";

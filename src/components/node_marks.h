@@ -2,7 +2,7 @@
 // Finds the labels, annotations, conditions and resource counts that agents wrote on a Node, and
 // makes the patches that remove them. The API server records the writer of each field
 // (managedFields), so fields of other writers stay. Annotations tessera.dev/... are an exception:
-// they are removed whoever wrote them.
+// the patches remove them regardless of the writer.
 //
 // Threads: pure functions.
 #pragma once

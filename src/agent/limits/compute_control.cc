@@ -95,7 +95,7 @@ void ComputeControl::SetMembers(std::vector<Member> members) {
                       : std::make_shared<ComputeUsageFile>(member.usage, entry.index);
     GpuArbiter& gpu = gpus_[member.uuid];
     gpu.arbiter.Set(entry.id, member.share);
-    // Of an earlier agent; 0: none has found the container.
+    // The correction that an earlier agent has found for this container; 0: none.
     const uint32_t bias = member.limits->limits().compute[index].bias;
     if (old == members_.end() && bias != 0) {
       gpu.arbiter.ResumeBias(entry.id, static_cast<double>(bias) / limiter::kOne);

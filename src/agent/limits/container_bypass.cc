@@ -193,10 +193,9 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process,
   }
   if (process.exceeds_compute) {
     return "for half a minute the driver reports that the container uses far more of the GPU's "
-           "time "
-           "than its limit: a process has changed the numbers in /dev/tessera/usage, or a kernel "
-           "starts others that the limiter does not see; restart the container, and do not change "
-           "that file";
+           "time than its limit: a process has changed the numbers in /dev/tessera/usage, or a "
+           "kernel starts others that the limiter does not see; restart the container, and do not "
+           "change that file";
   }
   const bool fails_open = (watched.region->limits()->limits().flags & limiter::kFailOpen) != 0;
   if (fails_open && counted.code() == Code::kNotFound) {

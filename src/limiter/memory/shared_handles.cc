@@ -21,9 +21,9 @@ namespace tessera::limiter {
 namespace {
 
 // The range of an export begins at kFirstRange + (id * kExportsPerPiece + number) * kRangeStride
-// and has one byte for each block. Each export locks a different range. A lock does not conflict
-// with its own file description, so FindMark can tell the lock of a descriptor from the locks of
-// other exports.
+// and has one byte for each block. Each export locks a different range. Locks of one file
+// description do not conflict with each other. So FindMark can distinguish the lock of a descriptor
+// from the locks of other exports.
 constexpr int64_t kFirstRange = int64_t(1) << 62;
 constexpr int64_t kRangeStride = int64_t(1) << 22;
 constexpr int64_t kExportsPerPiece = 1 << 12;
