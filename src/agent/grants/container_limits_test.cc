@@ -243,6 +243,22 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
             std::string("container main may use 6144 MiB of ") + kUuid);
 }
 
+TEST_F(LimitedGrantsTest, ATextThatIsRejectedAtTheStartIsRecordedOnce) {
+  pods_.Sync();
+  AssignShare("a");
+  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  PodInfo pod(*pods_.pods().at(Uid("uid-a")));
+  pod.annotations[std::string(names::kAnnotationMemoryLimit)] = "much\nmemory";
+  for (int start = 0; start < 2; ++start) {
+    pods_.Unsync();
+    Restart();
+    pods_.Set(pod);
+    pods_.Sync();
+    ASSERT_EQ(pods_.events.size(), 1u);
+  }
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
+}
+
 TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});

@@ -16,6 +16,7 @@
 #include "src/base/strings.h"
 #include "src/device/limit_annotations.h"
 #include "src/device/limit_variables.h"
+#include "src/formats/json.h"
 
 namespace tessera::agent {
 namespace {
@@ -37,6 +38,26 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
 
 constexpr std::string_view kLimitAnnotations[] = {
     names::kAnnotationMemoryLimit, names::kAnnotationComputeLimit, names::kAnnotationComputeClass};
+
+// Names in the file of a pod's texts.
+constexpr std::string_view kCurrentTexts = "current", kAcceptedTexts = "accepted";
+
+Json JsonOf(const StringMap& texts) {
+  Json json = Json::MakeObject();
+  for (const auto& [annotation, text] : texts) json.Set(annotation, Json::String(text));
+  return json;
+}
+
+Result<StringMap> TextsIn(const Json& json, std::string_view name) {
+  const Json* member = json.Find(name);
+  if (member == nullptr || !member->is_object())
+    return Error(Code::kInvalidArgument, "\"{}\" is not an object", name);
+  StringMap texts;
+  for (const auto& [annotation, unused] : member->members()) {
+    ASSIGN_OR_RETURN(texts[annotation], member->StringAt(annotation));
+  }
+  return texts;
+}
 
 // An empty annotation counts as missing.
 StringMap LimitTextsOf(const PodInfo& pod) {
@@ -271,45 +292,42 @@ Pods::Map LimitChanges::PodsWithAcceptedLimits() const {
   return pods;
 }
 
-// The file has one line for each annotation: <name>=<text>. An accepted text contains no line
-// break.
-std::string LimitChanges::AcceptedPath(const Uid& uid) const {
-  return JoinPath(JoinPath(dir_, uid.str()), ".accepted");
+bool LimitChanges::HasDirectory(const Uid& uid) const {
+  return !dir_.empty() && PathExists(JoinPath(dir_, uid.str()));
 }
 
-StringMap LimitChanges::ReadAccepted(const Uid& uid) const {
-  StringMap accepted;
-  if (dir_.empty() || !PathExists(AcceptedPath(uid))) return accepted;
-  const auto text = ReadFile(AcceptedPath(uid));
-  if (!text.ok()) {
-    Log(Severity::kWarning, "cannot read the accepted limits of a pod",
-        {{"error", text.status().ToString()}});
-    return accepted;
-  }
-  for (const std::string_view line : Split(*text, '\n')) {
-    const size_t equals = line.find('=');
-    if (equals != std::string_view::npos) {
-      accepted.emplace(line.substr(0, equals), line.substr(equals + 1));
-    }
-  }
-  return accepted;
+std::string LimitChanges::TextsPath(const Uid& uid) const {
+  return JoinPath(JoinPath(dir_, uid.str()), ".limit-texts");
 }
 
-void LimitChanges::WriteAccepted(const Uid& uid) {
+LimitChanges::LimitTexts LimitChanges::ReadTexts(const Uid& uid) const {
+  if (dir_.empty() || !PathExists(TextsPath(uid))) return {};
+  const auto read = [](const std::string& path) -> Result<LimitTexts> {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+    LimitTexts texts;
+    ASSIGN_OR_RETURN(texts.current, TextsIn(json, kCurrentTexts));
+    ASSIGN_OR_RETURN(texts.accepted, TextsIn(json, kAcceptedTexts));
+    return texts;
+  };
+  Result<LimitTexts> texts = read(TextsPath(uid));
+  if (texts.ok()) return *std::move(texts);
+  Log(Severity::kWarning, "cannot read the limit annotations that an earlier agent accepted",
+      {{"error", texts.status().ToString()}});
+  return {};
+}
+
+void LimitChanges::WriteTexts(const Uid& uid) {
   const auto texts_of_pod = limit_texts_.find(uid);
-  // Pods without limited containers have no directory.
-  if (texts_of_pod == limit_texts_.end() || dir_.empty() || !PathExists(JoinPath(dir_, uid.str())))
-    return;
-  const StringMap& accepted = texts_of_pod->second.accepted;
-  const std::string path = AcceptedPath(uid);
-  if (accepted.empty() && !PathExists(path)) return;
-  std::string text;
-  for (const auto& [annotation, value] : accepted) {
-    text += fmt::format("{}={}\n", annotation, value);
-  }
-  const Status written = WriteFileAtomically(path, text, 0600);
+  if (texts_of_pod == limit_texts_.end() || !HasDirectory(uid)) return;
+  const LimitTexts& texts = texts_of_pod->second;
+  const std::string path = TextsPath(uid);
+  if (texts.current.empty() && texts.accepted.empty() && !PathExists(path)) return;
+  const Json json = Json::MakeObject({{std::string(kCurrentTexts), JsonOf(texts.current)},
+                                      {std::string(kAcceptedTexts), JsonOf(texts.accepted)}});
+  const Status written = WriteFileAtomically(path, json.Serialize(), 0600);
   if (!written.ok()) {
-    Log(Severity::kError, "cannot record the accepted limits of a pod",
+    Log(Severity::kError, "cannot record the limit annotations of a pod",
         {{"error", written.ToString()}});
   }
 }
@@ -328,7 +346,7 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
       pod != nullptr ? std::optional(WithAcceptedTexts(*pod)) : std::optional<PodInfo>();
   ApplyLimits(in_force ? &*in_force : nullptr, entry, &devices);
   Result<std::string> result = limits_->Write(entry.holder, devices);
-  if (result.ok()) WriteAccepted(entry.holder.pod_uid);
+  if (result.ok()) WriteTexts(entry.holder.pod_uid);
   if (result.ok() || !limits_->FailsOpen(entry.holder)) return result;
   const std::string problem = fmt::format(
       "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
@@ -347,14 +365,15 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   LimitTexts& texts = texts_of_pod->second;
   StringMap current = LimitTextsOf(pod);
   if (!is_new && texts.current == current) return;
-  texts.current = std::move(current);
-  const StringMap before = is_new ? ReadAccepted(pod.uid) : texts.accepted;
-  texts.accepted = AcceptedTexts(pod, before);
-  // At the agent's start all pods are new, and their problems were recorded before.
-  if (!is_new || pods_->synced()) RecordProblems(pod);
+  const LimitTexts before = is_new ? ReadTexts(pod.uid) : texts;
+  texts = {.current = std::move(current), .accepted = AcceptedTexts(pod, before.accepted)};
+  // At the agent's start all pods are new. An earlier agent has recorded the problems of the texts
+  // that it knew. For a pod without a limited container, these are unknown.
+  const bool is_start = is_new && !pods_->synced();
+  if (!is_start || (HasDirectory(pod.uid) && before.current != texts.current)) RecordProblems(pod);
   // Limits are written for a new pod, too: its annotations may have changed while no agent ran.
-  Write(WithAcceptedTexts(pod), texts.accepted != before);
-  WriteAccepted(pod.uid);
+  Write(WithAcceptedTexts(pod), texts.accepted != before.accepted);
+  WriteTexts(pod.uid);
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {

@@ -10,8 +10,9 @@
 // rejected text changes nothing: the last accepted text stays in force, also after a restart of the
 // agent. A lower limit stops no running process.
 //
-// Threads: one. Writes files on a tmpfs (container_limits.h), and there next to them the accepted
-// texts: <dir>/<pod UID>/.accepted.
+// Threads: one. Writes files on a tmpfs (container_limits.h). Next to them it keeps the texts of
+// each pod with a limited container: <dir>/<pod UID>/.limit-texts. A restarted agent thus knows
+// which texts are in force, and records an Event about a text that is new since then.
 #pragma once
 
 #include <map>
@@ -54,9 +55,12 @@ class LimitChanges {
   StringMap AcceptedTexts(const PodInfo& pod, const StringMap& before) const;
   PodInfo WithAcceptedTexts(const PodInfo& pod) const;
 
-  std::string AcceptedPath(const Uid& uid) const;
-  StringMap ReadAccepted(const Uid& uid) const;
-  void WriteAccepted(const Uid& uid);
+  // False: the pod has no limited container.
+  bool HasDirectory(const Uid& uid) const;
+  std::string TextsPath(const Uid& uid) const;
+  // Empty if the file is missing or cannot be read.
+  LimitTexts ReadTexts(const Uid& uid) const;
+  void WriteTexts(const Uid& uid);
 
   void RecordProblems(const PodInfo& pod);
   // Writes the limits of all limited containers of the pod. Records an Event if `changed`, or for a

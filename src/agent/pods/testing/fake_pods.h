@@ -56,6 +56,8 @@ class FakeApiPods final : public Pods {
     pods_.erase(uid);
     delegate_->OnPod(uid);
   }
+  // As at the start of an agent.
+  void Unsync() { synced_ = false; }
   void Sync() {
     synced_ = true;
     delegate_->OnPodsSynced();
