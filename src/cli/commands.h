@@ -12,6 +12,7 @@
 
 #include "src/base/status.h"
 #include "src/cli/output/listing.h"
+#include "src/cli/pod_warnings.h"
 #include "src/cli/view.h"
 #include "src/formats/json.h"
 #include "src/kube/objects.h"
@@ -42,10 +43,11 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
 
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
 // placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
-// usage of its containers; null if it was not read.
+// usage of its containers; null if it was not read. `warnings`: those recorded about the pod.
 Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
                             const kube::PodObject& pod, const Style& style,
-                            const Result<ClusterUses>* uses = nullptr);
+                            const Result<ClusterUses>* uses = nullptr,
+                            const std::vector<PodWarning>& warnings = {});
 
 struct InspectOptions {
   bool details = false;

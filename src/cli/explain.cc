@@ -59,8 +59,9 @@ Status UsageProblem(const Result<ClusterUses>& uses) {
 
 class ExplanationWriter {
  public:
-  ExplanationWriter(const Explanation& found, bool color, const Result<ClusterUses>* uses)
-      : explanation_(found), uses_(uses), output_(color) {}
+  ExplanationWriter(const Explanation& found, bool color, const Result<ClusterUses>* uses,
+                    const std::vector<PodWarning>& warnings)
+      : explanation_(found), uses_(uses), warnings_(warnings), output_(color) {}
 
   std::string Write() {
     const ledger::PodEntry& pod = explanation_.pod;
@@ -100,6 +101,7 @@ class ExplanationWriter {
     }
     WriteDevices();
     WriteUsage();
+    WriteWarnings();
     WriteCandidates(fmt::format("Current scores of nodes by policy {}, without this pod:",
                                 explanation_.policy));
     WriteQuota();
@@ -135,6 +137,7 @@ class ExplanationWriter {
     } else {
       WriteNearest();
     }
+    WriteWarnings();
     WriteQuota();
   }
 
@@ -214,6 +217,17 @@ class ExplanationWriter {
                     explanation_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 
+  void WriteWarnings() {
+    if (warnings_.empty()) return;
+    output_.Space();
+    output_.Line("Warnings (Events of the last hour):");
+    for (const PodWarning& warning : warnings_) {
+      output_.Line(fmt::format("  {} {}: {}{}", warning.at, warning.reason, warning.message,
+                               warning.count > 1 ? fmt::format(" ({} times)", warning.count) : ""),
+                   Tone::kBad);
+    }
+  }
+
   void WriteCandidates(const std::string& heading) {
     if (explanation_.candidates.empty()) return;
     output_.Space();
@@ -253,6 +267,7 @@ class ExplanationWriter {
 
   const Explanation& explanation_;
   const Result<ClusterUses>* const uses_;
+  const std::vector<PodWarning>& warnings_;
   TextOutput output_;
 };
 
@@ -347,7 +362,8 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
 
 Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
                             const kube::PodObject& pod, const Style& style,
-                            const Result<ClusterUses>* uses) {
+                            const Result<ClusterUses>* uses,
+                            const std::vector<PodWarning>& warnings) {
   const Explanation found = ExplanationOf(ledger, facts, pod);
   if (!style.shows_cells()) {
     Json json = JsonOfExplanation(ClusterView(ledger, facts), found);
@@ -356,9 +372,14 @@ Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
       for (const ContainerUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
+    if (!warnings.empty()) {
+      Json list = Json::MakeArray();
+      for (const PodWarning& warning : warnings) list.Append(JsonOf(warning));
+      json.Set("warnings", std::move(list));
+    }
     return PrintDocument(json, "", style);
   }
-  return ExplanationWriter(found, style.color, uses).Write();
+  return ExplanationWriter(found, style.color, uses, warnings).Write();
 }
 
 }  // namespace tessera::cli

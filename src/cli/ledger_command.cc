@@ -90,7 +90,7 @@ class LedgerCommandRun {
       std::fprintf(stderr, "tessera: quotas are unknown: %s\n", Printable(quota.message()).c_str());
     }
     if (options_.verb == LedgerVerb::kLimit) return ChangeLimits();
-    if (options_.verb == LedgerVerb::kExplain) return ReadUsage();
+    if (options_.verb == LedgerVerb::kExplain) return ReadWarnings();
     Print();
   }
 
@@ -98,6 +98,25 @@ class LedgerCommandRun {
     const auto& pods = session().ledger().pods();
     const auto entry = pods.find(pod.meta.uid);
     return entry == pods.end() ? nullptr : &entry->second;
+  }
+
+  // A user who may not list Events sees the explanation without them.
+  void ReadWarnings() {
+    const Result<const kube::PodObject*> pod = FindPod();
+    if (!pod.ok()) return Print();
+    const kube::ObjectMeta& meta = (*pod)->meta;
+    listing_ = session().client().List(WarningsQuery(meta.ns, meta.uid),
+                                       [this](const Result<kube::ListPage>& page) {
+                                         std::vector<Json> events;
+                                         if (page.ok()) {
+                                           for (const kube::RawObject& event : page->items) {
+                                             if (event.json() != nullptr)
+                                               events.push_back(*event.json());
+                                           }
+                                         }
+                                         warnings_ = WarningsIn(events);
+                                         ReadUsage();
+                                       });
   }
 
   // Reads the pod's usage from the agent of its node. The explanation is printed also without it.
@@ -195,7 +214,7 @@ class LedgerCommandRun {
     ledger::ClusterLedger& ledger = session().ledger();
     if (options_.verb == LedgerVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
-      return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr);
+      return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr, warnings_);
     }
     const ClusterView view(ledger, session().facts());
     switch (options_.verb) {
@@ -256,7 +275,8 @@ class LedgerCommandRun {
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<AgentReader> agents_;
   std::optional<Result<ClusterUses>> uses_;
-  kube::Operation patching_;
+  std::vector<PodWarning> warnings_;
+  kube::Operation listing_, patching_;
   const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string last_output_;
   int exit_code_ = 0;
