@@ -56,6 +56,10 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
     ASSIGN_OR_RETURN(const int64_t used, json.IntAt("used_milli"));
     use.compute_used = MilliGpu(used);
   }
+  if (json.Find("driver_milli") != nullptr) {
+    ASSIGN_OR_RETURN(const int64_t used, json.IntAt("driver_milli"));
+    use.compute_by_driver = MilliGpu(used);
+  }
   if (json.Find("waiting_milli") != nullptr) {
     ASSIGN_OR_RETURN(use.waiting_threads_milli, json.IntAt("waiting_milli"));
   }
@@ -66,6 +70,9 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
     ASSIGN_OR_RETURN(use.mean_used_milli, json.IntAt("mean_milli"));
     ASSIGN_OR_RETURN(use.worst_deviation_milli, json.IntAt("worst_error_milli"));
   }
+  if (json.Find("mean_driver_milli") != nullptr) {
+    ASSIGN_OR_RETURN(use.mean_by_driver_milli, json.IntAt("mean_driver_milli"));
+  }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
   use.without_limiter = json.IntAt("without_limiter").value_or(0);
@@ -74,13 +81,17 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
 
 bool IsFull(const ContainerUse& use) { return use.limit > Bytes(0) && use.used >= use.limit; }
 
-constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
-std::array<std::string, 4> ComputeTexts(const ContainerUse& use) {
+constexpr std::array<const char*, 5> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "BY DRIVER",
+                                                        "WAITING"};
+std::array<std::string, 5> ComputeTexts(const ContainerUse& use) {
   const auto share_text = [](std::optional<MilliGpu> part) {
     return part && *part != MilliGpu(0) ? GpuCountText(part->count()) : kUnknown;
   };
-  return {share_text(use.compute), share_text(use.compute_limit),
-          use.compute_used ? GpuCountText(use.compute_used->count()) : kUnknown,
+  const auto use_text = [](std::optional<MilliGpu> used) {
+    return used ? GpuCountText(used->count()) : kUnknown;
+  };
+  return {share_text(use.compute), share_text(use.compute_limit), use_text(use.compute_used),
+          use_text(use.compute_by_driver),
           use.waiting_threads_milli
               ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_threads_milli) / 1000)
               : kUnknown};
@@ -162,11 +173,13 @@ Json JsonOfUse(const ContainerUse& use) {
   if (!use.compute_class.empty()) json.Set("class", Json::String(use.compute_class));
   if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
+  if (use.compute_by_driver) json.Set("driver_milli", Json::Int(use.compute_by_driver->count()));
   if (use.waiting_threads_milli) json.Set("waiting_milli", Json::Int(*use.waiting_threads_milli));
   if (use.waited_ms) json.Set("waited_ms", Json::Int(*use.waited_ms));
   if (use.mean_used_milli) json.Set("mean_milli", Json::Int(*use.mean_used_milli));
   if (use.worst_deviation_milli)
     json.Set("worst_error_milli", Json::Int(*use.worst_deviation_milli));
+  if (use.mean_by_driver_milli) json.Set("mean_driver_milli", Json::Int(*use.mean_by_driver_milli));
   json.Set("memory", std::move(memory));
   if (!use.limited) return json;
   json.Set("refused", Json::Int(use.refused));
@@ -187,7 +200,7 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
   list.columns.insert(list.columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
     list.columns.insert(list.columns.end(), {"THROTTLED", "CLASS", "GRANTED", "UNACCOUNTED",
-                                             "DRIVER", "PROCESSES", "UUID"});
+                                             "MEMORY BY DRIVER", "PROCESSES", "UUID"});
   }
   for (const ContainerUse& use : all.uses) {
     if (!ns.empty() && use.ns != ns) continue;
@@ -213,8 +226,12 @@ std::string ShareSentence(const ContainerUse& use) {
       : error > 0 ? fmt::format("at worst {} beyond its limit in a second", GpuCountText(error))
                   : fmt::format("at worst {} below its share in a second, while it waited",
                                 GpuCountText(-error));
-  return fmt::format("{} on GPU {} in the last minute: {} on average, {}", use.container, use.gpu,
-                     GpuCountText(*use.mean_used_milli), worst);
+  const std::string by_driver =
+      use.mean_by_driver_milli
+          ? fmt::format(" ({} by the driver)", GpuCountText(*use.mean_by_driver_milli))
+          : "";
+  return fmt::format("{} on GPU {} in the last minute: {} on average{}, {}", use.container, use.gpu,
+                     GpuCountText(*use.mean_used_milli), by_driver, worst);
 }
 
 TextTable UsesTable(const std::vector<ContainerUse>& uses) {

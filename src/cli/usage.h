@@ -24,11 +24,13 @@ struct ContainerUse {
   bool limited = true;                    // false: isolation is off, and only the grant is known
   MilliGpu compute;                       // granted
   std::optional<MilliGpu> compute_limit;  // nullopt: not limited
-  std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
+  // In the last second, measured by the limiters and by the driver; nullopt: not measured.
+  std::optional<MilliGpu> compute_used, compute_by_driver;
   // Mean number of threads that waited for the share in the last second, in thousandths.
   std::optional<int64_t> waiting_threads_milli;
-  std::optional<int64_t> waited_ms;        // by all threads since the container started
-  std::optional<int64_t> mean_used_milli;  // thousandths of the GPU, in the last minute
+  std::optional<int64_t> waited_ms;  // by all threads since the container started
+  // Thousandths of the GPU, in the last minute.
+  std::optional<int64_t> mean_used_milli, mean_by_driver_milli;
   // The largest deviation in a second of the last minute, in thousandths of the GPU: positive if
   // the container exceeded its limit, negative if it waited and got less than its share.
   std::optional<int64_t> worst_deviation_milli;

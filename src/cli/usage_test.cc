@@ -13,8 +13,9 @@ namespace {
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
     R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,)"
-    R"("used_milli":290,"waiting_milli":1250,"waited_ms":12340,)"
-    R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,"limit":4294967296,)"
+    R"("used_milli":290,"driver_milli":310,"waiting_milli":1250,"waited_ms":12340,)"
+    R"("mean_milli":295,"worst_error_milli":-30,"mean_driver_milli":300,)"
+    R"("memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
     R"("uuid":"GPU-big-2","milli":0,"memory":{"granted":3221225472,"limit":3221225472,"used":0,)"
@@ -31,15 +32,15 @@ ClusterUses Uses() { return {.uses = DecodeUses(kPage).value().uses, .problems =
 TEST(UsageTest, TopShowsUsageAndLimits) {
   EXPECT_EQ(
       ShowTop(Uses(), "", {}).value(),
-      R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING
-default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
-web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
+      R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   UP TO   COMPUTE   BY DRIVER   WAITING
+default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      0.31        1.25
+web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -           -
 )");
-  EXPECT_EQ(
-      ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
-      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   12.3s   "
-      "high   5 GiB   1 GiB   4.5 GiB   2   "
-      "GPU-big-1\n");
+  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
+            "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   0.31   1.25   "
+            "12.3s   "
+            "high   5 GiB   1 GiB   4.5 GiB   2   "
+            "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}).value(),
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
@@ -54,8 +55,9 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
       R"({"kind":"ContainerList","items":[{"namespace":"default","pod":"nginx",)"
       R"("container":"main","node":"big",)"
       R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
-      R"("used_milli":290,"waiting_milli":1250,"waited_ms":12340,)"
-      R"("mean_milli":295,"worst_error_milli":-30,"memory":{"granted":5368709120,)"
+      R"("used_milli":290,"driver_milli":310,"waiting_milli":1250,"waited_ms":12340,)"
+      R"("mean_milli":295,"worst_error_milli":-30,"mean_driver_milli":300,)"
+      R"("memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
       R"("driver":4831838208},"refused":7,"processes":2,"without_limiter":0,)"
       R"("metadata":{"namespace":"default","name":"nginx/main"}}],)"
@@ -65,7 +67,7 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
 TEST(UsageTest, ShowsContainersThatAreNotLimited) {
   const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
   EXPECT_EQ(ShowTop(uses, "default", {.header = false}).value(),
-            "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -\n");
+            "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -   -\n");
   EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}).value())
                 ->Serialize()
                 .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120},"metadata")"),
@@ -108,6 +110,23 @@ TEST(UsageTest, ErrorWithoutPermissionNamesTheRole) {
   EXPECT_NE(ProblemOf(none).message().find("Role tessera-view-usage"), std::string::npos);
 }
 
+TEST(UsageTest, WarningsAreThoseOfAgentsTheOldestFirst) {
+  const auto event = [](const char* component, const char* at, const char* reason) {
+    return ParseJson(fmt::format(R"({{"source":{{"component":"{}"}},"lastTimestamp":"{}",)"
+                                 R"("reason":"{}","message":"text"}})",
+                                 component, at, reason))
+        .value();
+  };
+  const auto warnings = WarningsIn({event("tessera-agent", "2026-11-28T19:00:01Z", "B"),
+                                    event("kubelet", "2026-11-28T19:00:00Z", "Unhealthy"),
+                                    event("tessera-agent", "2026-11-28T19:00:00Z", "A")});
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[0].reason, "A");
+  EXPECT_EQ(warnings[1].reason, "B");
+  EXPECT_EQ(warnings[0].count, 1);
+  EXPECT_EQ(WarningsQuery("ml", Uid("u-1")).field_selector, "type=Warning,involvedObject.uid=u-1");
+}
+
 TEST(UsageTest, ExplainShowsLimitsAndUse) {
   testing::FakeCluster cluster;
   testing::FillSample(cluster);
@@ -119,15 +138,30 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
   const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses).value();
   EXPECT_NE(text.find(R"(
 Usage of its shares by container:
-  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING   CLASS   UNACCOUNTED
-  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         0.3     0.6     0.29      1.25      high    1 GiB
-  main on GPU 1 in the last minute: 0.295 on average, at worst 0.03 below its share in a second, while it waited
+  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   BY DRIVER   WAITING   CLASS   UNACCOUNTED
+  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         0.3     0.6     0.29      0.31        1.25      high    1 GiB
+  main on GPU 1 in the last minute: 0.295 on average (0.3 by the driver), at worst 0.03 below its share in a second, while it waited
 
 Current scores)"),
             std::string::npos)
       << text;
   const Result<ClusterUses> off =
       ClusterUses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
+  const std::vector<PodWarning> warnings{{.at = "2026-11-28T19:00:00Z",
+                                          .reason = "GPULimitRejected",
+                                          .message = "annotation tessera.dev/memory-limit: no",
+                                          .count = 2}};
+  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses, warnings)
+                .value()
+                .find("Warnings (Events of the last hour):\n"
+                      "  2026-11-28T19:00:00Z GPULimitRejected: annotation "
+                      "tessera.dev/memory-limit: no (2 times)\n"),
+            std::string::npos);
+  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {.format = OutputFormat::kJson}, &uses,
+                    warnings)
+                .value()
+                .find("GPULimitRejected"),
+            std::string::npos);
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &off)
                 .value()
                 .find("A container that is not limited can exceed its share: isolation was "

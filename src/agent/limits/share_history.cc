@@ -21,22 +21,26 @@ double ErrorOf(const ShareHistory::ShareSample& sample, const ShareHistory::Shar
 }  // namespace
 
 void ShareHistory::Add(MonotonicTime now, const ShareSample& sample) {
-  samples_.push_back({now, sample.used, ErrorOf(sample, last_.value_or(sample))});
+  samples_.push_back({now, sample.used, ErrorOf(sample, last_.value_or(sample)), sample.by_driver});
   last_ = sample;
   while (now - samples_.front().at >= kWindow) samples_.pop_front();
 }
 
 std::optional<ShareRecord> ShareHistory::Get(MonotonicTime now) const {
   ShareRecord record;
-  int count = 0;
+  int count = 0, driver_count = 0;
+  double driver_sum = 0;
   for (const TimedShare& sample : samples_) {
     if (now - sample.at >= kWindow) continue;
     ++count;
     record.mean += sample.used;
+    driver_sum += sample.by_driver.value_or(0);
+    driver_count += sample.by_driver.has_value();
     if (std::abs(sample.error) > std::abs(record.worst)) record.worst = sample.error;
   }
   if (count == 0) return std::nullopt;
   record.mean /= count;
+  if (driver_count > 0) record.mean_by_driver = driver_sum / driver_count;
   return record;
 }
 
@@ -50,7 +54,8 @@ void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
       history.Add(now, {.used = use.compute_use->used,
                         .waiting = use.compute_use->waiting,
                         .share = static_cast<double>(use.compute.count()) / 1000,
-                        .limit = static_cast<double>(use.compute_limit.count()) / 1000});
+                        .limit = static_cast<double>(use.compute_limit.count()) / 1000,
+                        .by_driver = use.utilization});
     }
     use.share_record = history.Get(now);
     current[key] = std::move(history);

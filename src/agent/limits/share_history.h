@@ -2,7 +2,7 @@
 // How exactly the shares of compute were kept in the last minute, from samples of about a second
 // each:
 //
-//   mean    average of the used fraction
+//   mean    average of the used fraction, by the limiters and by the driver
 //   error   of a sample: used - limit, if positive: more than the container may use
 //                        -min(share - used, waiting), if negative: less than its share,
 //                        although its threads waited for at least as much GPU time
@@ -32,6 +32,7 @@ class ShareHistory {
   // Fractions of the GPU; `waiting` is an average number of threads.
   struct ShareSample {
     double used = 0, waiting = 0, share = 0, limit = 0;
+    std::optional<double> by_driver;  // nullopt: the driver reports nothing
   };
   void Add(MonotonicTime now, const ShareSample& sample);
   // Nullopt if no sample is within kWindow.
@@ -41,6 +42,7 @@ class ShareHistory {
   struct TimedShare {
     MonotonicTime at;
     double used, error;
+    std::optional<double> by_driver;
   };
   std::deque<TimedShare> samples_;  // the newest last
   std::optional<ShareSample> last_;

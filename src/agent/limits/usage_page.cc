@@ -48,6 +48,8 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
     json->Set("class", Json::String(std::string(NameOf(use.compute_class))));
     json->Set("limit_milli", Json::Int(use.compute_limit.count()));
   }
+  if (use.compute_limit.count() != 0 && use.utilization)
+    json->Set("driver_milli", Json::Int(std::lround(1000 * *use.utilization)));
   if (use.compute_use) {
     json->Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
     json->Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
@@ -59,6 +61,8 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
   if (use.share_record) {
     json->Set("mean_milli", Json::Int(std::lround(1000 * use.share_record->mean)));
     json->Set("worst_error_milli", Json::Int(std::lround(1000 * use.share_record->worst)));
+    if (const auto mean = use.share_record->mean_by_driver)
+      json->Set("mean_driver_milli", Json::Int(std::lround(1000 * *mean)));
   }
   json->Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
   json->Set("processes", Json::Int(use.processes));
@@ -119,6 +123,13 @@ void WriteCompute(const ContainerUses& uses, MetricsText* text) {
   for (const ContainerGpuUse& use : uses) {
     if (!use.compute_use) continue;
     text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), use.compute_use->used);
+  }
+  text->Family("tessera_container_gpu_compute_driver_ratio", "gauge",
+               "The part of a GPU's compute that a container used in the last second, by the "
+               "driver's samples; missing while the driver does not answer.");
+  for (const ContainerGpuUse& use : uses) {
+    if (!use.utilization) continue;
+    text->Sample("tessera_container_gpu_compute_driver_ratio", LabelsOf(use), *use.utilization);
   }
   text->Family("tessera_container_gpu_compute_share_error_ratio", "gauge",
                "The largest error of a container's share of a GPU's compute in a second of the "

@@ -104,5 +104,21 @@ TEST(UsagePageTest, HowWellTheShareHeldIsInMetricsAndJson) {
                                      "-0.0316\n"));
 }
 
+TEST(UsagePageTest, TheDriversSamplesStandBesideTheLimitersMeasure) {
+  ContainerUses uses = OneUse();
+  uses[0].compute_limit = MilliGpu(300);
+  uses[0].compute_use = ComputeUse{.used = 0.29};
+  uses[0].utilization = 0.38;
+  uses[0].share_record = {.mean = 0.29, .worst = 0, .mean_by_driver = 0.374};
+  const std::string json = JsonOfUses("n1", uses, {}).Serialize();
+  EXPECT_THAT(json, HasSubstr(R"("driver_milli":380,"used_milli":290,)"));
+  EXPECT_THAT(json, HasSubstr(R"("mean_driver_milli":374,)"));
+  MetricsText text;
+  WriteContainerUses(uses, &text);
+  EXPECT_THAT(text.Take(), HasSubstr("tessera_container_gpu_compute_driver_ratio{namespace="
+                                     "\"ml\",pod=\"train\",container=\"main\",uuid=\"GPU-1\"} "
+                                     "0.38\n"));
+}
+
 }  // namespace
 }  // namespace tessera::agent
