@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of the CUDA driver (libcuda.so.1) on x86-64 Linux, in our own declarations: handles,
 // result codes, structs and the signatures of the functions that Tessera simulates (src/sim),
-// replaces (src/limiter) or calls (samples). Not for: loading the library, nor for any behaviour.
+// replaces (src/limiter) or calls (samples). Not for: loading the library, nor for any behavior.
 //
-// Rules of the ABI: every function returns a Result as int. Every out-parameter may be null where a
-// caller does not want it. A function with a new signature gets a new symbol (_v2, _v3); the names
-// here are symbols, not the macro names of the toolkit's header.
+// Rules of the ABI: every function returns a Result as int. Optional out-parameters may be null.
+// A function with a new signature gets a new symbol (_v2, _v3). The names here are symbols, not the
+// macro names of the toolkit's header.
 #pragma once
 
 #include <cstddef>
@@ -111,7 +111,7 @@ struct Uuid {
 };
 static_assert(sizeof(Uuid) == 16);
 
-// The fields that programs read of cuDeviceGetProperties, which is deprecated.
+// CUdevprop: the result of cuDeviceGetProperties, which is deprecated.
 struct DeviceProperties {
   int max_threads_per_block, max_threads_dim[3], max_grid_size[3], shared_mem_per_block,
       total_constant_memory, simd_width, mem_pitch, regs_per_block, clock_rate, texture_align;
@@ -124,13 +124,13 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 
-// A value of 64 bytes, whose meaning depends on the attribute's id.
+// The meaning of the bytes depends on the id of the attribute.
 struct StreamAttribute {
   char value[64];
 };
-// CUstreamAttrID: an int
+// CUstreamAttrID; the value is an int
 inline constexpr int kStreamPriority = 8;
-// CUlaunchAttributeID: blocks of a cluster along x, y and z
+// CUlaunchAttributeID; the value is the blocks of a cluster along x, y and z
 inline constexpr unsigned kLaunchClusterDimension = 4;
 
 struct LaunchConfig {
@@ -141,7 +141,7 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
-// CUDA_LAUNCH_PARAMS: the launch on one device of several.
+// CUDA_LAUNCH_PARAMS: one launch of cuLaunchCooperativeKernelMultiDevice.
 struct DeviceLaunch {
   Function function;
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -149,8 +149,9 @@ struct DeviceLaunch {
   void** parameters;
 };
 static_assert(sizeof(DeviceLaunch) == 56);
-// Flags of cuLaunchCooperativeKernelMultiDevice: the kernels do not wait for earlier work in all
-// streams, or later work does not wait for all kernels.
+// Flags of cuLaunchCooperativeKernelMultiDevice. kNoSyncBefore: a kernel waits only for earlier
+// work of its own stream. kNoSyncAfter: later work of a stream waits only for the kernel of that
+// stream.
 inline constexpr unsigned kNoSyncBefore = 1, kNoSyncAfter = 2;
 
 enum class MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
@@ -172,8 +173,8 @@ struct Memcpy2D {
 };
 static_assert(sizeof(Memcpy2D) == 128);
 
-// Heights are rows of a plane. Levels of detail must be 0. In copies between devices, `reserved`
-// holds the contexts of both sides.
+// src_height and dst_height are rows of a plane. src_level and dst_level (mipmap levels) must be 0.
+// In copies between devices, src_reserved and dst_reserved are the contexts.
 struct Memcpy3D {
   std::size_t src_x, src_y, src_z, src_level;
   MemoryType src_type;
@@ -268,12 +269,11 @@ struct DecompressParameters {
 };
 static_assert(sizeof(DecompressParameters) == 64);
 
-// CUarray_format: the formats with one number for each channel. Image and video formats are left
-// out.
+// CUarray_format, without image and video formats.
 inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint32 = 0x03,
                           kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
                           kFormatHalf = 0x10, kFormatFloat = 0x20;
-// Flags of arrays
+// CUDA_ARRAY3D_* flags
 inline constexpr unsigned kArrayLayered = 0x01, kArraySurface = 0x02, kArrayCubemap = 0x04,
                           kArraySparse = 0x40, kArrayDeferredMapping = 0x80;
 
@@ -301,7 +301,7 @@ struct Array3DDescriptorV1 {
 // CUresourcetype
 enum class ResourceType : unsigned { kArray = 0, kMipmappedArray = 1, kLinear = 2, kPitched = 3 };
 
-// What a texture or a surface reads. The type says which member of the union counts.
+// The memory of a texture or surface. `type` selects the member of the union.
 struct ResourceDescriptor {
   ResourceType type;
   union {
@@ -373,8 +373,8 @@ struct MemAccess {
 };
 static_assert(sizeof(MemAccess) == 12);
 
-// A process passes it to other processes by any means. Calls of cuIpc* take it by value, calls of
-// memory pools by address.
+// A handle that programs pass to other processes by any means. Functions cuIpc* take it by value,
+// functions of memory pools by address.
 struct IpcMemHandle {
   char reserved[64];
 };
@@ -395,7 +395,7 @@ struct MemPoolProperties {
 };
 static_assert(sizeof(MemPoolProperties) == 88);
 
-// The types that leave launch parameters in one buffer (cuLaunchKernel's `extra`).
+// Items of cuLaunchKernel's `extra`, which passes all launch parameters in one buffer.
 inline void* const kLaunchParamEnd = nullptr;
 inline constexpr std::uintptr_t kLaunchParamBuffer = 1;
 inline constexpr std::uintptr_t kLaunchParamSize = 2;
@@ -419,7 +419,7 @@ enum class GraphNodeType : int {
   kConditional = 13,
 };
 
-// cuGraphAddKernelNode takes only the first 56 bytes, its _v2 all.
+// cuGraphAddKernelNode reads only the first 56 bytes, cuGraphAddKernelNode_v2 all.
 struct KernelNodeParameters {
   Function function;
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -458,12 +458,12 @@ struct MemAllocNodeParameters {
 };
 static_assert(sizeof(MemAllocNodeParameters) == 120);
 
-// CUgraphConditionalNodeType. A node with kIf runs its first body if the condition is not 0, and
-// its second one, if it has one, otherwise. kWhile repeats the body while the condition is not 0.
-// kSwitch runs the body whose number is the condition.
+// CUgraphConditionalNodeType. kIf runs the first body if the condition is not 0, else the second
+// body, if any. kWhile repeats its body while the condition is not 0. kSwitch runs the body whose
+// index is the condition.
 enum class ConditionalType : int { kIf = 0, kWhile = 1, kSwitch = 2 };
 using ConditionalHandle = std::uint64_t;
-// A flag of cuGraphConditionalHandleCreate: each launch begins with the default value.
+// Flag of cuGraphConditionalHandleCreate: each launch begins with the default value.
 inline constexpr unsigned kAssignDefault = 1;
 
 struct ConditionalNodeParameters {
@@ -475,7 +475,7 @@ struct ConditionalNodeParameters {
 };
 static_assert(sizeof(ConditionalNodeParameters) == 32);
 
-// Parameters of nodes that no part of Tessera reads.
+// Parameters of node types that Tessera does not read.
 struct SemaphoresWaitNodeParameters;
 struct MemOpsNodeParameters;
 
@@ -499,7 +499,7 @@ struct GraphNodeParameters {
 };
 static_assert(sizeof(GraphNodeParameters) == 256);
 
-// CUgraphEdgeData; all zero: the whole node waits for the end of the other.
+// CUgraphEdgeData. All zero: the second node starts after the end of the first node.
 struct GraphEdge {
   unsigned char from_port, to_port, type, reserved[5];
 };
@@ -541,7 +541,7 @@ extern "C" {
 #undef CUDA_FUNCTION
 }
 
-// Types of the functions, for dlsym: fn::cuInit.
+// fn::<name> is the type of a pointer to the function <name> of the library, for dlsym.
 namespace fn {
 #define CUDA_FUNCTION(name, parameters) using name = Result(*) parameters;
 #include "api/cuda_functions.inc"

@@ -75,7 +75,7 @@ struct Utilization {
 };
 static_assert(sizeof(Utilization) == 8);
 
-// Of nvmlEventSetWait_v2. The v1 call leaves the two instance ids untouched.
+// The result of nvmlEventSetWait_v2. nvmlEventSetWait does not write the two instance ids.
 struct EventData {
   Device device;
   std::uint64_t event_type;

@@ -144,7 +144,7 @@ enum NvLinkErrorCounter : unsigned {
   kNvLinkEccDataErrors = 4,
 };
 
-// Bits of the reasons that limit the clocks.
+// Bits of the reasons why clocks are below their maximum.
 enum ClocksEventReason : std::uint64_t {
   kReasonGpuIdle = 0x1,
   kReasonApplicationsClocks = 0x2,
@@ -177,8 +177,8 @@ enum FabricState : unsigned char {
   kFabricCompleted = 3,
 };
 
-// FabricInfoV3::health_mask: two bits each for bandwidth, recovery of routes, health of routes and
-// recovery from timeouts (2: no problem), then four bits for the configuration (1: correct).
+// FabricInfoV3::health_mask without problems: two bits each for degraded bandwidth, route recovery,
+// unhealthy routes and timeout recovery (2: no), then four bits for the configuration (1: correct).
 inline constexpr unsigned kFabricHealthy = 0x1AA;
 inline constexpr unsigned char kFabricSummaryHealthy = 1;
 
@@ -225,7 +225,7 @@ enum FieldId : unsigned {
   kFieldEccDbeVolatile = 4,
   kFieldEccSbeAggregate = 5,
   kFieldEccDbeAggregate = 6,
-  kFieldEccFirstLocation = 7,  // by memory, to kFieldEccLastLocation
+  kFieldEccFirstLocation = 7,  // first counter of one memory; the last: kFieldEccLastLocation
   kFieldEccSbeVolatileDevice = 11,
   kFieldEccDbeVolatileDevice = 12,
   kFieldEccSbeAggregateDevice = 22,
@@ -238,13 +238,13 @@ enum FieldId : unsigned {
   kFieldThermalViolation = 75,
   kFieldMemoryTemp = 82,
   kFieldTotalEnergy = 83,
-  kFieldNvLinkSpeedFirst = 84,  // of links 0 to 5
+  kFieldNvLinkSpeedFirst = 84,  // link 0; then links 1 to 5
   kFieldNvLinkSpeedCommon = 90,
   kFieldNvLinkCount = 91,
   kFieldRetiredPendingSbe = 92,
   kFieldRetiredPendingDbe = 93,
   kFieldPcieReplay = 94,
-  kFieldNvLinkSpeedSeventh = 132,  // of links 6 to 11
+  kFieldNvLinkSpeedSeventh = 132,  // link 6; then links 7 to 11
   kFieldRemappedCorrectable = 142,
   kFieldRemappedUncorrectable = 143,
   kFieldRemappedPending = 144,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a library or program run on glibc 2.17 and later: images may be old.
+// Makes a library or program run on glibc 2.17 and later, because container images may be old.
 //
-// If glibc gives a function a new symbol version, it keeps the old version, but programs link to
-// the new one. This file has a hidden definition of each such function, which calls the old
-// version. It also implements functions newer than 2.17. A number before a group of functions is
-// the glibc version that has changed or added them. The definitions also serve the C++ runtime,
-// which therefore must be static. The linker drops unused definitions (--gc-sections). A test
-// compares the result with glibc 2.17.
+// When a function gets a new symbol version, glibc keeps the old version, but the linker binds
+// programs to the new version. This file has a hidden definition of each such function, which calls
+// the old version. It also implements functions newer than 2.17. A number before a group of
+// functions is the glibc version that has changed or added them. The definitions also serve the C++
+// runtime, which therefore must be static. The linker drops unused definitions (--gc-sections). A
+// test compares the result with glibc 2.17.
 //
 // Builds with sanitizers do not use this file, because sanitizers define some of these functions
 // themselves.
@@ -142,7 +142,7 @@ uint32_t arc4random() {
   return number;
 }
 
-// 2.32. False is always correct: it only means that locks are taken.
+// 2.32. False is always safe: the C++ runtime then uses atomic operations.
 char __libc_single_threaded = 0;
 
 // 2.35. The C++ runtime finds exception handlers with this function. There are no handlers here, so

@@ -132,7 +132,7 @@ Setter Text(char (GpuFacts::*member)[N]) {
     ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
     if (text.empty() || text.size() >= N)
       return location.Invalid("invalid length: want 1 to {} characters", N - 1);
-    // The text is written to files of lines, as the kernel's files are.
+    // The text becomes a line in files of /proc and sysfs.
     if (std::ranges::any_of(text, IsControl))
       return location.Invalid("invalid text: want one line");
     std::memset(profile->gpu.*member, 0, N);

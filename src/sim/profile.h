@@ -4,7 +4,7 @@
 // (state.h) from it.
 //
 // Errors name file, line and field: "my.yaml:7: gpu.memory_mib: invalid value 0: want 64 to
-// 1048576". Threads: any; profiles are values. For simgpu and tests; not linked into the libraries.
+// 1048576". Threads: any. For simgpu and tests; not linked into the libraries.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ uint64_t RealtimeNs() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
 }
 
-// The busy time before `at`, if it is `total` until `until` and has no gap between `at` and
+// The busy time before `at`. `total` is the busy time before `until`. REQUIRES: busy from `at` to
 // `until`.
 uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
   const uint64_t to_come = until > at ? until - at : 0;
@@ -115,7 +115,7 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
-// Updates a clock that runs while `holds` is true.
+// Starts the clock if `holds` is true, else stops it.
 void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* ended_spans_ns) {
   if (holds) {
     uint64_t stopped = 0;

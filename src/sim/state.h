@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a simulated node. libcuda, libnvidia-ml and simgpu map one file (state_layout.h), so
-// they always agree. Only this code reads or writes it concurrently. It does not know the rules of
-// CUDA or NVML.
+// they always agree. This code does not know the rules of CUDA or NVML.
 //
 // This code is linked into libraries that users' programs load. So it uses only libc, and has no
 // exception, thread, log or signal handler. Functions return 0 or an errno.
@@ -9,7 +8,7 @@
 // Live processes. The folder also has the file `slots`. A process that uses a GPU holds a POSIX
 // record lock on the byte of its slot. The kernel drops the lock at the end of the process, SIGKILL
 // included, and reports its holder to other processes, with the pid in the caller's pid namespace.
-//   - POSIX drops all locks of a process when it closes *any* descriptor of that file. So a process
+//   - POSIX drops all locks of a process when it closes *any* descriptor of the file. So a process
 //     opens one descriptor for each folder, shares it between all State objects of that folder, and
 //     never closes it; the libraries are linked with -z nodelete.
 //   - A forked child holds no lock: ProcessSlot::IsOwned() is false there.
@@ -19,8 +18,8 @@
 // the file has no total that could disagree. Check and charge happen under a record lock for each
 // GPU, so that a crash at any instruction releases the lock and leaves totals right.
 //
-// Memory that processes share is charged once, in a table of its own, as long as a process that
-// holds it lives. NVML reports it for the first process that holds it.
+// Memory that processes share is in a separate table. It is charged once, while one of its holders
+// lives. NVML reports it for the first live holder.
 //
 // Threads: any. Ownership: the object owns the mapping.
 #pragma once
@@ -43,7 +42,7 @@ struct ProcessView {
   uint32_t contexts = 0;
   uint32_t instance = 0;  // 1 + index of its compute instance; 0: the whole GPU
   uint64_t busy_ns = 0;   // GPU time so far
-  // The newest sample that NVML shows (State::NewestUseSample), and the GPU time in it.
+  // Index of the newest sample that NVML shows (State::NewestUseSample), and the GPU time in it.
   uint64_t sample = 0, sampled_ns = 0;
   char name[32] = "";
 };
@@ -79,7 +78,7 @@ struct MigCapability {
   // Number 1 is the capability to configure instances, 2 the capability to monitor them.
   static constexpr uint32_t kFirstCapability = 3;
 };
-inline constexpr unsigned kCapabilityMajor = 511;  // a usual number; the kernel assigns it
+inline constexpr unsigned kCapabilityMajor = 511;  // typical; a real kernel assigns it dynamically
 // Contents of a capability's file in /proc; `number` and `mode` are those of its device file.
 std::string CapabilityText(uint32_t number, unsigned mode);
 
@@ -106,7 +105,7 @@ class State {
   bool writable() const { return writable_; }
   const std::string& dir() const { return dir_; }
   uint64_t inode() const { return inode_; }  // of the mapped file
-  // REQUIRES: valid(). Gives access to facts; the functions below read other fields.
+  // REQUIRES: valid().
   const StateFile& file() const { return *file_; }
   StateFile& file() { return *file_; }
   uint32_t gpu_count() const { return file_->gpu_count; }
@@ -123,7 +122,7 @@ class State {
 
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
-  // UsedBytes while no process can charge, so that it never exceeds the use at any instant.
+  // UsedBytes, but charges wait meanwhile. So the sum never exceeds the use at any one instant.
   uint64_t UsedBytesConsistent(uint32_t gpu);
   // Writes the live processes that have a context or memory on the GPU, at most `capacity`, to
   // `views`. Returns their total number. Cost: a system call for each process.
@@ -181,7 +180,8 @@ class State {
   // reaches the limit. Values derived from load never do.
   bool Hot(uint32_t gpu) const;
   bool Capped(uint32_t gpu) const;
-  // Starts and stops the clocks of HotNs and CappedNs. Called after a change of these values.
+  // Starts and stops the clocks of HotNs and CappedNs. REQUIRES: called after each change of Hot or
+  // Capped.
   void NoteThrottling(uint32_t gpu);
   // Nanoseconds in which Hot or Capped held, since the creation of the node.
   uint64_t HotNs(uint32_t gpu) const;
@@ -264,11 +264,12 @@ class ProcessSlot {
   void Uncharge(uint32_t gpu, uint64_t bytes);
   void AddContexts(uint32_t gpu, int delta);
 
-  // Makes this process a holder of shared memory, which the inode of its file identifies. It is
-  // charged unless another live process holds it. `charged`: this process has charged the bytes,
-  // and they count as shared from now on. ENOMEM: no room on the GPU; ENOSPC: the table is full.
+  // Makes this process a holder of shared memory, which the inode of its file identifies. The
+  // memory is charged unless another live process holds it. `charged`: this process has already
+  // charged the bytes; they now become shared. ENOMEM: no room on the GPU; ENOSPC: the table is
+  // full.
   int Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charged);
-  // Ends this process's hold.
+  // This process is no longer a holder.
   void Unshare(uint32_t gpu, uint64_t inode);
 
   // REQUIRES: claimed.

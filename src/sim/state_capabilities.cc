@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capability files of MIG. A process may use an instance if it can open the device files of the GPU
-// instance and of the compute instance; /proc/driver/nvidia/capabilities has their numbers. The
-// kernel module creates the files in /proc and NVIDIA's tools the device files; here the process
-// that creates an instance does both, if it may write the driver root.
+// instance and of the compute instance; /proc/driver/nvidia/capabilities has their numbers. On a
+// real node, the kernel module creates the files in /proc, and NVIDIA's tools create the device
+// files. Here the process that creates an instance creates both, if it may write the driver root.
 //
 // Source of paths, numbers and modes: NVIDIA's MIG user guide, "Device nodes and capabilities".
 #include <errno.h>

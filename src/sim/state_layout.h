@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout of the file <driver root>/run/simgpu/state. All processes of a node map it, in any pid and
-// mount namespace, so it has no pointer and no data that a crash can leave incomplete: every word
-// that changes after creation is independent of others and written in one store. Behavior: state.h.
+// mount namespace, so it has no pointers. A crash cannot leave data incomplete: every word that
+// changes after creation is independent of others and written in one store. Behavior: state.h.
 //
 // Facts (GpuFacts) never change after `simgpu create`. Zero means "none" unless said otherwise.
 #pragma once
@@ -199,8 +199,8 @@ struct KeptTurn {
   AtomicU64 turns_before_ns;  // SlotGpu::turns_ns before this turn
 };
 
-// GPU time of a process in one sample of the driver: the period `index` of kUsePeriodNs of
-// CLOCK_MONOTONIC.
+// GPU time of a process in one sample of the driver. Sample `index` is the period from
+// index * kUsePeriodNs to (index + 1) * kUsePeriodNs of CLOCK_MONOTONIC.
 inline constexpr uint64_t kUsePeriodNs = 167'000'000;
 struct UseSample {
   AtomicU64 index;
@@ -233,7 +233,7 @@ struct SlotRecord {
 };
 
 // Memory in a file that several processes may hold (cuMemExportToShareableHandle). It counts once,
-// as long as a live slot holds it. The lock of kChargeByte guards changes of other fields than
+// as long as a live slot holds it. The lock of kChargeByte guards changes of all fields except
 // `holders`.
 struct SharedMemory {
   AtomicU64 inode;     // of the file; 0: never used

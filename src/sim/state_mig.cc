@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MIG: the instances of a GPU. Placements are slices of memory; a compute instance is placed on the
-// slices of compute of its GPU instance.
+// MIG: the instances of a GPU. A GPU instance is placed on slices of memory, a compute instance on
+// the compute slices of its GPU instance.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -82,7 +82,8 @@ uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_
   return best;
 }
 
-// The driver numbers GPU instances by their place in the tree of halves, quarters and eighths.
+// As with the real driver, the id of a GPU instance is its position in the tree of halves, quarters
+// and eighths.
 uint32_t IdOf(const MigProfile& profile, uint32_t start) {
   if (profile.size >= 8) return 0;
   if (profile.size >= 4) return 1 + start / 4;

@@ -86,8 +86,8 @@ uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
   return state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
 }
 
-// First counts dead processes too. Only if that exceeds the capacity, finds out which processes
-// live, which costs a system call for each.
+// The first sum includes dead processes. Only if it exceeds the capacity, the second sum checks
+// which processes live, at the cost of a system call for each.
 bool ProcessSlot::HasRoom(uint32_t gpu, uint64_t bytes) const {
   const GpuFacts& facts = state_->facts(gpu);
   const uint32_t gpu_instance = GpuInstanceOf(gpu);

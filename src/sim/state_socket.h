@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of `simgpu serve`, which gives processes the files of a node: for containers that have
-// the driver's libraries but no state folder. The socket has the name of NVIDIA's persistence
+// The socket of `simgpu serve`, which gives the files of a node to processes in containers that
+// have the driver's libraries but no state folder. The socket has the name of NVIDIA's persistence
 // daemon, which NVIDIA's container toolkit mounts into containers, read-only.
 //
 // A client connects and reads two messages (SOCK_SEQPACKET): NodeFiles with a descriptor of
-// `state`, then a byte with a descriptor of `slots`. It reads the second message only if it has no
-// descriptor of that file yet, because closing a second one would drop its locks (state.h).
+// `state`, then a byte with a descriptor of `slots`. A process that has a descriptor of `slots`
+// skips the second message, because closing another descriptor would drop its locks (state.h).
 // Threads: any. Functions that fail set errno.
 #pragma once
 

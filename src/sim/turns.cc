@@ -54,8 +54,8 @@ class Turns::Lock {
     for (int spins = 1;; ++spins) {
       uint32_t holder = 0;
       if (word_.compare_exchange_weak(holder, own, std::memory_order_acquire)) return;
-      // Only one thread of a process calls this, so a lock that this slot holds is left over from a
-      // dead process.
+      // Only one thread of a process locks, so if this slot holds the lock, an earlier process with
+      // this slot died with it.
       const bool stale = holder == own || (spins % kSpinsBeforeCheck == 0 && holder != 0 &&
                                            !turns->IsAlive(holder - 1));
       if (stale && word_.compare_exchange_strong(holder, own, std::memory_order_acquire)) return;
@@ -133,7 +133,7 @@ void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
   turn_queue.busy_until_ns.store(start_ns + length);
 }
 
-// Continues the last turn, if its process has had work without a break and its quantum is not over.
+// Extends the last turn, if its process still has work and its quantum is not over.
 bool Turns::ContinueTurn(uint64_t from_ns) {
   TurnQueue& turn_queue = queue();
   const uint32_t owner = turn_queue.owner.load();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: the library as a program loads it, by dlopen and by name.
+// For tests: loads the library with dlopen, as programs do.
 #pragma once
 
 #include <dlfcn.h>

@@ -155,8 +155,7 @@ void Arrays::Forget(ContextTag* context) {
 
 namespace {
 
-// Whether the extents are within the limits that the device's attributes give. Cubemaps are not
-// checked.
+// True: the extents are within the limits of the device's attributes. Cubemaps are not checked.
 bool FitsDevice(const sim::GpuFacts& gpu, const Array3DDescriptor& descriptor) {
   const auto& [width, height, depth, format, channels, flags] = descriptor;
   const auto within = [&gpu](size_t extent, int attribute) {
@@ -254,8 +253,8 @@ CUDA_EXPORT Result cuArray3DGetDescriptor(Array3DDescriptorV1* descriptor, Array
   return GetFull(descriptor, array);
 }
 
-// Like cuMemFree, this function and cuMipmappedArrayDestroy wait, so that no running command loses
-// its memory. Another thread may destroy the array during the wait.
+// Like cuMemFree, this function and cuMipmappedArrayDestroy wait for running commands. Another
+// thread may destroy the array during the wait.
 CUDA_EXPORT Result cuArrayDestroy(Array array) {
   CUDA_ENTER(ContextCall, call);
   if (!call->arrays().IsArray(array) || array->mipmap != nullptr) return Result::kInvalidHandle;

@@ -111,7 +111,7 @@ CUDA_EXPORT Result cuTexObjectCreate(Texture* texture, const ResourceDescriptor*
   }
   const Result result = CheckResource(call, *resource);
   if (result != Result::kSuccess) return result;
-  // Only arrays have a view: for linear memory, the resource has the format.
+  // Only arrays have a view; the resource descriptor of linear memory has the format.
   if (!IsValid(*descriptor) || (view != nullptr && !HasArray(*resource))) {
     return Result::kInvalidValue;
   }

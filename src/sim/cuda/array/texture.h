@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texture and surface objects, by which kernels read arrays and linear memory. Kernels of the
-// simulation do not read them, so an object only stores its descriptors. It takes no device memory,
-// and its array or memory may end first, as with the real driver. Threads: REQUIRES the driver's
-// mutex.
+// simulation do not read them, so an object only stores its descriptors. It takes no device memory.
+// As with the real driver, the program may free the array or memory before the object. Threads:
+// REQUIRES the driver's mutex.
 #pragma once
 
 #include <map>

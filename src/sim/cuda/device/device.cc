@@ -202,7 +202,7 @@ CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
   return Result::kSuccess;
 }
 
-// Default pools by location, since CUDA 13. Pools of the host and of managed memory are missing.
+// CUDA 13: default pools by location. Pools of host and managed memory are not implemented.
 CUDA_EXPORT Result cuMemGetDefaultMemPool(MemPool* pool, const MemLocation* location, int type) {
   if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetDefaultMemPool"));
   return cuDeviceGetDefaultMemPool(pool, location->id);

@@ -48,7 +48,7 @@ constexpr FixedAttribute kFixedAttributes[] = {
     {119, 1},  // memory pools shared by file descriptors
 };
 
-// How many times faster single precision is than double precision.
+// The ratio of the throughput of single precision to that of double precision.
 int PrecisionRatio(const sim::GpuFacts& gpu) {
   if (gpu.cc_minor == 0) return 2;  // 7.0, 8.0, 9.0, 10.0: chips for data centers
   return gpu.cc_major == 7 ? 32 : 64;

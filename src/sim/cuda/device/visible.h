@@ -16,16 +16,16 @@ struct VisibleDevice {
   uint32_t instance = sim::kMaxInstances;  // index in the state; kMaxInstances: whole GPU
 };
 
-// The devices of a program, from CUDA_VISIBLE_DEVICES (null: not set). As with the real driver, a
-// process sees one compute instance and then no other device; a GPU in MIG mode without compute
-// instances is no device.
+// The devices of a program. `visible_devices` is CUDA_VISIBLE_DEVICES; null: not set. As with the
+// real driver, a process that sees a compute instance sees no other device. A GPU in MIG mode
+// without compute instances is not visible.
 std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visible_devices);
 
 // The indices in the state of the GPUs whose device files this process may open.
 std::vector<uint32_t> OpenableGpus(const sim::State& state);
-// Applies CUDA_VISIBLE_DEVICES to `gpus`. Null: not set. Entries are indices, UUIDs and prefixes of
-// UUIDs. The list ends at the first entry that names no GPU or several GPUs. If the list names one
-// GPU twice, the result is empty.
+// Filters `gpus` by the value of CUDA_VISIBLE_DEVICES; null: not set. Entries are indices, UUIDs
+// and prefixes of UUIDs. The list ends at the first entry that names no GPU or several GPUs. If the
+// list names one GPU twice, the result is empty.
 std::vector<uint32_t> ApplyVisibleDevices(const sim::State& state, std::vector<uint32_t> gpus,
                                           const char* value);
 

@@ -116,8 +116,8 @@ class Driver {
   // Ends the charge of shared memory that has no handle and no mapping in this process, or keeps
   // the charge until all exported descriptors are closed.
   void EndShared(const Physical& physical);
-  // Ends the charges whose descriptors are closed. Calls that allocate or report memory call this
-  // first.
+  // Ends the charges of shared memory whose exported descriptors are closed. Functions that
+  // allocate or report memory call it first.
   void EndClosedShares();
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
   // Makes the block of the allocation shared, so that other processes can map it.
@@ -125,7 +125,7 @@ class Driver {
   // Keys are addresses of the allocations.
   std::map<DevicePtr, ImportedMemory>& imports() { return imports_; }
   void Unimport(DevicePtr pointer);
-  // A range of unused addresses, aligned to a block; 0: the system refuses.
+  // Maps untouched memory at unused addresses, aligned to a block; 0: the system refuses.
   static DevicePtr FindAddresses(uint64_t bytes);
   std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
   // Allocates and initializes the variables of the module.
@@ -149,8 +149,8 @@ class Driver {
   Result ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module);
   uint64_t NextId() { return ++last_id_; }
 
-  // While an object of this class exists in a thread, the thread's new memory has addresses of 32
-  // bits.
+  // While an object of this class exists in a thread, memory that the thread allocates has
+  // addresses of 32 bits.
   class NarrowAddresses {
    public:
     NarrowAddresses() { narrow_addresses = true; }
@@ -263,7 +263,7 @@ class ContextCall : public Call {
 // Compute capability: 80 for 8.0.
 inline int CcOf(const sim::GpuFacts& gpu) { return int(gpu.cc_major * 10 + gpu.cc_minor); }
 
-// Put writes a required result of a function, PutIf an optional result.
+// Put writes an out-parameter that must not be null; PutIf writes one that may be null.
 template <typename T, typename V>
 Result Put(T* out, V value) {
   if (out == nullptr) return Result::kInvalidValue;

@@ -82,7 +82,7 @@ struct Physical {
   uint32_t gpu = 0;      // the charged GPU
 };
 
-// State of a function for the launch functions of CUDA before 4.0.
+// The launch state that a function stores for the launch functions of CUDA before 4.0.
 struct KeptLaunch {
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
@@ -117,7 +117,7 @@ struct tessera::cuda::EventTag {
   // Set if other processes may open the event.
   std::shared_ptr<SharedEvent> shared;
   uint64_t record = 0;  // number of `ticket` in `shared`
-  // Set if recorded in a capture: its id, and the nodes before the event.
+  // Set if recorded in a capture: the id of the capture, and the nodes that the event waits for.
   uint64_t capture = 0;
   std::vector<GraphNodeTag*> captured;
 
@@ -160,12 +160,13 @@ struct tessera::cuda::LibraryTag {
 struct tessera::cuda::LinkStateTag {
   int cc = 0;
   std::string ptx;
-  std::vector<std::string> others;  // cubins, fat binaries, objects
+  std::vector<std::string> others;  // inputs that are not PTX: cubins, fat binaries, objects
   std::string image;
 };
 
-// `reserved` counts the pool's memory on the GPU: blocks that small allocations share, large
-// allocations, and freed memory that the pool keeps, up to its release threshold.
+// `reserved` is the sum of the pool's memory on the GPU: blocks that small allocations share, large
+// allocations, and freed memory. The pool keeps freed memory while `reserved` is at most the
+// release threshold.
 struct tessera::cuda::MemPoolTag {
   int device = 0;
   bool built_in = false;
@@ -178,7 +179,7 @@ struct tessera::cuda::MemPoolTag {
   uint64_t release_threshold = 0;
   std::map<DevicePtr, Block> blocks;
   std::multimap<uint64_t, DevicePtr> kept;  // freed blocks by size
-  // Ends of streams that freed memory, which the next allocation may reuse.
+  // The points in streams at which memory was freed. The next allocation waits for them.
   std::vector<TicketRef> frees;
 };
 
@@ -187,7 +188,7 @@ struct tessera::cuda::ContextTag {
   unsigned flags = 0;
   uint64_t id = 0;
   unsigned api_version = 0;
-  unsigned attached = 1;            // cuCtxDetach calls until it is destroyed
+  unsigned attached = 1;            // the cuCtxDetach call that lowers it to 0 destroys the context
   uint32_t epoch = 0;               // GpuLive::poison_epoch at its creation
   Result error = Result::kSuccess;  // the error that ended the context, for good
   StreamTag legacy;

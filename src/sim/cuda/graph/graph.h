@@ -30,14 +30,14 @@ struct KernelNode {
 using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelNode>, Memcpy3D,
                                     MemsetNodeParameters, HostNodeParameters>;
 
-// What a conditional node runs. The value never changes, because kernels of the simulation do not
-// set it.
+// The condition of a conditional node. Its value never changes, because kernels of the simulation
+// do not set it.
 struct GraphCondition {
   ConditionalHandle handle = 0;
   ConditionalType type = ConditionalType::kIf;
   unsigned value = 0;
-  // The index of the body to run; the node may have no such body. A loop runs its body once,
-  // because on a real GPU a kernel in the body would end it.
+  // The index of the body to run; the node may have no such body. A loop runs its body once: on a
+  // real GPU, a kernel in the body would end the loop.
   size_t body() const { return type == ConditionalType::kSwitch ? value : value != 0 ? 0 : 1; }
 };
 
@@ -77,11 +77,11 @@ struct tessera::cuda::GraphExecTag {
   std::shared_ptr<GraphTag> graph;        // shared with a launch that waits for room
   std::shared_ptr<GraphBacking> backing;  // null: no memory nodes
   uint64_t flags = 0;
-  // The flag kInstantiateAutoFree: frees allocations of the last launch.
+  // True: each launch first frees the allocations that the previous launch left.
   bool auto_free() const { return (flags & kInstantiateAutoFree) != 0; }
 };
 
-// An object of the program, with its destructor.
+// An object of the program with its destructor (cuUserObjectCreate).
 struct tessera::cuda::UserObjectTag {
   void* object = nullptr;
   HostFunction destroy = nullptr;
@@ -118,12 +118,12 @@ class UserObjects {
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
 };
 
-// CUstreamCaptureMode: a capture and a thread each have one. The two modes decide which threads
-// must not make unsafe calls, such as allocations, during a capture:
+// CUstreamCaptureMode. Captures and threads have a mode. The two modes decide which threads must
+// not make unsafe calls, such as allocations, during a capture:
 //
 //   of the capture   global: all threads; thread-local: the thread that began it; relaxed: none
-//   of a thread      global: it obeys all captures; thread-local: only those that it began itself;
-//                    relaxed: none
+//   of a thread      global: the thread obeys all captures; thread-local: only captures that it
+//                    began itself; relaxed: none
 enum class CaptureMode { kGlobal, kThreadLocal, kRelaxed };
 
 // The mode of this thread.
@@ -163,8 +163,8 @@ class Graphs {
   Result End(Capture* capture, GraphTag** graph);
   // True: a capture adds nodes to the graph.
   bool IsCapturing(const GraphTag* graph) const;
-  // Called if the program waits for a stream or queries it. True: the stream is captured, and its
-  // capture is now invalid.
+  // Called if the program waits for a stream or queries the stream. True: the stream is captured,
+  // and its capture is now invalid.
   bool Invalidate(StreamTag* stream);
   // Called by unsafe calls. True: captures forbid the call to this thread, and are now invalid.
   bool InvalidateByUnsafeCall();
@@ -192,7 +192,7 @@ class Graphs {
 };
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
-// Copies origins from the nodes of `graph` to the same nodes of `clone`, which has the same shape.
+// Sets the origin of each node of `clone` to that of the same node of `graph`, its source.
 void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 // The node of the graph, or of the graph of a child node, that was cloned from `origin`; or null.
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);

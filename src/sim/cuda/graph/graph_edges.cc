@@ -28,7 +28,7 @@ bool HasPorts(const GraphEdge* edges, size_t count) {
   return false;
 }
 
-// A dependency on a node that was added later moves the dependent node behind it.
+// If `from` was added after `to`, moves `to` behind `from`, so that the nodes stay sorted.
 CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
                                           size_t count) {
   CUDA_ENTER(Call, call);
@@ -83,7 +83,7 @@ CUDA_EXPORT Result cuGraphRemoveDependencies(Graph graph, const GraphNode* from,
 CUDA_EXPORT Result cuGraphRemoveDependencies_v2(Graph graph, const GraphNode* from,
                                                 const GraphNode* to, const GraphEdge* edges,
                                                 size_t count) {
-  if (HasPorts(edges, count)) return Result::kInvalidValue;  // there are no such edges
+  if (HasPorts(edges, count)) return Result::kInvalidValue;  // no edge of a graph has ports
   return cuGraphRemoveDependencies(graph, from, to, count);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of instances (executable graphs): updates from another graph, nodes that are switched
-// off, other events and child graphs. Other parameters of nodes are in graph_nodes.cc.
+// Changes of instances (executable graphs): updates from another graph, disabled nodes, new events
+// and child graphs. graph_nodes.cc changes other parameters of nodes.
 #include <algorithm>
 
 #include "src/sim/cuda/driver/driver.h"
@@ -141,7 +141,7 @@ CUDA_EXPORT Result cuGraphExecEventWaitNodeSetEvent(GraphExec exec, GraphNode no
   return SetEventInInstance(exec, node, event, GraphNodeType::kWaitEvent);
 }
 
-// Only kernels, copies and memsets can be switched off.
+// Only kernels, copies and memsets can be disabled.
 CUDA_EXPORT Result cuGraphNodeSetEnabled(GraphExec exec, GraphNode origin, unsigned enabled) {
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;

@@ -3,10 +3,10 @@
 //
 // A node that allocates has an address as long as its graph lives. Its device memory is allocated
 // when the graph is uploaded or first launched. A later node reuses memory that an earlier node has
-// freed. The memory belongs to the instance, then to the graph pool of the device, until the
-// program trims that pool. As with the real driver, a graph with such nodes has one instance at a
-// time. Unlike with the real driver, instances that are launched into one stream share no memory.
-// Threads: REQUIRES the driver's mutex.
+// freed. The memory belongs to the instance, and after its end to the graph pool of the device,
+// until the program trims the pool. As with the real driver, a graph with such nodes has one
+// instance at a time. Unlike with the real driver, instances that are launched into one stream
+// share no memory. Threads: REQUIRES the driver's mutex.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ class GraphPools {
   // Frees an allocation that a launch has left.
   Result Free(GraphMemory* memory);
   void Trim(int device);
-  // Frees all memory of graphs on a device after its last context, allocations that the program has
-  // not freed included.
+  // Frees all memory of graphs on a device, including allocations that the program has not freed.
+  // Called when the device loses its last context.
   void EndDevice(int device);
   PoolBytes& PoolOf(int device) { return pools_[device]; }
 

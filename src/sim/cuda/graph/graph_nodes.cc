@@ -13,7 +13,7 @@
 namespace tessera::cuda {
 namespace {
 
-// A node as a command of the engine, and as parameters of the program.
+// The engine's command and the program's parameters of a new node.
 struct PlannedGraphNode {
   Command command;
   NodeParameters parameters;
@@ -28,7 +28,7 @@ const KernelNodeParameters* Widen(const KernelNodeParameters* v1, KernelNodePara
   return wide;
 }
 
-// Copies the parameters of the launch whose sizes the image gives.
+// Copies the launch parameters. Their sizes are those of the entry function.
 std::shared_ptr<const KernelNode> CopyParameters(const Entry& entry,
                                                  const KernelNodeParameters& parameters) {
   auto node = std::make_shared<KernelNode>();

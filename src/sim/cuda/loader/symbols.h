@@ -9,8 +9,7 @@
 
 namespace tessera::cuda {
 
-// A generic function pointer for the address of an export. The caller casts it to the export's own
-// type.
+// The address of an export. The caller casts it to the type of the export.
 using AnyFunction = int (*)();
 
 enum class Lookup { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };

@@ -25,8 +25,7 @@ const Allocation* AllocationAt(Call& call, const void* pointer, uint64_t bytes =
   return call->FindAllocation(reinterpret_cast<DevicePtr>(pointer), bytes);
 }
 
-// Whether the address is one of the GPU's: allocated, or reserved for mappings. A mapping without
-// access counts too.
+// True: the address is allocated device memory, or reserved for mappings (even without access).
 bool IsDeviceAddress(Call& call, const void* pointer) {
   const auto at = reinterpret_cast<DevicePtr>(pointer);
   const auto reserved = call->reservations().upper_bound(at);
@@ -250,8 +249,8 @@ Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
 Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
   if (copy.box.empty()) return Result::kSuccess;
   if (copy.to == nullptr || copy.from == nullptr) return Result::kInvalidValue;
-  // The whole range of a device side must be allocated. An address of the GPU is a device side even
-  // where the function allows host memory.
+  // The whole range of a device side must be allocated. A side with a device address is a device
+  // side even if the function allows host memory.
   const bool to_device = copy.direction == Direction::kHostToDevice ||
                          copy.direction == Direction::kDeviceToDevice ||
                          IsDeviceAddress(call, copy.to);

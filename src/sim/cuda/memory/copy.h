@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of bytes, rows and planes between host memory, device memory and arrays, for streams
-// (copy.cc) and for memcpy nodes (graph_nodes.cc). memset.cc has fills. Threads: REQUIRES the
-// driver's mutex.
+// (copy.cc) and for memcpy nodes (graph_nodes.cc). Threads: REQUIRES the driver's mutex.
 #pragma once
 
 #include "src/sim/cuda/driver/driver.h"
@@ -37,7 +36,7 @@ struct BoxCopy {
 // Duration of a copy in nanoseconds, over PCIe or within the GPU's memory.
 double CopyNs(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie);
 
-// Reads the program's descriptor. kInvalidValue: a side is missing or too small for the box.
+// Translates the program's descriptor. kInvalidValue: a side is missing or too small for the box.
 // kInvalidHandle: not an array.
 Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found);
 // Creates the command of a copy, which reads and writes memory when it runs.

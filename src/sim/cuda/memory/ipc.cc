@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle contains the
-// process's slot in the state and a file descriptor of that process, which is opened through /proc.
-// Both processes must run as one user and see each other in /proc, as in a pod that uses CUDA's
-// IPC.
+// CUDA IPC: other processes open events, and memory of cuMemAlloc and of pools. A handle contains
+// the exporter's slot in the state and a file descriptor of the exporter. The importer opens the
+// descriptor through /proc, so both processes must run as one user and see each other in /proc.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <stdio.h>

@@ -165,7 +165,7 @@ CUDA_EXPORT Result cuStreamAttachMemAsync(Stream stream, DevicePtr pointer, size
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
   const bool one_flag = flags != 0 && (flags & (flags - 1)) == 0 && (flags & ~kAttachFlags) == 0;
   const Allocation* managed = FindManaged(call, pointer, 1);
-  // Only a whole allocation can be attached; 0 bytes mean the whole.
+  // Only a whole allocation can be attached; 0 bytes mean the whole allocation.
   const bool whole =
       managed != nullptr && managed->base == pointer && (bytes == 0 || bytes == managed->size);
   return one_flag && whole ? Result::kSuccess : Result::kInvalidValue;

@@ -57,7 +57,7 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
   }
   const Result result = call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
   if (result != Result::kSuccess) return result;
-  // Memory that other streams freed is usable when these streams have reached the free.
+  // Memory that other streams freed may be used after these streams have reached the free.
   for (const TicketRef& end : pool->frees) {
     if (!end->timed && end->stream != queue) {
       call->engine().Push(queue, {.kind = Command::Kind::kWait, .ticket = end});
@@ -176,7 +176,7 @@ CUDA_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   if (pointer == 0) return Result::kSuccess;
-  // The real driver waits, too: no running command may lose its memory.
+  // As the real driver, waits for running commands, which may use the memory.
   const Result waited = call.Wait(call.context());
   return waited == Result::kSuccess ? call->Free(pointer) : waited;
 }

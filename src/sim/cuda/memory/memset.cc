@@ -89,7 +89,7 @@ Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Com
   }
 }
 
-// The functions of one element width: for one row and several, with and without a stream.
+// The functions for elements of `bits` bits: one row or several rows, with or without a stream.
 #define MEMSET(bits, type)                                                                  \
   CUDA_EXPORT Result cuMemsetD##bits##_v2(DevicePtr to, type value, size_t count) {         \
     return Fill({.to = to, .width = count}, value, nullptr);                                \

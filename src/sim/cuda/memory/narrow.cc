@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 namespace {
 
-// A smaller allocation would share a block with others, whose addresses may be wider.
+// A smaller allocation could share a block whose address has more than 32 bits.
 constexpr size_t kMinBytes = 2 << 20;
 
 Result Narrow(DevicePtr wide, DevicePtrV1* pointer) {
@@ -61,7 +61,7 @@ Memcpy3D Widen(const Memcpy3DV1& copy) {
           .depth = copy.depth};
 }
 
-// Passes the descriptor of a copy on to the function for wide addresses.
+// Calls the function for 64-bit addresses with a copy of the descriptor.
 template <typename Copy, typename Call>
 Result CopyWide(const Copy* copy, Call call) {
   if (copy == nullptr) return Result::kInvalidValue;
@@ -161,7 +161,7 @@ CUDA_EXPORT Result cuMemGetAddressRange(DevicePtrV1* base, unsigned* bytes, Devi
 CUDA_EXPORT Result cuMemAllocHost(void** pointer, unsigned bytes) {
   return cuMemAllocHost_v2(pointer, bytes);
 }
-// Host memory has wide addresses, which such a program cannot hold.
+// Host memory has 64-bit addresses, which programs of this API version cannot store.
 CUDA_EXPORT Result cuMemHostGetDevicePointer(DevicePtrV1* pointer, void* host, unsigned flags) {
   DevicePtr wide = 0;
   const Result result = cuMemHostGetDevicePointer_v2(&wide, host, flags);

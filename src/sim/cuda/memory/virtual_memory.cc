@@ -60,9 +60,9 @@ void EndIfUnused(Call& call, PhysicalMemory memory) {
   call->EndClosedShares();
 }
 
-// An exported descriptor holds a lock on one byte of the memfd. The position of the byte names the
-// place of the memory: the number of the GPU, or kHostByte. The kernel keeps the lock until all
-// copies of the descriptor, of all processes, are closed.
+// An exported descriptor holds a lock on one byte of the memfd. The position of the byte is the
+// index of the GPU that has the memory, or kHostByte. The kernel keeps the lock until all processes
+// have closed all copies of the descriptor.
 constexpr uint32_t kHostByte = sim::kMaxGpus;
 
 // Opens the memfd again, because a file description does not see its own locks (F_OFD_GETLK in
@@ -91,7 +91,7 @@ int LockedByte(int fd) {
   return int(lock.l_start);
 }
 
-// Opens exported memory and charges it, unless a live process already pays for it.
+// Opens exported memory and charges it, unless it is already charged to a live process.
 Result Import(Call& call, int exported_fd, Physical* physical) {
   struct stat info;
   const int fd = Reopen(exported_fd);

@@ -13,8 +13,8 @@ namespace {
 constexpr uint16_t kCudaMachine = 190;
 // From this ABI version on, the header flags have the architecture in other bits.
 constexpr unsigned char kWideAbi = 8;
-// An attribute in a section .nv.info.<kernel>: format, name, and, depending on the format, the size
-// of the following data or a value.
+// An attribute in a section .nv.info.<kernel>. Depending on the format, `size` is the size of the
+// data that follows, or a value.
 constexpr uint8_t kSizedValue = 4, kParameterInfo = 0x17;
 struct InfoAttribute {
   uint8_t format, name;

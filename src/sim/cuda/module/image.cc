@@ -145,8 +145,8 @@ int NewestPtx(int cuda_version) {
   return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;
 }
 
-// The bits of an element: an integer, or a float ("0f3F800000", "0d" and 16 digits). Zero for the
-// address of another variable, which is not known yet.
+// The bits of an element: an integer, or a float ("0f3F800000", "0d" and 16 digits). Zero if the
+// element is the address of another variable, because addresses are not known yet.
 uint64_t ElementOf(std::string_view word) {
   if (word.size() > 2 && word[0] == '0' && std::strchr("fFdD", word[1]) != nullptr) {
     return std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linker of the driver, which joins pieces into one image. It does not read code: pieces of PTX
-// become one text, and a single piece of another kind is the image. Any other combination gives an
-// image with a kernel of every name, like a fat binary.
+// The linker of the driver (cuLink*), which joins inputs into one image. It does not read code: PTX
+// inputs become one text, and a single input of another kind is the image. Any other combination
+// gives an image with a kernel of every name, like a fat binary.
 #include <string.h>
 
 #include "src/sim/cuda/driver/driver.h"

@@ -78,8 +78,8 @@ void Engine::MarkReached(Ticket* ticket) {
   }
 }
 
-// Counts more commands as free, up to the first that has to wait for something other than the GPU,
-// and requests GPU time for them.
+// Extends the free commands up to the first command that waits for something other than the GPU.
+// Requests GPU time for the added commands.
 void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
   Queue& queue = stream->queue;
   double more = 0;
@@ -91,7 +91,8 @@ void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
   if (more > 0) GpuOf(stream).turns->WantMore(uint64_t(std::ceil(more)), since_ns);
 }
 
-// True: commands that the legacy stream orders before this command have ended, at *since_ns.
+// True: all commands that the rules of the legacy stream put before this command have ended. Raises
+// *since_ns to their end.
 bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
   const auto has_ended = [&](const StreamTag& other) {
     *since_ns = std::max(*since_ns, other.queue.end_ns);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution on the GPUs of this process. Streams are queues of commands; a command has a duration,
-// an effect on memory, and a condition to wait for.
+// Simulates the execution of commands on the GPUs of this process. Streams are queues of commands.
+// A command has a duration, an effect on memory, and a condition to wait for.
 //
 // Time and effect are separate. Simulate() computes from the clock when each command began and
-// ended, even if that was earlier; Apply() then carries out the effects (a copy, the results of a
-// kernel) in the order of their ends. A command is done when both have happened. Threads of the
-// program that query or wait drive the simulation. A worker thread drives it if no thread does, and
-// runs the program's host functions.
+// ended, even if that was earlier. Apply() then carries out the effects (a copy, the results of a
+// kernel) in the order in which the commands ended. A command is done when both have happened.
+// Threads of the program that query or wait drive the simulation. If none does, a worker thread
+// drives the simulation. The worker also runs the program's host functions.
 //
-// Kernels of one process run concurrently: each takes the part of the GPU that its threads fill,
-// and if the sum exceeds one, all take longer. Processes take turns (src/sim/turns.h). The record
-// of an event is a command, too: the GPU executes it, and stamps the event, in a turn of the
-// process. Copies between host and device only take time.
+// Kernels of one process run concurrently: each takes the part of the GPU that its threads fill.
+// If the parts add up to more than the GPU, all take longer. Processes take turns
+// (src/sim/turns.h). The record of an event is a command, too: the GPU stamps the event in a turn
+// of the process. Copies between host and device need no turn.
 //
 // Threads: REQUIRES the driver's mutex, which is released while effects and functions of the
 // program run.
@@ -34,7 +34,7 @@ namespace tessera::cuda {
 // A point in a stream, shared by events, waiting streams and threads.
 struct Ticket {
   bool timed = false;  // the GPU reached the point at `at_ns`
-  bool done = false;   // and the effects of all earlier commands are visible
+  bool done = false;   // also, the effects of all earlier commands are visible
   uint64_t at_ns = 0;
   StreamTag* stream = nullptr;  // null when timed
   double cost_before_ns = 0;    // Queue::pushed_cost_ns at its creation
@@ -62,12 +62,12 @@ struct Command {
   uint64_t since_ns = 0;      // time of the program's call
   double cost_ns = 0;         // left_ns at the program's call
 
-  // Whether the command runs in a turn of the process.
+  // True: the command runs in a turn of the process.
   bool needs_gpu() const {
     return kind == Kind::kCompute || (kind == Kind::kRecord && left_ns > 0);
   }
-  // Whether the worker must end the command in time, because no thread waits for it and its end
-  // has an effect outside of its stream.
+  // True: the worker must end the command in time, because no thread waits for it and its end has
+  // an effect outside of its stream.
   bool needs_attention() const {
     return !has_waiter && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
   }
@@ -96,7 +96,7 @@ class Engine {
   void Push(StreamTag* stream, Command command);
   // Returns a ticket for the end of the stream, which is done if the stream is idle.
   TicketRef End(StreamTag* stream) { return PushTicket(stream, 0, {}); }
-  // Records an event: returns a ticket for its stamp. `effect` runs when the stream reaches it.
+  // Records an event and returns a ticket for it. `effect` runs when the stream reaches the record.
   TicketRef Record(StreamTag* stream, std::function<void()> effect = {}) {
     return PushTicket(stream, kRecordNs, std::move(effect));
   }
@@ -108,11 +108,11 @@ class Engine {
   // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller then checks the
   // ticket and the health of the context.
   void Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket);
-  // Waits until the stream has room for a command, or its context is dead.
+  // Waits until the stream has room for a command, or the context of the stream is dead.
   void WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock);
 
-  // Deletes the stream when it is idle. Its commands still run, and the context and its legacy
-  // stream wait for them.
+  // Takes over a stream that the program has destroyed, and deletes the stream when it is idle. Its
+  // commands still run; the context and its legacy stream wait for them.
   void Abandon(std::unique_ptr<StreamTag> stream);
   // Drops the queued commands of the context's streams. Other streams no longer wait for them.
   void Drop(ContextTag* context, std::unique_lock<std::mutex>* lock);

@@ -9,9 +9,9 @@
 
 namespace tessera::cuda {
 
-// One duration, any between two ("low..high"), or one of several ("a|b|c"). A duration that is
-// listed twice is twice as likely. Launches get them at random, but every run of a program gets the
-// same sequence.
+// The durations are one value, a range ("low..high"), or a list ("a|b|c"). Each launch gets one at
+// random; a value that is listed twice is twice as likely. Every run of a program gets the same
+// sequence.
 class KernelTimes {
  public:
   KernelTimes() = default;

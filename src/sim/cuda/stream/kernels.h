@@ -24,10 +24,10 @@ using CheckRange = bool (*)(void* check_argument, DevicePtr pointer, uint64_t by
 struct LaunchEffect {
   Result result = Result::kSuccess;  // kIllegalAddress: a range is not accessible
   uint64_t bytes = 0;                // memory traffic
-  std::function<void()> compute;     // does not refer to the launch
+  std::function<void()> compute;     // may run after the end of the KernelLaunch object
 };
 
-// The kernel with this name and these parameters; null: unknown, it only takes time.
+// The known kernel with the name and the parameter sizes of `entry`; null: the kernel is unknown.
 struct KnownKernel;
 const KnownKernel* FindKnownKernel(const Entry& entry);
 LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,

@@ -23,7 +23,7 @@ struct LaunchBuffer {
 };
 LaunchBuffer BufferOf(void* const* extra);
 
-// Creates the command of a launch, and reads its parameters now.
+// Creates the command of a launch. Reads the launch parameters at once, not when the command runs.
 Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape& shape,
                   void** parameters, void** extra, Command* command);
 Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Command* command);

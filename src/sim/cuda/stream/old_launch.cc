@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch functions of CUDA before 4.0, for old programs: a function keeps its block, shared memory
-// and parameters, and a launch only has the grid.
+// Launch functions of CUDA before 4.0: a function stores its block shape, shared memory and
+// parameters, and a launch only has the grid.
 #include <string.h>
 
 #include "src/sim/cuda/stream/launch.h"

@@ -11,7 +11,7 @@ namespace {
 
 struct OwnStream {
   StreamTag* stream;
-  uint64_t id;  // a new stream may get the address of a destroyed stream, but not its number
+  uint64_t id;  // tells the stream from a later stream at the same address
 
   bool IsAlive(Driver& driver) const { return driver.IsStream(stream) && stream->id == id; }
 };

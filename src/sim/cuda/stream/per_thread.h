@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per-thread default streams. A thread has such a stream for each context that it uses with stream
-// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. It is a blocking stream:
-// it and the legacy stream wait for each other, and it waits for no other stream. It is destroyed
-// when its thread ends; its commands still run.
+// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. The stream is a blocking
+// stream: it and the legacy stream wait for each other. It is destroyed when its thread ends; its
+// commands still run.
 #pragma once
 
 #include <cstddef>

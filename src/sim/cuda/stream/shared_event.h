@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event that several processes record and wait for: a page of shared memory that counts records.
-// The last record counts, whichever process made it. If the process of the last record dies, the
-// record counts as done. Threads: any.
+// An event that several processes record and wait for. A page of shared memory counts the records.
+// A wait is for the last record, which any process may have made. If that process dies, the record
+// is done. Threads: any.
 #pragma once
 
 #include <atomic>
