@@ -38,8 +38,8 @@ inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
     "tessera.dev/gpu-uuids-excluded";                                        // forbidden
 inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
 
-// Annotations that users put on pods for the agent: the device memory, and the hundredths of GPU
-// time, that each container may use on each of its GPUs. They only lower the grant. Format: 8Gi, or
+// Annotations that users put on pods for the agent: limits of device memory, and of GPU time in
+// hundredths, for each container on each of its GPUs. They only lower the grant. Format: 8Gi, or
 // main=8Gi, or GPU-f1e2…=4Gi, or a list of these.
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";

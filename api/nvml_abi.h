@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The C ABI of NVML (libnvidia-ml.so.1) on x86-64 Linux, in our own declarations: structs and the
-// signatures of the functions that Tessera calls (src/gpu) or simulates (src/sim), with the values
-// of nvml_values.h and the structs of nvml_mig.h. Not for: loading the library, nor for any
+// The C ABI of NVML (libnvidia-ml.so.1) on x86-64 Linux, in our own declarations: structs, and
+// signatures of the functions that Tessera calls (src/gpu) or simulates (src/sim). nvml_values.h
+// has the values, nvml_mig.h the structs of MIG. Not for: loading the library, nor for any
 // behavior.
 //
 // Rules of the ABI:
