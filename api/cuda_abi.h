@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of the CUDA driver (libcuda.so.1) on x86-64 Linux, in our own declarations: handles,
-// result codes, structs and the signatures of the functions that Tessera simulates (src/sim),
-// replaces (src/limiter) or calls (samples). Not for: loading the library, nor for any behavior.
+// result codes, structs and signatures. Tessera simulates these functions (src/sim), replaces them
+// (src/limiter) or calls them (samples). Not for: loading the library, nor for any behavior.
 //
 // Rules of the ABI: every function returns a Result as int. Optional out-parameters may be null.
 // A function with a new signature gets a new symbol (_v2, _v3). The names here are symbols, not the
@@ -243,7 +243,7 @@ struct BatchSide3D {
     struct {
       Array array;
       std::size_t x, y, z;
-    } of_array;
+    } array_position;
   };
 };
 static_assert(sizeof(BatchSide3D) == 40);

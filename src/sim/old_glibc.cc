@@ -150,27 +150,28 @@ char __libc_single_threaded = 0;
 int _dl_find_object(void*, dl_find_object*) { return -1; }
 
 // 2.18. Destructors of thread_local variables, in reverse order.
-struct AtThreadEnd {
+struct ThreadExitCall {
   void (*destroy)(void*);
   void* object;
-  AtThreadEnd* next;
+  ThreadExitCall* next;
 };
-static pthread_key_t at_thread_end;
-static pthread_once_t at_thread_end_once = PTHREAD_ONCE_INIT;
-static void RunAtThreadEnd(void* list) {
-  for (auto* each = static_cast<AtThreadEnd*>(list); each != nullptr;) {
-    AtThreadEnd* const next = each->next;
+static pthread_key_t thread_exit_calls;
+static pthread_once_t thread_exit_calls_once = PTHREAD_ONCE_INIT;
+static void RunThreadExitCalls(void* list) {
+  for (auto* each = static_cast<ThreadExitCall*>(list); each != nullptr;) {
+    ThreadExitCall* const next = each->next;
     each->destroy(each->object);
     ::free(each);
     each = next;
   }
 }
 int __cxa_thread_atexit_impl(void (*destroy)(void*), void* object, void*) {
-  pthread_once(&at_thread_end_once, [] { pthread_key_create(&at_thread_end, RunAtThreadEnd); });
-  auto* const entry = static_cast<AtThreadEnd*>(::malloc(sizeof(AtThreadEnd)));
+  pthread_once(&thread_exit_calls_once,
+               [] { pthread_key_create(&thread_exit_calls, RunThreadExitCalls); });
+  auto* const entry = static_cast<ThreadExitCall*>(::malloc(sizeof(ThreadExitCall)));
   if (entry == nullptr) return -1;
-  *entry = {destroy, object, static_cast<AtThreadEnd*>(pthread_getspecific(at_thread_end))};
-  return pthread_setspecific(at_thread_end, entry);
+  *entry = {destroy, object, static_cast<ThreadExitCall*>(pthread_getspecific(thread_exit_calls))};
+  return pthread_setspecific(thread_exit_calls, entry);
 }
 
 }  // extern "C"

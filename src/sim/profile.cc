@@ -33,14 +33,14 @@ struct ProfileLocation {
 };
 
 // YAML reads bus "07" as text and bus "47" as a number; both are valid.
-Result<std::string> ScalarText(const Json& value, const ProfileLocation& location) {
+Result<std::string> ReadText(const Json& value, const ProfileLocation& location) {
   if (value.is_string()) return value.string_value();
   if (value.is_number()) return value.number_text();
   return location.Invalid("invalid type: want text or a number, got {}", KindName(value.kind()));
 }
 
-Result<uint64_t> Number(const Json& value, const ProfileLocation& location, uint64_t low,
-                        uint64_t high) {
+Result<uint64_t> ReadNumber(const Json& value, const ProfileLocation& location, uint64_t low,
+                            uint64_t high) {
   auto number = value.is_number() ? value.ToInt() : Result<int64_t>(Status(Code::kUnknown, ""));
   if (!number.ok()) return location.Invalid("invalid value: want a whole number");
   if (*number < 0 || uint64_t(*number) < low || uint64_t(*number) > high) {
@@ -49,8 +49,8 @@ Result<uint64_t> Number(const Json& value, const ProfileLocation& location, uint
   return uint64_t(*number);
 }
 
-Result<uint32_t> HexNumber(const Json& value, const ProfileLocation& location, uint32_t high) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+Result<uint32_t> ReadHexNumber(const Json& value, const ProfileLocation& location, uint32_t high) {
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   const char* begin = text.data() + (text.starts_with("0x") ? 2 : 0);
   const char* end = text.data() + text.size();
   uint32_t number = 0;
@@ -67,9 +67,9 @@ struct ProfileChoice {
   uint32_t value;
 };
 
-Result<uint32_t> OneOf(const Json& value, const ProfileLocation& location,
-                       const std::vector<ProfileChoice>& choices) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+Result<uint32_t> ReadChoice(const Json& value, const ProfileLocation& location,
+                            const std::vector<ProfileChoice>& choices) {
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   std::string names;
   for (const ProfileChoice& choice : choices) {
     if (choice.name == text) return choice.value;
@@ -85,23 +85,23 @@ struct ProfileField {
   Setter set;
 };
 
-Setter U32(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t factor = 1) {
+Setter U32Setter(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t factor = 1) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
+    ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, low, high));
     profile->gpu.*member = uint32_t(number) * factor;
     return {};
   };
 }
 
-Setter U64(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t factor) {
+Setter U64Setter(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t factor) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
+    ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, low, high));
     profile->gpu.*member = number * factor;
     return {};
   };
 }
 
-Setter Flag(uint32_t GpuFacts::*member) {
+Setter FlagSetter(uint32_t GpuFacts::*member) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     if (value.kind() != Json::Kind::kBool)
       return location.Invalid("invalid value: want true or false");
@@ -110,16 +110,16 @@ Setter Flag(uint32_t GpuFacts::*member) {
   };
 }
 
-Setter Hex(uint32_t GpuFacts::*member, uint32_t high) {
+Setter HexSetter(uint32_t GpuFacts::*member, uint32_t high) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(profile->gpu.*member, HexNumber(value, location, high));
+    ASSIGN_OR_RETURN(profile->gpu.*member, ReadHexNumber(value, location, high));
     return {};
   };
 }
 
-Setter Named(uint32_t GpuFacts::*member, std::vector<ProfileChoice> choices) {
+Setter ChoiceSetter(uint32_t GpuFacts::*member, std::vector<ProfileChoice> choices) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(profile->gpu.*member, OneOf(value, location, choices));
+    ASSIGN_OR_RETURN(profile->gpu.*member, ReadChoice(value, location, choices));
     return {};
   };
 }
@@ -127,9 +127,9 @@ Setter Named(uint32_t GpuFacts::*member, std::vector<ProfileChoice> choices) {
 bool IsControl(char c) { return uint8_t(c) < ' ' || c == 0x7F; }
 
 template <size_t N>
-Setter Text(char (GpuFacts::*member)[N]) {
+Setter TextSetter(char (GpuFacts::*member)[N]) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+    ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
     if (text.empty() || text.size() >= N)
       return location.Invalid("invalid length: want 1 to {} characters", N - 1);
     // The text becomes a line in files of /proc and sysfs.
@@ -142,7 +142,7 @@ Setter Text(char (GpuFacts::*member)[N]) {
 }
 
 Status SetComputeCapability(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
@@ -176,24 +176,24 @@ Status SetMigField(std::string_view key, const Json& value, const ProfileLocatio
                    MigProfile* out) {
   for (const MigField& field : kMigFields) {
     if (field.name != key) continue;
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, at, field.low, field.high));
+    ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, at, field.low, field.high));
     out->*field.member = uint32_t(number);
     return {};
   }
   if (key == "memory_mib") {
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, at, 1, 1 << 20));
+    ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, at, 1, 1 << 20));
     out->memory_bytes = number * kMiB;
     return {};
   }
   if (key == "starts" && value.is_array()) {
     for (const Json& item : value.items()) {
-      ASSIGN_OR_RETURN(uint64_t start, Number(item, at, 0, 7));
+      ASSIGN_OR_RETURN(uint64_t start, ReadNumber(item, at, 0, 7));
       out->starts |= 1U << start;
     }
     return {};
   }
   if (key != "name") return at.Invalid("unknown field");
-  ASSIGN_OR_RETURN(std::string name, ScalarText(value, at));
+  ASSIGN_OR_RETURN(std::string name, ReadText(value, at));
   if (name.empty() || name.size() >= sizeof(out->name)) {
     return at.Invalid("invalid length: want 1 to {} characters", sizeof(out->name) - 1);
   }
@@ -228,78 +228,79 @@ Status SetMigProfiles(const Json& value, const ProfileLocation& location, Profil
 const std::vector<ProfileField>& GpuFields() {
   using F = GpuFacts;
   static const std::vector<ProfileField> fields = {
-      {"name", Text(&F::name)},
-      {"brand", Named(&F::brand, {{"quadro", 1}, {"tesla", 2}, {"geforce", 5}, {"nvidia", 14}})},
-      {"architecture", Named(&F::architecture, {{"maxwell", 3},
-                                                {"pascal", 4},
-                                                {"volta", 5},
-                                                {"turing", 6},
-                                                {"ampere", 7},
-                                                {"ada", 8},
-                                                {"hopper", 9},
-                                                {"blackwell", 10}})},
+      {"name", TextSetter(&F::name)},
+      {"brand",
+       ChoiceSetter(&F::brand, {{"quadro", 1}, {"tesla", 2}, {"geforce", 5}, {"nvidia", 14}})},
+      {"architecture", ChoiceSetter(&F::architecture, {{"maxwell", 3},
+                                                       {"pascal", 4},
+                                                       {"volta", 5},
+                                                       {"turing", 6},
+                                                       {"ampere", 7},
+                                                       {"ada", 8},
+                                                       {"hopper", 9},
+                                                       {"blackwell", 10}})},
       {"compute_capability", SetComputeCapability},
-      {"vbios", Text(&F::vbios)},
-      {"part_number", Text(&F::board_part_number)},
-      {"inforom_image", Text(&F::inforom_image)},
-      {"inforom_oem", Text(&F::inforom_oem)},
-      {"inforom_ecc", Text(&F::inforom_ecc)},
-      {"multiprocessors", U32(&F::sm_count, 1, 1024)},
-      {"threads_per_multiprocessor", U32(&F::max_threads_per_sm, 32, 4096)},
-      {"shared_kib_per_block", U32(&F::shared_per_block_optin, 1, 1024, 1024)},
-      {"shared_kib_per_multiprocessor", U32(&F::shared_per_sm, 1, 1024, 1024)},
-      {"l2_kib", U32(&F::l2_bytes, 1, 1 << 20, 1024)},
-      {"memory_bus_bits", U32(&F::memory_bus_bits, 1, 16384)},
-      {"copy_engines", U32(&F::async_engines, 1, 32)},
-      {"memory_mib", U64(&F::memory_bytes, 64, 1 << 20, kMiB)},
-      {"reserved_mib", U64(&F::reserved_bytes, 0, 1 << 16, kMiB)},
-      {"context_mib", U64(&F::context_bytes, 0, 1 << 16, kMiB)},
-      {"bar1_mib", U64(&F::bar1_bytes, 1, 1 << 20, kMiB)},
-      {"memory_gb_per_second", U64(&F::memory_bytes_per_second, 1, 100'000, 1'000'000'000)},
-      {"ecc", Flag(&F::ecc_enabled)},
-      {"row_banks", U32(&F::row_banks, 0, 65536)},
-      {"mig", Flag(&F::mig_capable)},
-      {"mig_devices", U32(&F::max_mig_devices, 0, kMaxInstances)},
+      {"vbios", TextSetter(&F::vbios)},
+      {"part_number", TextSetter(&F::board_part_number)},
+      {"inforom_image", TextSetter(&F::inforom_image)},
+      {"inforom_oem", TextSetter(&F::inforom_oem)},
+      {"inforom_ecc", TextSetter(&F::inforom_ecc)},
+      {"multiprocessors", U32Setter(&F::sm_count, 1, 1024)},
+      {"threads_per_multiprocessor", U32Setter(&F::max_threads_per_sm, 32, 4096)},
+      {"shared_kib_per_block", U32Setter(&F::shared_per_block_optin, 1, 1024, 1024)},
+      {"shared_kib_per_multiprocessor", U32Setter(&F::shared_per_sm, 1, 1024, 1024)},
+      {"l2_kib", U32Setter(&F::l2_bytes, 1, 1 << 20, 1024)},
+      {"memory_bus_bits", U32Setter(&F::memory_bus_bits, 1, 16384)},
+      {"copy_engines", U32Setter(&F::async_engines, 1, 32)},
+      {"memory_mib", U64Setter(&F::memory_bytes, 64, 1 << 20, kMiB)},
+      {"reserved_mib", U64Setter(&F::reserved_bytes, 0, 1 << 16, kMiB)},
+      {"context_mib", U64Setter(&F::context_bytes, 0, 1 << 16, kMiB)},
+      {"bar1_mib", U64Setter(&F::bar1_bytes, 1, 1 << 20, kMiB)},
+      {"memory_gb_per_second", U64Setter(&F::memory_bytes_per_second, 1, 100'000, 1'000'000'000)},
+      {"ecc", FlagSetter(&F::ecc_enabled)},
+      {"row_banks", U32Setter(&F::row_banks, 0, 65536)},
+      {"mig", FlagSetter(&F::mig_capable)},
+      {"mig_devices", U32Setter(&F::max_mig_devices, 0, kMaxInstances)},
       {"mig_profiles", SetMigProfiles},
-      {"pci_device", Hex(&F::pci_device_id, 0xFFFFFFFF)},
-      {"pci_subsystem", Hex(&F::pci_subsystem_id, 0xFFFFFFFF)},
-      {"pci_class", Hex(&F::pci_class, 0xFFFFFF)},
-      {"pcie_generation", U32(&F::pcie_gen_max, 1, 7)},
-      {"pcie_width", U32(&F::pcie_width_max, 1, 32)},
-      {"clock_graphics_mhz", U32(&F::clock_graphics_max, 1, 10'000)},
-      {"clock_memory_mhz", U32(&F::clock_mem_max, 1, 50'000)},
-      {"clock_video_mhz", U32(&F::clock_video_max, 1, 10'000)},
-      {"clock_idle_mhz", U32(&F::clock_graphics_idle, 1, 10'000)},
-      {"clock_memory_idle_mhz", U32(&F::clock_mem_idle, 1, 50'000)},
-      {"power_limit_w", U32(&F::power_limit_mw, 1, 5000, 1000)},
-      {"power_min_w", U32(&F::power_min_mw, 1, 5000, 1000)},
-      {"power_idle_w", U32(&F::power_idle_mw, 1, 5000, 1000)},
-      {"temperature_idle_c", U32(&F::temperature_idle_c, 1, 150)},
-      {"temperature_slowdown_c", U32(&F::temperature_slowdown_c, 1, 150)},
-      {"temperature_shutdown_c", U32(&F::temperature_shutdown_c, 1, 150)},
-      {"temperature_memory_max_c", U32(&F::temperature_memory_max_c, 1, 150)},
-      {"nvlinks", U32(&F::nvlink_count, 0, kMaxLinks)},
-      {"nvlink_version", U32(&F::nvlink_version, 0, 10)},
-      {"nvlink_mb_per_second", U32(&F::nvlink_mbps, 0, 1'000'000)},
+      {"pci_device", HexSetter(&F::pci_device_id, 0xFFFFFFFF)},
+      {"pci_subsystem", HexSetter(&F::pci_subsystem_id, 0xFFFFFFFF)},
+      {"pci_class", HexSetter(&F::pci_class, 0xFFFFFF)},
+      {"pcie_generation", U32Setter(&F::pcie_gen_max, 1, 7)},
+      {"pcie_width", U32Setter(&F::pcie_width_max, 1, 32)},
+      {"clock_graphics_mhz", U32Setter(&F::clock_graphics_max, 1, 10'000)},
+      {"clock_memory_mhz", U32Setter(&F::clock_mem_max, 1, 50'000)},
+      {"clock_video_mhz", U32Setter(&F::clock_video_max, 1, 10'000)},
+      {"clock_idle_mhz", U32Setter(&F::clock_graphics_idle, 1, 10'000)},
+      {"clock_memory_idle_mhz", U32Setter(&F::clock_mem_idle, 1, 50'000)},
+      {"power_limit_w", U32Setter(&F::power_limit_mw, 1, 5000, 1000)},
+      {"power_min_w", U32Setter(&F::power_min_mw, 1, 5000, 1000)},
+      {"power_idle_w", U32Setter(&F::power_idle_mw, 1, 5000, 1000)},
+      {"temperature_idle_c", U32Setter(&F::temperature_idle_c, 1, 150)},
+      {"temperature_slowdown_c", U32Setter(&F::temperature_slowdown_c, 1, 150)},
+      {"temperature_shutdown_c", U32Setter(&F::temperature_shutdown_c, 1, 150)},
+      {"temperature_memory_max_c", U32Setter(&F::temperature_memory_max_c, 1, 150)},
+      {"nvlinks", U32Setter(&F::nvlink_count, 0, kMaxLinks)},
+      {"nvlink_version", U32Setter(&F::nvlink_version, 0, 10)},
+      {"nvlink_mb_per_second", U32Setter(&F::nvlink_mbps, 0, 1'000'000)},
   };
   return fields;
 }
 
 Status SetGpus(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 1, kMaxGpus));
+  ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, 1, kMaxGpus));
   profile->gpus = uint32_t(number);
   return {};
 }
 
 Status SetNumaNodes(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 0, 8));
+  ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, 0, 8));
   profile->numa_nodes = uint32_t(number);
   return {};
 }
 
 // "0-1:12": twelve links between GPUs 0 and 1.
 Status AddLinkPair(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   LinkPair pair;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u-%2u:%2u%c", &pair.a, &pair.b, &pair.links, &rest) != 3 ||
@@ -320,7 +321,7 @@ Status SetNvLink(const Json& value, const ProfileLocation& location, Profile* pr
     return {};
   }
   if (!value.is_object()) {
-    ASSIGN_OR_RETURN(uint32_t none, OneOf(value, location, {{"none", 0}}));
+    ASSIGN_OR_RETURN(uint32_t none, ReadChoice(value, location, {{"none", 0}}));
     profile->topology = LinkTopology(none);
     return {};
   }
@@ -328,10 +329,10 @@ Status SetNvLink(const Json& value, const ProfileLocation& location, Profile* pr
     const ProfileLocation at{location.file, location.field + "." + key, member.line()};
     if (key == "topology") {
       ASSIGN_OR_RETURN(uint32_t kind,
-                       OneOf(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
+                       ReadChoice(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
       profile->topology = LinkTopology(kind);
     } else if (key == "links") {
-      ASSIGN_OR_RETURN(uint64_t links, Number(member, at, 1, kMaxLinks));
+      ASSIGN_OR_RETURN(uint64_t links, ReadNumber(member, at, 1, kMaxLinks));
       profile->links = uint32_t(links);
     } else {
       return at.Invalid("unknown field: want topology or links");
@@ -347,7 +348,7 @@ Status SetPcie(const Json& value, const ProfileLocation& location, Profile* prof
     const ProfileLocation at{location.file, location.field + "." + key, member.line()};
     ASSIGN_OR_RETURN(
         uint32_t level,
-        OneOf(
+        ReadChoice(
             member, at,
             {{"single", 10}, {"multiple", 20}, {"host-bridge", 30}, {"node", 40}, {"system", 50}}));
     if (key == "pair")
@@ -368,7 +369,7 @@ Status SetBuses(const Json& value, const ProfileLocation& location, Profile* pro
   profile->pci_buses.clear();
   for (const Json& item : value.items()) {
     const ProfileLocation at{location.file, location.field, item.line()};
-    ASSIGN_OR_RETURN(uint32_t bus, HexNumber(item, at, 0xFF));
+    ASSIGN_OR_RETURN(uint32_t bus, ReadHexNumber(item, at, 0xFF));
     if (std::ranges::count(profile->pci_buses, bus) != 0)
       return at.Invalid("duplicate bus {:02x}", bus);
     profile->pci_buses.push_back(bus);
@@ -390,7 +391,7 @@ Status SetUuids(const Json& value, const ProfileLocation& location, Profile* pro
   profile->uuids.clear();
   for (const Json& item : value.items()) {
     const ProfileLocation at{location.file, location.field, item.line()};
-    ASSIGN_OR_RETURN(std::string text, ScalarText(item, at));
+    ASSIGN_OR_RETURN(std::string text, ReadText(item, at));
     if (!IsUuid(text))
       return at.Invalid("invalid UUID \"{}\": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
     if (std::ranges::count(profile->uuids, text) != 0) return at.Invalid("duplicate UUID {}", text);
@@ -408,7 +409,7 @@ const std::vector<ProfileField>& NodeFields() {
 }
 
 Status SetDriverVersion(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   unsigned major = 0, minor = 0, rev = 0;
   char rest = 0;
   const int parts = std::sscanf(text.c_str(), "%4u.%4u.%4u%c", &major, &minor, &rev, &rest);
@@ -419,7 +420,7 @@ Status SetDriverVersion(const Json& value, const ProfileLocation& location, Prof
 }
 
 Status SetCudaVersion(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+  ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
@@ -522,7 +523,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
   Profile profile;
   if (const Json* base = root.Find("base")) {
     const ProfileLocation at{file, "base", base->line()};
-    ASSIGN_OR_RETURN(std::string name, ScalarText(*base, at));
+    ASSIGN_OR_RETURN(std::string name, ReadText(*base, at));
     if (name.find('/') != std::string::npos || name.ends_with(".yaml")) {
       return at.Invalid("invalid base \"{}\": want a built-in profile, not a file: {}", name,
                         fmt::join(ProfileNames(), ", "));
@@ -535,7 +536,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
     const ProfileLocation at{file, key, value.line()};
     if (key == "base") continue;
     if (key == "name") {
-      ASSIGN_OR_RETURN(profile.name, ScalarText(value, at));
+      ASSIGN_OR_RETURN(profile.name, ReadText(value, at));
       RETURN_IF_ERROR(CheckName(profile.name, at));
     } else if (key == "gpu") {
       RETURN_IF_ERROR(ReadSection(value, at, GpuFields(), &profile));

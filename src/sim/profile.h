@@ -54,7 +54,7 @@ Result<std::string> ProfileText(std::string_view name);
 std::vector<std::string> ProfileNames();
 
 // Creates the state of a new node. UUIDs that the profile does not give are hashes of `node_name`,
-// profile and index, so that they differ between nodes and stay the same for one node.
+// profile and index. So they differ between nodes and stay the same for one node.
 // INVALID_ARGUMENT: lists of the profile are too short, or it gives a GPU more links than the GPU
 // has.
 Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string_view node_name);

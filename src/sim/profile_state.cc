@@ -19,7 +19,7 @@ constexpr uint32_t kBuses[kMaxGpus] = {0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7,
                                        0xc1, 0xc7, 0xcd, 0xd3, 0xd9, 0xdf, 0xe5, 0xeb};
 
 template <size_t N>
-void Copy(std::string_view text, char (&out)[N]) {
+void CopyText(std::string_view text, char (&out)[N]) {
   std::memset(out, 0, N);
   std::memcpy(out, text.data(), std::min(text.size(), N - 1));
 }
@@ -72,7 +72,7 @@ void ConnectSwitches(const Profile& profile, StateFile* state, uint32_t gpu) {
   }
 }
 
-Status Link(const Profile& profile, StateFile* state) {
+Status ConnectGpus(const Profile& profile, StateFile* state) {
   std::vector<LinkPair> pairs = profile.link_list;
   const uint32_t group = profile.topology == LinkTopology::kPairs   ? 2
                          : profile.topology == LinkTopology::kQuads ? 4
@@ -112,8 +112,8 @@ void FillGpu(const Profile& profile, std::string_view node_name, uint32_t index,
   *gpu = profile.gpu;
   DeriveClocks(gpu);
   const std::string seed = fmt::format("{}/{}/{}", node_name, profile.name, index);
-  Copy(profile.uuids.empty() ? UuidOf(seed) : profile.uuids[index], gpu->uuid);
-  Copy(fmt::format("1{:012}", HashOf(seed + "/serial") % 1'000'000'000'000), gpu->serial);
+  CopyText(profile.uuids.empty() ? UuidOf(seed) : profile.uuids[index], gpu->uuid);
+  CopyText(fmt::format("1{:012}", HashOf(seed + "/serial") % 1'000'000'000'000), gpu->serial);
   gpu->minor = index;
   gpu->pci.bus = profile.pci_buses.empty() ? kBuses[index] : profile.pci_buses[index];
   gpu->numa_node =
@@ -156,18 +156,18 @@ Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   state->created_ns = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
-  Copy(node_name, state->node_name);
-  Copy(profile.name, state->profile);
-  Copy(profile.driver_version, state->driver_version);
-  Copy(fmt::format("{}.{}", profile.cuda_version / 1000, profile.driver_version),
-       state->nvml_version);
+  CopyText(node_name, state->node_name);
+  CopyText(profile.name, state->profile);
+  CopyText(profile.driver_version, state->driver_version);
+  CopyText(fmt::format("{}.{}", profile.cuda_version / 1000, profile.driver_version),
+           state->nvml_version);
   state->cuda_version = profile.cuda_version;
   state->gpu_count = profile.gpus;
   for (uint32_t i = 0; i < profile.gpus; ++i) {
     FillGpu(profile, node_name, i, &state->facts[i]);
     FillLive(state->facts[i], &state->live[i]);
   }
-  RETURN_IF_ERROR(Link(profile, state.get()));
+  RETURN_IF_ERROR(ConnectGpus(profile, state.get()));
   return state;
 }
 

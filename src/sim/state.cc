@@ -89,7 +89,7 @@ int OpenFolder(const std::string& dir, OpenedFiles* files) {
 int ReceiveFiles(const std::string& path, OpenedFiles* files) {
   const int socket = ConnectTo(path);
   if (socket < 0) return errno;
-  NodeFiles node = {};
+  SlotsFileId node = {};
   int error = 0;
   if (ReceiveFile(socket, &node, sizeof(node), &files->state)) {
     files->slots = SharedSlotsFd(node.slots_device, node.slots_inode, [&] {
@@ -116,7 +116,7 @@ bool WriteAll(int fd, const char* data, size_t size) {
 }
 
 // Starts the clock if `holds` is true, else stops it.
-void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* ended_spans_ns) {
+void UpdateSpan(bool holds, AtomicU64* since_ns, AtomicU64* ended_spans_ns) {
   if (holds) {
     uint64_t stopped = 0;
     since_ns->compare_exchange_strong(stopped, MonotonicNs());
@@ -141,14 +141,14 @@ AtomicU64* FindCounter(NamedCounter (&counters)[kMaxCounters], const char* name)
   for (uint32_t step = 0; step < kMaxCounters; ++step) {
     NamedCounter& counter = counters[(hash + step) % kMaxCounters];
     uint32_t free = kCounterFree;
-    if (counter.ready.load() == kCounterFree &&
-        counter.ready.compare_exchange_strong(free, kCounterClaimed)) {
+    if (counter.state.load() == kCounterFree &&
+        counter.state.compare_exchange_strong(free, kCounterClaimed)) {
       strncpy(counter.name, name, sizeof(counter.name) - 1);
-      counter.ready.store(kCounterReady);
+      counter.state.store(kCounterReady);
     }
     // If another process writes the same name at this moment, the table has two entries of that
     // name. Readers add them up.
-    if (counter.ready.load() == kCounterReady &&
+    if (counter.state.load() == kCounterReady &&
         strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
       return &counter.count;
     }
@@ -241,7 +241,7 @@ std::string State::DevicePath(const char* name) {
   return std::string(root == nullptr ? "" : root) + "/dev/" + name;
 }
 
-bool State::NodeExists(uint32_t gpu) const {
+bool State::DeviceFileExists(uint32_t gpu) const {
   const std::string name = "nvidia" + std::to_string(facts(gpu).minor);
   return access(DevicePath(name.c_str()).c_str(), F_OK) == 0;
 }
@@ -265,7 +265,8 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
     const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
     if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
     if (gpu_instance != kWholeGpu) {
-      const uint32_t instance_plus_1 = slot.gpus[gpu].instance.load(std::memory_order_relaxed);
+      const uint32_t instance_plus_1 =
+          slot.gpus[gpu].instance_plus_1.load(std::memory_order_relaxed);
       if (instance_plus_1 == 0 ||
           live.compute_instances[instance_plus_1 - 1].gpu_instance.load() != gpu_instance)
         continue;
@@ -275,7 +276,8 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   const uint32_t shared = file_->shared_used[gpu].load();
   for (uint32_t i = 0; i < shared; ++i) {
     const SharedMemory& memory = file_->shared[gpu][i];
-    if (gpu_instance != kWholeGpu && memory.instance.load() != gpu_instance + 1) continue;
+    if (gpu_instance != kWholeGpu && memory.gpu_instance_plus_1.load() != gpu_instance + 1)
+      continue;
     if (FirstHolder(memory, only_live) != kMaxSlots) sum += memory.bytes.load();
   }
   return sum;
@@ -308,14 +310,14 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
       view.pid = pid;
       view.bytes = bytes;
       view.contexts = slot_gpu.contexts.load();
-      view.instance = slot_gpu.instance.load();
+      view.instance_plus_1 = slot_gpu.instance_plus_1.load();
       const uint64_t turns = slot_gpu.turn_count.load();
       const uint64_t until =
-          turns == 0 ? 0 : slot_gpu.turns[(turns - 1) % kKeptTurns].end_ns.load();
+          turns == 0 ? 0 : slot_gpu.turns[(turns - 1) % kTurnRecords].end_ns.load();
       view.busy_ns = BusyBefore(slot_gpu.turns_ns.load(), until, now);
-      view.sample = newest;
+      view.sample_index = newest;
       const UseSample& sample = slot_gpu.samples[newest % kUseSamples];
-      view.sampled_ns = sample.index.load() == newest ? sample.busy_ns.load() : 0;
+      view.sample_busy_ns = sample.index.load() == newest ? sample.busy_ns.load() : 0;
       memcpy(view.name, slot.name, sizeof(view.name));
       view.name[sizeof(view.name) - 1] = '\0';
     }
@@ -345,53 +347,55 @@ uint32_t State::PowerLimitMw(uint32_t gpu) const {
   return chosen != 0 ? chosen : facts(gpu).power_limit_mw;
 }
 
-bool State::Hot(uint32_t gpu) const {
+bool State::IsThermallyThrottled(uint32_t gpu) const {
   const uint32_t injected_c = file_->live[gpu].temperature_c.load();
   const uint32_t slowdown = facts(gpu).temperature_slowdown_c;
   return injected_c != kDerived && slowdown != 0 && injected_c >= slowdown;
 }
 
-bool State::Capped(uint32_t gpu) const {
+bool State::IsPowerThrottled(uint32_t gpu) const {
   const uint32_t injected_mw = file_->live[gpu].power_mw.load();
   return injected_mw != kDerived && injected_mw >= PowerLimitMw(gpu);
 }
 
-void State::NoteThrottling(uint32_t gpu) {
+void State::UpdateThrottling(uint32_t gpu) {
   GpuLive& live = file_->live[gpu];
-  NoteSpan(Hot(gpu), &live.hot_since_ns, &live.hot_before_ns);
-  NoteSpan(Capped(gpu), &live.capped_since_ns, &live.capped_before_ns);
+  UpdateSpan(IsThermallyThrottled(gpu), &live.thermal_throttling_since_ns,
+             &live.thermal_throttling_before_ns);
+  UpdateSpan(IsPowerThrottled(gpu), &live.power_throttling_since_ns,
+             &live.power_throttling_before_ns);
 }
 
-uint64_t State::HotNs(uint32_t gpu) const {
+uint64_t State::ThermalThrottlingNs(uint32_t gpu) const {
   const GpuLive& live = file_->live[gpu];
-  return SpanNs(live.hot_since_ns, live.hot_before_ns);
+  return SpanNs(live.thermal_throttling_since_ns, live.thermal_throttling_before_ns);
 }
 
-uint64_t State::CappedNs(uint32_t gpu) const {
+uint64_t State::PowerThrottlingNs(uint32_t gpu) const {
   const GpuLive& live = file_->live[gpu];
-  return SpanNs(live.capped_since_ns, live.capped_before_ns);
+  return SpanNs(live.power_throttling_since_ns, live.power_throttling_before_ns);
 }
 
-Load State::Utilization(uint32_t gpu) {
+GpuUtilization State::Utilization(uint32_t gpu) {
   const GpuLive& live = file_->live[gpu];
   const uint64_t now = MonotonicNs();
   const uint64_t from = now > kLoadWindowNs ? now - kLoadWindowNs : 0;
   const uint64_t busy_now = BusyNs(gpu);
-  // The last mark at or before the start of the window has the busy time until then.
+  // The last sample at or before the start of the window has the busy time until then.
   uint64_t busy_then = 0;
-  const uint64_t marks = live.turns.busy_mark_count.load();
+  const uint64_t samples = live.turns.busy_sample_count.load();
   bool found = false;
-  for (uint64_t i = marks; i > 0 && i + kBusyMarks > marks && !found; --i) {
-    const BusyMark& mark = live.turns.busy_marks[(i - 1) % kBusyMarks];
-    busy_then = BusyBefore(mark.total_ns.load(), mark.until_ns.load(), from);
-    found = mark.time_ns.load() <= from;
+  for (uint64_t i = samples; i > 0 && i + kBusySamples > samples && !found; --i) {
+    const BusySample& sample = live.turns.busy_samples[(i - 1) % kBusySamples];
+    busy_then = BusyBefore(sample.total_ns.load(), sample.until_ns.load(), from);
+    found = sample.time_ns.load() <= from;
   }
-  // A process that is killed leaves no mark of its last turns; they end at `busy_until_ns`.
+  // A process that is killed leaves no sample of its last turns; they end at `busy_until_ns`.
   busy_then = std::max(
       busy_then, BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), from));
   uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;
   if (percent > 100) percent = 100;
-  Load load;
+  GpuUtilization load;
   const uint32_t set_gpu = live.utilization_gpu.load();
   const uint32_t set_memory = live.utilization_memory.load();
   load.gpu = set_gpu != kDerived ? set_gpu : uint32_t(percent);

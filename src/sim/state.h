@@ -7,15 +7,15 @@
 //
 // Live processes. The folder also has the file `slots`. A process that uses a GPU holds a POSIX
 // record lock on the byte of its slot. The kernel drops the lock at the end of the process, SIGKILL
-// included, and reports its holder to other processes, with the pid in the caller's pid namespace.
+// included. It reports the lock's holder to other processes, as a pid of the caller's namespace.
 //   - POSIX drops all locks of a process when it closes *any* descriptor of the file. So a process
 //     opens one descriptor for each folder, shares it between all State objects of that folder, and
 //     never closes it; the libraries are linked with -z nodelete.
 //   - A forked child holds no lock: ProcessSlot::IsOwned() is false there.
 //   - HolderOf uses F_OFD_GETLK, which also reports record locks of the calling process.
 //
-// Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held;
-// the file has no total that could disagree. Check and charge happen under a record lock for each
+// Used memory of a GPU, and of a GPU instance (MIG), is the sum over the slots whose lock is held.
+// The file has no total that could disagree. Check and charge happen under a record lock for each
 // GPU, so that a crash at any instruction releases the lock and leaves totals right.
 //
 // Memory that processes share is in a separate table. It is charged once, while one of its holders
@@ -40,15 +40,15 @@ struct ProcessView {
   int pid = 0;  // in the caller's pid namespace; 0: outside of it
   uint64_t bytes = 0;
   uint32_t contexts = 0;
-  uint32_t instance = 0;  // 1 + index of its compute instance; 0: the whole GPU
-  uint64_t busy_ns = 0;   // GPU time so far
+  uint32_t instance_plus_1 = 0;  // index of its compute instance + 1; 0: the whole GPU
+  uint64_t busy_ns = 0;          // GPU time so far
   // Index of the newest sample that NVML shows (State::NewestUseSample), and the GPU time in it.
-  uint64_t sample = 0, sampled_ns = 0;
+  uint64_t sample_index = 0, sample_busy_ns = 0;
   char name[32] = "";
 };
 
 // Utilization in percent; injected values take precedence.
-struct Load {
+struct GpuUtilization {
   uint32_t gpu = 0;
   uint32_t memory = 0;
 };
@@ -111,10 +111,10 @@ class State {
   uint32_t gpu_count() const { return file_->gpu_count; }
   const GpuFacts& facts(uint32_t gpu) const { return file_->facts[gpu]; }
   GpuLive& live(uint32_t gpu) { return file_->live[gpu]; }
-  bool lost(uint32_t gpu) const { return file_->live[gpu].lost.load() != 0; }
+  bool is_lost(uint32_t gpu) const { return file_->live[gpu].lost.load() != 0; }
 
   // True: $SIMGPU_DEV_ROOT/dev/nvidia<minor> exists. Programs see only such GPUs.
-  bool NodeExists(uint32_t gpu) const;
+  bool DeviceFileExists(uint32_t gpu) const;
   // "$SIMGPU_DEV_ROOT/dev/<name>".
   static std::string DevicePath(const char* name);
   // True: the process may open that device file with these flags.
@@ -129,7 +129,7 @@ class State {
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
   // The percentage of the last second in which processes had turns. Memory utilization is half of
   // that.
-  Load Utilization(uint32_t gpu);
+  GpuUtilization Utilization(uint32_t gpu);
   // The number of the newest sample that NVML shows, which ended at least kUseDelayNs before
   // `now_ns` (CLOCK_MONOTONIC).
   static constexpr uint64_t kUseDelayNs = 200'000'000;
@@ -137,10 +137,10 @@ class State {
   // Busy nanoseconds of a GPU, MIG instances included, since the creation of the node.
   uint64_t BusyNs(uint32_t gpu);
 
-  // The turns of a compute instance (SlotGpu::instance), or of the GPU for 0.
-  TurnQueue& QueueOf(uint32_t gpu, uint32_t instance) {
+  // The turns of a compute instance (SlotGpu::instance_plus_1), or of the GPU for 0.
+  TurnQueue& TurnQueueOf(uint32_t gpu, uint32_t instance_plus_1) {
     GpuLive& live = file_->live[gpu];
-    return instance == 0 ? live.turns : live.compute_instances[instance - 1].turns;
+    return instance_plus_1 == 0 ? live.turns : live.compute_instances[instance_plus_1 - 1].turns;
   }
 
   // MIG. Instances are indices in the tables of GpuLive. EINVAL: MIG mode is off, or no such
@@ -167,8 +167,9 @@ class State {
   std::string InstanceUuid(uint32_t gpu, uint32_t compute_instance) const;
   std::string InstanceProfile(uint32_t gpu, uint32_t compute_instance) const;
   // The compute instance at position `rank` in the order of ids; kMaxInstances: none.
-  enum class Instances { kUsable, kAll };
-  uint32_t InstanceByRank(uint32_t gpu, uint32_t rank, Instances of = Instances::kUsable) const;
+  enum class InstanceFilter { kUsable, kAll };
+  uint32_t InstanceByRank(uint32_t gpu, uint32_t rank,
+                          InstanceFilter filter = InstanceFilter::kUsable) const;
   // True: this process may open the capability files of the compute instance and its GPU instance.
   bool MayUse(uint32_t gpu, uint32_t compute_instance) const;
   // Memory of live processes in a GPU instance.
@@ -176,16 +177,16 @@ class State {
 
   // The limit that root has set, or the default.
   uint32_t PowerLimitMw(uint32_t gpu) const;
-  // Hot: an injected temperature reaches the slowdown temperature. Capped: an injected power draw
-  // reaches the limit. Values derived from load never do.
-  bool Hot(uint32_t gpu) const;
-  bool Capped(uint32_t gpu) const;
-  // Starts and stops the clocks of HotNs and CappedNs. REQUIRES: called after each change of Hot or
-  // Capped.
-  void NoteThrottling(uint32_t gpu);
-  // Nanoseconds in which Hot or Capped held, since the creation of the node.
-  uint64_t HotNs(uint32_t gpu) const;
-  uint64_t CappedNs(uint32_t gpu) const;
+  // An injected temperature reaches the slowdown temperature, or an injected power draw reaches the
+  // limit. Values that are derived from load never do.
+  bool IsThermallyThrottled(uint32_t gpu) const;
+  bool IsPowerThrottled(uint32_t gpu) const;
+  // Updates ThermalThrottlingNs and PowerThrottlingNs. REQUIRES: called after each change of an
+  // injected value or of the power limit.
+  void UpdateThrottling(uint32_t gpu);
+  // Nanoseconds of throttling since the creation of the node.
+  uint64_t ThermalThrottlingNs(uint32_t gpu) const;
+  uint64_t PowerThrottlingNs(uint32_t gpu) const;
 
   // Events (XID, ECC). A listener sets `last` = event_count() when it registers, then waits.
   uint64_t event_count() const { return file_->event_count.load(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capability files of MIG. A process may use an instance if it can open the device files of the GPU
-// instance and of the compute instance; /proc/driver/nvidia/capabilities has their numbers. On a
+// instance and of the compute instance. /proc/driver/nvidia/capabilities has their numbers. On a
 // real node, the kernel module creates the files in /proc, and NVIDIA's tools create the device
 // files. Here the process that creates an instance creates both, if it may write the driver root.
 //
@@ -18,13 +18,13 @@ namespace tessera::sim {
 namespace {
 
 // The root of the driver with this state folder; "": the folder is not in a driver root.
-std::string RootOf(const std::string& state_dir) {
+std::string DriverRootOf(const std::string& state_dir) {
   constexpr std::string_view kSuffix = "/run/simgpu";
   return state_dir.ends_with(kSuffix) ? state_dir.substr(0, state_dir.size() - kSuffix.size()) : "";
 }
 
 // "gpu0/mig/gi9", or "gpu0/mig/gi9/ci0".
-std::string FolderOf(const MigCapability& capability) {
+std::string CapabilityFolder(const MigCapability& capability) {
   std::string folder =
       "gpu" + std::to_string(capability.gpu_minor) + "/mig/gi" + std::to_string(capability.gi);
   if (capability.ci >= 0) folder += "/ci" + std::to_string(capability.ci);
@@ -39,7 +39,7 @@ void MakeFolders(const std::string& path) {
   mkdir(path.c_str(), 0755);
 }
 
-void Write(const std::string& path, int flags, const std::string& text) {
+void WriteFile(const std::string& path, int flags, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0444);
   if (fd < 0) return;
   (void)!write(fd, text.data(), text.size());
@@ -48,7 +48,7 @@ void Write(const std::string& path, int flags, const std::string& text) {
 
 // Creates the device file, of the kind of the GPU's own device file, and records it for `simgpu
 // destroy` (simgpu/device_files.h).
-void MakeDevice(const std::string& state_dir, const MigCapability& capability) {
+void MakeDeviceFile(const std::string& state_dir, const MigCapability& capability) {
   const std::string gpu = "nvidia" + std::to_string(capability.gpu_minor);
   struct stat info;
   if (lstat(State::DevicePath(gpu.c_str()).c_str(), &info) != 0) return;
@@ -61,10 +61,10 @@ void MakeDevice(const std::string& state_dir, const MigCapability& capability) {
     return;
   }
   chmod(path.c_str(), 0444);  // mknod applies the umask
-  Write(state_dir + "/device-files", O_APPEND,
-        is_device_node ? "c " + std::to_string(kCapabilityMajor) + " " + std::to_string(number) +
-                             " " + path + "\n"
-                       : "f 0 0 " + path + "\n");
+  WriteFile(state_dir + "/device-files", O_APPEND,
+            is_device_node ? "c " + std::to_string(kCapabilityMajor) + " " +
+                                 std::to_string(number) + " " + path + "\n"
+                           : "f 0 0 " + path + "\n");
 }
 
 }  // namespace
@@ -86,20 +86,22 @@ bool State::MayOpen(const char* name, int flags) {
 }
 
 void State::CreateCapabilityFiles(const MigCapability& capability) const {
-  const std::string root = RootOf(dir_);
+  const std::string root = DriverRootOf(dir_);
   if (!root.empty()) {
-    const std::string folder = root + "/proc/driver/nvidia/capabilities/" + FolderOf(capability);
+    const std::string folder =
+        root + "/proc/driver/nvidia/capabilities/" + CapabilityFolder(capability);
     MakeFolders(folder);
-    Write(folder + "/access", O_TRUNC, CapabilityText(capability.number(), 0444));
+    WriteFile(folder + "/access", O_TRUNC, CapabilityText(capability.number(), 0444));
   }
-  MakeDevice(dir_, capability);
+  MakeDeviceFile(dir_, capability);
 }
 
 void State::RemoveCapabilityFiles(const MigCapability& capability) const {
   unlink(DevicePath(capability.device().c_str()).c_str());
-  const std::string root = RootOf(dir_);
+  const std::string root = DriverRootOf(dir_);
   if (root.empty()) return;
-  const std::string folder = root + "/proc/driver/nvidia/capabilities/" + FolderOf(capability);
+  const std::string folder =
+      root + "/proc/driver/nvidia/capabilities/" + CapabilityFolder(capability);
   unlink((folder + "/access").c_str());
   rmdir(folder.c_str());
 }

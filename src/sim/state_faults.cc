@@ -18,7 +18,7 @@ bool Matches(const Fault& fault, const char* function, int32_t gpu) {
 }
 
 // Counts the call. True: the fault applies to it.
-bool Hits(Fault& fault) {
+bool CountCall(Fault& fault) {
   const uint64_t call = fault.calls.fetch_add(1) + 1;
   const uint64_t after = fault.after.load();
   const uint64_t times = fault.times.load();
@@ -30,12 +30,12 @@ bool Hits(Fault& fault) {
 uint32_t State::SlowCheckFault(const char* function, int32_t gpu) {
   if (!writable_) return 0;
   for (Fault& fault : file_->faults) {
-    if (fault.active.load() != kFaultActive || !Matches(fault, function, gpu) || !Hits(fault))
+    if (fault.state.load() != kFaultActive || !Matches(fault, function, gpu) || !CountCall(fault))
       continue;
     if (fault.hang.load() == 0) return fault.result.load();
     while (true) {
       const uint32_t signal = file_->fault_signal.load();
-      if (fault.active.load() != kFaultActive) break;
+      if (fault.state.load() != kFaultActive) break;
       FutexWait(&file_->fault_signal, signal, kRecheckNs);
     }
   }
@@ -47,7 +47,7 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
   if (strlen(function) >= sizeof(Fault::function)) return EINVAL;
   for (Fault& fault : file_->faults) {
     uint32_t free = kFaultFree;
-    if (!fault.active.compare_exchange_strong(free, kFaultClaimed)) continue;
+    if (!fault.state.compare_exchange_strong(free, kFaultClaimed)) continue;
     strcpy(fault.function, function);
     fault.gpu.store(gpu);
     fault.result.store(result);
@@ -55,7 +55,7 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
     fault.after.store(after);
     fault.times.store(times);
     fault.calls.store(0);
-    fault.active.store(kFaultActive);
+    fault.state.store(kFaultActive);
     file_->active_faults.fetch_add(1);
     return 0;
   }
@@ -68,7 +68,7 @@ void State::ClearFaults(const char* function, int32_t gpu) {
       continue;
     }
     uint32_t active = kFaultActive;
-    if (fault.active.compare_exchange_strong(active, kFaultFree)) file_->active_faults.fetch_sub(1);
+    if (fault.state.compare_exchange_strong(active, kFaultFree)) file_->active_faults.fetch_sub(1);
   }
   file_->fault_signal.fetch_add(1);
   FutexWakeAll(&file_->fault_signal);

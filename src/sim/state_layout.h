@@ -20,8 +20,8 @@ inline constexpr uint32_t kMaxShared = 512;  // pieces of memory that processes 
 inline constexpr uint32_t kMaxEvents = 256;
 inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
-inline constexpr uint32_t kBusyMarks = 32;
-inline constexpr uint32_t kKeptTurns = 16;
+inline constexpr uint32_t kBusySamples = 32;
+inline constexpr uint32_t kTurnRecords = 16;
 inline constexpr uint32_t kUseSamples = 8;
 inline constexpr uint32_t kMaxMigProfiles = 10;
 inline constexpr uint32_t kMaxInstances = 8;  // GPU instances of a GPU, and its compute instances
@@ -119,7 +119,7 @@ struct GpuFacts {
 };
 
 // A sample of busy time, from which utilization is computed.
-struct BusyMark {
+struct BusySample {
   AtomicU64 time_ns;   // CLOCK_MONOTONIC
   AtomicU64 total_ns;  // TurnQueue::busy_ns at `time_ns`
   AtomicU64 until_ns;  // TurnQueue::busy_until_ns at `time_ns`
@@ -128,13 +128,13 @@ struct BusyMark {
 // The turns of processes on a GPU or on a compute instance (turns.h). Only the holder of `lock`
 // writes the fields after it.
 struct TurnQueue {
-  AtomicU32 lock;              // the holder's slot + 1; 0: free
-  AtomicU32 owner;             // slot + 1 of the process with the last turn; 0: none yet
-  AtomicU64 quantum_start_ns;  // start of the owner's turns without a pause
-  AtomicU64 busy_ns;           // the sum of all turns
-  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: end of the last turn, maybe in the future
-  AtomicU64 busy_mark_count;   // written so far; the ring has the last kBusyMarks
-  BusyMark busy_marks[kBusyMarks];
+  AtomicU32 lock;               // the holder's slot + 1; 0: free
+  AtomicU32 owner;              // slot + 1 of the process with the last turn; 0: none yet
+  AtomicU64 quantum_start_ns;   // start of the owner's turns without a pause
+  AtomicU64 busy_ns;            // the sum of all turns
+  AtomicU64 busy_until_ns;      // CLOCK_MONOTONIC: end of the last turn, maybe in the future
+  AtomicU64 busy_sample_count;  // written so far; the ring has the last kBusySamples
+  BusySample busy_samples[kBusySamples];
 };
 
 // MIG instances. A record lock of the GPU in `slots` serializes changes (state_mig.cc).
@@ -183,8 +183,8 @@ struct GpuLive {
   AtomicU64 retired_corrected, retired_uncorrected;  // pages
   // since: CLOCK_MONOTONIC at which heat or power began to lower the clocks; 0: the clocks are not
   // lowered. before: the sum of earlier periods.
-  AtomicU64 hot_since_ns, hot_before_ns;
-  AtomicU64 capped_since_ns, capped_before_ns;
+  AtomicU64 thermal_throttling_since_ns, thermal_throttling_before_ns;
+  AtomicU64 power_throttling_since_ns, power_throttling_before_ns;
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
   TurnQueue turns;  // of the GPU without MIG
@@ -194,7 +194,7 @@ struct GpuLive {
 inline constexpr uint32_t kDerived = 0xFFFFFFFF;
 
 // A period in which a process has the whole GPU, or the whole compute instance. CLOCK_MONOTONIC.
-struct KeptTurn {
+struct TurnRecord {
   AtomicU64 start_ns, end_ns;
   AtomicU64 turns_before_ns;  // SlotGpu::turns_ns before this turn
 };
@@ -212,14 +212,14 @@ struct SlotGpu {
   // The process writes these fields.
   AtomicU64 bytes;  // with contexts
   AtomicU32 contexts;
-  AtomicU32 instance;    // 1 + index of the process's compute instance; 0: the whole GPU
-  AtomicU64 wanted_ns;   // total GPU time; the part above `turns_ns` waits for a turn
-  AtomicU64 since_ns;    // CLOCK_MONOTONIC: start of the wait
-  AtomicU64 turns_read;  // turns that the process has read
+  AtomicU32 instance_plus_1;  // index of the compute instance + 1; 0: the whole GPU
+  AtomicU64 requested_ns;     // total GPU time; the part above `turns_ns` waits for a turn
+  AtomicU64 since_ns;         // CLOCK_MONOTONIC: start of the wait
+  AtomicU64 turns_read;       // turns that the process has read
   // The holder of TurnQueue::lock writes these fields.
   AtomicU64 turns_ns;    // the sum of its turns
-  AtomicU64 turn_count;  // turns so far; the ring has the last kKeptTurns
-  KeptTurn turns[kKeptTurns];
+  AtomicU64 turn_count;  // turns so far; the ring has the last kTurnRecords
+  TurnRecord turns[kTurnRecords];
   UseSample samples[kUseSamples];  // the sample `index` is at index % kUseSamples
 };
 
@@ -236,9 +236,9 @@ struct SlotRecord {
 // as long as a live slot holds it. The lock of kChargeByte guards changes of all fields except
 // `holders`.
 struct SharedMemory {
-  AtomicU64 inode;     // of the file; 0: never used
-  AtomicU64 bytes;     // not in SlotGpu::bytes
-  AtomicU32 instance;  // 1 + index of the GPU instance; 0: the whole GPU
+  AtomicU64 inode;                // of the file; 0: never used
+  AtomicU64 bytes;                // not in SlotGpu::bytes
+  AtomicU32 gpu_instance_plus_1;  // index + 1; 0: the whole GPU
   uint32_t pad;
   AtomicU64 holders[kMaxSlots / 64];  // a bit for each slot
 };
@@ -257,7 +257,7 @@ enum FaultState : uint32_t { kFaultFree, kFaultActive, kFaultClaimed };
 
 // An injected failure of NVML calls.
 struct Fault {
-  AtomicU32 active;   // FaultState, written last
+  AtomicU32 state;    // FaultState, written last
   AtomicI32 gpu;      // index, or kAllGpus
   AtomicU32 result;   // nvmlReturn_t
   AtomicU32 hang;     // 1: the call does not return before the fault is cleared
@@ -270,7 +270,7 @@ struct Fault {
 // kCounterClaimed: a process is writing the name.
 enum CounterState : uint32_t { kCounterFree, kCounterClaimed, kCounterReady };
 struct NamedCounter {
-  AtomicU32 ready;  // CounterState
+  AtomicU32 state;  // CounterState
   uint32_t pad;
   AtomicU64 count;
   char name[64];

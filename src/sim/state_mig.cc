@@ -84,7 +84,7 @@ uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_
 
 // As with the real driver, the id of a GPU instance is its position in the tree of halves, quarters
 // and eighths.
-uint32_t IdOf(const MigProfile& profile, uint32_t start) {
+uint32_t GpuInstanceIdOf(const MigProfile& profile, uint32_t start) {
   if (profile.size >= 8) return 0;
   if (profile.size >= 4) return 1 + start / 4;
   return profile.size >= 2 ? 3 + start / 2 : 7 + start;
@@ -174,7 +174,7 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   GpuInstance& created = live.gpu_instances[entry];
   created.profile.store(profile);
   created.start.store(start);
-  created.id.store(IdOf(wanted, start));
+  created.id.store(GpuInstanceIdOf(wanted, start));
   CreateCapabilityFiles({facts.minor, created.id.load()});
   created.present.store(1);
   *instance = entry;
@@ -236,7 +236,7 @@ bool State::IsUsed(uint32_t gpu, uint32_t compute_instance) {
   for (uint32_t i = 0; i < used; ++i) {
     const SlotRecord& slot = file_->slots[i];
     const SlotGpu& on_gpu = slot.gpus[gpu];
-    if (slot.owner.load() == 0 || on_gpu.instance.load() != compute_instance + 1) continue;
+    if (slot.owner.load() == 0 || on_gpu.instance_plus_1.load() != compute_instance + 1) continue;
     if ((on_gpu.bytes.load() != 0 || on_gpu.contexts.load() != 0) && HolderOf(i) >= 0) return true;
   }
   return false;
@@ -285,12 +285,12 @@ std::string State::InstanceProfile(uint32_t gpu, uint32_t compute_instance) cons
   return (slices < profile.slices ? std::to_string(slices) + "c." : "") + profile.name;
 }
 
-uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, Instances of) const {
+uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, InstanceFilter filter) const {
   const GpuLive& live = file_->live[gpu];
   bool is_counted[kMaxInstances];
   for (uint32_t i = 0; i < kMaxInstances; ++i) {
-    is_counted[i] =
-        live.compute_instances[i].present.load() != 0 && (of == Instances::kAll || MayUse(gpu, i));
+    is_counted[i] = live.compute_instances[i].present.load() != 0 &&
+                    (filter == InstanceFilter::kAll || MayUse(gpu, i));
   }
   const auto key = [&](uint32_t index) {
     const ComputeInstance& compute = live.compute_instances[index];

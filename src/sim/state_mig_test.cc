@@ -85,7 +85,7 @@ TEST_F(StateMigTest, InstancesWorkBesideEachOtherAndProcessesOfOneTakeTurns) {
   slots[1].UseInstance(0, first);
   slots[2].UseInstance(0, second);
   const uint64_t start = MonotonicNs();
-  for (ProcessSlot& slot : slots) Turns(&slot, 0).Want(2 * kMillisecondNs, start);
+  for (ProcessSlot& slot : slots) Turns(&slot, 0).Request(2 * kMillisecondNs, start);
   Turn turn[3];
   for (int i = 0; i < 3; ++i)
     ASSERT_TRUE(Turns(&slots[i], 0).Next(start + 10 * kMillisecondNs, &turn[i]));

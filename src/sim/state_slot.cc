@@ -36,8 +36,8 @@ int ProcessSlot::Claim(State* state) {
     for (SlotGpu& gpu : slot.gpus) {
       gpu.bytes.store(0);
       gpu.contexts.store(0);
-      gpu.instance.store(0);
-      gpu.wanted_ns.store(0);
+      gpu.instance_plus_1.store(0);
+      gpu.requested_ns.store(0);
       gpu.turns_ns.store(0);
       gpu.turn_count.store(0);
       gpu.turns_read.store(0);
@@ -81,7 +81,7 @@ void ProcessSlot::Release() {
 }
 
 uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
-  const uint32_t instance = slot().gpus[gpu].instance.load();
+  const uint32_t instance = slot().gpus[gpu].instance_plus_1.load();
   if (instance == 0) return State::kWholeGpu;
   return state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
 }
@@ -109,7 +109,7 @@ int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
 }
 
 void ProcessSlot::UseInstance(uint32_t gpu, uint32_t compute_instance) {
-  if (IsOwned()) slot().gpus[gpu].instance.store(compute_instance + 1);
+  if (IsOwned()) slot().gpus[gpu].instance_plus_1.store(compute_instance + 1);
 }
 
 void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {
@@ -157,7 +157,7 @@ int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charge
     for (AtomicU64& holders : memory->holders) holders.store(0);
     memory->inode.store(inode);
     memory->bytes.store(bytes);
-    memory->instance.store(gpu_instance == State::kWholeGpu ? 0 : gpu_instance + 1);
+    memory->gpu_instance_plus_1.store(gpu_instance == State::kWholeGpu ? 0 : gpu_instance + 1);
     const auto count = uint32_t(memory - first) + 1;
     AtomicU32& used = state_->file().shared_used[gpu];
     if (used.load() < count) used.store(count);

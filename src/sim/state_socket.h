@@ -3,7 +3,7 @@
 // have the driver's libraries but no state folder. The socket has the name of NVIDIA's persistence
 // daemon, which NVIDIA's container toolkit mounts into containers, read-only.
 //
-// A client connects and reads two messages (SOCK_SEQPACKET): NodeFiles with a descriptor of
+// A client connects and reads two messages (SOCK_SEQPACKET): SlotsFileId with a descriptor of
 // `state`, then a byte with a descriptor of `slots`. A process that has a descriptor of `slots`
 // skips the second message, because closing another descriptor would drop its locks (state.h).
 // Threads: any. Functions that fail set errno.
@@ -17,8 +17,8 @@ namespace tessera::sim {
 // The path, below a driver root or in a container.
 inline constexpr char kStateSocket[] = "/run/nvidia-persistenced/socket";
 
-// Identifies `slots`.
-struct NodeFiles {
+// Device and inode of `slots`.
+struct SlotsFileId {
   uint64_t slots_device, slots_inode;
 };
 

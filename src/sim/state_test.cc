@@ -157,8 +157,8 @@ TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {
   const uint64_t now = MonotonicNs();
   Turns turns(&slot, 0);
   Turn turn;
-  turns.Want(400'000'000, now - 400'000'000);
-  while (turns.Next(now, &turn)) turns.Use(turn.end_ns);
+  turns.Request(400'000'000, now - 400'000'000);
+  while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
   EXPECT_NEAR(state_.Utilization(0).gpu, 40, 2);
   state_.live(0).utilization_gpu = 77;
   EXPECT_EQ(state_.Utilization(0).gpu, 77u);

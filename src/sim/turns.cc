@@ -8,27 +8,27 @@
 namespace tessera::sim {
 namespace {
 
-constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
+constexpr uint64_t kBusySampleSpacingNs = 50'000'000;
 constexpr int kSpinsBeforeCheck = 1000;
 // Maximum of turns in one call: 20 s of a GPU. The next call continues.
-constexpr int kTurnsAtOnce = 10'000;
+constexpr int kMaxTurnsPerCall = 10'000;
 
-// Records a sample of the busy time, at most every kBusyMarkSpacingNs.
-void MarkBusy(TurnQueue* queue, uint64_t now) {
-  const uint64_t count = queue->busy_mark_count.load();
+// Records a sample of the busy time, at most every kBusySampleSpacingNs.
+void RecordBusySample(TurnQueue* queue, uint64_t now) {
+  const uint64_t count = queue->busy_sample_count.load();
   if (count > 0 &&
-      now < queue->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
+      now < queue->busy_samples[(count - 1) % kBusySamples].time_ns.load() + kBusySampleSpacingNs) {
     return;
   }
-  BusyMark& mark = queue->busy_marks[count % kBusyMarks];
-  mark.total_ns.store(queue->busy_ns.load());
-  mark.until_ns.store(queue->busy_until_ns.load());
-  mark.time_ns.store(now);
-  queue->busy_mark_count.store(count + 1);
+  BusySample& sample = queue->busy_samples[count % kBusySamples];
+  sample.total_ns.store(queue->busy_ns.load());
+  sample.until_ns.store(queue->busy_until_ns.load());
+  sample.time_ns.store(now);
+  queue->busy_sample_count.store(count + 1);
 }
 
 // Adds the time from `start` to `end` to the samples of the process, or takes it away again.
-void CountUse(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
+void UpdateUseSamples(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
   while (start < end) {
     const uint64_t index = start / kUsePeriodNs;
     const uint64_t until = std::min(end, (index + 1) * kUsePeriodNs);
@@ -77,38 +77,38 @@ bool Turns::IsAlive(uint32_t slot) {
 
 uint64_t Turns::WaitingNs(uint32_t slot) {
   const SlotGpu& slot_gpu = SlotGpuOf(slot);
-  if (slot_gpu.instance.load() != SlotGpuOf(slot_->index()).instance.load()) return 0;
-  const uint64_t wanted_ns = slot_gpu.wanted_ns.load(std::memory_order_acquire);
+  if (slot_gpu.instance_plus_1.load() != SlotGpuOf(slot_->index()).instance_plus_1.load()) return 0;
+  const uint64_t requested_ns = slot_gpu.requested_ns.load(std::memory_order_acquire);
   const uint64_t turns_ns = slot_gpu.turns_ns.load(std::memory_order_relaxed);
-  return wanted_ns > turns_ns ? wanted_ns - turns_ns : 0;
+  return requested_ns > turns_ns ? requested_ns - turns_ns : 0;
 }
 
 // IsAlive() costs a system call, so it is checked last.
 bool Turns::MayHaveTurn(uint32_t slot) {
   const SlotGpu& slot_gpu = SlotGpuOf(slot);
   return WaitingNs(slot) != 0 &&
-         slot_gpu.turn_count.load() - slot_gpu.turns_read.load() < kKeptTurns && IsAlive(slot);
+         slot_gpu.turn_count.load() - slot_gpu.turns_read.load() < kTurnRecords && IsAlive(slot);
 }
 
 uint64_t Turns::UsedNs() {
-  if (turn_ == 0) return 0;
-  const KeptTurn& turn = SlotGpuOf(slot_->index()).turns[(turn_ - 1) % kKeptTurns];
+  if (turn_number_ == 0) return 0;
+  const TurnRecord& turn = SlotGpuOf(slot_->index()).turns[(turn_number_ - 1) % kTurnRecords];
   const uint64_t start = turn.start_ns.load();
   return turn.turns_before_ns.load() + (used_until_ns_ > start ? used_until_ns_ - start : 0);
 }
 
-void Turns::Want(uint64_t work_ns, uint64_t since_ns) {
+void Turns::Request(uint64_t work_ns, uint64_t since_ns) {
   SlotGpu& own = SlotGpuOf(slot_->index());
   if (WaitingNs(slot_->index()) == 0) own.since_ns.store(since_ns, std::memory_order_relaxed);
-  own.wanted_ns.store(UsedNs() + work_ns, std::memory_order_release);
+  own.requested_ns.store(UsedNs() + work_ns, std::memory_order_release);
 }
 
-void Turns::WantMore(uint64_t work_ns, uint64_t since_ns) {
+void Turns::RequestMore(uint64_t work_ns, uint64_t since_ns) {
   SlotGpu& own = SlotGpuOf(slot_->index());
-  const uint64_t wanted_ns = own.wanted_ns.load(std::memory_order_relaxed);
+  const uint64_t requested_ns = own.requested_ns.load(std::memory_order_relaxed);
   const uint64_t turns_ns = own.turns_ns.load(std::memory_order_relaxed);
-  if (wanted_ns <= turns_ns) own.since_ns.store(since_ns, std::memory_order_relaxed);
-  own.wanted_ns.store(std::max(wanted_ns, turns_ns) + work_ns, std::memory_order_release);
+  if (requested_ns <= turns_ns) own.since_ns.store(since_ns, std::memory_order_relaxed);
+  own.requested_ns.store(std::max(requested_ns, turns_ns) + work_ns, std::memory_order_release);
 }
 
 void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
@@ -116,18 +116,18 @@ void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
   TurnQueue& turn_queue = queue();
   const uint64_t length = std::min(WaitingNs(slot), max_ns);
   const uint64_t count = slot_gpu.turn_count.load();
-  KeptTurn& last = slot_gpu.turns[(count + kKeptTurns - 1) % kKeptTurns];
+  TurnRecord& last = slot_gpu.turns[(count + kTurnRecords - 1) % kTurnRecords];
   if (count != 0 && last.end_ns.load() == start_ns) {
     last.end_ns.store(start_ns + length);
   } else {
-    KeptTurn& turn = slot_gpu.turns[count % kKeptTurns];
+    TurnRecord& turn = slot_gpu.turns[count % kTurnRecords];
     turn.start_ns.store(start_ns);
     turn.end_ns.store(start_ns + length);
     turn.turns_before_ns.store(slot_gpu.turns_ns.load());
     slot_gpu.turn_count.store(count + 1);
   }
   slot_gpu.turns_ns.store(slot_gpu.turns_ns.load() + length);
-  CountUse(&slot_gpu, start_ns, start_ns + length, /*added=*/true);
+  UpdateUseSamples(&slot_gpu, start_ns, start_ns + length, /*added=*/true);
   turn_queue.owner.store(slot + 1);
   turn_queue.busy_ns.store(turn_queue.busy_ns.load() + length);
   turn_queue.busy_until_ns.store(start_ns + length);
@@ -169,26 +169,26 @@ bool Turns::StartNextTurn(uint64_t from_ns, uint64_t now_ns) {
 bool Turns::Next(uint64_t now_ns, Turn* turn) {
   const Lock lock(this);
   TurnQueue& turn_queue = queue();
-  for (int i = 0; i < kTurnsAtOnce; ++i) {
+  for (int i = 0; i < kMaxTurnsPerCall; ++i) {
     const uint64_t from = turn_queue.busy_until_ns.load();
     if (from > now_ns || (!ContinueTurn(from) && !StartNextTurn(from, now_ns))) break;
   }
-  MarkBusy(&turn_queue, now_ns);
+  RecordBusySample(&turn_queue, now_ns);
 
   SlotGpu& own = SlotGpuOf(slot_->index());
-  if (turn_ != 0) {
-    const uint64_t end = own.turns[(turn_ - 1) % kKeptTurns].end_ns.load();
+  if (turn_number_ != 0) {
+    const uint64_t end = own.turns[(turn_number_ - 1) % kTurnRecords].end_ns.load();
     if (end > turn->end_ns) {
       turn->end_ns = end;
       return true;
     }
   }
-  if (turn_ == own.turn_count.load()) return false;
-  const KeptTurn& next = own.turns[turn_ % kKeptTurns];
+  if (turn_number_ == own.turn_count.load()) return false;
+  const TurnRecord& next = own.turns[turn_number_ % kTurnRecords];
   *turn = {next.start_ns.load(), next.end_ns.load()};
   used_until_ns_ = turn->start_ns;
   // The current turn may still become longer, so it counts as unread.
-  own.turns_read.store(turn_++);
+  own.turns_read.store(turn_number_++);
   return true;
 }
 
@@ -196,16 +196,17 @@ void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   const Lock lock(this);
   SlotGpu& own = SlotGpuOf(slot_->index());
   TurnQueue& turn_queue = queue();
-  if (own.turn_count.load() != turn_ || turn_queue.owner.load() != slot_->index() + 1) return;
-  KeptTurn& last = own.turns[(turn_ - 1) % kKeptTurns];
+  if (own.turn_count.load() != turn_number_ || turn_queue.owner.load() != slot_->index() + 1)
+    return;
+  TurnRecord& last = own.turns[(turn_number_ - 1) % kTurnRecords];
   const uint64_t end = last.end_ns.load();
   if (at_ns >= end || turn_queue.busy_until_ns.load() != end) return;
   last.end_ns.store(at_ns);
   turn->end_ns = at_ns;
   const uint64_t unused = end - at_ns;
   own.turns_ns.store(own.turns_ns.load() - unused);
-  CountUse(&own, at_ns, end, /*added=*/false);
-  own.wanted_ns.store(own.turns_ns.load());
+  UpdateUseSamples(&own, at_ns, end, /*added=*/false);
+  own.requested_ns.store(own.turns_ns.load());
   turn_queue.busy_ns.store(turn_queue.busy_ns.load() - unused);
   turn_queue.busy_until_ns.store(at_ns);
 }

@@ -6,14 +6,14 @@
 // There is no arbiter. The turns follow from the requests that processes have written to the state
 // (SlotGpu, TurnQueue). A process that needs to know its turns computes and writes all turns until
 // now, including those of other processes. So no GPU time is lost while the threads of a process do
-// not run: its turn is then in the past, and it computes what the GPU did.
+// not run: the process later computes what the GPU did in its past turns.
 //
 //   requests  every process writes how much GPU time it needs, and since when
 //   turns     follow each other in the order of slots, cyclically. A process that needs more time
 //             continues until its quantum ends
 //   GiveBack  a process without more work ends its turn
 //
-// A dead process gets no turn, nor does a process that has not read its last kKeptTurns turns. If
+// A dead process gets no turn, nor does a process that has not read its last kTurnRecords turns. If
 // the holder of the lock dies, the next process takes the lock (the record lock in `slots` shows
 // who is alive).
 //
@@ -41,16 +41,16 @@ class Turns {
   // REQUIRES: `slot` is claimed, and outlives this object.
   Turns(ProcessSlot* slot, uint32_t gpu) : slot_(slot), gpu_(gpu) {}
 
-  // The process needs `work_ns` of GPU time after the time that Use has set. If it did not wait
-  // before, it waits since `since_ns`.
-  void Want(uint64_t work_ns, uint64_t since_ns);
+  // The process needs `work_ns` of GPU time after the time that SetUsedUntil has set. If it did not
+  // wait before, it waits since `since_ns`.
+  void Request(uint64_t work_ns, uint64_t since_ns);
   // Adds to the wanted time. Cost: two stores.
-  void WantMore(uint64_t work_ns, uint64_t since_ns);
+  void RequestMore(uint64_t work_ns, uint64_t since_ns);
 
   // Writes all turns until now. True: *turn has become longer, or is now a later turn.
   bool Next(uint64_t now_ns, Turn* turn);
   // Sets the time until which the current turn is used.
-  void Use(uint64_t until_ns) { used_until_ns_ = until_ns; }
+  void SetUsedUntil(uint64_t until_ns) { used_until_ns_ = until_ns; }
   // Ends the current turn at `at_ns`, if no other turn has begun.
   void GiveBack(Turn* turn, uint64_t at_ns);
 
@@ -62,7 +62,7 @@ class Turns {
   SlotGpu& SlotGpuOf(uint32_t slot) { return slot_->state().file().slots[slot].gpus[gpu_]; }
   // The queue of the GPU, or of the process's compute instance.
   TurnQueue& queue() {
-    return slot_->state().QueueOf(gpu_, SlotGpuOf(slot_->index()).instance.load());
+    return slot_->state().TurnQueueOf(gpu_, SlotGpuOf(slot_->index()).instance_plus_1.load());
   }
   uint64_t WaitingNs(uint32_t slot);
   bool MayHaveTurn(uint32_t slot);
@@ -74,7 +74,7 @@ class Turns {
 
   ProcessSlot* const slot_;
   const uint32_t gpu_;
-  uint64_t turn_ = 0;  // number of the current turn, from 1
+  uint64_t turn_number_ = 0;  // of the current turn, from 1
   uint64_t used_until_ns_ = 0;
 };
 

@@ -31,7 +31,7 @@ struct Worker {
       const uint64_t end = std::min(turn.end_ns, now);
       if (at < turn.start_ns) at = turn.start_ns;
       if (end > at) had += end - at, at = end;
-      turns->Use(at);
+      turns->SetUsedUntil(at);
     } while (at >= turn.end_ns && turns->Next(now, &turn));
     return had;
   }
@@ -64,21 +64,21 @@ TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
     const UseSample& sample = samples[index % kUseSamples];
     return sample.index == index ? sample.busy_ns.load() : 0;
   };
-  worker.turns->Want(300 * kMs, 10 * kMs);
+  worker.turns->Request(300 * kMs, 10 * kMs);
   worker.Run(400 * kMs);
   EXPECT_EQ(used(0), 157 * kMs);
   EXPECT_EQ(used(1), 143 * kMs);
   EXPECT_EQ(used(2), 0u);
   // A turn that the process returns early does not count.
-  worker.turns->Want(2 * kMs, 600 * kMs);
+  worker.turns->Request(2 * kMs, 600 * kMs);
   ASSERT_TRUE(worker.turns->Next(600 * kMs, &worker.turn));
   EXPECT_EQ(used(3), 2 * kMs);
   worker.turns->GiveBack(&worker.turn, worker.turn.start_ns + kMs);
   EXPECT_EQ(used(3), kMs);
   // The sample that is one ring length older is overwritten.
   constexpr uint64_t kLater = uint64_t{2} * kUseSamples * kUsePeriodNs;
-  worker.turns->Use(worker.turn.end_ns);
-  worker.turns->Want(kMs, kLater);
+  worker.turns->SetUsedUntil(worker.turn.end_ns);
+  worker.turns->Request(kMs, kLater);
   ASSERT_TRUE(worker.turns->Next(kLater + kMs, &worker.turn));
   EXPECT_EQ(used(0), 0u);
   EXPECT_EQ(used(uint64_t{2} * kUseSamples), kMs);
@@ -86,7 +86,7 @@ TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
 
 TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   Worker worker(&state_);
-  worker.turns->Want(50 * kMs, 100 * kMs);
+  worker.turns->Request(50 * kMs, 100 * kMs);
   EXPECT_EQ(worker.Run(1000 * kMs), 50 * kMs);
   EXPECT_EQ(worker.turn.start_ns, 100 * kMs) << "no pause between its turns";
   EXPECT_EQ(worker.turn.end_ns, 150 * kMs);
@@ -98,17 +98,17 @@ TEST_F(TurnsTest, TurnsAfterTheLastMarkDoNotKeepTheGpuBusy) {
   state_.live(0).utilization_gpu.store(kDerived);
   Worker worker(&state_);
   const uint64_t begin = MonotonicNs() - 3000 * kMs;
-  worker.turns->Want(45 * kMs, begin);
+  worker.turns->Request(45 * kMs, begin);
   EXPECT_EQ(worker.Run(begin + kMs), kMs);
   EXPECT_EQ(worker.Run(begin + 45 * kMs), 45 * kMs);
-  EXPECT_EQ(state_.live(0).turns.busy_mark_count.load(), 1u);
+  EXPECT_EQ(state_.live(0).turns.busy_sample_count.load(), 1u);
   EXPECT_EQ(state_.Utilization(0).gpu, 0u);
 }
 
 TEST_F(TurnsTest, TwoBusyProcessesGetHalfEach) {
   Worker a(&state_), b(&state_);
-  a.turns->Want(10'000 * kMs, 0);
-  b.turns->Want(10'000 * kMs, 0);
+  a.turns->Request(10'000 * kMs, 0);
+  b.turns->Request(10'000 * kMs, 0);
   for (uint64_t now = 0; now <= 1000 * kMs; now += kMs) a.Run(now), b.Run(now);
   EXPECT_NEAR(double(a.had), 497.5 * kMs, 2.1 * kMs) << "a switch takes 10 us";
   EXPECT_NEAR(double(b.had), 497.5 * kMs, 2.1 * kMs);
@@ -116,8 +116,8 @@ TEST_F(TurnsTest, TwoBusyProcessesGetHalfEach) {
 
 TEST_F(TurnsTest, AProcessThatRunsLateStillHasItsTurns) {
   Worker a(&state_), b(&state_);
-  a.turns->Want(10'000 * kMs, 0);
-  b.turns->Want(10'000 * kMs, 0);
+  a.turns->Request(10'000 * kMs, 0);
+  b.turns->Request(10'000 * kMs, 0);
   for (uint64_t now = 0; now <= 10 * kMs; now += kMs) a.Run(now);
   EXPECT_NEAR(double(a.Run(10 * kMs)), 6 * kMs, kMs);
   EXPECT_NEAR(double(b.Run(10 * kMs)), 4 * kMs, kMs);
@@ -125,13 +125,13 @@ TEST_F(TurnsTest, AProcessThatRunsLateStillHasItsTurns) {
 
 TEST_F(TurnsTest, AnIdleProcessGivesBackTheRestOfItsTurn) {
   Worker a(&state_), b(&state_);
-  a.turns->Want(10'000 * kMs, 0);
+  a.turns->Request(10'000 * kMs, 0);
   ASSERT_TRUE(a.turns->Next(kMs / 2, &a.turn));
   EXPECT_EQ(a.turn.end_ns, 2 * kMs);
-  a.turns->Use(kMs);
+  a.turns->SetUsedUntil(kMs);
   a.turns->GiveBack(&a.turn, kMs);
   EXPECT_EQ(a.turn.end_ns, kMs);
-  b.turns->Want(kMs, kMs / 2);
+  b.turns->Request(kMs, kMs / 2);
   EXPECT_EQ(b.Run(10 * kMs), kMs);
   EXPECT_EQ(b.turn.start_ns, kMs + kSwitchNs);
   EXPECT_EQ(state_.live(0).turns.busy_ns.load(), 2 * kMs);
@@ -139,12 +139,12 @@ TEST_F(TurnsTest, AnIdleProcessGivesBackTheRestOfItsTurn) {
 
 TEST_F(TurnsTest, NewWorkWithinAQuantumContinuesTheTurn) {
   Worker a(&state_), b(&state_);
-  a.turns->Want(kMs, 0);
-  b.turns->Want(5 * kMs, 0);
+  a.turns->Request(kMs, 0);
+  b.turns->Request(5 * kMs, 0);
   ASSERT_TRUE(a.turns->Next(kMs / 2, &a.turn));
   EXPECT_EQ(a.turn.end_ns, kMs);
-  a.turns->WantMore(5 * kMs, kMs / 2);
-  a.turns->Use(kMs);
+  a.turns->RequestMore(5 * kMs, kMs / 2);
+  a.turns->SetUsedUntil(kMs);
   ASSERT_TRUE(a.turns->Next(kMs, &a.turn));
   EXPECT_EQ(a.turn.end_ns, 2 * kMs) << "the turn ends with the quantum: another process waits";
   EXPECT_EQ(b.Run(5 * kMs), 2 * kMs);
@@ -152,7 +152,7 @@ TEST_F(TurnsTest, NewWorkWithinAQuantumContinuesTheTurn) {
 
 TEST_F(TurnsTest, AKilledProcessGetsNoTurn) {
   Worker a(&state_);
-  a.turns->Want(1000 * kMs, 0);
+  a.turns->Request(1000 * kMs, 0);
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -161,7 +161,7 @@ TEST_F(TurnsTest, AKilledProcessGetsNoTurn) {
     ProcessSlot slot;
     if (state.Open(folder_.path()) != 0 || slot.Claim(&state) != 0) _exit(1);
     Turns turns(&slot, 0);
-    turns.Want(1000 * kMs, 0);
+    turns.Request(1000 * kMs, 0);
     state.live(0).turns.lock = slot.index() + 1;  // as if the process had died with the lock
     if (write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
@@ -191,7 +191,7 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
       now += random() % kMs;
       Worker& worker = *workers[random() % kWorkers];
       const uint64_t work = random() % (3 * kMs);
-      worker.turns->WantMore(work, now);
+      worker.turns->RequestMore(work, now);
       wanted += work;
       workers[random() % kWorkers]->Run(now);
     }

@@ -228,7 +228,7 @@ class Bench {
     sim::ProcessView views[16];
     const uint32_t count = std::min<uint32_t>(16, node_.state().Processes(0, views, 16));
     for (uint32_t i = 0; i < count; ++i) {
-      if (views[i].pid == container.pid()) return {views[i].busy_ns, views[i].sampled_ns};
+      if (views[i].pid == container.pid()) return {views[i].busy_ns, views[i].sample_busy_ns};
     }
     return {};
   }

@@ -205,8 +205,8 @@ TEST_F(SimulatedDriverTest, ReportsWhichProcessesUseWhichGpu) {
   const uint64_t now = sim::MonotonicNs();
   sim::Turns turns(&slot, 2);
   sim::Turn turn;
-  turns.Want(400'000'000, now - 400'000'000);
-  while (turns.Next(now, &turn)) turns.Use(turn.end_ns);
+  turns.Request(400'000'000, now - 400'000'000);
+  while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
   const ProcessReport report = ReadProcesses();
   slot.Release();
   ASSERT_TRUE(report.status.ok()) << report.status.ToString();

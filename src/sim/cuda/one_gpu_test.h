@@ -31,10 +31,10 @@ class OneGpuTest : public ::testing::Test {
     delete cuda_;
     delete node_;
   }
-  void TearDown() override { EXPECT_EQ(Used(), 0u); }
+  void TearDown() override { EXPECT_EQ(UsedBytes(), 0u); }
 
   // Used bytes of the GPU without the context.
-  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
+  static uint64_t UsedBytes() { return node_->state().UsedBytes(0) - 100 * kMiB; }
 
   static inline sim::testing::SimNode* node_ = nullptr;
   static inline CudaLibrary* cuda_ = nullptr;

@@ -339,8 +339,8 @@ Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, ViolationTim
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(time != nullptr && policy < 12);
   time->reference_time = NowUs();
-  time->violation_time = policy == kPolicyPower     ? gpu.state().CappedNs(gpu.number())
-                         : policy == kPolicyThermal ? gpu.state().HotNs(gpu.number())
+  time->violation_time = policy == kPolicyPower     ? gpu.state().PowerThrottlingNs(gpu.number())
+                         : policy == kPolicyThermal ? gpu.state().ThermalThrottlingNs(gpu.number())
                                                     : 0;
   return Return::kSuccess;
 }

@@ -199,12 +199,12 @@ bool FillPower(const GpuCall& gpu, FieldValue* field) {
 bool FillThrottling(const GpuCall& gpu, FieldValue* field) {
   switch (field->field_id) {
     case kFieldPowerViolation:
-      PutLong(gpu.state().CappedNs(gpu.number()), field);
+      PutLong(gpu.state().PowerThrottlingNs(gpu.number()), field);
       return true;
     case kFieldThermalViolation:
     case kFieldHwThermalSlowdown:
     case kFieldHwThermalSlowdownNew:
-      PutLong(gpu.state().HotNs(gpu.number()), field);
+      PutLong(gpu.state().ThermalThrottlingNs(gpu.number()), field);
       return true;
     default:
       return false;
@@ -271,7 +271,7 @@ void Fill(const GpuCall& gpu, FieldValue* field) {
   field->latency_us = 0;
   if (field->field_id == kFieldRecoveryAction) {  // also known for a lost GPU
     PutUnsigned(gpu.live().recovery_action.load(), field);
-  } else if (gpu.state().lost(gpu.number())) {
+  } else if (gpu.state().is_lost(gpu.number())) {
     field->result = Return::kGpuIsLost;
   } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&
              !FillThrottling(gpu, field) && !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) &&

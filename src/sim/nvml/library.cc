@@ -31,7 +31,7 @@ Return FindHandle(const char* function, Device* device, Matches matches) {
     const auto fault =
         static_cast<Return>(call.state().CheckFault(function, static_cast<std::int32_t>(gpu)));
     if (fault != Return::kSuccess) return fault;
-    if (call.state().lost(gpu)) return Return::kGpuIsLost;
+    if (call.state().is_lost(gpu)) return Return::kGpuIsLost;
     *device = HandleOf(gpu);
     return Return::kSuccess;
   }
@@ -57,7 +57,7 @@ Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
       if (state.file().live[gpu].compute_instances[instance].present.load() == 0) continue;
       if (strcasecmp(uuid, state.InstanceUuid(gpu, instance).c_str()) != 0) continue;
       if (!state.MayUse(gpu, instance)) continue;
-      if (state.lost(gpu)) return Return::kGpuIsLost;
+      if (state.is_lost(gpu)) return Return::kGpuIsLost;
       *device = HandleOfInstance(gpu, instance);
       return Return::kSuccess;
     }

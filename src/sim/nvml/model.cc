@@ -139,8 +139,9 @@ std::uint64_t EventReasonsOf(const GpuCall& gpu) {
   const std::uint32_t chosen = gpu.live().application_graphics.load();
   std::uint64_t reasons = 0;
   if (!busy) reasons |= kReasonGpuIdle;
-  if (gpu.state().Hot(gpu.number())) reasons |= kReasonHwSlowdown | kReasonHwThermal;
-  if (gpu.state().Capped(gpu.number())) reasons |= kReasonSwPowerCap;
+  if (gpu.state().IsThermallyThrottled(gpu.number()))
+    reasons |= kReasonHwSlowdown | kReasonHwThermal;
+  if (gpu.state().IsPowerThrottled(gpu.number())) reasons |= kReasonSwPowerCap;
   if (busy && chosen != 0 && chosen < facts.clock_graphics_max) {
     reasons |= kReasonApplicationsClocks;
   }

@@ -34,7 +34,7 @@ class ProcessList {
     std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
     for (std::uint32_t i = 0; i < found; ++i) {
-      const bool is_on_device = gpu.instance() == 0 || gpu.instance() == views_[i].instance;
+      const bool is_on_device = gpu.instance() == 0 || gpu.instance() == views_[i].instance_plus_1;
       if (is_on_device && views_[i].pid > 0) views_[count_++] = views_[i];
     }
   }
@@ -51,8 +51,8 @@ class ProcessList {
 // Ids of the MIG instances of a process, or kNoInstance.
 struct InstanceIds {
   InstanceIds(const GpuCall& gpu, const sim::ProcessView& view) {
-    if (view.instance == 0) return;
-    const sim::ComputeInstance& instance = gpu.live().compute_instances[view.instance - 1];
+    if (view.instance_plus_1 == 0) return;
+    const sim::ComputeInstance& instance = gpu.live().compute_instances[view.instance_plus_1 - 1];
     gpu_instance = gpu.live().gpu_instances[instance.gpu_instance.load()].id.load();
     compute_instance = instance.id.load();
   }
@@ -109,12 +109,12 @@ std::uint64_t BootUs() {
 struct UseOfProcesses {
   explicit UseOfProcesses(const GpuCall& gpu) : list(gpu) {
     if (list.size() == 0) return;
-    end_us = BootUs() + (list[0].sample + 1) * sim::kUsePeriodNs / 1000;
+    end_us = BootUs() + (list[0].sample_index + 1) * sim::kUsePeriodNs / 1000;
     for (unsigned i = 0; i < list.size(); ++i) count += PercentOf(i) != 0 ? 1 : 0;
   }
   // Whole percent of the period; 0: the driver has no sample of the process.
   unsigned PercentOf(unsigned i) const {
-    const std::uint64_t percent = list[i].sampled_ns * 100 / sim::kUsePeriodNs;
+    const std::uint64_t percent = list[i].sample_busy_ns * 100 / sim::kUsePeriodNs;
     return percent > 100 ? 100 : static_cast<unsigned>(percent);
   }
   // kSuccess: the caller has not seen the samples, and has room for them.
@@ -138,7 +138,7 @@ Return GetEngineUse(const char* function, Device device, unsigned* percent, unsi
 }
 
 bool SampleOf(const GpuCall& gpu, unsigned type, unsigned* value) {
-  const sim::Load load = gpu.state().Utilization(gpu.number());
+  const sim::GpuUtilization load = gpu.state().Utilization(gpu.number());
   switch (type) {
     case kPowerSamples:
       return *value = PowerOf(gpu), true;
@@ -254,7 +254,7 @@ Return nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(utilization != nullptr);
   if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const sim::Load load = gpu.state().Utilization(gpu.number());
+  const sim::GpuUtilization load = gpu.state().Utilization(gpu.number());
   *utilization = {load.gpu, load.memory};
   return Return::kSuccess;
 }

@@ -17,8 +17,8 @@ class ProcessUseTest : public NvmlTest {
     const std::uint32_t count = node_.state().Processes(1, views, 8);
     for (std::uint32_t i = 0; i < count && i < 8; ++i) {
       if (views[i].pid != pid) continue;
-      for (std::uint64_t index = views[i].sample; index < views[i].sample + sim::kUseSamples;
-           ++index) {
+      for (std::uint64_t index = views[i].sample_index;
+           index < views[i].sample_index + sim::kUseSamples; ++index) {
         sim::UseSample& sample =
             node_.state().file().slots[views[i].slot].gpus[1].samples[index % sim::kUseSamples];
         sample.index = index;

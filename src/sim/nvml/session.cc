@@ -84,7 +84,7 @@ void FindVisible(const sim::State& state) {
   for (std::uint32_t gpu = 0; gpu < state.gpu_count(); ++gpu) {
     g_devices[gpu].gpu = gpu;
     for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) g_mig_devices[gpu][i] = {gpu, i + 1};
-    if (state.NodeExists(gpu)) g_visible.gpus[g_visible.count++] = gpu;
+    if (state.DeviceFileExists(gpu)) g_visible.gpus[g_visible.count++] = gpu;
   }
 }
 
@@ -167,7 +167,7 @@ GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDev
   result_ = Return::kInvalidArgument;
   if (!FindGpu(device, *state_, &gpu_, &instance_)) return;
   result_ = static_cast<Return>(state_->CheckFault(function, static_cast<std::int32_t>(gpu_)));
-  if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->lost(gpu_)) {
+  if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->is_lost(gpu_)) {
     result_ = Return::kGpuIsLost;
   }
   if (result_ == Return::kSuccess && instance_ != 0 && mig_device == MigDevice::kNotSupported) {

@@ -11,7 +11,7 @@ Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
   const Return may = CheckMayChange(gpu);
   if (may != Return::kSuccess) return may;
   gpu.live().power_limit_mw.store(milliwatts);
-  gpu.state().NoteThrottling(gpu.number());
+  gpu.state().UpdateThrottling(gpu.number());
   return Return::kSuccess;
 }
 

@@ -95,7 +95,7 @@ TEST_F(SettingsTest, HeatAndPowerLowerTheClocks) {
 }
 
 TEST_F(SettingsTest, ViolationTimesCountThrottling) {
-  node_.state().live(0).hot_before_ns = 7000;
+  node_.state().live(0).thermal_throttling_before_ns = 7000;
   node_.state().live(0).power_mw = 300000;
   ViolationTime time{};
   ASSERT_EQ(NVML(nvmlDeviceGetViolationStatus)(Handle(0), 1, &time), Return::kSuccess);

@@ -258,7 +258,7 @@ void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action,
                      AtomicU32 GpuLive::*member) {
   GpuCommand(inject, flags, action, name, help, Always([=](State* state, uint32_t gpu) {
                state->live(gpu).*member = flags->value * factor;
-               state->NoteThrottling(gpu);
+               state->UpdateThrottling(gpu);
              }))
       ->add_option("--value", flags->value, "The value")
       ->required()

@@ -168,11 +168,11 @@ TEST(InjectTest, ALostGpuComesBackAfterRecover) {
   ASSERT_TRUE(state.WaitEvent(&last, 0, &event));
   EXPECT_EQ(event.data, 79u);
   EXPECT_EQ(event.gpu, 1u);
-  EXPECT_TRUE(state.lost(1));
+  EXPECT_TRUE(state.is_lost(1));
   EXPECT_EQ(state.live(1).recovery_action.load(), 1u);
   EXPECT_THAT(ShowText(&state), HasSubstr("LOST"));
   Recover(&state, 1);
-  EXPECT_FALSE(state.lost(1));
+  EXPECT_FALSE(state.is_lost(1));
   EXPECT_EQ(state.live(1).recovery_action.load(), 0u);
 }
 
@@ -224,22 +224,22 @@ TEST(InjectTest, ThrottlingTimesCountUntilTheCauseEnds) {
   GpuLive& live = state.live(0);
   live.temperature_c = 93;  // slowdown
   live.power_mw = 69'999;
-  state.NoteThrottling(0);
+  state.UpdateThrottling(0);
   const uint64_t start = MonotonicNs();
   while (MonotonicNs() - start < 2'000'000) {
   }
-  EXPECT_GE(state.HotNs(0), 2'000'000u);
-  EXPECT_EQ(state.CappedNs(0), 0u);
+  EXPECT_GE(state.ThermalThrottlingNs(0), 2'000'000u);
+  EXPECT_EQ(state.PowerThrottlingNs(0), 0u);
   live.temperature_c = 92;
-  state.NoteThrottling(0);
-  const uint64_t total = state.HotNs(0);
+  state.UpdateThrottling(0);
+  const uint64_t total = state.ThermalThrottlingNs(0);
   EXPECT_GE(total, 2'000'000u);
-  EXPECT_EQ(state.HotNs(0), total);
+  EXPECT_EQ(state.ThermalThrottlingNs(0), total);
   live.power_limit_mw = 69'999;
-  state.NoteThrottling(0);
-  EXPECT_NE(live.capped_since_ns.load(), 0u);
+  state.UpdateThrottling(0);
+  EXPECT_NE(live.power_throttling_since_ns.load(), 0u);
   Recover(&state, 0);
-  EXPECT_EQ(state.CappedNs(0), 0u);
+  EXPECT_EQ(state.PowerThrottlingNs(0), 0u);
 }
 
 TEST(InjectTest, RecoverClearsPowerLimitAndLockedClocks) {

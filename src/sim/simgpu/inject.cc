@@ -107,13 +107,13 @@ void Recover(State* state, uint32_t gpu) {
                         &live.application_mem}) {
     setting->store(0);
   }
-  state->NoteThrottling(gpu);
-  live.hot_before_ns = 0;
-  live.capped_before_ns = 0;
+  state->UpdateThrottling(gpu);
+  live.thermal_throttling_before_ns = 0;
+  live.power_throttling_before_ns = 0;
   live.recovery_action = 0;
   live.lost = 0;
   for (const Fault& fault : state->file().faults) {
-    if (fault.active == kFaultActive && fault.gpu == int32_t(gpu)) {
+    if (fault.state == kFaultActive && fault.gpu == int32_t(gpu)) {
       state->ClearFaults(fault.function, int32_t(gpu));
     }
   }

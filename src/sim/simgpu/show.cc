@@ -80,7 +80,7 @@ Json GpuJson(State* state, uint32_t index) {
 std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
   std::vector<uint32_t> instances;
   for (uint32_t rank = 0; rank < kMaxInstances; ++rank) {
-    const uint32_t instance = state.InstanceByRank(gpu, rank, State::Instances::kAll);
+    const uint32_t instance = state.InstanceByRank(gpu, rank, State::InstanceFilter::kAll);
     if (instance != kMaxInstances) instances.push_back(instance);
   }
   return instances;
@@ -124,7 +124,7 @@ std::string MigText(State* state, uint32_t gpu) {
 Json FaultsJson(const StateFile& file) {
   Json faults = Json::MakeArray();
   for (const Fault& fault : file.faults) {
-    if (fault.active != kFaultActive) continue;
+    if (fault.state != kFaultActive) continue;
     Json json = Json::MakeObject();
     json.Set("function", Json::String(fault.function));
     json.Set("gpu", Json::Int(fault.gpu));
@@ -141,7 +141,7 @@ Json FaultsJson(const StateFile& file) {
 std::string FaultsText(const StateFile& file) {
   std::string text;
   for (const Fault& fault : file.faults) {
-    if (fault.active != kFaultActive) continue;
+    if (fault.state != kFaultActive) continue;
     const std::string gpu = fault.gpu == kAllGpus ? "all" : fmt::format("{}", fault.gpu.load());
     const std::string what =
         fault.hang != 0 ? "hangs" : fmt::format("answers {}", fault.result.load());
@@ -153,11 +153,11 @@ std::string FaultsText(const StateFile& file) {
 
 // The worst condition that a program could meet on the GPU.
 std::string_view HealthOf(State* state, uint32_t gpu) {
-  if (state->lost(gpu)) return "LOST";
+  if (state->is_lost(gpu)) return "LOST";
   const auto is_hit = [&](bool hang) {
     return std::ranges::any_of(state->file().faults, [&](const Fault& fault) {
       const bool is_on_gpu = fault.gpu == kAllGpus || fault.gpu == int32_t(gpu);
-      return fault.active == kFaultActive && is_on_gpu && (fault.hang != 0) == hang;
+      return fault.state == kFaultActive && is_on_gpu && (fault.hang != 0) == hang;
     });
   };
   if (is_hit(/*hang=*/true)) return "HANGS";
@@ -170,7 +170,7 @@ std::string CounterLines(const NamedCounter (&counters)[kMaxCounters], const cha
                          const char* after) {
   std::map<std::string, uint64_t> sums;
   for (const NamedCounter& counter : counters) {
-    if (counter.ready == kCounterReady) sums[counter.name] += counter.count;
+    if (counter.state == kCounterReady) sums[counter.name] += counter.count;
   }
   std::vector<std::pair<uint64_t, std::string>> sorted;
   for (const auto& [name, count] : sums) sorted.emplace_back(count, name);

@@ -51,7 +51,7 @@ void Serve(const std::string& state_dir, const Fd& client) {
   const Fd slots(open((state_dir + "/slots").c_str(), O_RDWR | O_CLOEXEC));
   struct stat slots_info;
   if (!state_file.valid() || !slots.valid() || fstat(slots.get(), &slots_info) != 0) return;
-  const NodeFiles files{slots_info.st_dev, slots_info.st_ino};
+  const SlotsFileId files{slots_info.st_dev, slots_info.st_ino};
   const char second_message = 0;
   if (SendFile(client.get(), &files, sizeof(files), state_file.get())) {
     (void)SendFile(client.get(), &second_message, sizeof(second_message), slots.get());

@@ -41,7 +41,7 @@ uint64_t LayoutBytes(const ArrayTag& array) {
          std::max<uint64_t>(descriptor.depth, 1);
 }
 
-ArrayTag Describe(ContextTag* context, const Array3DDescriptor& descriptor) {
+ArrayTag MakeArray(ContextTag* context, const Array3DDescriptor& descriptor) {
   ArrayTag array;
   array.context = context;
   array.descriptor = descriptor;
@@ -49,8 +49,8 @@ ArrayTag Describe(ContextTag* context, const Array3DDescriptor& descriptor) {
   return array;
 }
 
-// The next level of detail.
-Array3DDescriptor Halve(Array3DDescriptor descriptor) {
+// The descriptor of the next mipmap level.
+Array3DDescriptor NextMipmapLevel(Array3DDescriptor descriptor) {
   const auto halve = [](size_t extent) { return extent > 1 ? extent / 2 : extent; };
   descriptor.width = halve(descriptor.width);
   descriptor.height = halve(descriptor.height);
@@ -82,7 +82,7 @@ Result Arrays::Create(Driver* driver, ContextTag* context, const Array3DDescript
                       ArrayTag** array) {
   Result result = Check(descriptor);
   if (result != Result::kSuccess) return result;
-  ArrayTag created = Describe(context, descriptor);
+  ArrayTag created = MakeArray(context, descriptor);
   if ((descriptor.flags & kMappedByProgram) == 0) {
     result =
         driver->Allocate(context, LayoutBytes(created), MemoryKind::kArray, nullptr, &created.base);
@@ -104,8 +104,8 @@ Result Arrays::CreateMipmap(Driver* driver, ContextTag* context,
   auto* created = new MipmappedArrayTag{.context = context};
   uint64_t bytes = 0;
   Array3DDescriptor of_level = descriptor;
-  for (unsigned i = 0; i < levels; ++i, of_level = Halve(of_level)) {
-    created->levels.push_back(Describe(context, of_level));
+  for (unsigned i = 0; i < levels; ++i, of_level = NextMipmapLevel(of_level)) {
+    created->levels.push_back(MakeArray(context, of_level));
     created->levels.back().mipmap = created;
     bytes += LayoutBytes(created->levels.back());
   }
@@ -140,7 +140,7 @@ void Arrays::Destroy(Driver* driver, MipmappedArrayTag* array) {
   delete array;
 }
 
-void Arrays::Forget(ContextTag* context) {
+void Arrays::RemoveArraysOf(ContextTag* context) {
   std::erase_if(arrays_, [context](ArrayTag* array) {
     const bool dead = array->context == context;
     if (dead && array->mipmap == nullptr) delete array;

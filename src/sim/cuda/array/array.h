@@ -51,7 +51,7 @@ class Arrays {
   void Destroy(Driver* driver, ArrayTag* array);
   void Destroy(Driver* driver, MipmappedArrayTag* array);
   // Removes the arrays of a context that ends. The caller frees their memory.
-  void Forget(ContextTag* context);
+  void RemoveArraysOf(ContextTag* context);
 
  private:
   std::unordered_set<ArrayTag*> arrays_;  // including levels of mipmapped arrays

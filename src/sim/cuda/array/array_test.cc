@@ -23,7 +23,7 @@ class ArrayTest : public OneGpuTest {
   // Device memory of an array with this descriptor.
   static uint64_t Taken(const Array3DDescriptor& descriptor) {
     const Array array = Create(descriptor);
-    const uint64_t taken = Used();
+    const uint64_t taken = UsedBytes();
     EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
     return taken;
   }
@@ -51,7 +51,7 @@ TEST_F(ArrayTest, SmallArraysShareABlock) {
   for (int i = 0; i < 16; ++i) {
     arrays.push_back(Create({.width = 256, .height = 128, .format = kFormatFloat, .channels = 1}));
   }
-  EXPECT_EQ(Used(), 4 * kMiB) << "16 arrays of 128 KiB, and a block of linear memory";
+  EXPECT_EQ(UsedBytes(), 4 * kMiB) << "16 arrays of 128 KiB, and a block of linear memory";
   for (Array array : arrays) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other));
 }
@@ -61,7 +61,7 @@ TEST_F(ArrayTest, AMipmapTakesAllOfItsLevels) {
       .width = 4096, .height = 4096, .format = kFormatUint8, .channels = 4};
   MipmappedArray mipmap = nullptr;
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 3));
-  EXPECT_EQ(Used(), 84 * kMiB) << "64, 16 and 4 MiB";
+  EXPECT_EQ(UsedBytes(), 84 * kMiB) << "64, 16 and 4 MiB";
   Array level = nullptr;
   ArrayDescriptor of_level{};
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 2));
@@ -129,9 +129,9 @@ TEST_F(ArrayTest, TheEndOfAContextEndsItsArrays) {
   MipmappedArray mipmap = nullptr;
   const Array3DDescriptor descriptor{.width = 4096, .height = 4096, .format = 1, .channels = 4};
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 2));
-  EXPECT_EQ(Used(), 244 * kMiB);
+  EXPECT_EQ(UsedBytes(), 244 * kMiB);
   ASSERT_OK(CU(*cuda_, cuCtxDestroy_v2)(context));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(array), Result::kInvalidHandle);
 }
 

@@ -88,8 +88,8 @@ Result Destroy(unsigned long long handle, bool is_surface) {
 }  // namespace
 
 unsigned long long Textures::Add(const TextureObject& object) {
-  objects_[++last_] = object;
-  return last_;
+  objects_[++last_handle_] = object;
+  return last_handle_;
 }
 
 TextureObject* Textures::Find(unsigned long long handle, bool is_surface) {
@@ -98,7 +98,7 @@ TextureObject* Textures::Find(unsigned long long handle, bool is_surface) {
                                                                            : nullptr;
 }
 
-void Textures::Forget(ContextTag* context) {
+void Textures::RemoveObjectsOf(ContextTag* context) {
   std::erase_if(objects_, [context](const auto& entry) { return entry.second.context == context; });
 }
 

@@ -29,11 +29,11 @@ class Textures {
   TextureObject* Find(unsigned long long handle, bool is_surface);
   void Remove(unsigned long long handle) { objects_.erase(handle); }
   // Removes the objects of a context that ends.
-  void Forget(ContextTag* context);
+  void RemoveObjectsOf(ContextTag* context);
 
  private:
   std::map<unsigned long long, TextureObject> objects_;
-  unsigned long long last_ = 0;
+  unsigned long long last_handle_ = 0;
 };
 
 }  // namespace tessera::cuda

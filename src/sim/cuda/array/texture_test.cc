@@ -41,7 +41,7 @@ class TextureTest : public OneGpuTest {
 
 TEST_F(TextureTest, ATextureReturnsItsDescriptors) {
   const Array array = Create(0);
-  const uint64_t used = Used();
+  const uint64_t used = UsedBytes();
   const ResourceDescriptor resource = Of(array);
   const TextureDescriptor descriptor{
       .address_mode = {2, 1, 0}, .filter_mode = 1, .border_color = {1, 2, 3, 4}};
@@ -52,7 +52,7 @@ TEST_F(TextureTest, ATextureReturnsItsDescriptors) {
   ASSERT_OK(CU(*cuda_, cuTexObjectCreate)(&plain, &resource, &descriptor, nullptr));
   EXPECT_NE(texture, 0u);
   EXPECT_NE(texture, plain);
-  EXPECT_EQ(Used(), used) << "an object takes no memory";
+  EXPECT_EQ(UsedBytes(), used) << "an object takes no memory";
   ResourceDescriptor resource_back = {};
   TextureDescriptor descriptor_back = {};
   ResourceViewDescriptor view_back = {};

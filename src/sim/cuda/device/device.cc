@@ -204,15 +204,15 @@ CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
 
 // CUDA 13: default pools by location. Pools of host and managed memory are not implemented.
 CUDA_EXPORT Result cuMemGetDefaultMemPool(MemPool* pool, const MemLocation* location, int type) {
-  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetDefaultMemPool"));
+  if (!IsDevicePool(location, type)) return Result(ReportUnimplemented("cuMemGetDefaultMemPool"));
   return cuDeviceGetDefaultMemPool(pool, location->id);
 }
 CUDA_EXPORT Result cuMemGetMemPool(MemPool* pool, const MemLocation* location, int type) {
-  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetMemPool"));
+  if (!IsDevicePool(location, type)) return Result(ReportUnimplemented("cuMemGetMemPool"));
   return cuDeviceGetMemPool(pool, location->id);
 }
 CUDA_EXPORT Result cuMemSetMemPool(const MemLocation* location, int type, MemPool pool) {
-  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemSetMemPool"));
+  if (!IsDevicePool(location, type)) return Result(ReportUnimplemented("cuMemSetMemPool"));
   return cuDeviceSetMemPool(location->id, pool);
 }
 

@@ -122,7 +122,7 @@ TEST_F(MigCudaTest, AProcessNeedsTheCapabilityFilesOfItsInstance) {
   EXPECT_EQ(CountDevices("0"), 1) << "the other instance is the first that the process may use";
   EXPECT_NE(node_.state().InstanceByRank(0, 0), instance);
   EXPECT_EQ(node_.state().InstanceByRank(0, 1), sim::kMaxInstances);
-  EXPECT_EQ(node_.state().InstanceByRank(0, 0, sim::State::Instances::kAll), instance);
+  EXPECT_EQ(node_.state().InstanceByRank(0, 0, sim::State::InstanceFilter::kAll), instance);
 }
 
 }  // namespace

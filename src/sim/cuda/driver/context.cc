@@ -30,13 +30,13 @@ Result Create(Context* context, unsigned flags, Device device, unsigned api_vers
   return result;
 }
 
-Result ReleasePrimary(Call& call, Primary* primary) {
+Result ReleasePrimary(Call& call, PrimaryContext* primary) {
   ContextTag* context = primary->context;
   (void)call.Wait(context);
   // Another thread may have released the context meanwhile.
   if (primary->context != context) return Result::kSuccess;
   primary->context = nullptr;
-  primary->retained = 0;
+  primary->retain_count = 0;
   call->DestroyContext(context, call.lock());
   return Result::kSuccess;
 }
@@ -47,12 +47,12 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
   CUDA_ENTER(Call, call);
   if (context == nullptr) return Result::kInvalidValue;
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  Primary& primary = call->PrimaryOf(device);
+  PrimaryContext& primary = call->PrimaryContextOf(device);
   if (primary.context == nullptr) {
     const Result result = call->CreateContext(device, primary.flags, kApiV2, &primary.context);
     if (result != Result::kSuccess) return result;
   }
-  ++primary.retained;
+  ++primary.retain_count;
   *context = primary.context;
   return Result::kSuccess;
 }
@@ -60,16 +60,16 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
 CUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  Primary& primary = call->PrimaryOf(device);
-  if (primary.retained == 0) return Result::kInvalidContext;
-  return --primary.retained == 0 ? ReleasePrimary(call, &primary) : Result::kSuccess;
+  PrimaryContext& primary = call->PrimaryContextOf(device);
+  if (primary.retain_count == 0) return Result::kInvalidContext;
+  return --primary.retain_count == 0 ? ReleasePrimary(call, &primary) : Result::kSuccess;
 }
 CUDA_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)
 
 CUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  Primary& primary = call->PrimaryOf(device);
+  PrimaryContext& primary = call->PrimaryContextOf(device);
   return primary.context == nullptr ? Result::kSuccess : ReleasePrimary(call, &primary);
 }
 CUDA_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
@@ -77,7 +77,7 @@ CUDA_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
 CUDA_EXPORT Result cuDevicePrimaryCtxSetFlags_v2(Device device, unsigned flags) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  Primary& primary = call->PrimaryOf(device);
+  PrimaryContext& primary = call->PrimaryContextOf(device);
   primary.flags = flags;
   if (primary.context != nullptr) primary.context->flags = flags;
   return Result::kSuccess;
@@ -87,8 +87,8 @@ CUDA_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2)
 CUDA_EXPORT Result cuDevicePrimaryCtxGetState(Device device, unsigned* flags, int* active) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  PutIf(flags, call->PrimaryOf(device).flags);
-  PutIf(active, call->PrimaryOf(device).context != nullptr);
+  PutIf(flags, call->PrimaryContextOf(device).flags);
+  PutIf(active, call->PrimaryContextOf(device).context != nullptr);
   return Result::kSuccess;
 }
 
@@ -112,7 +112,7 @@ CUDA_EXPORT Result cuCtxCreate_v4(Context* context, void* parameters, unsigned f
 CUDA_EXPORT Result cuCtxDestroy_v2(Context context) {
   CUDA_ENTER(Call, call);
   if (!call->IsContext(context)) return Result::kInvalidContext;
-  if (call->PrimaryOf(context->device).context == context) return Result::kInvalidContext;
+  if (call->PrimaryContextOf(context->device).context == context) return Result::kInvalidContext;
   (void)call.Wait(context);
   if (!call->IsContext(context)) return Result::kInvalidContext;
   call->DestroyContext(context, call.lock());
@@ -125,7 +125,7 @@ CUDA_ALIAS(cuCtxDestroy, cuCtxDestroy_v2)
 CUDA_EXPORT Result cuCtxAttach(Context* context, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
   if (context == nullptr || flags != 0) return Result::kInvalidValue;
-  ++call.context()->attached;
+  ++call.context()->attach_count;
   *context = call.context();
   return Result::kSuccess;
 }
@@ -134,8 +134,8 @@ CUDA_EXPORT Result cuCtxDetach(Context context) {
   {
     CUDA_ENTER(ContextCall, call);
     if (context != call.context()) return Result::kInvalidContext;
-    if (call->PrimaryOf(context->device).context == context) return Result::kInvalidContext;
-    if (--context->attached != 0) return Result::kSuccess;
+    if (call->PrimaryContextOf(context->device).context == context) return Result::kInvalidContext;
+    if (--context->attach_count != 0) return Result::kSuccess;
   }
   return cuCtxDestroy_v2(context);
 }

@@ -70,10 +70,9 @@ Result Driver::Init(unsigned flags) {
   if (error != 0) return Result::kOperatingSystem;
   if (instance_ != sim::kMaxInstances) UseInstance();
   default_pools_.resize(gpus_.size());
-  primaries_.resize(gpus_.size());
+  primary_contexts_.resize(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
     default_pools_[i].device = int(i);
-    default_pools_[i].built_in = true;
     pools_.push_back(&default_pools_[i]);
   }
   pid_ = getpid();
@@ -97,8 +96,8 @@ Result Driver::FindGpus() {
   return Exists("nvidia-uvm") ? Result::kSuccess : Result::kUnknown;
 }
 
-// Makes the process use a MIG instance: it then charges memory to the instance, takes turns on it,
-// and sees the instance's facts instead of the GPU's.
+// Makes the process use a MIG instance. The process then charges memory to the instance, takes
+// turns on it, and sees its facts instead of the GPU's.
 void Driver::UseInstance() {
   const uint32_t gpu = gpus_[0];
   slot_.UseInstance(gpu, instance_);
@@ -131,7 +130,7 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
   const uint32_t gpu = GpuOf(device);
   // Read before the check for a lost GPU, so that a loss in between ends this context.
   const uint32_t epoch = state_.live(gpu).poison_epoch.load();
-  if (state_.lost(gpu)) return Result::kDeviceUnavailable;
+  if (state_.is_lost(gpu)) return Result::kDeviceUnavailable;
   const bool gone =
       mig_facts_ != nullptr && state_.live(gpu).compute_instances[instance_].present.load() == 0;
   if (gone) return Result::kDeviceUnavailable;
@@ -153,7 +152,7 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
 
 void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock) {
   const uint32_t gpu = GpuOf(context->device);
-  engine_.Drop(context, lock);
+  engine_.DropContext(context, lock);
   std::vector<ModuleTag*> modules;
   for (const auto& [module, owned] : modules_) {
     if (module->context == context) modules.push_back(module);
@@ -175,10 +174,10 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
       (void)Free(pointer);
     }
   }
-  arrays_.Forget(context);
-  textures_.Forget(context);
+  arrays_.RemoveArraysOf(context);
+  textures_.RemoveObjectsOf(context);
   for (StreamTag* stream : context->streams) {
-    graphs_.Forget(stream);
+    graphs_.RemoveStream(stream);
     streams_.erase(stream);
     delete stream;
   }
@@ -219,7 +218,7 @@ StreamTag* Driver::CreateStream(ContextTag* context, unsigned flags, int priorit
 }
 
 void Driver::DestroyStream(StreamTag* stream) {
-  graphs_.Forget(stream);
+  graphs_.RemoveStream(stream);
   streams_.erase(stream);
   engine_.Abandon(std::unique_ptr<StreamTag>(stream));
 }
@@ -232,7 +231,7 @@ Result Driver::ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** mo
   created->context = context;
   created->library = library;
   created->image = library->image;
-  const Result result = PlaceGlobals(created.get());
+  const Result result = AllocateGlobals(created.get());
   if (result != Result::kSuccess) return result;
   *module = library->modules[context] = created.get();
   modules_[created.get()] = std::move(created);
@@ -246,7 +245,7 @@ FunctionTag* Driver::FunctionOf(ModuleTag* module, const std::string& name, cons
     function->module = module;
     if (entry != nullptr) function->entry = *entry;
     function->entry.name = name;
-    function->known = FindKnownKernel(function->entry);
+    function->known_kernel = FindKnownKernel(function->entry);
     function->times = ConfiguredTimes(BareName(name));
     functions_.insert(function.get());
   }
@@ -316,14 +315,14 @@ Result Call::Wait(ContextTag* context, const TicketRef& ticket) {
 
 Result Call::Wait(StreamTag* stream) {
   if (driver_.graphs().Invalidate(stream)) return Result::kStreamCaptureUnsupported;
-  return Wait(stream->context, driver_.engine().End(stream));
+  return Wait(stream->context, driver_.engine().EndTicket(stream));
 }
 
 Result Call::Wait(ContextTag* context) {
   std::vector<TicketRef> ends;
-  if (!context->legacy.queue.idle()) ends.push_back(driver_.engine().End(&context->legacy));
+  if (!context->legacy.queue.idle()) ends.push_back(driver_.engine().EndTicket(&context->legacy));
   for (StreamTag* stream : context->streams) {
-    if (!stream->queue.idle()) ends.push_back(driver_.engine().End(stream));
+    if (!stream->queue.idle()) ends.push_back(driver_.engine().EndTicket(stream));
   }
   Result result = driver_.HealthOf(context);
   for (const TicketRef& end : ends) {

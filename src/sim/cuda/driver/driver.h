@@ -34,9 +34,9 @@
 
 namespace tessera::cuda {
 
-struct Primary {
+struct PrimaryContext {
   ContextTag* context = nullptr;
-  unsigned retained = 0;
+  unsigned retain_count = 0;
   unsigned flags = 0;
 };
 
@@ -77,7 +77,7 @@ class Driver {
   bool IsContext(ContextTag* context) const { return contexts_.contains(context); }
   // The error that ended the context: a lost GPU, or an uncorrectable memory error.
   Result HealthOf(ContextTag* context);
-  Primary& PrimaryOf(Device device) { return primaries_[size_t(device)]; }
+  PrimaryContext& PrimaryContextOf(Device device) { return primary_contexts_[size_t(device)]; }
 
   Result Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                   DevicePtr* pointer);
@@ -112,13 +112,13 @@ class Driver {
   StreamTag* FindStream(ContextTag* context, Stream stream);
 
   std::unordered_set<EventTag*>& events() { return events_; }
-  std::map<PhysicalMemory, Physical>& physical() { return physical_; }
-  // Ends the charge of shared memory that has no handle and no mapping in this process, or keeps
-  // the charge until all exported descriptors are closed.
-  void EndShared(const Physical& physical);
+  std::map<PhysicalMemory, PhysicalAllocation>& physical() { return physical_; }
+  // REQUIRES: the shared memory has no handle and no mapping in this process. Ends its charge as
+  // soon as all exported descriptors are closed.
+  void EndSharedCharge(const PhysicalAllocation& physical);
   // Ends the charges of shared memory whose exported descriptors are closed. Functions that
   // allocate or report memory call it first.
-  void EndClosedShares();
+  void EndClosedCharges();
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
   // Makes the block of the allocation shared, so that other processes can map it.
   Result Export(const Allocation& allocation, ExportedMemory* exported);
@@ -126,10 +126,10 @@ class Driver {
   std::map<DevicePtr, ImportedMemory>& imports() { return imports_; }
   void Unimport(DevicePtr pointer);
   // Maps untouched memory at unused addresses, aligned to a block; 0: the system refuses.
-  static DevicePtr FindAddresses(uint64_t bytes);
+  static DevicePtr MapAddresses(uint64_t bytes);
   std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
   // Allocates and initializes the variables of the module.
-  Result PlaceGlobals(ModuleTag* module);
+  Result AllocateGlobals(ModuleTag* module);
   // The address of a variable; 0: the module has no variable of that name.
   static DevicePtr FindGlobal(const ModuleTag& module, std::string_view name, uint64_t* bytes);
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
@@ -167,13 +167,13 @@ class Driver {
   Result Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer);
   void Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu);
   // Allocate and free whole blocks of the GPU for a pool, or for a context if `pool` is null.
-  Result TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
-                    DevicePtr* base);
-  void GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu);
+  Result AllocateBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                        DevicePtr* base);
+  void FreeBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu);
   uint32_t GpuOf(const Allocation& allocation) const;
-  std::map<DevicePtr, Block>& BlocksOf(const Allocation& allocation);
-  Result AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation);
-  void FreePart(const Allocation& allocation);
+  std::map<DevicePtr, MemoryBlock>& BlocksOf(const Allocation& allocation);
+  Result AllocateInBlock(uint64_t bytes, uint32_t gpu, Allocation* allocation);
+  void FreeInBlock(const Allocation& allocation);
   void Release(std::map<DevicePtr, Allocation>::iterator found);
 
   std::atomic<bool> initialized_ = false;
@@ -187,13 +187,14 @@ class Driver {
   // With MIG the process has one device: a compute instance.
   uint32_t instance_ = sim::kMaxInstances;
   std::unique_ptr<sim::GpuFacts> mig_facts_;
-  std::vector<Primary> primaries_;
+  std::vector<PrimaryContext> primary_contexts_;
   std::vector<MemPoolTag> default_pools_;
   std::vector<MemPoolTag*> pools_;
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
-  std::map<PhysicalMemory, Physical> physical_;
-  std::vector<Physical> exported_only_;          // memory that only exported descriptors keep alive
+  std::map<PhysicalMemory, PhysicalAllocation> physical_;
+  std::vector<PhysicalAllocation>
+      exported_only_;                            // memory that only exported descriptors keep alive
   std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
   std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;

@@ -50,7 +50,7 @@ bool MakeShared(DevicePtr base, uint64_t bytes, ExportedMemory* exported) {
 }  // namespace
 
 Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
-  EndClosedShares();
+  EndClosedCharges();
   switch (slot_.Charge(gpu, bytes)) {
     case 0:
       break;
@@ -59,7 +59,7 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
     default:
       return Result::kOperatingSystem;
   }
-  *pointer = FindAddresses(bytes);
+  *pointer = MapAddresses(bytes);
   if (*pointer == 0) {
     slot_.Uncharge(gpu, bytes);
     return Result::kOutOfMemory;
@@ -69,7 +69,7 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
 
 // Maps one block more than needed, and then unmaps what is outside of the range, so that the range
 // begins at a block's border.
-DevicePtr Driver::FindAddresses(uint64_t bytes) {
+DevicePtr Driver::MapAddresses(uint64_t bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 #ifdef MAP_32BIT
   if (narrow_addresses) flags |= MAP_32BIT;
@@ -109,22 +109,22 @@ void Driver::UnmapPending() {
   });
 }
 
-Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
-                          DevicePtr* base) {
+Result Driver::AllocateBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                              DevicePtr* base) {
   *taken = bytes;
   if (pool == nullptr) return Map(bytes, gpu, base);
   // A kept block also serves a smaller allocation that uses at least half of it.
-  if (auto kept = pool->kept.lower_bound(bytes);
-      kept != pool->kept.end() && kept->first / 2 <= bytes) {
+  if (auto kept = pool->free_blocks.lower_bound(bytes);
+      kept != pool->free_blocks.end() && kept->first / 2 <= bytes) {
     *taken = kept->first;
     *base = kept->second;
-    pool->kept.erase(kept);
+    pool->free_blocks.erase(kept);
     return Result::kSuccess;
   }
   if (pool->max_size != 0 && pool->reserved + bytes > RoundUp(pool->max_size, kBlockBytes))
     return Result::kOutOfMemory;
   Result result = Map(bytes, gpu, base);
-  if (result == Result::kOutOfMemory && !pool->kept.empty()) {
+  if (result == Result::kOutOfMemory && !pool->free_blocks.empty()) {
     Trim(pool, 0);
     result = Map(bytes, gpu, base);
   }
@@ -134,18 +134,18 @@ Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64
   return Result::kSuccess;
 }
 
-void Driver::GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu) {
+void Driver::FreeBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu) {
   if (pool == nullptr) return Unmap(base, bytes, gpu);
-  pool->kept.emplace(bytes, base);
+  pool->free_blocks.emplace(bytes, base);
   Trim(pool, pool->release_threshold);
 }
 
 void Driver::Trim(MemPoolTag* pool, uint64_t keep) {
-  while (pool->reserved > keep && !pool->kept.empty()) {
-    const auto kept = pool->kept.begin();
+  while (pool->reserved > keep && !pool->free_blocks.empty()) {
+    const auto kept = pool->free_blocks.begin();
     Unmap(kept->second, kept->first, GpuOf(pool->device));
     pool->reserved -= kept->first;
-    pool->kept.erase(kept);
+    pool->free_blocks.erase(kept);
   }
 }
 
@@ -153,15 +153,15 @@ uint32_t Driver::GpuOf(const Allocation& allocation) const {
   return GpuOf(allocation.pool != nullptr ? allocation.pool->device : allocation.context->device);
 }
 
-std::map<DevicePtr, Block>& Driver::BlocksOf(const Allocation& allocation) {
+std::map<DevicePtr, MemoryBlock>& Driver::BlocksOf(const Allocation& allocation) {
   if (allocation.pool != nullptr) return allocation.pool->blocks;
   return allocation.kind == MemoryKind::kArray ? allocation.context->array_blocks
                                                : allocation.context->blocks;
 }
 
-Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation) {
+Result Driver::AllocateInBlock(uint64_t bytes, uint32_t gpu, Allocation* allocation) {
   const uint64_t size = RoundUp(bytes, kSmallAlign);
-  std::map<DevicePtr, Block>& blocks = BlocksOf(*allocation);
+  std::map<DevicePtr, MemoryBlock>& blocks = BlocksOf(*allocation);
   for (auto& [base, block] : blocks) {
     for (auto& [start, length] : block.free) {
       if (length < size) continue;
@@ -176,9 +176,9 @@ Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation
   }
   uint64_t taken = 0;
   DevicePtr base = 0;
-  const Result result = TakeBlocks(allocation->pool, kBlockBytes, gpu, &taken, &base);
+  const Result result = AllocateBlocks(allocation->pool, kBlockBytes, gpu, &taken, &base);
   if (result != Result::kSuccess) return result;
-  Block& block = blocks[base];
+  MemoryBlock& block = blocks[base];
   block.bytes = taken;
   block.free[base + size] = taken - size;
   allocation->base = base;
@@ -186,8 +186,8 @@ Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation
   return Result::kSuccess;
 }
 
-void Driver::FreePart(const Allocation& allocation) {
-  std::map<DevicePtr, Block>& blocks = BlocksOf(allocation);
+void Driver::FreeInBlock(const Allocation& allocation) {
+  std::map<DevicePtr, MemoryBlock>& blocks = BlocksOf(allocation);
   std::map<DevicePtr, uint64_t>& free = blocks[allocation.block].free;
   auto here = free.emplace(allocation.base, RoundUp(allocation.size, kSmallAlign)).first;
   if (auto next = std::next(here);
@@ -204,7 +204,7 @@ void Driver::FreePart(const Allocation& allocation) {
   const uint64_t bytes = blocks[allocation.block].bytes;
   if (free.begin()->second != bytes) return;
   blocks.erase(allocation.block);
-  GiveBlocks(allocation.pool, allocation.block, bytes, GpuOf(allocation));
+  FreeBlocks(allocation.pool, allocation.block, bytes, GpuOf(allocation));
 }
 
 Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
@@ -219,10 +219,10 @@ Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, Me
   if (bytes > FactsOf(context->device).memory_bytes) return Result::kOutOfMemory;
   Result result;
   if (bytes <= kSmallBytes) {
-    result = AllocatePart(bytes, gpu, &allocation);
+    result = AllocateInBlock(bytes, gpu, &allocation);
   } else {
-    result =
-        TakeBlocks(pool, RoundUp(bytes, kBlockBytes), gpu, &allocation.charged, &allocation.base);
+    result = AllocateBlocks(pool, RoundUp(bytes, kBlockBytes), gpu, &allocation.charged_bytes,
+                            &allocation.base);
   }
   if (result != Result::kSuccess) return result;
   if (pool != nullptr) {
@@ -238,12 +238,12 @@ Result Driver::Free(DevicePtr pointer) {
   auto found = allocations_.find(pointer);
   if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
       found->second.kind == MemoryKind::kRegistered || found->second.physical != 0 ||
-      found->second.of_module) {
+      found->second.is_module_memory) {
     return Result::kInvalidValue;
   }
   if (found->second.imported) {
     if (found->second.pool == nullptr) return Result::kInvalidValue;  // the program must close it
-    if (--imports_[pointer].opened == 0) Unimport(pointer);
+    if (--imports_[pointer].open_count == 0) Unimport(pointer);
     return Result::kSuccess;
   }
   if (found->second.graph != nullptr) return graph_pools_.Free(found->second.graph);
@@ -256,16 +256,16 @@ void Driver::Release(std::map<DevicePtr, Allocation>::iterator found) {
   allocations_.erase(found);
   if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
   if (allocation.block != 0) {
-    FreePart(allocation);
+    FreeInBlock(allocation);
   } else {
-    GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
+    FreeBlocks(allocation.pool, allocation.base, allocation.charged_bytes, GpuOf(allocation));
   }
 }
 
 Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {
   const bool in_block = allocation.block != 0;
   const DevicePtr base = in_block ? allocation.block : allocation.base;
-  const uint64_t bytes = in_block ? BlocksOf(allocation)[base].bytes : allocation.charged;
+  const uint64_t bytes = in_block ? BlocksOf(allocation)[base].bytes : allocation.charged_bytes;
   auto known = exports_.find(base);
   if (known == exports_.end()) {
     ExportedMemory created;

@@ -39,8 +39,8 @@ struct ManagedAdvice {
 // Memory that the program knows by its address.
 struct Allocation {
   DevicePtr base = 0;
-  uint64_t size = 0;     // requested bytes
-  uint64_t charged = 0;  // bytes charged to the GPU; 0 for a part of a block
+  uint64_t size = 0;           // requested bytes
+  uint64_t charged_bytes = 0;  // bytes charged to the GPU; 0 for a part of a block
   MemoryKind kind = MemoryKind::kDevice;
   ContextTag* context = nullptr;
   MemPoolTag* pool = nullptr;
@@ -50,9 +50,9 @@ struct Allocation {
   PhysicalMemory physical = 0;
   Device device = 0;
   unsigned access = kAccessReadWrite;
-  bool imported = false;         // memory of another process, which is charged
-  GraphMemory* graph = nullptr;  // set for memory of a graph node, which has no context
-  bool of_module = false;        // variables of a module, freed with it
+  bool imported = false;          // memory of another process, to which it is charged
+  GraphMemory* graph = nullptr;   // set for memory of a graph node, which has no context
+  bool is_module_memory = false;  // variables of a module, freed with it
   ManagedAdvice advice;
 };
 
@@ -65,32 +65,32 @@ struct ExportedMemory {
 // Memory of another process that this process has opened.
 struct ImportedMemory {
   IpcMemHandle handle = {};
-  unsigned opened = 1;  // opens minus closes
+  unsigned open_count = 1;  // opens minus closes
   DevicePtr mapped = 0;
   uint64_t mapped_bytes = 0;
 };
 
 // Memory of cuMemCreate. It lives as long as a handle, a mapping, or a descriptor that exports it.
-struct Physical {
+struct PhysicalAllocation {
   PhysicalMemoryProperties properties = {};
   uint64_t bytes = 0;
   int fd = -1;           // memfd with its contents
   unsigned handles = 1;  // references that the program holds
   unsigned mappings = 0;
-  bool charged = false;  // charged as memory of this process alone
-  uint64_t shared = 0;   // inode of the memfd if it is charged as shared memory (sim/state.h)
-  uint32_t gpu = 0;      // the charged GPU
+  bool charged = false;       // charged as memory of this process alone
+  uint64_t shared_inode = 0;  // inode of the memfd if it is charged as shared memory (sim/state.h)
+  uint32_t gpu = 0;           // the charged GPU
 };
 
 // The launch state that a function stores for the launch functions of CUDA before 4.0.
-struct KeptLaunch {
+struct LegacyLaunchState {
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
   std::vector<unsigned char> parameters;
 };
 
 // Device memory that small allocations share.
-struct Block {
+struct MemoryBlock {
   uint64_t bytes = kBlockBytes;
   std::map<DevicePtr, uint64_t> free;  // ranges: start, bytes
 };
@@ -129,11 +129,11 @@ struct tessera::cuda::FunctionTag {
   ModuleTag* module = nullptr;
   Entry entry;
   int max_dynamic_shared = 0;
-  const KnownKernel* known = nullptr;  // null: the kernel computes nothing
-  KernelTimes times;                   // from $SIMGPU_KERNEL_NS; may be empty
+  const KnownKernel* known_kernel = nullptr;  // null: the kernel computes nothing
+  KernelTimes times;                          // from $SIMGPU_KERNEL_NS; may be empty
   // Launches of a kernel that computes nothing. Null before the first launch.
-  std::atomic<uint64_t>* counter = nullptr;
-  KeptLaunch kept;
+  std::atomic<uint64_t>* launch_counter = nullptr;
+  LegacyLaunchState legacy_launch;
 };
 
 struct tessera::cuda::ModuleTag {
@@ -160,7 +160,7 @@ struct tessera::cuda::LibraryTag {
 struct tessera::cuda::LinkStateTag {
   int cc = 0;
   std::string ptx;
-  std::vector<std::string> others;  // inputs that are not PTX: cubins, fat binaries, objects
+  std::vector<std::string> other_inputs;  // inputs that are not PTX: cubins, fat binaries, objects
   std::string image;
 };
 
@@ -169,7 +169,6 @@ struct tessera::cuda::LinkStateTag {
 // release threshold.
 struct tessera::cuda::MemPoolTag {
   int device = 0;
-  bool built_in = false;
   bool imported = false;      // pool of another process; it allocates nothing here
   unsigned handle_types = 0;  // types of handles for other processes
   uint64_t used = 0, used_high = 0;
@@ -177,8 +176,8 @@ struct tessera::cuda::MemPoolTag {
   uint64_t max_size = 0;
   std::map<Device, unsigned> access;  // access of other devices
   uint64_t release_threshold = 0;
-  std::map<DevicePtr, Block> blocks;
-  std::multimap<uint64_t, DevicePtr> kept;  // freed blocks by size
+  std::map<DevicePtr, MemoryBlock> blocks;
+  std::multimap<uint64_t, DevicePtr> free_blocks;  // by size
   // The points in streams at which memory was freed. The next allocation waits for them.
   std::vector<TicketRef> frees;
 };
@@ -188,13 +187,13 @@ struct tessera::cuda::ContextTag {
   unsigned flags = 0;
   uint64_t id = 0;
   unsigned api_version = 0;
-  unsigned attached = 1;            // the cuCtxDetach call that lowers it to 0 destroys the context
+  unsigned attach_count = 1;        // the cuCtxDetach call that lowers it to 0 destroys the context
   uint32_t epoch = 0;               // GpuLive::poison_epoch at its creation
   Result error = Result::kSuccess;  // the error that ended the context, for good
   StreamTag legacy;
   std::set<StreamTag*> streams;
-  std::map<DevicePtr, Block> blocks;
-  std::map<DevicePtr, Block> array_blocks;  // arrays share no block with other memory
+  std::map<DevicePtr, MemoryBlock> blocks;
+  std::map<DevicePtr, MemoryBlock> array_blocks;  // arrays share no block with other memory
   std::set<ContextTag*> peers;
   std::map<int, size_t> limits;
   std::map<int, uint64_t> limit_bytes;  // device memory beyond the defaults

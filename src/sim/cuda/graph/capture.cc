@@ -38,7 +38,7 @@ CUDA_EXPORT Result cuStreamBeginCapture_v2(Stream stream, int mode) {
   StreamTag* found = nullptr;
   const Result result = FindToCapture(call, stream, mode, &found);
   if (result == Result::kSuccess) {
-    call->graphs().Begin(found, call->NextId(), static_cast<CaptureMode>(mode));
+    call->graphs().BeginCapture(found, call->NextId(), static_cast<CaptureMode>(mode));
   }
   return result;
 }
@@ -59,7 +59,7 @@ CUDA_EXPORT Result cuStreamBeginCaptureToGraph(Stream stream, void* graph, const
   }
   if (HasPorts(static_cast<const GraphEdge*>(edges), count)) return Result::kNotSupported;
   Capture* capture =
-      call->graphs().Begin(found, call->NextId(), static_cast<CaptureMode>(mode), into);
+      call->graphs().BeginCapture(found, call->NextId(), static_cast<CaptureMode>(mode), into);
   capture->streams[found].assign(from, from + count);
   return Result::kSuccess;
 }
@@ -76,12 +76,12 @@ CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
   if (found == nullptr) return Result::kInvalidHandle;
   Capture* capture = call->graphs().CaptureOf(found);
   if (capture == nullptr || graph == nullptr) return Result::kInvalidValue;
-  if (capture->origin != found) return Result::kStreamCaptureUnmatched;
+  if (capture->origin_stream != found) return Result::kStreamCaptureUnmatched;
   const bool wrong_thread = capture->thread != std::this_thread::get_id();
   if (wrong_thread && capture->mode != CaptureMode::kRelaxed) {
     return Result::kStreamCaptureWrongThread;
   }
-  return call->graphs().End(capture, graph);
+  return call->graphs().EndCapture(capture, graph);
 }
 CUDA_PER_THREAD(cuStreamEndCapture_ptsz, cuStreamEndCapture, 2)
 

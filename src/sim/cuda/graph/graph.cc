@@ -18,8 +18,8 @@ bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>&
 }
 
 bool AnyNode(const GraphTag& graph, const std::function<bool(const GraphNodeTag&)>& predicate) {
-  return AnyGraph(graph, [&](const GraphTag& one) {
-    return std::ranges::any_of(one.nodes, [&](const auto& node) { return predicate(*node); });
+  return AnyGraph(graph, [&](const GraphTag& candidate) {
+    return std::ranges::any_of(candidate.nodes, [&](const auto& node) { return predicate(*node); });
   });
 }
 
@@ -32,19 +32,19 @@ Capture* Graphs::CaptureOf(StreamTag* stream) {
   return nullptr;
 }
 
-Capture* Graphs::Find(uint64_t id) {
+Capture* Graphs::FindCapture(uint64_t id) {
   const auto found = captures_.find(id);
   return found == captures_.end() ? nullptr : found->second.get();
 }
 
-Capture* Graphs::Begin(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph) {
+Capture* Graphs::BeginCapture(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph) {
   auto capture = std::make_unique<Capture>();
   capture->id = id;
   capture->mode = mode;
   capture->thread = std::this_thread::get_id();
-  capture->origin = stream;
-  if (graph == nullptr) capture->owned = std::make_unique<GraphTag>();
-  capture->graph = graph == nullptr ? capture->owned.get() : graph;
+  capture->origin_stream = stream;
+  if (graph == nullptr) capture->owned_graph = std::make_unique<GraphTag>();
+  capture->graph = graph == nullptr ? capture->owned_graph.get() : graph;
   capture->streams[stream];
   return (captures_[id] = std::move(capture)).get();
 }
@@ -57,7 +57,7 @@ Result Graphs::AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Co
   node->type = type;
   node->command = std::move(command);
   node->event = event;
-  node->from = capture->streams[stream];
+  node->dependencies = capture->streams[stream];
   capture->streams[stream] = {node.get()};
   capture->graph->nodes.push_back(std::move(node));
   return Result::kSuccess;
@@ -75,7 +75,7 @@ Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const
   if (node == nullptr || !IsGraph(graph)) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
     if (!IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
-    created->from.push_back(from[i]);
+    created->dependencies.push_back(from[i]);
   }
   created->graph = graph;
   *node = created.get();
@@ -83,15 +83,15 @@ Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const
   return Result::kSuccess;
 }
 
-Result Graphs::End(Capture* capture, GraphTag** graph) {
+Result Graphs::EndCapture(Capture* capture, GraphTag** graph) {
   Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
   std::set<GraphNodeTag*> joined;
-  std::vector<GraphNodeTag*> to_visit = capture->streams[capture->origin];
+  std::vector<GraphNodeTag*> to_visit = capture->streams[capture->origin_stream];
   while (!to_visit.empty()) {
     GraphNodeTag* node = to_visit.back();
     to_visit.pop_back();
     if (joined.insert(node).second)
-      to_visit.insert(to_visit.end(), node->from.begin(), node->from.end());
+      to_visit.insert(to_visit.end(), node->dependencies.begin(), node->dependencies.end());
   }
   for (const auto& [stream, last] : capture->streams) {
     const auto is_joined = [&](GraphNodeTag* node) { return joined.contains(node); };
@@ -101,7 +101,8 @@ Result Graphs::End(Capture* capture, GraphTag** graph) {
   }
   *graph = nullptr;
   if (result == Result::kSuccess) {
-    *graph = capture->owned == nullptr ? capture->graph : Keep(std::move(capture->owned));
+    *graph =
+        capture->owned_graph == nullptr ? capture->graph : Add(std::move(capture->owned_graph));
   }
   captures_.erase(capture->id);
   return result;
@@ -133,50 +134,52 @@ bool Graphs::InvalidateByUnsafeCall() {
   return forbidden;
 }
 
-void Graphs::Forget(StreamTag* stream) {
+void Graphs::RemoveStream(StreamTag* stream) {
   if (!Invalidate(stream)) return;
   Capture* capture = CaptureOf(stream);
-  if (capture->origin == stream)
+  if (capture->origin_stream == stream)
     captures_.erase(capture->id);
   else
     capture->streams.erase(stream);
 }
 
 bool Graphs::IsGraph(GraphTag* graph) const {
-  return Any([graph](const GraphTag& one) { return &one == graph; });
+  return AnyKnownGraph([graph](const GraphTag& candidate) { return &candidate == graph; });
 }
 
 bool Graphs::IsNode(GraphNodeTag* node) const {
-  return Any([node](const GraphTag& graph) {
-    return std::ranges::any_of(graph.nodes, [&](const auto& one) { return one.get() == node; });
+  return AnyKnownGraph([node](const GraphTag& graph) {
+    return std::ranges::any_of(graph.nodes,
+                               [&](const auto& candidate) { return candidate.get() == node; });
   });
 }
 
 const GraphTag* Graphs::OwnerOf(ConditionalHandle handle, const GraphTag* graph) const {
   const GraphTag* owner = nullptr;
-  (void)Any([&](const GraphTag& one) {
-    const bool has = one.conditions.contains(handle) &&
-                     AnyGraph(one, [graph](const GraphTag& other) { return &other == graph; });
-    if (has) owner = &one;
+  (void)AnyKnownGraph([&](const GraphTag& candidate) {
+    const bool has =
+        candidate.conditions.contains(handle) &&
+        AnyGraph(candidate, [graph](const GraphTag& other) { return &other == graph; });
+    if (has) owner = &candidate;
     return has;
   });
   return owner;
 }
 
-bool Graphs::Any(const std::function<bool(const GraphTag&)>& predicate) const {
+bool Graphs::AnyKnownGraph(const std::function<bool(const GraphTag&)>& predicate) const {
   return std::ranges::any_of(graphs_,
                              [&](const auto& item) { return AnyGraph(*item.second, predicate); }) ||
          std::ranges::any_of(
              captures_, [&](const auto& item) { return AnyGraph(*item.second->graph, predicate); });
 }
 
-GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
+GraphTag* Graphs::Add(std::unique_ptr<GraphTag> graph) {
   GraphTag* kept = graph.get();
   graphs_[kept] = std::move(graph);
   return kept;
 }
 
-GraphExecTag* Graphs::Keep(std::unique_ptr<GraphExecTag> exec) {
+GraphExecTag* Graphs::Add(std::unique_ptr<GraphExecTag> exec) {
   GraphExecTag* kept = exec.get();
   execs_[kept] = std::move(exec);
   return kept;
@@ -200,7 +203,7 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     copy->memory = node->memory;
     copy->condition = node->condition;
     for (const auto& child : node->children) copy->children.push_back(Clone(*child));
-    for (const GraphNodeTag* from : node->from) copy->from.push_back(clones[from]);
+    for (const GraphNodeTag* from : node->dependencies) copy->dependencies.push_back(clones[from]);
     clones[node.get()] = copy.get();
     clone->nodes.push_back(std::move(copy));
   }
@@ -225,7 +228,7 @@ GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin) {
   return nullptr;
 }
 
-GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin) {
+GraphNodeTag* FindCloneToChange(GraphExecTag* exec, const GraphNodeTag* origin) {
   if (exec->graph.use_count() > 1) {
     std::unique_ptr<GraphTag> clone = Clone(*exec->graph);
     CopyOrigins(*exec->graph, clone.get());
@@ -235,7 +238,7 @@ GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin) {
 }
 
 bool HasUserObjects(const GraphTag& graph) {
-  return AnyGraph(graph, [](const GraphTag& one) { return !one.user_objects.empty(); });
+  return AnyGraph(graph, [](const GraphTag& candidate) { return !candidate.user_objects.empty(); });
 }
 
 bool HasConditionalNode(const GraphTag& graph, ConditionalHandle handle) {

@@ -57,7 +57,7 @@ struct tessera::cuda::GraphNodeTag {
   GraphCondition condition;             // kConditional
   std::vector<Graph> bodies;            // `children` as the program sees them
   std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
-  std::vector<GraphNodeTag*> from;      // dependencies
+  std::vector<GraphNodeTag*> dependencies;
   // The node from which this node was cloned; it may be destroyed. Programs name the nodes of an
   // instance by the nodes of its original graph.
   const GraphNodeTag* origin = nullptr;
@@ -134,10 +134,10 @@ struct Capture {
   uint64_t id = 0;
   CaptureMode mode = CaptureMode::kGlobal;
   std::thread::id thread;  // the thread that began the capture
-  StreamTag* origin = nullptr;
+  StreamTag* origin_stream = nullptr;
   bool invalid = false;
-  GraphTag* graph = nullptr;        // the graph to which the capture adds nodes
-  std::unique_ptr<GraphTag> owned;  // the same graph, if the capture has created it
+  GraphTag* graph = nullptr;              // the graph to which the capture adds nodes
+  std::unique_ptr<GraphTag> owned_graph;  // the same graph, if the capture has created it
   // The streams of the capture, with the last nodes of each.
   std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
 };
@@ -147,7 +147,7 @@ class Graphs {
  public:
   // The capture of the stream, or null.
   Capture* CaptureOf(StreamTag* stream);
-  Capture* Find(uint64_t id);
+  Capture* FindCapture(uint64_t id);
   // Adds the command to the capture instead of the stream's queue.
   Result AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
                EventTag* event = nullptr);
@@ -157,10 +157,11 @@ class Graphs {
   Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
                  std::unique_ptr<GraphNodeTag> created);
   // Adds nodes to `graph`; null: to a new graph.
-  Capture* Begin(StreamTag* stream, uint64_t id, CaptureMode mode, GraphTag* graph = nullptr);
+  Capture* BeginCapture(StreamTag* stream, uint64_t id, CaptureMode mode,
+                        GraphTag* graph = nullptr);
   // Ends the capture. Every stream of the capture must have joined the first stream again, or else
   // *graph is null.
-  Result End(Capture* capture, GraphTag** graph);
+  Result EndCapture(Capture* capture, GraphTag** graph);
   // True: a capture adds nodes to the graph.
   bool IsCapturing(const GraphTag* graph) const;
   // Called if the program waits for a stream or queries the stream. True: the stream is captured,
@@ -169,7 +170,7 @@ class Graphs {
   // Called by unsafe calls. True: captures forbid the call to this thread, and are now invalid.
   bool InvalidateByUnsafeCall();
   // Removes a stream that is destroyed.
-  void Forget(StreamTag* stream);
+  void RemoveStream(StreamTag* stream);
 
   // IsGraph and IsNode include the graphs of child nodes, the bodies of conditional nodes, and
   // their nodes.
@@ -178,13 +179,13 @@ class Graphs {
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
   // The graph with this handle that contains `graph` or is `graph`; or null.
   const GraphTag* OwnerOf(ConditionalHandle handle, const GraphTag* graph) const;
-  GraphTag* Keep(std::unique_ptr<GraphTag> graph);
+  GraphTag* Add(std::unique_ptr<GraphTag> graph);
   void Destroy(GraphTag* graph) { graphs_.erase(graph); }
-  GraphExecTag* Keep(std::unique_ptr<GraphExecTag> exec);
+  GraphExecTag* Add(std::unique_ptr<GraphExecTag> exec);
   void Destroy(GraphExecTag* exec) { execs_.erase(exec); }
 
  private:
-  bool Any(const std::function<bool(const GraphTag&)>& predicate) const;
+  bool AnyKnownGraph(const std::function<bool(const GraphTag&)>& predicate) const;
 
   std::map<uint64_t, std::unique_ptr<Capture>> captures_;
   std::map<GraphTag*, std::unique_ptr<GraphTag>> graphs_;
@@ -197,7 +198,7 @@ void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 // The node of the graph, or of the graph of a child node, that was cloned from `origin`; or null.
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);
 // FindClone in an instance, to change the node. A waiting launch keeps the old graph.
-GraphNodeTag* NodeToChange(GraphExecTag* exec, const GraphNodeTag* origin);
+GraphNodeTag* FindCloneToChange(GraphExecTag* exec, const GraphNodeTag* origin);
 // These functions look in the graph, in the graphs of child nodes, and in bodies.
 bool HasUserObjects(const GraphTag& graph);
 bool HasConditionalNode(const GraphTag& graph, ConditionalHandle handle);

@@ -20,13 +20,13 @@ Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags, int* reason) {
   auto created = std::make_unique<GraphExecTag>();
   Result result = call->graph_pools().Instantiate(*graph, &created->backing);
   if (result == Result::kSuccess && (flags & kInstantiateUpload) != 0) {
-    result = call->graph_pools().TakeMemory(created->backing);
+    result = call->graph_pools().AllocateMemory(created->backing);
   }
   if (result != Result::kSuccess) return result;
   created->flags = flags;
   created->graph = Clone(*graph);
   call->user_objects().Retain(*created->graph);
-  *exec = call->graphs().Keep(std::move(created));
+  *exec = call->graphs().Add(std::move(created));
   *reason = kInstantiateSuccess;
   return Result::kSuccess;
 }
@@ -84,9 +84,9 @@ class Launcher {
     if (node.type == GraphNodeType::kWaitEvent) return WaitFor(node.event);
     if (node.type == GraphNodeType::kEmpty || node.memory != nullptr) return Result::kSuccess;
     ++nodes_;
-    merged_.left_ns += node.command.left_ns;
+    merged_.remaining_ns += node.command.remaining_ns;
     merged_.share = std::max(merged_.share, node.command.share);
-    if (node.command.fails != Result::kSuccess) merged_.fails = node.command.fails;
+    if (node.command.error != Result::kSuccess) merged_.error = node.command.error;
     if (node.command.effect) effects_.push_back(node.command.effect);
     return Result::kSuccess;
   }
@@ -94,7 +94,7 @@ class Launcher {
   Result WaitFor(EventTag* event) {
     const Result result = Flush();
     if (result != Result::kSuccess || !call_->events().contains(event)) return result;
-    if (event->ticket == nullptr || event->ticket->timed) return result;
+    if (event->ticket == nullptr || event->ticket->reached) return result;
     return call_.Push(stream_, {.kind = Command::Kind::kWait, .ticket = event->ticket});
   }
 
@@ -110,7 +110,7 @@ class Launcher {
 CUDA_EXPORT Result cuGraphCreate(Graph* graph, unsigned flags) {
   CUDA_ENTER(Call, call);
   if (graph == nullptr || flags != 0) return Result::kInvalidValue;
-  *graph = call->graphs().Keep(std::make_unique<GraphTag>());
+  *graph = call->graphs().Add(std::make_unique<GraphTag>());
   return Result::kSuccess;
 }
 
@@ -129,7 +129,7 @@ CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
   CUDA_ENTER(Call, call);
   if (clone == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   if (graph->has_memory() || HasConditionalNodes(*graph)) return Result::kNotSupported;
-  *clone = call->graphs().Keep(Clone(*graph));
+  *clone = call->graphs().Add(Clone(*graph));
   call->user_objects().Retain(**clone);
   return Result::kSuccess;
 }
@@ -168,7 +168,7 @@ CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   CUDA_ENTER(ContextCall, call);
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  return call->graph_pools().TakeMemory(exec->backing);
+  return call->graph_pools().AllocateMemory(exec->backing);
 }
 CUDA_PER_THREAD(cuGraphUpload_ptsz, cuGraphUpload, 2)
 
@@ -186,7 +186,7 @@ CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   result = launcher.Add(*graph);
   if (result == Result::kSuccess) result = launcher.Flush();
   if (backing != nullptr && result == Result::kSuccess) {
-    backing->last = call->engine().End(found);
+    backing->last_launch_end = call->engine().EndTicket(found);
   }
   return result;
 }

@@ -48,7 +48,7 @@ class GraphChangesTest : public GraphTest {
   float YAfter(GraphExec exec) {
     SetY(0);
     Run(exec);
-    return Y();
+    return ReadY();
   }
   size_t EdgesOf(Graph graph) {
     size_t count = 0;
@@ -84,9 +84,9 @@ TEST_F(GraphChangesTest, ParametersOfAnyTypeMakeTheSameNodes) {
   EXPECT_EQ(CU(*cuda_, cuGraphAddNode)(&node, graph_, nullptr, 0, &parameters),
             Result::kNotSupported);
 
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   Run(exec);
-  EXPECT_EQ(Y(), 5.0f);
+  EXPECT_EQ(ReadY(), 5.0f);
   EXPECT_EQ(called, 1);
   EXPECT_OK(CU(*cuda_, cuEventSynchronize)(fork_));
 
@@ -94,11 +94,11 @@ TEST_F(GraphChangesTest, ParametersOfAnyTypeMakeTheSameNodes) {
   parameters.kernel = Kernel(7);
   EXPECT_OK(CU(*cuda_, cuGraphExecNodeSetParams)(exec, kernel, &parameters));
   Run(exec);
-  EXPECT_EQ(Y(), 9.0f);
+  EXPECT_EQ(ReadY(), 9.0f);
   EXPECT_OK(CU(*cuda_, cuGraphNodeSetParams)(kernel, &parameters));
   EXPECT_EQ(CU(*cuda_, cuGraphNodeSetParams)(memset, &parameters), Result::kInvalidValue);
-  Run(Instance(graph_));
-  EXPECT_EQ(Y(), 9.0f);
+  Run(Instantiate(graph_));
+  EXPECT_EQ(ReadY(), 9.0f);
 }
 
 TEST_F(GraphChangesTest, MemoryNodesByParametersHaveAnAddress) {
@@ -111,7 +111,7 @@ TEST_F(GraphChangesTest, MemoryNodesByParametersHaveAnAddress) {
   parameters = {.type = GraphNodeType::kMemFree};
   parameters.free = pointer;
   Add(parameters, {alloc});
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   Run(exec);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
@@ -150,12 +150,12 @@ TEST_F(GraphChangesTest, ACaptureContinuesAGraphOfTheProgram) {
   Graph captured = nullptr;
   ASSERT_OK(begin(stream_, graph_, &first, nullptr, 1, 0));
   EXPECT_EQ(CU(*cuda_, cuGraphDestroy)(graph_), Result::kInvalidValue);
-  EXPECT_EQ(begin(other_, graph_, &first, nullptr, 1, 0), Result::kInvalidValue);
-  EXPECT_OK(AddTo(stream_, 2));
+  EXPECT_EQ(begin(second_stream_, graph_, &first, nullptr, 1, 0), Result::kInvalidValue);
+  EXPECT_OK(LaunchSaxpy(stream_, 2));
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &captured));
   EXPECT_EQ(captured, graph_);
   EXPECT_EQ(EdgesOf(graph_), 1u);
-  EXPECT_EQ(YAfter(Instance(graph_)), 3.0f);
+  EXPECT_EQ(YAfter(Instantiate(graph_)), 3.0f);
   Graph other = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphCreate)(&other, 0));
   EXPECT_EQ(begin(stream_, other, &first, nullptr, 1, 0), Result::kInvalidValue)
@@ -180,7 +180,7 @@ TEST_F(GraphChangesTest, ExternalEventsOfACaptureAreNodes) {
   EXPECT_EQ(event, fork_);
   EXPECT_OK(CU(*cuda_, cuGraphEventRecordNodeGetEvent)(nodes[2], &event));
   EXPECT_EQ(event, join_);
-  const GraphExec exec = Instance(captured);
+  const GraphExec exec = Instantiate(captured);
   EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
   EXPECT_EQ(CU(*cuda_, cuEventQuery)(join_), Result::kNotReady);
   EXPECT_OK(CU(*cuda_, cuEventSynchronize)(join_));
@@ -197,7 +197,7 @@ TEST_F(GraphChangesTest, ExternalEventsOfACaptureAreNodes) {
 TEST_F(GraphChangesTest, AnUpdateReportsWhatDoesNotFit) {
   const GraphNode a = AddKernel(graph_, 1);
   AddKernel(graph_, 2, {a});
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   const auto update = [&](Graph graph) {
     GraphUpdateResult result{};
     const Result returned = CU(*cuda_, cuGraphExecUpdate_v2)(exec, graph, &result);
@@ -226,7 +226,7 @@ TEST_F(GraphChangesTest, KernelsOfAnInstanceCanBeSwitchedOff) {
   const GraphNode a = AddKernel(graph_, 1), b = AddKernel(graph_, 2, {a});
   GraphNode empty = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphAddEmptyNode)(&empty, graph_, nullptr, 0));
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   unsigned enabled = 7;
   EXPECT_OK(CU(*cuda_, cuGraphNodeGetEnabled)(exec, b, &enabled));
   EXPECT_EQ(enabled, 1u);
@@ -248,7 +248,7 @@ TEST_F(GraphChangesTest, AChildGraphOfAnInstanceIsReplacedByAGraphOfTheSameShape
   ASSERT_OK(CU(*cuda_, cuGraphCreate)(&child, 0));
   AddKernel(child, 2);
   ASSERT_OK(CU(*cuda_, cuGraphAddChildGraphNode)(&node, graph_, nullptr, 0, child));
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   Graph inner = nullptr;
   GraphNode in_child = nullptr;
   size_t count = 1;

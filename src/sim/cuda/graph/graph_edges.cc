@@ -38,16 +38,17 @@ CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, co
       return Result::kInvalidValue;
     }
   }
-  for (size_t i = 0; i < count; ++i) to[i]->from.push_back(from[i]);
+  for (size_t i = 0; i < count; ++i) to[i]->dependencies.push_back(from[i]);
   std::vector<std::unique_ptr<GraphNodeTag>> ordered;
   const auto is_ordered = [&](const GraphNodeTag* node) {
-    return std::ranges::any_of(ordered, [&](const auto& one) { return one.get() == node; });
+    return std::ranges::any_of(ordered,
+                               [&](const auto& candidate) { return candidate.get() == node; });
   };
   bool moved = true;
   while (moved) {
     moved = false;
     for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
-      if (node == nullptr || !std::ranges::all_of(node->from, is_ordered)) continue;
+      if (node == nullptr || !std::ranges::all_of(node->dependencies, is_ordered)) continue;
       ordered.push_back(std::move(node));
       moved = true;
     }
@@ -57,7 +58,7 @@ CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, co
     if (node != nullptr) ordered.push_back(std::move(node));
   }
   graph->nodes = std::move(ordered);
-  for (size_t i = 0; has_cycle && i < count; ++i) to[i]->from.pop_back();
+  for (size_t i = 0; has_cycle && i < count; ++i) to[i]->dependencies.pop_back();
   return has_cycle ? Result::kInvalidValue : Result::kSuccess;
 }
 
@@ -74,10 +75,11 @@ CUDA_EXPORT Result cuGraphRemoveDependencies(Graph graph, const GraphNode* from,
   if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
     const bool edge = call->graphs().IsNode(from[i]) && call->graphs().IsNode(to[i]) &&
-                      to[i]->graph == graph && std::ranges::count(to[i]->from, from[i]) != 0;
+                      to[i]->graph == graph &&
+                      std::ranges::count(to[i]->dependencies, from[i]) != 0;
     if (!edge) return Result::kInvalidValue;
   }
-  for (size_t i = 0; i < count; ++i) std::erase(to[i]->from, from[i]);
+  for (size_t i = 0; i < count; ++i) std::erase(to[i]->dependencies, from[i]);
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuGraphRemoveDependencies_v2(Graph graph, const GraphNode* from,
@@ -100,7 +102,7 @@ CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* co
   if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   std::vector<GraphNode> roots;
   for (const auto& node : graph->nodes) {
-    if (node->from.empty()) roots.push_back(node.get());
+    if (node->dependencies.empty()) roots.push_back(node.get());
   }
   return WriteNodes(roots, nodes, count);
 }
@@ -112,7 +114,8 @@ CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
 
 CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, size_t* count) {
   CUDA_ENTER(Call, call);
-  return call->graphs().IsNode(node) ? WriteNodes(node->from, from, count) : Result::kInvalidValue;
+  return call->graphs().IsNode(node) ? WriteNodes(node->dependencies, from, count)
+                                     : Result::kInvalidValue;
 }
 
 CUDA_EXPORT Result cuGraphNodeGetDependentNodes(GraphNode node, GraphNode* to, size_t* count) {
@@ -120,7 +123,7 @@ CUDA_EXPORT Result cuGraphNodeGetDependentNodes(GraphNode node, GraphNode* to, s
   if (!call->graphs().IsNode(node)) return Result::kInvalidValue;
   std::vector<GraphNode> later;
   for (const auto& other : node->graph->nodes) {
-    if (std::ranges::count(other->from, node) != 0) later.push_back(other.get());
+    if (std::ranges::count(other->dependencies, node) != 0) later.push_back(other.get());
   }
   return WriteNodes(later, to, count);
 }
@@ -130,8 +133,8 @@ CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, 
   if (count == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   std::vector<GraphNode> begins, ends;
   for (const auto& node : graph->nodes) {
-    begins.insert(begins.end(), node->from.begin(), node->from.end());
-    ends.insert(ends.end(), node->from.size(), node.get());
+    begins.insert(begins.end(), node->dependencies.begin(), node->dependencies.end());
+    ends.insert(ends.end(), node->dependencies.size(), node.get());
   }
   if (from == nullptr || to == nullptr) return Put(count, begins.size());
   size_t wanted = *count;
@@ -175,8 +178,8 @@ CUDA_EXPORT Result cuGraphDestroyNode(GraphNode node) {
   if (node->memory != nullptr) return Result::kNotSupported;
   for (const auto& child : node->children) call->user_objects().Release(*child, &deferred);
   std::vector<std::unique_ptr<GraphNodeTag>>& nodes = node->graph->nodes;
-  for (const auto& other : nodes) std::erase(other->from, node);
-  std::erase_if(nodes, [node](const auto& one) { return one.get() == node; });
+  for (const auto& other : nodes) std::erase(other->dependencies, node);
+  std::erase_if(nodes, [node](const auto& candidate) { return candidate.get() == node; });
   return Result::kSuccess;
 }
 

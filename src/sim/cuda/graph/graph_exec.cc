@@ -11,16 +11,16 @@ namespace {
 
 // The position of a node in its graph, by which two graphs are compared.
 size_t PositionOf(const GraphTag& graph, const GraphNodeTag* node) {
-  const auto found =
-      std::ranges::find_if(graph.nodes, [node](const auto& one) { return one.get() == node; });
+  const auto found = std::ranges::find_if(
+      graph.nodes, [node](const auto& candidate) { return candidate.get() == node; });
   return size_t(found - graph.nodes.begin());
 }
 
 bool HasSameDependencies(const GraphTag& graph, const GraphNodeTag& node, const GraphTag& other,
                          const GraphNodeTag& other_node) {
-  return std::ranges::equal(node.from, other_node.from, [&](const auto* a, const auto* b) {
-    return PositionOf(graph, a) == PositionOf(other, b);
-  });
+  return std::ranges::equal(
+      node.dependencies, other_node.dependencies,
+      [&](const auto* a, const auto* b) { return PositionOf(graph, a) == PositionOf(other, b); });
 }
 
 // Why `update` cannot replace the graph of an instance, or kUpdateSuccess if it has the same shape.
@@ -63,7 +63,7 @@ Result SetEventInInstance(GraphExec exec, GraphNode origin, Event event, GraphNo
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   if (!call->events().contains(event)) return Result::kInvalidHandle;
-  GraphNodeTag* node = NodeToChange(exec, origin);
+  GraphNodeTag* node = FindCloneToChange(exec, origin);
   if (node == nullptr || node->type != type) return Result::kInvalidValue;
   node->event = event;
   return Result::kSuccess;
@@ -116,7 +116,7 @@ CUDA_EXPORT Result cuGraphExecChildGraphNodeSetParams(GraphExec exec, GraphNode 
   if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(child)) return Result::kInvalidValue;
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(child)) return Result::kInvalidValue;
-  GraphNodeTag* node = NodeToChange(exec, origin);
+  GraphNodeTag* node = FindCloneToChange(exec, origin);
   if (node == nullptr || node->type != GraphNodeType::kGraph) return Result::kInvalidValue;
   std::unique_ptr<GraphTag>& old = node->children[0];
   if (Compare(*old, *child).result != kUpdateSuccess) return Result::kGraphExecUpdateFailure;
@@ -145,7 +145,7 @@ CUDA_EXPORT Result cuGraphExecEventWaitNodeSetEvent(GraphExec exec, GraphNode no
 CUDA_EXPORT Result cuGraphNodeSetEnabled(GraphExec exec, GraphNode origin, unsigned enabled) {
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  GraphNodeTag* node = NodeToChange(exec, origin);
+  GraphNodeTag* node = FindCloneToChange(exec, origin);
   if (!CanBeSwitchedOff(node)) return Result::kInvalidValue;
   node->enabled = enabled != 0;
   return Result::kSuccess;

@@ -21,7 +21,7 @@ bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
     to_visit.pop_back();
     if (next == earlier) return true;
     if (seen.insert(next).second)
-      to_visit.insert(to_visit.end(), next->from.begin(), next->from.end());
+      to_visit.insert(to_visit.end(), next->dependencies.begin(), next->dependencies.end());
   }
   return false;
 }
@@ -60,11 +60,11 @@ uint64_t BackingBytes(const GraphTag& graph) {
 
 }  // namespace
 
-GraphMemory::~GraphMemory() { Driver::Get().graph_pools().Forget(this); }
+GraphMemory::~GraphMemory() { Driver::Get().graph_pools().Remove(this); }
 
 Result GraphPools::Create(int device, uint64_t bytes, std::shared_ptr<GraphMemory>* memory) {
   if (bytes > driver_->FactsOf(device).memory_bytes) return Result::kOutOfMemory;
-  const DevicePtr base = Driver::FindAddresses(RoundUp(bytes, kBlockBytes));
+  const DevicePtr base = Driver::MapAddresses(RoundUp(bytes, kBlockBytes));
   if (base == 0) return Result::kOutOfMemory;
   *memory = std::make_shared<GraphMemory>();
   (*memory)->device = device;
@@ -79,7 +79,7 @@ Result GraphPools::Create(int device, uint64_t bytes, std::shared_ptr<GraphMemor
   return Result::kSuccess;
 }
 
-void GraphPools::Forget(GraphMemory* memory) {
+void GraphPools::Remove(GraphMemory* memory) {
   driver_->allocations().erase(memory->base);
   driver_->UnmapLater(memory->base, RoundUp(memory->bytes, kBlockBytes));
 }
@@ -108,8 +108,8 @@ Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacki
   return Result::kSuccess;
 }
 
-Result GraphPools::TakeMemory(const std::shared_ptr<GraphBacking>& backing) {
-  if (backing == nullptr || backing->taken) return Result::kSuccess;
+Result GraphPools::AllocateMemory(const std::shared_ptr<GraphBacking>& backing) {
+  if (backing == nullptr || backing->allocated) return Result::kSuccess;
   PoolBytes& pool = pools_[backing->device];
   const uint64_t kept = std::min(pool.idle, backing->bytes);
   const uint64_t more = backing->bytes - kept;
@@ -118,14 +118,14 @@ Result GraphPools::TakeMemory(const std::shared_ptr<GraphBacking>& backing) {
   pool.idle -= kept;
   pool.reserved += more;
   pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
-  backing->taken = true;
-  taken_.insert(backing);
+  backing->allocated = true;
+  allocated_.insert(backing);
   return Result::kSuccess;
 }
 
 void GraphPools::ReturnUnused(GraphBacking* backing) {
-  if (!backing->taken || backing->has_instance || backing->live_count != 0) return;
-  backing->taken = false;
+  if (!backing->allocated || backing->has_instance || backing->in_use_count != 0) return;
+  backing->allocated = false;
   pools_[backing->device].idle += backing->bytes;
 }
 
@@ -142,26 +142,26 @@ Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBack
     GraphMemory* memory = node->memory.get();
     if (memory == nullptr) continue;
     if (node->type == GraphNodeType::kMemAlloc) {
-      if (memory->live && !auto_free) return Result::kInvalidValue;
+      if (memory->in_use && !auto_free) return Result::kInvalidValue;
       allocated.insert(memory);
     } else {
-      if (!memory->live && !allocated.contains(memory)) return Result::kInvalidValue;
+      if (!memory->in_use && !allocated.contains(memory)) return Result::kInvalidValue;
       freed.insert(memory);
     }
   }
   for (GraphMemory* memory : allocated) {
-    if (memory->live) (void)Free(memory);
+    if (memory->in_use) (void)Free(memory);
   }
-  const Result result = TakeMemory(backing);
+  const Result result = AllocateMemory(backing);
   if (result != Result::kSuccess) return result;
   for (GraphMemory* memory : freed) {
-    if (memory->live) (void)Free(memory);
+    if (memory->in_use) (void)Free(memory);
   }
   for (GraphMemory* memory : allocated) {
     if (freed.contains(memory)) continue;
-    memory->live = true;
-    live_[memory->base] = memory->shared_from_this();
-    ++memory->backing->live_count;
+    memory->in_use = true;
+    in_use_[memory->base] = memory->shared_from_this();
+    ++memory->backing->in_use_count;
     pools_[memory->device].used += memory->bytes;
   }
   PoolBytes& pool = pools_[backing->device];
@@ -170,23 +170,24 @@ Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBack
 }
 
 Result GraphPools::Free(GraphMemory* memory) {
-  if (!memory->live) return Result::kInvalidValue;
-  memory->live = false;
+  if (!memory->in_use) return Result::kInvalidValue;
+  memory->in_use = false;
   pools_[memory->device].used -= memory->bytes;
-  --memory->backing->live_count;
+  --memory->backing->in_use_count;
   ReturnUnused(memory->backing.get());
-  live_.erase(memory->base);  // this may delete `memory`
+  in_use_.erase(memory->base);  // this may delete `memory`
   return Result::kSuccess;
 }
 
 // Running launches keep their memory, and allocations that the program has not freed keep theirs.
 void GraphPools::Trim(int device) {
   PoolBytes& pool = pools_[device];
-  std::erase_if(taken_, [&](const std::shared_ptr<GraphBacking>& backing) {
-    if (backing->device != device || !backing->taken) return !backing->taken;
-    if (backing->live_count != 0 || (backing->last != nullptr && !backing->last->done))
+  std::erase_if(allocated_, [&](const std::shared_ptr<GraphBacking>& backing) {
+    if (backing->device != device || !backing->allocated) return !backing->allocated;
+    if (backing->in_use_count != 0 ||
+        (backing->last_launch_end != nullptr && !backing->last_launch_end->done))
       return false;
-    backing->taken = false;
+    backing->allocated = false;
     pool.idle += backing->bytes;
     return true;
   });
@@ -197,12 +198,12 @@ void GraphPools::Trim(int device) {
 
 void GraphPools::EndDevice(int device) {
   std::vector<std::shared_ptr<GraphMemory>> left;
-  for (const auto& [base, memory] : live_) {
+  for (const auto& [base, memory] : in_use_) {
     if (memory->device == device) left.push_back(memory);
   }
   for (const auto& memory : left) (void)Free(memory.get());
-  for (const auto& backing : taken_) {
-    if (backing->device == device) backing->last = nullptr;
+  for (const auto& backing : allocated_) {
+    if (backing->device == device) backing->last_launch_end = nullptr;
   }
   Trim(device);
 }

@@ -23,10 +23,10 @@ namespace tessera::cuda {
 struct GraphBacking {
   int device = 0;
   uint64_t bytes = 0;
-  bool taken = false;
-  bool has_instance = true;  // false: the instance is destroyed
-  unsigned live_count = 0;   // allocations that a launch has left to the program
-  TicketRef last;            // end of the last launch
+  bool allocated = false;
+  bool has_instance = true;   // false: the instance is destroyed
+  unsigned in_use_count = 0;  // allocations that a launch has left to the program
+  TicketRef last_launch_end;
 };
 
 // The allocation of a node.
@@ -39,7 +39,7 @@ struct GraphMemory : std::enable_shared_from_this<GraphMemory> {
   int device = 0;
   DevicePtr base = 0;
   uint64_t bytes = 0;
-  bool live = false;
+  bool in_use = false;  // a launch has allocated it, and nothing has freed it since
   std::shared_ptr<GraphBacking> backing;  // null: no instance
 };
 
@@ -60,7 +60,7 @@ class GraphPools {
   Result Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing);
   void EndInstance(GraphBacking* backing);
   // Allocates the memory of an instance. Null: no effect.
-  Result TakeMemory(const std::shared_ptr<GraphBacking>& backing);
+  Result AllocateMemory(const std::shared_ptr<GraphBacking>& backing);
   // Allocates the memory, and computes the allocations that exist after this launch.
   Result Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
                 bool auto_free);
@@ -74,14 +74,14 @@ class GraphPools {
 
  private:
   friend struct GraphMemory;
-  void Forget(GraphMemory* memory);
+  void Remove(GraphMemory* memory);
   // Returns the memory to the pool if it is unused.
   void ReturnUnused(GraphBacking* backing);
 
   Driver* const driver_;
   std::map<int, PoolBytes> pools_;
-  std::map<DevicePtr, std::shared_ptr<GraphMemory>> live_;
-  std::set<std::shared_ptr<GraphBacking>> taken_;
+  std::map<DevicePtr, std::shared_ptr<GraphMemory>> in_use_;
+  std::set<std::shared_ptr<GraphBacking>> allocated_;
 };
 
 }  // namespace tessera::cuda

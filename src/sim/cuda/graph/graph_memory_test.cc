@@ -69,18 +69,18 @@ TEST_F(GraphMemoryTest, MemoryIsAllocatedAtTheFirstLaunchAndKeptUntilATrim) {
   EXPECT_NE(first, second);
   EXPECT_OK(Free(second));
   const GraphExec exec = Instantiate();
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_OK(Launch(exec));
-  EXPECT_EQ(Used(), 20 * kMiB) << "the second node reuses the memory of the first";
+  EXPECT_EQ(UsedBytes(), 20 * kMiB) << "the second node reuses the memory of the first";
   EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kMiB);
   EXPECT_EQ(Attribute(kGraphMemUsed), 0u);
   EXPECT_OK(Launch(exec));
   Synchronize();
-  EXPECT_EQ(Used(), 20 * kMiB);
+  EXPECT_EQ(UsedBytes(), 20 * kMiB);
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_OK(CU(*cuda_, cuGraphUpload)(exec, stream_));
-  EXPECT_EQ(Used(), 20 * kMiB);
+  EXPECT_EQ(UsedBytes(), 20 * kMiB);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
   EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kMiB) << "kept for other graphs";
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
@@ -101,7 +101,7 @@ TEST_F(GraphMemoryTest, TheProgramFreesAllocationsThatAGraphLeaves) {
   EXPECT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, 20 * kMiB));
   Synchronize();
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
-  EXPECT_EQ(Used(), 20 * kMiB) << "the memory is in use";
+  EXPECT_EQ(UsedBytes(), 20 * kMiB) << "the memory is in use";
   EXPECT_OK(CU(*cuda_, cuMemFreeAsync)(pointer, stream_));
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue);
   EXPECT_OK(Launch(exec));
@@ -141,7 +141,7 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   ASSERT_OK(CU(*cuda_, cuMemsetD8Async)(pointer, 7, 20 * kMiB, stream_));
   ASSERT_OK(CU(*cuda_, cuMemFreeAsync)(pointer, stream_));
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph_));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   GraphNode nodes[4] = {};
   size_t count = 4;
   ASSERT_OK(CU(*cuda_, cuGraphGetNodes)(graph_, nodes, &count));
@@ -156,7 +156,7 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   EXPECT_OK(Launch(exec));
   EXPECT_OK(Launch(exec));
   Synchronize();
-  EXPECT_EQ(Used(), 20 * kMiB);
+  EXPECT_EQ(UsedBytes(), 20 * kMiB);
   EXPECT_EQ(*reinterpret_cast<const char*>(pointer + 5), 7);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
@@ -165,7 +165,7 @@ TEST_F(GraphMemoryTest, TheEndOfTheLastContextFreesMemoryThatLaunchesHaveLeft) {
   Alloc(20 * kMiB);
   ASSERT_OK(Launch(Instantiate()));
   Synchronize();
-  EXPECT_EQ(Used(), 20 * kMiB);
+  EXPECT_EQ(UsedBytes(), 20 * kMiB);
   ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxReset_v2)(0));
   EXPECT_EQ(node_->state().UsedBytes(0), 0u);
   Context context = nullptr;
@@ -183,7 +183,7 @@ TEST_F(GraphMemoryTest, InvalidCallsAreRefused) {
   ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, 10 * kMiB));
   EXPECT_EQ(CU(*cuda_, cuGraphUpload)(exec, stream_), Result::kOutOfMemory);
   EXPECT_EQ(Launch(exec), Result::kOutOfMemory);
-  EXPECT_EQ(Used(), 10 * kMiB);
+  EXPECT_EQ(UsedBytes(), 10 * kMiB);
   ASSERT_OK(CU(*cuda_, cuMemFree_v2)(other));
   EXPECT_OK(Launch(exec));
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));

@@ -68,9 +68,9 @@ Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters,
   const Function function = parameters.function != nullptr
                                 ? parameters.function
                                 : reinterpret_cast<Function>(parameters.kernel);
-  const Shape shape{{parameters.grid_x, parameters.grid_y, parameters.grid_z},
-                    {parameters.block_x, parameters.block_y, parameters.block_z},
-                    parameters.shared_bytes};
+  const LaunchShape shape{{parameters.grid_x, parameters.grid_y, parameters.grid_z},
+                          {parameters.block_x, parameters.block_y, parameters.block_z},
+                          parameters.shared_bytes};
   const Result result = PlanLaunch(call, call.context(), function, shape, parameters.parameters,
                                    parameters.extra, &planned->command);
   if (result != Result::kSuccess) return result;
@@ -81,7 +81,7 @@ Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters,
 
 Result PlanNode(ContextCall& call, const Memcpy3D& parameters, PlannedGraphNode* planned) {
   BoxCopy copy;
-  const Result result = FindBox(call, parameters, &copy);
+  const Result result = ResolveCopy(call, parameters, &copy);
   planned->parameters = parameters;
   return result == Result::kSuccess ? PlanCopy(call, copy, &planned->command) : result;
 }
@@ -136,7 +136,7 @@ template <typename Parameters>
 Result SetInInstance(GraphExec exec, GraphNode origin, const Parameters* parameters) {
   CUDA_ENTER(ContextCall, call);
   if (parameters == nullptr || !call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  GraphNodeTag* node = NodeToChange(exec, origin);
+  GraphNodeTag* node = FindCloneToChange(exec, origin);
   if (node == nullptr || node->type != TypeOf(*parameters)) return Result::kInvalidValue;
   return PlanInto(call, *parameters, node);
 }

@@ -69,13 +69,13 @@ class GraphNodesTest : public GraphTest {
 };
 
 TEST_F(GraphNodesTest, CopiesRunBetweenKernelsAndHostFunctions) {
-  Run(Instance(graph_));
+  Run(Instantiate(graph_));
   EXPECT_EQ(Z(), 2.0f);
   EXPECT_EQ(called_, 1);
 }
 
 TEST_F(GraphNodesTest, ANodeOfAnInstanceIsNamedByTheNodeOfItsGraph) {
-  const GraphExec exec = Instance(graph_), other = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_), other = Instantiate(graph_);
   float more = 5;
   const KernelNodeParameters kernel = KernelOf(&more);
   ASSERT_OK(CU(*cuda_, cuGraphExecKernelNodeSetParams)(exec, kernel_, &kernel));
@@ -86,16 +86,16 @@ TEST_F(GraphNodesTest, ANodeOfAnInstanceIsNamedByTheNodeOfItsGraph) {
   EXPECT_EQ(CU(*cuda_, cuGraphExecHostNodeSetParams)(exec, kernel_, &host), Result::kInvalidValue)
       << "a node of another kind";
   Run(exec);
-  EXPECT_EQ(Y(), 5.0f);
+  EXPECT_EQ(ReadY(), 5.0f);
   EXPECT_EQ(Z(), 1.0f);
   EXPECT_EQ(called_, 10);
   Run(other);
-  EXPECT_EQ(Y(), 7.0f) << "other instances do not change";
+  EXPECT_EQ(ReadY(), 7.0f) << "other instances do not change";
   EXPECT_EQ(Z(), 7.0f);
 }
 
 TEST_F(GraphNodesTest, AnUpdatedInstanceKeepsTheNodesOfItsFirstGraph) {
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   Graph same = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphClone)(&same, graph_));
   GraphUpdateResult update{};
@@ -109,13 +109,13 @@ TEST_F(GraphNodesTest, AnUpdatedInstanceKeepsTheNodesOfItsFirstGraph) {
 }
 
 TEST_F(GraphNodesTest, ChangingANodeOfAGraphChangesOnlyLaterInstances) {
-  const GraphExec before = Instance(graph_);
+  const GraphExec before = Instantiate(graph_);
   float more = 4;
   const KernelNodeParameters kernel = KernelOf(&more);
   ASSERT_OK(CU(*cuda_, cuGraphKernelNodeSetParams)(kernel_, &kernel));
   Run(before);
   EXPECT_EQ(Z(), 2.0f);
-  Run(Instance(graph_));
+  Run(Instantiate(graph_));
   EXPECT_EQ(Z(), 6.0f);
 }
 
@@ -160,8 +160,8 @@ TEST_F(GraphNodesTest, ADestroyedNodeAndItsEdgesAreGone) {
   ASSERT_OK(CU(*cuda_, cuGraphGetEdges)(graph_, nullptr, nullptr, &count));
   EXPECT_EQ(count, 0u);
   EXPECT_EQ(CU(*cuda_, cuGraphDestroyNode)(copy_), Result::kInvalidValue);
-  Run(Instance(graph_));
-  EXPECT_EQ(Y(), 2.0f);
+  Run(Instantiate(graph_));
+  EXPECT_EQ(ReadY(), 2.0f);
   EXPECT_EQ(called_, 1);
 }
 
@@ -177,7 +177,7 @@ TEST_F(GraphNodesTest, TheGraphOfAChildNodeIsAGraph) {
   EXPECT_EQ(count, 3u);
   const HostNodeParameters host = HostOf(100);
   ASSERT_OK(CU(*cuda_, cuGraphHostNodeSetParams)(nodes[2], &host));
-  Run(Instance(outer));
+  Run(Instantiate(outer));
   EXPECT_EQ(called_, 100);
 }
 
@@ -200,12 +200,12 @@ TEST_F(GraphNodesTest, EventsAreRecordedAndWaitedForByNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphEventWaitNodeGetEvent)(wait, &event));
   EXPECT_EQ(event, join_);
   EXPECT_EQ(CU(*cuda_, cuGraphEventRecordNodeGetEvent)(wait, &event), Result::kInvalidValue);
-  ASSERT_OK(CU(*cuda_, cuEventRecord)(fork_, other_));
-  ASSERT_OK(CU(*cuda_, cuGraphLaunch)(Instance(recording), stream_));
-  ASSERT_OK(CU(*cuda_, cuGraphLaunch)(Instance(waiting), other_));
+  ASSERT_OK(CU(*cuda_, cuEventRecord)(fork_, second_stream_));
+  ASSERT_OK(CU(*cuda_, cuGraphLaunch)(Instantiate(recording), stream_));
+  ASSERT_OK(CU(*cuda_, cuGraphLaunch)(Instantiate(waiting), second_stream_));
   Event end = nullptr;
   ASSERT_OK(CU(*cuda_, cuEventCreate)(&end, 0));
-  ASSERT_OK(CU(*cuda_, cuEventRecord)(end, other_));
+  ASSERT_OK(CU(*cuda_, cuEventRecord)(end, second_stream_));
   ASSERT_OK(CU(*cuda_, cuEventSynchronize)(end));
   float milliseconds = 0;
   ASSERT_OK(CU(*cuda_, cuEventElapsedTime)(&milliseconds, fork_, end));
@@ -221,7 +221,7 @@ TEST_F(GraphNodesTest, AnObjectLivesAsLongAsAGraphOrAnInstanceNeedsIt) {
   ASSERT_OK(CU(*cuda_, cuUserObjectCreate)(&object, &one, end, 2, 1));
   ASSERT_OK(CU(*cuda_, cuGraphRetainUserObject)(graph_, object, 1, 1))
       << "one of two references moves";
-  const GraphExec exec = Instance(graph_);
+  const GraphExec exec = Instantiate(graph_);
   ASSERT_OK(CU(*cuda_, cuUserObjectRelease)(object, 1));
   ASSERT_OK(CU(*cuda_, cuGraphDestroy)(graph_));
   EXPECT_EQ(ended, 0) << "the instance has a reference";
@@ -254,7 +254,7 @@ TEST_F(GraphNodesTest, ACaptureContinuesAfterNodesThatTheProgramNames) {
   int status = 0;
   uint64_t id = 0;
   ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
-  EXPECT_OK(AddTo(stream_, 1));
+  EXPECT_OK(LaunchSaxpy(stream_, 1));
   const void* edges = &edges;
   ASSERT_OK(
       CU(*cuda_, cuStreamGetCaptureInfo_v3)(stream_, &status, &id, &graph, &last, &edges, &count));
@@ -267,7 +267,7 @@ TEST_F(GraphNodesTest, ACaptureContinuesAfterNodesThatTheProgramNames) {
   EXPECT_EQ(CU(*cuda_, cuStreamUpdateCaptureDependencies)(stream_, &kernel_, 1, 1),
             Result::kInvalidValue)
       << "a node of another graph";
-  EXPECT_OK(AddTo(stream_, 2));
+  EXPECT_OK(LaunchSaxpy(stream_, 2));
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
   GraphNode after[2] = {};
   count = 2;

@@ -42,7 +42,8 @@ void Print(FILE* file, const GraphTag& graph) {
   for (const auto& node : graph.nodes) {
     const void* id = node.get();
     fprintf(file, "\"node_%p\" [label=\"%s\"];\n", id, NameOf(node->type));
-    for (const void* from : node->from) fprintf(file, "\"node_%p\" -> \"node_%p\";\n", from, id);
+    for (const void* from : node->dependencies)
+      fprintf(file, "\"node_%p\" -> \"node_%p\";\n", from, id);
     for (const auto& child : node->children) Print(file, *child);
   }
   fprintf(file, "}\n");

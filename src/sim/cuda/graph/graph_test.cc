@@ -14,20 +14,20 @@ TEST_F(GraphTest, ACapturedStreamDoesNothingUntilItsGraphIsLaunched) {
   Graph graph = nullptr;
   int status = -1;
   ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
-  EXPECT_OK(AddTo(stream_, 1));
+  EXPECT_OK(LaunchSaxpy(stream_, 1));
   EXPECT_OK(CU(*cuda_, cuStreamIsCapturing)(stream_, &status));
   EXPECT_EQ(status, 1);
-  EXPECT_OK(AddTo(stream_, 2));
+  EXPECT_OK(LaunchSaxpy(stream_, 2));
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
   EXPECT_OK(CU(*cuda_, cuStreamIsCapturing)(stream_, &status));
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(Y(), 0.0f);
-  const GraphExec exec = Instance(graph);
+  EXPECT_EQ(ReadY(), 0.0f);
+  const GraphExec exec = Instantiate(graph);
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(graph)) << "an instance does not need its graph";
   Run(exec);
-  EXPECT_EQ(Y(), 3.0f);
+  EXPECT_EQ(ReadY(), 3.0f);
   Run(exec);
-  EXPECT_EQ(Y(), 6.0f);
+  EXPECT_EQ(ReadY(), 6.0f);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
   EXPECT_EQ(CU(*cuda_, cuGraphLaunch)(exec, stream_), Result::kInvalidValue);
 }
@@ -36,35 +36,35 @@ TEST_F(GraphTest, OtherStreamsJoinACaptureByEventsAndMustRejoin) {
   Graph graph = nullptr;
   for (const bool back : {true, false}) {
     ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
-    EXPECT_OK(AddTo(stream_, 1));
+    EXPECT_OK(LaunchSaxpy(stream_, 1));
     EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));
-    EXPECT_OK(CU(*cuda_, cuStreamWaitEvent)(other_, fork_, 0));
-    EXPECT_OK(AddTo(other_, 2));
-    EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, other_));
+    EXPECT_OK(CU(*cuda_, cuStreamWaitEvent)(second_stream_, fork_, 0));
+    EXPECT_OK(LaunchSaxpy(second_stream_, 2));
+    EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, second_stream_));
     if (back) {
       EXPECT_OK(CU(*cuda_, cuStreamWaitEvent)(stream_, join_, 0));
     }
     EXPECT_EQ(CU(*cuda_, cuEventQuery)(join_), Result::kCapturedEvent);
     EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph),
               back ? Result::kSuccess : Result::kStreamCaptureUnjoined);
-    if (back) Run(Instance(graph));
+    if (back) Run(Instantiate(graph));
   }
   EXPECT_EQ(graph, nullptr);
-  EXPECT_EQ(Y(), 3.0f);
+  EXPECT_EQ(ReadY(), 3.0f);
 }
 
 TEST_F(GraphTest, WaitingForACapturedStreamEndsItsCapture) {
   Graph graph = nullptr;
   ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
   EXPECT_EQ(CU(*cuda_, cuStreamSynchronize)(stream_), Result::kStreamCaptureUnsupported);
-  EXPECT_EQ(AddTo(stream_, 1), Result::kStreamCaptureInvalidated);
+  EXPECT_EQ(LaunchSaxpy(stream_, 1), Result::kStreamCaptureInvalidated);
   EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph), Result::kStreamCaptureInvalidated);
-  EXPECT_OK(AddTo(stream_, 1));
+  EXPECT_OK(LaunchSaxpy(stream_, 1));
   EXPECT_EQ(CU(*cuda_, cuStreamBeginCapture_v2)(nullptr, 0), Result::kStreamCaptureUnsupported);
 }
 
-// An unsafe call is forbidden by a capture of its own thread that is not relaxed, and by a global
-// capture of another thread; a thread in another mode obeys fewer captures, or none.
+// A capture that is not relaxed forbids unsafe calls to its thread. A global capture forbids them
+// to all threads. A thread whose mode is not global obeys fewer captures, or none.
 TEST_F(GraphTest, AnUnsafeCallEndsTheCapturesThatForbidIt) {
   static constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
   // From this thread in the mode `obeys`, or from another thread.
@@ -91,7 +91,7 @@ TEST_F(GraphTest, AnUnsafeCallEndsTheCapturesThatForbidIt) {
         SCOPED_TRACE(::testing::Message() << capture << " " << obeys << " " << in_other_thread);
         Graph graph = nullptr;
         ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, capture));
-        EXPECT_OK(AddTo(stream_, 1));
+        EXPECT_OK(LaunchSaxpy(stream_, 1));
         EXPECT_EQ(allocate(obeys, in_other_thread),
                   forbidden ? Result::kStreamCaptureUnsupported : Result::kSuccess);
         EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph),
@@ -176,9 +176,9 @@ TEST_F(GraphTest, AGraphRunsInTheOrderOfItsDependencies) {
   GraphNodeType type = GraphNodeType::kEmpty;
   EXPECT_OK(CU(*cuda_, cuGraphNodeGetType)(fill, &type));
   EXPECT_EQ(type, GraphNodeType::kMemset);
-  Run(Instance(graph));
+  Run(Instantiate(graph));
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
-  EXPECT_EQ(Y(), 7.0f);
+  EXPECT_EQ(ReadY(), 7.0f);
 }
 
 TEST_F(GraphTest, ALaunchTakesTheTimeOfItsNodes) {
@@ -188,7 +188,7 @@ TEST_F(GraphTest, ALaunchTakesTheTimeOfItsNodes) {
     EXPECT_OK(CU(*cuda_, cuLaunchKernel)(slow_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr));
   }
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
-  const GraphExec exec = Instance(graph);
+  const GraphExec exec = Instantiate(graph);
   EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));
   EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
   EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, stream_));
@@ -202,19 +202,19 @@ TEST_F(GraphTest, AnInstanceTakesTheParametersOfAGraphOfTheSameShape) {
   Graph one = nullptr, two = nullptr, longer = nullptr;
   const auto capture = [&](Graph* graph, float a, int launches) {
     ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
-    for (int i = 0; i < launches; ++i) EXPECT_OK(AddTo(stream_, a));
+    for (int i = 0; i < launches; ++i) EXPECT_OK(LaunchSaxpy(stream_, a));
     ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, graph));
   };
   capture(&one, 1, 1);
   capture(&two, 10, 1);
   capture(&longer, 1, 2);
-  const GraphExec exec = Instance(one);
+  const GraphExec exec = Instantiate(one);
   int result = -1;
   EXPECT_OK(CU(*cuda_, cuGraphExecUpdate)(exec, two, nullptr, &result));
   EXPECT_EQ(CU(*cuda_, cuGraphExecUpdate)(exec, longer, nullptr, &result),
             Result::kGraphExecUpdateFailure);
   Run(exec);
-  EXPECT_EQ(Y(), 10.0f);
+  EXPECT_EQ(ReadY(), 10.0f);
 }
 
 }  // namespace

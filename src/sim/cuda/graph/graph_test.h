@@ -38,7 +38,7 @@ class GraphTest : public ::testing::Test {
     ASSERT_OK(CU(*cuda_, cuModuleGetFunction)(&saxpy_, module, "_Z5saxpyifPKfPf"));
     ASSERT_OK(CU(*cuda_, cuModuleGetFunction)(&slow_, module, "slow"));
     ASSERT_OK(CU(*cuda_, cuStreamCreate)(&stream_, 1));
-    ASSERT_OK(CU(*cuda_, cuStreamCreate)(&other_, 1));
+    ASSERT_OK(CU(*cuda_, cuStreamCreate)(&second_stream_, 1));
     ASSERT_OK(CU(*cuda_, cuEventCreate)(&fork_, 0));
     ASSERT_OK(CU(*cuda_, cuEventCreate)(&join_, 0));
     ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&x_, sizeof(float)));
@@ -48,17 +48,17 @@ class GraphTest : public ::testing::Test {
     ASSERT_OK(CU(*cuda_, cuCtxSynchronize)());
   }
   // y += a * x in the stream.
-  Result AddTo(Stream stream, float a) {
+  Result LaunchSaxpy(Stream stream, float a) {
     int n = 1;
     void* parameters[] = {&n, &a, &x_, &y_};
     return CU(*cuda_, cuLaunchKernel)(saxpy_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
   }
-  float Y() {
+  float ReadY() {
     float value = -1;
     EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&value, y_, sizeof(value)));
     return value;
   }
-  GraphExec Instance(Graph graph) {
+  GraphExec Instantiate(Graph graph) {
     GraphExec exec = nullptr;
     EXPECT_OK(CU(*cuda_, cuGraphInstantiateWithFlags)(&exec, graph, 0));
     return exec;
@@ -72,7 +72,7 @@ class GraphTest : public ::testing::Test {
   static inline CudaLibrary* cuda_ = nullptr;
   static inline Context context_ = nullptr;
   Function saxpy_ = nullptr, slow_ = nullptr;
-  Stream stream_ = nullptr, other_ = nullptr;
+  Stream stream_ = nullptr, second_stream_ = nullptr;
   Event fork_ = nullptr, join_ = nullptr;
   DevicePtr x_ = 0, y_ = 0;
 };

@@ -11,7 +11,7 @@
 // parameters do not matter here: on x86-64 the caller removes its arguments.
 #define CUDA_SYMBOL(name, since, class_)                               \
   extern "C" __attribute__((weak, visibility("default"))) int name() { \
-    return tessera::cuda::Refuse(#name);                               \
+    return tessera::cuda::ReportUnimplemented(#name);                  \
   }
 #define CUDA_DEBUGGER_SYMBOL(name)
 #include "api/cuda_symbols.inc"
@@ -22,15 +22,16 @@ namespace {
 
 struct Symbol {
   constexpr Symbol(std::string_view name, unsigned since, AnyFunction function)
-      : base(name), since(since), function(function) {
-    if (base.ends_with("_ptsz") || base.ends_with("_ptds")) {
+      : base_name(name), since(since), function(function) {
+    if (base_name.ends_with("_ptsz") || base_name.ends_with("_ptds")) {
       per_thread_stream = true;
-      base.remove_suffix(5);
+      base_name.remove_suffix(5);
     }
-    if (base.size() > 3 && base.substr(base.size() - 3, 2) == "_v") base.remove_suffix(3);
+    if (base_name.size() > 3 && base_name.substr(base_name.size() - 3, 2) == "_v")
+      base_name.remove_suffix(3);
   }
 
-  std::string_view base;
+  std::string_view base_name;
   bool per_thread_stream = false;
   unsigned since;
   AnyFunction function;
@@ -45,7 +46,7 @@ constexpr auto kSymbols = [] {
 #undef CUDA_DEBUGGER_SYMBOL
   };
   std::ranges::sort(symbols, {}, [](const Symbol& symbol) {
-    return std::tuple(symbol.base, symbol.per_thread_stream, symbol.since);
+    return std::tuple(symbol.base_name, symbol.per_thread_stream, symbol.since);
   });
   return symbols;
 }();
@@ -66,17 +67,17 @@ constexpr auto kFirstSymbol = [] {
   std::array<uint16_t, kSlots> slots;
   slots.fill(kNone);
   for (size_t i = 0; i < kSymbols.size(); ++i) {
-    if (i > 0 && kSymbols[i].base == kSymbols[i - 1].base) continue;
-    size_t slot = Hash(kSymbols[i].base) % kSlots;
+    if (i > 0 && kSymbols[i].base_name == kSymbols[i - 1].base_name) continue;
+    size_t slot = Hash(kSymbols[i].base_name) % kSlots;
     while (slots[slot] != kNone) slot = (slot + 1) % kSlots;
     slots[slot] = uint16_t(i);
   }
   return slots;
 }();
 
-size_t FirstSymbolOf(std::string_view base) {
-  size_t slot = Hash(base) % kSlots;
-  while (kFirstSymbol[slot] != kNone && kSymbols[kFirstSymbol[slot]].base != base) {
+size_t FirstSymbolOf(std::string_view base_name) {
+  size_t slot = Hash(base_name) % kSlots;
+  while (kFirstSymbol[slot] != kNone && kSymbols[kFirstSymbol[slot]].base_name != base_name) {
     slot = (slot + 1) % kSlots;
   }
   return kFirstSymbol[slot] == kNone ? kSymbols.size() : kFirstSymbol[slot];
@@ -90,7 +91,7 @@ FoundSymbol FindSymbol(std::string_view base_name, bool per_thread_stream, unsig
   bool found_per_thread = false;
   for (size_t i = FirstSymbolOf(base_name); i < kSymbols.size(); ++i) {
     const Symbol& symbol = kSymbols[i];
-    if (symbol.base != base_name || (symbol.per_thread_stream && !per_thread_stream)) break;
+    if (symbol.base_name != base_name || (symbol.per_thread_stream && !per_thread_stream)) break;
     if (symbol.since == 0 || symbol.since > driver) continue;
     // A symbol of the legacy mode is the answer only if the driver has none of the per-thread mode.
     if (symbol.per_thread_stream && !found_per_thread) found = {};

@@ -25,6 +25,6 @@ FoundSymbol FindSymbol(std::string_view base_name, bool per_thread_stream, unsig
 
 // Counts the call of an unimplemented function and returns NOT_SUPPORTED, or NOT_INITIALIZED before
 // cuInit. Defined in unimplemented.cc.
-int Refuse(const char* symbol);
+int ReportUnimplemented(const char* symbol);
 
 }  // namespace tessera::cuda

@@ -20,7 +20,7 @@
 
 namespace tessera::cuda {
 
-int Refuse(const char*) { return 801; }
+int ReportUnimplemented(const char*) { return 801; }
 
 namespace {
 

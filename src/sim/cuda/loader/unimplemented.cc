@@ -5,7 +5,7 @@
 
 namespace tessera::cuda {
 
-int Refuse(const char* symbol) {
+int ReportUnimplemented(const char* symbol) {
   Driver& driver = Driver::Get();
   if (!driver.initialized() || driver.forked()) return int(Result::kNotInitialized);
   driver.state().CountUnimplemented(symbol);
@@ -16,7 +16,7 @@ int Refuse(const char* symbol) {
 CUDA_EXPORT Result cuGetExportTable(const void** table, const Uuid* id) {
   if (table == nullptr || id == nullptr) return Result::kInvalidValue;
   *table = nullptr;
-  return Result(Refuse("cuGetExportTable"));
+  return Result(ReportUnimplemented("cuGetExportTable"));
 }
 
 CUDA_EXPORT Result cuModuleGetLoadingMode(int* mode) { return Put(mode, 2); }  // lazy

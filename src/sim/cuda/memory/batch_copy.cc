@@ -9,7 +9,7 @@ namespace {
 // The legacy default stream takes no batches.
 bool IsLegacy(Stream stream) {
   const auto number = reinterpret_cast<uintptr_t>(stream);
-  return number == kStreamLegacy || (number == 0 && !PerThreadDefault::IsActive());
+  return number == kStreamLegacy || (number == 0 && !PerThreadDefaultScope::IsActive());
 }
 
 Result CopyBatch(const DevicePtr* to, const DevicePtr* from, const size_t* bytes, size_t count,

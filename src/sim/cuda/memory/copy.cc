@@ -180,7 +180,7 @@ Result CopyIn3D(const Memcpy3D* copy, Stream stream, bool wait) {
   CUDA_ENTER(ContextCall, call);
   if (copy == nullptr) return Result::kInvalidValue;
   BoxCopy found;
-  const Result result = FindBox(call, *copy, &found);
+  const Result result = ResolveCopy(call, *copy, &found);
   return result == Result::kSuccess ? Enqueue(call, found, stream, wait) : result;
 }
 
@@ -226,7 +226,7 @@ uint64_t Box::Span(const Pitches& pitches) const {
   return too_large ? UINT64_MAX : span;
 }
 
-Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
+Result ResolveCopy(Call& call, const Memcpy3D& copy, BoxCopy* found) {
   if (copy.src_level != 0 || copy.dst_level != 0) return Result::kInvalidValue;
   const CopySide to{copy.dst_type, copy.dst_host, copy.dst_device, copy.dst_array, copy.dst_x,
                     copy.dst_y,    copy.dst_z,    copy.dst_pitch,  copy.dst_height};
@@ -267,7 +267,8 @@ Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
   const bool over_pcie = !IsDeviceMemory(AllocationAt(call, copy.from)) ||
                          !IsDeviceMemory(AllocationAt(call, copy.to));
   command->kind = over_pcie ? Command::Kind::kTransfer : Command::Kind::kCompute;
-  command->left_ns = CopyNs(call->FactsOf(call.context()->device), copy.box.bytes(), over_pcie);
+  command->remaining_ns =
+      CopyNs(call->FactsOf(call.context()->device), copy.box.bytes(), over_pcie);
   command->effect = [copy] { MoveBox(copy); };
   return Result::kSuccess;
 }

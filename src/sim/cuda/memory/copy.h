@@ -38,7 +38,7 @@ double CopyNs(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie);
 
 // Translates the program's descriptor. kInvalidValue: a side is missing or too small for the box.
 // kInvalidHandle: not an array.
-Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found);
+Result ResolveCopy(Call& call, const Memcpy3D& copy, BoxCopy* found);
 // Creates the command of a copy, which reads and writes memory when it runs.
 Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command);
 

@@ -66,7 +66,7 @@ int OpenFile(sim::State& state, const MemoryHandleData& contents, uint64_t* byte
 
 // Maps the file; 0: the system refuses.
 DevicePtr MapFile(int fd, uint64_t bytes) {
-  const DevicePtr base = Driver::FindAddresses(bytes);
+  const DevicePtr base = Driver::MapAddresses(bytes);
   if (base == 0) return 0;
   void* at = reinterpret_cast<void*>(base);
   if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED) {
@@ -103,7 +103,7 @@ Result OpenMemoryHandle(ContextCall& call, const IpcMemHandle& handle, MemPoolTa
   if (contents.slot == call->slot().index()) return Result::kInvalidContext;
   for (auto& [base, imported] : call->imports()) {
     if (memcmp(&imported.handle, &handle, sizeof(handle)) != 0) continue;
-    ++imported.opened;
+    ++imported.open_count;
     *pointer = base;
     return Result::kSuccess;
   }
@@ -178,7 +178,7 @@ CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation == nullptr || allocation->kind != MemoryKind::kDevice ||
       allocation->pool != nullptr || allocation->physical != 0 || allocation->imported ||
-      allocation->graph != nullptr || allocation->of_module) {
+      allocation->graph != nullptr || allocation->is_module_memory) {
     return Result::kInvalidValue;
   }
   return WriteMemoryHandle(call, *allocation, handle, sizeof(*handle));
@@ -197,7 +197,7 @@ CUDA_EXPORT Result cuIpcCloseMemHandle(DevicePtr pointer) {
   if (found == call->imports().end() || call->allocations()[pointer].pool != nullptr) {
     return Result::kInvalidValue;
   }
-  if (--found->second.opened != 0) return Result::kSuccess;
+  if (--found->second.open_count != 0) return Result::kSuccess;
   // No running command may lose its memory.
   call.WaitForAll();
   if (call->imports().contains(pointer)) call->Unimport(pointer);

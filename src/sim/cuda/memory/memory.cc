@@ -26,7 +26,7 @@ constexpr int kPointerContext = 1, kPointerMemoryType = 2, kPointerDevice = 3, k
 
 Result MemInfo(uint64_t* free, uint64_t* total) {
   CUDA_ENTER(ContextCall, call);
-  call->EndClosedShares();
+  call->EndClosedCharges();
   const uint32_t gpu = call->GpuOf(call.context()->device);
   const sim::GpuFacts& facts = call->FactsOf(call.context()->device);
   *total = facts.memory_bytes - facts.reserved_bytes;
@@ -59,7 +59,7 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
   if (result != Result::kSuccess) return result;
   // Memory that other streams freed may be used after these streams have reached the free.
   for (const TicketRef& end : pool->frees) {
-    if (!end->timed && end->stream != queue) {
+    if (!end->reached && end->stream != queue) {
       call->engine().Push(queue, {.kind = Command::Kind::kWait, .ticket = end});
     }
   }
@@ -86,7 +86,8 @@ Result HostAlloc(void** pointer, size_t bytes, unsigned flags) {
 }
 
 // One attribute of a pointer into known memory.
-Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, void* data) {
+Result GetPointerAttribute(const Allocation& allocation, int attribute, DevicePtr pointer,
+                           void* data) {
   const bool host =
       allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered;
   switch (attribute) {
@@ -217,8 +218,8 @@ CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation != nullptr && allocation->pool != nullptr && !queue->queue.idle()) {
     std::vector<TicketRef>& frees = allocation->pool->frees;
-    std::erase_if(frees, [](const TicketRef& end) { return end->timed; });
-    frees.push_back(call->engine().End(queue));
+    std::erase_if(frees, [](const TicketRef& end) { return end->reached; });
+    frees.push_back(call->engine().EndTicket(queue));
   }
   return call->Free(pointer);
 }
@@ -228,7 +229,8 @@ CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* prope
   CUDA_ENTER(Call, call);
   if (pool == nullptr || properties == nullptr) return Result::kInvalidValue;
   // Pools of host memory are not implemented.
-  if (properties->location.type != kLocationDevice) return Result(Refuse("cuMemPoolCreate"));
+  if (properties->location.type != kLocationDevice)
+    return Result(ReportUnimplemented("cuMemPoolCreate"));
   if (!call->IsDevice(properties->location.id)) return Result::kInvalidDevice;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
   auto* created = new MemPoolTag();
@@ -390,7 +392,7 @@ CUDA_EXPORT Result cuPointerGetAttribute(void* data, int attribute, DevicePtr po
   if (data == nullptr || attribute < 1 || attribute > kPointerLast) return Result::kInvalidValue;
   const Allocation* allocation = call->FindAllocation(pointer);
   return allocation == nullptr ? Result::kInvalidValue
-                               : Describe(*allocation, attribute, pointer, data);
+                               : GetPointerAttribute(*allocation, attribute, pointer, data);
 }
 
 CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void** data,
@@ -401,7 +403,7 @@ CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void*
   for (unsigned i = 0; i < count; ++i) {
     // All attributes of an unknown pointer are zero.
     if (allocation != nullptr)
-      (void)Describe(*allocation, attributes[i], pointer, data[i]);
+      (void)GetPointerAttribute(*allocation, attributes[i], pointer, data[i]);
     else if (attributes[i] == kPointerMemoryType)
       *static_cast<unsigned*>(data[i]) = 0;
     else if (attributes[i] == kPointerContext)

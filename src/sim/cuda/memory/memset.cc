@@ -49,7 +49,7 @@ Result PlanFill(ContextCall& call, const Area& area, T value, Command* command) 
   if (!aligned || !rows_apart || allocation == nullptr) return Result::kInvalidValue;
   const bool discard = value == 0 && area.height == 1 && row_bytes >= kDiscardBytes &&
                        allocation->kind == MemoryKind::kDevice;
-  command->left_ns =
+  command->remaining_ns =
       CopyNs(call->FactsOf(call.context()->device), box.bytes(), /*over_pcie=*/false);
   command->effect = [area, value, row_bytes, discard] {
     if (discard && Discard(area.to, row_bytes)) return;

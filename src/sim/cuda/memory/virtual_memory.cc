@@ -48,16 +48,16 @@ void* Reserve(void* wanted, uint64_t bytes, int flags) {
 // Frees memory without a handle and without a mapping.
 void EndIfUnused(Call& call, PhysicalMemory memory) {
   auto found = call->physical().find(memory);
-  const Physical physical = found->second;
+  const PhysicalAllocation physical = found->second;
   if (physical.handles != 0 || physical.mappings != 0) return;
   call->physical().erase(found);
   if (physical.charged) call->slot().Uncharge(physical.gpu, physical.bytes);
-  if (physical.shared == 0) {
+  if (physical.shared_inode == 0) {
     close(physical.fd);
     return;
   }
-  call->EndShared(physical);
-  call->EndClosedShares();
+  call->EndSharedCharge(physical);
+  call->EndClosedCharges();
 }
 
 // An exported descriptor holds a lock on one byte of the memfd. The position of the byte is the
@@ -92,7 +92,7 @@ int LockedByte(int fd) {
 }
 
 // Opens exported memory and charges it, unless it is already charged to a live process.
-Result Import(Call& call, int exported_fd, Physical* physical) {
+Result Import(Call& call, int exported_fd, PhysicalAllocation* physical) {
   struct stat info;
   const int fd = Reopen(exported_fd);
   const int byte = fd < 0 ? -1 : LockedByte(fd);
@@ -107,7 +107,7 @@ Result Import(Call& call, int exported_fd, Physical* physical) {
       if (call->GpuOf(device) != uint32_t(byte)) continue;
       physical->properties.location = {.type = kLocationDevice, .id = device};
       physical->gpu = uint32_t(byte);
-      physical->shared = info.st_ino;
+      physical->shared_inode = info.st_ino;
       const bool fits =
           call->slot().Share(physical->gpu, info.st_ino, physical->bytes, /*charged=*/false) == 0;
       if (fits) return Result::kSuccess;
@@ -118,7 +118,7 @@ Result Import(Call& call, int exported_fd, Physical* physical) {
   return result;
 }
 
-PhysicalMemory Add(Call& call, Physical physical) {
+PhysicalMemory Add(Call& call, PhysicalAllocation physical) {
   const PhysicalMemory memory = call->NextId();
   call->physical().emplace(memory, physical);
   return memory;
@@ -195,12 +195,12 @@ CUDA_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
                                const PhysicalMemoryProperties* properties,
                                unsigned long long flags) {
   CUDA_ENTER(Call, call);
-  call->EndClosedShares();
+  call->EndClosedCharges();
   const Result result = CheckProperties(call, properties);
   if (result != Result::kSuccess) return result;
   if (memory == nullptr || flags != 0 || !IsWholeBlocks(bytes)) return Result::kInvalidValue;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
-  Physical physical{.properties = *properties, .bytes = bytes};
+  PhysicalAllocation physical{.properties = *properties, .bytes = bytes};
   physical.charged = properties->location.type == kLocationDevice;
   if (physical.charged) physical.gpu = call->GpuOf(properties->location.id);
   if (physical.charged && call->slot().Charge(physical.gpu, bytes) != 0) {
@@ -241,7 +241,7 @@ CUDA_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset, Phys
   CUDA_ENTER(Call, call);
   auto found = call->physical().find(memory);
   if (found == call->physical().end() || found->second.handles == 0) return Result::kInvalidValue;
-  Physical& physical = found->second;
+  PhysicalAllocation& physical = found->second;
   if (flags != 0 || !IsWholeBlocks(bytes) || offset % kBlockBytes != 0 ||
       pointer % kBlockBytes != 0 || offset > physical.bytes || bytes > physical.bytes - offset ||
       !IsReserved(call, pointer, bytes)) {
@@ -331,7 +331,7 @@ CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory mem
       (found->second.properties.handle_types & handle_type) == 0) {
     return Result::kInvalidValue;
   }
-  Physical& physical = found->second;
+  PhysicalAllocation& physical = found->second;
   const bool on_device = physical.properties.location.type == kLocationDevice;
   struct stat info;
   const int fd = Reopen(physical.fd);
@@ -342,7 +342,7 @@ CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory mem
     close(fd);
     return Result::kOperatingSystem;
   }
-  if (physical.charged) physical.shared = info.st_ino;
+  if (physical.charged) physical.shared_inode = info.st_ino;
   physical.charged = false;
   *static_cast<int*>(shared) = fd;
   return Result::kSuccess;
@@ -352,15 +352,17 @@ CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* 
                                                   unsigned handle_type) {
   CUDA_ENTER(Call, call);
   if (memory == nullptr || handle_type != kShareByFileDescriptor) return Result::kInvalidValue;
-  call->EndClosedShares();
-  Physical physical;
+  call->EndClosedCharges();
+  PhysicalAllocation physical;
   const Result result = Import(call, int(reinterpret_cast<intptr_t>(shared)), &physical);
   if (result == Result::kSuccess) *memory = Add(call, physical);
   return result;
 }
 
-void Driver::EndShared(const Physical& physical) {
-  const auto is_same = [&](const Physical& other) { return other.shared == physical.shared; };
+void Driver::EndSharedCharge(const PhysicalAllocation& physical) {
+  const auto is_same = [&](const PhysicalAllocation& other) {
+    return other.shared_inode == physical.shared_inode;
+  };
   if (std::ranges::any_of(exported_only_, is_same)) {
     close(physical.fd);  // the list needs only one entry for each memfd
     return;
@@ -370,12 +372,13 @@ void Driver::EndShared(const Physical& physical) {
   if (std::ranges::any_of(physical_, [&](const auto& item) { return is_same(item.second); })) {
     return;
   }
-  slot_.Unshare(physical.gpu, physical.shared);
+  slot_.Unshare(physical.gpu, physical.shared_inode);
 }
 
-void Driver::EndClosedShares() {
-  // EndShared adds memory with open descriptors to the list again.
-  for (const Physical& physical : std::exchange(exported_only_, {})) EndShared(physical);
+void Driver::EndClosedCharges() {
+  // EndSharedCharge adds memory with open descriptors to the list again.
+  for (const PhysicalAllocation& physical : std::exchange(exported_only_, {}))
+    EndSharedCharge(physical);
 }
 
 }  // namespace tessera::cuda

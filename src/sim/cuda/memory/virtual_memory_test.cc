@@ -38,22 +38,22 @@ class VirtualMemoryTest : public OneGpuTest {
 
 TEST_F(VirtualMemoryTest, MemoryIsChargedFromItsCreationToItsLastHandleAndMapping) {
   DevicePtr pointer = Reserve(2 * kBlock);
-  EXPECT_EQ(Used(), 0u) << "addresses are not charged";
+  EXPECT_EQ(UsedBytes(), 0u) << "addresses are not charged";
   const PhysicalMemory memory = Create(kBlock);
-  EXPECT_EQ(Used(), kBlock);
+  EXPECT_EQ(UsedBytes(), kBlock);
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, memory, 0));
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0));
   EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
   EXPECT_EQ(CU(*cuda_, cuMemRelease)(memory), Result::kInvalidValue);
-  EXPECT_EQ(Used(), kBlock) << "one of two mappings is left";
+  EXPECT_EQ(UsedBytes(), kBlock) << "one of two mappings is left";
   PhysicalMemory again = 0;
   EXPECT_OK(CU(*cuda_, cuMemRetainAllocationHandle)(&again, reinterpret_cast<void*>(pointer + 5)));
   EXPECT_EQ(again, memory);
   EXPECT_EQ(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock), Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, 2 * kBlock));
-  EXPECT_EQ(Used(), kBlock) << "a handle is held";
+  EXPECT_EQ(UsedBytes(), kBlock) << "a handle is held";
   EXPECT_OK(CU(*cuda_, cuMemRelease)(again));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
 }
 
@@ -115,7 +115,7 @@ TEST_F(VirtualMemoryTest, AnotherProcessMapsExportedMemoryWithoutACharge) {
   PhysicalMemory imported = 0;
   ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
       &imported, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
-  EXPECT_EQ(Used(), kBlock) << "the exporter is charged";
+  EXPECT_EQ(UsedBytes(), kBlock) << "the exporter is charged";
   DevicePtr pointer = Reserve(kBlock);
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, imported, 0));
   EXPECT_OK(CU(*cuda_, cuMemSetAccess)(pointer, kBlock, &kReadWrite, 1));
@@ -138,18 +138,18 @@ TEST_F(VirtualMemoryTest, ExportedMemoryLivesUntilTheLastDescriptorIsClosed) {
   PhysicalMemory memory = Create(kBlock), other = Create(kBlock);
   ASSERT_OK(CU(*cuda_, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
   ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
-  EXPECT_EQ(Used(), 2 * kBlock) << "a descriptor holds the memory";
+  EXPECT_EQ(UsedBytes(), 2 * kBlock) << "a descriptor holds the memory";
   ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
       &memory, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   close(fd);
-  EXPECT_EQ(Used(), 2 * kBlock) << "charged once";
+  EXPECT_EQ(UsedBytes(), 2 * kBlock) << "charged once";
   ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
   ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
-  EXPECT_EQ(Used(), 2 * kBlock) << "a copy of the descriptor holds the memory";
+  EXPECT_EQ(UsedBytes(), 2 * kBlock) << "a copy of the descriptor holds the memory";
   close(copy);
   ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
-  EXPECT_EQ(Used(), kBlock);
+  EXPECT_EQ(UsedBytes(), kBlock);
   ASSERT_OK(CU(*cuda_, cuMemRelease)(other));
 }
 
@@ -168,13 +168,13 @@ TEST_F(VirtualMemoryTest, ImportsThatAreReleasedKeepNoDescriptors) {
     ASSERT_OK(CU(*cuda_, cuMemRelease)(imported));
   }
   EXPECT_LE(open_descriptors(), before + 1);
-  EXPECT_EQ(Used(), kBlock);
+  EXPECT_EQ(UsedBytes(), kBlock);
   ASSERT_OK(CU(*cuda_, cuMemRelease)(memory));
-  EXPECT_EQ(Used(), kBlock) << "a descriptor holds the memory";
+  EXPECT_EQ(UsedBytes(), kBlock) << "a descriptor holds the memory";
   close(fd);
   size_t free = 0, total = 0;
   ASSERT_OK(CU(*cuda_, cuMemGetInfo_v2)(&free, &total));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_EQ(open_descriptors(), before - 2);
 }
 
@@ -187,7 +187,7 @@ TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &how, 0), Result::kInvalidDevice);
   how.location = {kLocationHost, 0};
   memory = Create(kBlock, how);
-  EXPECT_EQ(Used(), 0u) << "host memory";
+  EXPECT_EQ(UsedBytes(), 0u) << "host memory";
   DevicePtr pointer = Reserve(kBlock);
   EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer, 2 * kBlock, 0, memory, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0), Result::kInvalidValue);

@@ -20,13 +20,13 @@ struct InfoAttribute {
   uint8_t format, name;
   uint16_t size;
 };
-struct InfoOfParameter {
+struct ParameterInfo {
   uint32_t index;
   uint16_t ordinal, offset;
   uint32_t flags;
   uint32_t size() const { return flags >> 18; }
 };
-static_assert(sizeof(InfoOfParameter) == 12);
+static_assert(sizeof(ParameterInfo) == 12);
 
 // The sections of the file. The driver gets an address without a size, so it must trust the file.
 class Elf {
@@ -72,8 +72,8 @@ void ReadParameters(const Elf& elf, const Elf64_Shdr& section, Entry* entry) {
     const auto attribute = elf.Read<InfoAttribute>(at);
     at += sizeof(InfoAttribute);
     if (attribute.format != kSizedValue) continue;
-    if (attribute.name == kParameterInfo && attribute.size == sizeof(InfoOfParameter)) {
-      const auto info = elf.Read<InfoOfParameter>(at);
+    if (attribute.name == kParameterInfo && attribute.size == sizeof(ParameterInfo)) {
+      const auto info = elf.Read<ParameterInfo>(at);
       if (entry->parameters.size() <= info.ordinal) entry->parameters.resize(info.ordinal + 1u);
       entry->parameters[info.ordinal] = {info.size(), info.offset};
     }

@@ -110,11 +110,11 @@ std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
       size = SizeOfType(word);
   }
   parameter->size = size * count;
-  parameter->offset = align != 0 ? align : size;  // alignment, until LayOut
+  parameter->offset = align != 0 ? align : size;  // alignment, until LayOutParameters
   return word;
 }
 
-void LayOut(Entry* entry) {
+void LayOutParameters(Entry* entry) {
   uint32_t offset = 0;
   entry->parameters_known = true;
   for (Parameter& parameter : entry->parameters) {
@@ -135,7 +135,7 @@ Entry ReadEntry(PtxTokenizer* words) {
     word = ReadParameter(words, &parameter);
     if (parameter.size != 0 || word == ",") entry.parameters.push_back(parameter);
   }
-  LayOut(&entry);
+  LayOutParameters(&entry);
   return entry;
 }
 
@@ -247,7 +247,7 @@ Result ReadImage(const void* data, int cc, int cuda_version, Image* image) {
   uint32_t magic = 0;
   if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);
   if (magic == kFatBinaryMagic || magic == kFatBinaryWrapperMagic) {
-    image->any_name = true;
+    image->accepts_any_name = true;
     return Result::kSuccess;
   }
   const unsigned char first = static_cast<unsigned char>(bytes[0]);

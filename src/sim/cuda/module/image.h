@@ -36,7 +36,7 @@ struct Global {
 };
 
 struct Image {
-  bool any_name = false;  // true for a fat binary, which is not read: the loader accepts any name
+  bool accepts_any_name = false;  // true for a fat binary, which is not read
   std::vector<Entry> entries;
   std::vector<Global> globals;
   int ptx_version = 0;  // 83 for 8.3; 0: no PTX

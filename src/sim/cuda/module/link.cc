@@ -13,8 +13,8 @@ namespace {
 constexpr int kCubin = 0, kPtx = 1, kFatBinary = 2, kObject = 3, kLibrary = 4;
 
 std::string ImageOf(const LinkStateTag& link) {
-  if (link.others.empty()) return link.ptx;
-  if (link.others.size() == 1 && link.ptx.empty()) return link.others[0];
+  if (link.other_inputs.empty()) return link.ptx;
+  if (link.other_inputs.size() == 1 && link.ptx.empty()) return link.other_inputs[0];
   std::string any(reinterpret_cast<const char*>(&kFatBinaryMagic), sizeof(kFatBinaryMagic));
   any.resize(16);
   return any;
@@ -34,12 +34,12 @@ Result Add(Driver& driver, LinkStateTag* link, int type, std::string piece) {
     case kCubin: {
       Image image;
       const Result result = ReadCubin(piece.c_str(), link->cc, &image);
-      if (result == Result::kSuccess) link->others.push_back(std::move(piece));
+      if (result == Result::kSuccess) link->other_inputs.push_back(std::move(piece));
       return result;
     }
     case kFatBinary:
     case kObject:
-      link->others.push_back(std::move(piece));
+      link->other_inputs.push_back(std::move(piece));
       return Result::kSuccess;
     case kLibrary:
       return Result::kSuccess;  // a library has only functions that kernels call
@@ -84,7 +84,8 @@ CUDA_ALIAS(cuLinkAddFile, cuLinkAddFile_v2)
 CUDA_EXPORT Result cuLinkComplete(LinkState link, void** image, size_t* bytes) {
   CUDA_ENTER(Call, call);
   if (!call->links().contains(link)) return Result::kInvalidHandle;
-  if (image == nullptr || (link->ptx.empty() && link->others.empty())) return Result::kInvalidValue;
+  if (image == nullptr || (link->ptx.empty() && link->other_inputs.empty()))
+    return Result::kInvalidValue;
   link->image = ImageOf(*link);
   *image = link->image.data();
   PutIf(bytes, link->image.size());

@@ -15,7 +15,7 @@ Result LoadModule(Module* module, const void* image) {
   const int cc = CcOf(call->FactsOf(call.context()->device));
   const int cuda_version = int(call->state().file().cuda_version);
   Result result = ReadImage(image, cc, cuda_version, &created->image);
-  if (result == Result::kSuccess) result = call->PlaceGlobals(created.get());
+  if (result == Result::kSuccess) result = call->AllocateGlobals(created.get());
   if (result != Result::kSuccess) return result;
   *module = created.get();
   call->modules()[created.get()] = std::move(created);
@@ -67,7 +67,7 @@ CUDA_EXPORT Result cuModuleGetFunction(Function* function, Module module, const 
   if (function == nullptr || name == nullptr || *name == '\0') return Result::kInvalidValue;
   if (!call->modules().contains(module)) return Result::kInvalidHandle;
   const Entry* entry = module->image.Find(name);
-  if (entry == nullptr && !module->image.any_name) return Result::kNotFound;
+  if (entry == nullptr && !module->image.accepts_any_name) return Result::kNotFound;
   *function = call->FunctionOf(module, name, entry);
   return Result::kSuccess;
 }
@@ -113,7 +113,8 @@ CUDA_EXPORT Result cuLibraryGetKernel(Kernel* kernel, Library library, const cha
   CUDA_ENTER(Call, call);
   if (kernel == nullptr || name == nullptr || *name == '\0') return Result::kInvalidValue;
   if (!call->libraries().contains(library)) return Result::kInvalidHandle;
-  if (library->image.Find(name) == nullptr && !library->image.any_name) return Result::kNotFound;
+  if (library->image.Find(name) == nullptr && !library->image.accepts_any_name)
+    return Result::kNotFound;
   *kernel = call->KernelOf(library, name);
   return Result::kSuccess;
 }

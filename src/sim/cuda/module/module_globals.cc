@@ -33,14 +33,14 @@ Result GetGlobal(const ModuleTag& module, const char* name, DevicePtr* pointer, 
 
 }  // namespace
 
-Result Driver::PlaceGlobals(ModuleTag* module) {
+Result Driver::AllocateGlobals(ModuleTag* module) {
   const uint64_t bytes = LayOutGlobals(module->image, [](const Global&, uint64_t) {});
   if (bytes == 0) return Result::kSuccess;
   const Result result =
       Allocate(module->context, bytes, MemoryKind::kDevice, nullptr, &module->globals);
   if (result != Result::kSuccess) return result;
   Allocation& memory = allocations_[module->globals];
-  memory.of_module = true;
+  memory.is_module_memory = true;
   // Memory outside of shared blocks is zero already, so zeros are not written there.
   const bool is_zeroed = memory.block == 0;
   LayOutGlobals(module->image, [&](const Global& global, uint64_t offset) {

@@ -66,12 +66,12 @@ TEST_F(ModuleTest, EitherResultOfALookupMayBeNull) {
 
 TEST_F(ModuleTest, MemoryOfVariablesIsFreedOnlyWithTheModule) {
   const Module module = Load();
-  EXPECT_EQ(Used(), 4 * kMiB) << "whole blocks";
+  EXPECT_EQ(UsedBytes(), 4 * kMiB) << "whole blocks";
   DevicePtr counter = 0;
   ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&counter, nullptr, module, "counter"));
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(counter), Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
-  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(UsedBytes(), 0u);
 }
 
 TEST_F(ModuleTest, AModuleWithoutRoomForItsVariablesIsRefused) {

@@ -17,7 +17,7 @@ using Kind = Command::Kind;
 // A remainder below this is a rounding error.
 constexpr double kRoundingErrorNs = 0.5;
 
-bool IsFree(const Command& command) {
+bool NeedsOnlyGpu(const Command& command) {
   const bool kind = command.kind == Kind::kCompute || command.kind == Kind::kRecord;
   return kind && !command.awaits_order;
 }
@@ -38,7 +38,7 @@ void Engine::Push(StreamTag* stream, Command command) {
   const ContextTag& context = *stream->context;
   command.order = ++last_order_;
   command.since_ns = sim::MonotonicNs();
-  command.cost_ns = command.left_ns;
+  command.cost_ns = command.remaining_ns;
   if (stream->is_legacy()) {
     const auto busy = [](const StreamTag* other) {
       return other->is_blocking() && !other->queue.commands.empty();
@@ -47,14 +47,14 @@ void Engine::Push(StreamTag* stream, Command command) {
   } else if (stream->is_blocking()) {
     command.awaits_order = !context.legacy.queue.commands.empty();
   }
-  const bool attend = command.needs_attention();
+  const bool for_worker = command.needs_worker();
   const uint64_t since_ns = command.since_ns;
   queue.pushed_cost_ns += command.cost_ns;
   ++queue.pushed;
   if (queue.commands.empty()) active_.push_back(stream);
   queue.commands.push_back(std::move(command));
-  ExtendFree(stream, since_ns);
-  if (attend) WakeWorker(stream);
+  ExtendReady(stream, since_ns);
+  if (for_worker) WakeWorker(stream);
 }
 
 TicketRef Engine::PushTicket(StreamTag* stream, double cost_ns, std::function<void()> effect) {
@@ -63,14 +63,14 @@ TicketRef Engine::PushTicket(StreamTag* stream, double cost_ns, std::function<vo
   ticket->cost_before_ns = stream->queue.pushed_cost_ns;
   Push(stream, {.kind = Kind::kRecord,
                 .share = 1,
-                .left_ns = cost_ns,
+                .remaining_ns = cost_ns,
                 .ticket = ticket,
                 .effect = std::move(effect)});
   return ticket;
 }
 
 void Engine::MarkReached(Ticket* ticket) {
-  ticket->timed = ticket->done = true;
+  ticket->reached = ticket->done = true;
   ticket->at_ns = sim::MonotonicNs();
   for (std::atomic<uint32_t>* word : {&progress_, &work_}) {
     word->fetch_add(1);
@@ -78,22 +78,23 @@ void Engine::MarkReached(Ticket* ticket) {
   }
 }
 
-// Extends the free commands up to the first command that waits for something other than the GPU.
+// Extends the ready commands up to the first command that waits for something other than the GPU.
 // Requests GPU time for the added commands.
-void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
+void Engine::ExtendReady(StreamTag* stream, uint64_t since_ns) {
   Queue& queue = stream->queue;
   double more = 0;
-  while (queue.free_commands < queue.commands.size() &&
-         IsFree(queue.commands[queue.free_commands])) {
-    more += queue.commands[queue.free_commands++].left_ns;
+  while (queue.ready_commands < queue.commands.size() &&
+         NeedsOnlyGpu(queue.commands[queue.ready_commands])) {
+    more += queue.commands[queue.ready_commands++].remaining_ns;
   }
-  queue.free_ns += more;
-  if (more > 0) GpuOf(stream).turns->WantMore(uint64_t(std::ceil(more)), since_ns);
+  queue.ready_ns += more;
+  if (more > 0) GpuOf(stream).turns->RequestMore(uint64_t(std::ceil(more)), since_ns);
 }
 
 // True: all commands that the rules of the legacy stream put before this command have ended. Raises
 // *since_ns to their end.
-bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
+bool Engine::PredecessorsEnded(const StreamTag* stream, const Command& command,
+                               uint64_t* since_ns) const {
   const auto has_ended = [&](const StreamTag& other) {
     *since_ns = std::max(*since_ns, other.queue.end_ns);
     return other.queue.commands.empty() || other.queue.commands.front().order > command.order;
@@ -112,16 +113,16 @@ void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
   queue.commands.pop_front();
   queue.end_ns = std::max(queue.end_ns, at_ns);
   queue.done_cost_ns += due.command.cost_ns;
-  if (queue.free_commands > 0)
-    --queue.free_commands;
+  if (queue.ready_commands > 0)
+    --queue.ready_commands;
   else
-    ExtendFree(stream, queue.end_ns);
+    ExtendReady(stream, queue.end_ns);
   if (queue.commands.empty()) {
-    queue.free_ns = 0;
+    queue.ready_ns = 0;
     std::erase(active_, stream);
   }
   if (due.command.kind == Kind::kRecord) {
-    due.command.ticket->timed = true;
+    due.command.ticket->reached = true;
     due.command.ticket->at_ns = queue.end_ns;
     due.command.ticket->stream = nullptr;
   }
@@ -133,24 +134,24 @@ void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
 }
 
 // Ends commands at the head that need no GPU. True: something changed.
-bool Engine::SettleHead(StreamTag* stream, uint64_t now_ns) {
+bool Engine::EndHeadCommands(StreamTag* stream, uint64_t now_ns) {
   Queue& queue = stream->queue;
   bool changed = false;
   while (!queue.commands.empty() && !queue.in_host_function) {
     Command& head = queue.commands.front();
     uint64_t since = std::max(head.since_ns, queue.end_ns);
     if (head.awaits_order) {
-      if (!InOrder(stream, head, &since)) break;
+      if (!PredecessorsEnded(stream, head, &since)) break;
       head.awaits_order = false;
       head.since_ns = since;
-      ExtendFree(stream, since);
+      ExtendReady(stream, since);
     }
     if (since > now_ns || head.needs_gpu()) break;
     if (head.kind == Kind::kWait) {
-      if (!head.ticket->timed) break;
+      if (!head.ticket->reached) break;
       since = std::max(since, head.ticket->at_ns);
     } else if (head.kind == Kind::kTransfer) {
-      since += uint64_t(head.left_ns);
+      since += uint64_t(head.remaining_ns);
       if (since > now_ns) break;
     } else if (head.kind == Kind::kHost) {
       queue.in_host_function = true;
@@ -172,7 +173,7 @@ void Engine::Simulate(uint64_t now_ns) {
       if (driver_->HealthOf(stream->context) != Result::kSuccess) {
         DropStream(stream);
         changed = true;
-      } else if (SettleHead(stream, now_ns)) {
+      } else if (EndHeadCommands(stream, now_ns)) {
         changed = true;
       }
       i = std::min(i, active_.size());
@@ -193,13 +194,13 @@ void Engine::FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads) {
   }
 }
 
-// Estimates how long the free commands of the streams keep the GPU busy.
-uint64_t Engine::WorkOf(const std::vector<StreamTag*>& heads) {
+// Estimates how long the ready commands of the streams keep the GPU busy.
+uint64_t Engine::EstimateWork(const std::vector<StreamTag*>& heads) {
   double longest = 0, sum = 0;
   for (const StreamTag* stream : heads) {
     const Queue& queue = stream->queue;
-    longest = std::max(longest, queue.free_ns);
-    sum += queue.free_ns * queue.commands.front().share / kWholeGpu;
+    longest = std::max(longest, queue.ready_ns);
+    sum += queue.ready_ns * queue.commands.front().share / kWholeGpu;
   }
   return uint64_t(std::ceil(std::max(longest, sum)));
 }
@@ -211,7 +212,8 @@ bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
   while (true) {
     FindHeads(index, &heads_);
     if (heads_.empty()) {
-      if (gpu.at_ns < gpu.turn.end_ns) gpu.turns->GiveBack(&gpu.turn, gpu.at_ns);
+      if (gpu.simulated_until_ns < gpu.turn.end_ns)
+        gpu.turns->GiveBack(&gpu.turn, gpu.simulated_until_ns);
       return ended;
     }
     uint64_t first = kNever;
@@ -219,22 +221,22 @@ bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
       first =
           std::min(first, std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns));
     }
-    if (first > gpu.at_ns && gpu.at_ns < gpu.turn.end_ns) {
+    if (first > gpu.simulated_until_ns && gpu.simulated_until_ns < gpu.turn.end_ns) {
       // No work yet: returns the turn, or lets it pass.
-      gpu.turns->GiveBack(&gpu.turn, gpu.at_ns);
-      gpu.at_ns = std::min(first, gpu.turn.end_ns);
+      gpu.turns->GiveBack(&gpu.turn, gpu.simulated_until_ns);
+      gpu.simulated_until_ns = std::min(first, gpu.turn.end_ns);
     }
-    if (gpu.at_ns >= gpu.turn.end_ns) {
-      gpu.turns->Use(gpu.turn.end_ns);
-      gpu.turns->Want(WorkOf(heads_), std::max(first, gpu.turn.end_ns));
+    if (gpu.simulated_until_ns >= gpu.turn.end_ns) {
+      gpu.turns->SetUsedUntil(gpu.turn.end_ns);
+      gpu.turns->Request(EstimateWork(heads_), std::max(first, gpu.turn.end_ns));
       if (!gpu.turns->Next(now_ns, &gpu.turn)) return ended;
-      gpu.at_ns = std::max(gpu.at_ns, gpu.turn.start_ns);
+      gpu.simulated_until_ns = std::max(gpu.simulated_until_ns, gpu.turn.start_ns);
       continue;
     }
     const uint64_t until = std::min(gpu.turn.end_ns, now_ns);
-    if (gpu.at_ns >= until) return ended;
+    if (gpu.simulated_until_ns >= until) return ended;
     if (Step(&gpu, heads_, until)) ended = true;
-    gpu.turns->Use(gpu.at_ns);
+    gpu.turns->SetUsedUntil(gpu.simulated_until_ns);
   }
 }
 
@@ -245,33 +247,34 @@ bool Engine::Step(GpuTimeline* gpu, const std::vector<StreamTag*>& heads, uint64
   };
   uint64_t shares = 0;
   for (const StreamTag* stream : heads) {
-    if (since(stream) <= gpu->at_ns)
+    if (since(stream) <= gpu->simulated_until_ns)
       shares += stream->queue.commands.front().share;
     else
       until_ns = std::min(until_ns, since(stream));
   }
   const double rate = shares > kWholeGpu ? double(kWholeGpu) / double(shares) : 1.0;
-  double span = double(until_ns - gpu->at_ns);
+  double span = double(until_ns - gpu->simulated_until_ns);
   for (const StreamTag* stream : heads) {
-    if (since(stream) > gpu->at_ns) continue;
-    span = std::min(span, stream->queue.commands.front().left_ns / rate);
+    if (since(stream) > gpu->simulated_until_ns) continue;
+    span = std::min(span, stream->queue.commands.front().remaining_ns / rate);
   }
-  const uint64_t end = std::min(until_ns, gpu->at_ns + uint64_t(std::ceil(span)));
+  const uint64_t end = std::min(until_ns, gpu->simulated_until_ns + uint64_t(std::ceil(span)));
   bool ended = false;
   for (StreamTag* stream : heads) {
-    if (since(stream) > gpu->at_ns) continue;
+    if (since(stream) > gpu->simulated_until_ns) continue;
     Queue& queue = stream->queue;
-    const double done = std::min(queue.commands.front().left_ns, double(end - gpu->at_ns) * rate);
-    queue.commands.front().left_ns -= done;
-    queue.free_ns = std::max(0.0, queue.free_ns - done);
+    const double done =
+        std::min(queue.commands.front().remaining_ns, double(end - gpu->simulated_until_ns) * rate);
+    queue.commands.front().remaining_ns -= done;
+    queue.ready_ns = std::max(0.0, queue.ready_ns - done);
   }
-  const uint64_t began = gpu->at_ns;
-  gpu->at_ns = end;
+  const uint64_t began = gpu->simulated_until_ns;
+  gpu->simulated_until_ns = end;
   for (StreamTag* stream : heads) {
-    if (since(stream) > began || stream->queue.commands.front().left_ns > kRoundingErrorNs)
+    if (since(stream) > began || stream->queue.commands.front().remaining_ns > kRoundingErrorNs)
       continue;
     Finish(stream, end);
-    (void)SettleHead(stream, end);
+    (void)EndHeadCommands(stream, end);
     ended = true;
   }
   return ended;
@@ -281,20 +284,20 @@ void Engine::DropStream(StreamTag* stream) {
   Queue& queue = stream->queue;
   for (Command& command : queue.commands) {
     if (command.kind != Kind::kRecord) continue;
-    command.ticket->timed = command.ticket->done = true;
+    command.ticket->reached = command.ticket->done = true;
     command.ticket->at_ns = sim::MonotonicNs();
     command.ticket->stream = nullptr;
   }
   queue.done += queue.commands.size();
   queue.done_cost_ns = queue.pushed_cost_ns;
   queue.commands.clear();
-  queue.free_commands = 0;
-  queue.free_ns = 0;
+  queue.ready_commands = 0;
+  queue.ready_ns = 0;
   queue.in_host_function = false;
   std::erase(active_, stream);
 }
 
-void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
+void Engine::DropContext(ContextTag* context, std::unique_lock<std::mutex>* lock) {
   // Waits for effects and functions of the program that run now.
   while (applying_ && due_.front().stream->context == context) {
     lock->unlock();

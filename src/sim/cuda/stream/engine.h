@@ -33,10 +33,10 @@ namespace tessera::cuda {
 
 // A point in a stream, shared by events, waiting streams and threads.
 struct Ticket {
-  bool timed = false;  // the GPU reached the point at `at_ns`
-  bool done = false;   // also, the effects of all earlier commands are visible
+  bool reached = false;  // the GPU reached the point at `at_ns`
+  bool done = false;     // also, the effects of all earlier commands are visible
   uint64_t at_ns = 0;
-  StreamTag* stream = nullptr;  // null when timed
+  StreamTag* stream = nullptr;  // null when reached
   double cost_before_ns = 0;    // Queue::pushed_cost_ns at its creation
 };
 using TicketRef = std::shared_ptr<Ticket>;
@@ -50,8 +50,8 @@ struct Command {
   enum class Kind : uint8_t { kCompute, kTransfer, kRecord, kWait, kHost };
   Kind kind = Kind::kCompute;
   uint32_t share = kWholeGpu;       // part of the GPU, if the command needs it
-  double left_ns = 0;               // remaining time on an otherwise idle GPU
-  Result fails = Result::kSuccess;  // error of the context when the command ends
+  double remaining_ns = 0;          // remaining time on an otherwise idle GPU
+  Result error = Result::kSuccess;  // error of the context when the command ends
   TicketRef ticket;                 // kRecord, kWait
   std::function<void()> effect;     // may be empty
   bool has_waiter = false;          // a thread waits for it, so the worker need not
@@ -60,15 +60,15 @@ struct Command {
   bool awaits_order = false;  // must wait for streams that the legacy stream orders before it
   uint64_t order = 0;         // number in the process
   uint64_t since_ns = 0;      // time of the program's call
-  double cost_ns = 0;         // left_ns at the program's call
+  double cost_ns = 0;         // remaining_ns at the program's call
 
   // True: the command runs in a turn of the process.
   bool needs_gpu() const {
-    return kind == Kind::kCompute || (kind == Kind::kRecord && left_ns > 0);
+    return kind == Kind::kCompute || (kind == Kind::kRecord && remaining_ns > 0);
   }
   // True: the worker must end the command in time, because no thread waits for it and its end has
   // an effect outside of its stream.
-  bool needs_attention() const {
+  bool needs_worker() const {
     return !has_waiter && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
   }
 };
@@ -80,8 +80,8 @@ struct Queue {
   uint64_t pushed = 0, done = 0;  // commands so far
   double pushed_cost_ns = 0, done_cost_ns = 0;
   // Commands at the head that wait only for the GPU, and their cost.
-  size_t free_commands = 0;
-  double free_ns = 0;
+  size_t ready_commands = 0;
+  double ready_ns = 0;
   bool in_host_function = false;
   bool idle() const { return pushed == done; }
 };
@@ -95,7 +95,7 @@ class Engine {
   // Appends a command to the stream.
   void Push(StreamTag* stream, Command command);
   // Returns a ticket for the end of the stream, which is done if the stream is idle.
-  TicketRef End(StreamTag* stream) { return PushTicket(stream, 0, {}); }
+  TicketRef EndTicket(StreamTag* stream) { return PushTicket(stream, 0, {}); }
   // Records an event and returns a ticket for it. `effect` runs when the stream reaches the record.
   TicketRef Record(StreamTag* stream, std::function<void()> effect = {}) {
     return PushTicket(stream, kRecordNs, std::move(effect));
@@ -115,7 +115,7 @@ class Engine {
   // commands still run; the context and its legacy stream wait for them.
   void Abandon(std::unique_ptr<StreamTag> stream);
   // Drops the queued commands of the context's streams. Other streams no longer wait for them.
-  void Drop(ContextTag* context, std::unique_lock<std::mutex>* lock);
+  void DropContext(ContextTag* context, std::unique_lock<std::mutex>* lock);
   // The order of the oldest command that is not done; UINT64_MAX: all commands are done.
   uint64_t OldestOrder() const;
   uint64_t last_order() const { return last_order_; }
@@ -125,7 +125,7 @@ class Engine {
   struct GpuTimeline {
     std::unique_ptr<sim::Turns> turns;
     sim::Turn turn;
-    uint64_t at_ns = 0;
+    uint64_t simulated_until_ns = 0;
   };
   // A command whose time has passed and whose effect is due.
   struct DueEffect {
@@ -136,14 +136,14 @@ class Engine {
   TicketRef PushTicket(StreamTag* stream, double cost_ns, std::function<void()> effect);
   GpuTimeline& GpuOf(const StreamTag* stream);
   void Simulate(uint64_t now_ns);
-  bool SettleHead(StreamTag* stream, uint64_t now_ns);
-  bool InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const;
-  void ExtendFree(StreamTag* stream, uint64_t since_ns);
+  bool EndHeadCommands(StreamTag* stream, uint64_t now_ns);
+  bool PredecessorsEnded(const StreamTag* stream, const Command& command, uint64_t* since_ns) const;
+  void ExtendReady(StreamTag* stream, uint64_t since_ns);
   void Finish(StreamTag* stream, uint64_t at_ns);
   bool RunGpu(uint32_t gpu, uint64_t now_ns);
   void FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads);
   bool Step(GpuTimeline* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns);
-  static uint64_t WorkOf(const std::vector<StreamTag*>& heads);
+  static uint64_t EstimateWork(const std::vector<StreamTag*>& heads);
   void Apply(std::unique_lock<std::mutex>* lock, bool host_functions);
   void EndHostFunction(StreamTag* stream);
   void MarkDone(DueEffect* due);
@@ -151,9 +151,9 @@ class Engine {
   uint64_t EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns, int depth);
   uint64_t EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth);
   void StartWorker();
-  void Work();
+  void RunWorker();
   void WakeWorker(StreamTag* stream);
-  uint64_t NextToAttend(uint64_t now_ns);
+  uint64_t NextWorkerDeadline(uint64_t now_ns);
 
   Driver* const driver_;
   GpuTimeline gpus_[sim::kMaxGpus];

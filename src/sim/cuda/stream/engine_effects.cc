@@ -17,7 +17,7 @@ using Kind = Command::Kind;
 constexpr uint64_t kLongestSleepNs = 10'000'000;  // maximum delay to notice a lost GPU
 constexpr uint64_t kSpinNs = 10'000;              // shorter sleeps only yield
 constexpr size_t kQueueDepth = 1024;              // maximum of queued commands
-constexpr size_t kRoomToMake = 128;
+constexpr size_t kCommandsToDrain = 128;
 constexpr int kMaxDepth = 8;  // depth of streams that wait for streams
 
 }  // namespace
@@ -28,7 +28,7 @@ void Engine::MarkDone(DueEffect* due) {
   if (due->command.ticket != nullptr && due->command.kind == Kind::kRecord) {
     due->command.ticket->done = true;
   }
-  if (due->command.fails != Result::kSuccess) due->stream->context->error = due->command.fails;
+  if (due->command.error != Result::kSuccess) due->stream->context->error = due->command.error;
 }
 
 // Carries out effects in the order in which commands ended. Only the worker runs host functions,
@@ -102,7 +102,7 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
     const auto wait_for = [&](StreamTag* other) {
       if (!other->queue.commands.empty() && other->queue.commands.front().order < head.order) {
         const Command& first = other->queue.commands.front();
-        latest = std::max(latest, EarliestEnd(other, first.left_ns, now_ns, depth - 1));
+        latest = std::max(latest, EarliestEnd(other, first.remaining_ns, now_ns, depth - 1));
       }
     };
     if (!stream->is_legacy())
@@ -112,24 +112,25 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
         if (other->is_blocking()) wait_for(other);
     return std::max(latest, now_ns + uint64_t(cost_ns));
   }
-  if (head.kind == Kind::kWait && !head.ticket->timed) {
+  if (head.kind == Kind::kWait && !head.ticket->reached) {
     return EarliestDone(*head.ticket, now_ns, depth - 1) + uint64_t(cost_ns);
   }
   if (head.kind == Kind::kTransfer) {
-    const uint64_t end = std::max(head.since_ns, queue.end_ns) + uint64_t(head.left_ns);
-    return std::max(end, now_ns) + uint64_t(std::max(0.0, cost_ns - head.left_ns));
+    const uint64_t end = std::max(head.since_ns, queue.end_ns) + uint64_t(head.remaining_ns);
+    return std::max(end, now_ns) + uint64_t(std::max(0.0, cost_ns - head.remaining_ns));
   }
   if (!head.needs_gpu()) return now_ns + uint64_t(cost_ns);
-  const double on_gpu = std::min(cost_ns, queue.free_ns);
+  const double on_gpu = std::min(cost_ns, queue.ready_ns);
   return GpuOf(stream).turns->EarliestEnd(now_ns, uint64_t(on_gpu)) + uint64_t(cost_ns - on_gpu);
 }
 
 uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) {
   // Without a stream, another process ends the ticket, and MarkReached wakes sleepers.
-  if (ticket.stream == nullptr) return ticket.timed ? now_ns : now_ns + kLongestSleepNs;
+  if (ticket.stream == nullptr) return ticket.reached ? now_ns : now_ns + kLongestSleepNs;
   const Queue& queue = ticket.stream->queue;
-  const double used =
-      queue.commands.empty() ? 0 : queue.commands.front().cost_ns - queue.commands.front().left_ns;
+  const double used = queue.commands.empty()
+                          ? 0
+                          : queue.commands.front().cost_ns - queue.commands.front().remaining_ns;
   const double cost = ticket.cost_before_ns - queue.done_cost_ns - used;
   return EarliestEnd(ticket.stream, std::max(0.0, cost), now_ns, depth);
 }
@@ -156,7 +157,7 @@ void Engine::WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock) 
     if (!driver_->IsStream(stream) || stream->queue.commands.size() < kQueueDepth) return;
     // Sleeps until several commands are done: waking for each would cost too much CPU time.
     double cost = 0;
-    for (size_t i = 0; i < kRoomToMake; ++i) cost += stream->queue.commands[i].left_ns;
+    for (size_t i = 0; i < kCommandsToDrain; ++i) cost += stream->queue.commands[i].remaining_ns;
     Ticket room{.stream = stream, .cost_before_ns = stream->queue.done_cost_ns + cost};
     Sleep(lock, room);
   }
@@ -177,17 +178,17 @@ void Engine::WakeWorker(StreamTag* stream) {
 
 void Engine::StartWorker() {
   worker_started_ = true;
-  std::thread([this] { Work(); }).detach();
+  std::thread([this] { RunWorker(); }).detach();
 }
 
-// The earliest end of a command that needs attention.
-uint64_t Engine::NextToAttend(uint64_t now_ns) {
+// The earliest end of a command that needs the worker.
+uint64_t Engine::NextWorkerDeadline(uint64_t now_ns) {
   uint64_t next = kNever;
   for (StreamTag* stream : active_) {
     double cost = 0;
     for (const Command& command : stream->queue.commands) {
-      cost += command.left_ns;
-      if (!command.needs_attention()) continue;
+      cost += command.remaining_ns;
+      if (!command.needs_worker()) continue;
       next = std::min(next, EarliestEnd(stream, cost, now_ns, kMaxDepth));
       break;
     }
@@ -195,13 +196,13 @@ uint64_t Engine::NextToAttend(uint64_t now_ns) {
   return next;
 }
 
-void Engine::Work() {
+void Engine::RunWorker() {
   std::unique_lock lock(driver_->mutex());
   while (true) {
     const uint64_t now = sim::MonotonicNs();
     Simulate(now);
     Apply(&lock, /*host_functions=*/true);
-    const uint64_t next = std::max(NextToAttend(now), now + kSpinNs);
+    const uint64_t next = std::max(NextWorkerDeadline(now), now + kSpinNs);
     const uint32_t seen = work_.load();
     worker_sleeps_until_ns_ = next;
     lock.unlock();

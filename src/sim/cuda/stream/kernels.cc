@@ -11,7 +11,7 @@ namespace {
 // Reads parameters and checks memory for one launch.
 class Arguments {
  public:
-  Arguments(const KernelLaunch& launch, CheckRange check, void* check_argument)
+  Arguments(const KernelLaunch& launch, RangeChecker check, void* check_argument)
       : launch_(launch), check_(check), check_argument_(check_argument) {}
 
   template <typename T>
@@ -37,7 +37,7 @@ class Arguments {
 
  private:
   const KernelLaunch& launch_;
-  const CheckRange check_;
+  const RangeChecker check_;
   void* const check_argument_;
 };
 
@@ -93,7 +93,7 @@ struct KnownKernel {
 
 namespace {
 
-const KnownKernel kKnown[] = {
+const KnownKernel kKnownKernels[] = {
     {"vectorAdd", {8, 8, 8, 4}, VectorAdd},
     {"vecAdd", {8, 8, 8, 4}, VectorAdd},
     {"vector_add", {8, 8, 8, 4}, VectorAdd},
@@ -105,13 +105,13 @@ const KnownKernel kKnown[] = {
 
 const KnownKernel* FindKnownKernel(const Entry& entry) {
   const std::string_view name = BareName(entry.name);
-  for (const KnownKernel& known : kKnown) {
+  for (const KnownKernel& known : kKnownKernels) {
     if (known.name == name && SameSizes(entry, known.sizes)) return &known;
   }
   return nullptr;
 }
 
-LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
+LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, RangeChecker check,
                       void* check_argument) {
   return kernel.effect(Arguments(launch, check, check_argument));
 }

@@ -18,7 +18,7 @@ struct KernelLaunch {
 };
 
 // True: the program may access the range of device memory.
-using CheckRange = bool (*)(void* check_argument, DevicePtr pointer, uint64_t bytes);
+using RangeChecker = bool (*)(void* check_argument, DevicePtr pointer, uint64_t bytes);
 
 // The result of checking a launch: error, duration and effect.
 struct LaunchEffect {
@@ -30,7 +30,7 @@ struct LaunchEffect {
 // The known kernel with the name and the parameter sizes of `entry`; null: the kernel is unknown.
 struct KnownKernel;
 const KnownKernel* FindKnownKernel(const Entry& entry);
-LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, CheckRange check,
+LaunchEffect EffectOf(const KnownKernel& kernel, const KernelLaunch& launch, RangeChecker check,
                       void* check_argument);
 
 }  // namespace tessera::cuda

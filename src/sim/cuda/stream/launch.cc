@@ -18,39 +18,39 @@ namespace {
 constexpr uint64_t kLaunchNs = 2'500;
 constexpr uint64_t kWaveNs = 2'000;  // unknown kernels: duration of a wave of blocks
 constexpr uint64_t kMaxThreadsPerBlock = 1024;
-constexpr unsigned kDefaultShared = 49152;
+constexpr unsigned kDefaultSharedBytes = 49152;
 constexpr int kMaxClusterBlocks = 8;  // maximum on every GPU with clusters
 
-Result CheckShape(const Shape& shape, const FunctionTag& function) {
+Result CheckShape(const LaunchShape& shape, const FunctionTag& function) {
   if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
   if (shape.grid[0] > 2147483647u || shape.grid[1] > 65535 || shape.grid[2] > 65535 ||
       shape.block[0] > 1024 || shape.block[1] > 1024 || shape.block[2] > 64 ||
       shape.threads_of_block() > kMaxThreadsPerBlock) {
     return Result::kInvalidValue;
   }
-  const unsigned max_shared = std::max(kDefaultShared, unsigned(function.max_dynamic_shared));
+  const unsigned max_shared = std::max(kDefaultSharedBytes, unsigned(function.max_dynamic_shared));
   return shape.shared_bytes > max_shared ? Result::kInvalidValue : Result::kSuccess;
 }
 
-uint64_t ThreadsThatFill(const sim::GpuFacts& gpu) {
+uint64_t ResidentThreads(const sim::GpuFacts& gpu) {
   return std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
 }
 
-uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, FunctionTag* function,
+uint64_t DurationOf(const sim::GpuFacts& gpu, const LaunchShape& shape, FunctionTag* function,
                     uint64_t bytes) {
   if (!function->times.empty()) return function->times.Next();
   if (bytes != 0 && gpu.memory_bytes_per_second != 0) {
     return kLaunchNs + uint64_t(double(bytes) * 1e9 / double(gpu.memory_bytes_per_second));
   }
-  const uint64_t resident = ThreadsThatFill(gpu);
+  const uint64_t resident = ResidentThreads(gpu);
   const uint64_t waves = (shape.blocks() * shape.threads_of_block() + resident - 1) / resident;
   return kLaunchNs + waves * kWaveNs;
 }
 
 // The part of the GPU that the kernel fills, as Command::share.
-uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
+uint32_t ShareOf(const sim::GpuFacts& gpu, const LaunchShape& shape) {
   const uint64_t threads = shape.blocks() * shape.threads_of_block();
-  const uint64_t share = threads * kWholeGpu / ThreadsThatFill(gpu);
+  const uint64_t share = threads * kWholeGpu / ResidentThreads(gpu);
   return uint32_t(std::clamp<uint64_t>(share, 1, kWholeGpu));
 }
 
@@ -85,14 +85,14 @@ Result PackParameters(const Entry& entry, void** parameters, void** extra, unsig
 // Counts a launch that computes nothing, for `simgpu unimplemented`.
 void CountLaunch(Call& call, FunctionTag* function) {
   static std::atomic<uint64_t> uncounted;  // shared by kernels for which the state has no room
-  if (function->counter == nullptr) {
-    function->counter = call->state().KernelCounter(function->entry.name.c_str());
-    if (function->counter == nullptr) function->counter = &uncounted;
+  if (function->launch_counter == nullptr) {
+    function->launch_counter = call->state().KernelCounter(function->entry.name.c_str());
+    if (function->launch_counter == nullptr) function->launch_counter = &uncounted;
   }
-  function->counter->fetch_add(1, std::memory_order_relaxed);
+  function->launch_counter->fetch_add(1, std::memory_order_relaxed);
 }
 
-Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** parameters,
+Result LaunchOn(Function handle, const LaunchShape& shape, Stream stream, void** parameters,
                 void** extra) {
   CUDA_ENTER(ContextCall, call);
   StreamTag* queue = call->FindStream(call.context(), stream);
@@ -135,7 +135,7 @@ int BlocksOfCluster(const LaunchConfig& config) {
   return 1;
 }
 
-Shape ShapeOf(const DeviceLaunch& launch) {
+LaunchShape ShapeOf(const DeviceLaunch& launch) {
   return {{launch.grid_x, launch.grid_y, launch.grid_z},
           {launch.block_x, launch.block_y, launch.block_z},
           launch.shared_bytes};
@@ -149,7 +149,7 @@ Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunc
   if (const Result health = call->HealthOf(context); health != Result::kSuccess) return health;
   if (!devices->insert(context->device).second) return Result::kInvalidValue;
   if (call->graphs().Invalidate(launch.stream)) return Result::kStreamCaptureUnsupported;
-  const Shape shape = ShapeOf(launch);
+  const LaunchShape shape = ShapeOf(launch);
   if (shape != ShapeOf(first)) return Result::kInvalidValue;
   const Result result =
       PlanLaunch(call, context, launch.function, shape, launch.parameters, nullptr, command);
@@ -167,7 +167,7 @@ Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunc
 // Makes each stream wait for the commands that the other streams have now.
 Result WaitForEachOther(Call& call, const DeviceLaunch* launches, unsigned count) {
   std::vector<TicketRef> ends;
-  for (unsigned i = 0; i < count; ++i) ends.push_back(call->engine().End(launches[i].stream));
+  for (unsigned i = 0; i < count; ++i) ends.push_back(call->engine().EndTicket(launches[i].stream));
   for (unsigned i = 0; i < count * count; ++i) {
     StreamTag* stream = launches[i / count].stream;
     if (i / count == i % count) continue;
@@ -195,31 +195,31 @@ LaunchBuffer BufferOf(void* const* extra) {
   return buffer;
 }
 
-Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape& shape,
+Result PlanLaunch(Call& call, ContextTag* context, Function handle, const LaunchShape& shape,
                   void** parameters, void** extra, Command* command) {
   FunctionTag* function = call->FindFunction(handle, context);
   if (function == nullptr) return Result::kInvalidHandle;
   if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
   const sim::GpuFacts& gpu = call->FactsOf(context->device);
   LaunchEffect effect;
-  if (function->known != nullptr) {
+  if (function->known_kernel != nullptr) {
     unsigned char buffer[kMaxParameterBytes];
     bool has_parameters = false;
     const Result result =
         PackParameters(function->entry, parameters, extra, buffer, &has_parameters);
     if (result != Result::kSuccess) return result;
     const KernelLaunch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
-    const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
-      return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
+    const RangeChecker check = [](void* driver, DevicePtr pointer, uint64_t length) {
+      return static_cast<Driver*>(driver)->FindAllocation(pointer, length) != nullptr;
     };
-    if (has_parameters) effect = EffectOf(*function->known, launch, check, &call.driver());
+    if (has_parameters) effect = EffectOf(*function->known_kernel, launch, check, &call.driver());
   } else if (parameters != nullptr && extra != nullptr) {
     return Result::kInvalidValue;
   }
-  if (function->known == nullptr) CountLaunch(call, function);
+  if (function->known_kernel == nullptr) CountLaunch(call, function);
   command->share = ShareOf(gpu, shape);
-  command->left_ns = double(DurationOf(gpu, shape, function, effect.bytes));
-  command->fails = effect.result;
+  command->remaining_ns = double(DurationOf(gpu, shape, function, effect.bytes));
+  command->error = effect.result;
   command->effect = std::move(effect.compute);
   return Result::kSuccess;
 }

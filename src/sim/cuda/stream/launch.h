@@ -8,9 +8,9 @@ namespace tessera::cuda {
 
 inline constexpr size_t kMaxParameterBytes = 4096;  // for one launch
 
-struct Shape {
+struct LaunchShape {
   unsigned grid[3], block[3], shared_bytes;
-  bool operator==(const Shape&) const = default;
+  bool operator==(const LaunchShape&) const = default;
   uint64_t blocks() const { return uint64_t(grid[0]) * grid[1] * grid[2]; }
   uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
 };
@@ -24,7 +24,7 @@ struct LaunchBuffer {
 LaunchBuffer BufferOf(void* const* extra);
 
 // Creates the command of a launch. Reads the launch parameters at once, not when the command runs.
-Result PlanLaunch(Call& call, ContextTag* context, Function handle, const Shape& shape,
+Result PlanLaunch(Call& call, ContextTag* context, Function handle, const LaunchShape& shape,
                   void** parameters, void** extra, Command* command);
 Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Command* command);
 

@@ -10,29 +10,29 @@ namespace {
 
 // Applies `change` to the state that the function keeps.
 template <typename Change>
-Result UpdateKept(Function function, Change change) {
+Result UpdateLegacyLaunch(Function function, Change change) {
   CUDA_ENTER(ContextCall, call);
   FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : change(&found->kept);
+  return found == nullptr ? Result::kInvalidHandle : change(&found->legacy_launch);
 }
 
 Result SetKeptParameter(Function function, int offset, const void* value, size_t bytes) {
   if (value == nullptr || offset < 0 || size_t(offset) + bytes > kMaxParameterBytes) {
     return Result::kInvalidValue;
   }
-  return UpdateKept(function, [=](KeptLaunch* kept) {
-    if (kept->parameters.size() < size_t(offset) + bytes)
-      kept->parameters.resize(size_t(offset) + bytes);
-    memcpy(kept->parameters.data() + offset, value, bytes);
+  return UpdateLegacyLaunch(function, [=](LegacyLaunchState* state) {
+    if (state->parameters.size() < size_t(offset) + bytes)
+      state->parameters.resize(size_t(offset) + bytes);
+    memcpy(state->parameters.data() + offset, value, bytes);
     return Result::kSuccess;
   });
 }
 
 Result LaunchKept(Function function, int width, int height, Stream stream) {
   if (width <= 0 || height <= 0) return Result::kInvalidValue;
-  KeptLaunch launch;
-  const Result result = UpdateKept(function, [&](KeptLaunch* kept) {
-    launch = *kept;
+  LegacyLaunchState launch;
+  const Result result = UpdateLegacyLaunch(function, [&](LegacyLaunchState* state) {
+    launch = *state;
     return Result::kSuccess;
   });
   if (result != Result::kSuccess) return result;
@@ -48,24 +48,24 @@ Result LaunchKept(Function function, int width, int height, Stream stream) {
 
 CUDA_EXPORT Result cuFuncSetBlockShape(Function function, int x, int y, int z) {
   if (x <= 0 || y <= 0 || z <= 0) return Result::kInvalidValue;
-  return UpdateKept(function, [=](KeptLaunch* kept) {
+  return UpdateLegacyLaunch(function, [=](LegacyLaunchState* state) {
     const unsigned block[] = {unsigned(x), unsigned(y), unsigned(z)};
-    memcpy(kept->block, block, sizeof(block));
+    memcpy(state->block, block, sizeof(block));
     return Result::kSuccess;
   });
 }
 
 CUDA_EXPORT Result cuFuncSetSharedSize(Function function, unsigned bytes) {
-  return UpdateKept(function, [=](KeptLaunch* kept) {
-    kept->shared_bytes = bytes;
+  return UpdateLegacyLaunch(function, [=](LegacyLaunchState* state) {
+    state->shared_bytes = bytes;
     return Result::kSuccess;
   });
 }
 
 CUDA_EXPORT Result cuParamSetSize(Function function, unsigned bytes) {
   if (bytes > kMaxParameterBytes) return Result::kInvalidValue;
-  return UpdateKept(function, [=](KeptLaunch* kept) {
-    kept->parameters.resize(bytes);
+  return UpdateLegacyLaunch(function, [=](LegacyLaunchState* state) {
+    state->parameters.resize(bytes);
     return Result::kSuccess;
   });
 }

@@ -17,10 +17,10 @@ struct OwnStream {
 };
 
 // The streams of a thread.
-class OwnStreams {
+class ThreadStreams {
  public:
   // Runs at the end of the thread. A later destructor of another library may still call the driver.
-  ~OwnStreams() {
+  ~ThreadStreams() {
     Driver& driver = Driver::Get();
     if (streams_ == nullptr || driver.forked()) return;
     {
@@ -48,13 +48,13 @@ class OwnStreams {
   std::vector<OwnStream>* streams_ = nullptr;
 };
 
-thread_local OwnStreams own_streams;
+thread_local ThreadStreams own_streams;
 
 }  // namespace
 
 StreamTag* Driver::FindStream(ContextTag* context, Stream stream) {
   const auto number = reinterpret_cast<uintptr_t>(stream);
-  const bool own = number == kStreamPerThread || (number == 0 && PerThreadDefault::IsActive());
+  const bool own = number == kStreamPerThread || (number == 0 && PerThreadDefaultScope::IsActive());
   if (own) return own_streams.Of(*this, context);
   if (number <= kStreamLegacy) return &context->legacy;
   return streams_.contains(stream) ? stream : nullptr;

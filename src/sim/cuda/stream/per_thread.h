@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-thread default streams. A thread has such a stream for each context that it uses with stream
-// handle 2, or with handle 0 in a function with the suffix _ptsz or _ptds. The stream is a blocking
-// stream: it and the legacy stream wait for each other. It is destroyed when its thread ends; its
-// commands still run.
+// Per-thread default streams: stream handle 2, and handle 0 in functions with the suffix _ptsz or
+// _ptds. A thread has such a stream for each context in which it uses one of these handles. The
+// stream is a blocking stream: it and the legacy stream wait for each other. It is destroyed when
+// its thread ends; its commands still run.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 namespace tessera::cuda {
 
 // While an object of this class exists in a thread, stream handle 0 is the thread's own stream.
-class PerThreadDefault {
+class PerThreadDefaultScope {
  public:
-  PerThreadDefault() : outer_(active_) { active_ = true; }
-  ~PerThreadDefault() { active_ = outer_; }
-  PerThreadDefault(const PerThreadDefault&) = delete;
-  PerThreadDefault& operator=(const PerThreadDefault&) = delete;
+  PerThreadDefaultScope() : outer_(active_) { active_ = true; }
+  ~PerThreadDefaultScope() { active_ = outer_; }
+  PerThreadDefaultScope(const PerThreadDefaultScope&) = delete;
+  PerThreadDefaultScope& operator=(const PerThreadDefaultScope&) = delete;
 
   static bool IsActive() { return active_; }
 
@@ -41,7 +41,7 @@ using ParameterOf = typename Signature<Function>::template Parameter<I>;
 // thread's own stream.
 #define CUDA_PER_THREAD(other, name, count)                                                       \
   extern "C" __attribute__((visibility("default"))) Result other(CUDA_PARAMETERS_##count(name)) { \
-    const ::tessera::cuda::PerThreadDefault per_thread;                                           \
+    const ::tessera::cuda::PerThreadDefaultScope per_thread;                                      \
     return name(CUDA_ARGUMENTS_##count);                                                          \
   }
 

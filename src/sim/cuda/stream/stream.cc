@@ -103,7 +103,7 @@ CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags)
   if (Capture* own = call->graphs().CaptureOf(call.stream); own != nullptr && flags != 0) {
     return call->graphs().AddTo(own, call.stream, GraphNodeType::kWaitEvent, {}, event);
   }
-  if (Capture* capture = call->graphs().Find(event->capture)) {
+  if (Capture* capture = call->graphs().FindCapture(event->capture)) {
     std::vector<GraphNodeTag*>& last = capture->streams[call.stream];  // joins the capture
     last.insert(last.end(), event->captured.begin(), event->captured.end());
     return Result::kSuccess;
@@ -114,7 +114,7 @@ CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags)
     return call.Push(call.stream, {.kind = Command::Kind::kWait,
                                    .ticket = TicketOf(call.driver(), event->shared, record)});
   }
-  if (event->ticket == nullptr || event->ticket->timed) return Result::kSuccess;
+  if (event->ticket == nullptr || event->ticket->reached) return Result::kSuccess;
   if (call->graphs().CaptureOf(call.stream) != nullptr) return Result::kSuccess;
   return call.Push(call.stream, {.kind = Command::Kind::kWait, .ticket = event->ticket});
 }
@@ -245,7 +245,7 @@ CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned f
 
 CUDA_EXPORT Result cuEventQuery(Event event) {
   EVENT_ENTER(call, event);
-  if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
+  if (call->graphs().FindCapture(event->capture) != nullptr) return Result::kCapturedEvent;
   if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   ContextTag* context = event->context;
   if (event->is_remote()) {
@@ -262,7 +262,7 @@ CUDA_EXPORT Result cuEventQuery(Event event) {
 
 CUDA_EXPORT Result cuEventSynchronize(Event event) {
   EVENT_ENTER(call, event);
-  if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
+  if (call->graphs().FindCapture(event->capture) != nullptr) return Result::kCapturedEvent;
   const Result health = call->HealthOf(event->context);
   if (event->is_remote() && health == Result::kSuccess) {
     const std::shared_ptr<SharedEvent> shared = event->shared;
