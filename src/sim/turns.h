@@ -44,7 +44,7 @@ class Turns {
   // The process needs `work_ns` of GPU time after the time that SetUsedUntil has set. If it did not
   // wait before, it waits since `since_ns`.
   void Request(uint64_t work_ns, uint64_t since_ns);
-  // Adds to the wanted time. Cost: two stores.
+  // Adds to the requested time. Cost: two stores.
   void RequestMore(uint64_t work_ns, uint64_t since_ns);
 
   // Writes all turns until now. True: *turn has become longer, or is now a later turn.

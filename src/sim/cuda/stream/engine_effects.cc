@@ -125,7 +125,7 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
 }
 
 uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) {
-  // Without a stream, another process ends the ticket, and MarkReached wakes sleepers.
+  // A ticket without a stream is for a record of another process; MarkReached wakes sleepers.
   if (ticket.stream == nullptr) return ticket.reached ? now_ns : now_ns + kLongestSleepNs;
   const Queue& queue = ticket.stream->queue;
   const double used = queue.commands.empty()

@@ -141,7 +141,8 @@ LaunchShape ShapeOf(const DeviceLaunch& launch) {
           launch.shared_bytes};
 }
 
-// Each launch needs a created stream of another device; kernel and shape are those of `first`.
+// Creates the command of one launch of several. Every launch needs a stream of a different device,
+// and the kernel and shape of `first`.
 Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunch& launch,
                         std::set<Device>* devices, Command* command) {
   if (!call->IsStream(launch.stream)) return Result::kInvalidHandle;
