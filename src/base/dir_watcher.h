@@ -2,7 +2,7 @@
 // Reports, through inotify, names that appear in or vanish from one directory, and files that were
 // written there. Keeps working when the directory is removed and created again. All watchers of a
 // runner share one instance of inotify, because all containers of a node together have 128 by
-// default (fs.inotify.max_user_instances). Where the node has none left, the directory is read
+// default (fs.inotify.max_user_instances). If no instance is left, the watcher reads the directory
 // every second instead. Threads: lives on `runner`.
 #pragma once
 
@@ -43,7 +43,7 @@ class DirWatcher {
  private:
   class Inotify;
 
-  // What a read of the directory shows of a file.
+  // The state of a file when the directory was read.
   struct SeenFile {
     uint64_t inode = 0;
     int64_t written_ns = 0;  // time of the last change of its content

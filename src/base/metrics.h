@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters and histograms, and the functions that write them in the text format of Prometheus.
-// There is no registry: a product keeps its metrics in a struct, and names and explains them where
-// it writes its metrics page.
+// There is no registry: a product keeps its metrics in a struct, and gives them names and help
+// texts when it writes its metrics page.
 //
 // Threads: any. Counting costs one atomic addition; with labels, one short lock.
 #pragma once
@@ -60,7 +60,8 @@ class Histogram {
     buckets_[i].Add();
     sum_nanos_.Add(static_cast<uint64_t>(took.count()));
   }
-  // Values between the bounds i-1 and i, not cumulative. The last bucket has no upper bound.
+  // The number of values between the bounds i-1 and i, not cumulative. The last bucket has no upper
+  // bound.
   uint64_t bucket(size_t i) const { return buckets_[i].value(); }
   Duration sum() const { return Duration(static_cast<int64_t>(sum_nanos_.value())); }
 

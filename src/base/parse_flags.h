@@ -16,7 +16,7 @@ class App;
 namespace tessera {
 
 // Returns nothing if the program may continue, else its exit code:
-// - 0 after --help, --version or the help of a program with commands, written to standard output;
+// - 0 after --help, --version or the command "help", which write to standard output;
 // - 64 (EX_USAGE, the code of INVALID_ARGUMENT) after an error, written to standard error;
 // - the code of the failed write if standard output is not writable (75 for a full disk).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);

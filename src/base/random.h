@@ -2,7 +2,7 @@
 // Random numbers that depend only on the seed, not on the machine or the standard library. For
 // experiments, simulations and random policies; keys and tokens need getrandom.
 //
-// Threads: a value belongs to one thread. Cost: a nanosecond per number.
+// Threads: any number, on separate objects. Cost: a nanosecond per number.
 #pragma once
 
 #include <cstddef>

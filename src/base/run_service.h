@@ -12,9 +12,9 @@ namespace tessera {
 
 // Calls `start` on the runner, then runs the runner until a signal of `signals` (from BlockSignals,
 // called before any thread starts). The first signal calls `stop`, which must call `on_stopped`
-// when the program is ready to exit. The second signal ends the run at once. Returns the exit code,
-// which is 0 unless `start` fails; its error is logged. Threads: the calling thread becomes the
-// runner's.
+// when the program is ready to exit. The second signal ends the run at once. If `start` fails, logs
+// its error and returns the error's exit code; otherwise returns 0. Threads: the calling thread
+// becomes the runner's.
 int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
                const std::function<void(std::function<void()> on_stopped)>& stop);

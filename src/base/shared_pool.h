@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// A value that its copies share until one of them is updated. Compared by value; copies that share
-// it are recognized at once.
+// A value that its copies share until one of them is updated. Comparison is by value, and immediate
+// for copies that share the value.
 template <typename T>
 class SharedValue {
  public:

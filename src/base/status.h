@@ -3,7 +3,7 @@
 // value. Each layer adds its operation with Annotate(), so that the message names the object, the
 // place and the remedy.
 //
-// Cost: an OK Status is one null pointer. Threads: values, share nothing mutable.
+// Cost: an OK Status is one null pointer. Threads: any number, on separate objects.
 #pragma once
 
 #include <fmt/format.h>

@@ -16,7 +16,8 @@ namespace tessera {
 
 // Texts by name: labels, annotations, quantities of resources, environment variables.
 using StringMap = std::map<std::string, std::string, std::less<>>;
-// Changes to a StringMap, or its expected entries; nullopt: the entry is removed, or absent.
+// Changes to a StringMap, or its expected entries. nullopt: the entry is to be removed, or is
+// expected to be absent.
 using StringChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
 
 // Splits at every `separator`; an empty text has one empty part.
@@ -32,7 +33,7 @@ constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 // fit.
 Result<int64_t> ParseInt(std::string_view text);
 
-// 0 to 15; -1 for another character.
+// The value of a hexadecimal digit; -1 for another character.
 constexpr int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

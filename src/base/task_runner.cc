@@ -95,7 +95,7 @@ int EpollTaskRunner::WaitMillis() const {
 }
 
 void EpollTaskRunner::RunDueTasks() {
-  // Tasks that these tasks post wait for the next round, so that descriptors are served in between.
+  // Tasks that these tasks post wait for the next call, so that descriptors are served in between.
   const MonotonicTime now = clock_.Now();
   std::deque<Task> due;
   {

@@ -2,7 +2,8 @@
 // The UID of a Kubernetes object as a type, so that it cannot be mixed up with a name or a node.
 // Conversions between texts and UIDs are explicit. UUIDs of GPUs are not Uids.
 //
-// Threads: values. Cost: 24 bytes, because the API server creates UUIDs (uuid_text.h).
+// Threads: any number, on separate objects. Cost: 24 bytes, because the API server creates UUIDs
+// (uuid_text.h).
 #pragma once
 
 #include <fmt/format.h>

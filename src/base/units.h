@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed memory and compute, so that GiB, 256 MiB blocks and percent cannot be mixed up. The units
-// of the dialects exist only in src/device.
+// in which pods request GPUs exist only in src/device.
 #pragma once
 
 #include <compare>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is mostly a UUID: the UID of an object, or the UUID of a GPU or MIG slice. A UUID is
+// A text that usually is a UUID: the UID of an object, or the UUID of a GPU or MIG slice. A UUID is
 // stored as its 128 bits, so a table of hundreds of thousands of UUIDs needs no strings.
 //
-// Threads: values. Cost: 24 bytes; a text that is not a UUID is allocated once and shared by
-// copies.
+// Threads: any number, on separate objects. Cost: 24 bytes; a text that is not a UUID is allocated
+// once and shared by copies.
 #pragma once
 
 #include <compare>

@@ -29,8 +29,8 @@ class AgentPages {
   // Called once for each agent and path.
   using OnPage =
       std::function<void(const AgentPod&, std::string_view path, const Result<std::string>& page)>;
-  // Fails if the agents cannot be listed. NOT_FOUND: no agent exists. If an agent does not answer,
-  // only its pages have an error.
+  // An error if the agents cannot be listed; NOT_FOUND if no agent exists. If an agent does not
+  // answer, only its pages have an error.
   using OnDone = std::function<void(const Status&)>;
 
   // `page_timeout`: the maximum time for each page.

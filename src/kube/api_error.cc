@@ -62,7 +62,8 @@ Duration Bounded(int64_t seconds) {
   return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, 300));
 }
 
-// The manager in `conflict with "kubectl-edit" using apps/v1`; the whole text if it is different.
+// The manager in `conflict with "kubectl-edit" using apps/v1`; the whole text if it has another
+// form.
 std::string_view ManagerIn(std::string_view message) {
   const size_t begin = message.find('"');
   const size_t end = begin == std::string_view::npos ? begin : message.find('"', begin + 1);

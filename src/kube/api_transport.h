@@ -18,8 +18,8 @@
 
 namespace tessera::kube {
 
-// A pending request, including its waits. Destroying it cancels the request: the callback is no
-// longer called, but the server may have processed it.
+// A pending request, including the waits between its retries. Destroying it cancels the request:
+// the callback is no longer called, but the server may still process the request.
 class [[nodiscard]] Operation {
  public:
   Operation() = default;

@@ -100,7 +100,7 @@ enum class Propagation : uint8_t {
 };
 
 struct DeleteOptions {
-  // Deletes the object only if these match, else ABORTED.
+  // Preconditions, "" for none. ABORTED if the object has another UID or version.
   Uid uid;
   std::string resource_version;
   Propagation propagation = Propagation::kServerDefault;
@@ -161,7 +161,8 @@ class Client {
   // One streamed GET, which is neither queued nor retried.
   Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
-  // For watch.h: like Stream above, for the encoding and the objects that `query` requests.
+  // For watch.h: like Stream above, with the Accept header for `query`'s encoding and
+  // metadata_only.
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 

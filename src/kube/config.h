@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Address and credentials of the API server, from the pod's service account or a kubeconfig file:
-// client certificates, tokens, exec plugins, impersonation, proxies (proxy.h). Users with an
-// auth-provider or a password (both removed from Kubernetes) and interactive plugins are rejected
-// with their name. Threads: any; a Config is a value.
+// client certificates, tokens, exec plugins, impersonation, proxies (proxy.h). INVALID_ARGUMENT for
+// users with an auth-provider or a password, which Kubernetes has removed, and for interactive
+// plugins. Threads: any number, on separate objects.
 #pragma once
 
 #include <functional>
@@ -64,8 +64,8 @@ Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
 // wins; missing files are skipped. FAILED_PRECONDITION if no file exists.
 Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
 
-// Checks the certificates and the key that a kubeconfig has for an https server. INVALID_ARGUMENT
-// names the field and the reason.
+// Checks that the certificates and the key for an https server are readable and match.
+// INVALID_ARGUMENT names the field and the reason.
 Status CheckCertificates(const Config& config);
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.

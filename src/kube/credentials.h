@@ -34,7 +34,7 @@ class CredentialSource {
   void Get(OnReady on_ready);
   // See TokenSource::Set.
   void SetToken(std::string token);
-  // The server answered 401. Returns whether Get may provide another credential.
+  // Call after a 401 for `credential`. Returns whether Get may provide another credential.
   bool RejectAndCheckRetry(const Credential& credential);
 
  private:

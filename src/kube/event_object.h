@@ -40,7 +40,7 @@ struct EventText {
   std::string_view message;  // truncated at the API's limit
 };
 
-// `name` is unique in its namespace.
+// `name`: the Event's, unique in its namespace. `about`: the object that the Event is about.
 Json EventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
                  const EventReporter& reporter, WallTime now, int64_t count = 1);
 

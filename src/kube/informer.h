@@ -2,19 +2,20 @@
 // A local copy of a collection of the API server, kept current by a watch, with callbacks for each
 // change. The struct T (objects.h) defines which fields are kept, so unused fields cost nothing.
 //
-//   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
+//   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, kept_fields, *this);
 //
 // T is a struct with `ObjectMeta meta` and a function DecodeObject in its namespace.
 // metadata_object.h has such structs for types that are known only at run time.
 //
-// Outline: an object of which the informer keeps only the UID, because its handler keeps all that
-// it needs, or because only its arrival and deletion matter.
+// Outline: an object of which the informer keeps only the UID. Suits handlers that keep the data
+// themselves, and objects of which only arrival and deletion matter.
 //
 // Does not schedule work for changes: put a key into a KeyedQueue (keyed_queue.h). Threads: the
 // client's runner, which also runs the callbacks. Ownership: client and handler outlive the
 // informer; a handler may destroy the informer inside any call. The store is updated before a
-// handler is called. If an object is unreadable, the informer reports an error and keeps its last
-// known state. Cost: the decoded object, or 60 bytes for an outline. Idle cost: that of a Watch.
+// handler is called. If an object is unreadable, the informer reports an error and keeps the
+// object's last known state. Cost of an object: its decoded size, or 60 bytes for an outline. Idle
+// cost: one Watch.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 // Two replicas never lead at the same time. A leader counts `renew_deadline` from the moment before
 // it sent its last successful renewal. Other replicas count the longer `lease_duration` from the
 // moment when they observed that renewal. So the old leader has stopped before a new leader starts,
-// regardless of the network and of wall clocks. Between the two moments lies the lease gap,
+// regardless of the network and of wall clocks. Between two leaders lies the lease gap,
 // lease_duration - renew_deadline, in which no replica leads. Limitation: on a machine that is
 // suspended, the monotonic clock stands still, and its replica may lead for too long after it
 // resumes. Check leading() immediately before each write that only a leader may make.
@@ -64,9 +64,9 @@ class LeaderElector {
   // called.
   bool leading() const;
 
-  // Stops leading, releases the lease so that another replica can acquire it at once, and never
-  // tries again. Calls `on_done` afterwards, also if the server does not answer within
-  // `renew_deadline`.
+  // Stops leading, and releases the lease so that another replica can acquire it at once. This
+  // replica never acquires the lease again. Calls `on_done` afterwards, also if the server does not
+  // answer within `renew_deadline`.
   void Release(std::function<void()> on_done);
 
  private:

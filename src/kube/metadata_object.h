@@ -5,7 +5,7 @@
 //   kube::Informer<kube::MetadataObject> informer(
 //       client, {.type = type, .ns = ns, .label_selector = "app=x"}, {.manager = "m"}, handler);
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the field.
+// Threads: any number, on separate objects. Errors: INVALID_ARGUMENT names the field.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,8 @@ Status DecodeObject(const RawObject& raw, const KeptFields& kept, MetadataObject
 // INVALID_ARGUMENT if `raw` is not JSON.
 Status DecodeObject(const RawObject& raw, const KeptFields& kept, JsonObject* out);
 
-// Adds the owner, or replaces the reference that has the same uid. REQUIRES: object.
+// Adds the owner, or replaces the reference that has the same uid. REQUIRES: `object` is a JSON
+// object.
 void SetOwner(Json* object, const OwnerReference& owner);
 
 // A merge patch that sets the finalizers. It fails if the object no longer has this version.

@@ -41,8 +41,8 @@ void AddRun(const ContainerRun& container, PodRun* run) {
 
 uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
   // kube-scheduler's reasons of a failed attempt (PodReasonUnschedulable and
-  // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is none: such a pod was not
-  // tried.
+  // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is not one: kube-scheduler has
+  // not tried to place such a pod.
   if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
   const std::hash<std::string_view> hash;
   return (hash(reason) * 31 + hash(message)) | 1;

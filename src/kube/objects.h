@@ -4,7 +4,7 @@
 // are skipped without a copy. Labels, annotations and resources are filtered by `KeptFields`. So
 // 20,000 pods take a few tens of MiB.
 //
-// Does not write objects: use client.h. Threads: values and pure functions. Errors:
+// Does not write objects: use client.h. Threads: any number, on separate objects. Errors:
 // INVALID_ARGUMENT names the field.
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace tessera::kube {
 
-// Which entries of an object's maps are kept. An empty predicate keeps all.
+// The parts of an object that decoding keeps. An empty predicate keeps all entries of its map.
 struct KeptFields {
   using Predicate = std::function<bool(std::string_view key)>;
   Predicate label;
@@ -36,11 +36,11 @@ struct KeptFields {
   // Whether to keep PodObject::container_ids and ended_containers, which only the node's agent
   // needs.
   bool container_status = false;
-  // Whether to keep where a pod may run (PodObject::constraints), for explanations.
+  // Whether to keep PodObject::constraints, which only explanations to users need.
   bool constraints = false;
   // Whether to keep PodObject::run, which is only shown to users.
   bool pod_run = false;
-  // The field manager for whose applied fields a MetadataObject (metadata_object.h) has a digest.
+  // The field manager of MetadataObject::applied_fields (metadata_object.h).
   std::string manager;
 };
 
@@ -71,8 +71,8 @@ struct Container {
 // How the containers of a pod run.
 struct PodRun {
   int32_t restarts = 0;  // of all containers
-  // Why a container does not run as it should: "ImagePullBackOff", "Error (exit code 1)"; "" if all
-  // do. If several containers do not, the reason of one of them.
+  // Why a container failed or cannot start: "ImagePullBackOff", "Error (exit code 1)". "" if there
+  // is no such container. With several, the reason of one of them.
   std::string reason;
   bool operator==(const PodRun&) const = default;
 };

@@ -20,7 +20,7 @@ Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view por
                       std::string_view path, Duration timeout,
                       std::function<void(Result<std::string>)> on_done);
 
-// Enough for more than 1,000 containers on 16 GPUs each.
+// The maximum size of a page: enough for more than 1,000 containers on 16 GPUs each.
 inline constexpr size_t kMaxPodPage = 16 << 20;
 // The path of a pod's page in the API server. `port` is a number, because a proxy does not know the
 // names of ports.

@@ -2,8 +2,8 @@
 // An encoded object of the API server: JSON, or protobuf without its envelope. Lists and watches
 // deliver raw objects, and objects.h decodes them. Also reads the envelope and the Status object.
 //
-// Threads: values. Ownership: a protobuf message is a view; the function that returns it documents
-// its lifetime.
+// Threads: any number, on separate objects. Ownership: a protobuf message is a view; the function
+// that returns it documents its lifetime.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ struct ServerStatus {
   std::string reason;
   int code = 0;  // 0: not set
   std::optional<int> retry_after_seconds;
-  // A conflict because of which the server rejected an apply without force: a message such as
-  // `conflict with "kubectl-edit" using apps/v1`, and the field.
+  // A field of another manager, for which the server rejected an apply without force. The message
+  // is such as `conflict with "kubectl-edit" using apps/v1`.
   struct FieldConflict {
     std::string message;
     std::string field;

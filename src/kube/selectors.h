@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which objects a label selector selects, and on which nodes a pod may run by its node selector,
-// required node affinity and tolerations. The rules are those of kube-scheduler's plugins
-// NodeAffinity, TaintToleration and NodeUnschedulable (pkg/scheduler/framework/plugins) and of
+// Matches label selectors with objects, and a pod's node selector, required node affinity and
+// tolerations with nodes. The rules are those of kube-scheduler's plugins NodeAffinity,
+// TaintToleration and NodeUnschedulable (pkg/scheduler/framework/plugins) and of
 // k8s.io/component-helpers/scheduling/corev1.
 //
-// NodeConstraints serve only explanations to users: kube-scheduler itself decides. Threads: values
-// and pure functions.
+// NodeConstraints serve only explanations to users: kube-scheduler itself decides. Pure; any
+// thread.
 #pragma once
 
 #include <compare>
@@ -48,7 +48,7 @@ struct Taint {
   auto operator<=>(const Taint&) const = default;
 };
 
-// Where a pod may run, by its spec.
+// The constraints in a pod's spec on the node that it may run on.
 struct NodeConstraints {
   struct Toleration {
     std::string key;  // "": all keys
@@ -64,8 +64,8 @@ struct NodeConstraints {
     auto operator<=>(const AffinityTerm&) const = default;
   };
   StringMap selector;  // nodeSelector
-  std::optional<std::vector<AffinityTerm>>
-      affinity;  // required: one term must match; nullopt: none
+  // Required node affinity: one term must match. nullopt: no affinity.
+  std::optional<std::vector<AffinityTerm>> affinity;
   std::vector<Toleration> tolerations;
 
   bool Tolerates(const Taint& taint) const;
@@ -81,15 +81,16 @@ struct NodeTraits {
   auto operator<=>(const NodeTraits&) const = default;
 };
 
-// Why kube-scheduler leaves out a node.
+// Why kube-scheduler excludes a node.
 struct Exclusion {
   std::string_view kind;  // for JSON: "taint", "node-selector", "node-affinity"
   // A clause for users, equal for all nodes with this reason: "taint a=b:NoSchedule is not
   // tolerated".
   std::string reason;
 };
-// The first reason; nullopt if there is none. A node without the label kubernetes.io/hostname is
-// treated as if the label had the node's name, so that all nodes of one type can share `traits`.
+// The first reason why the pod cannot run on the node; nullopt if there is none. A node without the
+// label kubernetes.io/hostname is treated as if the label had the node's name, so that all nodes of
+// one type can share `traits`.
 std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::string& node,
                                      const NodeTraits& traits);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the resource of an apiVersion and a kind, such as "apps/v1" and "DaemonSet", by discovery
-// from the API server, and remembers it. For objects whose type is known only at run time.
+// from the API server, and remembers it.
 //
-// Types that the program knows are in resources.h. Threads: the client's runner. Callbacks run
-// there, never inside the call, and never after the Operation or the catalog is destroyed.
-// Ownership: the client outlives the catalog. A ResourceType has views of the catalog's texts, so
-// its users must end before the catalog. Cost: one request per group and version. A kind that was
-// not found costs one more request each time, because its definition may have been created in the
-// meantime.
+// Serves types that are known only at run time; resources.h has the others. Threads: the client's
+// runner. Callbacks run there, never inside the call, and never after the Operation or the catalog
+// is destroyed. Ownership: the client outlives the catalog. A ResourceType refers to strings of the
+// catalog, so it must not be used after the catalog is destroyed. Cost: one request per group and
+// version. A kind that was not found costs one more request each time, because its definition may
+// have been created in the meantime.
 #pragma once
 
 #include <functional>

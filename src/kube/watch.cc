@@ -75,7 +75,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     const auto watch_timeout = std::chrono::duration_cast<std::chrono::seconds>(
         options.watch_timeout + Duration(jitter(random)));
     // sendInitialEvents is accepted only with this resourceVersionMatch (ValidateListOptions in
-    // k8s.io/apimachinery, pkg/apis/meta/internalversion/validation). The timeout is drawn, as in
+    // k8s.io/apimachinery, pkg/apis/meta/internalversion/validation). The timeout is random, as in
     // client-go, so that the watches of all clients do not end at once.
     return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
                        CollectionPath(page_query.type, page_query.ns),
@@ -142,8 +142,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     }
   }
 
-  // The server has answered 200 when it finds that the version is too old, so the error 410 comes
-  // as an event.
+  // The server finds that the version is too old only after its response 200, so the error 410
+  // comes as an event.
   void OnErrorEvent(const ServerStatus& status) {
     stream.Cancel();
     Retry(ErrorOf(status, 500), RetryAfter(status).value_or(Duration::zero()));

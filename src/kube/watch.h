@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows a collection: receives all its objects, then watches for changes from the version of this
 // list on, with bookmarks. Resumes after a broken stream; starts again after 410 (the version is
-// too old).
-// Retries forever with growing, jittered waits, and reports the errors.
+// too old). Retries forever with growing, jittered waits, and reports the errors.
 //
 // The initial objects come in one stream if the server supports it (sendInitialEvents, on by
 // default since Kubernetes 1.34), which costs the server less memory than a list. Otherwise they

@@ -43,7 +43,7 @@ class BodyStream {
   // pieces are ignored.
   bool Push(Piece piece);
   // Calls `on_drained` once, when the client has received all queued pieces. REQUIRES: at least one
-  // piece is queued. For a producer that writes the next piece when the client has read the last
+  // piece is queued. Lets a producer wait with the next piece until the client has read the last
   // one.
   void ReportDrained() { report_drained_ = true; }
   // Ends the body after the queued pieces.

@@ -15,7 +15,8 @@ namespace tessera::net {
 class ClientPresence {
  public:
   bool gone() const { return gone_; }
-  // Replaces the callback of an earlier call. Called at most once; at once if the client is gone.
+  // Calls `on_gone` once when the client is gone, or immediately if it is gone already. Replaces
+  // the callback of an earlier call.
   void OnGone(std::function<void()> on_gone) {
     if (gone_) return on_gone();
     on_gone_ = std::move(on_gone);

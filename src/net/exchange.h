@@ -78,8 +78,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
   struct ResponseSink {
     std::function<void(Response head)> on_head;  // streams only
-    std::function<void(std::string piece)>
-        on_piece;  // streams only; Resume requests the next piece
+    // Streams only. Resume requests the next piece.
+    std::function<void(std::string piece)> on_piece;
     std::function<void(Result<Response>)> on_end;
   };
 

@@ -3,10 +3,10 @@
 // nghttp2, which has the frames, header compression and flow control. Everything runs on the
 // IoThread.
 //
-// Bounds: kMaxStreams at once, and as many more that the peer has reset but whose handler still
-// works; header and body sizes and all times as in ServerLimits; kResets and kResetsPerSecond for
-// peers that open streams only to reset them. A body is copied into frames of at most 16 KiB, of
-// which kWriteBytes are queued at a time.
+// Bounds: kMaxStreams at once. As many more may still occupy the handler after the peer has reset
+// them. Header and body sizes and all times are as in ServerLimits; kResets and kResetsPerSecond
+// for peers that open streams only to reset them. A body is copied into frames of at most 16 KiB,
+// of which kWriteBytes are queued at a time.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   ~Http2Session();
 
   void Start();
-  // The following functions work as in ServerConnection, for each stream.
+  // These functions work as in ServerConnection, for each stream.
   void Answer(uint64_t stream, Response response);
   void WatchPeer(uint64_t stream, OnGone on_gone);
   bool evictable() const;

@@ -11,8 +11,8 @@
 // `idle_timeout`.
 //
 // Errors of both Send and Stream:
-//   INVALID_ARGUMENT    the request cannot be sent as HTTP; the answer is not HTTP
-//   UNAVAILABLE         cannot connect; the connection broke before the answer was complete
+//   INVALID_ARGUMENT    the request cannot be sent as HTTP; the response is not HTTP
+//   UNAVAILABLE         cannot connect; the connection broke before the response was complete
 //   UNAUTHENTICATED     the server's certificate is not accepted
 //   DEADLINE_EXCEEDED   one of the Deadlines; the message names it
 //   RESOURCE_EXHAUSTED  the body is longer than `max_body`
@@ -37,7 +37,7 @@ namespace tessera::net {
 // Time limits of a call. Zero: no limit.
 struct Deadlines {
   Duration connect = std::chrono::seconds(10);  // name lookup, TCP, TLS
-  Duration header = std::chrono::seconds(30);   // from sending until the header of the answer
+  Duration header = std::chrono::seconds(30);   // from sending until the response's header
   Duration body = std::chrono::seconds(60);     // the whole body
   Duration stall = Duration::zero();            // silence between two pieces of the body
 };
@@ -54,7 +54,7 @@ class [[nodiscard]] HttpCall {
   HttpCall& operator=(HttpCall&& other) noexcept;
 
   void Cancel();
-  // Whether the last callback is still to come.
+  // Whether the last callback has not been called yet.
   bool active() const;
 
  private:

@@ -37,8 +37,8 @@ using SteadyTimer = asio::basic_waitable_timer<std::chrono::steady_clock,
 struct Timer::State {
   explicit State(asio::io_context& context) : timer(context) {}
   SteadyTimer timer;
-  uint64_t generation =
-      0;  // number of the current deadline; cancelled waits may still be in the queue
+  // The number of the current deadline. Cancelled waits may still be in the queue.
+  uint64_t generation = 0;
 };
 
 Timer::Timer(IoThread& io) : state_(std::make_shared<State>(io.impl().context)) {}

@@ -5,8 +5,8 @@
 //   net::IoThread io;                        // cmd/ creates it
 //   net::HttpServer / net::HttpClient (io, runner, ...)
 //
-// It sleeps in epoll_wait when idle. Do not run blocking work (use base::Worker) or a product's own
-// logic on it.
+// It sleeps in epoll_wait when idle. Do not run blocking work (use Worker of base/task_runner.h) or
+// a product's own logic on it.
 //
 // Ownership: must outlive every server and client that uses it. The destructor drops running
 // operations and joins the thread. Threads: any.

@@ -95,7 +95,8 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     address_.port = tcp.port();
   }
 
-  // Removes the socket of a crashed process. Other files stay, and bind reports the error.
+  // Removes a socket, such as that of a crashed process. Other files stay, and bind reports the
+  // error.
   void RemoveStaleSocket() {
     struct stat file {};
     if (::lstat(address_.unix_path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode)) {
@@ -153,7 +154,7 @@ Result<std::shared_ptr<Listener>> Listener::Open(IoThread& io, const Address& ad
   ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, /*prefer_v6=*/true));
   Status status = listener->Bind(endpoint);
   if (!status.ok() && address.unix_path.empty() && address.host.empty()) {
-    // The kernel has no IPv6.
+    // The kernel may have no IPv6.
     listener->Reset();
     ASSIGN_OR_RETURN(endpoint, EndpointOf(address, /*prefer_v6=*/false));
     status = listener->Bind(endpoint);

@@ -143,7 +143,7 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (state_ == ConnectionState::kReading) Advance();
 }
 
-// Reads at most one buffer ahead, so that pipelined requests take no memory.
+// Reads at most one buffer ahead, so that pipelined requests take little memory.
 void ServerConnection::OnReadAhead(const Status& status, std::string_view bytes) {
   if (!status.ok()) return Close();
   if (!bytes.empty()) {

@@ -101,8 +101,8 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
   return Status::Ok();
 }
 
-// Debian and Alpine, Fedora and RHEL, openSUSE, RHEL 6, RHEL 7, BSD: the list of Go's crypto/x509,
-// and so of kubectl.
+// The list of Go's crypto/x509, and so of kubectl: Debian, Fedora and RHEL 6, openSUSE, OpenELEC,
+// RHEL 7, Alpine.
 constexpr std::array kRootFiles = {"/etc/ssl/certs/ca-certificates.crt",
                                    "/etc/pki/tls/certs/ca-bundle.crt",
                                    "/etc/ssl/ca-bundle.pem",

@@ -54,7 +54,7 @@ class Transport {
 using TransportPtr = std::shared_ptr<Transport>;
 using OnTransport = std::function<void(Result<TransportPtr>)>;
 
-// A running operation that can be cancelled. Dropping the pointer does not cancel it.
+// A running attempt to connect, or to start TLS. Dropping the pointer does not cancel it.
 class Attempt {
  public:
   virtual ~Attempt() = default;

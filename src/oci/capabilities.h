@@ -33,8 +33,8 @@ Result<Capabilities> ParseCapabilities(std::string_view text);
 Capabilities RequiredOf(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
-// The capabilities that need a library of the driver; `stem` is the library's name before ".so".
-// All capabilities need an unknown library, because newer drivers have new libraries.
+// The capabilities that need a library of the driver; `stem` is the library's name before ".so". An
+// unknown library counts as needed by all, because newer drivers have new libraries.
 Capabilities LibraryNeededBy(std::string_view stem);
 // Whether a file is a library of the driver `version`. Most names end in that version; some
 // libraries have versions of their own.

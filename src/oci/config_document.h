@@ -72,7 +72,8 @@ class ConfigDocument {
   // Removes mounts whose source is `dir` or below it.
   void EraseMountsFrom(std::string_view dir);
 
-  // Removes the nodes /dev/nvidia<number>. An engine gives them all to a privileged container.
+  // Removes the nodes /dev/nvidia<number>. Engines give the nodes of all GPUs to a privileged
+  // container.
   void EraseGpuNodes();
   // Adds the node and replaces a node with the same path.
   Status AddDevice(const DeviceNode& node);

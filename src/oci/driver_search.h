@@ -28,8 +28,8 @@ inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
 
 struct DriverPlace {
   std::string version;  // 550.54.15
-  std::vector<std::string>
-      dirs;  // relative to the root, without links, distinct; the driver's own first
+  // Relative to the root, without links, distinct; the directory of the found library is the first.
+  std::vector<std::string> dirs;
 };
 
 class DriverSearch {

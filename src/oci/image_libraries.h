@@ -26,10 +26,11 @@ struct ImageLibrary {
   bool operator==(const ImageLibrary&) const = default;
 };
 
+inline constexpr size_t kMaxImageLibraries = 32;
+
 // Returns distinct shared objects for this machine with one of `sonames`, at most
 // kMaxImageLibraries. `root` and `cache` are the container's. Ignores mounts that other containers
 // or the host can see (Bidirectional), because a mount there would appear outside of the container.
-inline constexpr size_t kMaxImageLibraries = 32;
 std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, const RootedDir& root,
                                              const LdCache& cache,
                                              const std::vector<std::string_view>& sonames);

@@ -405,7 +405,7 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
 }
 
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
-  // An engine gives a privileged container the nodes of all GPUs.
+  // Engines give the nodes of all GPUs to a privileged container.
   document->EraseGpuNodes();
   for (const DeviceNode& gpu : gpus) RETURN_IF_ERROR(document->DenyDevice(gpu));
   return Status::Ok();

@@ -42,8 +42,8 @@ struct Limiter {
   std::string library_dir;  // host path of the directory with the libraries below
   std::string limits_dir;   // host path of the container's limits; mounted read-only
 };
-// A library that replaces the driver's, and the names of its files for containers with driver files
-// in /dev/tessera, and in /run/tessera.
+// A library of the driver that the limiter replaces. The names are those of the limiter's files,
+// for containers with driver files in /dev/tessera and in /run/tessera.
 struct LimiterLibrary {
   std::string_view soname;
   std::string_view file_for_dev, file_for_run;

@@ -16,7 +16,7 @@
 namespace tessera::oci {
 
 enum class Links {
-  kInRoot,  // followed as if the directory were /
+  kInRoot,  // followed as if the root directory were /
   kReject,  // any symbolic link in the path is an error
 };
 

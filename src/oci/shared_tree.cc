@@ -47,9 +47,9 @@ Status Mount(const char* source, const std::string& target, const char* type, un
   return Status::FromErrno("mount " + target, errno);
 }
 
-// Unmounts the host's mounts. Running containers keep their own copies. MNT_DETACH, because a
-// program of the host may have a file of the tree open. The loop ends when umount2 answers EINVAL:
-// no mount is left.
+// Unmounts all mounts at `path` on the host, and removes it. Running containers keep their own
+// copies. MNT_DETACH, because a program of the host may have a file of the tree open. The loop ends
+// when umount2 answers EINVAL: no mount is left.
 void UnmountAll(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
   }
@@ -123,7 +123,7 @@ class SharedTreeMaker {
     return {};
   }
 
-  // Whether the tree exists as a whole: making it read-only is the last step of its creation.
+  // Whether the tree is complete: the last step of its creation makes it read-only.
   bool IsComplete() const {
     struct statfs info;
     if (::statfs(path_.c_str(), &info) != 0) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and fuzzing: what the HTTP/2 server makes of any bytes of a client, without sockets and
-// TLS. Threads: any but that of `io`.
+// For tests and fuzzing: runs an Http2Session on given bytes of a client, without sockets and TLS.
+// Threads: any except `io`'s.
 #pragma once
 
 #include <string>
