@@ -37,14 +37,14 @@ Status CheckType(const Json& review) {
   if (kind == kKind && version == kVersion) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "unsupported kind \"{}\" of \"{}\": send {} of {} (admissionReviewVersions: [v1])",
-               CutText(kind, 64), CutText(version, 64), kKind, kVersion);
+               TruncateUtf8(kind, 64), TruncateUtf8(version, 64), kKind, kVersion);
 }
 
 // The API server sends warnings as HTTP headers, which hold no line breaks.
 std::string WarningText(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return CutText(std::move(text), kMaxWarningBytes);
+  return TruncateUtf8(std::move(text), kMaxWarningBytes);
 }
 
 Json StatusOf(const Status& rejection) {

@@ -47,8 +47,8 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
   return fmt::format(
       "tessera checks pods that are created or updated, not {} of {}{}{}: correct the webhook's "
       "rules",
-      CutText(request.operation, 16), CutText(request.resource, 32),
-      request.subresource.empty() ? "" : "/", CutText(request.subresource, 16));
+      TruncateUtf8(request.operation, 16), TruncateUtf8(request.resource, 32),
+      request.subresource.empty() ? "" : "/", TruncateUtf8(request.subresource, 16));
 }
 
 // Whether this is the mirror pod of a static pod. A mirror pod must not be changed, because the
@@ -141,7 +141,7 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
         std::ranges::count(containers, limit.applies_to, &ContainerRequest::name) > 0)
       continue;
     warnings->push_back(fmt::format("annotation {} has no effect: the pod has no container \"{}\"",
-                                    key, CutText(limit.applies_to, 64)));
+                                    key, TruncateUtf8(limit.applies_to, 64)));
   }
   for (const ContainerRequest& container : containers) {
     const auto limit = device::LimitFor(*limits, container.name, "");
@@ -179,7 +179,7 @@ void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_re
 }
 
 void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
-  const Status parsed = device::ParseComputeClass(CutText(std::string(text), 64)).status();
+  const Status parsed = device::ParseComputeClass(TruncateUtf8(std::string(text), 64)).status();
   WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
   if (parsed.ok() && !shares) {
     warnings->push_back(
@@ -208,8 +208,9 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
                !device::IsAssignmentKey(key)) {
       warnings->push_back(fmt::format(
           "unknown annotation {}; Tessera reads these annotations of pods: {}, {}, {}, {}",
-          CutText(key, 64), fmt::join(kRequestAnnotations, ", "), names::kAnnotationMemoryLimit,
-          names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
+          TruncateUtf8(key, 64), fmt::join(kRequestAnnotations, ", "),
+          names::kAnnotationMemoryLimit, names::kAnnotationComputeLimit,
+          names::kAnnotationComputeClass));
     } else if (IsRequestAnnotation(key) && !pod_request.devices->requests_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container requests GPUs", key));

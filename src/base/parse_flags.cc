@@ -27,9 +27,11 @@ const CLI::App& InnermostCommand(const CLI::App& app) {
 // command is required, not which word is invalid.
 std::string InvalidCommand(const CLI::App& app) {
   const CLI::App& innermost = InnermostCommand(app);
-  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  const std::vector<std::string> remaining = app.remaining(/*recurse=*/true);
   const bool needs_command = innermost.get_require_subcommand_min() > 0;
-  return needs_command && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
+  return needs_command && !remaining.empty() && !remaining.front().starts_with('-')
+             ? remaining.front()
+             : "";
 }
 
 std::string InvalidCommandError(const CLI::App& app, const std::string& word) {
@@ -66,7 +68,7 @@ std::string FlagError(const CLI::App& app, const CLI::ParseError& error) {
 
 // Rewrites arguments into forms that CLI11 understands. "--flag=" gives the flag an empty value,
 // where CLI11 would take the next argument as its value. "-f=value" is "-fvalue", as in kubectl.
-std::vector<std::string> Normalized(int argc, const char* const* argv) {
+std::vector<std::string> NormalizeArguments(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   bool are_flags = true;  // until "--"
   for (int i = 0; i < argc; ++i) {
@@ -85,8 +87,8 @@ std::vector<std::string> Normalized(int argc, const char* const* argv) {
 }
 
 // `invalid_command`: "" if the commands are valid.
-std::string MistakeText(const CLI::App& app, const std::string& invalid_command,
-                        const CLI::ParseError& error) {
+std::string ErrorText(const CLI::App& app, const std::string& invalid_command,
+                      const CLI::ParseError& error) {
   if (!invalid_command.empty()) return InvalidCommandError(app, invalid_command);
   if (std::string text = FlagError(app, error); !text.empty()) return text;
   std::ostringstream unused, text;
@@ -97,7 +99,7 @@ std::string MistakeText(const CLI::App& app, const std::string& invalid_command,
 }  // namespace
 
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) {
-  const std::vector<std::string> arguments = Normalized(argc, argv);
+  const std::vector<std::string> arguments = NormalizeArguments(argc, argv);
   std::vector<const char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   try {
@@ -113,7 +115,7 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     } else if (help_or_version) {
       app->exit(error, out, err);
     } else {
-      err << app->get_name() << ": " << MistakeText(*app, word, error);
+      err << app->get_name() << ": " << ErrorText(*app, word, error);
     }
     const Status write_status = WriteFd(STDOUT_FILENO, out.str());
     if (!write_status.ok())

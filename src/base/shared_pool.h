@@ -57,9 +57,9 @@ class SharedPool {
   // Returns the pool's value that equals `value`. If there is none, adds and returns `value`.
   SharedValue<T> Get(const SharedValue<T>& value) {
     if (const auto known = values_.find(value); known != values_.end()) return *known;
-    if (values_.size() >= drop_at_) {
+    if (values_.size() >= cleanup_size_) {
       std::erase_if(values_, [](const auto& known) { return known.value_.use_count() == 1; });
-      drop_at_ = std::max(kMinDropAt, 2 * values_.size());
+      cleanup_size_ = std::max(kMinCleanupSize, 2 * values_.size());
     }
     return *values_.insert(value).first;
   }
@@ -67,7 +67,7 @@ class SharedPool {
   size_t size() const { return values_.size(); }
 
  private:
-  static constexpr size_t kMinDropAt = 64;
+  static constexpr size_t kMinCleanupSize = 64;
   struct ByValue {
     bool operator()(const SharedValue<T>& a, const SharedValue<T>& b) const {
       return a.value_ != b.value_ && *a < *b;
@@ -75,7 +75,7 @@ class SharedPool {
   };
 
   std::set<SharedValue<T>, ByValue> values_;
-  size_t drop_at_ = kMinDropAt;
+  size_t cleanup_size_ = kMinCleanupSize;
 };
 
 }  // namespace tessera

@@ -81,12 +81,12 @@ size_t Utf8SequenceLength(std::string_view text) {
   return length;
 }
 
-bool IsLetterOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool IsLowerLetterOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-bool IsLabel(std::string_view label) {
-  return !label.empty() && label.size() <= 63 && IsLetterOrDigit(label.front()) &&
-         IsLetterOrDigit(label.back()) &&
-         std::ranges::all_of(label, [](char c) { return IsLetterOrDigit(c) || c == '-'; });
+bool IsDnsLabel(std::string_view label) {
+  return !label.empty() && label.size() <= 63 && IsLowerLetterOrDigit(label.front()) &&
+         IsLowerLetterOrDigit(label.back()) &&
+         std::ranges::all_of(label, [](char c) { return IsLowerLetterOrDigit(c) || c == '-'; });
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
-std::string CutText(std::string text, size_t limit) {
+std::string TruncateUtf8(std::string text, size_t limit) {
   if (text.size() <= limit) return text;
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
   text.resize(limit);
@@ -148,7 +148,7 @@ void AppendJsonString(std::string_view text, std::string* out) {
 }
 
 bool IsDnsName(std::string_view text) {
-  return text.size() <= 253 && std::ranges::all_of(Split(text, '.'), IsLabel);
+  return text.size() <= 253 && std::ranges::all_of(Split(text, '.'), IsDnsLabel);
 }
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ Result<std::string> HexDecode(std::string_view text);
 
 bool IsValidUtf8(std::string_view text);
 // `text` up to `limit` bytes, truncated between characters.
-std::string CutText(std::string text, size_t limit);
+std::string TruncateUtf8(std::string text, size_t limit);
 
 // FNV-1a: a hash for tables and fingerprints, which does not resist crafted collisions. Continues
 // from `hash`.

@@ -33,10 +33,10 @@ TEST(StringsTest, HexRoundTripsAndRejectsOtherCharacters) {
 }
 
 TEST(StringsTest, CutTextCutsAtACharacter) {
-  EXPECT_EQ(CutText("abc", 3), "abc");
-  EXPECT_EQ(CutText("abc", 2), "ab");
-  EXPECT_EQ(CutText("a\u00e4", 2), "a");
-  EXPECT_EQ(CutText("\u00e4", 1), "");
+  EXPECT_EQ(TruncateUtf8("abc", 3), "abc");
+  EXPECT_EQ(TruncateUtf8("abc", 2), "ab");
+  EXPECT_EQ(TruncateUtf8("a\u00e4", 2), "a");
+  EXPECT_EQ(TruncateUtf8("\u00e4", 1), "");
 }
 
 TEST(StringsTest, Utf8RejectsOverlongSurrogatesAndTruncation) {

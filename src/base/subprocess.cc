@@ -105,12 +105,12 @@ Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Durati
   err.write_end.Reset();
 
   SubprocessResult result;
-  const bool in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result);
-  if (!in_time) ::kill(pid, SIGKILL);
+  const bool ended_in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result);
+  if (!ended_in_time) ::kill(pid, SIGKILL);
   int wait_status = 0;
   while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
   }
-  if (!in_time) {
+  if (!ended_in_time) {
     return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; its output: {}{}",
                  argv[0], result.out, result.err);
   }

@@ -171,7 +171,7 @@ struct Worker::Shared {
   std::condition_variable changed;
   std::deque<TaskRunner::Task> tasks;
   bool stop = false;
-  bool given_up = false;
+  bool abandoned = false;
   bool ended = false;
 };
 
@@ -181,7 +181,7 @@ Worker::Worker(std::string name) : shared_(std::make_shared<Shared>()) {
     std::unique_lock lock(shared->mutex);
     while (true) {
       shared->changed.wait(lock, [&] { return shared->stop || !shared->tasks.empty(); });
-      if (shared->given_up || shared->tasks.empty()) break;
+      if (shared->abandoned || shared->tasks.empty()) break;
       const TaskRunner::Task task = std::move(shared->tasks.front());
       shared->tasks.pop_front();
       lock.unlock();
@@ -190,26 +190,26 @@ Worker::Worker(std::string name) : shared_(std::make_shared<Shared>()) {
     }
     shared->ended = true;
     shared->changed.notify_all();
-  }).detach();  // Detached, so that GiveUp can leave it; the destructor waits for `ended` instead.
+  }).detach();  // Detached, so that Abandon can leave it; the destructor waits for `ended` instead.
 }
 
 Worker::~Worker() {
   std::unique_lock lock(shared_->mutex);
   shared_->stop = true;
   shared_->changed.notify_all();
-  shared_->changed.wait(lock, [&] { return shared_->ended || shared_->given_up; });
+  shared_->changed.wait(lock, [&] { return shared_->ended || shared_->abandoned; });
 }
 
 void Worker::Post(TaskRunner::Task task) {
   std::lock_guard lock(shared_->mutex);
-  if (shared_->given_up) return;
+  if (shared_->abandoned) return;
   shared_->tasks.push_back(std::move(task));
   shared_->changed.notify_all();
 }
 
-void Worker::GiveUp() {
+void Worker::Abandon() {
   std::lock_guard lock(shared_->mutex);
-  shared_->given_up = true;
+  shared_->abandoned = true;
   shared_->stop = true;
   shared_->tasks.clear();
   shared_->changed.notify_all();

@@ -90,8 +90,8 @@ class FakeTaskRunner : public TaskRunner {
 };
 
 // A named thread for blocking work (NVML, exec, DNS) that runs posted tasks in order. The
-// destructor waits for the current task. GiveUp() abandons the thread instead, in case a call into
-// a driver never returns.
+// destructor waits for the current task. Abandon() leaves the thread running instead, in case a
+// call into a driver never returns.
 class Worker {
  public:
   explicit Worker(std::string name);
@@ -102,7 +102,7 @@ class Worker {
   // Any thread.
   void Post(TaskRunner::Task task);
   // Drops all tasks that have not started; the destructor then returns at once.
-  void GiveUp();
+  void Abandon();
 
  private:
   struct Shared;

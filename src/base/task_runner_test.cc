@@ -91,7 +91,7 @@ TEST(WorkerTest, GiveUpDoesNotWaitForACallThatHangs) {
       release->get_future().wait();
     });
     entered->get_future().wait();
-    worker.GiveUp();
+    worker.Abandon();
   }
   release->set_value();
 }

@@ -119,7 +119,7 @@ Status ReadClaims(const OidcOptions& options, WallTime now, OidcTokens* tokens) 
   const std::string issuer = claims.StringAt("iss").value_or("");
   if (issuer != options.issuer) {
     return Unauthenticated(fmt::format("its issuer is \"{}\": check --oidc-issuer-url",
-                                       CutText(issuer, kMaxReasonBytes)));
+                                       TruncateUtf8(issuer, kMaxReasonBytes)));
   }
   if (!Contains(claims.Find("aud"), options.client_id)) {
     return Unauthenticated(
@@ -181,7 +181,7 @@ Result<OidcProvider> ParseProvider(std::string_view document, const std::string&
     return Error(Code::kInvalidArgument,
                  "it names issuer \"{}\" instead of \"{}\": set --oidc-issuer-url to what the "
                  "issuer calls itself",
-                 CutText(name, kMaxReasonBytes), issuer);
+                 TruncateUtf8(name, kMaxReasonBytes), issuer);
   }
   OidcProvider provider;
   ASSIGN_OR_RETURN(provider.authorization_endpoint, json.StringAt("authorization_endpoint"));
@@ -229,7 +229,7 @@ net::Request RefreshRequest(const OidcProvider& provider, const OidcOptions& opt
 }
 
 std::string IssuerReason(std::string_view error, std::string_view description) {
-  return CutText(std::string(Trim(fmt::format("{} {}", error, description))), kMaxReasonBytes);
+  return TruncateUtf8(std::string(Trim(fmt::format("{} {}", error, description))), kMaxReasonBytes);
 }
 
 Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& options, WallTime now) {

@@ -35,7 +35,7 @@ ThreadCaller::~ThreadCaller() {
     std::lock_guard lock(state_->mutex);
     state_->runner = nullptr;
   }
-  for (auto& [id, job] : state_->jobs) job.worker->GiveUp();
+  for (auto& [id, job] : state_->jobs) job.worker->Abandon();
   state_->jobs.clear();
 }
 

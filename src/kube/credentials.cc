@@ -82,7 +82,7 @@ struct CredentialSource::Core {
     if (!core_ref) return;
     const std::lock_guard lock(core_ref->mutex);
     core_ref->core = nullptr;
-    worker->GiveUp();
+    worker->Abandon();
   }
 
   TaskRunner& runner;

@@ -26,7 +26,7 @@ Json EventObject(std::string_view name, const InvolvedObject& about, const Event
        {"involvedObject", std::move(involved)},
        {"type", string(text.kind == EventKind::kWarning ? "Warning" : "Normal")},
        {"reason", string(text.reason)},
-       {"message", string(CutText(std::string(text.message), kMaxEventMessage))},
+       {"message", string(TruncateUtf8(std::string(text.message), kMaxEventMessage))},
        {"source", std::move(source)},
        {"reportingComponent", string(reporter.component)},
        {"reportingInstance", string(reporter.instance)},

@@ -102,12 +102,12 @@ struct EventRecorder::Core {
     const std::string object_key =
         fmt::format("{}\n{}\n{}\n{}", object.kind, object.ns, object.name, object.uid);
     if (!TakeToken(object_key)) return;
-    std::string message = CutText(std::string(text), kMaxEventMessage);
+    std::string message = TruncateUtf8(std::string(text), kMaxEventMessage);
     const std::string reason_key =
         fmt::format("{}\n{}\n{}", object_key, static_cast<int>(kind), reason);
     std::string key = reason_key + "\n" + message;
     if (ShouldAggregate(reason_key, message)) {
-      message = CutText(std::string(kCombined) + message, kMaxEventMessage);
+      message = TruncateUtf8(std::string(kCombined) + message, kMaxEventMessage);
       key = reason_key;  // all aggregated Events increment one Event
     }
     RecordedEvent& event = recorded[key];

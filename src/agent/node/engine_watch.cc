@@ -89,7 +89,7 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
                                                                      : "changed");
   if (!result.ok() || result->exit_code != 0) {
     std::string last_error =
-        CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText);
+        TruncateUtf8(result.ok() ? result->err : result.status().message(), kMaxErrorText);
     if (last_error != last_error_) {
       Log(Severity::kWarning, "cannot judge the container engine's configuration",
           {{"error", last_error}});
@@ -122,8 +122,8 @@ void EngineWatch::Repair() {
         metrics_->engine_repairs.Add(repaired ? "OK" : "failed");
         if (!repaired) {
           Log(Severity::kError, "cannot configure the container engine",
-              {{"error",
-                CutText(result.ok() ? result->err : result.status().message(), kMaxErrorText)}});
+              {{"error", TruncateUtf8(result.ok() ? result->err : result.status().message(),
+                                      kMaxErrorText)}});
         }
         Check();
       });

@@ -63,24 +63,25 @@ Json Operation(std::string_view op, const std::string& path) {
 
 NodeCondition ConditionOf(const device::NodeInventory& inventory, const NodeFindings& findings) {
   if (!findings.driver_reason.empty()) {
-    return {false, findings.driver_reason, CutText(findings.driver_problem, kMaxMessage)};
+    return {false, findings.driver_reason, TruncateUtf8(findings.driver_problem, kMaxMessage)};
   }
   if (!inventory.problem.empty()) {
     // A missing driver has no version.
     const bool has_driver = !inventory.driver_version.empty();
     return {false, has_driver ? names::kReasonNoGpu : names::kReasonDriverNotReady,
-            CutText(inventory.problem, kMaxMessage)};
+            TruncateUtf8(inventory.problem, kMaxMessage)};
   }
   std::string unhealthy = UnhealthyText(inventory);
   if (!unhealthy.empty()) {
-    return {false, names::kReasonGpuUnhealthy, CutText(std::move(unhealthy), kMaxMessage)};
+    return {false, names::kReasonGpuUnhealthy, TruncateUtf8(std::move(unhealthy), kMaxMessage)};
   }
   if (!inventory.runtime_problem.empty()) {
     return {false, names::kReasonRuntimeNotConfigured,
-            CutText(inventory.runtime_problem, kMaxMessage)};
+            TruncateUtf8(inventory.runtime_problem, kMaxMessage)};
   }
   if (!findings.smoke_problem.empty()) {
-    return {false, names::kReasonSmokeTestFailed, CutText(findings.smoke_problem, kMaxMessage)};
+    return {false, names::kReasonSmokeTestFailed,
+            TruncateUtf8(findings.smoke_problem, kMaxMessage)};
   }
   const size_t count = inventory.gpus.size();
   return {true, names::kReasonGpusHealthy,

@@ -126,7 +126,7 @@ std::string TailOf(std::string_view log) {
   for (size_t i = lines.size() > 3 ? lines.size() - 3 : 0; i < lines.size(); ++i) {
     tail += fmt::format("{}{}", tail.empty() ? "" : " | ", Trim(lines[i]));
   }
-  return CutText(std::move(tail), 400);
+  return TruncateUtf8(std::move(tail), 400);
 }
 
 }  // namespace

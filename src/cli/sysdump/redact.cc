@@ -194,7 +194,8 @@ std::string WithoutTokens(std::string_view log) {
       continue;
     }
     // std::regex recurses once for each character, so long lines are truncated.
-    clean += std::regex_replace(CutText(std::string(line), 4000), kTokens, std::string(kOmitted));
+    clean +=
+        std::regex_replace(TruncateUtf8(std::string(line), 4000), kTokens, std::string(kOmitted));
     clean += '\n';
   }
   // The loop adds a line end after the last line, which the log does not have.
