@@ -129,7 +129,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
   options.limits.idle = kIdle;
   auto handler = [get_status = std::move(get_status), post_to_grants = std::move(post_to_grants)](
                      const net::Request& request, net::HttpServer::Reply reply) {
-    if (!IsRead(request)) {
+    if (!IsGetOrHead(request)) {
       return reply(net::TextResponse(405, "only GET\n"));
     }
     if (request.path() == "/metrics") {

@@ -110,7 +110,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   }
 
   net::Response AnswerStatus(const net::Request& request) const {
-    if (!IsRead(request)) return net::TextResponse(405, "only GET\n");
+    if (!IsGetOrHead(request)) return net::TextResponse(405, "only GET\n");
     // A response proves that this thread runs.
     if (request.path() == "/healthz") return net::TextResponse(200, "ok\n");
     if (request.path() != "/metrics") {

@@ -70,7 +70,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
   if (path == kOidcLoginPath || path == kOidcCallbackPath) return HandleOidc(request, guarded);
   const net::Asset* asset = net::FindAsset(Assets(), path == "/" ? "/index.html" : path);
   if (asset == nullptr) return guarded(net::TextResponse(404, "no such page\n"));
-  if (!IsRead(request)) return guarded(net::TextResponse(405, "only GET\n"));
+  if (!IsGetOrHead(request)) return guarded(net::TextResponse(405, "only GET\n"));
   guarded(net::RespondAsset(*asset, request));
 }
 
@@ -94,7 +94,7 @@ void ConsoleRouter::OpenDashboard(const net::Request& request, const Reply& repl
 }
 
 void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
-  if (!IsRead(request)) {
+  if (!IsGetOrHead(request)) {
     const Status origin = CheckOrigin(request);
     if (!origin.ok()) return reply(ErrorResponse(origin));
   }
@@ -108,7 +108,7 @@ void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
 }
 
 void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
-  if (IsRead(request)) return ShowLogin(reply);
+  if (IsGetOrHead(request)) return ShowLogin(reply);
   if (request.method != "POST") return reply(MethodNotAllowed("GET, HEAD, POST"));
   if (options_.dashboard) {
     return reply(ErrorResponse(Error(Code::kPermissionDenied,
@@ -185,7 +185,7 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
     return reply(
         ErrorResponse(Error(Code::kUnauthenticated, "the session has ended: log in again")));
   }
-  if (!IsRead(request)) {
+  if (!IsGetOrHead(request)) {
     if (by_cookie && !SameSecret(request.headers.Get(kCsrfHeader), session->csrf)) {
       return reply(ErrorResponse(Error(Code::kPermissionDenied,
                                        "the request lacks the page's token: load the page again")));

@@ -54,7 +54,7 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
   if (!model_.nodes().contains(name)) {
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }
-  if (IsRead(request)) {
+  if (IsGetOrHead(request)) {
     if (what.empty()) return ShowNode(name, *session, reply);
     if (!CheckRateLimit(*session, reply)) return;
     if (what == "usage") return ShowNodeUsage(name, session, reply);

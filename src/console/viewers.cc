@@ -95,7 +95,7 @@ void Viewers::SendPart(Viewer& viewer) {
     viewer.next_part.reset();
   } else {
     viewer.next_part = part.next;
-    viewer.stream->ReportDrained();
+    viewer.stream->NotifyWhenDrained();
   }
 }
 
@@ -190,7 +190,7 @@ void Viewers::SendDownload(Download& download) {
   const bool ends = download.next_part.kind == SnapshotPosition::Kind::kEnd;
   if (ends) text += "]}";
   download.stream->Push(std::make_shared<const std::string>(std::move(text)));
-  ends ? download.stream->Finish() : download.stream->ReportDrained();
+  ends ? download.stream->Finish() : download.stream->NotifyWhenDrained();
 }
 
 void Viewers::Download::Append(std::string_view array, std::string* text) {

@@ -10,7 +10,7 @@
 namespace tessera::net {
 namespace {
 
-bool OutOfResources(int error) {
+bool IsOutOfResources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
@@ -57,7 +57,7 @@ void AcceptLoop::Accept() {
   }
   // The connection stays in the kernel's queue and the socket readable, so without a pause the loop
   // would spin.
-  if (!OutOfResources(error)) return;
+  if (!IsOutOfResources(error)) return;
   if (!std::exchange(error_logged_, true)) {
     Log(Severity::kError, "cannot accept a connection, retrying after a pause",
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});

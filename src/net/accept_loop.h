@@ -27,8 +27,8 @@ class AcceptLoop {
   // Like UnixListener::Listen.
   Status Listen(const std::string& path, mode_t mode);
   void Close();
-  // Like UnixListener::Present.
-  bool Present() const { return listener_.Present(); }
+  // Like UnixListener::OwnsPath.
+  bool OwnsPath() const { return listener_.OwnsPath(); }
   // Leaves connections in the kernel until Resume.
   void Pause();
   void Resume();

@@ -30,7 +30,7 @@ bool BodyStream::Push(Piece piece) {
   if (closed_ || finished_) return false;
   if (piece->empty()) return true;
   if (queued_bytes_ > 0 && queued_bytes_ + piece->size() > options_.queue_bytes) {
-    report_drained_ = true;
+    notify_when_drained_ = true;
     return false;
   }
   queued_bytes_ += piece->size();
@@ -50,7 +50,7 @@ void BodyStream::Close() {
 
 void BodyStream::OnWritten(size_t bytes) {
   queued_bytes_ -= bytes;
-  if (queued_bytes_ > 0 || closed_ || !std::exchange(report_drained_, false)) return;
+  if (queued_bytes_ > 0 || closed_ || !std::exchange(notify_when_drained_, false)) return;
   if (options_.on_drained) options_.on_drained();
 }
 

@@ -30,8 +30,10 @@ class BodyStream {
   using Piece = std::shared_ptr<const std::string>;
   struct Options {
     size_t queue_bytes = 1 << 20;
-    std::function<void()> on_drained;  // the queue is empty, after a rejected Push or ReportDrained
-    std::function<void()> on_closed;   // the client is gone, or the server has ended
+    // The queue is empty, after a rejected Push or NotifyWhenDrained.
+    std::function<void()> on_drained;
+    // The client is gone, or the server has ended.
+    std::function<void()> on_closed;
   };
 
   BodyStream(IoThread& io, TaskRunner& runner, Options options);
@@ -45,7 +47,7 @@ class BodyStream {
   // Calls `on_drained` once, when the client has received all queued pieces. REQUIRES: at least one
   // piece is queued. Lets a producer wait with the next piece until the client has read the last
   // one.
-  void ReportDrained() { report_drained_ = true; }
+  void NotifyWhenDrained() { notify_when_drained_ = true; }
   // Ends the body after the queued pieces.
   void Finish();
   // Ends the connection without the queued pieces.
@@ -65,7 +67,7 @@ class BodyStream {
   const Options options_;
   std::shared_ptr<StreamSink> sink_;
   size_t queued_bytes_ = 0;
-  bool report_drained_ = false;  // calls on_drained when the queue is empty
+  bool notify_when_drained_ = false;
   bool closed_ = false;
   bool finished_ = false;
   WeakPtrFactory<BodyStream> weak_{this};

@@ -69,14 +69,14 @@ class CertificateBuilder {
   const std::string& serial() const { return serial_; }
   X509* get() const { return certificate_.get(); }
 
-  void Subject(const std::string& common_name) {
+  void SetSubject(const std::string& common_name) {
     const auto* text = reinterpret_cast<const unsigned char*>(common_name.c_str());
     Expect(X509_NAME_add_entry_by_txt(X509_get_subject_name(get()), "CN", MBSTRING_UTF8, text, -1,
                                       -1, 0) == 1,
            "common name");
   }
 
-  void Extend(X509* issuer, int nid, const std::string& value) {
+  void AddExtension(X509* issuer, int nid, const std::string& value) {
     X509V3_CTX context;
     X509V3_set_ctx(&context, issuer, get(), nullptr, nullptr, 0);
     X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, nid, value.c_str());
@@ -143,10 +143,10 @@ Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_
   CertificateBuilder builder(key.get(), validity);
   // Each authority has a subject of its own: verifiers look up an issuer by its subject, and for a
   // while a bundle has an old and a new authority.
-  builder.Subject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
-  builder.Extend(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
-  builder.Extend(builder.get(), NID_key_usage, "critical,keyCertSign");
-  builder.Extend(builder.get(), NID_subject_key_identifier, "hash");
+  builder.SetSubject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
+  builder.AddExtension(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
+  builder.AddExtension(builder.get(), NID_key_usage, "critical,keyCertSign");
+  builder.AddExtension(builder.get(), NID_subject_key_identifier, "hash");
   X509* self = builder.get();
   ASSIGN_OR_RETURN(X509Ptr certificate, std::move(builder).Sign(self, key.get()));
   return CertificateAuthority(std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
@@ -183,13 +183,13 @@ Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_na
   if (!key) return OpenSslError("making a key");
   X509* issuer = impl_->certificate.get();
   CertificateBuilder builder(key.get(), validity);
-  builder.Subject(common_name);
-  builder.Extend(issuer, NID_basic_constraints, "critical,CA:FALSE");
-  builder.Extend(issuer, NID_key_usage, "critical,digitalSignature");
-  builder.Extend(issuer, NID_ext_key_usage,
-                 use == CertificateUse::kClient ? "clientAuth" : "serverAuth,clientAuth");
-  builder.Extend(issuer, NID_authority_key_identifier, "keyid");
-  if (!names.empty()) builder.Extend(issuer, NID_subject_alt_name, alternatives);
+  builder.SetSubject(common_name);
+  builder.AddExtension(issuer, NID_basic_constraints, "critical,CA:FALSE");
+  builder.AddExtension(issuer, NID_key_usage, "critical,digitalSignature");
+  builder.AddExtension(issuer, NID_ext_key_usage,
+                       use == CertificateUse::kClient ? "clientAuth" : "serverAuth,clientAuth");
+  builder.AddExtension(issuer, NID_authority_key_identifier, "keyid");
+  if (!names.empty()) builder.AddExtension(issuer, NID_subject_alt_name, alternatives);
   ASSIGN_OR_RETURN(const X509Ptr certificate, std::move(builder).Sign(issuer, impl_->key.get()));
   return CertificatePair{PemOf(certificate.get()), PemOf(key.get())};
 }

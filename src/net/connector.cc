@@ -16,7 +16,7 @@ using Endpoint = asio::generic::stream_protocol::endpoint;
 constexpr Duration kAttemptDelay = std::chrono::milliseconds(250);
 constexpr size_t kMaxProxyAnswerBytes = 16 << 10;
 
-std::optional<Endpoint> KnownEndpoint(const Address& address) {
+std::optional<Endpoint> EndpointWithoutLookup(const Address& address) {
   if (!address.unix_path.empty()) {
     return Endpoint(asio::local::stream_protocol::endpoint(address.unix_path));
   }
@@ -27,7 +27,7 @@ std::optional<Endpoint> KnownEndpoint(const Address& address) {
 }
 
 // Has no effect on unix sockets.
-void TuneTcp(int fd) {
+void SetTcpOptions(int fd) {
   const auto set = [fd](int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof(value));
   };
@@ -43,7 +43,7 @@ void TuneTcp(int fd) {
 }
 
 // Alternates address families in the system's order of preference (RFC 8305, section 4).
-std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
+std::vector<Endpoint> InterleaveFamilies(const std::vector<Endpoint>& sorted) {
   std::vector<Endpoint> first, second, merged;
   for (const Endpoint& endpoint : sorted) {
     const bool preferred = endpoint.protocol().family() == sorted[0].protocol().family();
@@ -57,7 +57,7 @@ std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
 }
 
 // Before the tunnel is open, an error names the proxy, if any.
-Status ErrorTo(const Destination& to, std::string_view step, const error_code& error) {
+Status ConnectError(const Destination& to, std::string_view step, const error_code& error) {
   const Status status = FromErrorCode(step, error);
   return to.proxy ? status.Annotate("the proxy " + to.proxy->ToString()) : status;
 }
@@ -71,10 +71,10 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
   void Start(const Endpoint& endpoint) {
     socket_.async_connect(endpoint, [self = shared_from_this()](const error_code& error) {
       if (!self->on_done_) return;
-      if (error) return self->Finish(ErrorTo(self->to_, "connect", error));
-      TuneTcp(self->socket_.native_handle());
+      if (error) return self->Finish(ConnectError(self->to_, "connect", error));
+      SetTcpOptions(self->socket_.native_handle());
       self->plain_ = MakePlainTransport(std::move(self->socket_));
-      self->to_.proxy ? self->OpenTunnel() : self->Secure();
+      self->to_.proxy ? self->OpenTunnel() : self->StartTls();
     });
   }
 
@@ -118,7 +118,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
     if (!accepted) return FailTunnel(line);
     // In TLS the client sends first.
     if (answer_.size() > header_size) return FailTunnel("it sent data before the client did");
-    Secure();
+    StartTls();
   }
 
   void FailTunnel(std::string_view why) {
@@ -126,7 +126,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
                  why));
   }
 
-  void Secure() {
+  void StartTls() {
     if (!to_.tls) return Finish(std::exchange(plain_, nullptr));
     const std::string& name = to_.server_name.empty() ? to_.address.host : to_.server_name;
     handshake_ = ClientHandshake(std::exchange(plain_, nullptr), to_.tls, name,
@@ -161,22 +161,22 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
 
   void Start(const std::vector<Address>& candidates) {
     for (const Address& candidate : candidates) {
-      if (auto endpoint = KnownEndpoint(candidate)) endpoints_.push_back(*endpoint);
+      if (auto endpoint = EndpointWithoutLookup(candidate)) endpoints_.push_back(*endpoint);
     }
-    const Address& dialed = to_.proxy ? to_.proxy->address : to_.address;
+    const Address& contacted = to_.proxy ? to_.proxy->address : to_.address;
     if (endpoints_.empty()) {
-      if (auto endpoint = KnownEndpoint(dialed)) endpoints_.push_back(*endpoint);
+      if (auto endpoint = EndpointWithoutLookup(contacted)) endpoints_.push_back(*endpoint);
     }
     if (!endpoints_.empty()) return TryNext();
     // Asio starts a thread for getaddrinfo only here.
-    resolver_.async_resolve(dialed.host, std::to_string(dialed.port),
+    resolver_.async_resolve(contacted.host, std::to_string(contacted.port),
                             [self = shared_from_this()](const error_code& error, auto results) {
                               if (error)
-                                return self->Finish(ErrorTo(self->to_, "name lookup", error));
+                                return self->Finish(ConnectError(self->to_, "name lookup", error));
                               for (const auto& result : results)
                                 self->endpoints_.emplace_back(result.endpoint());
                               if (self->endpoints_.empty()) return self->Finish(self->last_error_);
-                              self->endpoints_ = Interleaved(self->endpoints_);
+                              self->endpoints_ = InterleaveFamilies(self->endpoints_);
                               self->TryNext();
                             });
   }

@@ -23,13 +23,13 @@ ConnectionPool::Connection ConnectionPool::TakeIdle() {
   while (!idle_.empty()) {
     Connection connection = std::move(idle_.back().connection);
     idle_.pop_back();
-    if (!connection.transport->Stale()) return connection;
+    if (!connection.transport->IsStale()) return connection;
     connection.transport->Close();
   }
   return {};
 }
 
-ConnectionPool::Connection ConnectionPool::Adopt(TransportPtr fresh) {
+ConnectionPool::Connection ConnectionPool::MakeConnection(TransportPtr fresh) {
   if (options_.max_age <= Duration::zero()) return {std::move(fresh), MonotonicTime::max()};
   // Connections get random ages, so that clients that connected together do not reconnect together.
   std::uniform_int_distribution<int64_t> age(options_.max_age.count() / 4 * 3,
@@ -37,7 +37,7 @@ ConnectionPool::Connection ConnectionPool::Adopt(TransportPtr fresh) {
   return {std::move(fresh), std::chrono::steady_clock::now() + Duration(age(random_))};
 }
 
-void ConnectionPool::Keep(Connection connection) {
+void ConnectionPool::KeepIdle(Connection connection) {
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (closed_ || idle_.size() >= options_.max_idle_connections || now >= connection.retire_at) {
     return connection.transport->Close();
@@ -53,17 +53,17 @@ void ConnectionPool::Keep(Connection connection) {
 
 void ConnectionPool::SetCertificate(PemSource certificate, PemSource key) {
   tls_.SetCertificate(std::move(certificate), std::move(key));
-  ++generation_;
+  ++certificate_generation_;
   for (IdleConnection& entry : idle_) entry.connection.transport->Close();
   idle_.clear();
 }
 
-void ConnectionPool::Enter(std::shared_ptr<Exchange> exchange) {
+void ConnectionPool::AddRunning(std::shared_ptr<Exchange> exchange) {
   Exchange* const key = exchange.get();
   running_.emplace(key, std::move(exchange));
 }
 
-void ConnectionPool::Leave(Exchange* exchange) { running_.erase(exchange); }
+void ConnectionPool::RemoveRunning(Exchange* exchange) { running_.erase(exchange); }
 
 void ConnectionPool::Close() {
   closed_ = true;
@@ -84,8 +84,8 @@ Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, RequestPlan plan, Respo
 
 void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
-  pool_->Enter(shared_from_this());
-  generation_ = pool_->generation();
+  pool_->AddRunning(shared_from_this());
+  certificate_generation_ = pool_->certificate_generation();
   if (auto kept = pool_->TakeIdle(); kept.transport) {
     reused_ = true;
     return SendRequest(std::move(kept));
@@ -95,7 +95,7 @@ void Exchange::Start() {
 
 void Exchange::Connect() {
   const auto& options = pool_->options();
-  generation_ = pool_->generation();
+  certificate_generation_ = pool_->certificate_generation();
   Destination to{.address = options.server.address,
                  .proxy = options.proxy,
                  .server_name = options.tls.server_name};
@@ -110,7 +110,7 @@ void Exchange::Connect() {
                             self->attempt_.reset();
                             if (self->finished_) return;
                             if (!result.ok()) return self->Finish(result.status());
-                            self->SendRequest(self->pool_->Adopt(*std::move(result)));
+                            self->SendRequest(self->pool_->MakeConnection(*std::move(result)));
                           });
   if (finished_ && attempt_) std::exchange(attempt_, nullptr)->Cancel();
 }
@@ -132,7 +132,8 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
 }
 
 void Exchange::ReadMore() {
-  if (head_seen_) StartTimer(&stall_timer_, plan_.deadlines.stall, "waiting for more of the body");
+  if (head_received_)
+    StartTimer(&stall_timer_, plan_.deadlines.stall, "waiting for more of the body");
   transport_->Read(
       [self = shared_from_this(), from = transport_](const Status& status, std::string_view bytes) {
         if (!self->finished_ && self->transport_ == from) self->OnRead(status, bytes);
@@ -141,11 +142,11 @@ void Exchange::ReadMore() {
 
 void Exchange::OnRead(const Status& status, std::string_view bytes) {
   stall_timer_.Stop();
-  if (!status.ok()) return OnBroken(status);
+  if (!status.ok()) return OnConnectionBroken(status);
   if (bytes.empty()) {
     peer_ended_ = true;
     const Status end = parser_->PutEof();
-    return end.ok() ? Advance() : OnBroken(end);
+    return end.ok() ? Advance() : OnConnectionBroken(end);
   }
   const Status parsed = parser_->Put(bytes);
   if (!parsed.ok()) return Finish(parsed);
@@ -167,13 +168,13 @@ void Exchange::OnHeader() {
   if (parser_->response().status == 101) {
     return Finish(Error(Code::kInvalidArgument, "the server switched protocols without a request"));
   }
-  head_seen_ = true;
+  head_received_ = true;
   StartTimer(&phase_timer_, plan_.deadlines.body, "reading the body");
   if (plan_.streams) sink_.on_head(parser_->response());
 }
 
 void Exchange::Advance() {
-  while (!finished_ && parser_->header_done() && !head_seen_) {
+  while (!finished_ && parser_->header_done() && !head_received_) {
     if (parser_->response().status == 101 || !SkipInterim()) OnHeader();
   }
   if (finished_) return;
@@ -181,7 +182,7 @@ void Exchange::Advance() {
   if (plan_.streams && !delivering_) Deliver();
   if (parser_->done()) return Complete();
   if (peer_ended_)
-    return OnBroken(Error(Code::kUnavailable, "connection closed before the answer"));
+    return OnConnectionBroken(Error(Code::kUnavailable, "connection closed before the answer"));
   // Resume continues from here.
   paused_ = plan_.streams && body_.size() >= kReadAheadBytes;
   if (!paused_) ReadMore();
@@ -200,7 +201,7 @@ void Exchange::Resume() {
   if (std::exchange(paused_, false)) ReadMore();
 }
 
-void Exchange::OnBroken(const Status& status) {
+void Exchange::OnConnectionBroken(const Status& status) {
   // A server may close an idle connection while a request is on its way (RFC 9112, section 9.3.1).
   if (reused_ && !parser_->started() && plan_.may_resend) {
     reused_ = false;
@@ -214,10 +215,10 @@ void Exchange::OnBroken(const Status& status) {
 void Exchange::Complete() {
   // After an early answer the rest of the request is still unsent or unread. It would precede the
   // next request, so the connection is not reused.
-  const bool clean = request_written_ && !peer_ended_ && parser_->keep_alive() &&
-                     generation_ == pool_->generation();
-  if (clean && parser_->TakeRest().empty()) {
-    pool_->Keep({std::exchange(transport_, nullptr), retire_at_});
+  const bool may_reuse = request_written_ && !peer_ended_ && parser_->keep_alive() &&
+                         certificate_generation_ == pool_->certificate_generation();
+  if (may_reuse && parser_->TakeRest().empty()) {
+    pool_->KeepIdle({std::exchange(transport_, nullptr), retire_at_});
   }
   Response response = std::move(parser_->response());
   if (!plan_.streams) response.body = std::move(body_);
@@ -237,7 +238,7 @@ void Exchange::Cancel() {
   if (finished_) return;
   const auto self = shared_from_this();
   finished_ = true;
-  pool_->Leave(this);
+  pool_->RemoveRunning(this);
   phase_timer_.Stop();
   stall_timer_.Stop();
   sink_ = {};

@@ -32,19 +32,19 @@ class ConnectionPool {
   };
   // A kept connection that still looks alive; its transport is null if there is none.
   Connection TakeIdle();
-  void Keep(Connection connection);
-  // Gives a new connection the time at which it retires.
-  Connection Adopt(TransportPtr fresh);
+  void KeepIdle(Connection connection);
+  // Sets the time from which the new connection is too old for another request.
+  Connection MakeConnection(TransportPtr fresh);
   // Connections that used the old certificate are not reused.
   void SetCertificate(PemSource certificate, PemSource key);
-  // Owns the exchange from Enter to Leave.
-  void Enter(std::shared_ptr<Exchange> exchange);
-  void Leave(Exchange* exchange);
+  // Owns the exchange from AddRunning to RemoveRunning.
+  void AddRunning(std::shared_ptr<Exchange> exchange);
+  void RemoveRunning(Exchange* exchange);
   // Closes kept connections and cancels running exchanges. Nothing starts afterwards.
   void Close();
   bool closed() const { return closed_; }
   // Increases with each change of the certificate.
-  int generation() const { return generation_; }
+  int certificate_generation() const { return certificate_generation_; }
 
  private:
   struct IdleConnection {
@@ -61,7 +61,7 @@ class ConnectionPool {
   // Owns the exchanges, so that none ends on another thread or after the IoThread.
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
   bool closed_ = false;
-  int generation_ = 0;
+  int certificate_generation_ = 0;
 };
 
 // The pool owns an exchange while it runs. States: connecting -> waiting for the header -> body ->
@@ -99,7 +99,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void Deliver();
   bool SkipInterim();
   void OnHeader();
-  void OnBroken(const Status& status);
+  void OnConnectionBroken(const Status& status);
   void Complete();
   void Finish(Result<Response> result);
   void StartTimer(Timer* timer, Duration delay, std::string_view activity);
@@ -113,14 +113,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   TransportPtr transport_;
   MonotonicTime retire_at_{};  // for the connection
   std::unique_ptr<HttpParser> parser_;
-  std::string body_;         // in a stream: the undelivered part
-  bool delivering_ = false;  // the reader of a stream processes a piece
-  bool paused_ = false;      // until Resume
-  int generation_ = 0;       // the pool's generation when the connection was opened
-  bool reused_ = false;      // the connection has carried an earlier request
+  std::string body_;                // in a stream: the undelivered part
+  bool delivering_ = false;         // the reader of a stream processes a piece
+  bool paused_ = false;             // until Resume
+  int certificate_generation_ = 0;  // the pool's when the connection was opened
+  bool reused_ = false;             // the connection has carried an earlier request
   bool request_written_ = false;
   bool peer_ended_ = false;
-  bool head_seen_ = false;
+  bool head_received_ = false;
   bool finished_ = false;
 };
 

@@ -11,7 +11,7 @@
 namespace tessera::net {
 namespace {
 
-bool SameName(std::string_view a, std::string_view b) {
+bool EqualNames(std::string_view a, std::string_view b) {
   return a.size() == b.size() && ::strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
@@ -47,18 +47,18 @@ void AppendField(std::string* out, std::string_view name, std::string_view value
 
 std::string_view Headers::Get(std::string_view name) const {
   for (const Field& field : fields_) {
-    if (SameName(field.first, name)) return field.second;
+    if (EqualNames(field.first, name)) return field.second;
   }
   return {};
 }
 
 bool Headers::Has(std::string_view name) const {
   return std::any_of(fields_.begin(), fields_.end(),
-                     [&](const Field& field) { return SameName(field.first, name); });
+                     [&](const Field& field) { return EqualNames(field.first, name); });
 }
 
 void Headers::Set(std::string_view name, std::string value) {
-  std::erase_if(fields_, [&](const Field& field) { return SameName(field.first, name); });
+  std::erase_if(fields_, [&](const Field& field) { return EqualNames(field.first, name); });
   fields_.emplace_back(name, std::move(value));
 }
 
@@ -82,7 +82,9 @@ std::optional<std::string> Request::Query(std::string_view name) const {
   return std::nullopt;
 }
 
-bool IsRead(const Request& request) { return request.method == "GET" || request.method == "HEAD"; }
+bool IsGetOrHead(const Request& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
 
 Response TextResponse(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body)};

@@ -48,7 +48,7 @@ struct Request {
   Headers headers;
   std::string body;
   // The expiry of the client certificate, for a request received over TLS with such a certificate.
-  std::optional<WallTime> certificate_ends;
+  std::optional<WallTime> certificate_expiry;
   // The following are set by HttpServer.
   std::string peer;       // IP address of the client without port: "10.0.0.7"; "" on a unix socket
   bool http_1_0 = false;  // the client understands no chunked response
@@ -76,7 +76,7 @@ struct Response {
 enum class BodyFraming : uint8_t { kLength, kChunked, kUntilClose };
 
 // Whether the method is GET or HEAD.
-bool IsRead(const Request& request);
+bool IsGetOrHead(const Request& request);
 
 // A plain-text response.
 Response TextResponse(int status, std::string body);

@@ -39,7 +39,7 @@ struct Http2Session::Stream {
 
   int32_t id = 0;
   State state = State::kReading;
-  Time since{};  // when the state began, or when the peer last took bytes
+  Time progress_at{};  // when the state began, or when the peer last took bytes
   Request request;
   size_t header_bytes = 0;
   size_t body_bytes = 0;  // received
@@ -56,7 +56,7 @@ struct Http2Session::Stream {
 
   // Copies the next bytes of the response; `flags` says whether they are the last.
   ssize_t Read(uint8_t* out, size_t room, uint32_t* flags) {
-    since = std::chrono::steady_clock::now();
+    progress_at = std::chrono::steady_clock::now();
     if (sink) return ReadSink(out, room, flags);
     const size_t count = std::min(room, body.size() - sent);
     std::memcpy(out, body.data() + sent, count);
@@ -82,7 +82,7 @@ struct Http2Session::Stream {
     const size_t count = std::min(room, piece->size() - sent);
     std::memcpy(out, piece->data() + sent, count);
     sent += count;
-    if (sent == piece->size()) sink->Written(std::exchange(piece, nullptr)->size());
+    if (sent == piece->size()) sink->ReportWritten(std::exchange(piece, nullptr)->size());
     return static_cast<ssize_t>(count);
   }
 };
@@ -96,7 +96,7 @@ struct Http2Session::Hooks {
     Http2Session& self = Of(data);
     auto stream = std::make_unique<Stream>();
     stream->id = frame->hd.stream_id;
-    stream->since = self.last_activity_ = std::chrono::steady_clock::now();
+    stream->progress_at = self.last_activity_ = std::chrono::steady_clock::now();
     stream->request.target.clear();
     self.streams_[frame->hd.stream_id] = std::move(stream);
     return 0;
@@ -113,11 +113,11 @@ struct Http2Session::Hooks {
     // As RFC 9113 §6.5.2 counts them.
     stream->header_bytes += name_size + value_size + 32;
     if (stream->header_bytes > Of(data).limits_.header_bytes) return 0;  // OnHeadersEnd rejects it
-    Take(View(name, name_size), std::string(View(value, value_size)), &stream->request);
+    StoreField(View(name, name_size), std::string(View(value, value_size)), &stream->request);
     return 0;
   }
 
-  static void Take(std::string_view name, std::string value, Request* request) {
+  static void StoreField(std::string_view name, std::string value, Request* request) {
     if (name == ":method") {
       request->method = std::move(value);
     } else if (name == ":path") {
@@ -203,11 +203,8 @@ struct Http2Session::Hooks {
 };
 
 Http2Session::Http2Session(IoThread& io, const ServerLimits& limits, TransportPtr transport,
-                           Events callbacks)
-    : limits_(limits),
-      transport_(std::move(transport)),
-      events_(std::move(callbacks)),
-      timer_(io) {}
+                           Events events)
+    : limits_(limits), transport_(std::move(transport)), events_(std::move(events)), timer_(io) {}
 
 Http2Session::~Http2Session() {
   if (session_ != nullptr) nghttp2_session_del(session_);
@@ -223,7 +220,7 @@ void Http2Session::Start() {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(hooks, &Hooks::OnData);
   nghttp2_session_callbacks_set_on_frame_send_callback(hooks, &Hooks::OnSent);
   nghttp2_session_callbacks_set_on_stream_close_callback(hooks, &Hooks::OnStreamClose);
-  nghttp2_option_set_stream_reset_rate_limit(options, kResets, kResetsPerSecond);
+  nghttp2_option_set_stream_reset_rate_limit(options, kResetBurst, kResetsPerSecond);
   TESSERA_CHECK(nghttp2_session_server_new2(&session_, hooks, this, options) == 0);
   nghttp2_option_del(options);
   nghttp2_session_callbacks_del(hooks);
@@ -232,7 +229,7 @@ void Http2Session::Start() {
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(limits_.header_bytes)}};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   last_activity_ = std::chrono::steady_clock::now();
-  Tick();
+  CheckTimes();
   Flush();
   ReadMore();
 }
@@ -298,7 +295,7 @@ void Http2Session::OnRequestEnd(Stream& stream) {
   // Streams that the peer has reset may still occupy the handler.
   if (unanswered_.size() >= 2 * kMaxStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
   stream.state = Stream::State::kHandling;
-  stream.since = unanswered_[stream.id] = std::chrono::steady_clock::now();
+  stream.progress_at = unanswered_[stream.id] = std::chrono::steady_clock::now();
   events_.on_request(std::move(stream.request), static_cast<uint64_t>(stream.id));
 }
 
@@ -319,7 +316,7 @@ void Http2Session::Answer(uint64_t id, Response response) {
 
 void Http2Session::Respond(Stream& stream, Response response) {
   stream.state = Stream::State::kSending;
-  stream.since = std::chrono::steady_clock::now();
+  stream.progress_at = std::chrono::steady_clock::now();
   stream.request = {};
   stream.close = response.close;
   const bool with_body = HasBody(response.status);
@@ -345,7 +342,7 @@ void Http2Session::Respond(Stream& stream, Response response) {
   if (response.stream && !sends_body) response.stream->Close();
   if (response.stream && sends_body) {
     stream.sink = std::move(response.stream);
-    stream.sink->Connect([weak = weak_from_this(), id = stream.id] {
+    stream.sink->SetOnChange([weak = weak_from_this(), id = stream.id] {
       if (const auto self = weak.lock()) self->OnSinkChange(id);
     });
   }
@@ -364,7 +361,7 @@ void Http2Session::OnSinkChange(int32_t id) {
     if (stream->sink->closed()) Reset(id, NGHTTP2_INTERNAL_ERROR);
     return Flush();
   }
-  stream->since = std::chrono::steady_clock::now();
+  stream->progress_at = std::chrono::steady_clock::now();
   nghttp2_session_resume_data(session_, id);
   Flush();
 }
@@ -373,7 +370,7 @@ void Http2Session::Reset(int32_t id, uint32_t error) {
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, error);
 }
 
-void Http2Session::Tick() {
+void Http2Session::CheckTimes() {
   const Time now = std::chrono::steady_clock::now();
   if (writing_ && now - transport_->written_at() > limits_.write) return Close();
   if (streams_.empty() && now - last_activity_ > limits_.idle) return Close();
@@ -382,15 +379,15 @@ void Http2Session::Tick() {
   for (const auto& [id, stream] : streams_) CheckStream(*stream, now);
   Flush();
   if (closed_) return;
-  timer_.Start(kTick, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Tick();
+  timer_.Start(kTimeCheckInterval, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->CheckTimes();
   });
 }
 
 void Http2Session::CheckStream(Stream& stream, Time now) {
   // A write that makes progress shows that the peer takes bytes.
-  const Duration age =
-      now - (writing_ ? std::max(stream.since, transport_->written_at()) : stream.since);
+  const Duration age = now - (writing_ ? std::max(stream.progress_at, transport_->written_at())
+                                       : stream.progress_at);
   switch (stream.state) {
     case Stream::State::kReading:
       if (age > limits_.request) Respond(stream, TextResponse(408, "the request took too long\n"));
@@ -413,7 +410,7 @@ bool Http2Session::evictable() const {
 
 std::chrono::steady_clock::time_point Http2Session::waiting_since() const {
   Time since = last_activity_;
-  for (const auto& [id, stream] : streams_) since = std::min(since, stream->since);
+  for (const auto& [id, stream] : streams_) since = std::min(since, stream->progress_at);
   return since;
 }
 

@@ -4,9 +4,9 @@
 // IoThread.
 //
 // Bounds: kMaxStreams at once. As many more may still occupy the handler after the peer has reset
-// them. Header and body sizes and all times are as in ServerLimits; kResets and kResetsPerSecond
-// for peers that open streams only to reset them. A body is copied into frames of at most 16 KiB,
-// of which kWriteBytes are queued at a time.
+// them. Header and body sizes and all times are as in ServerLimits. kResetBurst and
+// kResetsPerSecond limit peers that open streams only to reset them. A body is copied into frames
+// of at most 16 KiB, of which kWriteBytes are queued at a time.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@ namespace tessera::net {
 class Http2Session : public std::enable_shared_from_this<Http2Session> {
  public:
   static constexpr uint32_t kMaxStreams = 64;
-  static constexpr uint64_t kResets = 200, kResetsPerSecond = 20;
+  static constexpr uint64_t kResetBurst = 200, kResetsPerSecond = 20;
   static constexpr size_t kWriteBytes = 64 << 10;
   // The interval at which the times of ServerLimits are checked.
-  static constexpr Duration kTick = std::chrono::seconds(1);
+  static constexpr Duration kTimeCheckInterval = std::chrono::seconds(1);
 
   struct Events {
     std::function<void(Request request, uint64_t stream)> on_request;
@@ -37,7 +37,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   };
   using OnGone = std::function<void()>;
 
-  Http2Session(IoThread& io, const ServerLimits& limits, TransportPtr transport, Events callbacks);
+  Http2Session(IoThread& io, const ServerLimits& limits, TransportPtr transport, Events events);
   ~Http2Session();
 
   void Start();
@@ -58,7 +58,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
 
   void ReadMore();
   void Flush();
-  void Tick();
+  void CheckTimes();
   void CheckStream(Stream& stream, Time now);
   void OnHeadersEnd(Stream& stream);
   void OnRequestEnd(Stream& stream);

@@ -15,7 +15,7 @@ namespace {
 // sockets must not outlive the IoThread.
 struct RunnerSide {
   HttpServer::Handler handler;
-  bool gone = false;
+  bool server_destroyed = false;
 };
 
 }  // namespace
@@ -41,7 +41,8 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   }
 
   void Admit(TransportPtr transport) {
-    if (connections.size() >= options.limits.connections && !Evict()) return transport->Close();
+    if (connections.size() >= options.limits.connections && !EvictSlowest())
+      return transport->Close();
     std::shared_ptr<ssl_ctx_st> context;
     if (tls) {
       auto current = tls->Get();
@@ -56,7 +57,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
             self->Dispatch(std::move(request), from, request_number);
         },
         [weak] {
-          if (const auto self = weak.lock()) self->LimitBodies();
+          if (const auto self = weak.lock()) self->RejectExcessBody();
         },
         [weak](ServerConnection* closed) {
           if (const auto self = weak.lock()) self->connections.erase(closed);
@@ -67,7 +68,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
 
   // Makes room for a new connection, and returns whether there is room. Without it, idle or
   // malicious peers could block the kubelet's probes, and the kubelet would kill the pod.
-  bool Evict() {
+  bool EvictSlowest() {
     ServerConnection* slowest = nullptr;
     for (const auto& [connection, unused] : connections) {
       if (!connection->evictable()) continue;
@@ -78,7 +79,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   }
 
   // Rejects the largest body first, so that small requests are served regardless of large requests.
-  void LimitBodies() {
+  void RejectExcessBody() {
     size_t all = 0;
     ServerConnection* largest = nullptr;
     for (const auto& [connection, unused] : connections) {
@@ -113,7 +114,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     });
     runner.Post([runner_side = runner_side, request = std::move(request),
                  reply = std::move(reply)]() mutable {
-      if (!runner_side->gone) runner_side->handler(request, std::move(reply));
+      if (!runner_side->server_destroyed) runner_side->handler(request, std::move(reply));
     });
   }
 
@@ -149,7 +150,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(IoThread& io, TaskRunner& 
 }
 
 HttpServer::~HttpServer() {
-  core_->runner_side->gone = true;
+  core_->runner_side->server_destroyed = true;
   IoThread& io = core_->io;
   io.Post([core = std::move(core_)] { core->Close(); });
 }

@@ -27,7 +27,7 @@ class HttpTlsTest : public ::testing::Test {
     auto server =
         HttpServer::Start(io_, runner_, {.address = {.host = "127.0.0.1"}, .tls = std::move(tls)},
                           [this](const Request& request, const HttpServer::Reply& reply) {
-                            certificate_ends_ = request.certificate_ends;
+                            certificate_expiry_ = request.certificate_expiry;
                             reply(TextResponse(200, "secret"));
                           });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -50,7 +50,7 @@ class HttpTlsTest : public ::testing::Test {
   testing::TestRunner runner_;
   IoThread io_;
   TestCa ca_;
-  std::optional<WallTime> certificate_ends_;  // in the last request
+  std::optional<WallTime> certificate_expiry_;  // in the last request
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -245,8 +245,8 @@ TEST_F(HttpTlsTest, TheHandlerSeesWhenAClientsCertificateEnds) {
                        .certificate = {.text = pair.certificate},
                        .key = {.text = pair.key}})
                   .ok());
-  ASSERT_TRUE(certificate_ends_.has_value());
-  EXPECT_EQ(*certificate_ends_, ValidityOf(pair.certificate)->to);
+  ASSERT_TRUE(certificate_expiry_.has_value());
+  EXPECT_EQ(*certificate_expiry_, ValidityOf(pair.certificate)->to);
 }
 
 TEST_F(HttpTlsTest, AnAuthorityOfClientsIsReplacedWhileItServes) {

@@ -38,7 +38,7 @@ struct Timer::State {
   explicit State(asio::io_context& context) : timer(context) {}
   SteadyTimer timer;
   // The number of the current deadline. Cancelled waits may still be in the queue.
-  uint64_t generation = 0;
+  uint64_t deadline_number = 0;
 };
 
 Timer::Timer(IoThread& io) : state_(std::make_shared<State>(io.impl().context)) {}
@@ -47,14 +47,14 @@ Timer::~Timer() { Stop(); }
 
 void Timer::Start(Duration delay, std::function<void()> on_due) {
   state_->timer.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(delay));
-  state_->timer.async_wait([state = state_, generation = ++state_->generation,
+  state_->timer.async_wait([state = state_, deadline_number = ++state_->deadline_number,
                             on_due = std::move(on_due)](const boost::system::error_code& error) {
-    if (!error && state->generation == generation) on_due();
+    if (!error && state->deadline_number == deadline_number) on_due();
   });
 }
 
 void Timer::Stop() {
-  ++state_->generation;
+  ++state_->deadline_number;
   state_->timer.cancel();
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLingerBytes = 64 << 20;
 constexpr Duration kLingerTime = std::chrono::seconds(5);
 
-int RefusalStatus(const Status& status) {
+int RejectionStatus(const Status& status) {
   switch (status.code()) {
     case Code::kOutOfRange:
       return 431;
@@ -52,7 +52,7 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
         self->handshake_.reset();
         if (!result.ok()) return self->Close();
         self->transport_ = *std::move(result);
-        self->certificate_ends_ = self->transport_->PeerCertificateEnds();
+        self->certificate_expiry_ = self->transport_->PeerCertificateExpiry();
         if (self->transport_->NegotiatedProtocol() == "h2") return self->StartHttp2();
         self->NextRequest({});
       },
@@ -75,7 +75,7 @@ void ServerConnection::StartHttp2() {
                                [weak](Request request, uint64_t stream) {
                                  const auto self = weak.lock();
                                  if (!self) return;
-                                 request.certificate_ends = self->certificate_ends_;
+                                 request.certificate_expiry = self->certificate_expiry_;
                                  request.peer = self->peer_;
                                  self->dispatch_(std::move(request), self, stream);
                                },
@@ -179,7 +179,7 @@ void ServerConnection::Advance() {
   if (parser_->done()) {
     Request request = std::move(parser_->request());
     request.body = parser_->TakeBody();
-    request.certificate_ends = certificate_ends_;
+    request.certificate_expiry = certificate_expiry_;
     request.peer = peer_;
     handled_bytes_ = request.body.size();
     head_only_ = request.method == "HEAD";
@@ -218,7 +218,7 @@ void ServerConnection::Answer(uint64_t request_number, Response response) {
 }
 
 void ServerConnection::Reject(const Status& status) {
-  Write(TextResponse(RefusalStatus(status), status.message() + "\n"), /*with_body=*/true,
+  Write(TextResponse(RejectionStatus(status), status.message() + "\n"), /*with_body=*/true,
         /*keep_alive=*/false);
 }
 
@@ -248,7 +248,7 @@ void ServerConnection::StartStream(Response response, bool keep_alive) {
   stream_ = std::move(response.stream);
   chunked_ = !http_1_0_;
   keep_alive_ = keep_alive && chunked_;
-  stream_->Connect([weak = weak_from_this()] {
+  stream_->SetOnChange([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->StreamMore();
   });
   if (peer_ended_) return Close();
@@ -285,7 +285,7 @@ void ServerConnection::OnStreamed(const Status& status, size_t bytes) {
   writing_ = false;
   if (state_ != ConnectionState::kStreaming) return;
   if (!status.ok()) return Close();
-  if (bytes > 0) stream_->Written(bytes);
+  if (bytes > 0) stream_->ReportWritten(bytes);
   StreamMore();
 }
 

@@ -103,8 +103,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool keep_alive_ = false;
   bool sent_100_continue_ = false;
   size_t lingered_bytes_ = 0;
-  size_t handled_bytes_ = 0;                  // body size of the last dispatched request
-  std::optional<WallTime> certificate_ends_;  // of the client
+  size_t handled_bytes_ = 0;                    // body size of the last dispatched request
+  std::optional<WallTime> certificate_expiry_;  // of the client
 };
 
 }  // namespace tessera::net

@@ -23,16 +23,16 @@ class StreamSink {
   void Push(BodyStream::Piece piece) {
     if (closed_) return;
     pieces_.push_back(std::move(piece));
-    Changed();
+    NotifyChange();
   }
   void Finish() {
     finished_ = true;
-    Changed();
+    NotifyChange();
   }
 
   // --- For the connection.
   // Calls `on_change` for new pieces, Finish and Close.
-  void Connect(std::function<void()> on_change) { on_change_ = std::move(on_change); }
+  void SetOnChange(std::function<void()> on_change) { on_change_ = std::move(on_change); }
   bool empty() const { return pieces_.empty(); }
   bool finished() const { return finished_; }
   bool closed() const { return closed_; }
@@ -49,14 +49,14 @@ class StreamSink {
     }
     return std::make_shared<const std::string>(std::move(joined));
   }
-  void Written(size_t bytes) { on_written_(bytes); }
+  void ReportWritten(size_t bytes) { on_written_(bytes); }
 
   // From either side; later calls do nothing.
   void Close() {
     if (std::exchange(closed_, true)) return;
     pieces_.clear();
     on_closed_();
-    Changed();
+    NotifyChange();
     on_change_ = nullptr;
   }
 
@@ -66,7 +66,7 @@ class StreamSink {
   bool NextFits(size_t joined_bytes) const {
     return !pieces_.empty() && joined_bytes + pieces_.front()->size() <= kJoinedBytes;
   }
-  void Changed() {
+  void NotifyChange() {
     // The callback may replace itself.
     if (const auto on_change = on_change_) on_change();
   }

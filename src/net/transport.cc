@@ -87,7 +87,7 @@ class StreamTransport : public Transport,
     socket().close(ignored);
   }
 
-  bool Stale() override {
+  bool IsStale() override {
     // 0 bytes mean that the peer has closed. Bytes that no request asked for make the stream
     // unusable; TLS also announces its end by such bytes. EAGAIN means that the connection is alive
     // and silent.
@@ -97,7 +97,7 @@ class StreamTransport : public Transport,
     return got >= 0 || errno != EAGAIN;
   }
 
-  std::optional<WallTime> PeerCertificateEnds() override {
+  std::optional<WallTime> PeerCertificateExpiry() override {
     if constexpr (std::is_same_v<Stream, Socket>) {
       return std::nullopt;
     } else {
@@ -145,7 +145,7 @@ using PlainTransport = StreamTransport<Socket>;
 using TlsTransport = StreamTransport<ssl::stream<Socket>>;
 
 // ssl::stream needs a context object, which takes its own reference.
-ssl::context Wrap(const std::shared_ptr<SSL_CTX>& context) {
+ssl::context SslContextOf(const std::shared_ptr<SSL_CTX>& context) {
   SSL_CTX_up_ref(context.get());
   return ssl::context(context.get());
 }
@@ -186,7 +186,7 @@ bool IsPlainHttp(const error_code& error) {
 }
 
 std::shared_ptr<TlsTransport> OverTls(Transport& plain, const std::shared_ptr<SSL_CTX>& tls) {
-  ssl::context context = Wrap(tls);
+  ssl::context context = SslContextOf(tls);
   return std::make_shared<TlsTransport>(std::move(static_cast<PlainTransport&>(plain).stream()),
                                         context);
 }

@@ -38,9 +38,9 @@ class Transport {
   void Write(std::string bytes, OnDone on_done) { Write(std::move(bytes), {}, std::move(on_done)); }
   virtual void Close() = 0;
   // Whether the peer has closed, or sent data on, an idle connection. Does not block.
-  virtual bool Stale() = 0;
+  virtual bool IsStale() = 0;
   // When the peer's certificate expires; nothing without a certificate.
-  virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
+  virtual std::optional<WallTime> PeerCertificateExpiry() { return std::nullopt; }
   // The peer's IP address without the port; "" on a unix socket. An IPv4-mapped IPv6 address is
   // returned as IPv4 ("10.0.0.7").
   virtual std::string PeerAddress() { return ""; }

@@ -61,12 +61,12 @@ Status UnixListener::Listen(const std::string& path, mode_t mode) {
 }
 
 void UnixListener::Close() {
-  if (Present()) ::unlink(path_.c_str());
+  if (OwnsPath()) ::unlink(path_.c_str());
   fd_.Reset();
   path_.clear();
 }
 
-bool UnixListener::Present() const {
+bool UnixListener::OwnsPath() const {
   struct stat info;
   return fd_.valid() && ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ &&
          info.st_ino == inode_;
@@ -85,7 +85,7 @@ Result<Fd> ConnectUnix(const std::string& path) {
   return fd;
 }
 
-void RemoveSocketIfDead(const std::string& path) {
+void RemoveSocketWithoutListener(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
   const Result<sockaddr_un> address = AddressOf(path);

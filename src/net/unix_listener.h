@@ -29,7 +29,7 @@ class UnixListener {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   // Whether the file at `path` is this socket.
-  bool Present() const;
+  bool OwnsPath() const;
   // The next connection, without blocking; invalid if no connection waits.
   Fd Accept() const;
 
@@ -45,6 +45,6 @@ class UnixListener {
 Result<Fd> ConnectUnix(const std::string& path);
 
 // Removes the file if it is a socket without a listener.
-void RemoveSocketIfDead(const std::string& path);
+void RemoveSocketWithoutListener(const std::string& path);
 
 }  // namespace tessera::net

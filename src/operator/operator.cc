@@ -148,7 +148,7 @@ Status OperatorProgram::Impl::Listen() {
 void OperatorProgram::Impl::Answer(const net::Request& request,
                                    const net::HttpServer::Reply& reply) const {
   const std::string_view path = request.path();
-  if (!IsRead(request)) {
+  if (!IsGetOrHead(request)) {
     return reply(net::TextResponse(405, "only GET\n"));
   }
   // A response proves that this thread runs.

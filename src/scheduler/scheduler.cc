@@ -250,8 +250,8 @@ void Scheduler::Impl::OnTls(const net::TlsOptions& tls) {
 }
 
 void Scheduler::Impl::CheckCallerCertificate(const net::Request& request) {
-  if (!request.certificate_ends) return;
-  caller_certificate_ends_ = request.certificate_ends;
+  if (!request.certificate_expiry) return;
+  caller_certificate_ends_ = request.certificate_expiry;
   const Clock& clock = runner_.clock();
   if (*caller_certificate_ends_ - clock.WallNow() > kWarnBefore || clock.Now() < next_warning_)
     return;

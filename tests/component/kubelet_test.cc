@@ -251,8 +251,8 @@ TEST_F(KubeletTest, SocketsOfKilledAgentsAreRemovedAndThoseOfOthersStay) {
   }
   AgentNode node(dir_.path(), 1);
   EXPECT_FALSE(PathExists(dead));
-  EXPECT_TRUE(foreign.Present());
-  EXPECT_TRUE(living.Present());
+  EXPECT_TRUE(foreign.OwnsPath());
+  EXPECT_TRUE(living.OwnsPath());
 }
 
 TEST_F(KubeletTest, TheEndOfThePluginRemovesTheSocketAndEndsTheStream) {

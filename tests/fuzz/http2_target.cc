@@ -10,7 +10,7 @@
 namespace tessera::fuzz {
 namespace {
 
-// Fewer than Http2Session::kResets frames fit, because that limit depends on the time.
+// Fewer than Http2Session::kResetBurst frames fit, because that limit depends on the time.
 constexpr size_t kLongestInput = 2500;
 constexpr net::ServerLimits kLimits{.header_bytes = 512, .body_bytes = 256};
 
@@ -83,9 +83,9 @@ void Http2Server(std::string_view input) {
   const std::string_view bytes = input.substr(0, kLongestInput);
   const auto replay = [&](size_t piece) {
     const auto outcome = net::testing::ReplayHttp2(io, kLimits, bytes, piece);
-    TESSERA_CHECK(outcome.closed == 1 && outcome.gone <= outcome.requests.size());
+    TESSERA_CHECK(outcome.close_count == 1 && outcome.gone_clients <= outcome.requests.size());
     for (const net::Request& request : outcome.requests) CheckRequest(request);
-    TESSERA_CHECK(FramesOf(outcome.sent).whole && FramesOf(outcome.answer).whole);
+    TESSERA_CHECK(FramesOf(outcome.early_frames).whole && FramesOf(outcome.late_frames).whole);
     return outcome;
   };
   const auto whole = replay(kLongestInput * 2);
@@ -96,7 +96,7 @@ void Http2Server(std::string_view input) {
   const auto ends_with_piece = [](uint8_t type) {
     return type == kGoAway || type == kContinuation;
   };
-  if (!IsCalm(FramesOf(whole.sent).types) ||
+  if (!IsCalm(FramesOf(whole.early_frames).types) ||
       std::ranges::any_of(FramesOf(bytes).types, ends_with_piece)) {
     (void)replay(7);
     return;

@@ -133,7 +133,7 @@ Result<std::unique_ptr<ManagerPage>> ManagerPage::Start(net::IoThread* io, TaskR
 }
 
 void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
-  if (!IsRead(request)) {
+  if (!IsGetOrHead(request)) {
     return reply(net::TextResponse(405, "this page requires GET\n"));
   }
   if (request.path() == "/metric") {

@@ -42,7 +42,7 @@ class GrantServer {
 
   // Creates the socket with mode 0600.
   Status Listen(const std::string& path);
-  bool SocketPresent() const { return accept_loop_.Present(); }
+  bool SocketPresent() const { return accept_loop_.OwnsPath(); }
   size_t connections() const { return connections_.size(); }
 
  private:

@@ -32,7 +32,7 @@ void RemoveStaleSockets(const std::string& dir) {
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (name.substr(0, kSocketPrefix.size()) == kSocketPrefix) {
-      net::RemoveSocketIfDead(JoinPath(dir, name));
+      net::RemoveSocketWithoutListener(JoinPath(dir, name));
     }
   }
 }

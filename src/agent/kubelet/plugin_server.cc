@@ -384,7 +384,7 @@ class PluginServer::Impl {
   }
 
   Status Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
-  bool SocketPresent() const { return accept_loop_.Present(); }
+  bool SocketPresent() const { return accept_loop_.OwnsPath(); }
   StreamHub& hub() { return hub_; }
 
  private:

@@ -40,7 +40,7 @@ class ReplayTransport final : public Transport {
     on_read_ = nullptr;
     on_written_ = nullptr;
   }
-  bool Stale() override { return false; }
+  bool IsStale() override { return false; }
   std::chrono::steady_clock::time_point written_at() const override {
     return std::chrono::steady_clock::now();
   }
@@ -55,7 +55,7 @@ Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view b
                     size_t piece) {
   Http2Outcome outcome;
   std::vector<uint64_t> streams;
-  const auto transport = std::make_shared<ReplayTransport>(&outcome.sent);
+  const auto transport = std::make_shared<ReplayTransport>(&outcome.early_frames);
   std::weak_ptr<Http2Session> weak;
   const auto session = std::make_shared<Http2Session>(
       io, limits, transport,
@@ -63,17 +63,18 @@ Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view b
                                [&](Request request, uint64_t stream) {
                                  outcome.requests.push_back(std::move(request));
                                  streams.push_back(stream);
-                                 weak.lock()->WatchPeer(stream, [&outcome] { ++outcome.gone; });
+                                 weak.lock()->WatchPeer(stream,
+                                                        [&outcome] { ++outcome.gone_clients; });
                                },
                            .on_body_grew = [] {},
-                           .on_closed = [&outcome] { ++outcome.closed; }});
+                           .on_closed = [&outcome] { ++outcome.close_count; }});
   weak = session;
   session->Start();
   const std::string input = std::string(kPreface).append(bytes);
   for (size_t at = 0; at < input.size(); at += piece) {
     transport->Deliver(std::string_view(input).substr(at, piece));
   }
-  transport->set_sent(&outcome.answer);
+  transport->set_sent(&outcome.late_frames);
   for (const uint64_t stream : streams) session->Answer(stream, TextResponse(200, "ok\n"));
   transport->CompleteWrites();
   transport->Deliver("");

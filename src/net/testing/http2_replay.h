@@ -15,10 +15,10 @@ namespace tessera::net::testing {
 
 struct Http2Outcome {
   std::vector<Request> requests;
-  std::string sent;    // frames of the server until the client has sent all its bytes
-  std::string answer;  // frames after that
-  size_t gone = 0;     // requests whose client has left before the whole response was sent
-  int closed = 0;      // how often the session has reported its end
+  std::string early_frames;  // frames of the server until the client has sent all its bytes
+  std::string late_frames;   // frames after that
+  size_t gone_clients = 0;   // requests whose client has left before the whole response was sent
+  int close_count = 0;       // how often the session has reported its end
 };
 
 // A connection whose client sends the preface and `bytes`, cut into pieces of `piece` bytes, and

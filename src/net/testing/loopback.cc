@@ -89,8 +89,8 @@ RawClient::RawClient(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SO
 
 void RawClient::Send(std::string_view bytes) { RawServer::Write(fd_.get(), bytes); }
 
-std::string RawClient::Receive(size_t most) {
-  std::string buffer(most, '\0');
+std::string RawClient::Receive(size_t max_bytes) {
+  std::string buffer(max_bytes, '\0');
   const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
   buffer.resize(got > 0 ? static_cast<size_t>(got) : 0);
   return buffer;

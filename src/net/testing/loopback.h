@@ -60,8 +60,8 @@ class RawClient {
  public:
   explicit RawClient(const Address& to);
   void Send(std::string_view bytes);
-  // Up to `most` bytes, blocking for the first; "" if the peer has closed (or reset).
-  std::string Receive(size_t most = 64 << 10);
+  // Up to `max_bytes` bytes, blocking for the first; "" if the peer has closed (or reset).
+  std::string Receive(size_t max_bytes = 64 << 10);
   std::string ReceiveUntilClose();
   void ShutdownWrite();
   int fd() const { return fd_.get(); }
