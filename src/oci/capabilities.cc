@@ -73,7 +73,7 @@ constexpr DriverFile kLibraries[] = {
     {"libnvidia-ngx", kNgx},
 };
 // Libraries whose version differs from the driver's version.
-constexpr std::string_view kOtherVersions[] = {
+constexpr std::string_view kOwnVersionLibraries[] = {
     "libnvidia-nvvm70",       "libnvidia-api",     "libnvidia-egl-gbm",  "libnvidia-egl-wayland",
     "libnvidia-egl-wayland2", "libnvidia-egl-xcb", "libnvidia-egl-xlib",
 };
@@ -92,7 +92,7 @@ constexpr DriverFile kDataFiles[] = {
     {"egl/egl_external_platform.d/20_nvidia_xlib.json", kDrawing},
 };
 
-constexpr DriverPart kNeededParts[] = {
+constexpr RequiredDriverFile kRequiredFiles[] = {
     {kVideo, "libnvidia-encode"}, {kVideo, "libnvcuvid"},  {kGraphics, "libGLX_nvidia"},
     {kGraphics, "libEGL_nvidia"}, {kGraphics, kVulkanIcd}, {kGraphics, kEglVendor},
     {kDisplay, "libGLX_nvidia"},
@@ -141,7 +141,7 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
   return found;
 }
 
-Capabilities RequiredOf(Capabilities capabilities) {
+Capabilities RequiredCapabilities(Capabilities capabilities) {
   return (capabilities & kAllAvailable) != 0 ? kDefaultCapabilities : capabilities;
 }
 
@@ -156,7 +156,7 @@ std::string CapabilitiesText(Capabilities capabilities) {
   return text.empty() ? "none" : text;
 }
 
-Capabilities LibraryNeededBy(std::string_view stem) {
+Capabilities CapabilitiesNeedingLibrary(std::string_view stem) {
   const auto* found = std::ranges::find(kLibraries, stem, &DriverFile::name);
   return found != std::end(kLibraries) ? found->needed_by : kAllCapabilities;
 }
@@ -167,12 +167,13 @@ bool IsDriverLibrary(std::string_view file_name, std::string_view version) {
   const size_t at = file_name.find(kInfix);
   if (at == std::string_view::npos) return false;
   return file_name.substr(at + kInfix.size()) == version ||
-         std::ranges::find(kOtherVersions, file_name.substr(0, at)) != std::end(kOtherVersions);
+         std::ranges::find(kOwnVersionLibraries, file_name.substr(0, at)) !=
+             std::end(kOwnVersionLibraries);
 }
 
 std::span<const DriverFile> DriverBinaries() { return kBinaries; }
 std::span<const DriverFile> DriverDataFiles() { return kDataFiles; }
-std::span<const DriverPart> RequiredParts() { return kNeededParts; }
+std::span<const RequiredDriverFile> RequiredDriverFiles() { return kRequiredFiles; }
 std::span<const ControlNode> ControlNodes() { return kControlNodes; }
 
 }  // namespace tessera::oci

@@ -30,12 +30,12 @@ inline constexpr Capabilities kAllCapabilities = 127;
 // effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
 // The capabilities without which a container must not start: for "all" the default capabilities.
-Capabilities RequiredOf(Capabilities capabilities);
+Capabilities RequiredCapabilities(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
 // The capabilities that need a library of the driver; `stem` is the library's name before ".so". An
 // unknown library counts as needed by all, because newer drivers have new libraries.
-Capabilities LibraryNeededBy(std::string_view stem);
+Capabilities CapabilitiesNeedingLibrary(std::string_view stem);
 // Whether a file is a library of the driver `version`. Most names end in that version; some
 // libraries have versions of their own.
 bool IsDriverLibrary(std::string_view file_name, std::string_view version);
@@ -49,11 +49,11 @@ std::span<const DriverFile> DriverBinaries();
 std::span<const DriverFile> DriverDataFiles();
 
 // A file that a capability requires: a library's name without ".so", or a data file.
-struct DriverPart {
+struct RequiredDriverFile {
   Capabilities capability;
   std::string_view name;
 };
-std::span<const DriverPart> RequiredParts();
+std::span<const RequiredDriverFile> RequiredDriverFiles();
 
 // Device nodes besides /dev/nvidiaN.
 struct ControlNode {

@@ -86,7 +86,7 @@ bool IsBelow(std::string_view path, std::string_view dir) {
   return path.starts_with(dir) && path[dir.size()] == '/';
 }
 
-const Mount* MountOver(const std::vector<Mount>& mounts, std::string_view path) {
+const Mount* FindMountOver(const std::vector<Mount>& mounts, std::string_view path) {
   const auto over = std::find_if(mounts.rbegin(), mounts.rend(), [&](const Mount& mount) {
     const std::string destination = CleanPath(mount.destination);
     return destination != "/" && IsBelow(path, destination);
@@ -133,8 +133,8 @@ std::optional<std::string> ConfigDocument::Annotation(std::string_view name) con
   return value->string_value();
 }
 
-bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix,
-                                         std::initializer_list<std::string_view> except) const {
+bool ConfigDocument::HasAnnotationWithPrefix(std::string_view prefix,
+                                             std::initializer_list<std::string_view> except) const {
   const Json* all = json_.Find("annotations");
   if (all == nullptr || !all->is_object()) return false;
   return std::any_of(all->members().begin(), all->members().end(), [&](const Json::Member& member) {

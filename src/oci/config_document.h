@@ -36,7 +36,7 @@ std::string CleanPath(std::string_view path);
 bool IsBelow(std::string_view path, std::string_view dir);
 // The last mount, in document order, at or above the clean `path`; null if the path belongs to the
 // container's root file system.
-const Mount* MountOver(const std::vector<Mount>& mounts, std::string_view path);
+const Mount* FindMountOver(const std::vector<Mount>& mounts, std::string_view path);
 
 class ConfigDocument {
  public:
@@ -55,8 +55,8 @@ class ConfigDocument {
 
   std::optional<std::string> Annotation(std::string_view name) const;
   // Whether any annotation, except those listed, has this prefix.
-  bool HasAnnotationPrefix(std::string_view prefix,
-                           std::initializer_list<std::string_view> except = {}) const;
+  bool HasAnnotationWithPrefix(std::string_view prefix,
+                               std::initializer_list<std::string_view> except = {}) const;
   std::string CgroupsPath() const;  // empty if not set
   std::string MountLabel() const;  // SELinux label of this container's files; empty without SELinux
 

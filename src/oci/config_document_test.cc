@@ -171,11 +171,11 @@ TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
   EXPECT_EQ(document.Annotation("a.x"), "1");
   EXPECT_EQ(document.Annotation("a.y"), "");
   EXPECT_EQ(document.Annotation("n"), std::nullopt);
-  EXPECT_TRUE(document.HasAnnotationPrefix("a."));
-  EXPECT_TRUE(document.HasAnnotationPrefix("a.", {"a.x"}));
-  EXPECT_FALSE(document.HasAnnotationPrefix("a.", {"a.x", "a.y"}));
-  EXPECT_FALSE(document.HasAnnotationPrefix("b."));
-  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationPrefix(""));
+  EXPECT_TRUE(document.HasAnnotationWithPrefix("a."));
+  EXPECT_TRUE(document.HasAnnotationWithPrefix("a.", {"a.x"}));
+  EXPECT_FALSE(document.HasAnnotationWithPrefix("a.", {"a.x", "a.y"}));
+  EXPECT_FALSE(document.HasAnnotationWithPrefix("b."));
+  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationWithPrefix(""));
 }
 
 TEST(ConfigDocument, ARuleForEveryDeviceIsRecognized) {

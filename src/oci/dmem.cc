@@ -55,8 +55,8 @@ std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root) {
   return text.ok() ? ParseDmemCapacity(*text) : std::vector<DmemRegion>();
 }
 
-std::string ChooseDmemMax(const std::vector<DmemRegion>& regions,
-                          const std::vector<DmemShare>& shares) {
+std::string DmemMaxValue(const std::vector<DmemRegion>& regions,
+                         const std::vector<DmemShare>& shares) {
   std::string lines;
   for (const DmemShare& share : shares) {
     if (share.memory <= Bytes(0)) continue;

@@ -44,7 +44,7 @@ std::vector<DmemRegion> ReadDmemRegions(const std::string& cgroup_root);
 
 // The value of "dmem.max": a line "<region> <bytes>" for each memory region of these GPUs; "" for
 // no line. A region smaller than share plus allowance gets no line.
-std::string ChooseDmemMax(const std::vector<DmemRegion>& regions,
-                          const std::vector<DmemShare>& shares);
+std::string DmemMaxValue(const std::vector<DmemRegion>& regions,
+                         const std::vector<DmemShare>& shares);
 
 }  // namespace tessera::oci

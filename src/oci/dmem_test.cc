@@ -25,19 +25,18 @@ TEST(DmemTest, ParsesTheRegions) {
 
 TEST(DmemTest, TheLimitIsTheShareAndAnAllowance) {
   const auto regions = ParseDmemCapacity(kCapacity);
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", GiB(5)}}),
-            "drm/0000:03:00.0/vram0 9663676416");
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", GiB(5)}, {"0000:c1:00.0", GiB(6)}}),
+  EXPECT_EQ(DmemMaxValue(regions, {{"0000:03:00.0", GiB(5)}}), "drm/0000:03:00.0/vram0 9663676416");
+  EXPECT_EQ(DmemMaxValue(regions, {{"0000:03:00.0", GiB(5)}, {"0000:c1:00.0", GiB(6)}}),
             "drm/0000:03:00.0/vram0 9663676416\ndrm/0000:C1:00.0/vram0 10737418240");
 }
 
 TEST(DmemTest, UnlimitedGpusGetNoLine) {
   const auto regions = ParseDmemCapacity(kCapacity);
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:04:00.0", GiB(5)}}), "") << "another GPU";
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", Bytes(0)}}), "") << "no share of memory";
-  EXPECT_EQ(ChooseDmemMax(regions, {{"0000:03:00.0", GiB(76)}}), "")
+  EXPECT_EQ(DmemMaxValue(regions, {{"0000:04:00.0", GiB(5)}}), "") << "another GPU";
+  EXPECT_EQ(DmemMaxValue(regions, {{"0000:03:00.0", Bytes(0)}}), "") << "no share of memory";
+  EXPECT_EQ(DmemMaxValue(regions, {{"0000:03:00.0", GiB(76)}}), "")
       << "the share is the whole capacity";
-  EXPECT_EQ(ChooseDmemMax({}, {{"0000:03:00.0", GiB(5)}}), "");
+  EXPECT_EQ(DmemMaxValue({}, {{"0000:03:00.0", GiB(5)}}), "");
 }
 
 class DmemRegionsTest : public ::testing::Test {

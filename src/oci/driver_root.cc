@@ -27,17 +27,17 @@ constexpr SocketPath kSockets[] = {
     {"run/nvidia-fabricmanager/socket", kUtility},
 };
 
-class Finder {
+class DriverFinder {
  public:
-  Finder(const RootedDir& root, Capabilities capabilities)
+  DriverFinder(const RootedDir& root, Capabilities capabilities)
       : root_(root), capabilities_(capabilities) {
     files_.root = root.path();
   }
 
   Result<DriverFiles> Find() {
-    ASSIGN_OR_RETURN(place_, DriverSearch(root_).FindPlace());
-    files_.version = place_.version;
-    for (const std::string& dir : place_.dirs) {
+    ASSIGN_OR_RETURN(location_, DriverSearch(root_).FindLocation());
+    files_.version = location_.version;
+    for (const std::string& dir : location_.dirs) {
       RETURN_IF_ERROR(FindLibraries(dir));
       // libvdpau loads its drivers from this subdirectory.
       RETURN_IF_ERROR(FindLibraries(dir + "/vdpau"));
@@ -49,7 +49,7 @@ class Finder {
     for (const std::string_view file : kStateFiles) {
       if (root_.Exists(std::string(file))) files_.state_files.emplace_back(file);
     }
-    RETURN_IF_ERROR(CheckParts());
+    RETURN_IF_ERROR(CheckRequiredFiles());
     return std::move(files_);
   }
 
@@ -59,7 +59,8 @@ class Finder {
         dir, [&](std::string_view name) { return IsDriverLibrary(name, files_.version); });
     if (!names.ok()) return Status::Ok();
     for (const std::string& name : *names) {
-      if (LibraryNeededBy(StemOf(name)) & capabilities_) RETURN_IF_ERROR(AddLibrary(dir, name));
+      if (CapabilitiesNeedingLibrary(StemOf(name)) & capabilities_)
+        RETURN_IF_ERROR(AddLibrary(dir, name));
     }
     return Status::Ok();
   }
@@ -106,7 +107,7 @@ class Finder {
   // Debian's programs are in usr/lib/nvidia/current if no alternative refers to them.
   std::vector<std::string> BinaryDirs() const {
     std::vector<std::string> dirs(kBinaryDirs.begin(), kBinaryDirs.end());
-    const std::string& own = place_.dirs[0];
+    const std::string& own = location_.dirs[0];
     if (BaseName(DirName(own)) == "nvidia") dirs.push_back("usr/lib/nvidia/" + BaseName(own));
     return dirs;
   }
@@ -123,14 +124,15 @@ class Finder {
     }
   }
 
-  Status CheckParts() const {
+  Status CheckRequiredFiles() const {
     std::string missing;
     Capabilities broken = 0;
-    for (const DriverPart& part : RequiredParts()) {
-      if (!(part.capability & RequiredOf(capabilities_)) || HasPart(part.name)) continue;
-      broken |= part.capability;
-      if (missing.find(part.name) == std::string::npos) {
-        missing += (missing.empty() ? "" : ", ") + std::string(part.name);
+    for (const RequiredDriverFile& required : RequiredDriverFiles()) {
+      if (!(required.capability & RequiredCapabilities(capabilities_)) || HasFile(required.name))
+        continue;
+      broken |= required.capability;
+      if (missing.find(required.name) == std::string::npos) {
+        missing += (missing.empty() ? "" : ", ") + std::string(required.name);
       }
     }
     if (broken == 0) return Status::Ok();
@@ -141,7 +143,7 @@ class Finder {
         CapabilitiesText(broken), files_.version, files_.root, missing);
   }
 
-  bool HasPart(std::string_view name) const {
+  bool HasFile(std::string_view name) const {
     return std::ranges::any_of(
                files_.libraries,
                [&](const DriverLibrary& library) { return StemOf(library.file_name) == name; }) ||
@@ -160,7 +162,7 @@ class Finder {
   const RootedDir& root_;
   const Capabilities capabilities_;
   DriverFiles files_;
-  DriverPlace place_;
+  DriverLocation location_;
 };
 
 Result<RootedDir> OpenRoot(const std::string& root) {
@@ -176,7 +178,7 @@ Result<RootedDir> OpenRoot(const std::string& root) {
 
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities) {
   ASSIGN_OR_RETURN(const RootedDir dir, OpenRoot(root));
-  return Finder(dir, capabilities).Find();
+  return DriverFinder(dir, capabilities).Find();
 }
 
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem) {

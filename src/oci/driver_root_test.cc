@@ -405,8 +405,8 @@ TEST(Capabilities, RecognizesTheKeywords) {
   EXPECT_EQ(ParseCapabilities("").value(), kDefaultCapabilities);
   EXPECT_EQ(ParseCapabilities(" video , utility").value(), kVideo | kUtility);
   EXPECT_EQ(ParseCapabilities("all").value(), kAllCapabilities);
-  EXPECT_EQ(RequiredOf(ParseCapabilities("all").value()), kDefaultCapabilities);
-  EXPECT_EQ(RequiredOf(ParseCapabilities("compute,video").value()), kCompute | kVideo);
+  EXPECT_EQ(RequiredCapabilities(ParseCapabilities("all").value()), kDefaultCapabilities);
+  EXPECT_EQ(RequiredCapabilities(ParseCapabilities("compute,video").value()), kCompute | kVideo);
   EXPECT_EQ(CapabilitiesText(ParseCapabilities("all").value()), "all");
   EXPECT_EQ(
       CapabilitiesText(ParseCapabilities("video,utility,graphics,display,ngx,compute").value()),

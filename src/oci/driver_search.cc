@@ -33,7 +33,7 @@ std::string Joined(const std::vector<std::string>& names) {
 }  // namespace
 
 // Directories may be links to each other (lib -> usr/lib); each is searched once.
-std::vector<std::string> DriverSearch::Dirs() const {
+std::vector<std::string> DriverSearch::LibraryDirs() const {
   std::vector<std::string> dirs;
   const auto add = [&](const std::string& dir) {
     Result<std::string> real = root_.RealPath(dir);
@@ -52,7 +52,7 @@ std::vector<std::string> DriverSearch::Dirs() const {
   return dirs;
 }
 
-std::vector<std::string> DriverSearch::DirsOfCache() const {
+std::vector<std::string> DriverSearch::LinkerCacheDirs() const {
   const Result<std::string> data = root_.Read("etc/ld.so.cache", Links::kInRoot, kMaxLdCacheSize);
   const Result<LdCache> cache = data.ok() ? ParseLdCache(*data) : data.status();
   if (!cache.ok()) return {};
@@ -66,8 +66,8 @@ std::vector<std::string> DriverSearch::DirsOfCache() const {
   return dirs;
 }
 
-std::string DriverSearch::Newest(const std::vector<std::string>& dirs,
-                                 std::string_view stem) const {
+std::string DriverSearch::FindNewestVersion(const std::vector<std::string>& dirs,
+                                            std::string_view stem) const {
   std::string newest, newest_name;
   for (const std::string& dir : dirs) {
     const auto names = root_.List(
@@ -83,7 +83,7 @@ std::string DriverSearch::Newest(const std::vector<std::string>& dirs,
   return newest;
 }
 
-Result<std::string> DriverSearch::FindName(std::string_view stem) const {
+Result<std::string> DriverSearch::FindUnresolvedLibrary(std::string_view stem) const {
   const auto find_in = [&](const auto& dirs) {
     for (const auto& dir : dirs) {
       std::string path = fmt::format("{}/{}.so.1", dir, stem);
@@ -93,12 +93,12 @@ Result<std::string> DriverSearch::FindName(std::string_view stem) const {
   };
   // Fast path that finds most drivers.
   if (std::string path = find_in(kLibraryDirs); !path.empty()) return path;
-  std::vector<std::string> dirs = Dirs();
+  std::vector<std::string> dirs = LibraryDirs();
   if (std::string path = find_in(dirs); !path.empty()) return path;
-  const std::vector<std::string> cached = DirsOfCache();
+  const std::vector<std::string> cached = LinkerCacheDirs();
   if (std::string path = find_in(cached); !path.empty()) return path;
   dirs.insert(dirs.end(), cached.begin(), cached.end());
-  if (std::string path = Newest(dirs, stem); !path.empty()) return path;
+  if (std::string path = FindNewestVersion(dirs, stem); !path.empty()) return path;
   return Error(
       Code::kNotFound,
       "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
@@ -109,18 +109,19 @@ Result<std::string> DriverSearch::FindName(std::string_view stem) const {
 }
 
 Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {
-  ASSIGN_OR_RETURN(const std::string path, FindName(stem));
+  ASSIGN_OR_RETURN(const std::string path, FindUnresolvedLibrary(stem));
   return root_.RealPath(path);
 }
 
-Result<DriverPlace> DriverSearch::FollowToVersion(std::string path, std::string_view stem) const {
+Result<DriverLocation> DriverSearch::FollowToVersion(std::string path,
+                                                     std::string_view stem) const {
   const std::string start = path;
   for (int links = 0; links < kMaxLinks; ++links) {
     const std::string name = BaseName(path);
     const std::string_view version = DriverVersionIn(name, stem);
     if (!version.empty()) {
       ASSIGN_OR_RETURN(std::string dir, root_.RealPath(DirName(path)));
-      return DriverPlace{std::string(version), {std::move(dir)}};
+      return DriverLocation{std::string(version), {std::move(dir)}};
     }
     const Result<std::string> target = root_.ReadLink(path);
     if (!target.ok()) break;
@@ -132,20 +133,20 @@ Result<DriverPlace> DriverSearch::FollowToVersion(std::string path, std::string_
                JoinPath(root_.path(), start), stem);
 }
 
-Result<DriverPlace> DriverSearch::FindPlace() const {
+Result<DriverLocation> DriverSearch::FindLocation() const {
   Status why = Status::Ok();
   for (const std::string_view stem : {"libcuda", "libnvidia-ml"}) {
-    const Result<std::string> path = FindName(stem);
-    Result<DriverPlace> place = path.ok() ? FollowToVersion(*path, stem) : path.status();
-    if (!place.ok()) {
-      if (why.ok()) why = place.status();
+    const Result<std::string> path = FindUnresolvedLibrary(stem);
+    Result<DriverLocation> location = path.ok() ? FollowToVersion(*path, stem) : path.status();
+    if (!location.ok()) {
+      if (why.ok()) why = location.status();
       continue;
     }
     // Files of one driver may be in several directories.
-    for (std::string& dir : Dirs()) {
-      if (dir != place->dirs[0]) place->dirs.push_back(std::move(dir));
+    for (std::string& dir : LibraryDirs()) {
+      if (dir != location->dirs[0]) location->dirs.push_back(std::move(dir));
     }
-    return place;
+    return location;
   }
   return why;
 }

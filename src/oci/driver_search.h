@@ -26,7 +26,7 @@ inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
     "usr/local/lib",
 };
 
-struct DriverPlace {
+struct DriverLocation {
   std::string version;  // 550.54.15
   // Relative to the root, without links, distinct; the directory of the found library is the first.
   std::vector<std::string> dirs;
@@ -43,16 +43,16 @@ class DriverSearch {
 
   // Searches for libcuda, and for libnvidia-ml if there is no libcuda. NOT_FOUND as above, or if
   // neither file name has a version.
-  Result<DriverPlace> FindPlace() const;
+  Result<DriverLocation> FindLocation() const;
 
  private:
   // The path that FindLibrary resolves: a link, or the versioned file.
-  Result<std::string> FindName(std::string_view stem) const;
+  Result<std::string> FindUnresolvedLibrary(std::string_view stem) const;
   // Follows links one by one to a name with a version.
-  Result<DriverPlace> FollowToVersion(std::string path, std::string_view stem) const;
-  std::vector<std::string> Dirs() const;
-  std::vector<std::string> DirsOfCache() const;
-  std::string Newest(const std::vector<std::string>& dirs, std::string_view stem) const;
+  Result<DriverLocation> FollowToVersion(std::string path, std::string_view stem) const;
+  std::vector<std::string> LibraryDirs() const;
+  std::vector<std::string> LinkerCacheDirs() const;
+  std::string FindNewestVersion(const std::vector<std::string>& dirs, std::string_view stem) const;
 
   const RootedDir& root_;
 };

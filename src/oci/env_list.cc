@@ -30,7 +30,8 @@ std::optional<std::string> EnvView::Get(std::string_view name) const {
   return found->string_value().substr(name.size() + 1);
 }
 
-std::vector<std::pair<std::string, std::string>> EnvView::GetPrefix(std::string_view prefix) const {
+std::vector<std::pair<std::string, std::string>> EnvView::FindByPrefix(
+    std::string_view prefix) const {
   std::vector<std::pair<std::string, std::string>> found;
   if (list_ == nullptr) return found;
   for (const Json& entry : list_->items()) {

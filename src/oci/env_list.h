@@ -22,7 +22,7 @@ class EnvView {
 
   std::optional<std::string> Get(std::string_view name) const;
   // Name and value of every entry whose name has this prefix, in order.
-  std::vector<std::pair<std::string, std::string>> GetPrefix(std::string_view prefix) const;
+  std::vector<std::pair<std::string, std::string>> FindByPrefix(std::string_view prefix) const;
 
  private:
   const Json* list_;

@@ -17,13 +17,13 @@ TEST(EnvList, TheLastEntryOfANameCounts) {
   EXPECT_EQ(env.Get("D"), "");
   EXPECT_EQ(env.Get("C"), std::nullopt);
   EXPECT_EQ(env.Get(""), std::nullopt);
-  EXPECT_THAT(env.GetPrefix("A"), ElementsAre(Pair("A", "1"), Pair("AB", "2"), Pair("A", "3")));
+  EXPECT_THAT(env.FindByPrefix("A"), ElementsAre(Pair("A", "1"), Pair("AB", "2"), Pair("A", "3")));
 }
 
 TEST(EnvList, AValueThatIsNotAListIsEmpty) {
   const Json json = Json::Int(3);
   EXPECT_EQ(EnvView(&json).Get("A"), std::nullopt);
-  EXPECT_TRUE(EnvView(nullptr).GetPrefix("").empty());
+  EXPECT_TRUE(EnvView(nullptr).FindByPrefix("").empty());
 }
 
 TEST(EnvList, SetLeavesOneEntryInThePlaceOfTheFirst) {

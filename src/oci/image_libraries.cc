@@ -60,7 +60,7 @@ class ImageSearch {
     if (!is_host_path || has("shared") || has("rshared") || IsTesseraDir(mount.destination)) return;
     if (IsNamedLikeLibrary(BaseName(mount.destination))) {
       const Result<RootedDir> dir = RootedDir::Open(DirName(mount.source));
-      if (dir.ok()) CheckFile(*dir, BaseName(mount.source), mount.destination, &mount);
+      if (dir.ok()) AddIfDriverLibrary(*dir, BaseName(mount.source), mount.destination, &mount);
       return;
     }
     const Result<RootedDir> base = RootedDir::Open(mount.source);
@@ -72,7 +72,7 @@ class ImageSearch {
   }
 
   static bool IsTesseraDir(std::string_view path) {
-    return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kOtherDriverDir);
+    return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kRunDriverDir);
   }
 
   // `base` is the source of `mount`, or the image if `mount` is null.
@@ -83,14 +83,14 @@ class ImageSearch {
     if (!names.ok()) return;
     for (const std::string& name : *names) {
       const Result<std::string> real = base.RealPath(JoinPath(dir, name));
-      if (real.ok()) CheckFile(base, *real, CleanPath(JoinPath(at, *real)), mount);
+      if (real.ok()) AddIfDriverLibrary(base, *real, CleanPath(JoinPath(at, *real)), mount);
     }
   }
 
   // A low-level runtime would create a missing mount point, so the file must exist.
-  void CheckFile(const RootedDir& base, const std::string& file, std::string path,
-                 const Mount* mount) {
-    if (MountOver(mounts_, path) != mount) return;
+  void AddIfDriverLibrary(const RootedDir& base, const std::string& file, std::string path,
+                          const Mount* mount) {
+    if (FindMountOver(mounts_, path) != mount) return;
     const Result<Fd> fd = base.OpenFile(file, Links::kInRoot);
     const Result<ElfInfo> elf = fd.ok() ? ReadElf(fd->get()) : fd.status();
     if (!elf.ok() || !elf->is_64_bit || std::ranges::count(sonames_, elf->soname) == 0) return;

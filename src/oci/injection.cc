@@ -30,8 +30,8 @@ const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind"
 // remove each other's files.
 const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
                                               "noexec", "mode=1777", "size=8m"};
-const std::vector<std::string> kSharedBind = {"rw",     "nosuid", "nodev",
-                                              "noexec", "bind",   "rprivate"};
+const std::vector<std::string> kReadWriteBind = {"rw",     "nosuid", "nodev",
+                                                 "noexec", "bind",   "rprivate"};
 
 constexpr std::string_view kGbmDirs =
     "/usr/lib/" TESSERA_MULTIARCH "/gbm:/usr/lib64/gbm:/usr/lib/gbm";
@@ -82,7 +82,7 @@ bool IsInjected(const Mount& mount, const std::string& stage, const std::string&
   const std::string source = CleanPath(mount.source);
   if (IsBelow(source, stage)) return true;
   return !tree_dir.empty() && IsBelow(source, tree_dir) &&
-         (mount.destination == names::kContainerDriverDir || mount.destination == kOtherDriverDir);
+         (mount.destination == names::kContainerDriverDir || mount.destination == kRunDriverDir);
 }
 
 std::optional<Mount> FindEngineMountOver(const ConfigDocument& document,
@@ -90,18 +90,19 @@ std::optional<Mount> FindEngineMountOver(const ConfigDocument& document,
   const std::string stage = Stage::PathIn(document.bundle());
   std::vector<Mount> mounts = document.Mounts();
   std::erase_if(mounts, [&](const Mount& mount) { return IsInjected(mount, stage, tree_dir); });
-  const Mount* over = MountOver(mounts, path);
+  const Mount* over = FindMountOver(mounts, path);
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
 // Whether `path` is in a file system that the engine creates and removes with this container. New
 // files are created only there.
-bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
+bool IsInPrivateTmpfs(const ConfigDocument& document, const std::string& tree_dir,
+                      std::string_view path) {
   const std::optional<Mount> over = FindEngineMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
 
-Status CheckNoLink(const RootedDir& root, const std::string& dir) {
+Status CheckDirOrMissing(const RootedDir& root, const std::string& dir) {
   // Also rejects a dangling link in the image, because runc 1.1 follows it on the host.
   if (root.IsMissing(dir) || root.HasDir(dir, Links::kReject)) return Status::Ok();
   return Error(Code::kFailedPrecondition,
@@ -113,7 +114,8 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
 LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
                        const std::string& tree_dir) {
   if (const auto over = FindEngineMountOver(document, tree_dir, kLdCache)) {
-    return {.why = "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
+    return {.fallback_reason =
+                "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
   }
   return FindLinkerSetup(root, document.IsRootReadOnly());
 }
@@ -127,7 +129,7 @@ class Injector {
   // Returns how driver files get into the container.
   Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
-    RETURN_IF_ERROR(DenyGpus(injection_.denied, &document_));
+    RETURN_IF_ERROR(DenyGpus(injection_.denied_devices, &document_));
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
     if (!injection_.dmem_max.empty()) {
       RETURN_IF_ERROR(document_.SetUnified("dmem.max", injection_.dmem_max));
@@ -145,13 +147,14 @@ class Injector {
     RETURN_IF_ERROR(document_.AllowDevice(node));
     // Group access works only for members of the group.
     if ((node.mode & 0006) != 0006 && node.gid != 0) RETURN_IF_ERROR(document_.AddGroup(node.gid));
-    if (IsPrivate(document_, injection_.tree_dir, node.path)) return document_.AddDevice(node);
-    return CheckBoundNode(node);
+    if (IsInPrivateTmpfs(document_, injection_.tree_dir, node.path))
+      return document_.AddDevice(node);
+    return CheckExistingNode(node);
   }
 
   // For a container whose /dev is a directory of the host. Nothing is created there, so the node
   // must exist.
-  Status CheckBoundNode(const DeviceNode& node) {
+  Status CheckExistingNode(const DeviceNode& node) {
     const std::optional<Mount> over =
         FindEngineMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
@@ -183,13 +186,13 @@ class Injector {
     for (const std::string& file : injection_.driver.state_files) {
       tree_.AddMountPoint(file);
       mounts_after_tree_.push_back(
-          {InContainer(file), "bind", JoinPath(injection_.driver.root, file), kSharedBind});
+          {ContainerPath(file), "bind", JoinPath(injection_.driver.root, file), kReadWriteBind});
     }
     for (const Mount& mount : injection_.mounts) RETURN_IF_ERROR(AddGrantedMount(mount));
     return Status::Ok();
   }
 
-  std::string InContainer(std::string_view name) const {
+  std::string ContainerPath(std::string_view name) const {
     return JoinPath(target_.driver_dir, name);
   }
 
@@ -201,20 +204,20 @@ class Injector {
     tree_.AddDir("limits");
     tree_.AddDir("usage", 01777);
     mounts_after_tree_.push_back(
-        {InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
-    mounts_after_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
+        {ContainerPath("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
+    mounts_after_tree_.push_back({ContainerPath("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
     std::vector<std::string_view> sonames;
     for (const LimiterLibrary& library : kLimiterLibraries) sonames.push_back(library.soname);
     for (const ImageLibrary& library :
          FindImageLibraries(document_, target_.root, target_.linker.cache, sonames)) {
       mounts_after_tree_.push_back(
-          {library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
+          {library.path, "bind", LimiterFileFor(library.soname), kReadOnlyBind});
     }
     return Status::Ok();
   }
 
   // Host path of the library that replaces the driver's; "" if no library replaces it.
-  std::string LimiterFor(std::string_view soname) const {
+  std::string LimiterFileFor(std::string_view soname) const {
     const auto* replacement = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
     if (!injection_.limiter || replacement == std::end(kLimiterLibraries)) return "";
     const bool in_dev = target_.driver_dir == names::kContainerDriverDir;
@@ -231,7 +234,7 @@ class Injector {
   // In a limited container the limiter's libraries replace the driver's. The limiter loads the
   // driver's libraries from real/NAME, where this function adds them.
   std::string HostFileFor(const DriverLibrary& library) {
-    std::string limiter = LimiterFor(library.soname);
+    std::string limiter = LimiterFileFor(library.soname);
     if (limiter.empty()) return library.host_path;
     tree_.AddDriverFile("real/" + RealNameOf(library.soname), library.host_path);
     return limiter;
@@ -273,8 +276,8 @@ class Injector {
   Result<std::string> MountTree() {
     std::string why = "no directory for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
-      const Result<std::string> shared =
-          ShareTree(tree_, TreeFamily(), injection_.tree_dir, LabelForAll(document_.MountLabel()));
+      const Result<std::string> shared = ShareTree(tree_, TreeFamily(), injection_.tree_dir,
+                                                   LabelWithoutCategories(document_.MountLabel()));
       if (shared.ok()) {
         RETURN_IF_ERROR(document_.AddMount({target_.driver_dir, "bind", *shared, kReadOnlyTree}));
         return fmt::format("driver files by one mount of {}", *shared);
@@ -286,7 +289,7 @@ class Injector {
     for (const TreeEntry& entry : tree_.entries()) {
       if (entry.kind != TreeEntryKind::kDriverFile) continue;
       RETURN_IF_ERROR(
-          document_.AddMount({InContainer(entry.name), "bind", entry.target, kReadOnlyBind}));
+          document_.AddMount({ContainerPath(entry.name), "bind", entry.target, kReadOnlyBind}));
     }
     return fmt::format("driver files by a mount each: {}", why);
   }
@@ -294,9 +297,9 @@ class Injector {
   Status AddSockets() {
     for (const DriverSocket& socket : injection_.driver.sockets) {
       // In the image's own /run the mount point would remain after the container ends.
-      if (!IsPrivate(document_, injection_.tree_dir, socket.container_path)) continue;
+      if (!IsInPrivateTmpfs(document_, injection_.tree_dir, socket.container_path)) continue;
       RETURN_IF_ERROR(
-          document_.AddMount({socket.container_path, "bind", socket.host_path, kSharedBind}));
+          document_.AddMount({socket.container_path, "bind", socket.host_path, kReadWriteBind}));
     }
     return Status::Ok();
   }
@@ -312,7 +315,7 @@ class Injector {
     struct stat info;
     if (::stat(mount.source.c_str(), &info) != 0) return Status::FromErrno(mount.source, errno);
     mounts_after_tree_.push_back(mount);
-    mounts_after_tree_.back().destination = InContainer(name);
+    mounts_after_tree_.back().destination = ContainerPath(name);
     S_ISDIR(info.st_mode) ? tree_.AddDir(std::move(name)) : tree_.AddMountPoint(std::move(name));
     return Status::Ok();
   }
@@ -322,13 +325,13 @@ class Injector {
     RemovePreloadsOfDriver(&env);
     for (const auto& [name, value] : injection_.env) env.Set(name, value);
     if (!injection_.driver.binaries.empty()) {
-      env.AppendDir("PATH", InContainer("bin"), kDefaultPath);
+      env.AppendDir("PATH", ContainerPath("bin"), kDefaultPath);
     }
     for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
     // The linker ignores LD_LIBRARY_PATH for set-user-ID programs (ld.so(8)), but not the cache.
     if (target_.linker.method != LinkerSetup::Method::kEnvironment) return AddCache();
-    env.AppendDir("LD_LIBRARY_PATH", InContainer("lib"));
+    env.AppendDir("LD_LIBRARY_PATH", ContainerPath("lib"));
     return Status::Ok();
   }
 
@@ -336,7 +339,7 @@ class Injector {
     const std::string prefix = std::string(path.dir) + "/";
     const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
     if (std::ranges::none_of(tree_.entries(), below)) return;
-    const std::string dir = InContainer(path.dir);
+    const std::string dir = ContainerPath(path.dir);
     const std::string list = env->Get(path.variable).value_or(std::string(path.default_dirs));
     if (!list.starts_with(dir)) env->Set(path.variable, fmt::format("{}:{}", dir, list));
   }
@@ -346,7 +349,7 @@ class Injector {
         WriteLdCache(MergeLdCaches(std::move(cache_entries_), target_.linker.cache));
     // If this process cannot write to the root, ldconfig in the container cannot either.
     if (target_.linker.method == LinkerSetup::Method::kWrite &&
-        WriteLinkerFiles(target_.root, InContainer("lib"), merged).ok()) {
+        WriteLinkerFiles(target_.root, ContainerPath("lib"), merged).ok()) {
       return Status::Ok();
     }
     ASSIGN_OR_RETURN(const std::string path, stage_.AddFile("ld.so.cache", merged));
@@ -366,13 +369,13 @@ class Injector {
 
 void RemovePreloadsOfDriver(EnvList* env) {
   for (const std::string_view name : {"LD_PRELOAD", "LD_AUDIT"}) {
-    for (const std::string_view dir : {names::kContainerDriverDir, kOtherDriverDir}) {
+    for (const std::string_view dir : {names::kContainerDriverDir, kRunDriverDir}) {
       env->RemoveFilesBelow(name, JoinPath(dir, "real"));
     }
   }
 }
 
-std::vector<std::string_view> DirVariables() {
+std::vector<std::string_view> DirListVariables() {
   std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};
   for (const LoaderPath& path : kLoaderPaths) names.push_back(path.variable);
   return names;
@@ -387,18 +390,18 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
   ASSIGN_OR_RETURN(const std::string root_path, document.RootPath());
   Result<RootedDir> root = RootedDir::Open(root_path);
   if (!root.ok()) return root.status().Annotate("root file system of the container");
-  RETURN_IF_ERROR(CheckNoLink(*root, "dev"));
+  RETURN_IF_ERROR(CheckDirOrMissing(*root, "dev"));
   std::string driver_dir(names::kContainerDriverDir);
-  if (!IsPrivate(document, tree_dir, driver_dir)) {
-    driver_dir = kOtherDriverDir;
-    if (!IsPrivate(document, tree_dir, driver_dir)) {
+  if (!IsInPrivateTmpfs(document, tree_dir, driver_dir)) {
+    driver_dir = kRunDriverDir;
+    if (!IsInPrivateTmpfs(document, tree_dir, driver_dir)) {
       return Error(
           Code::kFailedPrecondition,
           "the driver's files cannot be mounted: the container has a tmpfs neither at "
           "/dev nor at /run, and nothing is written into images or directories of the host; "
           "let the engine make /dev, or mount a tmpfs at /run");
     }
-    RETURN_IF_ERROR(CheckNoLink(*root, "run"));
+    RETURN_IF_ERROR(CheckDirOrMissing(*root, "run"));
   }
   LinkerSetup linker = FindLinker(document, *root, tree_dir);
   return InjectionTarget{std::move(driver_dir), std::move(*root), std::move(linker)};

@@ -58,7 +58,7 @@ std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
   std::vector<DeviceNode> devices;
-  std::vector<DeviceNode> denied;  // other GPUs, for a container that may open any device
+  std::vector<DeviceNode> denied_devices;  // other GPUs, for a container that may open any device
   DriverFiles driver;
   std::optional<Limiter> limiter;
   std::string dmem_max;       // for the container's cgroup (dmem.h); empty: not set
@@ -76,7 +76,7 @@ struct InjectionTarget {
 };
 
 // Variables with lists of directories, to which injection may add a directory.
-std::vector<std::string_view> DirVariables();
+std::vector<std::string_view> DirListVariables();
 
 // Removes the driver's own libraries (.../real), which the limiter replaces, from LD_PRELOAD and
 // LD_AUDIT. A process that loaded such a libcuda.so.1 first would never load the limiter.

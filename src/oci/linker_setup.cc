@@ -47,7 +47,7 @@ Result<LdCache> ReadCache(const RootedDir& root) {
   // Entries of an earlier start of this container, or of the container from which its image was
   // committed.
   std::erase_if(cache.entries, [](const LdCacheEntry& entry) {
-    return IsBelow(entry.path, names::kContainerDriverDir) || IsBelow(entry.path, kOtherDriverDir);
+    return IsBelow(entry.path, names::kContainerDriverDir) || IsBelow(entry.path, kRunDriverDir);
   });
   return cache;
 }
@@ -59,7 +59,7 @@ LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only) {
   Result<LdCache> cache = ReadCache(root);
   const Status usable = !cache.ok() || read_only ? cache.status() : CheckLdconfig(root);
   if (!usable.ok()) {
-    setup.why = usable.message();
+    setup.fallback_reason = usable.message();
     return setup;
   }
   setup.method = read_only ? LinkerSetup::Method::kMount : LinkerSetup::Method::kWrite;

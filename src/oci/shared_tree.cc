@@ -56,7 +56,7 @@ void UnmountAll(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
-Result<Fd> Lock(const std::string& dir) {
+Result<Fd> AcquireLock(const std::string& dir) {
   const std::string path = JoinPath(dir, "lock");
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return Status::FromErrno(path, errno);
@@ -85,12 +85,12 @@ class SharedTreeMaker {
     RETURN_IF_ERROR(IdentifyFiles());
     if (IsComplete()) return path_;
     RETURN_IF_ERROR(MakeDirs(dir_));
-    ASSIGN_OR_RETURN(const Fd lock, Lock(dir_));
+    ASSIGN_OR_RETURN(const Fd lock, AcquireLock(dir_));
     if (IsComplete()) return path_;
-    RETURN_IF_ERROR(MakeBase());
+    RETURN_IF_ERROR(MountBase());
     UnmountAll(path_);  // left by an interrupted process
     RETURN_IF_ERROR(UnmountStaleTrees());
-    const Status status = Make();
+    const Status status = CreateTree();
     if (!status.ok()) {
       UnmountAll(path_);
       return status;
@@ -144,7 +144,7 @@ class SharedTreeMaker {
 
   // A private mount: otherwise mounts of trees below a shared /run would propagate to other mount
   // namespaces, and unmounts, too.
-  Status MakeBase() const {
+  Status MountBase() const {
     if (::mkdir(trees_.c_str(), 0755) != 0 && errno != EEXIST) {
       return Status::FromErrno(trees_, errno);
     }
@@ -163,7 +163,7 @@ class SharedTreeMaker {
     return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, options.c_str());
   }
 
-  Status Make() const {
+  Status CreateTree() const {
     if (::mkdir(path_.c_str(), 0755) != 0) return Status::FromErrno(path_, errno);
     RETURN_IF_ERROR(MountTmpfs(path_, label_));
     RETURN_IF_ERROR(tree_.MakeIn(path_));
@@ -224,7 +224,7 @@ Result<std::string> ShareTree(const Tree& tree, const std::string& family, const
   return SharedTreeMaker(tree, family, dir, label).Share();
 }
 
-std::string LabelForAll(std::string_view mount_label) {
+std::string LabelWithoutCategories(std::string_view mount_label) {
   constexpr size_t kUserRoleType = 3;
   const std::vector<std::string_view> parts = Split(mount_label, ':');
   const bool plain = std::ranges::all_of(mount_label, [](char c) {
@@ -237,7 +237,7 @@ std::string LabelForAll(std::string_view mount_label) {
 Result<size_t> DropSharedTrees(const std::string& dir) {
   const std::string trees = JoinPath(dir, "trees");
   if (!PathExists(trees)) return size_t{0};
-  ASSIGN_OR_RETURN(const Fd lock, Lock(dir));
+  ASSIGN_OR_RETURN(const Fd lock, AcquireLock(dir));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(trees));
   for (const std::string& name : names) UnmountAll(JoinPath(trees, name));
   UnmountAll(trees);

@@ -43,7 +43,7 @@ Result<std::string> ShareTree(const Tree& tree, const std::string& family, const
 // A container's label without the categories that separate containers:
 // "…:container_file_t:s0:c1,c2" -> "…:container_file_t:s0", which all containers may read. Empty if
 // `mount_label` is not a label.
-std::string LabelForAll(std::string_view mount_label);
+std::string LabelWithoutCategories(std::string_view mount_label);
 
 // Unmounts and removes all trees of `dir`, and returns their number; 0 also without such a
 // directory. Running containers keep their copies; a container that is just starting may fail. The

@@ -276,13 +276,13 @@ TEST_F(SharedTree, ReportsMissingPermissionToMount) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(LabelForAll, DropsTheCategories) {
-  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0:c15,c300"),
+TEST(LabelWithoutCategories, DropsTheCategories) {
+  EXPECT_EQ(LabelWithoutCategories("system_u:object_r:container_file_t:s0:c15,c300"),
             "system_u:object_r:container_file_t:s0");
-  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"),
+  EXPECT_EQ(LabelWithoutCategories("system_u:object_r:container_file_t:s0"),
             "system_u:object_r:container_file_t:s0");
   for (const char* none : {"", "container_file_t", "a:b:c", "a:b:c\",x:s0", "a:b:c d:s0"}) {
-    EXPECT_EQ(LabelForAll(none), "") << none;
+    EXPECT_EQ(LabelWithoutCategories(none), "") << none;
   }
 }
 

@@ -15,7 +15,7 @@ namespace tessera::oci {
 
 // The location of the tree in a container whose /dev is not private; otherwise
 // names::kContainerDriverDir.
-inline constexpr std::string_view kOtherDriverDir = "/run/tessera";
+inline constexpr std::string_view kRunDriverDir = "/run/tessera";
 
 enum class TreeEntryKind { kDriverFile, kMountPoint, kDir, kLink };
 

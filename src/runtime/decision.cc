@@ -87,7 +87,7 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
     Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
     if (node.ok()) {
       nodes.push_back(std::move(*node));
-    } else if (control.required_by & oci::RequiredOf(capabilities)) {
+    } else if (control.required_by & oci::RequiredCapabilities(capabilities)) {
       return Error(node.status().code(), "{}: {}", node.status().message(), control.advice);
     }
   }
@@ -139,7 +139,7 @@ std::string FindDmemMax(const GpuSelection& selection, const std::string& cgroup
     const auto granted = std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid);
     if (granted != selection.gpus.end()) shares.push_back({gpu.bus_id, granted->memory});
   }
-  return oci::ChooseDmemMax(regions, shares);
+  return oci::DmemMaxValue(regions, shares);
 }
 
 Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
@@ -166,7 +166,7 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
   ASSIGN_OR_RETURN(injection.devices, CollectNodes(selection, capabilities));
-  injection.denied =
+  injection.denied_devices =
       CollectDenied(document, selection.driver_root, selection.dev_root, injection.devices);
   ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(selection.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
@@ -241,10 +241,10 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                               .pod_namespace = identity.pod_namespace,
                               .pod_name = identity.pod_name,
                               .container = identity.container};
-  for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
+  for (auto& [name, value] : document.env().FindByPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
-  for (auto& [name, value] : document.env().GetPrefix(grant::kLimitVariablePrefix)) {
+  for (auto& [name, value] : document.env().FindByPrefix(grant::kLimitVariablePrefix)) {
     const bool fits = name.size() <= grant::kMaxNameLength &&
                       value.size() <= grant::kMaxNameLength &&
                       request.variables.size() < grant::kMaxVariables;
@@ -316,7 +316,7 @@ std::string FirstAnnotation(const oci::ConfigDocument& document,
 
 bool RequestsGpus(const ConfigDocument& document) {
   if (const auto identity = FindIdentity(document)) {
-    return !identity->is_sandbox && (!document.env().GetPrefix(names::kEnvGrantPrefix).empty() ||
+    return !identity->is_sandbox && (!document.env().FindByPrefix(names::kEnvGrantPrefix).empty() ||
                                      HasGpushareVariable(document));
   }
   return ReadVisibleDevices(document).kind != VisibleDevices::Kind::kNothing;
@@ -334,7 +334,7 @@ std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
   // podman writes these two annotations of CRI-O outside Kubernetes. CRI-O in Kubernetes writes
   // further annotations with this prefix.
-  const bool annotated = document.HasAnnotationPrefix(
+  const bool annotated = document.HasAnnotationWithPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;
   Identity identity;

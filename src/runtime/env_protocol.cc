@@ -90,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> ReadRequirements(
     const oci::ConfigDocument& document) {
   std::vector<std::pair<std::string, std::string>> requirements;
   if (IsTrue(document.env().Get(names::kEnvDisableRequire).value_or(""))) return requirements;
-  for (auto& [name, value] : document.env().GetPrefix(names::kEnvRequirePrefix)) {
+  for (auto& [name, value] : document.env().FindByPrefix(names::kEnvRequirePrefix)) {
     if (!name.starts_with(kRequireJetpack)) requirements.emplace_back(name, value);
   }
   if (IsLegacyCudaImage(document)) {

@@ -46,7 +46,7 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
   oci::EnvList env(list);
   oci::RemovePreloadsOfDriver(&env);
-  for (const std::string_view name : oci::DirVariables()) {
+  for (const std::string_view name : oci::DirListVariables()) {
     AppendDriverDirs(container, name, &env);
   }
   const std::optional<std::string> granted = container.Get(names::kEnvVisibleDevices);

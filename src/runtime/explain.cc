@@ -71,7 +71,7 @@ std::string DescribeLinker(const oci::LinkerSetup& linker) {
     case oci::LinkerSetup::Method::kEnvironment:
       break;
   }
-  return fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n", linker.why);
+  return fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n", linker.fallback_reason);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ std::string DescribeDecision(const Decision& decision) {
     return text + "injected   nothing\n";
   }
   const oci::Injection& injection = *decision.injection;
-  denied(injection.denied);
+  denied(injection.denied_devices);
   const std::string& dir = decision.target->driver_dir;
   for (const oci::DeviceNode& node : injection.devices) {
     text += fmt::format("device     {} {}:{}\n", node.path, node.major_number, node.minor_number);
