@@ -90,10 +90,10 @@ void ClusterModel::OnPodChanged(const Uid& uid) {
 
 void ClusterModel::OnPodRun(const kube::PodObject& pod) {
   const bool running = pod.phase == kube::PodPhase::kRunning;
-  if (!running && pod.run == kube::PodRun{}) {
+  if (!running && pod.run_summary == kube::PodRunSummary{}) {
     runs_.erase(pod.meta.uid);
   } else {
-    runs_[pod.meta.uid] = {running, pod.run};
+    runs_[pod.meta.uid] = {running, pod.run_summary};
   }
 }
 

@@ -45,7 +45,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         runner(task_runner),
         config(std::move(kube_config)),
         options(std::move(console_options)),
-        client(io, runner, config, kube::OptionsOf("tessera-console")),
+        client(io, runner, config, kube::ClientOptionsFor("tessera-console")),
         model(client, options.model, static_cast<ClusterModel::Delegate&>(*this)),
         sessions(io, runner, WithoutCredentials(config), [this] { return model.Namespaces(); }),
         viewers(io, runner, model, metrics),

@@ -52,7 +52,7 @@ Json JsonOfLinks(const device::NodeInventory& inventory);
 
 struct PodRunState {
   bool running = false;  // phase Running
-  kube::PodRun containers;
+  kube::PodRunSummary containers;
 };
 // `why`: why the pod waits; "" if it does not wait.
 std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,

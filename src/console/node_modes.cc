@@ -58,7 +58,7 @@ void Leave(const AgentPool& pool, const AgentPool& wanted, LabelChange* change) 
 }  // namespace
 
 bool AgentPool::Covers(const StringMap& node_labels) const {
-  return !kube::WhyExcluded(constraints, "", {.labels = node_labels, .taints = {}});
+  return !kube::FindExclusion(constraints, "", {.labels = node_labels, .taints = {}});
 }
 
 std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
@@ -77,7 +77,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   if (pods.ok()) {
     pool.constraints = pods->constraints;
   } else {
-    pool.constraints.affinity.emplace();  // without a term: covers no node
+    pool.constraints.required_affinity.emplace();  // without a term: covers no node
   }
   return pool;
 }

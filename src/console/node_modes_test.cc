@@ -71,9 +71,10 @@ TEST(NodeModesTest, LabelsThatAreWrittenAgainAreNotChanged) {
   EXPECT_NE(ChangeOf(1, {}).find("kubernetes.io/os=linux"), std::string::npos);
   std::vector<AgentPool> pools = Pools();
   pools[1].constraints.selector = {{"nvidia.com/gpu.product", "H200"}};
-  pools[2].constraints.affinity = {{.labels = {{{.key = "nvidia.com/gpu.product",
-                                                 .op = kube::LabelSelector::Operator::kNotIn,
-                                                 .values = {"H200"}}}}}};
+  pools[2].constraints.required_affinity = {
+      {.labels = {{{.key = "nvidia.com/gpu.product",
+                    .op = kube::LabelSelector::Operator::kNotIn,
+                    .values = {"H200"}}}}}};
   const LabelChange change = ChangeFor(
       pools[2], pools, {{"kubernetes.io/os", "linux"}, {"nvidia.com/gpu.product", "H200"}});
   EXPECT_FALSE(change.problem.empty());

@@ -20,7 +20,7 @@ class QuotaEditTest : public ::testing::Test {
   // Pods of ledger::testing are in namespace "ns".
   void Bind(const std::string& name, int gpus) {
     kube::PodObject pod = Whole(name, gpus);
-    pod.scheduled = WallTime(std::chrono::seconds(++bound_));
+    pod.scheduled_at = WallTime(std::chrono::seconds(++bound_));
     ledger::testing::Bind(*ledger_, pod, "a");
   }
   void Wait(const std::string& name, int gpus) { ledger_->SetPod(Whole(name, gpus)); }

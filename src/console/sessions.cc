@@ -157,7 +157,7 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
   session->id = RandomHex();
   session->csrf = RandomHex();
   session->began_at = session->last_used_at = session->rights_checked_at = runner_.clock().Now();
-  kube::ClientOptions options = kube::OptionsOf("tessera-console");
+  kube::ClientOptions options = kube::ClientOptionsFor("tessera-console");
   options.max_attempts = 2;
   options.max_in_flight = 2;  // one user must not slow down the API server for others
   options.deadline = std::chrono::seconds(15);

@@ -36,7 +36,8 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
         });
     ASSERT_TRUE(web.ok()) << web.status().ToString();
     web_ = *std::move(web);
-    client_ = std::make_unique<kube::Client>(io_, runner_, api_.config(), kube::OptionsOf("test"));
+    client_ =
+        std::make_unique<kube::Client>(io_, runner_, api_.config(), kube::ClientOptionsFor("test"));
     model_ = std::make_unique<ClusterModel>(*client_, std::move(options),
                                             static_cast<ClusterModel::Delegate&>(*this));
     viewers_ = std::make_unique<Viewers>(io_, runner_, *model_, metrics_);

@@ -49,7 +49,7 @@ void AgentPages::OnList(const Result<ListPage>& page) {
 }
 
 void AgentPages::RequestNext() {
-  while (!agents_.empty() && requests_.size() < kParallel) {
+  while (!agents_.empty() && requests_.size() < kMaxConcurrentAgents) {
     const AgentPod agent = agents_.front();
     agents_.pop_front();
     Request(agent);

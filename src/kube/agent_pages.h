@@ -4,7 +4,7 @@
 // pods/proxy in the namespace of the agents.
 //
 // Does not parse the pages. Threads: the client's runner, which also runs the callbacks. Ownership:
-// the client must outlive the AgentPages. Bounds: kParallel agents at once.
+// the client must outlive the AgentPages. Bounds: kMaxConcurrentAgents agents at once.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ namespace tessera::kube {
 
 class AgentPages {
  public:
-  static constexpr size_t kParallel = 16;
+  static constexpr size_t kMaxConcurrentAgents = 16;
 
   struct AgentPod {
     std::string pod, node;

@@ -180,7 +180,7 @@ Result<ListPage> PageOf(const Result<net::Response>& answer, size_t max_body) {
 
 }  // namespace
 
-ClientOptions OptionsOf(std::string_view program) {
+ClientOptions ClientOptionsFor(std::string_view program) {
   ClientOptions options;
   options.user_agent = std::string(program) + "/" + std::string(kTesseraVersion);
   return options;

@@ -118,7 +118,7 @@ struct ClientOptions {
 };
 
 // Options with the user agent "<program>/<version>", which servers log.
-ClientOptions OptionsOf(std::string_view program);
+ClientOptions ClientOptionsFor(std::string_view program);
 
 class Client {
  public:

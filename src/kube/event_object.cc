@@ -7,8 +7,8 @@
 
 namespace tessera::kube {
 
-Json EventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
-                 const EventReporter& reporter, WallTime now, int64_t count) {
+Json MakeEventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
+                     const EventReporter& reporter, WallTime now, int64_t count) {
   const auto string = [](std::string_view value) { return Json::String(value); };
   const Json stamp = string(Rfc3339(now));
   Json involved = Json::MakeObject({{"apiVersion", string(about.api_version)},

@@ -41,7 +41,7 @@ struct EventText {
 };
 
 // `name`: the Event's, unique in its namespace. `about`: the object that the Event is about.
-Json EventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
-                 const EventReporter& reporter, WallTime now, int64_t count = 1);
+Json MakeEventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
+                     const EventReporter& reporter, WallTime now, int64_t count = 1);
 
 }  // namespace tessera::kube

@@ -9,7 +9,7 @@ namespace tessera::kube {
 namespace {
 
 // Bytes of a frame's big-endian length (k8s.io/apimachinery, pkg/util/framer).
-constexpr size_t kFrameHead = 4;
+constexpr size_t kFrameLengthBytes = 4;
 
 Result<EventType> TypeOf(std::string_view text) {
   if (text == "ADDED") return EventType::kAdded;
@@ -60,7 +60,7 @@ void EventReader::Put(std::string_view bytes) {
   buffer_.append(bytes);
 }
 
-Status EventReader::TooLong() const {
+Status EventReader::TooLongError() const {
   return Error(Code::kResourceExhausted, "an event is longer than {} bytes", max_event_);
 }
 
@@ -68,7 +68,7 @@ Result<std::optional<std::string_view>> EventReader::NextLine() {
   while (true) {
     const size_t end = buffer_.find('\n', std::max(begin_, scanned_));
     const size_t length = std::min(end, buffer_.size()) - begin_;
-    if (length > max_event_) return TooLong();
+    if (length > max_event_) return TooLongError();
     if (end == std::string::npos) {
       scanned_ = buffer_.size();
       return std::optional<std::string_view>();
@@ -81,13 +81,14 @@ Result<std::optional<std::string_view>> EventReader::NextLine() {
 
 Result<std::optional<std::string_view>> EventReader::NextFrame() {
   const std::string_view rest = std::string_view(buffer_).substr(begin_);
-  if (rest.size() < kFrameHead) return std::optional<std::string_view>();
+  if (rest.size() < kFrameLengthBytes) return std::optional<std::string_view>();
   size_t length = 0;
-  for (size_t i = 0; i < kFrameHead; ++i) length = length << 8 | static_cast<uint8_t>(rest[i]);
-  if (length > max_event_) return TooLong();
-  if (rest.size() - kFrameHead < length) return std::optional<std::string_view>();
-  begin_ += kFrameHead + length;
-  return std::optional(rest.substr(kFrameHead, length));
+  for (size_t i = 0; i < kFrameLengthBytes; ++i)
+    length = length << 8 | static_cast<uint8_t>(rest[i]);
+  if (length > max_event_) return TooLongError();
+  if (rest.size() - kFrameLengthBytes < length) return std::optional<std::string_view>();
+  begin_ += kFrameLengthBytes + length;
+  return std::optional(rest.substr(kFrameLengthBytes, length));
 }
 
 Result<std::optional<WatchEvent>> EventReader::Next() {
@@ -95,7 +96,7 @@ Result<std::optional<WatchEvent>> EventReader::Next() {
   ASSIGN_OR_RETURN(const std::optional<std::string_view> piece, lines ? NextLine() : NextFrame());
   if (!piece) {
     // The objects of a large collection fill the buffer once; the changes that follow are small.
-    if (begin_ == buffer_.size() && buffer_.capacity() > kMaxKept) {
+    if (begin_ == buffer_.size() && buffer_.capacity() > kMaxIdleBuffer) {
       std::string().swap(buffer_);  // an assignment keeps the memory
       begin_ = scanned_ = 0;
     }

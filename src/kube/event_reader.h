@@ -32,13 +32,14 @@ class EventReader {
   // `max_event` bytes.
   Result<std::optional<WatchEvent>> Next();
 
-  static constexpr size_t kMaxKept = 64 << 10;  // bytes of buffer memory while no data is unread
+  static constexpr size_t kMaxIdleBuffer = 64
+                                           << 10;  // bytes of buffer memory while no data is unread
   size_t CapacityForTest() const { return buffer_.capacity(); }
 
  private:
   Result<std::optional<std::string_view>> NextLine();
   Result<std::optional<std::string_view>> NextFrame();
-  Status TooLong() const;
+  Status TooLongError() const;
 
   const Encoding encoding_;
   const size_t max_event_;

@@ -71,7 +71,7 @@ TEST(EventReaderTest, AnEventMayNotBeLongerThanItsLimit) {
 TEST(EventReaderTest, GivesTheMemoryOfALargeCollectionBack) {
   EventReader reader(Encoding::kJson, 1000);
   std::string lines;
-  while (lines.size() < 4 * EventReader::kMaxKept) lines += Line("ADDED", "1");
+  while (lines.size() < 4 * EventReader::kMaxIdleBuffer) lines += Line("ADDED", "1");
   reader.Put(lines.substr(0, lines.size() - 1));
   const auto read_all = [&] {
     size_t count = 0;
@@ -84,7 +84,7 @@ TEST(EventReaderTest, GivesTheMemoryOfALargeCollectionBack) {
   EXPECT_GE(reader.CapacityForTest(), lines.size() - 1) << "the last event is incomplete";
   reader.Put("\n");
   EXPECT_EQ(read_all(), 1u);
-  EXPECT_LE(reader.CapacityForTest(), EventReader::kMaxKept);
+  EXPECT_LE(reader.CapacityForTest(), EventReader::kMaxIdleBuffer);
   reader.Put(lines);
   EXPECT_EQ(read_all(), count + 1);
 }

@@ -12,7 +12,7 @@
 namespace tessera::kube {
 namespace {
 
-constexpr std::string_view kCombined = "(combined from similar events): ";
+constexpr std::string_view kAggregatedPrefix = "(combined from similar events): ";
 
 // A map that drops the least recently used entry.
 template <typename V>
@@ -107,7 +107,7 @@ struct EventRecorder::Core {
         fmt::format("{}\n{}\n{}", object_key, static_cast<int>(kind), reason);
     std::string key = reason_key + "\n" + message;
     if (ShouldAggregate(reason_key, message)) {
-      message = TruncateUtf8(std::string(kCombined) + message, kMaxEventMessage);
+      message = TruncateUtf8(std::string(kAggregatedPrefix) + message, kMaxEventMessage);
       key = reason_key;  // all aggregated Events increment one Event
     }
     RecordedEvent& event = recorded[key];
@@ -122,9 +122,9 @@ struct EventRecorder::Core {
 
   Json ObjectOf(const RecordedEvent& event, const std::string& message,
                 const InvolvedObject& object, EventKind kind, std::string_view reason) const {
-    return EventObject(event.name, object, {kind, reason, message},
-                       {options.component, options.instance, ""}, client.runner().clock().WallNow(),
-                       event.count);
+    return MakeEventObject(event.name, object, {kind, reason, message},
+                           {options.component, options.instance, ""},
+                           client.runner().clock().WallNow(), event.count);
   }
 
   void Create(const std::string& ns, const Json& body) {

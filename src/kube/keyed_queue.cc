@@ -26,7 +26,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
     if (state.queued) return;
     state.queued = true;
     queue.push_back(key);
-    PumpSoon();
+    ScheduleStart();
   }
 
   void AddAfter(const std::string& key, Duration delay) {
@@ -44,15 +44,15 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
     });
   }
 
-  void PumpSoon() {
-    if (std::exchange(pump_posted, true)) return;
+  void ScheduleStart() {
+    if (std::exchange(start_posted, true)) return;
     runner.Post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->Pump();
+      if (const auto self = weak.lock()) self->StartWaitingKeys();
     });
   }
 
-  void Pump() {
-    pump_posted = false;
+  void StartWaitingKeys() {
+    start_posted = false;
     // A key whose work still runs stays in the queue until that work is done.
     for (size_t to_visit = queue.size(); to_visit > 0 && running < options.max_running;
          --to_visit) {
@@ -92,7 +92,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
       state.failures = 0;
       if (!state.queued && !state.delayed_until) states.erase(key);
     }
-    if (!queue.empty()) PumpSoon();
+    if (!queue.empty()) ScheduleStart();
   }
 
   TaskRunner& runner;
@@ -102,7 +102,7 @@ struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> 
   std::unordered_map<std::string, State> states;
   std::deque<std::string> queue;
   size_t running = 0;
-  bool pump_posted = false;
+  bool start_posted = false;
   bool closed = false;
 };
 

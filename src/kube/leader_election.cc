@@ -7,7 +7,7 @@
 
 namespace tessera::kube {
 
-Status CheckOptions(const ElectionOptions& o) {
+Status CheckElectionOptions(const ElectionOptions& o) {
   if (o.identity.empty())
     return Error(Code::kInvalidArgument, "leader election: the identity is empty");
   if (o.retry_period <= Duration::zero() || o.renew_deadline <= 2 * o.retry_period) {
@@ -32,7 +32,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   MonotonicTime Now() const { return runner.clock().Now(); }
   bool Leading() const { return leads && Now() < valid_until; }
 
-  void After(Duration delay, void (Core::*method)()) {
+  void RunLater(Duration delay, void (Core::*method)()) {
     runner.PostDelayed(delay, [weak = weak_from_this(), method, number = attempt] {
       const auto self = weak.lock();
       if (self && self->delegate && self->attempt == number) (self.get()->*method)();
@@ -46,9 +46,9 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     };
   }
 
-  void Try() {
+  void RenewOrAcquire() {
     ++attempt;
-    After(options.renew_deadline / 2, &Core::GiveUpAttempt);
+    RunLater(options.renew_deadline / 2, &Core::GiveUpAttempt);
     // A leader knows the lease, so it does not read it first.
     if (leads && observed && !read_first) return Acquire(*observed);
     lease.Get(CallbackTo(&Core::OnLease));
@@ -76,17 +76,18 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
   }
 
   // Returns false if the delegate has destroyed the elector.
-  bool Observe(const LeaseObject& now) {
-    const auto same = [&](const LeaseObject& a) {
-      return a.holder == now.holder && a.renewed == now.renewed && a.acquired == now.acquired &&
-             a.transitions == now.transitions && a.duration == now.duration;
+  bool Observe(const LeaseObject& current) {
+    const auto is_same = [&](const LeaseObject& a) {
+      return a.holder == current.holder && a.renew_time == current.renew_time &&
+             a.acquire_time == current.acquire_time && a.transitions == current.transitions &&
+             a.duration == current.duration;
     };
-    const bool new_leader = !observed || observed->holder != now.holder;
+    const bool new_leader = !observed || observed->holder != current.holder;
     // renewTime comes from another machine's clock. As in client-go, a lease lasts from the moment
     // when this replica observed the renewal.
-    if (!observed || !same(*observed)) observed_at = Now();
-    observed = now;
-    if (new_leader) delegate->OnLeader(std::string(now.holder));
+    if (!observed || !is_same(*observed)) observed_at = Now();
+    observed = current;
+    if (new_leader) delegate->OnLeader(std::string(current.holder));
     return delegate != nullptr;
   }
 
@@ -96,8 +97,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     LeaseObject next = from;
     next.holder = options.identity;
     next.duration = options.lease_duration;
-    next.renewed = wall;
-    if (!is_holder || from.acquired == WallTime{}) next.acquired = wall;
+    next.renew_time = wall;
+    if (!is_holder || from.acquire_time == WallTime{}) next.acquire_time = wall;
     const bool create = from.meta.resource_version.empty();
     if (!is_holder && !create) ++next.transitions;
     sent_at = Now();
@@ -145,7 +146,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     if (released) return;
     std::uniform_real_distribution<double> jitter(1.0, 1.2);
     const double factor = leads ? 1.0 : jitter(random);
-    After(std::chrono::duration_cast<Duration>(options.retry_period * factor), &Core::Try);
+    RunLater(std::chrono::duration_cast<Duration>(options.retry_period * factor),
+             &Core::RenewOrAcquire);
     if (!error.ok()) delegate->OnError(error);
   }
 
@@ -160,7 +162,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     next.holder.clear();
     // The shortest valid duration; client-go releases a Lease with the same value.
     next.duration = std::chrono::seconds(1);
-    next.renewed = runner.clock().WallNow();
+    next.renew_time = runner.clock().WallNow();
     const auto once = std::make_shared<std::function<void()>>(std::move(on_done));
     const auto finish = [once] {
       if (const auto done = std::exchange(*once, nullptr)) done();
@@ -187,8 +189,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
 LeaderElector::LeaderElector(TaskRunner& runner, LeaseApi& lease, ElectionOptions options,
                              Delegate& delegate, uint64_t seed)
     : core_(std::make_shared<Core>(runner, lease, std::move(options), delegate, seed)) {
-  TESSERA_CHECK(CheckOptions(core_->options).ok());
-  core_->After(Duration::zero(), &Core::Try);
+  TESSERA_CHECK(CheckElectionOptions(core_->options).ok());
+  core_->RunLater(Duration::zero(), &Core::RenewOrAcquire);
 }
 
 LeaderElector::~LeaderElector() {

@@ -36,7 +36,7 @@ struct ElectionOptions {
   Duration retry_period = std::chrono::seconds(2);
 };
 // INVALID_ARGUMENT names the violated condition.
-Status CheckOptions(const ElectionOptions& options);
+Status CheckElectionOptions(const ElectionOptions& options);
 
 class LeaderElector {
  public:
@@ -52,7 +52,8 @@ class LeaderElector {
     virtual void OnError(const Status& status) = 0;
   };
 
-  // Tries to acquire at once, in its own task. `seed` is for the jitter. REQUIRES: CheckOptions.
+  // Tries to acquire at once, in its own task. `seed` is for the jitter. REQUIRES:
+  // CheckElectionOptions returns OK.
   LeaderElector(TaskRunner& runner, LeaseApi& lease, ElectionOptions options, Delegate& delegate,
                 uint64_t seed = std::random_device{}());
   // Neither calls OnStoppedLeading nor releases the lease.

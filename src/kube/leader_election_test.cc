@@ -152,7 +152,7 @@ TEST_F(LeaderElectionTest, TheFirstLeadsAndRenews) {
   EXPECT_FALSE(b.elector->leading());
   EXPECT_EQ(store_.lease->transitions, 0);
   EXPECT_EQ(store_.lease->duration, seconds(15));
-  EXPECT_LT(store_.lease->acquired, store_.lease->renewed);
+  EXPECT_LT(store_.lease->acquire_time, store_.lease->renew_time);
   // One write per period, without a read before it.
   EXPECT_NEAR(a.network.updates, 30, 2);
 }
@@ -265,11 +265,11 @@ TEST_F(LeaderElectionTest, NeverTwoAtATime) {
 }
 
 TEST(ElectionOptionsTest, RejectsTimesThatAllowTwoLeaders) {
-  EXPECT_TRUE(CheckOptions({.identity = "a"}).ok());
-  EXPECT_FALSE(CheckOptions({}).ok());
-  EXPECT_FALSE(CheckOptions({.identity = "a", .renew_deadline = seconds(15)}).ok());
-  EXPECT_FALSE(CheckOptions({.identity = "a", .retry_period = seconds(5)}).ok());
-  EXPECT_FALSE(CheckOptions({.identity = "a", .retry_period = seconds(0)}).ok());
+  EXPECT_TRUE(CheckElectionOptions({.identity = "a"}).ok());
+  EXPECT_FALSE(CheckElectionOptions({}).ok());
+  EXPECT_FALSE(CheckElectionOptions({.identity = "a", .renew_deadline = seconds(15)}).ok());
+  EXPECT_FALSE(CheckElectionOptions({.identity = "a", .retry_period = seconds(5)}).ok());
+  EXPECT_FALSE(CheckElectionOptions({.identity = "a", .retry_period = seconds(0)}).ok());
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 Json SpecOf(const LeaseObject& lease) {
   return Json::MakeObject({{"holderIdentity", Json::String(lease.holder)},
                            {"leaseDurationSeconds", Json::Int(lease.duration.count())},
-                           {"acquireTime", Json::String(Rfc3339Micros(lease.acquired))},
-                           {"renewTime", Json::String(Rfc3339Micros(lease.renewed))},
+                           {"acquireTime", Json::String(Rfc3339Micros(lease.acquire_time))},
+                           {"renewTime", Json::String(Rfc3339Micros(lease.renew_time))},
                            {"leaseTransitions", Json::Int(lease.transitions)}});
 }
 

@@ -35,8 +35,8 @@ void ReadMetadata(const Json& metadata, const KeptFields& kept, MetadataObject* 
     for (const Json& owner : owners->items()) out->owners.push_back(OwnerIn(owner));
   }
   if (const Json* finalizers = ArrayIn(metadata, "finalizers")) {
-    for (const Json& one : finalizers->items()) {
-      if (one.is_string()) out->finalizers.push_back(one.string_value());
+    for (const Json& finalizer : finalizers->items()) {
+      if (finalizer.is_string()) out->finalizers.push_back(finalizer.string_value());
     }
   }
   const Json* managers = kept.manager.empty() ? nullptr : ArrayIn(metadata, "managedFields");
@@ -137,8 +137,9 @@ void SetOwner(Json* object, const OwnerReference& owner) {
   if (owner.controller) reference.Set("controller", Json::Bool(true));
   Json* metadata = object->ObjectAt("metadata").value();
   Json::Array& owners = metadata->ArrayAt("ownerReferences").value()->items();
-  std::erase_if(
-      owners, [&](const Json& one) { return one.StringAt("uid").value_or("") == owner.uid.str(); });
+  std::erase_if(owners, [&](const Json& other) {
+    return other.StringAt("uid").value_or("") == owner.uid.str();
+  });
   owners.push_back(std::move(reference));
 }
 

@@ -25,18 +25,18 @@ Status FromMessage(std::string_view message, const KeptFields& kept,
 
 // The phase with this name in the API; kUnknown for any other text.
 PodPhase PodPhaseOf(std::string_view text);
-// Computes PodObject::failed_attempt. Returns 0 for a gated pod, because the scheduler has not
+// Computes PodObject::failed_attempt_hash. Returns 0 for a gated pod, because the scheduler has not
 // tried to place it.
-uint64_t FailedAttempt(std::string_view reason, std::string_view message);
+uint64_t FailedAttemptHash(std::string_view reason, std::string_view message);
 
-// The part of a container's status that PodObject::run needs.
-struct ContainerRun {
+// The part of a container's status that PodObject::run_summary needs.
+struct ContainerRunState {
   std::string waiting;  // the reason; "" if the container does not wait
   std::string ended;    // the reason; "" if the container has not ended
   int64_t exit_code = 0;
   int64_t restarts = 0;
 };
-void AddRun(const ContainerRun& container, PodRun* run);
+void AddToSummary(const ContainerRunState& container, PodRunSummary* summary);
 
 inline bool Keeps(const KeptFields::Predicate& predicate, std::string_view key) {
   return !predicate || predicate(key);

@@ -25,21 +25,21 @@ PodPhase PodPhaseOf(std::string_view text) {
   return PodPhase::kUnknown;
 }
 
-void AddRun(const ContainerRun& container, PodRun* run) {
-  run->restarts += static_cast<int32_t>(container.restarts);
-  if (!run->reason.empty()) return;
+void AddToSummary(const ContainerRunState& container, PodRunSummary* summary) {
+  summary->restarts += static_cast<int32_t>(container.restarts);
+  if (!summary->reason.empty()) return;
   // A container that starts normally waits for these reasons, too.
   const bool is_starting =
       container.waiting == "ContainerCreating" || container.waiting == "PodInitializing";
-  if (!container.waiting.empty() && !is_starting) run->reason = container.waiting;
+  if (!container.waiting.empty() && !is_starting) summary->reason = container.waiting;
   if (container.exit_code != 0) {
-    run->reason =
+    summary->reason =
         fmt::format("{} (exit code {})", container.ended.empty() ? "Error" : container.ended,
                     container.exit_code);
   }
 }
 
-uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
+uint64_t FailedAttemptHash(std::string_view reason, std::string_view message) {
   // kube-scheduler's reasons of a failed attempt (PodReasonUnschedulable and
   // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is not one: kube-scheduler has
   // not tried to place such a pod.

@@ -38,8 +38,8 @@ struct KeptFields {
   bool container_status = false;
   // Whether to keep PodObject::constraints, which only explanations to users need.
   bool constraints = false;
-  // Whether to keep PodObject::run, which is only shown to users.
-  bool pod_run = false;
+  // Whether to keep PodObject::run_summary, which is only shown to users.
+  bool run_summary = false;
   // The field manager of MetadataObject::applied_fields (metadata_object.h).
   std::string manager;
 };
@@ -51,9 +51,9 @@ struct ObjectMeta {
   std::string resource_version;
   StringMap labels;
   StringMap annotations;
-  WallTime created;         // the epoch if unknown
-  bool deleting = false;    // has a deletionTimestamp, but still exists
-  bool controlled = false;  // has a controller, which replaces a deleted object
+  WallTime created;             // the epoch if unknown
+  bool deleting = false;        // has a deletionTimestamp, but still exists
+  bool has_controller = false;  // a controller replaces a deleted object
   bool operator==(const ObjectMeta&) const = default;
 };
 
@@ -69,12 +69,12 @@ struct Container {
 };
 
 // How the containers of a pod run.
-struct PodRun {
+struct PodRunSummary {
   int32_t restarts = 0;  // of all containers
   // Why a container failed or cannot start: "ImagePullBackOff", "Error (exit code 1)". "" if there
   // is no such container. With several, the reason of one of them.
   std::string reason;
-  bool operator==(const PodRun&) const = default;
+  bool operator==(const PodRunSummary&) const = default;
 };
 
 struct PodObject {
@@ -85,8 +85,8 @@ struct PodObject {
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
   std::string nominated_node;         // status.nominatedNodeName
-  WallTime scheduled;                 // time of binding, from condition PodScheduled
-  uint64_t failed_attempt = 0;        // hash of condition PodScheduled=False; 0: none
+  WallTime scheduled_at;              // time of binding, from condition PodScheduled
+  uint64_t failed_attempt_hash = 0;   // of condition PodScheduled=False; 0: none
   std::vector<std::string> gates;     // remaining scheduling gates
   std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
   NodeConstraints constraints;        // only with KeptFields::constraints
@@ -94,7 +94,7 @@ struct PodObject {
   StringMap container_ids;
   // Containers that have ended and are not running again. Only with KeptFields::container_status.
   std::set<std::string, std::less<>> ended_containers;
-  PodRun run;  // only with KeptFields::pod_run
+  PodRunSummary run_summary;  // only with KeptFields::run_summary
 
   // Whether all containers have ended permanently, so that the pod's resources are free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
@@ -125,8 +125,8 @@ struct LeaseObject {
   ObjectMeta meta;
   std::string holder;  // "" if released
   std::chrono::seconds duration{0};
-  WallTime acquired;
-  WallTime renewed;
+  WallTime acquire_time;
+  WallTime renew_time;
   int32_t transitions = 0;
   bool operator==(const LeaseObject&) const = default;
 };

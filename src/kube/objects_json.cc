@@ -117,7 +117,7 @@ void ReadMeta(Fields& object, const KeptFields& kept, ObjectMeta* out) {
   out->created = meta.Time("creationTimestamp");
   out->deleting = meta.Find("deletionTimestamp") != nullptr;
   meta.Each("ownerReferences", [&](Fields& owner) {
-    if (owner.Flag("controller")) out->controlled = true;
+    if (owner.Flag("controller")) out->has_controller = true;
   });
   object.AddErrorOf(meta, "metadata");
 }
@@ -140,10 +140,10 @@ void ReadContainers(Fields& spec, std::string_view key, bool init, const KeptFie
 void ReadRequirements(Fields& fields, std::string_view key,
                       std::vector<LabelSelector::Requirement>* out) {
   fields.Each(key, [&](Fields& expression) {
-    LabelSelector::Requirement& one = out->emplace_back();
-    one.key = expression.Text("key");
-    one.op = expression.Take(OperatorOf(expression.Text("operator")), one.op);
-    one.values = expression.Texts("values");
+    LabelSelector::Requirement& requirement = out->emplace_back();
+    requirement.key = expression.Text("key");
+    requirement.op = expression.Take(OperatorOf(expression.Text("operator")), requirement.op);
+    requirement.values = expression.Texts("values");
   });
 }
 
@@ -159,7 +159,7 @@ void ReadConstraints(Fields& spec, NodeConstraints* out) {
   Fields node = affinity.Object("nodeAffinity");
   constexpr std::string_view kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
   if (node.Find(kRequired) != nullptr) {
-    std::vector<NodeConstraints::AffinityTerm>& terms = out->affinity.emplace();
+    std::vector<NodeConstraints::AffinityTerm>& terms = out->required_affinity.emplace();
     Fields required = node.Object(kRequired);
     required.Each("nodeSelectorTerms", [&](Fields& fields) {
       NodeConstraints::AffinityTerm& term = terms.emplace_back();
@@ -172,15 +172,15 @@ void ReadConstraints(Fields& spec, NodeConstraints* out) {
   spec.AddErrorOf(affinity, "affinity");
 }
 
-void ReadRun(Fields& container, PodRun* out) {
+void ReadRunSummary(Fields& container, PodRunSummary* out) {
   Fields state = container.Object("state");
   Fields waiting = state.Object("waiting");
   Fields ended = state.Object("terminated");
-  AddRun({.waiting = waiting.Text("reason"),
-          .ended = ended.Text("reason"),
-          .exit_code = ended.Int("exitCode"),
-          .restarts = container.Int("restartCount")},
-         out);
+  AddToSummary({.waiting = waiting.Text("reason"),
+                .ended = ended.Text("reason"),
+                .exit_code = ended.Int("exitCode"),
+                .restarts = container.Int("restartCount")},
+               out);
   state.AddErrorOf(waiting, "waiting");
   state.AddErrorOf(ended, "terminated");
   container.AddErrorOf(state, "state");
@@ -212,15 +212,16 @@ Status FromJson(const Json& object, const KeptFields& kept, PodObject* out) {
   status.Each("conditions", [&](Fields& condition) {
     if (condition.Text("type") != "PodScheduled") return;
     const std::string condition_status = condition.Text("status");
-    if (condition_status == "True") out->scheduled = condition.Time("lastTransitionTime");
+    if (condition_status == "True") out->scheduled_at = condition.Time("lastTransitionTime");
     if (condition_status == "False") {
-      out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
+      out->failed_attempt_hash =
+          FailedAttemptHash(condition.Text("reason"), condition.Text("message"));
     }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
-    if (!kept.container_status && !kept.pod_run) break;
+    if (!kept.container_status && !kept.run_summary) break;
     status.Each(list, [&](Fields& container) {
-      if (kept.pod_run) ReadRun(container, &out->run);
+      if (kept.run_summary) ReadRunSummary(container, &out->run_summary);
       if (!kept.container_status) return;
       const std::string id = container.Text("containerID");
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
@@ -294,8 +295,8 @@ Status FromJson(const Json& object, const KeptFields& kept, LeaseObject* out) {
   Fields spec = fields.Object("spec");
   out->holder = spec.Text("holderIdentity");
   out->duration = std::chrono::seconds(static_cast<int32_t>(spec.Int("leaseDurationSeconds")));
-  out->acquired = spec.Time("acquireTime");
-  out->renewed = spec.Time("renewTime");
+  out->acquire_time = spec.Time("acquireTime");
+  out->renew_time = spec.Time("renewTime");
   out->transitions = static_cast<int32_t>(spec.Int("leaseTransitions"));
   fields.AddErrorOf(spec, "spec");
   return fields.status();

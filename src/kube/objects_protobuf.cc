@@ -57,8 +57,8 @@ Status ReadTime(std::string_view message, WallTime* time) {
   }
   RETURN_IF_ERROR(reader.status());
   // The range of 64-bit nanoseconds; ParseRfc3339 has the same bounds in years.
-  constexpr int64_t kMost = 7'000'000'000;
-  if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos > 999'999'999) {
+  constexpr int64_t kMaxSeconds = 7'000'000'000;
+  if (seconds < -kMaxSeconds || seconds > kMaxSeconds || nanos < 0 || nanos > 999'999'999) {
     return Error(Code::kInvalidArgument, "a time is out of range");
   }
   *time = WallTime(std::chrono::seconds(seconds) + Duration(nanos));
@@ -98,7 +98,7 @@ Status ReadMeta(std::string_view message, const KeptFields& kept, ObjectMeta* ou
         WireReader owner(reader.Bytes());
         while (owner.Next()) {
           // The field "controller".
-          if (owner.field() == 6 && owner.Bool()) out->controlled = true;
+          if (owner.field() == 6 && owner.Bool()) out->has_controller = true;
         }
         status = owner.status();
         break;
@@ -176,7 +176,7 @@ Status ReadAffinity(std::string_view message, NodeConstraints* out) {
     WireReader node(affinity.Bytes());
     while (node.Next()) {
       if (node.field() != 1) continue;
-      std::vector<NodeConstraints::AffinityTerm>& terms = out->affinity.emplace();
+      std::vector<NodeConstraints::AffinityTerm>& terms = out->required_affinity.emplace();
       WireReader required(node.Bytes());
       while (required.Next()) {
         if (required.field() == 1)
@@ -258,7 +258,7 @@ Status ReadContainerStatus(std::string_view message, PodObject* out) {
   return kinds.status();
 }
 
-Status ReadRunState(std::string_view message, ContainerRun* out) {
+Status ReadRunState(std::string_view message, ContainerRunState* out) {
   WireReader state(message);
   while (state.Next()) {
     if (state.field() != 1 && state.field() != 3) continue;  // waiting, terminated
@@ -274,31 +274,32 @@ Status ReadRunState(std::string_view message, ContainerRun* out) {
   return state.status();
 }
 
-Status ReadRun(std::string_view message, PodRun* out) {
-  ContainerRun container;
+Status ReadRunSummary(std::string_view message, PodRunSummary* out) {
+  ContainerRunState container;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 2) RETURN_IF_ERROR(ReadRunState(reader.Bytes(), &container));
     if (reader.field() == 5) container.restarts = reader.Int();
   }
-  AddRun(container, out);
+  AddToSummary(container, out);
   return reader.status();
 }
 
 Status ReadPodCondition(std::string_view message, PodObject* out) {
-  std::string_view type, condition_status, since, reason, words;
+  std::string_view type, condition_status, since, reason, message_text;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) type = reader.Bytes();
     if (reader.field() == 2) condition_status = reader.Bytes();
     if (reader.field() == 4) since = reader.Bytes();
     if (reader.field() == 5) reason = reader.Bytes();
-    if (reader.field() == 6) words = reader.Bytes();
+    if (reader.field() == 6) message_text = reader.Bytes();
   }
   RETURN_IF_ERROR(reader.status());
   if (type != "PodScheduled") return Status::Ok();
-  if (condition_status == "False") out->failed_attempt = FailedAttempt(reason, words);
-  return condition_status == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
+  if (condition_status == "False")
+    out->failed_attempt_hash = FailedAttemptHash(reason, message_text);
+  return condition_status == "True" ? ReadTime(since, &out->scheduled_at) : Status::Ok();
 }
 
 Status ReadPodStatus(std::string_view message, const KeptFields& kept, PodObject* out) {
@@ -311,7 +312,7 @@ Status ReadPodStatus(std::string_view message, const KeptFields& kept, PodObject
     if (!is_container) continue;
     const std::string_view container = status.Bytes();
     if (kept.container_status) RETURN_IF_ERROR(ReadContainerStatus(container, out));
-    if (kept.pod_run) RETURN_IF_ERROR(ReadRun(container, &out->run));
+    if (kept.run_summary) RETURN_IF_ERROR(ReadRunSummary(container, &out->run_summary));
   }
   return status.status();
 }
@@ -397,10 +398,10 @@ Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
         out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int()));
         break;
       case 3:
-        status = ReadTime(reader.Bytes(), &out->acquired);
+        status = ReadTime(reader.Bytes(), &out->acquire_time);
         break;
       case 4:
-        status = ReadTime(reader.Bytes(), &out->renewed);
+        status = ReadTime(reader.Bytes(), &out->renew_time);
         break;
       case 5:
         out->transitions = static_cast<int32_t>(reader.Int());

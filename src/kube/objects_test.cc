@@ -92,12 +92,12 @@ TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
                      .text())
           .text();
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
-    const auto pod = Decode<PodObject>(object, {.pod_run = true});
+    const auto pod = Decode<PodObject>(object, {.run_summary = true});
     ASSERT_TRUE(pod.ok()) << pod.status().ToString();
-    EXPECT_EQ(pod->run.restarts, 5);
-    EXPECT_EQ(pod->run.reason, "CrashLoopBackOff");
+    EXPECT_EQ(pod->run_summary.restarts, 5);
+    EXPECT_EQ(pod->run_summary.reason, "CrashLoopBackOff");
     EXPECT_TRUE(pod->container_ids.empty());
-    EXPECT_EQ(Decode<PodObject>(object)->run, PodRun{});
+    EXPECT_EQ(Decode<PodObject>(object)->run_summary, PodRunSummary{});
   }
   const auto ended = [](int exit_code) {
     const auto pod = Decode<PodObject>(
@@ -105,8 +105,8 @@ TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
             {{"terminated":{{"exitCode":{},"reason":"OOMKilled"}}}}}}]}}}})",
                                         exit_code))
                       .value()),
-        {.pod_run = true});
-    return pod->run.reason;
+        {.run_summary = true});
+    return pod->run_summary.reason;
   };
   EXPECT_EQ(ended(137), "OOMKilled (exit code 137)");
   EXPECT_EQ(ended(0), "");
@@ -130,7 +130,7 @@ TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
     const PodObject pod = Decode<PodObject>(RawObject(ParseJson(json).value())).value();
     EXPECT_EQ(pod, Decode<PodObject>(RawObject(message)).value());
     EXPECT_EQ(pod.nominated_node, "n1");
-    return pod.failed_attempt;
+    return pod.failed_attempt_hash;
   };
   const uint64_t one = decode("False", "Unschedulable", "0/3 nodes are available");
   EXPECT_NE(one, 0u);

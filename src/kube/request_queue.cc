@@ -86,7 +86,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
     for (auto at = waiting.begin(); at != waiting.end();) {
       const auto next = std::next(at);
-      if (IsDue(**at, now, &wake) && server.IsHealthy() && LaneOf(**at) == nullptr) Send(at);
+      if (IsDue(**at, now, &wake) && server_lane.IsHealthy() && LaneOf(**at) == nullptr) Send(at);
       at = next;
     }
     // After an error the newest request probes the server, because it has the most time left for a
@@ -111,14 +111,15 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   bool MayProbe(const Item& item, MonotonicTime now, MonotonicTime* wake) {
     const SendLane* level = LaneOf(item);
-    return server.MaySend(now, wake) && (level == nullptr || level->MaySend(now, wake));
+    return server_lane.MaySend(now, wake) && (level == nullptr || level->MaySend(now, wake));
   }
 
   // Null unless the server rejects the request's priority level.
   RejectedLevel* LevelOf(const Item& item) {
     const auto level = level_of_flow.find(item.flow);
-    const auto found = levels.find(level == level_of_flow.end() ? item.flow : level->second);
-    return found == levels.end() ? nullptr : &found->second;
+    const auto found =
+        rejected_levels.find(level == level_of_flow.end() ? item.flow : level->second);
+    return found == rejected_levels.end() ? nullptr : &found->second;
   }
   SendLane* LaneOf(const Item& item) {
     RejectedLevel* level = LevelOf(item);
@@ -147,7 +148,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   Status ExpiredStatus(const Item& item, bool is_in_flight) {
     const RejectedLevel* level = LevelOf(item);
     // The server is up, and the request waited for its priority level alone.
-    if (level != nullptr && !is_in_flight && server.IsHealthy()) {
+    if (level != nullptr && !is_in_flight && server_lane.IsHealthy()) {
       return Error(Code::kResourceExhausted,
                    "the API server has rejected the priority level of {} for {} s: {}", item.flow,
                    Seconds(options.deadline), level->error.message());
@@ -184,7 +185,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     const ItemPtr item = *position;
     waiting.erase(position);
     in_flight.insert(item);
-    server.OnSent(item.get());
+    server_lane.OnSent(item.get());
     if (SendLane* lane = LaneOf(*item)) lane->OnSent(item.get());
     const std::weak_ptr<Item> weak_item = item;
     credentials.Get([this, weak_item](const Result<CredentialSource::Credential>& credential) {
@@ -232,22 +233,22 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   void UpdateLanes(const ItemPtr& item, const Result<net::Response>& answer) {
     if (IsUnreachable(answer)) {
       unreachable_error = answer.ok() ? ErrorOf(*answer) : answer.status();
-      return server.OnError(Now(), random);
+      return server_lane.OnError(Now(), random);
     }
     if (!answer.ok()) return;
     unreachable_error = Status();
-    server.OnSuccess();
+    server_lane.OnSuccess();
     std::string level(answer->headers.Get(kPriorityLevel));
     if (level.empty()) level = item->flow;
     if (std::string& stored = level_of_flow[item->flow]; stored != level) stored = level;
     // A rejection of the priority level is plain text. A Status object concerns only this request:
     // an eviction that a PodDisruptionBudget forbids also gets 429.
     if (answer->status == 429 && !IsApiStatus(*answer)) {
-      RejectedLevel& rejected = levels[level];
+      RejectedLevel& rejected = rejected_levels[level];
       rejected.error = ErrorOf(*answer);
       return rejected.lane.OnError(Now(), random);
     }
-    levels.erase(level);
+    rejected_levels.erase(level);
   }
 
   // Whether the request may be sent again. Also sets its not_before.
@@ -270,14 +271,14 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
         unreachable ? Duration::zero()
                     : JitteredWait(Backoff::kFirst, Backoff::kMax, item->attempts - 1, random);
     item->not_before = Now() + std::max(own_wait, retry_after.value_or(Duration::zero()));
-    return std::max(item->not_before, server.not_before()) < item->deadline;
+    return std::max(item->not_before, server_lane.not_before()) < item->deadline;
   }
 
   // Removes the item from the requests in flight.
   void RemoveFromFlight(const ItemPtr& item) {
     in_flight.erase(item);
-    server.OnEnded(item.get());
-    for (auto& [name, level] : levels) level.lane.OnEnded(item.get());
+    server_lane.OnEnded(item.get());
+    for (auto& [name, level] : rejected_levels) level.lane.OnEnded(item.get());
   }
 
   void Forget(const ItemPtr& item) {
@@ -324,8 +325,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   std::list<ItemPtr> waiting;  // ordered by deadline
   std::unordered_set<ItemPtr> in_flight;
   std::multimap<MonotonicTime, ItemPtr> deadlines;
-  SendLane server;
-  std::unordered_map<std::string, RejectedLevel> levels;
+  SendLane server_lane;
+  std::unordered_map<std::string, RejectedLevel> rejected_levels;
   std::unordered_map<std::string, std::string> level_of_flow;
   Status unreachable_error;  // why the server is unreachable
   std::mt19937_64 random{options.seed.value_or(std::random_device{}())};

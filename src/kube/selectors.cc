@@ -46,9 +46,11 @@ class NodeLabels {
     const auto& fields = term.fields.requirements;
     if (labels.empty() && fields.empty()) return false;
     return std::ranges::all_of(labels,
-                               [&](const auto& one) { return Meets(one, Find(one.key)); }) &&
-           std::ranges::all_of(fields, [&](const auto& one) {
-             return one.key == "metadata.name" && Meets(one, &node_);
+                               [&](const auto& requirement) {
+                                 return Meets(requirement, Find(requirement.key));
+                               }) &&
+           std::ranges::all_of(fields, [&](const auto& requirement) {
+             return requirement.key == "metadata.name" && Meets(requirement, &node_);
            });
   }
 
@@ -71,18 +73,18 @@ Result<LabelSelector::Operator> OperatorOf(std::string_view text) {
 }
 
 bool LabelSelector::Matches(const StringMap& labels) const {
-  return std::ranges::all_of(requirements, [&](const Requirement& one) {
-    const auto label = labels.find(one.key);
-    return Meets(one, label == labels.end() ? nullptr : &label->second);
+  return std::ranges::all_of(requirements, [&](const Requirement& requirement) {
+    const auto label = labels.find(requirement.key);
+    return Meets(requirement, label == labels.end() ? nullptr : &label->second);
   });
 }
 
 bool NodeConstraints::Tolerates(const Taint& taint) const {
-  return std::ranges::any_of(tolerations, [&](const Toleration& one) {
-    if (!one.effect.empty() && one.effect != taint.effect) return false;
-    if (!one.key.empty() && one.key != taint.key) return false;
+  return std::ranges::any_of(tolerations, [&](const Toleration& toleration) {
+    if (!toleration.effect.empty() && toleration.effect != taint.effect) return false;
+    if (!toleration.key.empty() && toleration.key != taint.key) return false;
     // Without a key, only the operator Exists is valid.
-    return one.any_value || (!one.key.empty() && one.value == taint.value);
+    return toleration.any_value || (!toleration.key.empty() && toleration.value == taint.value);
   });
 }
 
@@ -91,8 +93,8 @@ bool NodeConstraints::ToleratesCordon() const {
       {.key = "node.kubernetes.io/unschedulable", .value = "", .effect = "NoSchedule"});
 }
 
-std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::string& node,
-                                     const NodeTraits& traits) {
+std::optional<Exclusion> FindExclusion(const NodeConstraints& pod, const std::string& node,
+                                       const NodeTraits& traits) {
   const NodeLabels labels(node, traits.labels);
   for (const auto& [key, value] : pod.selector) {
     const std::string* label = labels.Find(key);
@@ -100,8 +102,9 @@ std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::stri
     return Exclusion{"node-selector",
                      fmt::format("the node selector {}={} does not match", key, value)};
   }
-  if (pod.affinity &&
-      std::ranges::none_of(*pod.affinity, [&](const auto& term) { return labels.Match(term); })) {
+  if (pod.required_affinity && std::ranges::none_of(*pod.required_affinity, [&](const auto& term) {
+        return labels.Match(term);
+      })) {
     return Exclusion{"node-affinity",
                      "the required node affinity does not match the node's labels"};
   }

@@ -65,7 +65,7 @@ struct NodeConstraints {
   };
   StringMap selector;  // nodeSelector
   // Required node affinity: one term must match. nullopt: no affinity.
-  std::optional<std::vector<AffinityTerm>> affinity;
+  std::optional<std::vector<AffinityTerm>> required_affinity;
   std::vector<Toleration> tolerations;
 
   bool Tolerates(const Taint& taint) const;
@@ -91,7 +91,7 @@ struct Exclusion {
 // The first reason why the pod cannot run on the node; nullopt if there is none. A node without the
 // label kubernetes.io/hostname is treated as if the label had the node's name, so that all nodes of
 // one type can share `traits`.
-std::optional<Exclusion> WhyExcluded(const NodeConstraints& pod, const std::string& node,
-                                     const NodeTraits& traits);
+std::optional<Exclusion> FindExclusion(const NodeConstraints& pod, const std::string& node,
+                                       const NodeTraits& traits);
 
 }  // namespace tessera::kube

@@ -15,7 +15,7 @@ NodeConstraints ConstraintsIn(const std::string& spec) {
 
 // "kind: reason"; "" if the node is not excluded.
 std::string Why(const std::string& spec, const NodeTraits& node) {
-  const auto excluded = WhyExcluded(ConstraintsIn(spec), "n1", node);
+  const auto excluded = FindExclusion(ConstraintsIn(spec), "n1", node);
   return excluded ? std::string(excluded->kind) + ": " + excluded->reason : "";
 }
 

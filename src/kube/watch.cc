@@ -30,28 +30,28 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
 
   // A callback for `method` that does nothing after the Watch is destroyed.
   template <typename... Args>
-  auto Weakly(void (Core::*method)(Args...)) {
+  auto WeakCallback(void (Core::*method)(Args...)) {
     return [weak = weak_from_this(), method](auto&&... args) {
       const auto self = weak.lock();
       if (self && self->delegate) (self.get()->*method)(std::forward<decltype(args)>(args)...);
     };
   }
 
-  void Next() {
+  void ListOrStream() {
     const bool may_stream = options.stream_initial && Now() >= list_in_pages_until;
     if (!version.empty() || may_stream) return StartStream();
     ListNextPage();
   }
 
-  void ListNextPage() { list = client.List(page_query, Weakly(&Core::OnPage)); }
+  void ListNextPage() { list = client.List(page_query, WeakCallback(&Core::OnPage)); }
 
   void OnPage(Result<ListPage> page) {
     if (!page.ok()) {
       // The continue token expired between two pages. Starts again with larger pages, so that a
       // slow list completes before its token expires.
-      const bool late =
+      const bool token_expired =
           page.status().code() == Code::kOutOfRange && !page_query.continue_token.empty();
-      if (late) page_query.limit = std::min(kMaxPage, page_query.limit * 4);
+      if (token_expired) page_query.limit = std::min(kMaxPage, page_query.limit * 4);
       page_query.continue_token.clear();
       return Retry(page.status(), Duration::zero());
     }
@@ -77,15 +77,15 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     // sendInitialEvents is accepted only with this resourceVersionMatch (ValidateListOptions in
     // k8s.io/apimachinery, pkg/apis/meta/internalversion/validation). The timeout is random, as in
     // client-go, so that the watches of all clients do not end at once.
-    return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
-                       CollectionPath(page_query.type, page_query.ns),
-                       std::max<int64_t>(1, watch_timeout.count()),
-                       initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
-                       QueryString(query));
+    return fmt::format(
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
+        CollectionPath(page_query.type, page_query.ns), std::max<int64_t>(1, watch_timeout.count()),
+        delivers_initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
+        QueryString(query));
   }
 
   void StartStream() {
-    initial = version.empty();
+    delivers_initial = version.empty();
     head = {};
     reader.reset();
     ++stream_number;
@@ -93,19 +93,20 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
                            {.header = std::min(net::Deadlines().header, options.stall_timeout),
                             .body = Duration::zero(),
                             .stall = options.stall_timeout},
-                           {.on_head = Weakly(&Core::OnHead),
-                            .on_data = Weakly(&Core::OnData),
-                            .on_end = Weakly(&Core::OnEnd)});
+                           {.on_head = WeakCallback(&Core::OnHead),
+                            .on_data = WeakCallback(&Core::OnData),
+                            .on_end = WeakCallback(&Core::OnEnd)});
     progress_at = Now();
-    if (initial) CheckProgressIn(options.initial_stall);
+    if (delivers_initial) CheckProgressIn(options.initial_stall_timeout);
   }
 
   // A large collection may take minutes, so only a stream without new data is abandoned.
   void CheckProgressIn(Duration wait) {
     client.runner().PostDelayed(wait, [weak = weak_from_this(), number = stream_number] {
       const auto self = weak.lock();
-      if (!self || !self->delegate || !self->initial || self->stream_number != number) return;
-      const Duration left = self->progress_at + self->options.initial_stall - self->Now();
+      if (!self || !self->delegate || !self->delivers_initial || self->stream_number != number)
+        return;
+      const Duration left = self->progress_at + self->options.initial_stall_timeout - self->Now();
       if (left > Duration::zero()) return self->CheckProgressIn(left);
       self->list_in_pages_until = self->Now() + self->options.paging_period;
       self->AbortStream(Error(Code::kDeadlineExceeded,
@@ -117,7 +118,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     head = response;
     if (head.status != 200) return;
     reader.emplace(EncodingOf(head.headers.Get("Content-Type")), options.max_event);
-    if (ReportRecovered() && initial) delegate->OnListBegin();
+    if (ReportRecovered() && delivers_initial) delegate->OnListBegin();
   }
 
   // Returns false if the delegate has destroyed the Watch.
@@ -154,14 +155,14 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     const bool bookmark = event.type == EventType::kBookmark;
     // The versions of initial objects are old and in no order, so they are not a position to resume
     // from.
-    if (!initial || (bookmark && event.object.EndsInitialEvents())) {
+    if (!delivers_initial || (bookmark && event.object.EndsInitialEvents())) {
       if (std::string new_version = event.object.ResourceVersion(); !new_version.empty()) {
         version = std::move(new_version);
       }
     }
     if (bookmark) {
-      if (initial && !version.empty()) {
-        initial = false;
+      if (delivers_initial && !version.empty()) {
+        delivers_initial = false;
         delegate->OnListEnd();
       }
       return;
@@ -174,7 +175,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (!status.ok()) return Retry(status, Duration::zero());
     if (head.status != 200) {
       const Status refused = ErrorOf(head);
-      if (initial && refused.code() == Code::kInvalidArgument) {
+      if (delivers_initial && refused.code() == Code::kInvalidArgument) {
         // This server does not support initial streams: ValidateListOptions answers 422 without the
         // feature gate WatchList.
         list_in_pages_until = Now() + options.paging_period;
@@ -192,7 +193,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     Retry(status, Duration::zero());
   }
 
-  void Retry(const Status& status, Duration at_least) {
+  void Retry(const Status& status, Duration min_wait) {
     ++stream_number;  // the timers of earlier streams then do nothing
     if (status.code() == Code::kOutOfRange) {
       // The server answers again, possibly after a restart, so the next wait is short.
@@ -200,13 +201,15 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       // The server no longer knows this version. Only a new list gives one that it knows.
       version.clear();
     }
-    const Duration wait = std::max(at_least, backoff.Next());
+    const Duration wait = std::max(min_wait, backoff.Next());
     RunLater(wait);
     error_reported = true;
     delegate->OnError(status, wait);
   }
 
-  void RunLater(Duration wait) { client.runner().PostDelayed(wait, Weakly(&Core::Next)); }
+  void RunLater(Duration wait) {
+    client.runner().PostDelayed(wait, WeakCallback(&Core::ListOrStream));
+  }
 
   Client& client;
   ListQuery page_query;  // continue_token is the position between pages
@@ -214,8 +217,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Options options;
   std::mt19937_64 random{client.NextSeed()};
   Backoff backoff{client.NextSeed()};
-  std::string version;   // of the last event; empty: list everything
-  bool initial = false;  // the stream still delivers initial objects
+  std::string version;            // of the last event; empty: list everything
+  bool delivers_initial = false;  // the stream still delivers initial objects
   bool error_reported = false;
   int stream_number = 0;
   MonotonicTime progress_at{};          // time of the stream's last data
@@ -228,7 +231,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
 
 Watch::Watch(Client& client, ListQuery query, Delegate& delegate, Options options)
     : core_(std::make_shared<Core>(client, std::move(query), delegate, options)) {
-  core_->Next();
+  core_->ListOrStream();
 }
 
 Watch::~Watch() {

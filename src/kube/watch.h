@@ -47,11 +47,11 @@ class Watch {
     Duration stall_timeout = std::chrono::minutes(3);
     size_t max_event = 8 << 20;  // bytes
     // Requests the initial objects in one stream. If the server rejects this, or is silent for
-    // `initial_stall` before their end (servers before 1.27 ignore the parameter and wait for
-    // changes), the Watch lists in pages. After `paging_period` it tries a stream again, because
-    // the server may have been upgraded.
+    // `initial_stall_timeout` before their end (servers before 1.27 ignore the parameter and wait
+    // for changes), the Watch lists in pages. After `paging_period` it tries a stream again,
+    // because the server may have been upgraded.
     bool stream_initial = true;
-    Duration initial_stall = std::chrono::minutes(1);
+    Duration initial_stall_timeout = std::chrono::minutes(1);
     Duration paging_period = std::chrono::minutes(30);
   };
 

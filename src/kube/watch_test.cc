@@ -173,7 +173,7 @@ TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
   Follow({.type = kPods},
          {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
           ListOf(5, Object("a", 1)), std::string(kStreamHead)},
-         {.initial_stall = milliseconds(50)});
+         {.initial_stall_timeout = milliseconds(50)});
   Until("[+a !DEADLINE_EXCEEDED [+a ] ");
 }
 
@@ -191,7 +191,7 @@ TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   });
   client_ = std::make_unique<Client>(io_, runner_, Config{.server = server.url()}, ClientOptions{});
   watch_ = std::make_unique<Watch>(*client_, ListQuery{.type = kPods}, *this,
-                                   Watch::Options{.initial_stall = milliseconds(1000)});
+                                   Watch::Options{.initial_stall_timeout = milliseconds(1000)});
   Until("[+a +b +c +d +e ] ");
   watch_.reset();
   client_.reset();

@@ -323,7 +323,7 @@ std::optional<kube::Exclusion> ClusterLedger::WhyLeftOut(const PodRequest& pod,
     return kube::Exclusion{"not-offered",
                            fmt::format("node does not offer {}", NameOf(container.dialect))};
   }
-  return kube::WhyExcluded(*pod.constraints, node.node.name, *node.traits);
+  return kube::FindExclusion(*pod.constraints, node.node.name, *node.traits);
 }
 
 std::span<const float> ClusterLedger::Scores(const Query& query) {

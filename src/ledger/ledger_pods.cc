@@ -190,10 +190,10 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   PodEntry& pod = pods_[object.meta.uid];
   pod.received = true;
   pod.deleting = object.meta.deleting;
-  pod.controlled = object.meta.controlled;
+  pod.controlled = object.meta.has_controller;
   pod.created = object.meta.created;
   if (!object.node_name.empty()) {
-    pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
+    pod.bound_at = object.scheduled_at == WallTime{} ? object.meta.created : object.scheduled_at;
   }
   if (*pod.labels != object.meta.labels) pod.labels = labels_.Get(SharedValue(object.meta.labels));
   if (pod.gates() != object.gates) {

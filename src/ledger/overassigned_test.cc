@@ -30,7 +30,7 @@ class OverassignedTest : public ::testing::Test {
     kube::PodObject pod = whole
                               ? GpuPod(name, {{names::kResourceGpu, "1"}})
                               : GpuPod(name, {{names::kResourceGpuMem, std::to_string(share.gib)}});
-    pod.scheduled = WallTime(std::chrono::seconds(second));
+    pod.scheduled_at = WallTime(std::chrono::seconds(second));
     pod = BoundPod(
         pod, "n",
         {{std::string(names::kAnnotationAssignment),
@@ -100,7 +100,7 @@ TEST_F(OverassignedTest, OfAPodThatIsGuessedInPartTheRestCounts) {
   kube::PodObject pod = GpuPod("older", {{names::kResourceGpu, "1"}});
   pod.containers.push_back(pod.containers[0]);
   pod.containers[1].name = "second";
-  pod.scheduled = WallTime(std::chrono::seconds(1));
+  pod.scheduled_at = WallTime(std::chrono::seconds(1));
   const device::Assignment of_main{{{"main", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
       pod, "n",

@@ -109,7 +109,7 @@ kube::KeptFields KeepOfPods(AlsoKept also) {
                 return key == "cpu" || key == "memory" || device::IsGpuResource(key);
               },
           .constraints = also.constraints,
-          .pod_run = also.runs};
+          .run_summary = also.runs};
 }
 
 kube::KeptFields KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {

@@ -27,7 +27,7 @@ std::string RandomIdentity() {
 }
 
 kube::ClientOptions ClientOptionsOf(size_t in_flight, Duration deadline) {
-  kube::ClientOptions options = kube::OptionsOf(names::kOperator);
+  kube::ClientOptions options = kube::ClientOptionsFor(names::kOperator);
   options.max_in_flight = in_flight;
   options.deadline = deadline;
   return options;
@@ -106,7 +106,7 @@ class OperatorProgram::Impl : private kube::LeaderElector::Delegate {
 
 Status OperatorProgram::Impl::Start() {
   if (options_.election.identity.empty()) options_.election.identity = RandomIdentity();
-  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
+  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckElectionOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   own_ns_ = config.default_namespace;
   clients_ = std::make_unique<ClientsOfOperator>(io_, runner_, config);

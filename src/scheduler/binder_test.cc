@@ -280,7 +280,7 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
 
 TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
   kube::PodObject slow = Whole("slow"), quick = Whole("quick");
-  slow.failed_attempt = 7;  // so the hold is short
+  slow.failed_attempt_hash = 7;  // so the hold is short
   d.AddPod(slow);
   d.AddPod(quick);
   EXPECT_EQ(d.Choose(slow), "n1");

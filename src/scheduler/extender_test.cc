@@ -163,7 +163,7 @@ TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
   kube::PodObject held = Whole("a");
-  held.failed_attempt = 7;  // so the hold is short
+  held.failed_attempt_hash = 7;  // so the hold is short
   EXPECT_THAT(d.Filter(held).fitting, SizeIs(1));
   for (int i = 0; i < 3; ++i) {
     const FilterResult result = d.Filter(Whole("b"));

@@ -51,11 +51,11 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   if (found == attempts_.end()) return;
   SchedulingAttempt& attempt = found->second;
   attempt.node = node;
-  attempt.filter_failure = pod.failed_attempt;
+  attempt.filter_failure = pod.failed_attempt_hash;
   const kube::PodObject* received = FindWaiting(pod);
   attempt.received = received != nullptr;
   if (!attempt.received) return;
-  attempt.received_failure = received->failed_attempt;
+  attempt.received_failure = received->failed_attempt_hash;
   attempt.nominated_node = received->nominated_node;
   // This fails only because of the quota, and then the binding reports it.
   (void)ledger_.Assume(query, node, HoldTime(attempt));
@@ -81,12 +81,13 @@ void Holds::OnPod(const kube::PodObject& pod) {
   if (attempt.node.empty() || !binder_.UnsettledReason(pod.meta.uid).empty()) return;
   if (!attempt.received) {
     attempt.received = true;
-    attempt.received_failure = pod.failed_attempt;
+    attempt.received_failure = pod.failed_attempt_hash;
     attempt.nominated_node = pod.nominated_node;
     return AssumeGpus(pod, attempt);
   }
-  const bool failed = pod.failed_attempt != 0 && pod.failed_attempt != attempt.filter_failure &&
-                      pod.failed_attempt != attempt.received_failure;
+  const bool failed = pod.failed_attempt_hash != 0 &&
+                      pod.failed_attempt_hash != attempt.filter_failure &&
+                      pod.failed_attempt_hash != attempt.received_failure;
   const bool cleared = !attempt.nominated_node.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {
     ledger_.DropAssumption(pod.meta.uid);

@@ -21,7 +21,7 @@ using ::testing::SizeIs;
 
 // The pod with condition PodScheduled of an earlier attempt.
 kube::PodObject Failed(kube::PodObject pod, uint64_t attempt = 7) {
-  pod.failed_attempt = attempt;
+  pod.failed_attempt_hash = attempt;
   return pod;
 }
 kube::PodObject Nominated(kube::PodObject pod, const std::string& node) {

@@ -37,8 +37,8 @@ class OverassignmentEvictorTest : public ::testing::Test {
   // Binds a pod to GPU 0 of the node at that second.
   kube::PodObject Bind(const std::string& name, int second, bool controlled = true) {
     kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
-    pod.meta.controlled = controlled;
-    pod.scheduled = WallTime(std::chrono::seconds(1000 + second));
+    pod.meta.has_controller = controlled;
+    pod.scheduled_at = WallTime(std::chrono::seconds(1000 + second));
     pod = BoundPod(pod, "n",
                    {{std::string(names::kAnnotationAssignment),
                      R"({"version":1,"containers":{"main":[{"gpu":"GPU-n-0","milli":1000,)"

@@ -49,7 +49,7 @@ std::string GenerateIdentity() {
 }
 
 kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
-  kube::ClientOptions options = kube::OptionsOf(names::kScheduler);
+  kube::ClientOptions options = kube::ClientOptionsFor(names::kScheduler);
   options.max_in_flight = in_flight;
   options.max_waiting = 4096;
   options.deadline = deadline;
@@ -161,7 +161,7 @@ Status Scheduler::Impl::Start() {
   // Checked here, so that an invalid option fails at the start instead of when leading begins.
   RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
   if (options_.election.identity.empty()) options_.election.identity = GenerateIdentity();
-  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
+  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckElectionOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   ns_ = config.default_namespace;
   clients_ = std::make_unique<Clients>(io_, runner_, config, [this] { return CheckLeading(); });

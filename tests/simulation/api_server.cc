@@ -78,7 +78,7 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
                           binding.annotations.empty() ? ", bypassing the scheduler" : ""));
   kube::PodObject bound = ledger::testing::BoundPod(pod, binding.node, binding.annotations);
   bound.nominated_node.clear();
-  bound.scheduled = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
+  bound.scheduled_at = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
   Put(std::move(bound));
   return {};
 }

@@ -117,7 +117,7 @@ class History {
     kube::PodObject pod =
         ledger::testing::GpuPod(name, kLimits[world_.random().Below(kLimits.size())]);
     pod.meta.uid = Uid(fmt::format("u{}", next_uid_++));
-    pod.meta.controlled = true;
+    pod.meta.has_controller = true;
     pod.meta.created = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
     if (world_.Chance(20)) pod.meta.labels["guarded"] = "yes";
     constexpr int32_t kPriorities[] = {0, 0, 0, 100, 1000};

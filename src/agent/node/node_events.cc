@@ -97,9 +97,9 @@ Json EventObject(const Json& node, const NodeEvent& event, WallTime now) {
   };
   const kube::InvolvedObject about{.kind = "Node", .name = text("name"), .uid = Uid(text("uid"))};
   const auto kind = event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal;
-  return kube::EventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
-                           about, {kind, event.reason, event.message},
-                           {kComponent, about.name, about.name}, now);
+  return kube::MakeEventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
+                               about, {kind, event.reason, event.message},
+                               {kComponent, about.name, about.name}, now);
 }
 
 }  // namespace tessera::agent

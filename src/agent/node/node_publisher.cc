@@ -287,7 +287,7 @@ Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRu
                                                        const std::string& kubeconfig,
                                                        const std::string& node_name) {
   ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig));
-  kube::ClientOptions options = kube::OptionsOf(names::kAgent);
+  kube::ClientOptions options = kube::ClientOptionsFor(names::kAgent);
   options.max_in_flight = 1;
   return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
       new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));

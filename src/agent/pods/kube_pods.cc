@@ -47,7 +47,7 @@ std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::Mem
 struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   Impl(net::IoThread* io, TaskRunner* runner, kube::Config config, std::string node_name,
        device::MemoryUnit gpu_mem_unit)
-      : client(*io, *runner, std::move(config), kube::OptionsOf(names::kAgent)),
+      : client(*io, *runner, std::move(config), kube::ClientOptionsFor(names::kAgent)),
         node(std::move(node_name)),
         unit(gpu_mem_unit),
         events(client, {.component = std::string(names::kAgent), .instance = node},

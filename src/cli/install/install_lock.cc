@@ -61,7 +61,7 @@ Status InstallLock::Acquire(const std::string& command) {
     ASSIGN_OR_RETURN(const Json there, api_.Get(LeaseRef()));
     ASSIGN_OR_RETURN(const kube::LeaseObject held,
                      kube::Decode<kube::LeaseObject>(kube::RawObject(there)));
-    const Duration left = held.renewed + held.duration - now;
+    const Duration left = held.renew_time + held.duration - now;
     if (left > 2 * kDuration) {
       return Error(
           Code::kFailedPrecondition,

@@ -45,7 +45,7 @@ ObjectMeta SampleMeta(Random& random, std::string_view kind, int number, bool na
           .annotations = SampleMap(random, "tessera.dev/a", 4),
           .created = SampleTime(random, std::chrono::seconds(1)),
           .deleting = Chance(random, 5),
-          .controlled = Chance(random, 70)};
+          .has_controller = Chance(random, 70)};
 }
 
 Json JsonOfMap(const StringMap& map) {
@@ -73,7 +73,7 @@ Json JsonOfMeta(const ObjectMeta& meta) {
   if (!meta.labels.empty()) out.Set("labels", JsonOfMap(meta.labels));
   if (!meta.annotations.empty()) out.Set("annotations", JsonOfMap(meta.annotations));
   if (meta.deleting) out.Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
-  if (meta.controlled) {
+  if (meta.has_controller) {
     const Json other = Json::MakeObject({{"uid", Json::String("o")}, {"kind", Json::String("X")}});
     Json owner = other;
     owner.Set("controller", Json::Bool(true));
@@ -100,7 +100,7 @@ std::string MessageOfMeta(const ObjectMeta& meta) {
   if (meta.deleting) out.Bytes(9, MessageOfTime(meta.created));
   for (const auto& [key, value] : meta.labels) out.Entry(11, key, value);
   for (const auto& [key, value] : meta.annotations) out.Entry(12, key, value);
-  if (meta.controlled) {
+  if (meta.has_controller) {
     out.Bytes(13, WireWriter().Bytes(1, "X").Bytes(4, "o").Varint(6, 1).text());
     out.Bytes(13, WireWriter().Bytes(1, "X").Bytes(4, "o").text());
   }
@@ -162,7 +162,7 @@ PodObject SamplePod(Random& random, int number) {
                 .priority = static_cast<int32_t>(random.Below(2000)) - 1000};
   if (Chance(random, 10)) pod.gates = {"tessera.dev/quota", "other.example/gate"};
   if (Chance(random, 10)) pod.nominated_node = "node-7";
-  if (!pod.node_name.empty()) pod.scheduled = SampleTime(random, std::chrono::seconds(1));
+  if (!pod.node_name.empty()) pod.scheduled_at = SampleTime(random, std::chrono::seconds(1));
   const auto add = [&](ContainerKind kind) {
     const std::string name = fmt::format("c{}", pod.containers.size());
     pod.containers.push_back({name, kind, SampleQuantities(random), SampleQuantities(random)});
@@ -192,8 +192,8 @@ LeaseObject SampleLease(Random& random, int number) {
   return {.meta = SampleMeta(random, "lease", number, true),
           .holder = Chance(random, 80) ? fmt::format("holder-{}", random.Below(9)) : "",
           .duration = std::chrono::seconds(random.Below(60)),
-          .acquired = SampleTime(random, std::chrono::microseconds(1)),
-          .renewed = SampleTime(random, std::chrono::microseconds(1)),
+          .acquire_time = SampleTime(random, std::chrono::microseconds(1)),
+          .renew_time = SampleTime(random, std::chrono::microseconds(1)),
           .transitions = static_cast<int32_t>(random.Below(100))};
 }
 
@@ -270,8 +270,8 @@ std::string JsonOf(const PodObject& pod) {
   out.Set("spec", std::move(spec));
   Json status = Json::MakeObject({{"phase", Json::String(kPhases[static_cast<int>(pod.phase)])},
                                   {"hostIP", Json::String("10.0.0.1")}});
-  const bool scheduled = pod.scheduled != WallTime{};
-  const std::string since = Rfc3339(pod.scheduled);
+  const bool scheduled = pod.scheduled_at != WallTime{};
+  const std::string since = Rfc3339(pod.scheduled_at);
   for (const auto& [type, holds] : {std::pair("Ready", true), {"PodScheduled", scheduled}}) {
     status.ArrayAt("conditions")
         .value()
@@ -340,11 +340,12 @@ std::string JsonOf(const ConfigMapObject& map) {
 
 std::string JsonOf(const LeaseObject& lease) {
   Json out = Made("Lease", lease.meta);
-  out.Set("spec", Json::MakeObject({{"holderIdentity", Json::String(lease.holder)},
-                                    {"leaseDurationSeconds", Json::Int(lease.duration.count())},
-                                    {"acquireTime", Json::String(Rfc3339Micros(lease.acquired))},
-                                    {"renewTime", Json::String(Rfc3339Micros(lease.renewed))},
-                                    {"leaseTransitions", Json::Int(lease.transitions)}}));
+  out.Set("spec",
+          Json::MakeObject({{"holderIdentity", Json::String(lease.holder)},
+                            {"leaseDurationSeconds", Json::Int(lease.duration.count())},
+                            {"acquireTime", Json::String(Rfc3339Micros(lease.acquire_time))},
+                            {"renewTime", Json::String(Rfc3339Micros(lease.renew_time))},
+                            {"leaseTransitions", Json::Int(lease.transitions)}}));
   return out.Serialize();
 }
 
@@ -362,13 +363,13 @@ std::string MessageOf(const PodObject& pod) {
   for (const std::string& gate : pod.gates) spec.Bytes(38, WireWriter().Bytes(1, gate).text());
   WireWriter status;
   status.Bytes(1, kPhases[static_cast<int>(pod.phase)]).Bytes(5, "10.0.0.1");
-  const bool scheduled = pod.scheduled != WallTime{};
+  const bool scheduled = pod.scheduled_at != WallTime{};
   for (const auto& [type, holds] : {std::pair("Ready", true), {"PodScheduled", scheduled}}) {
     status.Bytes(2, WireWriter()
                         .Bytes(1, type)
                         .Bytes(2, holds ? "True" : "False")
                         .Bytes(3, "")
-                        .Bytes(4, MessageOfTime(pod.scheduled))
+                        .Bytes(4, MessageOfTime(pod.scheduled_at))
                         .text());
   }
   status.Bytes(11, pod.nominated_node);
@@ -427,8 +428,8 @@ std::string MessageOf(const LeaseObject& lease) {
   const std::string spec = WireWriter()
                                .Bytes(1, lease.holder)
                                .Varint(2, static_cast<uint64_t>(lease.duration.count()))
-                               .Bytes(3, MessageOfTime(lease.acquired))
-                               .Bytes(4, MessageOfTime(lease.renewed))
+                               .Bytes(3, MessageOfTime(lease.acquire_time))
+                               .Bytes(4, MessageOfTime(lease.renew_time))
                                .Varint(5, static_cast<uint64_t>(lease.transitions))
                                .text();
   return WireWriter().Bytes(1, MessageOfMeta(lease.meta)).Bytes(2, spec).text();
