@@ -114,7 +114,7 @@ Status DecodeObject(const RawObject& raw, const KeptFields& kept, MetadataObject
     if (metadata != nullptr) ReadMetadata(*metadata, kept, out);
     return {};
   }
-  RETURN_IF_ERROR(FromMessage(raw.message(), kept, &out->meta));
+  RETURN_IF_ERROR(FromProtobuf(raw.message(), kept, &out->meta));
   WireReader object(raw.message());
   while (object.Next()) {
     if (object.field() == 1) RETURN_IF_ERROR(ReadMetadata(object.Bytes(), kept, out));

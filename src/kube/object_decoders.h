@@ -15,13 +15,13 @@ Status FromJson(const Json& object, const KeptFields& kept, ConfigMapObject* out
 Status FromJson(const Json& object, const KeptFields& kept, LeaseObject* out);
 Status FromJson(const Json& object, const KeptFields& kept, PodDisruptionBudgetObject* out);
 
-Status FromMessage(std::string_view message, const KeptFields& kept, ObjectMeta* out);
-Status FromMessage(std::string_view message, const KeptFields& kept, PodObject* out);
-Status FromMessage(std::string_view message, const KeptFields& kept, NodeObject* out);
-Status FromMessage(std::string_view message, const KeptFields& kept, ConfigMapObject* out);
-Status FromMessage(std::string_view message, const KeptFields& kept, LeaseObject* out);
-Status FromMessage(std::string_view message, const KeptFields& kept,
-                   PodDisruptionBudgetObject* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept, ObjectMeta* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept, PodObject* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept, NodeObject* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept, ConfigMapObject* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept, LeaseObject* out);
+Status FromProtobuf(std::string_view message, const KeptFields& kept,
+                    PodDisruptionBudgetObject* out);
 
 // The phase with this name in the API; kUnknown for any other text.
 PodPhase PodPhaseOf(std::string_view text);

@@ -9,7 +9,7 @@ namespace {
 template <typename T>
 Status DecodeEither(const RawObject& raw, const KeptFields& kept, T* out) {
   const Status status = raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
-                                              : FromMessage(raw.message(), kept, out);
+                                              : FromProtobuf(raw.message(), kept, out);
   if (status.ok()) return status;
   return status.Annotate(fmt::format("{} {}{}{}", T::kType.plural, out->meta.ns,
                                      out->meta.ns.empty() ? "" : "/", out->meta.name));
@@ -52,7 +52,7 @@ Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {
   static constexpr auto kNothing = [](std::string_view) { return false; };
   const KeptFields kept{.label = kNothing, .annotation = kNothing};
   return raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
-                               : FromMessage(raw.message(), kept, out);
+                               : FromProtobuf(raw.message(), kept, out);
 }
 
 Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodObject* out) {

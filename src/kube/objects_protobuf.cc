@@ -416,7 +416,7 @@ Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
 
 }  // namespace
 
-Status FromMessage(std::string_view message, const KeptFields& kept, ObjectMeta* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept, ObjectMeta* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, out));
@@ -424,7 +424,7 @@ Status FromMessage(std::string_view message, const KeptFields& kept, ObjectMeta*
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const KeptFields& kept, PodObject* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept, PodObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
@@ -434,7 +434,7 @@ Status FromMessage(std::string_view message, const KeptFields& kept, PodObject* 
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const KeptFields& kept, NodeObject* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept, NodeObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
@@ -444,7 +444,7 @@ Status FromMessage(std::string_view message, const KeptFields& kept, NodeObject*
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const KeptFields& kept, ConfigMapObject* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept, ConfigMapObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
@@ -453,8 +453,8 @@ Status FromMessage(std::string_view message, const KeptFields& kept, ConfigMapOb
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const KeptFields& kept,
-                   PodDisruptionBudgetObject* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept,
+                    PodDisruptionBudgetObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));
@@ -469,7 +469,7 @@ Status FromMessage(std::string_view message, const KeptFields& kept,
   return reader.status();
 }
 
-Status FromMessage(std::string_view message, const KeptFields& kept, LeaseObject* out) {
+Status FromProtobuf(std::string_view message, const KeptFields& kept, LeaseObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), kept, &out->meta));

@@ -170,7 +170,7 @@ void Exchange::OnHeader() {
   }
   head_received_ = true;
   StartTimer(&phase_timer_, plan_.deadlines.body, "reading the body");
-  if (plan_.streams) sink_.on_head(parser_->response());
+  if (plan_.delivers_pieces) sink_.on_head(parser_->response());
 }
 
 void Exchange::Advance() {
@@ -179,12 +179,12 @@ void Exchange::Advance() {
   }
   if (finished_) return;
   if (parser_->body_waiting() > 0) body_ += parser_->TakeBody();
-  if (plan_.streams && !delivering_) Deliver();
+  if (plan_.delivers_pieces && !delivering_) Deliver();
   if (parser_->done()) return Complete();
   if (peer_ended_)
     return OnConnectionBroken(Error(Code::kUnavailable, "connection closed before the answer"));
   // Resume continues from here.
-  paused_ = plan_.streams && body_.size() >= kReadAheadBytes;
+  paused_ = plan_.delivers_pieces && body_.size() >= kReadAheadBytes;
   if (!paused_) ReadMore();
 }
 
@@ -221,14 +221,14 @@ void Exchange::Complete() {
     pool_->KeepIdle({std::exchange(transport_, nullptr), retire_at_});
   }
   Response response = std::move(parser_->response());
-  if (!plan_.streams) response.body = std::move(body_);
+  if (!plan_.delivers_pieces) response.body = std::move(body_);
   Finish(std::move(response));
 }
 
 void Exchange::Finish(Result<Response> result) {
   const auto self = shared_from_this();
   // Data received before the end or the error is delivered first.
-  if (plan_.streams && !finished_) Deliver();
+  if (plan_.delivers_pieces && !finished_) Deliver();
   const ResponseSink sink = std::move(sink_);
   Cancel();
   if (sink.on_end) sink.on_end(std::move(result));

@@ -73,8 +73,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HttpParser::MessageKind kind;
     HttpParser::SizeLimits limits;
     Deadlines deadlines;
-    bool streams;     // delivers pieces instead of one body
-    bool may_resend;  // on a new connection, if a kept connection was dead
+    bool delivers_pieces;  // of a stream, instead of one body
+    bool may_resend;       // on a new connection, if a kept connection was dead
   };
   struct ResponseSink {
     std::function<void(Response head)> on_head;  // streams only

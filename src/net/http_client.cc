@@ -140,7 +140,7 @@ HttpCall HttpClient::Start(Request request, CallOptions options, StatePtr state)
                                : HttpParser::MessageKind::kResponse,
       .limits = {.header_bytes = 64 << 10, .body_bytes = options.max_body},
       .deadlines = options.deadlines,
-      .streams = state->stream.on_end != nullptr,
+      .delivers_pieces = state->stream.on_end != nullptr,
       .may_resend = method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE",
   };
   auto exchange = std::make_shared<Exchange>(core_->pool, std::move(plan), MakeSink(state));

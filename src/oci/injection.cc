@@ -199,8 +199,8 @@ class Injector {
   // The limiter is also mounted over all other copies of the libraries that it replaces.
   Status AddLimiter() {
     const Limiter& limiter = *injection_.limiter;
-    RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
-    RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
+    RETURN_IF_ERROR(stage_.SetLabel(limiter.limits_dir));
+    RETURN_IF_ERROR(stage_.SetLabel(JoinPath(limiter.limits_dir, "limits")));
     tree_.AddDir("limits");
     tree_.AddDir("usage", 01777);
     mounts_after_tree_.push_back(

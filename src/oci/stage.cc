@@ -32,9 +32,9 @@ Result<std::string> Stage::AddTree(const Tree& tree) {
   std::string path = JoinPath(path_, "tree");
   if (::mkdir(path.c_str(), 0755) != 0) return Status::FromErrno(path, errno);
   RETURN_IF_ERROR(tree.MakeIn(path));
-  RETURN_IF_ERROR(Label(path));
+  RETURN_IF_ERROR(SetLabel(path));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    RETURN_IF_ERROR(Label(entry.path()));
+    RETURN_IF_ERROR(SetLabel(entry.path()));
   }
   return path;
 }
@@ -44,12 +44,12 @@ Result<std::string> Stage::AddFile(const std::string& name, std::string_view dat
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd.valid()) return Status::FromErrno(path, errno);
   RETURN_IF_ERROR(WriteFd(fd.get(), data).Annotate(path));
-  RETURN_IF_ERROR(Label(path));
+  RETURN_IF_ERROR(SetLabel(path));
   return path;
 }
 
 // Low-level runtimes label their own mounts, but not bind mounts.
-Status Stage::Label(const std::string& path) const {
+Status Stage::SetLabel(const std::string& path) const {
   if (label_.empty()) return Status::Ok();
   // With its final zero, as libselinux stores a label.
   if (::lsetxattr(path.c_str(), "security.selinux", label_.c_str(), label_.size() + 1, 0) == 0) {

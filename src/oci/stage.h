@@ -27,7 +27,7 @@ class Stage {
   // Creates a file beside the tree. Returns its path.
   Result<std::string> AddFile(const std::string& name, std::string_view data);
   // Gives the container's label to a file of the host that only this container reads.
-  Status Label(const std::string& path) const;
+  Status SetLabel(const std::string& path) const;
 
  private:
   Stage(std::string path, std::string label) : path_(std::move(path)), label_(std::move(label)) {}

@@ -18,18 +18,18 @@ using kube::EventReader;
 template <typename Object>
 void CheckObject(std::string_view message) {
   Object read;
-  const Status status = kube::FromMessage(message, {}, &read);
+  const Status status = kube::FromProtobuf(message, {}, &read);
   TESSERA_CHECK(status.ok() || status.code() == Code::kInvalidArgument);
   const auto nothing = [](std::string_view) { return false; };
   Object bare;
   const kube::KeptFields kept{.label = nothing, .annotation = nothing, .resource = nothing};
   // A broken label, annotation or resource may be skipped here, so `bare` may be read even if
   // `read` is refused. The opposite must not happen.
-  TESSERA_CHECK(kube::FromMessage(message, kept, &bare).ok() || !status.ok());
+  TESSERA_CHECK(kube::FromProtobuf(message, kept, &bare).ok() || !status.ok());
   TESSERA_CHECK(bare.meta.labels.empty() && bare.meta.annotations.empty());
   if (!status.ok()) return;
   Object again;
-  TESSERA_CHECK(kube::FromMessage(kube::testing::MessageOf(read), {}, &again).ok());
+  TESSERA_CHECK(kube::FromProtobuf(kube::testing::MessageOf(read), {}, &again).ok());
   TESSERA_CHECK(again == read);
 }
 
