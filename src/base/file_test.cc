@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-TEST(FileTest, AtomicWriteReplacesAndKeepsTheModeAsked) {
+TEST(FileTest, AtomicWriteReplacesTheFileAndSetsItsMode) {
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "a");
   ASSERT_TRUE(WriteFileAtomically(path, "old", 0600).ok());

@@ -61,7 +61,7 @@ TEST(ParseFlagsTest, AShortFlagMayHaveAnEqualsSign) {
   EXPECT_EQ(rest, std::vector<std::string>{"-o=x"});
 }
 
-TEST(ParseFlagsTest, AMistakeIsReportedOnStandardErrorWithTheUsageCode) {
+TEST(ParseFlagsTest, AnErrorIsReportedOnStandardErrorWithTheUsageCode) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);
   EXPECT_TRUE(outcome.err.starts_with("thing: ")) << outcome.err;

@@ -24,7 +24,7 @@ TEST(StatusTest, OkIsOneNullPointer) {
   EXPECT_TRUE(Status().Annotate("unused").ok());
 }
 
-TEST(StatusTest, AnnotateNamesThePlaceInFrontOfTheCause) {
+TEST(StatusTest, AnnotatePrefixesTheMessage) {
   const Status status = Error(Code::kNotFound, "{} is missing", "/dev/nvidia0");
   EXPECT_EQ(status.Annotate("starting pod a").ToString(),
             "NOT_FOUND: starting pod a: /dev/nvidia0 is missing");

@@ -32,7 +32,7 @@ TEST(StringsTest, HexRoundTripsAndRejectsOtherCharacters) {
   EXPECT_FALSE(HexDecode("zz").ok());
 }
 
-TEST(StringsTest, CutTextCutsAtACharacter) {
+TEST(StringsTest, TruncateUtf8CutsBetweenCharacters) {
   EXPECT_EQ(TruncateUtf8("abc", 3), "abc");
   EXPECT_EQ(TruncateUtf8("abc", 2), "ab");
   EXPECT_EQ(TruncateUtf8("a\u00e4", 2), "a");

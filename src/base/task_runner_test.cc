@@ -58,7 +58,7 @@ TEST(EpollTaskRunnerTest, ReadableDescriptorCallsBackAndMayUnwatchItself) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(FakeTaskRunnerTest, DelayedTasksSeeTheTimeTheyAskedFor) {
+TEST(FakeTaskRunnerTest, DelayedTasksSeeTheirDueTime) {
   FakeTaskRunner runner;
   std::vector<Duration> seen;
   const MonotonicTime start = runner.clock().Now();
@@ -81,7 +81,7 @@ TEST(WorkerTest, RunsInOrderAndTheDestructorWaits) {
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
-TEST(WorkerTest, GiveUpDoesNotWaitForACallThatHangs) {
+TEST(WorkerTest, AbandonDoesNotWaitForACallThatHangs) {
   auto release = std::make_shared<std::promise<void>>();
   auto entered = std::make_shared<std::promise<void>>();
   {

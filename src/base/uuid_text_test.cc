@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kUuid = "01234567-89ab-cdef-0011-2233445566ff";
 
-TEST(UuidTextTest, KeepsUuidsInPlaceAndTellsThemFromTextsThatResembleThem) {
+TEST(UuidTextTest, StoresUuidsInPlaceAndKeepsSimilarTexts) {
   static_assert(sizeof(UuidText) <= 24);
   for (const std::string_view prefix : {"", "GPU-", "MIG-"}) {
     const std::string uuid = std::string(prefix).append(kUuid);

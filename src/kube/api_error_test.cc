@@ -43,7 +43,7 @@ TEST(ApiErrorTest, NamesTheManagersOfConflictingFields) {
             "from the applied object, or take them over with force (Conflict, HTTP 409)");
 }
 
-TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {
+TEST(ApiErrorTest, QuotesTheTextOfAProxy) {
   const Status status = ErrorOf({502, {}, "<html>bad gateway</html>"});
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find("bad gateway"), std::string::npos);
@@ -52,7 +52,7 @@ TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {
             Code::kUnauthenticated);
 }
 
-TEST(ApiErrorTest, PlainHttpToATlsPortIsNoInvalidRequest) {
+TEST(ApiErrorTest, PlainHttpToATlsPortIsAFailedPrecondition) {
   const net::Response answer{400, {}, "Client sent an HTTP request to an HTTPS server.\n"};
   EXPECT_EQ(ErrorOf(answer).code(), Code::kFailedPrecondition);
   EXPECT_EQ(ErrorOf({400, {}, "no"}).code(), Code::kInvalidArgument);
@@ -91,7 +91,7 @@ TEST(BackoffTest, DoublesWithinJitterUpToItsLimit) {
   EXPECT_LE(backoff.Next(), Backoff::kFirst);
 }
 
-TEST(BackoffTest, TwoClientsDoNotWaitAlike) { EXPECT_NE(Backoff(1).Next(), Backoff(2).Next()); }
+TEST(BackoffTest, WaitsOfTwoClientsDiffer) { EXPECT_NE(Backoff(1).Next(), Backoff(2).Next()); }
 
 }  // namespace
 }  // namespace tessera::kube

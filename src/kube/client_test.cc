@@ -33,13 +33,13 @@ class ClientTest : public ::testing::Test {
   void StartServer(const net::Address& address) {
     server_ = std::make_unique<testing::FakeApiServer>(io_, runner_, address);
     server_->SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
-      seen_.push_back(request);
-      held_ = reply;
-      if (hold_) return true;
+      requests_.push_back(request);
+      held_reply_ = reply;
+      if (hold_replies_) return true;
       net::Response answer = JsonAnswer(200, "{}");
-      if (!answers_.empty()) {
-        answer = answers_.front();
-        answers_.pop_front();
+      if (!responses_.empty()) {
+        answer = responses_.front();
+        responses_.pop_front();
       }
       reply(answer);
       return true;
@@ -67,10 +67,10 @@ class ClientTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  std::vector<net::Request> seen_;
-  std::deque<net::Response> answers_;
-  bool hold_ = false;
-  net::HttpServer::Reply held_;
+  std::vector<net::Request> requests_;
+  std::deque<net::Response> responses_;
+  bool hold_replies_ = false;
+  net::HttpServer::Reply held_reply_;
   std::unique_ptr<testing::FakeApiServer> server_;
   Config config_;
   ClientOptions options_;
@@ -79,23 +79,23 @@ class ClientTest : public ::testing::Test {
 
 TEST_F(ClientTest, GetsAnObjectWithItsToken) {
   config_.token = "secret";
-  answers_ = {JsonAnswer(200, R"({"metadata":{"name":"n1"}})")};
+  responses_ = {JsonAnswer(200, R"({"metadata":{"name":"n1"}})")};
   EXPECT_TRUE(GetNode().ok());
-  ASSERT_EQ(seen_.size(), 1u);
-  EXPECT_EQ(seen_[0].target, "/api/v1/nodes/n1");
-  EXPECT_EQ(seen_[0].headers.Get("Authorization"), "Bearer secret");
-  EXPECT_EQ(seen_[0].headers.Get("User-Agent"), "tessera");
+  ASSERT_EQ(requests_.size(), 1u);
+  EXPECT_EQ(requests_[0].target, "/api/v1/nodes/n1");
+  EXPECT_EQ(requests_[0].headers.Get("Authorization"), "Bearer secret");
+  EXPECT_EQ(requests_[0].headers.Get("User-Agent"), "tessera");
 }
 
 TEST_F(ClientTest, ImpersonatesTheConfiguredUser) {
   config_.token = "secret";
   config_.impersonation = {
       .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
-  answers_ = {JsonAnswer(503, "{}")};
+  responses_ = {JsonAnswer(503, "{}")};
   EXPECT_TRUE(GetNode().ok());
-  ASSERT_EQ(seen_.size(), 2u);  // the second attempt has it once, too
+  ASSERT_EQ(requests_.size(), 2u);  // the second attempt has it once, too
   std::multimap<std::string, std::string> impersonation;
-  for (const auto& [name, value] : seen_[1].headers) {
+  for (const auto& [name, value] : requests_[1].headers) {
     if (name.starts_with("Impersonate-")) impersonation.emplace(name, value);
   }
   EXPECT_EQ(impersonation, (std::multimap<std::string, std::string>{
@@ -104,7 +104,7 @@ TEST_F(ClientTest, ImpersonatesTheConfiguredUser) {
                                {"Impersonate-Group", "dev"},
                                {"Impersonate-Group", "ops"},
                                {"Impersonate-Extra-acme.com%2Fwhy", "audit"}}));
-  EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer secret");
+  EXPECT_EQ(requests_[1].headers.Get("Authorization"), "Bearer secret");
 }
 
 TEST_F(ClientTest, SendsThePatchKindAsContentType) {
@@ -112,14 +112,14 @@ TEST_F(ClientTest, SendsThePatchKindAsContentType) {
   EXPECT_TRUE(PatchNode(PatchKind::kMerge).ok());
   EXPECT_TRUE(PatchNode(PatchKind::kStrategicMerge).ok());
   EXPECT_TRUE(PatchNode(PatchKind::kApply, {.field_manager = "a b", .force = true}).ok());
-  ASSERT_EQ(seen_.size(), 4u);
-  EXPECT_EQ(seen_[0].headers.Get("Content-Type"), "application/json-patch+json");
-  EXPECT_EQ(seen_[1].headers.Get("Content-Type"), "application/merge-patch+json");
-  EXPECT_EQ(seen_[2].headers.Get("Content-Type"), "application/strategic-merge-patch+json");
-  EXPECT_EQ(seen_[3].headers.Get("Content-Type"), "application/apply-patch+yaml");
-  EXPECT_EQ(seen_[3].target, "/api/v1/nodes/n1?fieldManager=a%20b&force=true");
-  EXPECT_EQ(seen_[1].method, "PATCH");
-  EXPECT_EQ(seen_[1].body, R"({"metadata":{"labels":{"a":"b"}}})");
+  ASSERT_EQ(requests_.size(), 4u);
+  EXPECT_EQ(requests_[0].headers.Get("Content-Type"), "application/json-patch+json");
+  EXPECT_EQ(requests_[1].headers.Get("Content-Type"), "application/merge-patch+json");
+  EXPECT_EQ(requests_[2].headers.Get("Content-Type"), "application/strategic-merge-patch+json");
+  EXPECT_EQ(requests_[3].headers.Get("Content-Type"), "application/apply-patch+yaml");
+  EXPECT_EQ(requests_[3].target, "/api/v1/nodes/n1?fieldManager=a%20b&force=true");
+  EXPECT_EQ(requests_[1].method, "PATCH");
+  EXPECT_EQ(requests_[1].body, R"({"metadata":{"labels":{"a":"b"}}})");
 }
 
 TEST_F(ClientTest, CreatesReplacesAndDeletes) {
@@ -132,22 +132,22 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   }).value();
   Wait([&](auto f) { return client().Replace(Pod("ns", "p"), body, f); }).value();
   Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = Uid("u")}, f); }).value();
-  ASSERT_EQ(seen_.size(), 4u);
-  EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods");
-  EXPECT_EQ(seen_[1].target,
+  ASSERT_EQ(requests_.size(), 4u);
+  EXPECT_EQ(requests_[0].method + requests_[0].target, "POST/api/v1/namespaces/ns/pods");
+  EXPECT_EQ(requests_[1].target,
             "/api/v1/namespaces/ns/pods/p/binding?dryRun=All&fieldValidation=Strict");
-  EXPECT_EQ(seen_[2].method, "PUT");
-  EXPECT_EQ(seen_[3].method, "DELETE");
-  EXPECT_NE(seen_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
+  EXPECT_EQ(requests_[2].method, "PUT");
+  EXPECT_EQ(requests_[3].method, "DELETE");
+  EXPECT_NE(requests_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
 }
 
 TEST_F(ClientTest, EvictsWithTheOptionsOfADeletion) {
   Wait([&](auto f) {
     return client().Evict("ns", "p", {.uid = Uid("u"), .dry_run = true}, f);
   }).value();
-  ASSERT_EQ(seen_.size(), 1u);
-  EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods/p/eviction");
-  EXPECT_EQ(seen_[0].body,
+  ASSERT_EQ(requests_.size(), 1u);
+  EXPECT_EQ(requests_[0].method + requests_[0].target, "POST/api/v1/namespaces/ns/pods/p/eviction");
+  EXPECT_EQ(requests_[0].body,
             R"({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p",)"
             R"("namespace":"ns"},"deleteOptions":{"apiVersion":"v1","kind":"DeleteOptions",)"
             R"("preconditions":{"uid":"u"},"dryRun":["All"]}})");
@@ -161,10 +161,11 @@ TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
                               .dry_run = true};
   Wait([&](auto f) { return client().Delete(object, options, f); }).value();
   Wait([&](auto f) { return client().Delete(object, {}, f); }).value();
-  EXPECT_EQ(seen_[0].body, R"({"apiVersion":"v1","kind":"DeleteOptions","preconditions":)"
-                           R"({"uid":"u","resourceVersion":"7"},"propagationPolicy":"Foreground",)"
-                           R"("dryRun":["All"]})");
-  EXPECT_EQ(seen_[1].body, R"({"apiVersion":"v1","kind":"DeleteOptions"})");
+  EXPECT_EQ(requests_[0].body,
+            R"({"apiVersion":"v1","kind":"DeleteOptions","preconditions":)"
+            R"({"uid":"u","resourceVersion":"7"},"propagationPolicy":"Foreground",)"
+            R"("dryRun":["All"]})");
+  EXPECT_EQ(requests_[1].body, R"({"apiVersion":"v1","kind":"DeleteOptions"})");
 }
 
 TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
@@ -175,12 +176,13 @@ TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
   Wait([&](auto f) {
     return client().Apply(kDaemonSets, set, {.field_manager = "m", .subresource = "status"}, f);
   }).value();
-  ASSERT_EQ(seen_.size(), 2u);
-  EXPECT_EQ(seen_[0].method, "PATCH");
-  EXPECT_EQ(seen_[0].target, "/apis/apps/v1/namespaces/ns/daemonsets/d?fieldManager=m&force=true");
-  EXPECT_EQ(seen_[0].headers.Get("Content-Type"), "application/apply-patch+yaml");
-  EXPECT_EQ(seen_[0].body, set.Serialize());
-  EXPECT_EQ(seen_[1].target, "/apis/apps/v1/namespaces/ns/daemonsets/d/status?fieldManager=m");
+  ASSERT_EQ(requests_.size(), 2u);
+  EXPECT_EQ(requests_[0].method, "PATCH");
+  EXPECT_EQ(requests_[0].target,
+            "/apis/apps/v1/namespaces/ns/daemonsets/d?fieldManager=m&force=true");
+  EXPECT_EQ(requests_[0].headers.Get("Content-Type"), "application/apply-patch+yaml");
+  EXPECT_EQ(requests_[0].body, set.Serialize());
+  EXPECT_EQ(requests_[1].target, "/apis/apps/v1/namespaces/ns/daemonsets/d/status?fieldManager=m");
 }
 
 TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
@@ -194,23 +196,23 @@ TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
   EXPECT_EQ(apply(R"({"metadata":{"namespace":"ns"}})").message(),
             "cannot apply an object of daemonsets: metadata.name is missing");
   EXPECT_EQ(apply(R"({"metadata":{"name":"d"}})").code(), Code::kInvalidArgument);
-  EXPECT_TRUE(seen_.empty());
+  EXPECT_TRUE(requests_.empty());
 }
 
 TEST_F(ClientTest, RequestsMetadataOnly) {
   std::optional<Result<ListPage>> page;
   ListQuery query{.type = kNodes, .encoding = Encoding::kProtobuf, .metadata_only = true};
-  answers_ = {JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":[]})")};
+  responses_ = {JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":[]})")};
   const Operation operation =
       client().List(query, [&](Result<ListPage> p) { page = std::move(p); });
   ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
-  EXPECT_EQ(seen_[0].headers.Get("Accept"),
+  EXPECT_EQ(requests_[0].headers.Get("Accept"),
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, "
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
 }
 
 TEST_F(ClientTest, ListsPageByPage) {
-  answers_ = {
+  responses_ = {
       JsonAnswer(200, R"({"metadata":{"resourceVersion":"7","continue":"t+1"},"items":[{},{}]})"),
       JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":null})")};
   std::optional<Result<ListPage>> page;
@@ -219,7 +221,7 @@ TEST_F(ClientTest, ListsPageByPage) {
   Operation operation = client().List(query, [&](Result<ListPage> p) { page = std::move(p); });
   ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
   EXPECT_EQ((*page)->items.size(), 2u);
-  EXPECT_EQ(seen_[0].target,
+  EXPECT_EQ(requests_[0].target,
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&limit=2&resourceVersion=5");
   query.continue_token = (*page)->continue_token;
   page.reset();
@@ -227,43 +229,43 @@ TEST_F(ClientTest, ListsPageByPage) {
   ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
   EXPECT_TRUE((*page)->items.empty());
   EXPECT_EQ((*page)->continue_token, "");
-  EXPECT_NE(seen_[1].target.find("continue=t%2B1"), std::string::npos);
-  EXPECT_EQ(seen_[1].target.find("resourceVersion"), std::string::npos);
+  EXPECT_NE(requests_[1].target.find("continue=t%2B1"), std::string::npos);
+  EXPECT_EQ(requests_[1].target.find("resourceVersion"), std::string::npos);
 }
 
 TEST_F(ClientTest, ErrorsNameVerbPathAndReason) {
-  answers_ = {JsonAnswer(403, R"({"kind":"Status","message":"no","reason":"Forbidden"})")};
+  responses_ = {JsonAnswer(403, R"({"kind":"Status","message":"no","reason":"Forbidden"})")};
   const Status status = GetNode().status();
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
   EXPECT_EQ(status.message(), "GET /api/v1/nodes/n1: no (Forbidden, HTTP 403)");
-  answers_ = {JsonAnswer(200, "not json")};
+  responses_ = {JsonAnswer(200, "not json")};
   EXPECT_EQ(GetNode().status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(ClientTest, WaitsForRetryAfter) {
   net::Response busy = JsonAnswer(429, "{}");
   busy.headers.Set("Retry-After", "1");
-  answers_ = {busy};
+  responses_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
   // Even a create is retried, because 429 means that it was not processed.
   EXPECT_TRUE(
       Wait([&](auto f) { return client().Create(Pod("ns", ""), Json::MakeObject(), f); }).ok());
   EXPECT_GE(runner_.clock().Now() - began, seconds(1));
-  EXPECT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(requests_.size(), 2u);
 }
 
-TEST_F(ClientTest, GivesUpAfterItsAttempts) {
+TEST_F(ClientTest, FailsAfterMaxAttempts) {
   options_.max_attempts = 3;
-  for (int i = 0; i < 5; ++i) answers_.push_back(JsonAnswer(503, "{}"));
+  for (int i = 0; i < 5; ++i) responses_.push_back(JsonAnswer(503, "{}"));
   EXPECT_EQ(GetNode().status().code(), Code::kUnavailable);
-  EXPECT_EQ(seen_.size(), 3u);
+  EXPECT_EQ(requests_.size(), 3u);
 }
 
 TEST_F(ClientTest, DoesNotWaitBeyondTheDeadline) {
   options_.deadline = milliseconds(500);
   net::Response busy = JsonAnswer(429, "{}");
   busy.headers.Set("Retry-After", "60");
-  answers_ = {busy};
+  responses_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_EQ(GetNode().status().code(), Code::kResourceExhausted);
   EXPECT_LT(runner_.clock().Now() - began, seconds(5));
@@ -272,7 +274,7 @@ TEST_F(ClientTest, DoesNotWaitBeyondTheDeadline) {
 TEST_F(ClientTest, A429OfAnEvictionDelaysNoOtherRequest) {
   net::Response forbidden = JsonAnswer(429, R"({"kind":"Status","code":429,"message":"budget"})");
   forbidden.headers.Set("Retry-After", "60");
-  answers_ = {forbidden};
+  responses_ = {forbidden};
   EXPECT_FALSE(Wait([&](auto f) { return client().Evict("ns", "p", {}, f); }).ok());
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
@@ -283,21 +285,21 @@ TEST_F(ClientTest, RefreshesItsTokenOnce) {
   const TempDir dir;
   config_.token_file = JoinPath(dir.path(), "token");
   ASSERT_TRUE(WriteFileAtomically(config_.token_file, "old", 0600).ok());
-  hold_ = true;
+  hold_replies_ = true;
   std::optional<Result<Json>> answer;
   const Operation operation =
       client().Get(Node("n1"), [&](Result<Json> r) { answer = std::move(r); });
-  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 1; }));
   ASSERT_TRUE(WriteFileAtomically(config_.token_file, "new", 0600).ok());
-  hold_ = false;
-  held_(JsonAnswer(401, "{}"));
+  hold_replies_ = false;
+  held_reply_(JsonAnswer(401, "{}"));
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok());
-  EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer new");
+  EXPECT_EQ(requests_[1].headers.Get("Authorization"), "Bearer new");
   // A retry with the same token is useless.
-  answers_ = {JsonAnswer(401, "{}")};
+  responses_ = {JsonAnswer(401, "{}")};
   EXPECT_EQ(GetNode().status().code(), Code::kUnauthenticated);
-  EXPECT_EQ(seen_.size(), 3u);
+  EXPECT_EQ(requests_.size(), 3u);
 }
 
 // A plugin whose token gets one more digit with each run.
@@ -322,31 +324,31 @@ TEST_F(ClientTest, RunsAPluginOnceForAllWaitingRequests) {
   }
   EXPECT_EQ(answers, 0);
   ASSERT_TRUE(runner_.RunUntil([&] { return answers == 3; }));
-  for (const net::Request& r : seen_) EXPECT_EQ(r.headers.Get("Authorization"), "Bearer t1");
+  for (const net::Request& r : requests_) EXPECT_EQ(r.headers.Get("Authorization"), "Bearer t1");
 }
 
 TEST_F(ClientTest, RunsThePluginAgainWhenItsTokenIsRejectedOrExpired) {
   const TempDir dir;
   config_.exec = CountingPlugin(dir);
-  answers_ = {JsonAnswer(401, "{}")};
+  responses_ = {JsonAnswer(401, "{}")};
   EXPECT_TRUE(GetNode().ok());
-  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t11");
+  EXPECT_EQ(requests_.back().headers.Get("Authorization"), "Bearer t11");
   EXPECT_TRUE(GetNode().ok());
-  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t11");
+  EXPECT_EQ(requests_.back().headers.Get("Authorization"), "Bearer t11");
   config_.exec = CountingPlugin(dir, R"(,\"expirationTimestamp\":\"2020-01-01T00:00:00Z\")");
   client_.reset();
   EXPECT_TRUE(GetNode().ok());
   EXPECT_TRUE(GetNode().ok());
-  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t1111");
+  EXPECT_EQ(requests_.back().headers.Get("Authorization"), "Bearer t1111");
 }
 
-TEST_F(ClientTest, APluginThatFailsIsTheError) {
+TEST_F(ClientTest, ReportsTheErrorOfAPlugin) {
   config_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
                             .argv = {"sh", "-c", "echo log in first >&2; exit 1"}};
   const Status status = GetNode().status();
   EXPECT_EQ(status.code(), Code::kUnauthenticated);
   EXPECT_NE(status.message().find("log in first"), std::string::npos) << status.ToString();
-  EXPECT_TRUE(seen_.empty());
+  EXPECT_TRUE(requests_.empty());
 }
 
 TEST_F(ClientTest, IsDestroyedWithoutWaitingForAHangingPlugin) {
@@ -360,7 +362,7 @@ TEST_F(ClientTest, IsDestroyedWithoutWaitingForAHangingPlugin) {
 }
 
 TEST_F(ClientTest, BoundsItsQueue) {
-  hold_ = true;
+  hold_replies_ = true;
   options_.max_in_flight = 1;
   options_.max_waiting = 2;
   std::vector<Operation> operations;
@@ -370,17 +372,17 @@ TEST_F(ClientTest, BoundsItsQueue) {
       refused += answer.status().code() == Code::kResourceExhausted ? 1 : 0;
     }));
   }
-  ASSERT_TRUE(runner_.RunUntil([&] { return refused == 2 && seen_.size() == 1; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return refused == 2 && requests_.size() == 1; }));
   // Dropping one operation makes room for another.
   operations.erase(operations.begin() + 2);
   operations.push_back(client().Get(Node("n1"), [](const Result<Json>&) {}));
   operations.erase(operations.begin());
-  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 2; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 2; }));
   EXPECT_EQ(refused, 2);
 }
 
 TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
-  hold_ = true;
+  hold_replies_ = true;
   options_.max_in_flight = 1;
   bool may_send = true;
   int asked = 0;
@@ -396,23 +398,23 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
                         [&](const Result<Json>& answer) { results.push_back(answer.status()); },
                         {.before_send = before_send}));
   }
-  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 1; }));
   EXPECT_EQ(asked, 1);  // not called for the queued request
   may_send = false;
-  held_(JsonAnswer(201, "{}"));
+  held_reply_(JsonAnswer(201, "{}"));
   ASSERT_TRUE(runner_.RunUntil([&] { return results.size() == 2; }));
   EXPECT_TRUE(results[0].ok());
   EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
   EXPECT_EQ(asked, 2);
-  EXPECT_EQ(seen_.size(), 1u);
+  EXPECT_EQ(requests_.size(), 1u);
   // The error does not concern the server, so no other request waits.
-  hold_ = false;
+  hold_replies_ = false;
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
   EXPECT_LT(runner_.clock().Now() - began, milliseconds(190));
 }
 
-TEST_F(ClientTest, ADroppedOperationOrClientIsNeverHeardOfAgain) {
+TEST_F(ClientTest, ADestroyedOperationOrClientCallsNothing) {
   bool called = false;
   {
     const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; });

@@ -173,7 +173,7 @@ TEST_F(ConfigTest, ReadsTheProxyOfACluster) {
       << socks.message();
 }
 
-TEST_F(ConfigTest, InAPodTheProxyOfTheEnvironmentCounts) {
+TEST_F(ConfigTest, InAPodUsesTheProxyOfTheEnvironment) {
   env_ = {{"KUBERNETES_SERVICE_HOST", "10.96.0.1"},
           {"KUBERNETES_SERVICE_PORT", "443"},
           {"HTTPS_PROXY", "http://proxy:3128"}};
@@ -209,7 +209,7 @@ contexts: [{name: a, context: {cluster: a}}])");
   EXPECT_EQ(LoadKubeconfig("/nonexistent").status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(ConfigTest, WithoutAnAuthorityTheSystemsCount) {
+TEST_F(ConfigTest, WithoutAnAuthorityTrustsTheSystemsRoots) {
   const std::string path = Write("config", R"(current-context: a
 clusters:
 - {name: a, cluster: {server: "https://a"}}
@@ -238,7 +238,7 @@ TEST_F(ConfigTest, FindsTheFileTheEnvironmentNames) {
   EXPECT_EQ(FindConfig("", Env()).value().default_namespace, "ns");
 }
 
-TEST_F(ConfigTest, OfSeveralFilesTheFirstThatHasAnEntryCounts) {
+TEST_F(ConfigTest, TheFirstFileWithAnEntryWins) {
   const std::string first = Write("first", R"(
 users: [{name: u, user: {token: one}}]
 contexts: [{name: mine, context: {cluster: a, user: by-certificate}}]

@@ -39,7 +39,7 @@ std::string Read(Encoding encoding, const std::vector<std::string_view>& pieces,
   return out;
 }
 
-TEST(EventReaderTest, EventsMayBeCutAnywhere) {
+TEST(EventReaderTest, EventsMayBeSplitAnywhere) {
   const std::string frames = WatchFrame("ADDED", "Pod", Message("1")) +
                              WatchFrame("DELETED", "Pod", Message("2")) +
                              WatchFrame("BOOKMARK", "Pod", Message("3"));
@@ -68,7 +68,7 @@ TEST(EventReaderTest, AnEventMayNotBeLongerThanItsLimit) {
   EXPECT_EQ(Read(Encoding::kProtobuf, {"\x7f\xff\xff\xff"}, 50), "RESOURCE_EXHAUSTED");
 }
 
-TEST(EventReaderTest, GivesTheMemoryOfALargeCollectionBack) {
+TEST(EventReaderTest, ReleasesTheMemoryOfALargeCollection) {
   EventReader reader(Encoding::kJson, 1000);
   std::string lines;
   while (lines.size() < 4 * EventReader::kMaxIdleBuffer) lines += Line("ADDED", "1");
@@ -89,7 +89,7 @@ TEST(EventReaderTest, GivesTheMemoryOfALargeCollectionBack) {
   EXPECT_EQ(read_all(), count + 1);
 }
 
-TEST(EventReaderTest, NonsenseIsAnError) {
+TEST(EventReaderTest, InvalidBytesAreAnError) {
   const std::string good = Line("ADDED", "1");
   EXPECT_EQ(Read(Encoding::kJson, {good, "x\n"}), "ADDED 1, INVALID_ARGUMENT");
   EXPECT_EQ(Read(Encoding::kJson, {Line("GONE", "1")}), "INVALID_ARGUMENT");

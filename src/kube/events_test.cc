@@ -47,7 +47,7 @@ class EventsTest : public ::testing::Test {
   std::unique_ptr<EventRecorder> recorder_;
 };
 
-TEST_F(EventsTest, TheSameThingAgainCountsUp) {
+TEST_F(EventsTest, ARepeatedEventIncreasesTheCount) {
   Say("full");
   Until(1);
   EXPECT_EQ(lines_[0], "POST /api/v1/namespaces/n/events");
@@ -60,7 +60,7 @@ TEST_F(EventsTest, TheSameThingAgainCountsUp) {
   EXPECT_EQ(bodies_[1].IntAt("count").value(), 2);
 }
 
-TEST_F(EventsTest, AnEventThatHasGoneIsMadeAgain) {
+TEST_F(EventsTest, AnExpiredEventIsCreatedAgain) {
   Say("full");
   Until(1);
   server_.Remove("/api/v1/namespaces/n/events/" +
@@ -72,7 +72,7 @@ TEST_F(EventsTest, AnEventThatHasGoneIsMadeAgain) {
   EXPECT_TRUE(error_.ok());
 }
 
-TEST_F(EventsTest, ManyAlikeBecomeOne) {
+TEST_F(EventsTest, SimilarEventsAreAggregated) {
   for (const char* message : {"a", "b", "c", "d"}) Say(message);
   Until(4);
   EXPECT_EQ(Text(2, "message"), "(combined from similar events): c");
@@ -86,7 +86,7 @@ TEST_F(EventsTest, LimitsTheRateOfEventsOfOneObject) {
   Until(6);
 }
 
-TEST_F(EventsTest, MessagesAreCutBetweenCharacters) {
+TEST_F(EventsTest, MessagesAreTruncatedBetweenCharacters) {
   Say(std::string(1023, 'x') + "\xc3\xa9");
   Until(1);
   EXPECT_EQ(Text(0, "message"), std::string(1023, 'x'));

@@ -30,7 +30,7 @@ TEST(ExecPluginTest, ReadsATokenAndWhenItExpires) {
   EXPECT_EQ(Parse(R"({"clientCertificateData":"c","clientKeyData":"k"})").value().key, "k");
 }
 
-TEST(ExecPluginTest, RejectsNonsenseWithoutQuotingIt) {
+TEST(ExecPluginTest, RejectsInvalidOutputWithoutQuotingIt) {
   for (const char* status : {"{}", "[]", R"({"clientKeyData":"secret"})",
                              R"({"token":"secret","expirationTimestamp":"x"})"}) {
     const Status error = Parse(status).status();

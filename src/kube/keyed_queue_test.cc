@@ -21,8 +21,8 @@ class KeyedQueueTest : public ::testing::Test {
       queue_ = std::make_unique<KeyedQueue>(
           runner_, options_, [this](const std::string& key, const KeyedQueue::Done& done) {
             log_ += key + " ";
-            if (hold_) {
-              held_.emplace_back(done);
+            if (hold_done_) {
+              held_done_.emplace_back(done);
             } else {
               done(answer_);
             }
@@ -34,13 +34,13 @@ class KeyedQueueTest : public ::testing::Test {
   FakeTaskRunner runner_;
   KeyedQueue::Options options_;
   std::string log_;
-  bool hold_ = false;
+  bool hold_done_ = false;
   Status answer_;
-  std::vector<KeyedQueue::Done> held_;
+  std::vector<KeyedQueue::Done> held_done_;
   std::unique_ptr<KeyedQueue> queue_;
 };
 
-TEST_F(KeyedQueueTest, WaitingKeyIsWorkedOnOnce) {
+TEST_F(KeyedQueueTest, WaitingKeyIsProcessedOnce) {
   queue().Add("a");
   queue().Add("b");
   queue().Add("a");
@@ -51,7 +51,7 @@ TEST_F(KeyedQueueTest, WaitingKeyIsWorkedOnOnce) {
 }
 
 TEST_F(KeyedQueueTest, RunningKeyRunsAgainAfterItEnds) {
-  hold_ = true;
+  hold_done_ = true;
   options_.max_running = 2;
   queue().Add("a");
   runner_.RunUntilIdle();
@@ -60,20 +60,20 @@ TEST_F(KeyedQueueTest, RunningKeyRunsAgainAfterItEnds) {
   queue().Add("b");
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b ");
-  held_[0](Status::Ok());
-  held_[0](Status::Ok());  // counts only once
+  held_done_[0](Status::Ok());
+  held_done_[0](Status::Ok());  // counts only once
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b a ");
   EXPECT_EQ(queue().running(), 2u);
 }
 
-TEST_F(KeyedQueueTest, RunsAtMostSoManyAtOnce) {
-  hold_ = true;
+TEST_F(KeyedQueueTest, RunsAtMostMaxRunningKeys) {
+  hold_done_ = true;
   options_.max_running = 2;
   for (const char* key : {"a", "b", "c"}) queue().Add(key);
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b ");
-  held_[1](Status::Ok());
+  held_done_[1](Status::Ok());
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a b c ");
 }
@@ -109,7 +109,7 @@ TEST_F(KeyedQueueTest, AFailedKeyWaitsLongerEachTimeAndOthersDoNot) {
   EXPECT_EQ(log_, "a ");
 }
 
-TEST_F(KeyedQueueTest, OfSeveralTimesTheEarliestCounts) {
+TEST_F(KeyedQueueTest, TheEarliestOfSeveralDelaysCounts) {
   queue().AddAfter("a", seconds(5));
   queue().AddAfter("a", seconds(2));
   queue().AddAfter("a", seconds(9));
@@ -123,12 +123,12 @@ TEST_F(KeyedQueueTest, OfSeveralTimesTheEarliestCounts) {
 }
 
 TEST_F(KeyedQueueTest, DoneMayComeAfterTheQueueIsGone) {
-  hold_ = true;
+  hold_done_ = true;
   queue().Add("a");
   runner_.RunUntilIdle();
   queue().Add("b");
   queue_.reset();
-  held_[0](Status::Ok());
+  held_done_[0](Status::Ok());
   runner_.RunUntilIdle();
   EXPECT_EQ(log_, "a ");
 }

@@ -61,16 +61,18 @@ class Network final : public LeaseApi {
   int updates = 0;
 
  private:
-  Duration Way() { return Duration(random_.Below(static_cast<uint64_t>(slowest.count())) + 1); }
-  bool Lost() { return down || random_.Below(100) < static_cast<uint64_t>(lost_percent); }
+  Duration RandomDelay() {
+    return Duration(random_.Below(static_cast<uint64_t>(slowest.count())) + 1);
+  }
+  bool IsLost() { return down || random_.Below(100) < static_cast<uint64_t>(lost_percent); }
 
   void Send(std::function<Result<LeaseObject>()> act, Done done) {
     const int call = ++call_;
-    if (Lost()) return;
-    runner_.PostDelayed(Way(), [this, act = std::move(act), done = std::move(done), call] {
+    if (IsLost()) return;
+    runner_.PostDelayed(RandomDelay(), [this, act = std::move(act), done = std::move(done), call] {
       const auto answer = act();
-      if (Lost()) return;
-      runner_.PostDelayed(Way(), [this, answer, done, call] {
+      if (IsLost()) return;
+      runner_.PostDelayed(RandomDelay(), [this, answer, done, call] {
         if (call == call_) done(answer);
       });
     });
@@ -210,7 +212,7 @@ TEST_F(LeaderElectionTest, AReleasedLeaseIsTakenAtOnce) {
   EXPECT_TRUE(again);
 }
 
-TEST_F(LeaderElectionTest, AStrangersWriteDoesNotEndTheTerm) {
+TEST_F(LeaderElectionTest, AnotherClientsWriteDoesNotEndTheTerm) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   // kubectl label lease ...: another version, the same holder.
@@ -231,7 +233,7 @@ TEST_F(LeaderElectionTest, ALeaseTakenByForceEndsTheTermAtOnce) {
 
 // Under loss, delay and crashes there are never two leaders, by leading() or by callbacks; once the
 // network works again, there is one leader.
-TEST_F(LeaderElectionTest, NeverTwoAtATime) {
+TEST_F(LeaderElectionTest, TwoReplicasNeverLeadAtTheSameTime) {
   int terms = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     replicas_.clear();

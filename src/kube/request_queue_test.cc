@@ -60,37 +60,37 @@ net::Response Fine(const std::string& level = "") {
 
 class RequestQueueTest : public ::testing::Test {
  protected:
-  struct Asked {
+  struct Submission {
     std::optional<Result<net::Response>> answer;
     MonotonicTime answered_at{};
     Operation operation;
   };
 
-  Asked& Submit(const std::string& target, const std::string& flow = "POST pods/binding",
-                bool repeatable = false, const BeforeSend& before_send = nullptr) {
+  Submission& Submit(const std::string& target, const std::string& flow = "POST pods/binding",
+                     bool repeatable = false, const BeforeSend& before_send = nullptr) {
     if (!queue_) {
       auto transport = std::make_unique<FakeTransport>();
       transport_ = transport.get();
       queue_ = std::make_unique<RequestQueue>(runner_, std::move(transport), config_, options_);
     }
-    Asked& asked = asked_.emplace_back();
-    asked.operation = queue_->Submit(
+    Submission& submitted = submitted_.emplace_back();
+    submitted.operation = queue_->Submit(
         {.target = target}, flow, repeatable,
-        [this, &asked](const Result<net::Response>& answer) {
-          asked.answer = answer;
-          asked.answered_at = Now();
+        [this, &submitted](const Result<net::Response>& answer) {
+          submitted.answer = answer;
+          submitted.answered_at = Now();
         },
         before_send);
-    return asked;
+    return submitted;
   }
   void Answer(size_t index, Result<net::Response> answer) {
     const auto sent = transport_->sent.at(index);
     if (!sent->cancelled) runner_.Post([sent, answer] { sent->on_done(answer); });
     runner_.RunUntilIdle();
   }
-  Code CodeOf(const Asked& asked) {
-    if (!asked.answer) return Code::kUnknown;
-    return asked.answer->status().code();
+  Code CodeOf(const Submission& submitted) {
+    if (!submitted.answer) return Code::kUnknown;
+    return submitted.answer->status().code();
   }
   MonotonicTime Now() const { return runner_.clock().Now(); }
   size_t sent() const { return transport_->sent.size(); }
@@ -101,7 +101,7 @@ class RequestQueueTest : public ::testing::Test {
   ClientOptions options_;
   FakeTransport* transport_ = nullptr;
   std::unique_ptr<RequestQueue> queue_;
-  std::list<Asked> asked_;
+  std::list<Submission> submitted_;
 };
 
 const Status kRefused = Error(Code::kUnavailable, "connection refused");
@@ -134,12 +134,12 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
   }
   runner_.AdvanceTimeAndRun(seconds(6));
   int i = -1;
-  for (const Asked& asked : asked_) {
-    ASSERT_TRUE(asked.answer.has_value()) << i;
+  for (const Submission& submitted : submitted_) {
+    ASSERT_TRUE(submitted.answer.has_value()) << i;
     const MonotonicTime since = i < 0 ? MonotonicTime{} : made[fmt::format("/{}", i)];
-    EXPECT_LE(asked.answered_at, since + options_.deadline) << i;
+    EXPECT_LE(submitted.answered_at, since + options_.deadline) << i;
     // The server has been back for a second; the last wait was up to five.
-    if (i >= 610) failed_late += asked.answer->ok() ? 0 : 1;
+    if (i >= 610) failed_late += submitted.answer->ok() ? 0 : 1;
     ++i;
   }
   EXPECT_EQ(failed_late, 0);
@@ -148,8 +148,8 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
 TEST_F(RequestQueueTest, AnExpiredRequestIsNeverSent) {
   options_.deadline = seconds(4);
   options_.max_in_flight = 1;
-  const Asked& hangs = Submit("/1");
-  const Asked& waits = Submit("/2");
+  const Submission& hangs = Submit("/1");
+  const Submission& waits = Submit("/2");
   runner_.AdvanceTimeAndRun(seconds(4));
   EXPECT_EQ(CodeOf(hangs), Code::kDeadlineExceeded);
   EXPECT_EQ(CodeOf(waits), Code::kDeadlineExceeded);
@@ -168,7 +168,7 @@ TEST_F(RequestQueueTest, TheErrorOfAnUnsentRequestHasTheServersError) {
   transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
     runner_.Post([sent] { sent->on_done(kRefused); });
   };
-  const Asked& behind = Submit("/2");
+  const Submission& behind = Submit("/2");
   Submit("/3", "GET pods", true);
   runner_.AdvanceTimeAndRun(seconds(4));
   ASSERT_TRUE(behind.answer.has_value());
@@ -196,10 +196,10 @@ TEST_F(RequestQueueTest, TheNewestWaitingRequestProbesTheServer) {
 TEST_F(RequestQueueTest, ExpiredRequestsAreNotErrorsOfTheServer) {
   options_.deadline = seconds(5);
   options_.max_in_flight = 4;
-  std::vector<const Asked*> hang;
+  std::vector<const Submission*> hang;
   for (int i = 0; i < 4; ++i) hang.push_back(&Submit(fmt::format("/{}", i)));
   runner_.AdvanceTimeAndRun(seconds(5));
-  for (const Asked* asked : hang) EXPECT_EQ(CodeOf(*asked), Code::kDeadlineExceeded);
+  for (const Submission* submitted : hang) EXPECT_EQ(CodeOf(*submitted), Code::kDeadlineExceeded);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(transport_->sent[i]->cancelled);
   // Four at once, without a wait.
   for (int i = 4; i < 8; ++i) Submit(fmt::format("/{}", i));
@@ -207,7 +207,7 @@ TEST_F(RequestQueueTest, ExpiredRequestsAreNotErrorsOfTheServer) {
 }
 
 TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
-  const Asked& hangs = Submit("/hangs");
+  const Submission& hangs = Submit("/hangs");
   for (int i = 1; i < 4; ++i) Submit(fmt::format("/{}", i), "GET pods", true);
   for (int i = 1; i < 4; ++i) Answer(i, kRefused);
   EXPECT_EQ(sent(), 4u);
@@ -221,9 +221,9 @@ TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
   EXPECT_FALSE(hangs.answer.has_value());
 }
 
-TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
+TEST_F(RequestQueueTest, ALoadBalancersErrorMeansUnreachable) {
   for (const int status : {502, 503}) {
-    const size_t before = asked_.empty() ? 0 : sent();
+    const size_t before = submitted_.empty() ? 0 : sent();
     Submit("/1", "GET pods", true);
     Answer(before, net::TextResponse(status, "no backend"));
     Submit("/2", "GET nodes", true);
@@ -244,10 +244,10 @@ TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
 
 TEST_F(RequestQueueTest, OnlyErrorsOfReachabilityCloseTheLane) {
   for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnauthenticated}) {
-    const size_t before = asked_.empty() ? 0 : sent();
-    const Asked& asked = Submit("/1");  // not repeatable
+    const size_t before = submitted_.empty() ? 0 : sent();
+    const Submission& submitted = Submit("/1");  // not repeatable
     Answer(before, Error(code, "no answer"));
-    EXPECT_EQ(CodeOf(asked), code);
+    EXPECT_EQ(CodeOf(submitted), code);
     Submit("/2");
     EXPECT_EQ(sent(), before + 1) << InfoOf(code).name;
     runner_.AdvanceTimeAndRun(milliseconds(200));
@@ -256,7 +256,7 @@ TEST_F(RequestQueueTest, OnlyErrorsOfReachabilityCloseTheLane) {
   }
   // A retry does not fix a certificate.
   const size_t before = sent();
-  const Asked& rejected = Submit("/3", "GET pods", true);
+  const Submission& rejected = Submit("/3", "GET pods", true);
   Answer(before, Error(Code::kUnauthenticated, "the certificate is not accepted"));
   EXPECT_EQ(CodeOf(rejected), Code::kUnauthenticated);
   runner_.AdvanceTimeAndRun(milliseconds(200));
@@ -269,9 +269,9 @@ TEST_F(RequestQueueTest, OnlyErrorsOfReachabilityCloseTheLane) {
 TEST_F(RequestQueueTest, RetriesAServerErrorWithRetryAfter) {
   net::Response later = net::TextResponse(500, "etcd is slow");
   later.headers.Set("Retry-After", "2");
-  const Asked& asked = Submit("/1");
+  const Submission& submitted = Submit("/1");
   Answer(0, later);
-  const Asked& failed = Submit("/2", "GET pods", true);
+  const Submission& failed = Submit("/2", "GET pods", true);
   ASSERT_EQ(sent(), 2u);  // no other request waits
   Answer(1, net::TextResponse(500, "a webhook failed"));
   EXPECT_EQ(failed.answer->value().status, 500);
@@ -280,13 +280,13 @@ TEST_F(RequestQueueTest, RetriesAServerErrorWithRetryAfter) {
   runner_.AdvanceTimeAndRun(milliseconds(1));
   ASSERT_EQ(sent(), 3u);
   Answer(2, Fine());
-  EXPECT_EQ(CodeOf(asked), Code::kOk);
+  EXPECT_EQ(CodeOf(submitted), Code::kOk);
 }
 
 TEST_F(RequestQueueTest, ACancelledProbeMakesWayForTheNext) {
   Submit("/1", "GET pods", true);
   Answer(0, kRefused);
-  Asked& second = Submit("/2");
+  Submission& second = Submit("/2");
   runner_.AdvanceTimeAndRun(milliseconds(200));
   ASSERT_EQ(sent(), 2u);
   EXPECT_EQ(Target(1), "/2");
@@ -315,7 +315,7 @@ TEST_F(RequestQueueTest, WaitsGrowButStayBelowTheRenewDeadlineOfALeader) {
 }
 
 TEST_F(RequestQueueTest, Status429OfOneEvictionDelaysNoOtherEviction) {
-  const Asked& evicted = Submit("/a", "POST pods/eviction");
+  const Submission& evicted = Submit("/a", "POST pods/eviction");
   Answer(0, EvictionForbidden("workload-high"));
   for (int i = 0; i < 5; ++i) Submit(fmt::format("/{}", i), "POST pods/eviction");
   Submit("/bind");
@@ -328,9 +328,9 @@ TEST_F(RequestQueueTest, Status429OfOneEvictionDelaysNoOtherEviction) {
 
 TEST_F(RequestQueueTest, LongRetryAfterDelaysOnlyItsRequest) {
   options_.deadline = seconds(120);
-  const Asked& evicted = Submit("/a", "POST pods/eviction");
+  const Submission& evicted = Submit("/a", "POST pods/eviction");
   Answer(0, EvictionForbidden("workload-high", 90));
-  const Asked& other = Submit("/b", "POST pods/eviction");
+  const Submission& other = Submit("/b", "POST pods/eviction");
   ASSERT_EQ(sent(), 2u);
   Answer(1, Fine("workload-high"));
   EXPECT_EQ(CodeOf(other), Code::kOk);
@@ -377,16 +377,17 @@ TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelWasThrottled) {
   // With this jitter both requests still wait when they expire. With another, a rejected request
   // whose next attempt would be too late ends at once, with the server's 429.
   options_.seed = 1;
-  const Asked& rejected = Submit("/1", "PATCH daemonsets/");
+  const Submission& rejected = Submit("/1", "PATCH daemonsets/");
   transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
     runner_.Post([sent] { sent->on_done(LevelRejected("workload")); });
   };
   Answer(0, LevelRejected("workload"));
-  const Asked& unsent = Submit("/2", "PATCH daemonsets/");
+  const Submission& unsent = Submit("/2", "PATCH daemonsets/");
   runner_.AdvanceTimeAndRun(seconds(4));
-  for (const Asked* asked : {&rejected, &unsent}) {
-    ASSERT_TRUE(asked->answer.has_value());
-    EXPECT_EQ(CodeOf(*asked), Code::kResourceExhausted) << asked->answer->status().ToString();
+  for (const Submission* submitted : {&rejected, &unsent}) {
+    ASSERT_TRUE(submitted->answer.has_value());
+    EXPECT_EQ(CodeOf(*submitted), Code::kResourceExhausted)
+        << submitted->answer->status().ToString();
   }
   EXPECT_EQ(unsent.answer->status().message(),
             "the API server has rejected the priority level of PATCH daemonsets/ for 4 s: Too many "
@@ -401,7 +402,7 @@ TEST_F(RequestQueueTest, ASilentServerIsNotThrottling) {
   runner_.AdvanceTimeAndRun(seconds(2));
   ASSERT_EQ(sent(), 2u) << "the probe, which gets no answer";
   runner_.AdvanceTimeAndRun(seconds(2));
-  EXPECT_EQ(CodeOf(asked_.front()), Code::kDeadlineExceeded);
+  EXPECT_EQ(CodeOf(submitted_.front()), Code::kDeadlineExceeded);
 }
 
 TEST_F(RequestQueueTest, CallsBeforeSendAtEachAttempt) {
@@ -411,7 +412,7 @@ TEST_F(RequestQueueTest, CallsBeforeSendAtEachAttempt) {
     return leads ? Status() : Error(Code::kAborted, "not the leader");
   };
   Submit("/1", "POST pods/binding", false, before_send);
-  const Asked& waits = Submit("/2", "POST pods/binding", false, before_send);
+  const Submission& waits = Submit("/2", "POST pods/binding", false, before_send);
   leads = false;
   Answer(0, Fine());
   EXPECT_EQ(sent(), 1u);
@@ -429,8 +430,8 @@ TEST_F(RequestQueueTest, NothingIsSentWhileACallerCancels) {
     EXPECT_FALSE(cancelling);
     return Status::Ok();
   };
-  Asked& first = Submit("/1", "POST pods/binding", false, before_send);
-  Asked& second = Submit("/2", "POST pods/binding", false, before_send);
+  Submission& first = Submit("/1", "POST pods/binding", false, before_send);
+  Submission& second = Submit("/2", "POST pods/binding", false, before_send);
   Submit("/3", "POST pods/binding", false, before_send);
   cancelling = true;
   first.operation.Cancel();
@@ -443,11 +444,11 @@ TEST_F(RequestQueueTest, NothingIsSentWhileACallerCancels) {
 
 TEST_F(RequestQueueTest, AMissingCredentialIsNotAnErrorOfTheServer) {
   config_.token_file = "/nowhere/token";
-  const Asked& asked = Submit("/1", "GET pods", true);
-  EXPECT_FALSE(asked.answer.has_value());
+  const Submission& submitted = Submit("/1", "GET pods", true);
+  EXPECT_FALSE(submitted.answer.has_value());
   runner_.RunUntilIdle();
-  EXPECT_NE(asked.answer->status().message().find("/nowhere/token"), std::string::npos);
-  const Asked& again = Submit("/2", "GET pods", true);
+  EXPECT_NE(submitted.answer->status().message().find("/nowhere/token"), std::string::npos);
+  const Submission& again = Submit("/2", "GET pods", true);
   runner_.RunUntilIdle();
   EXPECT_TRUE(again.answer.has_value());
 }
@@ -457,7 +458,7 @@ TEST_F(RequestQueueTest, ACallbackMayDestroyTheQueueWhileOthersExpire) {
   Submit("/1");
   Operation destroys =
       queue_->Submit({.target = "/2"}, "GET pods", false, [this](const auto&) { queue_.reset(); });
-  const Asked& after = Submit("/3");
+  const Submission& after = Submit("/3");
   runner_.AdvanceTimeAndRun(seconds(2));
   EXPECT_EQ(queue_, nullptr);
   EXPECT_FALSE(after.answer.has_value());

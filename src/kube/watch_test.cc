@@ -139,7 +139,7 @@ std::string EndOfInitial(int version) {
                                        version));
 }
 
-TEST_F(WatchTest, GetsEverythingInOneStream) {
+TEST_F(WatchTest, ReceivesInitialObjectsInOneStream) {
   Follow({.type = kPods}, {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 900))) +
                                Chunk(Event("ADDED", Object("b", 3)) + EndOfInitial(7)) +
                                Chunk(Event("MODIFIED", Object("b", 8))) + std::string(kLastChunk),
@@ -152,7 +152,7 @@ TEST_F(WatchTest, GetsEverythingInOneStream) {
   EXPECT_EQ(WatchTarget(1).find("sendInitialEvents"), std::string::npos);
 }
 
-TEST_F(WatchTest, BeginsAgainWhenTheFirstStreamBreaksOff) {
+TEST_F(WatchTest, RestartsAfterABrokenInitialStream) {
   Follow(
       {.type = kPods},
       {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))) + "CLOSE",
@@ -160,7 +160,7 @@ TEST_F(WatchTest, BeginsAgainWhenTheFirstStreamBreaksOff) {
   Until("[+a !UNAVAILABLE [+b ] ");
 }
 
-TEST_F(WatchTest, ListsWhereTheServerCannotStreamEverything) {
+TEST_F(WatchTest, ListsIfTheServerRejectsInitialStreams) {
   const std::string refusal = R"({"kind":"Status","code":422,"reason":"Invalid","message":"no"})";
   Follow({.type = kPods},
          {fmt::format("HTTP/1.1 422 No\r\nContent-Length: {}\r\n\r\n{}", refusal.size(), refusal),
@@ -169,7 +169,7 @@ TEST_F(WatchTest, ListsWhereTheServerCannotStreamEverything) {
   Until("[+a ] !OUT_OF_RANGE [+a ] ");
 }
 
-TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
+TEST_F(WatchTest, ListsIfTheInitialStreamStalls) {
   Follow({.type = kPods},
          {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
           ListOf(5, Object("a", 1)), std::string(kStreamHead)},
@@ -197,7 +197,7 @@ TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   client_.reset();
 }
 
-TEST_F(WatchTest, PagesAreNotPermanent) {
+TEST_F(WatchTest, RetriesTheInitialStreamAfterThePagingPeriod) {
   const std::string gone = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n";
   const std::string refusal = "HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n";
   Follow(
@@ -228,7 +228,7 @@ std::string ProtobufAnswer(const std::string& status, const std::string& body) {
       status, body.size(), body);
 }
 
-TEST_F(WatchTest, SpeaksProtobuf) {
+TEST_F(WatchTest, ReceivesProtobufEvents) {
   const std::string gone = testing::WireWriter().Bytes(4, "Expired").Varint(6, 410).text();
   const std::string busy = testing::WireWriter().Bytes(3, "busy").Varint(6, 429).text();
   Follow(
@@ -311,7 +311,7 @@ TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
 }
 
-TEST_F(WatchTest, ASilentStreamIsTakenForDead) {
+TEST_F(WatchTest, ReplacesASilentStream) {
   Start({ListOf(5, ""), std::string(kStreamHead),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))},
         {.stall_timeout = milliseconds(100)});

@@ -79,7 +79,7 @@ TEST_F(HttpClientTest, AConnectionThatReachesItsMaxAgeDuringARequestIsClosed) {
   EXPECT_EQ(server_->connections(), 2);
 }
 
-TEST_F(HttpClientTest, ReadsChunksAfterAnInterimAnswer) {
+TEST_F(HttpClientTest, ReadsChunksAfterAnInterimResponse) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd,
@@ -149,7 +149,7 @@ TEST_F(HttpClientTest, ABodyThatStallsEndsAtItsDeadline) {
   EXPECT_EQ(CodeOf({}, {.deadlines = {.stall = milliseconds(50)}}), Code::kDeadlineExceeded);
 }
 
-TEST_F(HttpClientTest, ReportsTruncatedAnswers) {
+TEST_F(HttpClientTest, ReportsTruncatedResponses) {
   const auto answered_with = [&](std::string text, size_t max_body = 1000) {
     Serve([text](int fd) {
       RawServer::ReadHeader(fd);
@@ -189,7 +189,7 @@ TEST_F(HttpClientTest, AHalfClosedServersResponseIsRead) {
   EXPECT_EQ(Send().value().body, "ok");
 }
 
-TEST_F(HttpClientTest, AnEarlyRefusalIsReadAlthoughTheWriteFails) {
+TEST_F(HttpClientTest, AnEarlyRejectionIsReadAlthoughTheWriteFails) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, "HTTP/1.1 413 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

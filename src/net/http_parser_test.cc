@@ -71,9 +71,9 @@ struct BadCase {
   Code code;
 };
 
-class HttpParserRefusesTest : public ::testing::TestWithParam<BadCase> {};
+class HttpParserRejectsTest : public ::testing::TestWithParam<BadCase> {};
 
-TEST_P(HttpParserRefusesTest, ParsesInputInOnePieceAndByteByByte) {
+TEST_P(HttpParserRejectsTest, ParsesInputInOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
     HttpParser parser(MessageKind::kRequest, {.header_bytes = 1024, .body_bytes = 16});
     const Status status = PutAll(&parser, GetParam().text, step);
@@ -82,7 +82,7 @@ TEST_P(HttpParserRefusesTest, ParsesInputInOnePieceAndByteByByte) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    , HttpParserRefusesTest,
+    , HttpParserRejectsTest,
     ::testing::Values(
         BadCase{"Garbage", "\x16\x03\x01 hello\r\n\r\n", Code::kInvalidArgument},
         BadCase{"Http2Preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Code::kInvalidArgument},

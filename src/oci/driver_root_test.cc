@@ -106,7 +106,7 @@ TEST_F(DriverRoot, FollowsAlternativesToTheDirOfTheirVersion) {
             path("usr/lib/x86_64-linux-gnu/nvidia/tesla-550/libnvidia-ml.so.550.54.15"));
 }
 
-TEST_F(DriverRoot, WithoutAnyLinkTheNewestVersionIsTheDrivers) {
+TEST_F(DriverRoot, WithoutLinksTheNewestVersionIsChosen) {
   Library("usr/lib64/libcuda.so.550.9.1", "libcuda.so.1");
   Library("usr/lib64/libcuda.so.550.54.15", "libcuda.so.1");
   Library("usr/lib64/libcuda.so.535.261.03", "libcuda.so.1");
@@ -267,7 +267,7 @@ std::string WithSegment(int index, const std::function<void(Elf64_Phdr*, size_t)
   return data;
 }
 
-TEST_F(Elf, TheDynamicSectionMayEndWithTheFileAndNotBehindIt) {
+TEST_F(Elf, TheDynamicSectionMayEndWithTheFileButNotBeyondIt) {
   const auto read = [&](size_t behind) {
     return Read(WithSegment(1, [&](Elf64_Phdr* segment, size_t size) {
       segment->p_filesz = size - segment->p_offset + behind;
@@ -282,7 +282,7 @@ TEST_F(Elf, TheDynamicSectionMayEndWithTheFileAndNotBehindIt) {
   EXPECT_THAT(beyond.status().message(), HasSubstr("dynamic section outside of the file"));
 }
 
-TEST_F(Elf, TheDynamicSectionMayStandAnywhereInTheFile) {
+TEST_F(Elf, TheDynamicSectionMayBeAnywhereInTheFile) {
   const std::string data = MakeLibrary("libcuda.so.1");
   for (const size_t at : {1000, 1024, 1032, 5000}) {
     std::string dynamic;

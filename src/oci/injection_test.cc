@@ -264,7 +264,7 @@ TEST_F(InjectionTest, NodesAreCreatedOnlyInAPrivateDev) {
   EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr) << "nothing is made there";
 }
 
-TEST_F(InjectionTest, NoNodeIsMadeInADevOfTheImage) {
+TEST_F(InjectionTest, NoNodeIsCreatedInADevDirectoryOfTheImage) {
   injection_.devices = {{.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3}};
   ConfigDocument document = Document({{"/run", "tmpfs", "x"}});
   const auto refused = Inject(injection_, FindInjectionTarget(document, "").value(), &document);

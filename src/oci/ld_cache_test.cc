@@ -40,7 +40,7 @@ TEST(LdCache, RoundTrips) {
   EXPECT_EQ(read.entries[4].name, "libc.so.6");
 }
 
-TEST(LdCache, ReadsTheOlderFormatInFront) {
+TEST(LdCache, SkipsTheOlderFormatBeforeTheNewer) {
   const std::string newer = WriteLdCache(Sample());
   std::string old = "ld.so-1.7.0";
   old.push_back('\0');
@@ -50,7 +50,7 @@ TEST(LdCache, ReadsTheOlderFormatInFront) {
   EXPECT_EQ(ParseLdCache(old + newer).value().entries, ParseLdCache(newer).value().entries);
 }
 
-TEST(LdCache, TheExtensionMayHaveSectionsOfOtherKindsBeforeIts) {
+TEST(LdCache, SkipsOtherSectionsOfTheExtension) {
   constexpr size_t kExtensionOffset = 32, kSection = 16;
   std::string data = WriteLdCache(Sample());
   uint32_t before;
@@ -66,7 +66,7 @@ TEST(LdCache, TheExtensionMayHaveSectionsOfOtherKindsBeforeIts) {
   EXPECT_EQ(ParseLdCache(data).value().hwcaps, Sample().hwcaps);
 }
 
-TEST(LdCache, OurEntriesReplaceEqualNamesAndKinds) {
+TEST(LdCache, DriverEntriesReplaceEqualNamesAndFlags) {
   const LdCache merged =
       MergeLdCaches({Entry("libcuda.so.1", "/dev/tessera/lib/libcuda.so.1")}, Sample());
   std::vector<std::string> found;
@@ -145,7 +145,7 @@ TEST(LdCache, AnEntryMayBeAPrefixOfAnother) {
   EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries, cache.entries);
 }
 
-TEST(LdCache, IsLittleEndianOrDoesNotSay) {
+TEST(LdCache, AcceptsLittleEndianOrUnspecifiedByteOrder) {
   constexpr size_t kFlags = 28;
   std::string text = WriteLdCache(Sample());
   for (const char flags : {0, 2}) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kVersion = "1000000";
 
-net::Response Refusal(int status, std::string_view reason) {
+net::Response ErrorResponse(int status, std::string_view reason) {
   net::Response response = net::TextResponse(
       status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","status":"Failure","message":)"
                           R"("refused by the test","reason":"{}","code":{}}})",
@@ -24,21 +24,23 @@ net::Response Refusal(int status, std::string_view reason) {
   return response;
 }
 
-net::Response Protobuf(std::string body, std::string_view parameter = "") {
+net::Response ProtobufResponse(std::string body, std::string_view parameter = "") {
   net::Response response{.body = std::move(body)};
   response.headers.Set("Content-Type", fmt::format("{}{}", kProtobufType, parameter));
   return response;
 }
 
-net::Response Found(const Json& object) { return net::TextResponse(200, object.Serialize()); }
+net::Response ObjectResponse(const Json& object) {
+  return net::TextResponse(200, object.Serialize());
+}
 
-// RFC 7386.
-void Merge(Json* into, const Json& patch) {
+// Applies a JSON merge patch (RFC 7386).
+void ApplyMergePatch(Json* into, const Json& patch) {
   for (const auto& [key, value] : patch.members()) {
     if (value.is_null()) {
       into->Erase(key);
     } else if (value.is_object()) {
-      Merge(into->ObjectAt(key).value(), value);
+      ApplyMergePatch(into->ObjectAt(key).value(), value);
     } else {
       into->Set(key, value);
     }
@@ -56,7 +58,7 @@ bool Conflicts(const Json& change, const Json* object) {
 // Whether the selectors in the request match the object's labels or name. Supports "key=value,...".
 bool Selects(const net::Request& request, const Json& object) {
   const Json& metadata = *object.Find("metadata");
-  const auto fits = [](std::string_view selector, const Json* values) {
+  const auto matches = [](std::string_view selector, const Json* values) {
     if (selector.empty()) return true;
     for (const std::string_view term : Split(selector, ',')) {
       const size_t equals = term.find('=');
@@ -68,8 +70,8 @@ bool Selects(const net::Request& request, const Json& object) {
     }
     return true;
   };
-  const auto field = [&object](std::string_view part, std::string_view name) {
-    const Json* found = object.Find(part);
+  const auto field = [&object](std::string_view member, std::string_view name) {
+    const Json* found = object.Find(member);
     return Json::String(found == nullptr ? "" : found->StringAt(name).value_or(""));
   };
   const Json fields =
@@ -79,11 +81,11 @@ bool Selects(const net::Request& request, const Json& object) {
                         {"involvedObject.name", field("involvedObject", "name")},
                         {"type", Json::String(object.StringAt("type").value_or(""))},
                         {"status.phase", field("status", "phase")}});
-  return fits(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
-         fits(request.Query("fieldSelector").value_or(""), &fields);
+  return matches(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
+         matches(request.Query("fieldSelector").value_or(""), &fields);
 }
 
-net::Response JsonText(std::string text) {
+net::Response JsonResponse(std::string text) {
   net::Response response{.body = std::move(text)};
   response.headers.Set("Content-Type", "application/json");
   return response;
@@ -95,7 +97,7 @@ std::string EventLine(std::string_view type, const Json& object) {
 
 // Whether `collection` is the collection of the object's namespace or the collection over all
 // namespaces.
-bool IsIn(std::string_view collection, std::string_view path) {
+bool IsInCollection(std::string_view collection, std::string_view path) {
   path = path.substr(0, path.rfind('/'));
   if (path == collection) return true;
   const size_t begin = path.find("/namespaces/");
@@ -104,27 +106,27 @@ bool IsIn(std::string_view collection, std::string_view path) {
   return std::string(path.substr(0, begin)).append(path.substr(end)) == collection;
 }
 
-// The part of a list of `size` objects that a request gets, and the token of the rest.
-struct Page {
-  Page(size_t size, const net::Request& request) {
+// The range of a list of `size` objects that a request gets, and the token for the next page.
+struct PageRange {
+  PageRange(size_t size, const net::Request& request) {
     const auto number = [&](std::string_view name, size_t otherwise) {
       const Result<int64_t> value = ParseInt(request.Query(name).value_or(""));
       return value.ok() ? static_cast<size_t>(*value) : otherwise;
     };
     begin = std::min(number("continue", 0), size);
     end = std::min(size, begin + number("limit", size));
-    if (end < size) rest = std::to_string(end);
+    if (end < size) continue_token = std::to_string(end);
   }
   size_t begin, end;
-  std::string rest;
+  std::string continue_token;
 };
 
 std::string PageOf(const std::string& kind, const std::vector<std::string>& all,
                    const net::Request& request) {
-  const Page part(all.size(), request);
+  const PageRange range(all.size(), request);
   WireWriter page;
-  page.Bytes(1, WireWriter().Bytes(2, kVersion).Bytes(3, part.rest).text());
-  for (size_t i = part.begin; i < part.end; ++i) page.Bytes(2, all[i]);
+  page.Bytes(1, WireWriter().Bytes(2, kVersion).Bytes(3, range.continue_token).text());
+  for (size_t i = range.begin; i < range.end; ++i) page.Bytes(2, all[i]);
   return Enveloped(kind + "List", page.text());
 }
 
@@ -183,7 +185,7 @@ void FakeApiServer::SetCollection(const std::string& plural, std::string kind,
 
 void FakeApiServer::EndWatches() {
   for (const auto& watch : std::exchange(watches_, {})) {
-    watch.reply(Protobuf("", ";stream=watch"));
+    watch.reply(ProtobufResponse("", ";stream=watch"));
   }
 }
 
@@ -233,11 +235,11 @@ bool FakeApiServer::SendChanges(const net::Request& request,
   const int64_t since = ParseInt(request.Query("resourceVersion").value_or("")).value_or(0);
   std::string events;
   for (const Change& change : changes_) {
-    const bool fits = change.version > since && IsIn(request.path(), change.path);
-    if (fits && Selects(request, change.object)) events += EventLine(change.type, change.object);
+    const bool matches = change.version > since && IsInCollection(request.path(), change.path);
+    if (matches && Selects(request, change.object)) events += EventLine(change.type, change.object);
   }
   if (events.empty()) return false;
-  reply(JsonText(std::move(events)));
+  reply(JsonResponse(std::move(events)));
   return true;
 }
 
@@ -252,24 +254,24 @@ void FakeApiServer::AnswerObjects(const net::Request& request,
   Json items = Json::MakeArray();
   std::string events;
   for (const auto& [path, object] : objects_) {
-    if (!IsIn(request.path(), path) || !Selects(request, object)) continue;
+    if (!IsInCollection(request.path(), path) || !Selects(request, object)) continue;
     if (stream) events += EventLine("ADDED", object);
     if (!stream) items.Append(object);
   }
   Json metadata = Json::MakeObject({{"resourceVersion", Json::String(version)}});
   if (!stream) {
-    const Page part(items.items().size(), request);
+    const PageRange range(items.items().size(), request);
     Json::Array& all = items.items();
-    all.erase(all.begin() + part.end, all.end());
-    all.erase(all.begin(), all.begin() + part.begin);
-    if (!part.rest.empty()) metadata.Set("continue", Json::String(part.rest));
-    return reply(JsonText(
+    all.erase(all.begin() + range.end, all.end());
+    all.erase(all.begin(), all.begin() + range.begin);
+    if (!range.continue_token.empty()) metadata.Set("continue", Json::String(range.continue_token));
+    return reply(JsonResponse(
         Json::MakeObject({{"metadata", metadata}, {"items", std::move(items)}}).Serialize()));
   }
   Json end = Json::MakeObject({{"metadata", metadata}});
   end.Find("metadata")
       ->Set("annotations", Json::MakeObject({{"k8s.io/initial-events-end", Json::String("true")}}));
-  reply(JsonText(events + EventLine("BOOKMARK", end)));
+  reply(JsonResponse(events + EventLine("BOOKMARK", end)));
 }
 
 void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
@@ -278,10 +280,10 @@ void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::R
   if (fault_ && fault_(request, reply)) return;
   const Target target(request.path());
   if (const auto refused = refused_.find(target.plural); refused != refused_.end()) {
-    return reply(Refusal(refused->second, refused->second == 403 ? "Forbidden" : "Invalid"));
+    return reply(ErrorResponse(refused->second, refused->second == 403 ? "Forbidden" : "Invalid"));
   }
   if (!token_.empty() && request.headers.Get("Authorization") != "Bearer " + token_) {
-    return reply(Refusal(401, "Unauthorized"));
+    return reply(ErrorResponse(401, "Unauthorized"));
   }
   const bool reads = request.method == "GET";
   // Discovery documents, such as "/apis/apps/v1", are objects that a test puts.
@@ -302,9 +304,9 @@ void FakeApiServer::AnswerCollection(const net::Request& request, const Target& 
     }
   }
   const std::vector<std::string>& selected = target.ns.empty() ? all : of_namespace;
-  if (!request.Query("watch")) return reply(Protobuf(PageOf(kind, selected, request)));
+  if (!request.Query("watch")) return reply(ProtobufResponse(PageOf(kind, selected, request)));
   if (request.Query("sendInitialEvents") != "true") return watches_.push_back({request, reply});
-  reply(Protobuf(StreamOf(kind, selected), ";stream=watch"));
+  reply(ProtobufResponse(StreamOf(kind, selected), ";stream=watch"));
 }
 
 net::Response FakeApiServer::AnswerObject(const net::Request& request) {
@@ -313,9 +315,9 @@ net::Response FakeApiServer::AnswerObject(const net::Request& request) {
     return Apply(request);
   }
   const Json* found = Find(std::string(request.path()));
-  if (found == nullptr) return Refusal(404, "NotFound");
+  if (found == nullptr) return ErrorResponse(404, "NotFound");
   if (request.method == "DELETE") return Delete(std::string(request.path()));
-  return request.method == "PATCH" ? Patch(request, *found) : Found(*found);
+  return request.method == "PATCH" ? Patch(request, *found) : ObjectResponse(*found);
 }
 
 net::Response FakeApiServer::Delete(const std::string& path) {
@@ -325,18 +327,18 @@ net::Response FakeApiServer::Delete(const std::string& path) {
   const Json* finalizers = metadata->Find("finalizers");
   if (finalizers == nullptr || finalizers->items().empty()) {
     Remove(path);
-    return Found(object);
+    return ObjectResponse(object);
   }
   metadata->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
   Put(path, std::move(object));
-  return Found(*Find(path));
+  return ObjectResponse(*Find(path));
 }
 
 net::Response FakeApiServer::Create(const net::Request& request) {
   Json object = ParseJson(request.body).value();
   const std::string path =
       fmt::format("{}/{}", request.path(), object.Find("metadata")->StringAt("name").value());
-  if (Find(path) != nullptr) return Refusal(409, "AlreadyExists");
+  if (Find(path) != nullptr) return ErrorResponse(409, "AlreadyExists");
   return Write(path, std::move(object));
 }
 
@@ -347,13 +349,13 @@ net::Response FakeApiServer::Apply(const net::Request& request) {
   constexpr std::string_view kStatus = "/status";
   if (path.ends_with(kStatus) && Find(path) == nullptr) {
     path.resize(path.size() - kStatus.size());
-    if (Find(path) == nullptr) return Refusal(404, "NotFound");
+    if (Find(path) == nullptr) return ErrorResponse(404, "NotFound");
     Json whole = *Find(path);
     whole.Set("status", *object.Find("status"));
     return Write(path, std::move(whole));
   }
   const Json* before = Find(path);
-  if (Conflicts(object, before)) return Refusal(409, "Conflict");
+  if (Conflicts(object, before)) return ErrorResponse(409, "Conflict");
   const std::string text = object.Serialize();
   Json& metadata = *object.ObjectAt("metadata").value();
   for (const char* key : {"uid", "finalizers", "deletionTimestamp"}) {
@@ -375,11 +377,11 @@ net::Response FakeApiServer::Patch(const net::Request& request, Json object) {
   const Json patch = ParseJson(request.body).value();
   if (patch.is_array()) {
     auto patched = ApplyPatch(std::move(object), patch.items());
-    if (!patched.ok()) return Refusal(422, "Invalid");
+    if (!patched.ok()) return ErrorResponse(422, "Invalid");
     object = *std::move(patched);
   } else {
-    if (Conflicts(patch, &object)) return Refusal(409, "Conflict");
-    Merge(&object, patch);
+    if (Conflicts(patch, &object)) return ErrorResponse(409, "Conflict");
+    ApplyMergePatch(&object, patch);
   }
   return Write(std::string(request.path()), std::move(object));
 }
@@ -391,10 +393,10 @@ net::Response FakeApiServer::Write(const std::string& path, Json object) {
   if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr &&
       (finalizers == nullptr || finalizers->is_null() || finalizers->items().empty())) {
     Remove(path);
-    return Found(object);
+    return ObjectResponse(object);
   }
   Put(path, std::move(object));
-  return Found(*Find(path));
+  return ObjectResponse(*Find(path));
 }
 
 }  // namespace tessera::kube::testing

@@ -23,9 +23,9 @@ std::string StatusText(int code, std::string_view reason) {
 }
 
 std::string HttpAnswer(int code, const std::string& type, const std::string& body,
-                       const std::string& more = "") {
+                       const std::string& extra_fields = "") {
   return fmt::format("HTTP/1.1 {} X\r\nContent-Type: {}\r\n{}Content-Length: {}\r\n\r\n{}", code,
-                     type, more, body.size(), body);
+                     type, extra_fields, body.size(), body);
 }
 
 const std::string& TypeText(bool protobuf) {
@@ -71,9 +71,9 @@ class FaultyApiServer::Stream {
   // Sometimes sends one byte per chunk, or splits a chunk. Stops when the client has disconnected,
   // so that its next connection is served.
   void Send(std::string_view bytes) {
-    const size_t most = server_.Draw(4) == 0 ? 1 : 1 + server_.Draw(4000);
-    for (size_t at = 0; at < bytes.size(); at += most) {
-      const std::string_view piece = bytes.substr(at, most);
+    const size_t max_piece = server_.Draw(4) == 0 ? 1 : 1 + server_.Draw(4000);
+    for (size_t at = 0; at < bytes.size(); at += max_piece) {
+      const std::string_view piece = bytes.substr(at, max_piece);
       const std::string chunk = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
       const size_t cut = server_.Draw(chunk.size());
       if (!RawServer::Write(fd_, std::string_view(chunk).substr(0, cut))) return;
@@ -222,9 +222,9 @@ bool FaultyApiServer::AnswerList(int fd, const Query& query) {
   const State state = StateAt(version);
   lock.unlock();
   const size_t end = std::min<size_t>(state.size(), begin + std::stoull(query.Param("limit")));
-  const std::string more = end < state.size() ? fmt::format("{}:{}", version, end) : "";
+  const std::string continue_token = end < state.size() ? fmt::format("{}:{}", version, end) : "";
   WireWriter message;
-  message.Bytes(1, WireWriter().Bytes(2, std::to_string(version)).Bytes(3, more).text());
+  message.Bytes(1, WireWriter().Bytes(2, std::to_string(version)).Bytes(3, continue_token).text());
   std::string items;
   size_t index = 0;
   for (const auto& [key, pod] : state) {
@@ -234,7 +234,7 @@ bool FaultyApiServer::AnswerList(int fd, const Query& query) {
   }
   const std::string json =
       fmt::format(R"({{"metadata":{{"resourceVersion":"{}","continue":"{}"}},"items":[{}]}})",
-                  version, more, items);
+                  version, continue_token, items);
   const std::string body = query.protobuf ? Enveloped("PodList", message.text()) : json;
   RawServer::Write(fd, HttpAnswer(200, TypeText(query.protobuf), body));
   return true;

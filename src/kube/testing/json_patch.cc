@@ -18,7 +18,7 @@ std::string Unescape(std::string_view part) {
   return out;
 }
 
-Json* Step(Json* at, const std::string& key) {
+Json* Descend(Json* at, const std::string& key) {
   if (!at->is_array()) return at->Find(key);
   const auto index = ParseInt(key);
   if (!index.ok() || *index < 0 || static_cast<size_t>(*index) >= at->items().size())
@@ -32,7 +32,7 @@ Status Apply(Json* document, const Json& operation) {
   const auto parts = Split(std::string_view(path).substr(1), '/');
   Json* at = document;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
-    at = Step(at, Unescape(parts[i]));
+    at = Descend(at, Unescape(parts[i]));
     if (at == nullptr) return Error(Code::kInvalidArgument, "{}: the parent does not exist", path);
   }
   const std::string key = Unescape(parts.back());

@@ -13,9 +13,9 @@ bool Chance(Random& random, int percent) {
   return random.Below(100) < static_cast<uint64_t>(percent);
 }
 
-StringMap SampleMap(Random& random, std::string_view prefix, uint64_t most) {
+StringMap SampleMap(Random& random, std::string_view prefix, uint64_t max_entries) {
   StringMap map;
-  for (uint64_t i = random.Below(most + 1); i > 0; --i) {
+  for (uint64_t i = random.Below(max_entries + 1); i > 0; --i) {
     map[fmt::format("{}{}", prefix, random.Below(20))] =
         Chance(random, 10) ? "" : fmt::format("v\"{}\n\xc3\xa9", random.Below(1000));
   }
@@ -146,7 +146,7 @@ Json JsonOfContainer(const Container& container) {
   return out;
 }
 
-Json Made(std::string_view kind, const ObjectMeta& meta) {
+Json ObjectJson(std::string_view kind, const ObjectMeta& meta) {
   return Json::MakeObject({{"apiVersion", Json::String("v1")},
                            {"kind", Json::String(kind)},
                            {"metadata", JsonOfMeta(meta)}});
@@ -216,7 +216,9 @@ namespace {
 
 // The first requirement is a matchLabels entry; these are the others.
 constexpr const char* kOperators[] = {"In", "NotIn", "Exists", "DoesNotExist"};
-bool IsMatchLabel(const LabelSelector::Requirement& one) { return one.key == "app"; }
+bool IsMatchLabel(const LabelSelector::Requirement& requirement) {
+  return requirement.key == "app";
+}
 
 }  // namespace
 
@@ -224,17 +226,17 @@ std::string JsonOf(const PodDisruptionBudgetObject& budget) {
   Json spec = Json::MakeObject({{"minAvailable", Json::Int(1)}});
   if (budget.selector) {
     Json labels = Json::MakeObject(), expressions = Json::MakeArray();
-    for (const LabelSelector::Requirement& one : budget.selector->requirements) {
-      if (IsMatchLabel(one)) {
-        labels.Set(one.key, Json::String(one.values[0]));
+    for (const LabelSelector::Requirement& requirement : budget.selector->requirements) {
+      if (IsMatchLabel(requirement)) {
+        labels.Set(requirement.key, Json::String(requirement.values[0]));
         continue;
       }
       Json values = Json::MakeArray();
-      for (const std::string& value : one.values) values.Append(Json::String(value));
-      expressions.Append(
-          Json::MakeObject({{"key", Json::String(one.key)},
-                            {"operator", Json::String(kOperators[static_cast<size_t>(one.op)])},
-                            {"values", std::move(values)}}));
+      for (const std::string& value : requirement.values) values.Append(Json::String(value));
+      expressions.Append(Json::MakeObject(
+          {{"key", Json::String(requirement.key)},
+           {"operator", Json::String(kOperators[static_cast<size_t>(requirement.op)])},
+           {"values", std::move(values)}}));
     }
     spec.Set("selector", Json::MakeObject({{"matchLabels", std::move(labels)},
                                            {"matchExpressions", std::move(expressions)}}));
@@ -243,7 +245,7 @@ std::string JsonOf(const PodDisruptionBudgetObject& budget) {
   for (const std::string& name : budget.disrupted_pods) {
     disrupted_pods.Set(name, Json::String("2026-01-01T00:00:00Z"));
   }
-  Json out = Made("PodDisruptionBudget", budget.meta);
+  Json out = ObjectJson("PodDisruptionBudget", budget.meta);
   out.Set("spec", std::move(spec));
   out.Set("status", Json::MakeObject({{"disruptionsAllowed", Json::Int(budget.disruptions_allowed)},
                                       {"disruptedPods", std::move(disrupted_pods)}}));
@@ -266,7 +268,7 @@ std::string JsonOf(const PodObject& pod) {
   if (!init.items().empty()) spec.Set("initContainers", std::move(init));
   if (!gates.items().empty()) spec.Set("schedulingGates", std::move(gates));
   if (!pod.node_name.empty()) spec.Set("nodeName", Json::String(pod.node_name));
-  Json out = Made("Pod", pod.meta);
+  Json out = ObjectJson("Pod", pod.meta);
   out.Set("spec", std::move(spec));
   Json status = Json::MakeObject({{"phase", Json::String(kPhases[static_cast<int>(pod.phase)])},
                                   {"hostIP", Json::String("10.0.0.1")}});
@@ -307,7 +309,7 @@ std::string JsonOf(const NodeObject& node) {
     if (!taint.value.empty()) entry.Set("value", Json::String(taint.value));
     taints.Append(std::move(entry));
   }
-  Json out = Made("Node", node.meta);
+  Json out = ObjectJson("Node", node.meta);
   Json spec = Json::MakeObject({{"taints", std::move(taints)}});
   if (node.unschedulable) spec.Set("unschedulable", Json::Bool(true));
   out.Set("spec", std::move(spec));
@@ -333,13 +335,13 @@ std::string JsonOf(const NodeObject& node) {
 }
 
 std::string JsonOf(const ConfigMapObject& map) {
-  Json out = Made("ConfigMap", map.meta);
+  Json out = ObjectJson("ConfigMap", map.meta);
   if (!map.data.empty()) out.Set("data", JsonOfMap(map.data));
   return out.Serialize();
 }
 
 std::string JsonOf(const LeaseObject& lease) {
-  Json out = Made("Lease", lease.meta);
+  Json out = ObjectJson("Lease", lease.meta);
   out.Set("spec",
           Json::MakeObject({{"holderIdentity", Json::String(lease.holder)},
                             {"leaseDurationSeconds", Json::Int(lease.duration.count())},
@@ -376,11 +378,12 @@ std::string MessageOf(const PodObject& pod) {
   for (const Container& c : pod.containers) {
     const auto id = pod.container_ids.find(c.name);
     if (id == pod.container_ids.end()) continue;
-    WireWriter one;
-    one.Bytes(1, c.name);
-    one.Bytes(2, WireWriter().Bytes(pod.ended_containers.contains(c.name) ? 3 : 2, "").text());
-    one.Varint(4, 1).Bytes(8, id->second);
-    status.Bytes(c.kind == ContainerKind::kMain ? 8 : 10, one.text());
+    WireWriter container_status;
+    container_status.Bytes(1, c.name);
+    container_status.Bytes(
+        2, WireWriter().Bytes(pod.ended_containers.contains(c.name) ? 3 : 2, "").text());
+    container_status.Varint(4, 1).Bytes(8, id->second);
+    status.Bytes(c.kind == ContainerKind::kMain ? 8 : 10, container_status.text());
   }
   return WireWriter()
       .Bytes(1, MessageOfMeta(pod.meta))
@@ -440,14 +443,15 @@ std::string MessageOf(const PodDisruptionBudgetObject& budget) {
   spec.Bytes(1, WireWriter().Varint(1, 0).Varint(2, 1).text());
   if (budget.selector) {
     WireWriter selector;
-    for (const LabelSelector::Requirement& one : budget.selector->requirements) {
-      if (IsMatchLabel(one)) {
-        selector.Entry(1, one.key, one.values[0]);
+    for (const LabelSelector::Requirement& requirement : budget.selector->requirements) {
+      if (IsMatchLabel(requirement)) {
+        selector.Entry(1, requirement.key, requirement.values[0]);
         continue;
       }
       WireWriter expression;
-      expression.Bytes(1, one.key).Bytes(2, kOperators[static_cast<size_t>(one.op)]);
-      for (const std::string& value : one.values) expression.Bytes(3, value);
+      expression.Bytes(1, requirement.key)
+          .Bytes(2, kOperators[static_cast<size_t>(requirement.op)]);
+      for (const std::string& value : requirement.values) expression.Bytes(3, value);
       selector.Bytes(2, expression.text());
     }
     spec.Bytes(2, selector.text());

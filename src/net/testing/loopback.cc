@@ -83,8 +83,8 @@ RawClient::RawClient(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SO
   const sockaddr_in address = Loopback(to.port);
   TESSERA_CHECK(
       ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-  const timeval patience{.tv_sec = 10, .tv_usec = 0};
-  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval receive_timeout{.tv_sec = 10, .tv_usec = 0};
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &receive_timeout, sizeof(receive_timeout));
 }
 
 void RawClient::Send(std::string_view bytes) { RawServer::Write(fd_.get(), bytes); }
@@ -119,12 +119,12 @@ struct RawServer::Shared {
       const Fd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!connection.valid() || stop) return;
       ++connections;
-      Hold(connection.get());
+      SetCurrent(connection.get());
       script(connection.get());
-      Hold(-1);
+      SetCurrent(-1);
     }
   }
-  void Hold(int fd) {
+  void SetCurrent(int fd) {
     const std::lock_guard lock(mutex);
     current = fd;
     if (stop && fd >= 0) ::shutdown(fd, SHUT_RDWR);
