@@ -15,8 +15,8 @@
 // Skip checks brackets and strings only. It also accepts words that are no JSON value, such as abc
 // without quotes.
 //
-// Threads: one. Ownership: returns views into the text; the reader owns strings with escapes. Cost:
-// a pass over the text; allocates only for strings with escapes.
+// Threads: one. Ownership: returns views into the text; the reader owns strings that had escapes.
+// Cost: one pass over the text; allocates only for strings with escapes.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class JsonReader {
  public:
   static constexpr size_t kMaxDepth = 64;
 
-  // Stores strings with escapes in `unescaped_strings`, if views of them have to outlive the
-  // reader.
+  // Stores strings that had escapes in `unescaped_strings` if it is given, so that views of them
+  // can outlive the reader.
   explicit JsonReader(std::string_view text, std::deque<std::string>* unescaped_strings = nullptr)
       : text_(text),
         unescaped_strings_(unescaped_strings != nullptr ? unescaped_strings : &owned_strings_) {}
@@ -49,7 +49,7 @@ class JsonReader {
 
   // Skips a null if it is next; returns false otherwise.
   bool TakeNull();
-  // The first character of the next value, or 0 at the end. Shows the kind of the value.
+  // The first character of the next value, which identifies its kind; 0 at the end.
   char Peek();
 
   bool BeginObject() { return Begin('{', "an object"); }

@@ -27,7 +27,7 @@ struct Statement {
   size_t own_keys = 0;  // number of trailing keys of `path` that the statement itself has
   Span lines;           // whole lines, with comment and line end
   size_t content = 0;   // position of the first non-blank character
-  Span value;           // kKeyValue
+  Span value;           // only of kKeyValue
   bool below_array_of_tables = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one protobuf message field by field, without a schema and without copies: texts are views
+// Reads one protobuf message field by field, without a schema and without copies: strings are views
 // into the message. For decoders that need a few fields of large messages.
 //
 //   WireReader reader(message);

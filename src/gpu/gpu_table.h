@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this node: records by UUID, with the driver's index of each GPU. Keeps the record of
-// a GPU that can no longer be identified, and merges the links that all GPUs report. Pure. Included
-// only in src/gpu.
+// The GPUs of this node: records by UUID, with the driver's index of each GPU. The table keeps the
+// record of a GPU that can no longer be identified, and merges the links that all GPUs report. It
+// calls neither NVML nor a clock. Included only in src/gpu.
 #pragma once
 
 #include <map>

@@ -46,7 +46,7 @@ class HealthTracker {
   void OnNoRecoveryAction();
   // `call` is overdue.
   void OnHang(NvmlCall call);
-  // XID events of this GPU cannot be watched, or (OK) can be watched again.
+  // The result of registering this GPU for XID events.
   void OnEventsWatched(const Status& status);
   // The driver no longer reports this GPU; lasts until the GPU answers.
   void OnMissing();

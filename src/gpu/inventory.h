@@ -60,9 +60,9 @@ struct InventoryOptions {
   // mode.
   Duration call_deadline = std::chrono::seconds(5);
   Duration init_deadline = std::chrono::seconds(60);
-  // How long the first snapshot waits for slow GPUs. < call_deadline.
+  // How long the first snapshot waits for slow GPUs. Less than call_deadline.
   Duration first_snapshot_within = std::chrono::seconds(1);
-  Duration event_wait = std::chrono::seconds(5);
+  Duration event_wait = std::chrono::seconds(5);  // timeout of one wait for events
   Duration xid_quiet = std::chrono::seconds(60);
   int good_polls_after_xid = 3;
 };

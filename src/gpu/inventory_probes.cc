@@ -146,7 +146,7 @@ void Inventory::Impl::QueryLinks(int index) {
       [keep](LinkReport& report, Jobs::AnswerState state) {
         if (state.current) keep(std::move(report));
       },
-      // Links are optional; the next poll finds a GPU that really hangs.
+      // Links are optional. If the GPU itself hangs, its next poll finds out.
       [keep](NvmlCall call, Jobs::AnswerState state) {
         if (!state.current) return;
         LinkReport report;

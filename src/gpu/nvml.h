@@ -4,8 +4,8 @@
 //
 // Threads: any, concurrently, as NVML itself allows. Every call may block forever, so callers use a
 // BlockingCaller.
-// Errors: the message is "nvmlDeviceGetName: GPU is lost"; nvml_status.cc maps the codes, of which
-// callers may rely on
+// Errors: a message is, for example, "nvmlDeviceGetName: GPU is lost". nvml_status.cc maps NVML's
+// return codes. Callers may rely on these codes:
 //   UNIMPLEMENTED        the GPU or the driver does not support the call (not a health problem)
 //   DATA_LOSS            the GPU is lost or requires a reset
 //   FAILED_PRECONDITION  the session is dead: call Init again, or load the library again
@@ -112,7 +112,7 @@ struct UtilizationRates {
 struct MemoryUse {
   Bytes total;
   Bytes free;
-  Bytes used;                     // includes `reserved` if that is unknown
+  Bytes used;                     // includes reserved memory if `reserved` is unknown
   std::optional<Bytes> reserved;  // by the driver; unknown before driver 510
 };
 
@@ -124,8 +124,8 @@ struct FieldQuery {
 // The scope that sums over all NVLinks.
 inline constexpr unsigned kAllLinks = ~0u;
 
-// The counters of a GPU at one moment. Must be destroyed before the Shutdown of the Nvml that made
-// it.
+// The counters of a GPU at one moment, for GPU performance monitoring (GPM). Destroy the sample
+// before the Shutdown of the Nvml that made it.
 class GpmSample {
  public:
   virtual ~GpmSample() = default;

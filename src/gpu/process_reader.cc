@@ -10,8 +10,8 @@
 
 namespace tessera::gpu {
 
-// One job for each GPU uses it, at the same time. Its last owner closes it, which can block. That
-// owner is a job, except when the reader is destroyed.
+// A session with the driver. The jobs of all GPUs use it at the same time, and its last owner
+// closes it, which can block. The last owner is a job, unless the reader is destroyed.
 struct ProcessReader::NvmlSession {
   std::shared_ptr<Nvml> nvml;
   std::string fingerprint;
@@ -52,8 +52,8 @@ struct ProcessReader::NvmlSession {
 
 // The first step of a query: a session that works, and the number of its GPUs.
 struct ProcessReader::SessionCheck {
-  std::shared_ptr<NvmlSession>
-      session;  // before Run the previous one, after Run the one to use; may be null
+  // Before Run: the previous session. After Run: the session to use. May be null.
+  std::shared_ptr<NvmlSession> session;
   int count = 0;
   Status status;
 
@@ -71,7 +71,7 @@ struct ProcessReader::SessionCheck {
     status = counted.status();
     count = counted.value_or(0);
     if (status.code() != Code::kFailedPrecondition) return;
-    session->is_dead = true;  // the next request opens a new one
+    session->is_dead = true;  // the next request opens a new session
     session.reset();
   }
 };
@@ -94,7 +94,7 @@ struct ProcessReader::State {
   bool session_hangs = false;  // the check of the session has missed its deadline
   uint64_t query = 0;          // number of the current query
   size_t awaited_count = 0;    // GPUs that the current query waits for
-  Status session_error;        // of a GPU of the current query whose session died
+  Status session_error;        // of a GPU that found the session dead in the current query
   std::vector<OnRead> waiting;
   std::shared_ptr<const ProcessReport> last_report;
   MonotonicTime last_report_at{};
@@ -137,7 +137,7 @@ void ProcessReader::State::Start() {
 void ProcessReader::State::OnSession(const SessionCheck& check) {
   const bool was_late = std::exchange(session_hangs, false);
   session = check.session;
-  if (was_late) {  // its requests are answered already
+  if (was_late) {  // the requests were answered at the deadline
     running = false;
     last_report = nullptr;
     return;
@@ -195,14 +195,15 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
                                  Result<ProcessReport::GpuProcesses> answer) {
   if (of_generation != generation) return;
   gpus[index].query_running = false;
-  if (of_query != query || awaited_count == 0) return;  // its query has been answered without it
+  // An earlier query was answered without this GPU.
+  if (of_query != query || awaited_count == 0) return;
   if (answer.ok()) gpus[index].answer = *std::move(answer);
   if (answer.status().code() == Code::kFailedPrecondition) session_error = answer.status();
   OnAnswered(of_query, index);
 }
 
 void ProcessReader::State::OnAnswered(uint64_t of_query, size_t index) {
-  // A GPU may return after its deadline, which has been counted then.
+  // A GPU that returns after its deadline was already counted at the deadline.
   if (of_query != query || !std::exchange(gpus[index].awaited, false)) return;
   if (--awaited_count == 0) AnswerGpus();
 }

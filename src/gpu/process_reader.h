@@ -4,9 +4,9 @@
 // GPUs (inventory.h).
 //
 // It opens a driver session of its own at the first request, and a new one if the driver was
-// replaced or the session died. Each GPU is queried on a thread of its own, so that a GPU that
-// hangs delays no other: an answer has the GPUs that returned their processes within kGpuDeadline.
-// A GPU that hangs is queried again when its call has returned.
+// replaced or the session died. Each GPU is queried on a thread of its own, so a hanging GPU delays
+// no other. An answer contains the GPUs that returned their processes within kGpuDeadline. A
+// hanging GPU is queried again after its call has returned.
 //
 // One query runs at a time. Requests during a query, and within kMaxAge after it, share its answer
 // unless they ask for a newer one. Five servers that scrape every second thus cost the driver one
@@ -41,8 +41,8 @@ struct ProcessReport {
     std::string uuid;
     std::vector<ProcessUse> processes;  // by pid
   };
-  // Why the report is empty: the driver is missing, or no GPU answers. If a single GPU does not
-  // answer, only that GPU is missing in `gpus`: its processes are unknown.
+  // Why the report is empty: the driver is missing, or no GPU answers. A GPU that does not answer
+  // is missing in `gpus`: its processes are unknown.
   Status status;
   std::vector<GpuProcesses> gpus;  // by index
 };
@@ -52,7 +52,7 @@ class ProcessReader {
   static constexpr Duration kMaxAge = std::chrono::milliseconds(500);
   // The period over which loads are measured.
   static constexpr Duration kLoadPeriod = std::chrono::seconds(1);
-  // For opening a session, which may initialize GPUs.
+  // The deadline for opening a session, which may initialize GPUs.
   static constexpr Duration kOpenDeadline = std::chrono::seconds(3);
   static constexpr Duration kGpuDeadline = std::chrono::milliseconds(250);
 

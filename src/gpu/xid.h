@@ -53,7 +53,7 @@ class XidPolicy {
   bool watches_xids() const;
   // False after "all": health checks are off, and a GPU that fails to answer stays healthy.
   bool checks_health() const { return !disable_all_ || enable_all_ || !enabled_codes_.empty(); }
-  // Words that are neither a code nor a keyword.
+  // One message for each word that is neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

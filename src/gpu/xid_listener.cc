@@ -108,7 +108,7 @@ void XidListener::RegisterNext() {
       },
       [this, weak = weak_.Get(), device](RegisterReport& report, Jobs::AnswerState state) {
         if (!weak) return;
-        // The GPU was registered with a set that was abandoned, so it is registered again.
+        // Registers the GPU with the new set, because the old set was abandoned.
         if (state.late) {
           std::erase(hung_devices_, device);
           return Watch(device);

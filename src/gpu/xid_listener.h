@@ -26,7 +26,7 @@ class XidListener {
   };
   struct Hooks {
     std::function<void(const XidEvent&)> on_event;
-    // Whether the events of `device` are watched; UNIMPLEMENTED if the GPU has no events.
+    // The result of registering `device` for events; UNIMPLEMENTED if the GPU has no events.
     std::function<void(NvmlDevice device, const Status&)> on_watched;
     std::function<void(NvmlDevice device, NvmlCall)> on_hang;
     // Waiting failed, so all GPUs should be polled.
@@ -38,7 +38,7 @@ class XidListener {
               Hooks hooks);
 
   void Watch(NvmlDevice device);
-  // Starts no other query; a running query may still return.
+  // Afterwards no query starts; a running query may still return.
   void Stop() { stopped_ = true; }
   // Why events are not received; empty while they are.
   const std::string& problem() const { return problem_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of comma separated fields (RFC 4180) with named columns; errors contain the position.
 // Beyond the RFC, blanks around fields and empty lines are ignored. Included only in src/replay.
-// Threads: values.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes room for a pod that fits on no node, by moving as few running pods as possible, all of one
-// node, to other GPUs. It tries only sets of up to kMaxMoved of the smallest pods of a node, and
-// begins with the nodes that have the most idle GPU. So it may miss a solution.
+// Makes room for a pod that fits on no node: moves as few running pods as possible, all from the
+// same node, to other GPUs. The search tries only sets of up to kMaxMoved of a node's smallest
+// pods, and begins with the nodes that have the most idle GPU. So it may miss a solution.
 //
 // Threads: call on the cluster's thread. Included only in src/replay.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats a study as JSON, CSV, a text table and an SVG picture. All but the table are the same in
-// every execution; the table also contains measured times.
+// Formats a study as JSON, CSV, a text table and an SVG picture. The table contains measured times;
+// every other output is the same in every execution.
 //
 // Threads: pure functions.
 #pragma once

@@ -9,7 +9,7 @@
 // Fields may be quoted as in RFC 4180. Numbers are whole. An invalid row is rejected with file,
 // line, column and reason; a pod larger than any node, or for a model that no node has, is valid.
 //
-// Threads: pure functions; values.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp), because it needs only an HTTP client.
 //
 // An unreachable collector never delays a pod: spans wait in a queue of at most kMaxWaiting.
-// Further spans are dropped and counted. A batch is sent at most once in kInterval. It is retried
-// if the collector does not answer, or answers 429 or a 5xx status.
+// Further spans are dropped and counted. The tracer sends at most one batch in kInterval. It
+// retries a batch if the collector does not answer, or answers 429 or a 5xx status.
 //
 // Threads: any for Record, otherwise the runner's. The I/O thread, the runner and the metrics must
 // outlive the tracer. Idle cost: none.

@@ -56,8 +56,8 @@ constexpr Zeros kZeros[] = {
     {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
     {173, 183, Needs::kNothing, false},  // errors of PCIe
     {197, 198, Needs::kNothing, true},   // traffic of PCIe
-    {251, 253, Needs::kNothing, true},  // nanoseconds of slowdown, with the numbers up to NVML 13.0
-    {269, 271, Needs::kNothing, true},  // and with later numbers
+    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown, as numbered up to NVML 13.0
+    {269, 271, Needs::kNothing, true},   // the same fields, as numbered by later versions
 };
 
 // The Fill functions return true if they know the field, and then write its value.

@@ -25,8 +25,8 @@ Return CheckEcc(const GpuCall& gpu, unsigned type, unsigned counter, const void*
   return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;
 }
 
-// The pages retired for `cause`: 0 several corrected errors, 1 an uncorrected error. Their
-// addresses derive from their number.
+// The pages retired for `cause`: 0 several corrected errors, 1 an uncorrected error. The address of
+// a page derives from its position in the list.
 Return GetRetiredPages(const char* function, Device device, unsigned cause, unsigned* count,
                        std::uint64_t* addresses, std::uint64_t* timestamps) {
   constexpr std::uint64_t kPageBytes = 4096;

@@ -8,8 +8,8 @@
 
 namespace tessera::nvml {
 
-// The targets of handles, which live as long as the library. A handle whose instance is destroyed
-// is invalid until another instance has its place in the table.
+// The targets of handles, which live as long as the library. The handle of a destroyed instance is
+// invalid until a new instance takes the same place in the table.
 struct GpuInstanceTag {
   std::uint32_t gpu, instance;
 };

@@ -155,8 +155,8 @@ Return nvmlDeviceGetCpuAffinity(Device device, unsigned words, unsigned long* cp
   return GetCpuAffinity(__func__, device, words, cpus);
 }
 
-// Only supported if the GPU's memory is a NUMA node of the host (Grace). No simulated node has such
-// a GPU.
+// Only GPUs whose memory is a NUMA node of the host (Grace) support this call. No simulated node
+// has such a GPU.
 Return nvmlDeviceGetNumaNodeId(Device device, unsigned* node) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(node != nullptr);

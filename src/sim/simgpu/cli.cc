@@ -252,7 +252,7 @@ CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action,
   return command;
 }
 
-// Adds a command that sets a value, which otherwise derives from the load.
+// Adds a command that sets a value of a GPU. Without the command, the value derives from the load.
 void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 GpuLive::*member) {

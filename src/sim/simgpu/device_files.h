@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates, records and removes the device files of a simulated node. A file beside the state
-// records the created files with absolute paths, so that they are found again even if the
+// records the created files with absolute paths. So they are found again even if the working
 // folder, the options or the number of GPUs has changed. Files that existed before belong to
 // another program, such as a real driver, and are never removed.
 //
@@ -29,7 +29,7 @@ inline constexpr unsigned kUvmMajor = 510;  // a usual number; the kernel assign
 // Minor numbers of the capabilities that belong to no instance (src/sim/state.h).
 inline constexpr unsigned kMigConfig = 1, kMigMonitor = 2;
 
-// True: a GPU of the node can be partitioned.
+// Whether a GPU of the node supports MIG.
 bool HasMig(const StateFile& state);
 
 // The device files of a node, in `dev_root`/dev.

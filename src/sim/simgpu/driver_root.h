@@ -37,7 +37,8 @@ struct DriverRootOptions {
 Status CreateDriverRoot(const DriverRootOptions& options);
 
 // Removes the driver root and all device files that were created with it. With a `dev_root`, also
-// removes device files of these GPUs in its dev folder that others created. NOT_FOUND: no root.
+// removes device files of these GPUs in <dev_root>/dev that other programs created. NOT_FOUND: no
+// simulated driver at `root`.
 Status DestroyDriverRoot(const std::string& root, const std::string& dev_root);
 
 std::string StateDir(const std::string& root);

@@ -14,7 +14,7 @@ namespace tessera::sim {
 void InjectXid(State* state, uint32_t gpu, uint64_t code);
 // The GPU falls off the bus: XID 79, NVML returns GPU_IS_LOST, CUDA contexts die.
 void InjectLost(State* state, uint32_t gpu);
-// Adds to the counters and reports events. Uncorrected errors are XID 48 and end contexts.
+// Adds to the counters and reports events. Uncorrected errors also report XID 48 and end contexts.
 void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected);
 // Memory that the driver has taken out of use: remapped rows, or retired pages on older GPUs.
 struct Repairs {
@@ -27,9 +27,9 @@ struct Repairs {
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs);
 // Turns MIG mode on or off, without slices. REQUIRES: the GPU supports MIG.
 void SetMigMode(State* state, uint32_t gpu, bool on);
-// Makes the GPU healthy, as a reset does: not lost, no recovery action, derived values, volatile
-// counters at zero, pending repairs done, default settings, no faults of this GPU. Old contexts
-// stay dead.
+// Makes the GPU healthy, as a reset does. Clears the lost state, the recovery action, injected
+// values, volatile counters and the faults of this GPU. Completes pending repairs, and restores
+// default settings. Existing contexts stay dead.
 void Recover(State* state, uint32_t gpu);
 
 // Parses a name of nvmlReturn_t without NVML_ERROR_, or a number.

@@ -10,7 +10,7 @@
 
 namespace tessera::sim {
 
-// Serves <root>/run/nvidia-persistenced/socket until `stop` is readable, and then removes it.
+// Serves <root>/run/nvidia-persistenced/socket until `stop` is readable, then removes the socket.
 // NOT_FOUND: no node at `root`; ALREADY_EXISTS: another process serves it. Threads: any.
 Status ServeState(const std::string& root, const Fd& stop);
 

@@ -27,7 +27,8 @@ struct NodeValues {
 
 enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages, kSupportedClocks };
 
-// Finds the kind of "--query-gpu", or with that `prefix` of "--help-query-gpu". False: neither.
+// Finds the kind of an option that begins with `prefix`: "--query-" or "--help-query-". False: the
+// option is no such query.
 bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind);
 
 // Appends the CSV to *out. False: unknown field; *out has only the message.

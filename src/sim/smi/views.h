@@ -21,8 +21,8 @@ std::string ListView(const std::vector<NvmlGpu>& gpus);
 std::string TableView(const std::string& date, const Versions& versions,
                       const std::vector<NvmlGpu>& gpus);
 std::string TopologyView(const std::vector<NvmlGpu>& gpus);
-// `selected_letters` are of r, w, n, a, p. The view shows OK for two GPUs if the capabilities of
-// all selected letters are OK.
+// `selected_letters` contains letters of "rwnap". The view shows OK for two GPUs if the
+// capabilities of all selected letters are OK.
 std::string P2pView(std::string_view selected_letters, const std::vector<NvmlGpu>& gpus);
 
 std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus);
