@@ -70,7 +70,7 @@ void GpuTable::Resize(int count, std::vector<oci::ProcGpu> proc_gpus) {
   proc_gpus_ = std::move(proc_gpus);
 }
 
-GpuTable::GpuRecord* GpuTable::OnIdentifyAnswer(int index, const GpuReport& report,
+GpuTable::GpuRecord* GpuTable::OnIdentifyAnswer(int index, const IdentityReport& report,
                                                 MonotonicTime now) {
   const std::string uuid =
       report.identified ? report.gpu.uuid : GuessUuid(index, report.gpu.pci_bus_id);
@@ -79,8 +79,8 @@ GpuTable::GpuRecord* GpuTable::OnIdentifyAnswer(int index, const GpuReport& repo
   GpuRecord& record = AssignIndex(index, uuid);
   Update(report.gpu, &record.gpu);
   if (report.handle != nullptr) record.handle = report.handle;
-  record.polls_memory = report.polls_memory;
-  record.polls_fabric = report.polls_fabric;
+  record.supports_memory_info = report.supports_memory_info;
+  record.supports_fabric_info = report.supports_fabric_info;
   if (report.status.ok()) record.health.OnMigMode(report.mig);
   record.health.OnAnswer(report.status, std::nullopt, now);
   return &record;

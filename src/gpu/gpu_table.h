@@ -24,9 +24,9 @@ class GpuTable {
 
     device::Gpu gpu;  // without its health
     NvmlDevice handle = nullptr;
-    bool polls_memory = true;
-    bool polls_fabric = false;
-    bool present = false;  // the driver reports it at gpu.index
+    bool supports_memory_info = true;   // the GPU supports Nvml::TotalMemory
+    bool supports_fabric_info = false;  // the GPU supports Nvml::Fabric
+    bool present = false;               // the driver reports it at gpu.index
     HealthTracker health;
     std::optional<LinkReport> links;
   };
@@ -42,7 +42,7 @@ class GpuTable {
   // Records the answer of the GPU at `index`. If the GPU does not report its UUID, takes the UUID
   // of the GPU that was at that index before, or that the kernel module lists at its address or
   // position. Null if the GPU remains unknown.
-  GpuRecord* OnIdentifyAnswer(int index, const GpuReport& report, MonotonicTime now);
+  GpuRecord* OnIdentifyAnswer(int index, const IdentityReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   GpuRecord* OnHang(int index, NvmlCall call);
 

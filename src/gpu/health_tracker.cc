@@ -41,7 +41,7 @@ void HealthTracker::OnXid(uint64_t code, XidEffect effect, MonotonicTime now) {
 }
 
 void HealthTracker::RestoreXid(uint64_t code) {
-  xid_ = PendingXid{.code = code, .needs_repair = true, .remembered = true};
+  xid_ = PendingXid{.code = code, .needs_repair = true, .from_earlier_run = true};
 }
 
 void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction> recovery,
@@ -63,7 +63,7 @@ void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction>
 }
 
 void HealthTracker::OnNoRecoveryAction() {
-  if (!xid_ || !xid_->remembered || xid_->repaired) return;
+  if (!xid_ || !xid_->from_earlier_run || xid_->repaired) return;
   xid_->repaired = true;
   good_polls_ = 0;
 }

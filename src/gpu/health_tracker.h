@@ -63,7 +63,7 @@ class HealthTracker {
   struct PendingXid {
     uint64_t code;
     bool needs_repair;
-    bool remembered = false;
+    bool from_earlier_run = false;
     bool repaired = false;
     MonotonicTime at{};
   };

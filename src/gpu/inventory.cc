@@ -89,11 +89,11 @@ void Inventory::Impl::Open() {
         }
         OpenSession(ProcRootOf(root, proc), current_call, report);
       },
-      [this](SessionReport& report, Jobs::AnswerState state) {
+      [this](SessionReport& report, JobRunner::AnswerState state) {
         if (state.late) --opens_stuck_;
         if (state.current) OnOpened(report);
       },
-      [this](NvmlCall call, Jobs::AnswerState) {
+      [this](NvmlCall call, JobRunner::AnswerState) {
         ++opens_stuck_;
         OnOpenFailed(fmt::format("NVML call {} did not return", NvmlCallName(call)));
         RetryOpenAfter(kStuckOpenRetry);
@@ -197,7 +197,7 @@ void Inventory::Impl::StartListener() {
   hooks.on_wait_failed = [this] { PollNow(); };
   listener_ =
       std::make_unique<XidListener>(runner_, &jobs_, nvml_,
-                                    XidListener::Options{.wait = options_.event_wait,
+                                    XidListener::Options{.event_wait = options_.event_wait,
                                                          .call_deadline = options_.call_deadline,
                                                          .retry_min = options_.retry_min,
                                                          .retry_max = options_.retry_max},
@@ -228,7 +228,7 @@ void Inventory::Impl::CheckDriver() {
         report->count =
             tracked.Call(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
       },
-      [this](DriverReport& report, Jobs::AnswerState state) {
+      [this](DriverReport& report, JobRunner::AnswerState state) {
         checking_driver_ = false;
         if (!state.current) return;
         if (report.fingerprint.empty()) {
@@ -250,7 +250,7 @@ void Inventory::Impl::CheckDriver() {
         table_.Resize(*report.count, {});
         IdentifyAll();
       },
-      [](NvmlCall, Jobs::AnswerState) {});
+      [](NvmlCall, JobRunner::AnswerState) {});
 }
 
 void Inventory::Impl::ReopenForLostGpus() {

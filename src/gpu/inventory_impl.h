@@ -11,7 +11,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/gpu/gpu_table.h"
 #include "src/gpu/inventory.h"
-#include "src/gpu/jobs.h"
+#include "src/gpu/job_runner.h"
 #include "src/gpu/xid_listener.h"
 
 namespace tessera::gpu {
@@ -75,7 +75,7 @@ class Inventory::Impl {
   void Probe(int index);
   void Identify(int index);
   void Poll(int index, const GpuTable::GpuRecord& record);
-  void OnGpuReport(int index, const GpuReport& report);
+  void OnIdentityReport(int index, const IdentityReport& report);
   void OnPollReport(int index, const PollReport& report);
   void OnOverdue(int index, NvmlCall call);
   void StartLinks();
@@ -89,7 +89,7 @@ class Inventory::Impl {
   const InventoryOptions options_;
   const OnChange on_change_;
   InventoryStats stats_;
-  Jobs jobs_;
+  JobRunner jobs_;
 
   SessionPhase phase_ = SessionPhase::kClosed;
   uint64_t session_number_ = 0;

@@ -30,24 +30,24 @@ void Inventory::Impl::Probe(int index) {
 
 void Inventory::Impl::Identify(int index) {
   queries_[index].busy = true;
-  jobs_.Start<GpuReport>(
+  jobs_.Start<IdentityReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
-          CurrentNvmlCall* current_call, GpuReport* report) {
+          CurrentNvmlCall* current_call, IdentityReport* report) {
         IdentifyGpu(*nvml, index, SysRootOf(root, sys), current_call, report);
       },
-      [this, index](GpuReport& report, Jobs::AnswerState state) {
+      [this, index](IdentityReport& report, JobRunner::AnswerState state) {
         if (!state.current) return;
         if (state.late) --queries_[index].stuck;
         if (!state.late) queries_[index].busy = false;
-        OnGpuReport(index, report);
+        OnIdentityReport(index, report);
       },
-      [this, index](NvmlCall call, Jobs::AnswerState state) {
+      [this, index](NvmlCall call, JobRunner::AnswerState state) {
         if (state.current) OnOverdue(index, call);
       });
 }
 
-void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
+void Inventory::Impl::OnIdentityReport(int index, const IdentityReport& report) {
   GpuQueryState& query_state = queries_[index];
   query_state.answered = true;
   query_state.last_ok = report.status.ok();
@@ -65,17 +65,17 @@ void Inventory::Impl::Poll(int index, const GpuTable::GpuRecord& record) {
   queries_[index].busy = true;
   jobs_.Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, handle = record.handle, memory = record.polls_memory,
-       fabric = record.polls_fabric](CurrentNvmlCall* current_call, PollReport* report) {
+      [nvml = nvml_, handle = record.handle, memory = record.supports_memory_info,
+       fabric = record.supports_fabric_info](CurrentNvmlCall* current_call, PollReport* report) {
         PollGpu(*nvml, handle, memory, fabric, current_call, report);
       },
-      [this, index](PollReport& report, Jobs::AnswerState state) {
+      [this, index](PollReport& report, JobRunner::AnswerState state) {
         if (!state.current) return;
         if (state.late) --queries_[index].stuck;
         if (!state.late) queries_[index].busy = false;
         OnPollReport(index, report);
       },
-      [this, index](NvmlCall call, Jobs::AnswerState state) {
+      [this, index](NvmlCall call, JobRunner::AnswerState state) {
         if (state.current) OnOverdue(index, call);
       });
 }
@@ -127,31 +127,31 @@ void Inventory::Impl::QueryLinks(int index) {
   if (query_state.links_busy || query_state.link_tries >= kMaxLinkTries) return;
   query_state.links_busy = true;
   ++query_state.link_tries;
-  const GpuTable::GpuRecord& asked = *table_.At(index);
-  std::vector<LinkPeer> peers;
+  const GpuTable::GpuRecord& queried = *table_.At(index);
+  std::vector<PeerGpu> peers;
   for (const auto& [uuid, record] : table_.records()) {
-    if (uuid == asked.gpu.uuid || !record.present || record.handle == nullptr) continue;
+    if (uuid == queried.gpu.uuid || !record.present || record.handle == nullptr) continue;
     peers.push_back({uuid, record.handle});
   }
-  const auto keep = [this, index](LinkReport report) {
+  const auto store_report = [this, index](LinkReport report) {
     queries_[index].links_busy = false;
     if (GpuTable::GpuRecord* record = table_.At(index)) record->links = std::move(report);
   };
   jobs_.Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
-      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](CurrentNvmlCall* current_call,
-                                                                      LinkReport* report) {
+      [nvml = nvml_, handle = queried.handle, peers = std::move(peers)](
+          CurrentNvmlCall* current_call, LinkReport* report) {
         ReadLinks(*nvml, handle, peers, current_call, report);
       },
-      [keep](LinkReport& report, Jobs::AnswerState state) {
-        if (state.current) keep(std::move(report));
+      [store_report](LinkReport& report, JobRunner::AnswerState state) {
+        if (state.current) store_report(std::move(report));
       },
       // Links are optional. If the GPU itself hangs, its next poll finds out.
-      [keep](NvmlCall call, Jobs::AnswerState state) {
+      [store_report](NvmlCall call, JobRunner::AnswerState state) {
         if (!state.current) return;
         LinkReport report;
         report.problem = fmt::format("NVML call {} did not return", NvmlCallName(call));
-        keep(std::move(report));
+        store_report(std::move(report));
       });
 }
 

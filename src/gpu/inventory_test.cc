@@ -82,7 +82,7 @@ TEST(InventoryTest, GpusThatAppearOnAnEmptyNodeAreFound) {
   EXPECT_EQ(f.node().problem, "");
 }
 
-TEST(InventoryTest, AllGpusMayGoAndComeBack) {
+TEST(InventoryTest, AllGpusMayDisappearAndReturn) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.Start();
   f.driver().gpus.clear();
@@ -423,7 +423,7 @@ TEST(InventoryTest, WithAllChecksOffAGpuStaysHealthy) {
   EXPECT_EQ(f.driver().calls.count(NvmlCall::kEventSetWait), 0u);
 }
 
-TEST(InventoryTest, MayBeDestroyedWhileQuestionsAreUnderWay) {
+TEST(InventoryTest, MayBeDestroyedWhileQueriesRun) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.driver().faults[{NvmlCall::kUuid, 1}] = {};
   f.Start();

@@ -84,7 +84,7 @@ using NvmlEventSet = void*;
 // The recovery that the driver requests from an operator (field 230).
 enum class RecoveryAction { kNone, kResetGpu, kReboot, kDrainP2p, kDrainAndReset };
 
-enum class NvLinkPeer { kGpu, kSwitch, kOther };
+enum class NvLinkRemoteKind { kGpu, kSwitch, kOther };
 
 struct XidEvent {
   NvmlDevice device = nullptr;
@@ -158,7 +158,7 @@ class Nvml {
   virtual Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) = 0;
   // INVALID_ARGUMENT for a link number that the GPU does not have.
   virtual Result<bool> NvLinkActive(NvmlDevice device, int link) = 0;
-  virtual Result<NvLinkPeer> NvLinkRemoteType(NvmlDevice device, int link) = 0;
+  virtual Result<NvLinkRemoteKind> NvLinkRemoteType(NvmlDevice device, int link) = 0;
   virtual Result<std::string> NvLinkRemoteBusId(NvmlDevice device, int link) = 0;
 
   virtual Result<NvmlEventSet> EventSetCreate() = 0;

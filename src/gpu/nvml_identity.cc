@@ -156,12 +156,12 @@ Result<bool> NvmlLibrary::NvLinkActive(NvmlDevice device, int link) {
   return active == nvml::kFeatureEnabled;
 }
 
-Result<NvLinkPeer> NvmlLibrary::NvLinkRemoteType(NvmlDevice device, int link) {
+Result<NvLinkRemoteKind> NvmlLibrary::NvLinkRemoteType(NvmlDevice device, int link) {
   unsigned type = nvml::kNvLinkUnknown;
   RETURN_IF_ERROR(Call(NvmlCall::kNvLinkRemoteType, symbols_.link_remote_type, Handle(device),
                        static_cast<unsigned>(link), &type));
-  if (type == nvml::kNvLinkSwitch) return NvLinkPeer::kSwitch;
-  return type == nvml::kNvLinkGpu ? NvLinkPeer::kGpu : NvLinkPeer::kOther;
+  if (type == nvml::kNvLinkSwitch) return NvLinkRemoteKind::kSwitch;
+  return type == nvml::kNvLinkGpu ? NvLinkRemoteKind::kGpu : NvLinkRemoteKind::kOther;
 }
 
 Result<std::string> NvmlLibrary::NvLinkRemoteBusId(NvmlDevice device, int link) {

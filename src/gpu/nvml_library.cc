@@ -14,7 +14,7 @@ namespace tessera::gpu {
 namespace {
 
 // Identifies a file, so that a replaced file is recognized.
-std::string IdentityOf(const std::string& path) {
+std::string FileIdentity(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return "";
   return fmt::format("{}:{}:{}:{}:{}.{}", path, info.st_dev, info.st_ino, info.st_size,
@@ -41,7 +41,7 @@ std::string NvmlLibraryLoader::FindLibrary() const {
 
 std::string NvmlLibraryLoader::Fingerprint() {
   const std::string library = FindLibrary();
-  return library.empty() ? "" : IdentityOf(library);
+  return library.empty() ? "" : FileIdentity(library);
 }
 
 Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {

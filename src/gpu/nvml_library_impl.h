@@ -40,7 +40,7 @@ class NvmlLibrary final : public Nvml {
 
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override;
   Result<bool> NvLinkActive(NvmlDevice device, int link) override;
-  Result<NvLinkPeer> NvLinkRemoteType(NvmlDevice device, int link) override;
+  Result<NvLinkRemoteKind> NvLinkRemoteType(NvmlDevice device, int link) override;
   Result<std::string> NvLinkRemoteBusId(NvmlDevice device, int link) override;
 
   Result<NvmlEventSet> EventSetCreate() override;

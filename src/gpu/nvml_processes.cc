@@ -15,13 +15,13 @@ Result<std::vector<Entry>> ReadAllEntries(const Read& read) {
   constexpr unsigned kMaxEntries = 1 << 16;
   nvml::Return result = nvml::Return::kInsufficientSize;
   Status status;
-  for (unsigned room = 64; room <= kMaxEntries; room *= 4) {
-    std::vector<Entry> entries(room);
-    unsigned count = room;
+  for (unsigned capacity = 64; capacity <= kMaxEntries; capacity *= 4) {
+    std::vector<Entry> entries(capacity);
+    unsigned count = capacity;
     status = read(entries.data(), &count, &result);
     if (result == nvml::Return::kInsufficientSize) continue;
     if (!status.ok()) return status;
-    entries.resize(std::min(count, room));
+    entries.resize(std::min(count, capacity));
     return entries;
   }
   return status;

@@ -44,14 +44,14 @@ Result<std::optional<device::FabricClique>> ReadFabric(TrackedNvml* tracked, Nvm
   return tracked->Call(NvmlCall::kFabricInfo, [&](Nvml& nvml) { return nvml.Fabric(handle); });
 }
 
-void Describe(TrackedNvml* tracked, GpuReport* report) {
+void Describe(TrackedNvml* tracked, IdentityReport* report) {
   const NvmlDevice handle = report->handle;
   device::Gpu& gpu = report->gpu;
   StoreAnswer(tracked->Call(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }),
               &gpu.model, &report->status);
   const auto memory =
       tracked->Call(NvmlCall::kMemoryInfo, [&](Nvml& nvml) { return nvml.TotalMemory(handle); });
-  report->polls_memory = memory.status().code() != Code::kUnimplemented;
+  report->supports_memory_info = memory.status().code() != Code::kUnimplemented;
   StoreAnswer(memory, &gpu.memory, &report->status);
   StoreAnswer(tracked->Call(NvmlCall::kComputeCapability,
                             [&](Nvml& nvml) { return nvml.Capability(handle); }),
@@ -61,7 +61,7 @@ void Describe(TrackedNvml* tracked, GpuReport* report) {
   // MIG counts as off if the GPU does not support MIG or if only this query fails.
   report->mig = mig.value_or(false);
   const auto fabric = ReadFabric(tracked, handle);
-  report->polls_fabric = fabric.ok();
+  report->supports_fabric_info = fabric.ok();
   gpu.fabric = fabric.value_or(std::nullopt);
 }
 
@@ -106,7 +106,7 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
 }
 
 void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
-                 GpuReport* report) {
+                 IdentityReport* report) {
   TrackedNvml tracked{nvml, *current_call, report->errors};
   device::Gpu& gpu = report->gpu;
   gpu.index = index;
@@ -174,11 +174,11 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
     const auto peer = tracked->Call(NvmlCall::kNvLinkRemoteType, [&](Nvml& nvml) {
       return nvml.NvLinkRemoteType(handle, link);
     });
-    if (peer.ok() && *peer == NvLinkPeer::kSwitch) {
+    if (peer.ok() && *peer == NvLinkRemoteKind::kSwitch) {
       ++report->switch_links;
       continue;
     }
-    if (peer.ok() && *peer == NvLinkPeer::kOther) continue;
+    if (peer.ok() && *peer == NvLinkRemoteKind::kOther) continue;
     // Drivers older than NVSwitch do not support this query; only the address is used.
     if (!peer.ok() && peer.status().code() != Code::kUnimplemented) fail(peer.status());
     const auto address = tracked->Call(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
@@ -194,10 +194,10 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
 
 }  // namespace
 
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers,
                CurrentNvmlCall* current_call, LinkReport* report) {
   TrackedNvml tracked{nvml, *current_call, report->errors};
-  for (const LinkPeer& peer : peers) {
+  for (const PeerGpu& peer : peers) {
     const auto level = tracked.Call(NvmlCall::kCommonAncestor,
                                     [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });
     if (level.ok()) {

@@ -76,18 +76,18 @@ void OpenSession(const std::string& proc_root, CurrentNvmlCall* current_call,
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
 
 // The identity of the GPU at one index.
-struct GpuReport {
+struct IdentityReport {
   Status status;  // the first error because of which the GPU cannot be offered
   NvmlDevice handle = nullptr;
-  bool identified = false;    // gpu.uuid is valid
-  bool polls_memory = false;  // the GPU supports TotalMemory
-  bool polls_fabric = false;  // the GPU supports Fabric
-  bool mig = false;           // MIG mode is on
+  bool identified = false;            // gpu.uuid is valid
+  bool supports_memory_info = false;  // the GPU supports TotalMemory
+  bool supports_fabric_info = false;  // the GPU supports Fabric
+  bool mig = false;                   // MIG mode is on
   device::Gpu gpu;
   NvmlErrors errors;
 };
 void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
-                 GpuReport* report);
+                 IdentityReport* report);
 
 // Whether the GPU still works.
 struct PollReport {
@@ -111,11 +111,11 @@ struct LinkReport {
   std::string problem;                              // the first query that failed
   NvmlErrors errors;
 };
-struct LinkPeer {
+struct PeerGpu {
   std::string uuid;
   NvmlDevice handle;
 };
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers,
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers,
                CurrentNvmlCall* current_call, LinkReport* report);
 
 }  // namespace tessera::gpu

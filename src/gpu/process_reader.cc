@@ -92,7 +92,7 @@ struct ProcessReader::State {
   uint64_t generation = 0;     // of `gpus`; answers for earlier generations are ignored
   bool running = false;        // a query runs
   bool session_hangs = false;  // the check of the session has missed its deadline
-  uint64_t query = 0;          // number of the current query
+  uint64_t query_number = 0;   // of the current query
   size_t awaited_count = 0;    // GPUs that the current query waits for
   Status session_error;        // of a GPU that found the session dead in the current query
   std::vector<OnRead> waiting;
@@ -152,7 +152,7 @@ void ProcessReader::State::OnSession(const SessionCheck& check) {
     session_of_gpus = session.get();
     gpus.assign(count, {});
   }
-  ++query;
+  ++query_number;
   session_error = Status::Ok();
   // Set before the first job starts, because a job may end at once.
   awaited_count = static_cast<size_t>(
@@ -182,11 +182,12 @@ void ProcessReader::State::StartGpu(size_t index) {
     if (reading->answer.status().code() == Code::kFailedPrecondition) session->is_dead = true;
     reading->session.reset();
   };
-  job.finished = [weak = weak.Get(), reading, generation = generation, query = query, index] {
-    if (weak) weak->OnGpu(generation, query, index, std::move(reading->answer));
+  job.finished = [weak = weak.Get(), reading, generation = generation, query_number = query_number,
+                  index] {
+    if (weak) weak->OnGpu(generation, query_number, index, std::move(reading->answer));
   };
-  job.overdue = [weak = weak.Get(), generation = generation, query = query, index] {
-    if (weak && generation == weak->generation) weak->OnAnswered(query, index);
+  job.overdue = [weak = weak.Get(), generation = generation, query_number = query_number, index] {
+    if (weak && generation == weak->generation) weak->OnAnswered(query_number, index);
   };
   caller->Start(std::move(job));
 }
@@ -196,7 +197,7 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
   if (of_generation != generation) return;
   gpus[index].query_running = false;
   // An earlier query was answered without this GPU.
-  if (of_query != query || awaited_count == 0) return;
+  if (of_query != query_number || awaited_count == 0) return;
   if (answer.ok()) gpus[index].answer = *std::move(answer);
   if (answer.status().code() == Code::kFailedPrecondition) session_error = answer.status();
   OnAnswered(of_query, index);
@@ -204,7 +205,7 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
 
 void ProcessReader::State::OnAnswered(uint64_t of_query, size_t index) {
   // A GPU that returns after its deadline was already counted at the deadline.
-  if (of_query != query || !std::exchange(gpus[index].awaited, false)) return;
+  if (of_query != query_number || !std::exchange(gpus[index].awaited, false)) return;
   if (--awaited_count == 0) AnswerGpus();
 }
 

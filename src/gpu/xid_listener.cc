@@ -26,7 +26,7 @@ struct WaitReport {
 
 }  // namespace
 
-XidListener::XidListener(TaskRunner* runner, Jobs* jobs, std::shared_ptr<Nvml> nvml,
+XidListener::XidListener(TaskRunner* runner, JobRunner* jobs, std::shared_ptr<Nvml> nvml,
                          Options options, Hooks hooks)
     : runner_(runner),
       jobs_(jobs),
@@ -68,7 +68,7 @@ void XidListener::CreateSet() {
         report->set =
             tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
       },
-      [this, weak = weak_.Get()](SetReport& report, Jobs::AnswerState state) {
+      [this, weak = weak_.Get()](SetReport& report, JobRunner::AnswerState state) {
         if (!weak) return;
         if (state.late) {
           --abandoned_calls_;
@@ -87,7 +87,7 @@ void XidListener::CreateSet() {
         problem_ = report.set.status().message();
         ContinueAfterError();
       },
-      [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
+      [this, weak = weak_.Get()](NvmlCall call, JobRunner::AnswerState) {
         if (!weak) return;
         ++abandoned_calls_;
         AbandonSetAfter(call);
@@ -106,7 +106,7 @@ void XidListener::RegisterNext() {
         report->status = tracked.Call(NvmlCall::kRegisterEvents,
                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
       },
-      [this, weak = weak_.Get(), device](RegisterReport& report, Jobs::AnswerState state) {
+      [this, weak = weak_.Get(), device](RegisterReport& report, JobRunner::AnswerState state) {
         if (!weak) return;
         // Registers the GPU with the new set, because the old set was abandoned.
         if (state.late) {
@@ -118,7 +118,7 @@ void XidListener::RegisterNext() {
         hooks_.on_watched(device, report.status);
         Continue();
       },
-      [this, weak = weak_.Get(), device](NvmlCall call, Jobs::AnswerState) {
+      [this, weak = weak_.Get(), device](NvmlCall call, JobRunner::AnswerState) {
         if (!weak) return;
         hung_devices_.push_back(device);
         hooks_.on_hang(device, call);
@@ -130,9 +130,9 @@ void XidListener::Wait() {
   busy_ = true;
   const MonotonicTime start = runner_->clock().Now();
   jobs_->Start<WaitReport>(
-      kThreadName, options_.wait + options_.call_deadline,
-      [nvml = nvml_, set = event_set_, wait = options_.wait](CurrentNvmlCall* current_call,
-                                                             WaitReport* report) {
+      kThreadName, options_.event_wait + options_.call_deadline,
+      [nvml = nvml_, set = event_set_, wait = options_.event_wait](CurrentNvmlCall* current_call,
+                                                                   WaitReport* report) {
         current_call->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
@@ -140,7 +140,7 @@ void XidListener::Wait() {
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
         report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
       },
-      [this, weak = weak_.Get(), start](WaitReport& report, Jobs::AnswerState state) {
+      [this, weak = weak_.Get(), start](WaitReport& report, JobRunner::AnswerState state) {
         if (!weak) return;
         if (report.event.ok()) hooks_.on_event(*report.event);
         if (state.late) {
@@ -150,7 +150,7 @@ void XidListener::Wait() {
         busy_ = false;
         OnWaitEnded(report.event, runner_->clock().Now() - start);
       },
-      [this, weak = weak_.Get()](NvmlCall call, Jobs::AnswerState) {
+      [this, weak = weak_.Get()](NvmlCall call, JobRunner::AnswerState) {
         if (!weak) return;
         ++abandoned_calls_;
         AbandonSetAfter(call);
@@ -166,7 +166,7 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
   if (code == Code::kDeadlineExceeded) {
     backoff_ = Duration::zero();
     // Some libraries do not block; without a pause the loop would occupy a core.
-    if (took < options_.wait / 2) return ContinueAfter(options_.wait - took);
+    if (took < options_.event_wait / 2) return ContinueAfter(options_.event_wait - took);
     return Continue();
   }
   ContinueAfterError();

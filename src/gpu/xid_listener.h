@@ -11,7 +11,7 @@
 
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
-#include "src/gpu/jobs.h"
+#include "src/gpu/job_runner.h"
 #include "src/gpu/nvml.h"
 
 namespace tessera::gpu {
@@ -19,7 +19,7 @@ namespace tessera::gpu {
 class XidListener {
  public:
   struct Options {
-    Duration wait{};
+    Duration event_wait{};
     Duration call_deadline{};
     Duration retry_min{};
     Duration retry_max{};
@@ -34,7 +34,7 @@ class XidListener {
   };
 
   // `runner` and `jobs` outlive the listener.
-  XidListener(TaskRunner* runner, Jobs* jobs, std::shared_ptr<Nvml> nvml, Options options,
+  XidListener(TaskRunner* runner, JobRunner* jobs, std::shared_ptr<Nvml> nvml, Options options,
               Hooks hooks);
 
   void Watch(NvmlDevice device);
@@ -55,7 +55,7 @@ class XidListener {
   void ContinueAfterError();
 
   TaskRunner* const runner_;
-  Jobs* const jobs_;
+  JobRunner* const jobs_;
   const std::shared_ptr<Nvml> nvml_;
   const Options options_;
   const Hooks hooks_;

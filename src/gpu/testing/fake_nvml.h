@@ -190,10 +190,10 @@ class FakeNvml final : public Nvml {
     return Answer(NvmlCall::kNvLinkState, IndexOf(device),
                   link < static_cast<int>(Gpu(device).nvlinks.size()));
   }
-  Result<NvLinkPeer> NvLinkRemoteType(NvmlDevice device, int link) override {
+  Result<NvLinkRemoteKind> NvLinkRemoteType(NvmlDevice device, int link) override {
     const bool to_switch = Gpu(device).nvlinks[link] == "switch";
     return Answer(NvmlCall::kNvLinkRemoteType, IndexOf(device),
-                  to_switch ? NvLinkPeer::kSwitch : NvLinkPeer::kGpu);
+                  to_switch ? NvLinkRemoteKind::kSwitch : NvLinkRemoteKind::kGpu);
   }
   Result<std::string> NvLinkRemoteBusId(NvmlDevice device, int link) override {
     return Answer(NvmlCall::kNvLinkRemotePciInfo, IndexOf(device), Gpu(device).nvlinks[link]);

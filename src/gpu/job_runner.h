@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs NVML queries through a BlockingCaller and tracks errors, hanging calls, running queries, and
+// Runs NVML queries as jobs of a BlockingCaller. Tracks errors, hanging calls, running queries, and
 // whether an answer still belongs to the current session. Included only in src/gpu.
 //
 // Threads: one runner. Drops the callbacks when the owner is destroyed.
@@ -25,7 +25,7 @@ inline Duration NextWait(Duration last, Duration min, Duration max) {
   return std::clamp(last * 2, min, max);
 }
 
-class Jobs {
+class JobRunner {
  public:
   struct AnswerState {
     bool late;     // `on_overdue` was called before
@@ -33,7 +33,7 @@ class Jobs {
   };
 
   // `after_each` runs after each callback.
-  Jobs(BlockingCaller* caller, InventoryStats* stats, std::function<void()> after_each)
+  JobRunner(BlockingCaller* caller, InventoryStats* stats, std::function<void()> after_each)
       : caller_(caller), stats_(stats), after_each_(std::move(after_each)) {}
 
   // `Report` has a member `NvmlErrors errors`. `work` runs on another thread and must own its data.
@@ -64,21 +64,21 @@ class Jobs {
   const std::function<void()> after_each_;
   uint64_t session_ = 0;
   int in_flight_ = 0;
-  WeakPtrFactory<Jobs> weak_{this};
+  WeakPtrFactory<JobRunner> weak_{this};
 };
 
 template <typename Report>
-void Jobs::Start(std::string name, Duration deadline,
-                 std::function<void(CurrentNvmlCall*, Report*)> work,
-                 std::function<void(Report&, AnswerState)> on_done,
-                 std::function<void(NvmlCall, AnswerState)> on_overdue) {
-  struct Shared {
+void JobRunner::Start(std::string name, Duration deadline,
+                      std::function<void(CurrentNvmlCall*, Report*)> work,
+                      std::function<void(Report&, AnswerState)> on_done,
+                      std::function<void(NvmlCall, AnswerState)> on_overdue) {
+  struct JobState {
     CurrentNvmlCall current_call;
     Report report;
     bool late = false;
   };
-  const auto shared = std::make_shared<Shared>();
-  const WeakPtr<Jobs> weak = weak_.Get();
+  const auto shared = std::make_shared<JobState>();
+  const WeakPtr<JobRunner> weak = weak_.Get();
   const uint64_t session = session_;
   ++in_flight_;
   BlockingCaller::Job job;
@@ -86,7 +86,7 @@ void Jobs::Start(std::string name, Duration deadline,
   job.deadline = deadline;
   job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
   job.finished = [weak, shared, session, on_done = std::move(on_done)] {
-    Jobs* const self = weak.get();
+    JobRunner* const self = weak.get();
     if (self == nullptr) return;
     --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
     self->Count(shared->report.errors);
@@ -94,7 +94,7 @@ void Jobs::Start(std::string name, Duration deadline,
     if (weak) self->after_each_();
   };
   job.overdue = [weak, shared, session, name, on_overdue = std::move(on_overdue)] {
-    Jobs* const self = weak.get();
+    JobRunner* const self = weak.get();
     if (self == nullptr) return;
     shared->late = true;
     self->CountHang(name, shared->current_call.call());
