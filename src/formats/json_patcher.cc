@@ -106,7 +106,7 @@ class JsonPatch {
       if (i + 1 == path.size() || member == nullptr || text_[member->value] != '{') {
         Json inner = value;
         for (size_t k = path.size() - 1; k > i; --k) inner = Json::MakeObject({{path[k], inner}});
-        Put(object, member, path[i], inner);
+        PutMember(object, member, path[i], inner);
         return Status::Ok();
       }
       JsonWalker walker(text_, member->value);
@@ -182,8 +182,8 @@ class JsonPatch {
     return value.Serialize();
   }
 
-  void Put(const ObjectSpan& object, const MemberSpan* member, const std::string& key,
-           const Json& value) {
+  void PutMember(const ObjectSpan& object, const MemberSpan* member, const std::string& key,
+                 const Json& value) {
     const std::string member_indent = MemberIndent(object);
     if (member != nullptr) {
       text_.replace(member->value, member->end - member->value, ValueText(value, member_indent));

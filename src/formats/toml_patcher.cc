@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 using toml_scan::HasPrefix;
-using toml_scan::Items;
+using toml_scan::ItemList;
 using toml_scan::Span;
 using toml_scan::Statement;
 using toml_scan::StatementKind;
@@ -93,7 +93,7 @@ class TomlPatch {
 
   Result<std::optional<Span>> FindInInlineTable(size_t at, const KeyPath& rest) const {
     if (text_[at] != '{') return NotATable(rest);
-    ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
+    ASSIGN_OR_RETURN(const ItemList members, toml_scan::ScanItems(text_, at));
     for (const toml_scan::Item& member : members.items) {
       if (member.path == rest) return {member.value};
       if (HasPrefix(rest, member.path)) {
@@ -115,7 +115,7 @@ class TomlPatch {
 
   Status SetInInlineTable(size_t at, const KeyPath& rest, const std::string& value) {
     if (text_[at] != '{') return NotATable(rest);
-    ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
+    ASSIGN_OR_RETURN(const ItemList members, toml_scan::ScanItems(text_, at));
     for (const toml_scan::Item& member : members.items) {
       if (HasPrefix(rest, member.path)) {
         return SetInInlineTable(member.value.begin, Tail(rest, member.path.size()), value);
@@ -129,7 +129,7 @@ class TomlPatch {
 
   // Adds a missing key to the section to which it belongs, or to a new section.
   Status Insert(const KeyPath& path, const std::string& value) {
-    size_t best = 0;  // highest rank so far
+    size_t best_rank = 0;
     const Statement* after = nullptr;
     KeyPath table;
     for (const Statement& s : statements_) {
@@ -140,9 +140,10 @@ class TomlPatch {
           s.kind == StatementKind::kKeyValue && CommonLength(s.path, path) > table.size();
       const bool own_section = table.size() + 1 == path.size();
       if (!dotted && !own_section) continue;
+      // Prefers the deepest table, and in it the neighbor with the longest common key.
       const size_t rank = table.size() + 1 + (dotted ? CommonLength(s.path, path) : 0);
-      if (rank >= best) {
-        best = rank;
+      if (rank >= best_rank) {
+        best_rank = rank;
         after = &s;
         table_depth_ = table.size();
       }
@@ -181,7 +182,7 @@ class TomlPatch {
   // or at the end.
   Status InsertSection(const KeyPath& path, const std::string& value) {
     const KeyPath table = Parent(path);
-    const KeyPath around = Parent(table);
+    const KeyPath grandparent = Parent(table);
     size_t at = text_.size();
     std::string indent;
     std::string child_indent;
@@ -193,7 +194,7 @@ class TomlPatch {
       const size_t common = CommonLength(header->path, table);
       if (common == 0 || common < closest) continue;
       closest = common;
-      if (!around.empty() && HasPrefix(header->path, around)) at = s.lines.end;
+      if (!grandparent.empty() && HasPrefix(header->path, grandparent)) at = s.lines.end;
       if (header->path.size() == table.size()) {
         indent = IndentOf(*header);
         if (s.kind == StatementKind::kKeyValue && IndentOf(s).starts_with(indent)) {
@@ -216,7 +217,7 @@ class TomlPatch {
     if (!span) return Set(path, Json::MakeArray({value}));
     if (text_[span->begin] != '[') return NotAnArray(path);
     ASSIGN_OR_RETURN(const std::string text, ValueText(value));
-    ASSIGN_OR_RETURN(const Items array, toml_scan::ScanItems(text_, span->begin));
+    ASSIGN_OR_RETURN(const ItemList array, toml_scan::ScanItems(text_, span->begin));
     for (const toml_scan::Item& item : array.items) {
       if (ItemEquals(item.value, value)) return Status::Ok();
     }
@@ -240,7 +241,7 @@ class TomlPatch {
     ASSIGN_OR_RETURN(const std::optional<Span> span, FindValue(path));
     if (!span) return Status::Ok();
     if (text_[span->begin] != '[') return NotAnArray(path);
-    ASSIGN_OR_RETURN(const Items array, toml_scan::ScanItems(text_, span->begin));
+    ASSIGN_OR_RETURN(const ItemList array, toml_scan::ScanItems(text_, span->begin));
     for (size_t i = array.items.size(); i-- > 0;) {
       if (ItemEquals(array.items[i].value, value)) {
         EraseItem(array, i);
@@ -251,7 +252,7 @@ class TomlPatch {
   }
 
   // Removes the item with its separating comma; a comment in between stays with the other item.
-  void EraseItem(const Items& list, size_t index) {
+  void EraseItem(const ItemList& list, size_t index) {
     Span span = list.items[index].whole;
     if (index > 0) {
       const size_t comma = CommaAfter(list.items[index - 1].whole.end);
@@ -302,7 +303,7 @@ class TomlPatch {
 
   Status RemoveMember(size_t at, const KeyPath& rest) {
     if (text_[at] != '{') return NotATable(rest);
-    ASSIGN_OR_RETURN(const Items members, toml_scan::ScanItems(text_, at));
+    ASSIGN_OR_RETURN(const ItemList members, toml_scan::ScanItems(text_, at));
     for (size_t i = members.items.size(); i-- > 0;) {
       const toml_scan::Item& member = members.items[i];
       if (HasPrefix(member.path, rest)) {

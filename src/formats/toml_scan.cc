@@ -78,7 +78,7 @@ class Scanner {
   }
 
   // Reads from the opening bracket to after the closing one.
-  Status ReadItems(int depth, Items* items) {
+  Status ReadItems(int depth, ItemList* items) {
     const bool table = Peek() == '{';
     const char close = table ? '}' : ']';
     ++at_;
@@ -155,7 +155,6 @@ Status ReadHeader(Scanner* scanner, Statement* statement) {
   else
     statement->kind = StatementKind::kTable;
   RETURN_IF_ERROR(scanner->ReadKey(&statement->path));
-  statement->own_keys = statement->path.size();
   return scanner->Take(']') ? Status::Ok() : scanner->UnexpectedText("a header without \"]\"");
 }
 
@@ -195,7 +194,6 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
       below_array = IsBelowAny(table, arrays);
     } else {
       RETURN_IF_ERROR(scanner.ReadKeyAndEquals(&statement.path));
-      statement.own_keys = statement.path.size();
       statement.path.insert(statement.path.begin(), table.begin(), table.end());
       statement.value.begin = scanner.at();
       RETURN_IF_ERROR(scanner.SkipValue());
@@ -209,8 +207,8 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
   return statements;
 }
 
-Result<Items> ScanItems(std::string_view text, size_t at) {
-  Items items;
+Result<ItemList> ScanItems(std::string_view text, size_t at) {
+  ItemList items;
   Scanner scanner(text, at);
   if (scanner.Peek() != '[' && scanner.Peek() != '{') return scanner.UnexpectedText("no bracket");
   RETURN_IF_ERROR(scanner.ReadItems(0, &items));

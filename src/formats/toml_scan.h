@@ -23,11 +23,10 @@ enum class StatementKind { kTable, kArrayOfTables, kKeyValue };
 
 struct Statement {
   StatementKind kind = StatementKind::kKeyValue;
-  KeyPath path;         // from the root
-  size_t own_keys = 0;  // number of trailing keys of `path` that the statement itself has
-  Span lines;           // whole lines, with comment and line end
-  size_t content = 0;   // position of the first non-blank character
-  Span value;           // only of kKeyValue
+  KeyPath path;        // from the root
+  Span lines;          // whole lines, with comment and line end
+  size_t content = 0;  // position of the first non-blank character
+  Span value;          // only of kKeyValue
   bool below_array_of_tables = false;
 };
 
@@ -37,7 +36,7 @@ struct Item {
   Span whole;    // without the comma
   Span value;
 };
-struct Items {
+struct ItemList {
   std::vector<Item> items;
   bool trailing_comma = false;
   size_t after_comma = 0;  // after the trailing comma
@@ -47,6 +46,6 @@ struct Items {
 bool HasPrefix(const KeyPath& path, const KeyPath& prefix);
 Result<std::vector<Statement>> ScanStatements(std::string_view text);
 // `at` is the opening bracket, "[" or "{".
-Result<Items> ScanItems(std::string_view text, size_t at);
+Result<ItemList> ScanItems(std::string_view text, size_t at);
 
 }  // namespace tessera::toml_scan

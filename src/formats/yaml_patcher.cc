@@ -222,7 +222,7 @@ std::optional<Splice> RemoveMember(YamlTree& yaml, const TextEdit& edit) {
 }
 
 // The text after the edit, which may be wrong in rare layouts; nullopt if it cannot be made.
-std::optional<std::string> Edited(std::string text, const TextEdit& edit) {
+std::optional<std::string> EditText(std::string text, const TextEdit& edit) {
   YamlTree yaml(text);
   if (yaml.root() == nullptr) return std::nullopt;
   const auto change = edit.kind == EditKind::kSet ? SetValue(yaml, edit) : RemoveMember(yaml, edit);
@@ -268,7 +268,7 @@ Result<std::string> PatchYaml(std::string_view text, const std::vector<TextEdit>
   for (const TextEdit& edit : edits) {
     const Json before = document;
     RETURN_IF_ERROR(ApplyYamlEdit(edit, &document));
-    if (patched && document != before) patched = Edited(*std::move(patched), edit);
+    if (patched && document != before) patched = EditText(*std::move(patched), edit);
   }
   if (patched) {
     const auto read = ParseYaml(*patched);

@@ -98,7 +98,7 @@ TEST(YamlPatcher, AnEditInEffectKeepsTheBytes) {
       kPodYaml);
 }
 
-TEST(YamlPatcher, QuotesWhatWouldBeReadAsAnotherType) {
+TEST(YamlPatcher, QuotesTextsThatWouldReadAsAnotherType) {
   EXPECT_EQ(PatchedYaml("a: b\n", {SetAt({"a"}, Json::String("true"))}), "a: \"true\"\n");
   EXPECT_EQ(PatchedYaml("a: b\n", {SetAt({"a"}, Json::String("x: y #z"))}), "a: \"x: y #z\"\n");
   EXPECT_EQ(PatchedYaml("{a: b}\n", {SetAt({"a"}, Json::String("x, y"))}), "{a: \"x, y\"}\n");
@@ -110,7 +110,7 @@ TEST(YamlPatcher, KeepsAByteOrderMarkAndCarriageReturns) {
             "\xEF\xBB\xBF# é\r\na: 3\r\nb: 2\r\n");
 }
 
-TEST(YamlPatcher, WritesAnewWhatItCannotKeep) {
+TEST(YamlPatcher, RewritesALayoutThatItCannotKeep) {
   // The content is right in any case.
   EXPECT_EQ(PatchedYaml("a: # list\n- 1\nb: 2\n", {SetAt({"a"}, Json::Int(3))}), "a: 3\nb: 2\n");
   EXPECT_EQ(PatchedYaml("a:  # none yet\nb: 2\n", {SetAt({"a", "c"}, Json::Int(3))}),
@@ -119,7 +119,7 @@ TEST(YamlPatcher, WritesAnewWhatItCannotKeep) {
   EXPECT_EQ(PatchedYaml("a:\n  b: 1\n", {RemoveAt({"a", "b"})}), "a: {}\n");
 }
 
-TEST(YamlPatcher, RejectsWhatIsNoMapping) {
+TEST(YamlPatcher, RejectsADocumentThatIsNoMapping) {
   EXPECT_THAT(PatchedYaml("- 1\n", {SetAt({"a"}, Json::Int(3))}), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(PatchedYaml("", {SetAt({"a"}, Json::Int(3))}), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(PatchedYaml("a: [", {SetAt({"a"}, Json::Int(3))}), HasSubstr("line 2"));
@@ -132,7 +132,7 @@ TEST(YamlPatcher, RejectsWhatIsNoMapping) {
 }
 
 // Every edit of every place: the content is what the edit says, and the rest of the text stays.
-TEST(YamlPatcher, EveryPlaceCanBeSetAndRemoved) {
+TEST(YamlPatcher, EveryPathCanBeSetAndRemoved) {
   const std::vector<KeyPath> places = {{"metadata"},
                                        {"metadata", "name"},
                                        {"metadata", "labels", "tier"},
