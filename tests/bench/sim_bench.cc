@@ -36,9 +36,9 @@ constexpr std::string_view kCudaSymbols[] = {
 };
 // The functions that the library exports without an implementation.
 constexpr std::string_view kNvmlOthers[] = {
-#define NVML_OTHER(name) #name,
+#define NVML_UNIMPLEMENTED(name) #name,
 #include "src/sim/nvml/unimplemented.inc"
-#undef NVML_OTHER
+#undef NVML_UNIMPLEMENTED
 };
 
 struct Times {

@@ -339,9 +339,10 @@ Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, ViolationTim
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(time != nullptr && policy < 12);
   time->reference_time = NowUs();
-  time->violation_time = policy == kPolicyPower     ? gpu.state().PowerThrottlingNs(gpu.number())
-                         : policy == kPolicyThermal ? gpu.state().ThermalThrottlingNs(gpu.number())
-                                                    : 0;
+  time->violation_time = policy == kPolicyPower ? gpu.state().PowerThrottlingNs(gpu.gpu_index())
+                         : policy == kPolicyThermal
+                             ? gpu.state().ThermalThrottlingNs(gpu.gpu_index())
+                             : 0;
   return Return::kSuccess;
 }
 

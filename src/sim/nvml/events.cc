@@ -11,10 +11,10 @@ namespace tessera::nvml {
 
 struct EventSetTag {
   std::uint64_t magic;
-  std::atomic<std::uint64_t> last;  // sequence of the last read event
+  std::atomic<std::uint64_t> last_read;  // sequence of the last read event
   // For each GPU: registered event types, and the event from which they count.
   std::atomic<std::uint64_t> types[sim::kMaxGpus];
-  std::atomic<std::uint64_t> since[sim::kMaxGpus];
+  std::atomic<std::uint64_t> registered_at[sim::kMaxGpus];
 };
 
 namespace {
@@ -30,7 +30,7 @@ bool IsLive(EventSet set) { return set != nullptr && set->magic == kLiveSet; }
 
 bool IsRegistered(const EventSetTag& set, const sim::EventView& event) {
   return event.gpu < sim::kMaxGpus && (set.types[event.gpu].load() & event.type) != 0 &&
-         event.sequence > set.since[event.gpu].load();
+         event.sequence > set.registered_at[event.gpu].load();
 }
 
 // Waits for a registered event that no other thread takes from the set.
@@ -41,11 +41,11 @@ bool WaitForRegistered(sim::State* state, EventSetTag* set, unsigned timeout_ms,
     const std::uint64_t waited_ms = sim::MonotonicNs() / 1000000 - start_ms;
     const unsigned remaining_ms =
         waited_ms >= timeout_ms ? 0 : timeout_ms - static_cast<unsigned>(waited_ms);
-    std::uint64_t last = set->last.load();
+    std::uint64_t last = set->last_read.load();
     std::uint64_t next = last;
     const bool found = state->WaitEvent(&next, remaining_ms, event);
     // If several threads read the same event, the thread that advances `last` gets it.
-    const bool is_first = set->last.compare_exchange_strong(last, next);
+    const bool is_first = set->last_read.compare_exchange_strong(last, next);
     if (!found) return false;
     if (is_first && IsRegistered(*set, *event)) return true;
   }
@@ -76,7 +76,7 @@ Return nvmlEventSetCreate(EventSet* set) {
   auto* created = new (std::nothrow) EventSetTag{};
   if (created == nullptr) return Return::kMemory;
   created->magic = kLiveSet;
-  created->last.store(call.state().event_count());
+  created->last_read.store(call.state().event_count());
   *set = created;
   return Return::kSuccess;
 }
@@ -106,10 +106,10 @@ Return nvmlDeviceRegisterEvents(Device device, std::uint64_t types, EventSet set
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(IsLive(set) && types != 0);
   if ((types & ~SupportedTypes(gpu)) != 0) return Return::kNotSupported;
-  if (set->types[gpu.number()].load() == 0) {
-    set->since[gpu.number()].store(gpu.state().event_count());
+  if (set->types[gpu.gpu_index()].load() == 0) {
+    set->registered_at[gpu.gpu_index()].store(gpu.state().event_count());
   }
-  set->types[gpu.number()].fetch_or(types);
+  set->types[gpu.gpu_index()].fetch_or(types);
   return Return::kSuccess;
 }
 

@@ -37,39 +37,41 @@ bool FindLink(const GpuCall& gpu, const FieldValue& field, const sim::NvLink** l
 }
 
 // A condition for a field.
-enum class Needs : std::uint8_t { kNothing, kNvLink };
+enum class FieldRequirement : std::uint8_t { kNone, kNvLink };
 
 // Counters that stay 0, because no injection changes them.
-struct Zeros {
+struct ZeroFields {
   unsigned first, last;
-  Needs needs;
+  FieldRequirement requirement;
   bool is_long;
 };
-constexpr Zeros kZeros[] = {
-    {32, 59, Needs::kNvLink, true},      // errors of links 0 to 5, and their totals
-    {76, 81, Needs::kNothing, true},     // nanoseconds for which policies lowered the clocks
-    {95, 95, Needs::kNothing, false},    // roll-overs of the PCIe replay counter
-    {96, 119, Needs::kNvLink, true},     // errors of links 6 to 11
-    {138, 141, Needs::kNvLink, true},    // traffic
-    {148, 163, Needs::kNvLink, true},    // errors in data, and by link of the scope
-    {167, 167, Needs::kNvLink, false},   // power state: high speed
-    {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
-    {173, 183, Needs::kNothing, false},  // errors of PCIe
-    {197, 198, Needs::kNothing, true},   // traffic of PCIe
-    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown, as numbered up to NVML 13.0
-    {269, 271, Needs::kNothing, true},   // the same fields, as numbered by later versions
+constexpr ZeroFields kZeroFields[] = {
+    {32, 59, FieldRequirement::kNvLink, true},  // errors of links 0 to 5, and their totals
+    {76, 81, FieldRequirement::kNone, true},    // nanoseconds for which policies lowered the clocks
+    {95, 95, FieldRequirement::kNone, false},   // roll-overs of the PCIe replay counter
+    {96, 119, FieldRequirement::kNvLink, true},    // errors of links 6 to 11
+    {138, 141, FieldRequirement::kNvLink, true},   // traffic
+    {148, 163, FieldRequirement::kNvLink, true},   // errors in data, and by link of the scope
+    {167, 167, FieldRequirement::kNvLink, false},  // power state: high speed
+    {169, 169, FieldRequirement::kNone, false},    // recoveries of the PCIe link
+    {173, 183, FieldRequirement::kNone, false},    // errors of PCIe
+    {197, 198, FieldRequirement::kNone, true},     // traffic of PCIe
+    {251, 253, FieldRequirement::kNone,
+     true},  // nanoseconds of slowdown, as numbered up to NVML 13.0
+    {269, 271, FieldRequirement::kNone, true},  // the same fields, as numbered by later versions
 };
 
 // The Fill functions return true if they know the field, and then write its value.
-bool FillZeros(const GpuCall& gpu, FieldValue* field) {
-  for (const Zeros& zeros : kZeros) {
+bool FillZeroFields(const GpuCall& gpu, FieldValue* field) {
+  for (const ZeroFields& zeros : kZeroFields) {
     if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
     if (zeros.is_long) {
       PutLong(0, field);
     } else {
       PutUnsigned(0, field);
     }
-    const bool missing = zeros.needs == Needs::kNvLink && gpu.facts().nvlink_count == 0;
+    const bool missing =
+        zeros.requirement == FieldRequirement::kNvLink && gpu.facts().nvlink_count == 0;
     if (missing) field->result = Return::kNotSupported;
     return true;
   }
@@ -199,12 +201,12 @@ bool FillPower(const GpuCall& gpu, FieldValue* field) {
 bool FillThrottling(const GpuCall& gpu, FieldValue* field) {
   switch (field->field_id) {
     case kFieldPowerViolation:
-      PutLong(gpu.state().PowerThrottlingNs(gpu.number()), field);
+      PutLong(gpu.state().PowerThrottlingNs(gpu.gpu_index()), field);
       return true;
     case kFieldThermalViolation:
     case kFieldHwThermalSlowdown:
     case kFieldHwThermalSlowdownNew:
-      PutLong(gpu.state().ThermalThrottlingNs(gpu.number()), field);
+      PutLong(gpu.state().ThermalThrottlingNs(gpu.gpu_index()), field);
       return true;
     default:
       return false;
@@ -271,11 +273,11 @@ void Fill(const GpuCall& gpu, FieldValue* field) {
   field->latency_us = 0;
   if (field->field_id == kFieldRecoveryAction) {  // also known for a lost GPU
     PutUnsigned(gpu.live().recovery_action.load(), field);
-  } else if (gpu.state().is_lost(gpu.number())) {
+  } else if (gpu.state().is_lost(gpu.gpu_index())) {
     field->result = Return::kGpuIsLost;
   } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&
              !FillThrottling(gpu, field) && !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) &&
-             !FillZeros(gpu, field)) {
+             !FillZeroFields(gpu, field)) {
     field->result = Return::kNotSupported;
   }
 }

@@ -23,8 +23,8 @@ constexpr unsigned kVersion = 1;
 
 enum class GpmSource : std::uint8_t { kBusy, kMemory, kZero };
 
-// Metrics `first` to `last`, by NVML's numbers.
-struct Metrics {
+// The metrics `first` to `last`, by NVML's numbers.
+struct MetricRange {
   unsigned first, last;
   GpmSource source;
   const char* short_name;
@@ -33,25 +33,25 @@ struct Metrics {
 };
 
 constexpr std::array kMetrics = {
-    Metrics{1, 1, GpmSource::kBusy, "gract", "Graphics Engine Utilization", "%"},
-    Metrics{2, 2, GpmSource::kBusy, "smutil", "SM Utilization", "%"},
-    Metrics{3, 3, GpmSource::kBusy, "smocc", "SM Occupancy", "%"},
-    Metrics{4, 4, GpmSource::kZero, "intutil", "Integer Utilization", "%"},
-    Metrics{5, 5, GpmSource::kZero, "mmaact", "Tensor Core Utilization", "%"},
-    Metrics{6, 7, GpmSource::kZero, nullptr, nullptr, "%"},
-    Metrics{9, 9, GpmSource::kZero, nullptr, nullptr, "%"},
-    Metrics{10, 10, GpmSource::kMemory, "dram", "DRAM Bandwidth Utilization", "%"},
-    Metrics{11, 11, GpmSource::kZero, "fp64", "FP64 Utilization", "%"},
-    Metrics{12, 12, GpmSource::kZero, "fp32", "FP32 Utilization", "%"},
-    Metrics{13, 13, GpmSource::kZero, "fp16", "FP16 Utilization", "%"},
-    Metrics{20, 20, GpmSource::kZero, "pcitx", "PCIe Transmitted", "MiB/s"},
-    Metrics{21, 21, GpmSource::kZero, "pcirx", "PCIe Received", "MiB/s"},
-    Metrics{30, 37, GpmSource::kZero, nullptr, nullptr, "%"},
-    Metrics{40, 47, GpmSource::kZero, nullptr, nullptr, "%"},
-    Metrics{50, 51, GpmSource::kZero, nullptr, nullptr, "%"},
-    Metrics{60, 60, GpmSource::kZero, "nvlrx", "NVLink Received", "MiB/s"},
-    Metrics{61, 61, GpmSource::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
-    Metrics{62, 97, GpmSource::kZero, nullptr, nullptr, "MiB/s"}};
+    MetricRange{1, 1, GpmSource::kBusy, "gract", "Graphics Engine Utilization", "%"},
+    MetricRange{2, 2, GpmSource::kBusy, "smutil", "SM Utilization", "%"},
+    MetricRange{3, 3, GpmSource::kBusy, "smocc", "SM Occupancy", "%"},
+    MetricRange{4, 4, GpmSource::kZero, "intutil", "Integer Utilization", "%"},
+    MetricRange{5, 5, GpmSource::kZero, "mmaact", "Tensor Core Utilization", "%"},
+    MetricRange{6, 7, GpmSource::kZero, nullptr, nullptr, "%"},
+    MetricRange{9, 9, GpmSource::kZero, nullptr, nullptr, "%"},
+    MetricRange{10, 10, GpmSource::kMemory, "dram", "DRAM Bandwidth Utilization", "%"},
+    MetricRange{11, 11, GpmSource::kZero, "fp64", "FP64 Utilization", "%"},
+    MetricRange{12, 12, GpmSource::kZero, "fp32", "FP32 Utilization", "%"},
+    MetricRange{13, 13, GpmSource::kZero, "fp16", "FP16 Utilization", "%"},
+    MetricRange{20, 20, GpmSource::kZero, "pcitx", "PCIe Transmitted", "MiB/s"},
+    MetricRange{21, 21, GpmSource::kZero, "pcirx", "PCIe Received", "MiB/s"},
+    MetricRange{30, 37, GpmSource::kZero, nullptr, nullptr, "%"},
+    MetricRange{40, 47, GpmSource::kZero, nullptr, nullptr, "%"},
+    MetricRange{50, 51, GpmSource::kZero, nullptr, nullptr, "%"},
+    MetricRange{60, 60, GpmSource::kZero, "nvlrx", "NVLink Received", "MiB/s"},
+    MetricRange{61, 61, GpmSource::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
+    MetricRange{62, 97, GpmSource::kZero, nullptr, nullptr, "MiB/s"}};
 
 bool IsLive(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
 
@@ -76,7 +76,7 @@ double MemoryPercent(const sim::State& state, const GpmSampleTag& later, double 
 
 void Fill(const sim::State& state, const GpmMetrics& samples, GpmMetric* metric) {
   metric->result = Return::kNotSupported;
-  for (const Metrics& entry : kMetrics) {
+  for (const MetricRange& entry : kMetrics) {
     if (metric->id < entry.first || metric->id > entry.last) continue;
     const double busy = BusyPercent(state, *samples.earlier, *samples.later);
     metric->result = Return::kSuccess;
@@ -129,9 +129,9 @@ Return nvmlGpmSampleGet(Device device, GpmSample sample) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(IsLive(sample));
   if (!IsSupported(gpu)) return Return::kNotSupported;
-  sample->gpu = gpu.number();
+  sample->gpu = gpu.gpu_index();
   sample->time_ns = sim::MonotonicNs();
-  sample->busy_ns = gpu.state().BusyNs(gpu.number());
+  sample->busy_ns = gpu.state().BusyNs(gpu.gpu_index());
   return Return::kSuccess;
 }
 

@@ -20,8 +20,9 @@ unsigned CoresPerSm(const sim::GpuFacts& facts) {
 
 Return nvmlDeviceGetName(Device device, char* name, unsigned length) {
   NVML_ENTER_ANY(gpu, device);
-  if (gpu.instance() == 0) return CopyText(gpu.facts().name, name, length);
-  const std::string profile = gpu.state().InstanceProfile(gpu.number(), gpu.instance() - 1);
+  if (gpu.instance_number() == 0) return CopyText(gpu.facts().name, name, length);
+  const std::string profile =
+      gpu.state().InstanceProfile(gpu.gpu_index(), gpu.instance_number() - 1);
   char text[128];
   std::snprintf(text, sizeof(text), "%s MIG %s", gpu.facts().name, profile.c_str());
   return CopyText(text, name, length);
@@ -35,18 +36,18 @@ Return nvmlDeviceGetBrand(Device device, unsigned* brand) {
 Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(index != nullptr);
-  if (gpu.instance() != 0) {
+  if (gpu.instance_number() != 0) {
     // The position among the MIG devices of its GPU, as in nvmlDeviceGetMigDeviceHandleByIndex.
     *index = 0;
     while (*index < sim::kMaxInstances &&
-           gpu.state().InstanceByRank(gpu.number(), *index) != gpu.instance() - 1) {
+           gpu.state().InstanceByRank(gpu.gpu_index(), *index) != gpu.instance_number() - 1) {
       ++*index;
     }
     return Return::kSuccess;
   }
-  const NodeCall call(__func__, Faults::kLater);
+  const NodeCall call(__func__, FaultCheck::kLater);
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
-    if (call.visible().gpus[i] == gpu.number()) *index = i;
+    if (call.visible().gpus[i] == gpu.gpu_index()) *index = i;
   }
   return Return::kSuccess;
 }
@@ -58,13 +59,14 @@ Return nvmlDeviceGetSerial(Device device, char* serial, unsigned length) {
 
 Return nvmlDeviceGetModuleId(Device device, unsigned* id) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(id, gpu.number());
+  return Put(id, gpu.gpu_index());
 }
 
 Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
   NVML_ENTER_ANY(gpu, device);
-  if (gpu.instance() == 0) return CopyText(gpu.facts().uuid, uuid, length);
-  return CopyText(gpu.state().InstanceUuid(gpu.number(), gpu.instance() - 1).c_str(), uuid, length);
+  if (gpu.instance_number() == 0) return CopyText(gpu.facts().uuid, uuid, length);
+  return CopyText(gpu.state().InstanceUuid(gpu.gpu_index(), gpu.instance_number() - 1).c_str(),
+                  uuid, length);
 }
 
 Return nvmlDeviceGetMinorNumber(Device device, unsigned* minor) {

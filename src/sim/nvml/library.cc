@@ -22,7 +22,7 @@ constexpr unsigned kUuidText = 1;
 // the real library.
 template <typename Matches>
 Return FindHandle(const char* function, Device* device, Matches matches) {
-  const NodeCall call(function, Faults::kLater);
+  const NodeCall call(function, FaultCheck::kLater);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(device != nullptr);
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
@@ -93,7 +93,7 @@ bool ParseBusId(const char* text, sim::PciAddress* address) {
 Return HandleByBusId(const char* function, const char* bus_id, Device* device) {
   sim::PciAddress wanted;
   if (bus_id == nullptr || !ParseBusId(bus_id, &wanted)) {
-    const NodeCall call(function, Faults::kLater);
+    const NodeCall call(function, FaultCheck::kLater);
     return call.result() != Return::kSuccess ? call.result() : Return::kInvalidArgument;
   }
   return FindHandle(function, device, [&wanted](std::uint32_t, const sim::GpuFacts& facts) {

@@ -60,21 +60,21 @@ Return GetDriverModel(const char* function, Device device, const unsigned* curre
 // Total, reserved and used memory of a GPU, or of the GPU instance of a MIG device.
 MemoryV2 MemoryOf(const GpuCall& gpu) {
   MemoryV2 memory = {};
-  if (gpu.instance() != 0) {
+  if (gpu.instance_number() != 0) {
     memory.total = gpu.mig_profile().memory_bytes;
-    memory.used = gpu.state().UsedBytesOf(gpu.number(), gpu.gpu_instance());
+    memory.used = gpu.state().UsedBytesOf(gpu.gpu_index(), gpu.gpu_instance());
     return memory;
   }
   memory.total = gpu.facts().memory_bytes;
   memory.reserved = gpu.facts().reserved_bytes;
-  memory.used = gpu.state().UsedBytes(gpu.number());
+  memory.used = gpu.state().UsedBytes(gpu.gpu_index());
   return memory;
 }
 
 Return SetMode(const GpuCall& gpu, sim::AtomicU32* mode, unsigned value) {
-  const Return may = CheckMayChange(gpu);
-  if (may == Return::kSuccess) mode->store(value);
-  return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission == Return::kSuccess) mode->store(value);
+  return permission;
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
   NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(memory != nullptr);
   // A MIG device has the part of its slices.
-  const std::uint64_t parts = gpu.instance() == 0 ? 8 : gpu.mig_profile().size;
+  const std::uint64_t parts = gpu.instance_number() == 0 ? 8 : gpu.mig_profile().size;
   const std::uint64_t bytes = gpu.facts().bar1_bytes / 8 * parts;
   *memory = {bytes, bytes, 0};
   return Return::kSuccess;
@@ -224,8 +224,8 @@ Return nvmlDeviceClearEccErrorCounts(Device device, unsigned counter) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(counter < kCounterTypes);
   if (gpu.facts().ecc_enabled == 0) return Return::kNotSupported;
-  const Return may = CheckMayChange(gpu);
-  if (may != Return::kSuccess) return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission != Return::kSuccess) return permission;
   sim::GpuLive& live = gpu.live();
   (counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate) = 0;
   (counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate) = 0;

@@ -50,7 +50,8 @@ Device DeviceOf(const TagTable<Tag>& table, const Tag* handle) {
   return HandleOf(handle->gpu);
 }
 
-Return ProfileInfo(const char* function, Device device, unsigned number, sim::MigProfile* profile) {
+Return GetProfileInfo(const char* function, Device device, unsigned number,
+                      sim::MigProfile* profile) {
   const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
@@ -75,8 +76,8 @@ void FillInfo(const sim::MigProfile& profile, Info* info) {
   info->memory_mb = profile.memory_bytes >> 20;
 }
 
-Return Placements(const char* function, Device device, unsigned profile_id, Placement* placements,
-                  unsigned* count) {
+Return GetPlacements(const char* function, Device device, unsigned profile_id,
+                     Placement* placements, unsigned* count) {
   const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
@@ -87,29 +88,30 @@ Return Placements(const char* function, Device device, unsigned profile_id, Plac
   return PutPlacements(profile.starts, profile.size, placements, count);
 }
 
-Return Create(const char* function, Device device, unsigned profile_id, std::uint32_t start,
-              GpuInstance* instance) {
+Return CreateInstance(const char* function, Device device, unsigned profile_id, std::uint32_t start,
+                      GpuInstance* instance) {
   const MigGpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(instance != nullptr);
-  if (const Return may = CheckMayChange(gpu); may != Return::kSuccess) return may;
+  if (const Return permission = CheckMayChange(gpu); permission != Return::kSuccess)
+    return permission;
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   if (profile == sim::kMaxMigProfiles) return Return::kNotSupported;
   std::uint32_t created = 0;
-  const int error = gpu.state().CreateGpuInstance(gpu.number(), profile, start, &created);
-  if (error == 0) *instance = HandleOfGpuInstance(gpu.number(), created);
+  const int error = gpu.state().CreateGpuInstance(gpu.gpu_index(), profile, start, &created);
+  if (error == 0) *instance = HandleOfGpuInstance(gpu.gpu_index(), created);
   return ResultOfChange(error);
 }
 
-Return Attributes(const char* function, Device device, DeviceAttributes* attributes) {
+Return GetAttributes(const char* function, Device device, DeviceAttributes* attributes) {
   const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(attributes != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance() != 0);
+  NVML_REQUIRE(gpu.instance_number() != 0);
   const sim::MigProfile& profile = gpu.mig_profile();
   const std::uint32_t slices = gpu.compute_instance().slices.load();
-  *attributes = {gpu.state().MultiprocessorsOf(gpu.number(), gpu.gpu_instance(), slices),
+  *attributes = {gpu.state().MultiprocessorsOf(gpu.gpu_index(), gpu.gpu_instance(), slices),
                  profile.copy_engines,
                  profile.decoders,
                  profile.encoders,
@@ -179,62 +181,63 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(activation != nullptr && mode <= kFeatureEnabled);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  if (const Return may = CheckMayChange(gpu); may != Return::kSuccess) return may;
-  *activation = ResultOfChange(gpu.state().SetMigMode(gpu.number(), mode == kFeatureEnabled));
+  if (const Return permission = CheckMayChange(gpu); permission != Return::kSuccess)
+    return permission;
+  *activation = ResultOfChange(gpu.state().SetMigMode(gpu.gpu_index(), mode == kFeatureEnabled));
   return Return::kSuccess;
 }
 
 // NVML's documentation: "Returns zero if MIG is not supported or enabled."
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, gpu.state().MigOn(gpu.number()) ? gpu.facts().max_mig_devices : 0U);
+  return Put(count, gpu.state().MigOn(gpu.gpu_index()) ? gpu.facts().max_mig_devices : 0U);
 }
 
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device* mig) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mig != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  const std::uint32_t instance = gpu.state().InstanceByRank(gpu.number(), index);
+  const std::uint32_t instance = gpu.state().InstanceByRank(gpu.gpu_index(), index);
   if (instance == sim::kMaxInstances) return Return::kNotFound;
-  *mig = HandleOfInstance(gpu.number(), instance);
+  *mig = HandleOfInstance(gpu.gpu_index(), instance);
   return Return::kSuccess;
 }
 
 Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned* is_mig) {
   NVML_ENTER_CACHED(gpu, device);
-  return Put(is_mig, gpu.instance() != 0 ? 1U : 0U);
+  return Put(is_mig, gpu.instance_number() != 0 ? 1U : 0U);
 }
 
 Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device mig, Device* device) {
   NVML_ENTER_ANY(gpu, mig);
-  NVML_REQUIRE(device != nullptr && gpu.instance() != 0);
-  return Put(device, HandleOf(gpu.number()));
+  NVML_REQUIRE(device != nullptr && gpu.instance_number() != 0);
+  return Put(device, HandleOf(gpu.gpu_index()));
 }
 
 Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
   NVML_ENTER_ANY(gpu, device);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance() != 0);
+  NVML_REQUIRE(gpu.instance_number() != 0);
   return Put(id, gpu.live().gpu_instances[gpu.gpu_instance()].id.load());
 }
 Return nvmlDeviceGetComputeInstanceId(Device device, unsigned* id) {
   NVML_ENTER_ANY(gpu, device);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance() != 0);
+  NVML_REQUIRE(gpu.instance_number() != 0);
   return Put(id, gpu.compute_instance().id.load());
 }
 
 Return nvmlDeviceGetAttributes(Device device, DeviceAttributes* attributes) {
-  return Attributes(__func__, device, attributes);
+  return GetAttributes(__func__, device, attributes);
 }
 Return nvmlDeviceGetAttributes_v2(Device device, DeviceAttributes* attributes) {
-  return Attributes(__func__, device, attributes);
+  return GetAttributes(__func__, device, attributes);
 }
 
 Return nvmlDeviceGetGpuInstanceProfileInfo(Device device, unsigned number,
                                            GpuInstanceProfileInfo* info) {
   sim::MigProfile profile;
-  const Return result = ProfileInfo(__func__, device, number, &profile);
+  const Return result = GetProfileInfo(__func__, device, number, &profile);
   if (result != Return::kSuccess) return result;
   NVML_REQUIRE(info != nullptr);
   FillInfo(profile, info);
@@ -245,7 +248,7 @@ Return nvmlDeviceGetGpuInstanceProfileInfo(Device device, unsigned number,
 Return nvmlDeviceGetGpuInstanceProfileInfoV(Device device, unsigned number,
                                             GpuInstanceProfileInfoV2* info) {
   sim::MigProfile profile;
-  const Return result = ProfileInfo(__func__, device, number, &profile);
+  const Return result = GetProfileInfo(__func__, device, number, &profile);
   if (result != Return::kSuccess) return result;
   NVML_REQUIRE(info != nullptr);
   if (info->version == VersionOf<GpuInstanceProfileInfoV2>(2)) {
@@ -266,11 +269,11 @@ Return nvmlDeviceGetGpuInstanceProfileInfoV(Device device, unsigned number,
 
 Return nvmlDeviceGetGpuInstancePossiblePlacements(Device device, unsigned profile,
                                                   Placement* placements, unsigned* count) {
-  return Placements(__func__, device, profile, placements, count);
+  return GetPlacements(__func__, device, profile, placements, count);
 }
 Return nvmlDeviceGetGpuInstancePossiblePlacements_v2(Device device, unsigned profile,
                                                      Placement* placements, unsigned* count) {
-  return Placements(__func__, device, profile, placements, count);
+  return GetPlacements(__func__, device, profile, placements, count);
 }
 
 Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile_id,
@@ -280,7 +283,7 @@ Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
   const auto free =
-      static_cast<unsigned>(std::popcount(gpu.state().FreeStarts(gpu.number(), profile)));
+      static_cast<unsigned>(std::popcount(gpu.state().FreeStarts(gpu.gpu_index(), profile)));
   unsigned same = 0;
   for (const sim::GpuInstance& other : gpu.live().gpu_instances) {
     if (other.present.load() != 0 && other.profile.load() == profile) ++same;
@@ -290,18 +293,20 @@ Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile
 }
 
 Return nvmlDeviceCreateGpuInstance(Device device, unsigned profile, GpuInstance* instance) {
-  return Create(__func__, device, profile, sim::State::kAnyStart, instance);
+  return CreateInstance(__func__, device, profile, sim::State::kAnyStart, instance);
 }
 Return nvmlDeviceCreateGpuInstanceWithPlacement(Device device, unsigned profile,
                                                 const Placement* placement, GpuInstance* instance) {
   if (placement == nullptr) instance = nullptr;
-  return Create(__func__, device, profile, placement == nullptr ? 0 : placement->start, instance);
+  return CreateInstance(__func__, device, profile, placement == nullptr ? 0 : placement->start,
+                        instance);
 }
 
 Return nvmlGpuInstanceDestroy(GpuInstance handle) {
   NVML_ENTER_GPU_INSTANCE(call, handle);
-  if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
-  return ResultOfChange(call.state().DestroyGpuInstance(call.number(), call.index()));
+  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
+    return permission;
+  return ResultOfChange(call.state().DestroyGpuInstance(call.gpu_index(), call.instance_index()));
 }
 
 // The instances of a profile. `count` is only written: the caller's array must have room for all of
@@ -316,7 +321,7 @@ Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
     const sim::GpuInstance& other = gpu.live().gpu_instances[i];
     if (other.present.load() == 0 || other.profile.load() != profile) continue;
-    instances[(*count)++] = HandleOfGpuInstance(gpu.number(), i);
+    instances[(*count)++] = HandleOfGpuInstance(gpu.gpu_index(), i);
   }
   return Return::kSuccess;
 }
@@ -327,7 +332,7 @@ Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, GpuInstance* ins
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
     const sim::GpuInstance& other = gpu.live().gpu_instances[i];
     if (other.present.load() == 0 || other.id.load() != id) continue;
-    return Put(instance, HandleOfGpuInstance(gpu.number(), i));
+    return Put(instance, HandleOfGpuInstance(gpu.gpu_index(), i));
   }
   return Return::kNotFound;
 }
@@ -335,7 +340,7 @@ Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, GpuInstance* ins
 Return nvmlGpuInstanceGetInfo(GpuInstance handle, GpuInstanceInfo* info) {
   NVML_ENTER_GPU_INSTANCE(call, handle);
   NVML_REQUIRE(info != nullptr);
-  *info = {HandleOf(call.number()),
+  *info = {HandleOf(call.gpu_index()),
            call.instance().id.load(),
            call.profile().id,
            {call.instance().start.load(), call.profile().size}};

@@ -26,7 +26,7 @@ class MigGpuCall : public GpuCall {
   MigGpuCall(const char* function, Device device) : GpuCall(function, device) {}
   Return result() const {
     if (GpuCall::result() != Return::kSuccess) return GpuCall::result();
-    return state().MigOn(number()) ? Return::kSuccess : Return::kNotSupported;
+    return state().MigOn(gpu_index()) ? Return::kSuccess : Return::kNotSupported;
   }
 };
 
@@ -38,10 +38,10 @@ class GpuInstanceCall {
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
   sim::State& state() const { return gpu_.state(); }
-  std::uint32_t number() const { return gpu_.number(); }
-  std::uint32_t index() const { return index_; }
+  std::uint32_t gpu_index() const { return gpu_.gpu_index(); }
+  std::uint32_t instance_index() const { return index_; }
   sim::GpuInstance& instance() const { return gpu_.live().gpu_instances[index_]; }
-  const sim::MigProfile& profile() const { return state().ProfileOf(number(), index_); }
+  const sim::MigProfile& profile() const { return state().ProfileOf(gpu_index(), index_); }
 
  private:
   const GpuCall gpu_;

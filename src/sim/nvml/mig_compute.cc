@@ -33,7 +33,7 @@ class ComputeInstanceCall {
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
-  std::uint32_t index() const { return index_; }
+  std::uint32_t instance_index() const { return index_; }
   sim::ComputeInstance& instance() const { return gpu_.live().compute_instances[index_]; }
 
  private:
@@ -64,7 +64,8 @@ Return FillProfile(const GpuInstanceCall& call, unsigned profile, Info* info) {
   info->id = profile;
   info->slices = slices;
   info->instances = parent.slices / slices;
-  info->multiprocessors = call.state().MultiprocessorsOf(call.number(), call.index(), slices);
+  info->multiprocessors =
+      call.state().MultiprocessorsOf(call.gpu_index(), call.instance_index(), slices);
   info->shared_copy_engines = parent.copy_engines;
   info->shared_decoders = parent.decoders;
   info->shared_encoders = parent.encoders;
@@ -73,29 +74,30 @@ Return FillProfile(const GpuInstanceCall& call, unsigned profile, Info* info) {
   return Return::kSuccess;
 }
 
-Return CreateCompute(const char* function, GpuInstance handle, unsigned profile,
-                     std::uint32_t start, ComputeInstance* compute) {
+Return CreateComputeInstance(const char* function, GpuInstance handle, unsigned profile,
+                             std::uint32_t start, ComputeInstance* compute) {
   const GpuInstanceCall call(function, handle);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(compute != nullptr);
-  if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
+  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
+    return permission;
   const unsigned slices = SlicesOf(call, profile);
   if (slices == 0) return Return::kNotSupported;
   std::uint32_t created = 0;
-  const int error =
-      call.state().CreateComputeInstance(call.number(), call.index(), slices, start, &created);
-  if (error == 0) *compute = HandleOfComputeInstance(call.number(), created);
+  const int error = call.state().CreateComputeInstance(call.gpu_index(), call.instance_index(),
+                                                       slices, start, &created);
+  if (error == 0) *compute = HandleOfComputeInstance(call.gpu_index(), created);
   return ResultOfChange(error);
 }
 
-Return ComputeInfo(const char* function, ComputeInstance handle, ComputeInstanceInfo* info,
-                   bool with_placement) {
+Return GetComputeInfo(const char* function, ComputeInstance handle, ComputeInstanceInfo* info,
+                      bool with_placement) {
   const ComputeInstanceCall call(function, handle);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(info != nullptr);
   const sim::ComputeInstance& instance = call.instance();
-  info->device = HandleOf(call.gpu().number());
-  info->gpu_instance = HandleOfGpuInstance(call.gpu().number(), instance.gpu_instance.load());
+  info->device = HandleOf(call.gpu().gpu_index());
+  info->gpu_instance = HandleOfGpuInstance(call.gpu().gpu_index(), instance.gpu_instance.load());
   info->id = instance.id.load();
   info->profile_id = ProfileOfSlices(instance.slices.load());
   // The structure of the first version ends before the placement.
@@ -142,7 +144,8 @@ Return nvmlGpuInstanceGetComputeInstanceRemainingCapacity(GpuInstance handle, un
   NVML_REQUIRE(count != nullptr);
   const unsigned slices = SlicesOf(call, profile);
   if (slices == 0) return Return::kNotSupported;
-  const std::uint32_t free = call.state().FreeComputeStarts(call.number(), call.index(), slices);
+  const std::uint32_t free =
+      call.state().FreeComputeStarts(call.gpu_index(), call.instance_index(), slices);
   return Put(count, static_cast<unsigned>(std::popcount(free)));
 }
 
@@ -162,22 +165,23 @@ Return nvmlGpuInstanceGetComputeInstancePossiblePlacements(GpuInstance handle, u
 
 Return nvmlGpuInstanceCreateComputeInstance(GpuInstance handle, unsigned profile,
                                             ComputeInstance* compute) {
-  return CreateCompute(__func__, handle, profile, sim::State::kAnyStart, compute);
+  return CreateComputeInstance(__func__, handle, profile, sim::State::kAnyStart, compute);
 }
 Return nvmlGpuInstanceCreateComputeInstanceWithPlacement(GpuInstance handle, unsigned profile,
                                                          const Placement* placement,
                                                          ComputeInstance* compute) {
   if (placement == nullptr) compute = nullptr;
-  return CreateCompute(__func__, handle, profile, placement == nullptr ? 0 : placement->start,
-                       compute);
+  return CreateComputeInstance(__func__, handle, profile,
+                               placement == nullptr ? 0 : placement->start, compute);
 }
 
 Return nvmlComputeInstanceDestroy(ComputeInstance handle) {
   const ComputeInstanceCall call(__func__, handle);
   if (call.result() != Return::kSuccess) return call.result();
-  if (const Return may = CheckMayChange(call.gpu()); may != Return::kSuccess) return may;
+  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
+    return permission;
   return ResultOfChange(
-      call.gpu().state().DestroyComputeInstance(call.gpu().number(), call.index()));
+      call.gpu().state().DestroyComputeInstance(call.gpu().gpu_index(), call.instance_index()));
 }
 
 Return nvmlGpuInstanceGetComputeInstances(GpuInstance handle, unsigned profile,
@@ -189,9 +193,9 @@ Return nvmlGpuInstanceGetComputeInstances(GpuInstance handle, unsigned profile,
   *count = 0;
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
     const sim::ComputeInstance& other = call.gpu().live().compute_instances[i];
-    if (other.present.load() == 0 || other.gpu_instance.load() != call.index()) continue;
+    if (other.present.load() == 0 || other.gpu_instance.load() != call.instance_index()) continue;
     if (other.slices.load() != slices) continue;
-    computes[(*count)++] = HandleOfComputeInstance(call.number(), i);
+    computes[(*count)++] = HandleOfComputeInstance(call.gpu_index(), i);
   }
   return Return::kSuccess;
 }
@@ -202,17 +206,17 @@ Return nvmlGpuInstanceGetComputeInstanceById(GpuInstance handle, unsigned id,
   NVML_REQUIRE(compute != nullptr);
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
     const sim::ComputeInstance& other = call.gpu().live().compute_instances[i];
-    if (other.present.load() == 0 || other.gpu_instance.load() != call.index()) continue;
-    if (other.id.load() == id) return Put(compute, HandleOfComputeInstance(call.number(), i));
+    if (other.present.load() == 0 || other.gpu_instance.load() != call.instance_index()) continue;
+    if (other.id.load() == id) return Put(compute, HandleOfComputeInstance(call.gpu_index(), i));
   }
   return Return::kNotFound;
 }
 
 Return nvmlComputeInstanceGetInfo(ComputeInstance handle, ComputeInstanceInfo* info) {
-  return ComputeInfo(__func__, handle, info, /*with_placement=*/false);
+  return GetComputeInfo(__func__, handle, info, /*with_placement=*/false);
 }
 Return nvmlComputeInstanceGetInfo_v2(ComputeInstance handle, ComputeInstanceInfo* info) {
-  return ComputeInfo(__func__, handle, info, /*with_placement=*/true);
+  return GetComputeInfo(__func__, handle, info, /*with_placement=*/true);
 }
 
 }  // namespace tessera::nvml

@@ -172,7 +172,7 @@ TEST_F(MigTest, UsedInstancesAndModesStay) {
   EXPECT_EQ(NVML(nvmlDeviceCreateGpuInstance)(Handle(0), k1g, &none), Return::kNotSupported);
 }
 
-TEST_F(MigTest, ProfilesSayTheirNameIdAndSize) {
+TEST_F(MigTest, ProfilesHaveNameIdAndSize) {
   GpuInstanceProfileInfoV3 info{};
   info.version = VersionOf<GpuInstanceProfileInfoV3>(3);
   auto* argument = reinterpret_cast<GpuInstanceProfileInfoV2*>(&info);

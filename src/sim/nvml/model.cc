@@ -16,7 +16,7 @@ constexpr unsigned kHotClockPercent = 50;
 constexpr unsigned kCappedClockPercent = 90;
 
 // Interpolates: `idle` at no load, `busy` at full load.
-unsigned Between(unsigned idle, unsigned busy, unsigned percent) {
+unsigned Interpolate(unsigned idle, unsigned busy, unsigned percent) {
   if (busy <= idle) return idle;
   return idle + static_cast<unsigned>(std::uint64_t{busy - idle} * percent / 100);
 }
@@ -27,10 +27,10 @@ unsigned BusyPower(const sim::GpuFacts& facts, unsigned limit_mw) {
   return facts.power_idle_mw + static_cast<unsigned>(span * kBusyPowerPercent / 100);
 }
 
-bool IsBusy(const GpuCall& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
+bool IsBusy(const GpuCall& gpu) { return gpu.state().Utilization(gpu.gpu_index()).gpu > 0; }
 
 // The value that root has set, or `value`.
-unsigned SetOr(const sim::AtomicU32& set, unsigned value) {
+unsigned SettingOr(const sim::AtomicU32& set, unsigned value) {
   const std::uint32_t chosen = set.load();
   return chosen != 0 ? chosen : value;
 }
@@ -58,7 +58,7 @@ unsigned ThrottledClock(std::uint64_t reasons, unsigned type, unsigned mhz) {
 
 bool InUse(const GpuCall& gpu) {
   sim::ProcessView view;
-  return gpu.state().Processes(gpu.number(), &view, 1) > 0;
+  return gpu.state().Processes(gpu.gpu_index(), &view, 1) > 0;
 }
 
 unsigned TemperatureOf(const GpuCall& gpu) {
@@ -67,7 +67,7 @@ unsigned TemperatureOf(const GpuCall& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const unsigned busy =
       facts.temperature_slowdown_c > kBusyMarginC ? facts.temperature_slowdown_c - kBusyMarginC : 0;
-  return Between(facts.temperature_idle_c, busy, gpu.state().Utilization(gpu.number()).gpu);
+  return Interpolate(facts.temperature_idle_c, busy, gpu.state().Utilization(gpu.gpu_index()).gpu);
 }
 
 unsigned MemoryTemperatureOf(const GpuCall& gpu) {
@@ -81,11 +81,11 @@ bool HasMemoryTemperature(const GpuCall& gpu) { return gpu.facts().temperature_m
 unsigned PowerOf(const GpuCall& gpu) {
   const std::uint32_t injected = gpu.live().power_mw.load();
   if (injected != sim::kDerived) return injected;
-  return Between(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
-                 gpu.state().Utilization(gpu.number()).gpu);
+  return Interpolate(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
+                     gpu.state().Utilization(gpu.gpu_index()).gpu);
 }
 
-unsigned PowerLimitOf(const GpuCall& gpu) { return gpu.state().PowerLimitMw(gpu.number()); }
+unsigned PowerLimitOf(const GpuCall& gpu) { return gpu.state().PowerLimitMw(gpu.gpu_index()); }
 
 // Uses the default power limit, so that the counter does not fall when root changes the limit.
 std::uint64_t EnergyOf(const GpuCall& gpu) {
@@ -93,7 +93,7 @@ std::uint64_t EnergyOf(const GpuCall& gpu) {
   const std::uint64_t created_us = gpu.state().file().created_ns / 1000;
   const std::uint64_t now_us = NowUs();
   const std::uint64_t age_ms = now_us > created_us ? (now_us - created_us) / 1000 : 0;
-  const std::uint64_t busy_ms = gpu.state().BusyNs(gpu.number()) / 1000000;
+  const std::uint64_t busy_ms = gpu.state().BusyNs(gpu.gpu_index()) / 1000000;
   return gpu.live().energy_base_mj.load() + age_ms * facts.power_idle_mw / 1000 +
          busy_ms * (BusyPower(facts, facts.power_limit_mw) - facts.power_idle_mw) / 1000;
 }
@@ -123,8 +123,8 @@ bool MaxClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
 
 bool ApplicationClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
   if (!MaxClockOf(gpu, type, mhz)) return false;
-  if (type == kClockMem) *mhz = SetOr(gpu.live().application_mem, *mhz);
-  if (type <= kClockSm) *mhz = SetOr(gpu.live().application_graphics, *mhz);
+  if (type == kClockMem) *mhz = SettingOr(gpu.live().application_mem, *mhz);
+  if (type <= kClockSm) *mhz = SettingOr(gpu.live().application_graphics, *mhz);
   return true;
 }
 
@@ -139,9 +139,9 @@ std::uint64_t EventReasonsOf(const GpuCall& gpu) {
   const std::uint32_t chosen = gpu.live().application_graphics.load();
   std::uint64_t reasons = 0;
   if (!busy) reasons |= kReasonGpuIdle;
-  if (gpu.state().IsThermallyThrottled(gpu.number()))
+  if (gpu.state().IsThermallyThrottled(gpu.gpu_index()))
     reasons |= kReasonHwSlowdown | kReasonHwThermal;
-  if (gpu.state().IsPowerThrottled(gpu.number())) reasons |= kReasonSwPowerCap;
+  if (gpu.state().IsPowerThrottled(gpu.gpu_index())) reasons |= kReasonSwPowerCap;
   if (busy && chosen != 0 && chosen < facts.clock_graphics_max) {
     reasons |= kReasonApplicationsClocks;
   }

@@ -23,9 +23,9 @@ constexpr Name kNames[] = {
 #define NVML_FUNCTION(name, parameters) {#name, false},
 #include "api/nvml_functions.inc"
 #undef NVML_FUNCTION
-#define NVML_OTHER(name) {#name, true},
+#define NVML_UNIMPLEMENTED(name) {#name, true},
 #include "src/sim/nvml/unimplemented.inc"
-#undef NVML_OTHER
+#undef NVML_UNIMPLEMENTED
 };
 
 // Has enough arguments for every function; the callee reads as many as it takes.
@@ -267,7 +267,7 @@ TEST_F(NvmlTest, TopologyNamesLinksAndLevels) {
   EXPECT_EQ(nodes[0], 2u);
 }
 
-TEST_F(NvmlTest, ALostGpuAnswersOnlyWhatTheDriverKnows) {
+TEST_F(NvmlTest, ALostGpuReturnsOnlyCachedValues) {
   Init();
   const Device device = Handle(1);
   node_.state().live(1).lost = 1;
@@ -375,7 +375,7 @@ TEST_F(EventTest, EverySetGetsAnEventOnce) {
   }
 }
 
-TEST_F(EventTest, GivesNeitherOldNorUnwantedEvents) {
+TEST_F(EventTest, ReturnsNeitherOldNorUnregisteredEvents) {
   Init();
   node_.state().PostEvent(0, kEventXid, 31);
   const EventSet set = NewSet({0});

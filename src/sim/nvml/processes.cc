@@ -31,10 +31,11 @@ class ProcessList {
   explicit ProcessList(const GpuCall& gpu)
       : views_(new (std::nothrow) sim::ProcessView[sim::kMaxSlots]) {
     if (views_ == nullptr) return;
-    std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
+    std::uint32_t found = gpu.state().Processes(gpu.gpu_index(), views_.get(), sim::kMaxSlots);
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
     for (std::uint32_t i = 0; i < found; ++i) {
-      const bool is_on_device = gpu.instance() == 0 || gpu.instance() == views_[i].instance_plus_1;
+      const bool is_on_device =
+          gpu.instance_number() == 0 || gpu.instance_number() == views_[i].instance_plus_1;
       if (is_on_device && views_[i].pid > 0) views_[count_++] = views_[i];
     }
   }
@@ -106,8 +107,8 @@ std::uint64_t BootUs() {
 }
 
 // The newest sample of the driver: which processes used the GPU, and when the sample ended.
-struct UseOfProcesses {
-  explicit UseOfProcesses(const GpuCall& gpu) : list(gpu) {
+struct ProcessUseSample {
+  explicit ProcessUseSample(const GpuCall& gpu) : list(gpu) {
     if (list.size() == 0) return;
     end_us = BootUs() + (list[0].sample_index + 1) * sim::kUsePeriodNs / 1000;
     for (unsigned i = 0; i < list.size(); ++i) count += PercentOf(i) != 0 ? 1 : 0;
@@ -138,7 +139,7 @@ Return GetEngineUse(const char* function, Device device, unsigned* percent, unsi
 }
 
 bool SampleOf(const GpuCall& gpu, unsigned type, unsigned* value) {
-  const sim::GpuUtilization load = gpu.state().Utilization(gpu.number());
+  const sim::GpuUtilization load = gpu.state().Utilization(gpu.gpu_index());
   switch (type) {
     case kPowerSamples:
       return *value = PowerOf(gpu), true;
@@ -213,8 +214,8 @@ Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* 
                                        unsigned* count, std::uint64_t last_seen) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
-  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const UseOfProcesses use(gpu);
+  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  const ProcessUseSample use(gpu);
   if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = *count;
   *count = use.count;
@@ -234,8 +235,8 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
   if (info->version != VersionOf<ProcessesUtilizationInfo>(1)) {
     return Return::kArgumentVersionMismatch;
   }
-  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const UseOfProcesses use(gpu);
+  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  const ProcessUseSample use(gpu);
   if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = info->count;
   info->count = use.count;
@@ -253,8 +254,8 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
 Return nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(utilization != nullptr);
-  if (gpu.state().MigOn(gpu.number())) return Return::kNotSupported;
-  const sim::GpuUtilization load = gpu.state().Utilization(gpu.number());
+  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  const sim::GpuUtilization load = gpu.state().Utilization(gpu.gpu_index());
   *utilization = {load.gpu, load.memory};
   return Return::kSuccess;
 }

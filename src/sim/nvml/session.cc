@@ -97,18 +97,19 @@ bool HasSysAdmin() {
 }
 
 // Finds the GPU and the compute instance of a handle. False: invalid handle.
-bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu, std::uint32_t* instance) {
+bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu,
+             std::uint32_t* instance_number) {
   for (std::uint32_t i = 0; i < g_visible.count; ++i) {
     *gpu = g_visible.gpus[i];
-    *instance = 0;
+    *instance_number = 0;
     if (device == &g_devices[*gpu]) return true;
     const DeviceTag* first = g_mig_devices[*gpu];
     if (std::less<>()(device, first) || !std::less<>()(device, first + sim::kMaxInstances)) {
       continue;
     }
-    *instance = device->instance;
+    *instance_number = device->instance_number;
     const auto& instances = state.file().live[*gpu].compute_instances;
-    return instances[*instance - 1].present.load() != 0;
+    return instances[*instance_number - 1].present.load() != 0;
   }
   return false;
 }
@@ -151,11 +152,11 @@ unsigned CudaVersion() {
   return g_state.load()->file().cuda_version;
 }
 
-NodeCall::NodeCall(const char* function, Faults faults) {
+NodeCall::NodeCall(const char* function, FaultCheck fault_check) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kSuccess;
-  if (faults == Faults::kLater) return;
+  if (fault_check == FaultCheck::kLater) return;
   result_ = static_cast<Return>(state_->CheckFault(function, sim::kAllGpus));
 }
 
@@ -165,12 +166,13 @@ GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDev
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kInvalidArgument;
-  if (!FindGpu(device, *state_, &gpu_, &instance_)) return;
+  if (!FindGpu(device, *state_, &gpu_, &instance_number_)) return;
   result_ = static_cast<Return>(state_->CheckFault(function, static_cast<std::int32_t>(gpu_)));
   if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->is_lost(gpu_)) {
     result_ = Return::kGpuIsLost;
   }
-  if (result_ == Return::kSuccess && instance_ != 0 && mig_device == MigDevice::kNotSupported) {
+  if (result_ == Return::kSuccess && instance_number_ != 0 &&
+      mig_device == MigDevice::kNotSupported) {
     result_ = Return::kNotSupported;
   }
 }
@@ -178,8 +180,8 @@ GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDev
 GpuCall::GpuCall(Device device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
-  result_ =
-      FindGpu(device, *state_, &gpu_, &instance_) ? Return::kSuccess : Return::kInvalidArgument;
+  result_ = FindGpu(device, *state_, &gpu_, &instance_number_) ? Return::kSuccess
+                                                               : Return::kInvalidArgument;
 }
 
 Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }

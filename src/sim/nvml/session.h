@@ -26,8 +26,8 @@ NVML_EXPORT const char* nvmlErrorString(Return result);
 
 // The target of a handle, which lives as long as the library.
 struct DeviceTag {
-  std::uint32_t gpu;       // index in the state
-  std::uint32_t instance;  // 1 + index of a compute instance (MIG device); 0: the whole GPU
+  std::uint32_t gpu;              // index in the state
+  std::uint32_t instance_number;  // 1 + index of a compute instance (MIG device); 0: the whole GPU
 };
 
 // The GPUs that this process sees, in NVML's order.
@@ -43,13 +43,13 @@ Return ShutdownSession(const char* function);
 // number above every version.
 unsigned CudaVersion();
 
-enum class Faults { kCheck, kLater };
+enum class FaultCheck { kNow, kLater };
 
 // A call without a device. Calls that look up their device check injected failures afterwards
-// (Faults::kLater), so that a failure of one GPU counts once.
+// (FaultCheck::kLater), so that a failure of one GPU counts once.
 class NodeCall {
  public:
-  explicit NodeCall(const char* function, Faults faults = Faults::kCheck);
+  explicit NodeCall(const char* function, FaultCheck fault_check = FaultCheck::kNow);
 
   Return result() const { return result_; }
   sim::State& state() const { return *state_; }
@@ -76,11 +76,13 @@ class GpuCall {
 
   Return result() const { return result_; }
   sim::State& state() const { return *state_; }
-  std::uint32_t number() const { return gpu_; }
+  std::uint32_t gpu_index() const { return gpu_; }
   // 1 + index of the compute instance of a MIG device; 0: the whole GPU.
-  std::uint32_t instance() const { return instance_; }
+  std::uint32_t instance_number() const { return instance_number_; }
   // REQUIRES: a MIG device.
-  sim::ComputeInstance& compute_instance() const { return live().compute_instances[instance_ - 1]; }
+  sim::ComputeInstance& compute_instance() const {
+    return live().compute_instances[instance_number_ - 1];
+  }
   std::uint32_t gpu_instance() const { return compute_instance().gpu_instance.load(); }
   const sim::MigProfile& mig_profile() const { return state_->ProfileOf(gpu_, gpu_instance()); }
   const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
@@ -93,7 +95,7 @@ class GpuCall {
   Return result_ = Return::kUninitialized;
   sim::State* state_ = nullptr;
   std::uint32_t gpu_ = 0;
-  std::uint32_t instance_ = 0;
+  std::uint32_t instance_number_ = 0;
 };
 
 #define NVML_ENTER(call)         \

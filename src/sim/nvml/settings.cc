@@ -8,18 +8,18 @@ namespace {
 
 Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
   NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
-  const Return may = CheckMayChange(gpu);
-  if (may != Return::kSuccess) return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission != Return::kSuccess) return permission;
   gpu.live().power_limit_mw.store(milliwatts);
-  gpu.state().UpdateThrottling(gpu.number());
+  gpu.state().UpdateThrottling(gpu.gpu_index());
   return Return::kSuccess;
 }
 
 // Locks clocks, or unlocks them if both values are 0.
 Return LockClocks(const GpuCall& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
                   unsigned max_mhz) {
-  const Return may = CheckMayChange(gpu);
-  if (may != Return::kSuccess) return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission != Return::kSuccess) return permission;
   low->store(min_mhz);
   high->store(max_mhz);
   return Return::kSuccess;
@@ -37,8 +37,8 @@ Return LockMemory(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
 }
 
 Return SetApplicationClocks(const GpuCall& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
-  const Return may = CheckMayChange(gpu);
-  if (may != Return::kSuccess) return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission != Return::kSuccess) return permission;
   gpu.live().application_mem.store(memory_mhz);
   gpu.live().application_graphics.store(graphics_mhz);
   return Return::kSuccess;
@@ -101,9 +101,9 @@ Return nvmlDeviceResetApplicationsClocks(Device device) {
 Return nvmlDeviceSetEccMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kFeatureEnabled);
-  const Return may = CheckMayChange(gpu);
-  if (may == Return::kSuccess) gpu.live().ecc_mode_pending.store(mode);
-  return may;
+  const Return permission = CheckMayChange(gpu);
+  if (permission == Return::kSuccess) gpu.live().ecc_mode_pending.store(mode);
+  return permission;
 }
 
 }  // namespace tessera::nvml

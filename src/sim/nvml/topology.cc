@@ -67,7 +67,7 @@ bool HasSwitch(const sim::GpuFacts& facts) {
 bool JoinedByNvLink(const GpuCall& a, const GpuCall& b) {
   for (const sim::NvLink& link : a.facts().links) {
     if (link.active != 0 && link.remote_type == kNvLinkGpu &&
-        link.remote_gpu == static_cast<std::int32_t>(b.number())) {
+        link.remote_gpu == static_cast<std::int32_t>(b.gpu_index())) {
       return true;
     }
   }
@@ -75,7 +75,7 @@ bool JoinedByNvLink(const GpuCall& a, const GpuCall& b) {
 }
 
 unsigned LevelBetween(const GpuCall& a, const GpuCall& b) {
-  return a.facts().pcie_level[b.number()];
+  return a.facts().pcie_level[b.gpu_index()];
 }
 
 Return GetCpuAffinity(const char* function, Device device, unsigned words, unsigned long* cpus) {
@@ -83,7 +83,7 @@ Return GetCpuAffinity(const char* function, Device device, unsigned words, unsig
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(words > 0 && cpus != nullptr);
   std::memset(cpus, 0, words * sizeof(*cpus));
-  const CpuRange range = CpusOf(gpu.state(), gpu.number());
+  const CpuRange range = CpusOf(gpu.state(), gpu.gpu_index());
   for (unsigned cpu = range.first; cpu < range.end && cpu / 64 < words; ++cpu) {
     cpus[cpu / 64] |= 1UL << (cpu % 64);
   }
@@ -174,12 +174,12 @@ Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigned level, unsigned*
                                         Device* devices) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(count != nullptr && (*count == 0 || devices != nullptr));
-  const NodeCall call(__func__, Faults::kLater);
+  const NodeCall call(__func__, FaultCheck::kLater);
   const unsigned capacity = *count;
   *count = 0;
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
     const std::uint32_t other = call.visible().gpus[i];
-    if (other == gpu.number() || gpu.facts().pcie_level[other] != level) continue;
+    if (other == gpu.gpu_index() || gpu.facts().pcie_level[other] != level) continue;
     if (capacity > 0 && *count == capacity) break;
     if (capacity > 0) devices[*count] = HandleOf(other);
     ++*count;
@@ -211,7 +211,7 @@ Return nvmlDeviceOnSameBoard(Device a, Device b, int* same) {
   NVML_ENTER_CACHED(first, a);
   const GpuCall second(b);
   NVML_REQUIRE(second.result() == Return::kSuccess);
-  return Put(same, first.number() == second.number() ? 1 : 0);
+  return Put(same, first.gpu_index() == second.gpu_index() ? 1 : 0);
 }
 
 Return nvmlDeviceGetNvLinkState(Device device, unsigned number, unsigned* active) {

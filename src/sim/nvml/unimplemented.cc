@@ -63,10 +63,10 @@ const char* nvmlErrorString(Return result) {
 
 // Arguments do not matter: on x86-64 the caller removes them.
 extern "C" {
-#define NVML_OTHER(name) \
+#define NVML_UNIMPLEMENTED(name) \
   NVML_EXPORT Return name() { return CountAndRefuse(__func__); }
 #include "src/sim/nvml/unimplemented.inc"
-#undef NVML_OTHER
+#undef NVML_UNIMPLEMENTED
 }
 
 }  // namespace tessera::nvml

@@ -77,7 +77,7 @@ TEST_F(CapabilitiesTest, AnInstanceHasItsFilesAsLongAsItLives) {
   EXPECT_FALSE(PathExists(node_.driver_root() + "/proc/driver/" + folder));
 }
 
-TEST_F(CapabilitiesTest, TheEndOfTheNodeRemovesThem) {
+TEST_F(CapabilitiesTest, DestroyRemovesCapabilities) {
   NewComputeInstance(NewInstance("7g.80gb"));
   EXPECT_TRUE(PathExists(Device(3 + 135)));
   EXPECT_TRUE(DestroyDriverRoot(node_.driver_root(), "").ok());

@@ -134,7 +134,7 @@ SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
 
 // Turns a function that cannot fail into a StateChange.
 template <typename Function>
-StateChange Always(Function function) {
+StateChange Infallible(Function function) {
   return [function](State* state, uint32_t gpu) {
     function(state, gpu);
     return Status();
@@ -256,7 +256,7 @@ CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action,
 void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 GpuLive::*member) {
-  GpuCommand(inject, flags, action, name, help, Always([=](State* state, uint32_t gpu) {
+  GpuCommand(inject, flags, action, name, help, Infallible([=](State* state, uint32_t gpu) {
                state->live(gpu).*member = flags->value * factor;
                state->UpdateThrottling(gpu);
              }))
@@ -298,8 +298,8 @@ void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action
       ->check(WholeNumber())
       ->capture_default_str();
   GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
-             Always(InjectLost));
-  GpuCommand(inject, flags, action, "recover", "The GPU is healthy again", Always(Recover));
+             Infallible(InjectLost));
+  GpuCommand(inject, flags, action, "recover", "The GPU is healthy again", Infallible(Recover));
   GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; the GPU has no slices",
              [=](State* state, uint32_t gpu) -> Status {
                if (state->facts(gpu).mig_capable == 0) {
@@ -388,7 +388,7 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
   AddFaultCommand(inject, flags, action, /*hang=*/false);
   AddFaultCommand(inject, flags, action, /*hang=*/true);
   AddClearCommand(inject, flags, action);
-  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Always(Recover));
+  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Infallible(Recover));
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
   return files;
 }
 
-Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted) {
+Status ReplaceDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted) {
   std::vector<DeviceFile> recorded = ReadList(state_dir);
   std::erase_if(recorded, [&](const DeviceFile& old) {
     if (std::ranges::count(wanted, old) != 0) return false;
@@ -128,7 +128,7 @@ Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFil
   return status;
 }
 
-Status RemoveDeviceFiles(const std::string& state_dir) { return MakeDeviceFiles(state_dir, {}); }
+Status RemoveDeviceFiles(const std::string& state_dir) { return ReplaceDeviceFiles(state_dir, {}); }
 
 void RemoveDeviceFile(const DeviceFile& file) {
   struct stat info;

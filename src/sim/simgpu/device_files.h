@@ -38,7 +38,7 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
 
 // Creates `wanted`, and removes other files that were created for this node. ALREADY_EXISTS:
 // another file has one of the names.
-Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted);
+Status ReplaceDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted);
 // Removes all files that were created for this node.
 Status RemoveDeviceFiles(const std::string& state_dir);
 // Removes `file.path` if it is a device with `file.number`, or, for S_IFREG, an empty file.

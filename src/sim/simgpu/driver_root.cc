@@ -243,7 +243,7 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
   RETURN_IF_ERROR(WriteProc(options.root, *state));
   RETURN_IF_ERROR(WritePciFiles(options.root, *state));
   const std::string state_dir = StateDir(options.root);
-  RETURN_IF_ERROR(MakeDeviceFiles(state_dir, WantedDeviceFiles(options, *state)));
+  RETURN_IF_ERROR(ReplaceDeviceFiles(state_dir, WantedDeviceFiles(options, *state)));
   // The state is last: a process that finds it finds all other files.
   if (const int error = State::Create(state_dir, *state); error != 0) {
     return Status::FromErrno(state_dir + "/state", error);

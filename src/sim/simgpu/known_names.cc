@@ -45,9 +45,9 @@ const std::vector<std::string_view>& NvmlFunctions() {
 #define NVML_FUNCTION(name, parameters) #name,
 #include "api/nvml_functions.inc"
 #undef NVML_FUNCTION
-#define NVML_OTHER(name) #name,
+#define NVML_UNIMPLEMENTED(name) #name,
 #include "src/sim/nvml/unimplemented.inc"
-#undef NVML_OTHER
+#undef NVML_UNIMPLEMENTED
   };
   return kNames;
 }

@@ -49,18 +49,18 @@ using Regions = std::array<Region, kRegions>;
 
 // Up to Ada, region 0 has the registers of the chip below 4 GiB, and regions 1 and 3 the device's
 // memory. On Hopper and later, all regions have 64 bits and take two registers each.
-Regions RegionsOf(const GpuFacts& gpu, uint32_t slot) {
+Regions RegionsOf(const GpuFacts& gpu, uint32_t gpu_index) {
   constexpr uint32_t kWide = kRegister64Bit | kRegisterPrefetchable;
   const uint64_t memory = std::bit_ceil(gpu.bar1_bytes);
   const uint64_t span = std::max(memory, 2 * kPrivateBytes);  // each region is aligned to its size
-  const uint64_t base = kMemoryBase + slot * 2 * span;
+  const uint64_t base = kMemoryBase + gpu_index * 2 * span;
   Regions regions;
   if (gpu.architecture >= nvml::kArchHopper) {
     regions[0] = {base + span + kPrivateBytes, kControlBytes, kWide};
     regions[2] = {base, memory, kWide};
     regions[4] = {base + span, kPrivateBytes, kWide};
   } else {
-    regions[0] = {kControlBase + slot * kControlBytes, kControlBytes, 0};
+    regions[0] = {kControlBase + gpu_index * kControlBytes, kControlBytes, 0};
     regions[1] = {base, memory, kWide};
     regions[3] = {base + span, kPrivateBytes, kWide};
   }
@@ -165,7 +165,7 @@ std::string Uevent(const GpuFacts& gpu) {
       gpu.pci_subsystem_id & 0xFFFF, gpu.pci_subsystem_id >> 16, PciAddressText(gpu.pci));
 }
 
-std::vector<std::pair<std::string, std::string>> FilesOf(const GpuFacts& gpu, uint32_t slot) {
+std::vector<std::pair<std::string, std::string>> FilesOf(const GpuFacts& gpu, uint32_t gpu_index) {
   const std::string speed = LinkSpeed(gpu.pcie_gen_max);
   const std::string width = fmt::format("{}\n", gpu.pcie_width_max);
   return {
@@ -181,8 +181,8 @@ std::vector<std::pair<std::string, std::string>> FilesOf(const GpuFacts& gpu, ui
       {"current_link_width", width},
       {"max_link_width", width},
       {"uevent", Uevent(gpu)},
-      {"config", PciConfigSpace(gpu, slot)},
-      {"resource", PciResources(gpu, slot)},
+      {"config", PciConfigSpace(gpu, gpu_index)},
+      {"resource", PciResources(gpu, gpu_index)},
   };
 }
 
@@ -205,17 +205,17 @@ std::string PciAddressText(const PciAddress& address) {
                      address.function);
 }
 
-std::string PciConfigSpace(const GpuFacts& gpu, uint32_t slot) {
+std::string PciConfigSpace(const GpuFacts& gpu, uint32_t gpu_index) {
   ConfigSpace config;
   PutHeader(gpu, &config);
-  PutRegions(RegionsOf(gpu, slot), &config);
+  PutRegions(RegionsOf(gpu, gpu_index), &config);
   PutCapabilities(gpu, &config);
   return config.Take();
 }
 
-std::string PciResources(const GpuFacts& gpu, uint32_t slot) {
+std::string PciResources(const GpuFacts& gpu, uint32_t gpu_index) {
   std::string text;
-  for (const Region& region : RegionsOf(gpu, slot)) {
+  for (const Region& region : RegionsOf(gpu, gpu_index)) {
     const bool used = region.size != 0;
     text += fmt::format("0x{:016x} 0x{:016x} 0x{:016x}\n", region.start,
                         used ? region.start + region.size - 1 : 0, used ? region.flags() : 0);

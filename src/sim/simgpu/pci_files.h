@@ -18,12 +18,12 @@ namespace tessera::sim {
 std::string PciAddressText(const PciAddress& address);
 
 // The 4096 bytes of the configuration space: header, power management, MSI, PCI Express, the empty
-// vendor-specific capability that distinguishes a physical GPU from a vGPU, MSI-X. `slot` is the
-// index of the GPU in its node, from which addresses of memory regions derive.
-std::string PciConfigSpace(const GpuFacts& gpu, uint32_t slot);
+// vendor-specific capability that distinguishes a physical GPU from a vGPU, MSI-X. Addresses of
+// memory regions derive from `gpu_index`, the index of the GPU in its node.
+std::string PciConfigSpace(const GpuFacts& gpu, uint32_t gpu_index);
 
 // The 13 lines of the file `resource`: start, end and flags of each region in PciConfigSpace.
-std::string PciResources(const GpuFacts& gpu, uint32_t slot);
+std::string PciResources(const GpuFacts& gpu, uint32_t gpu_index);
 
 // Writes <root>/sys for all GPUs of the node.
 Status WritePciFiles(const std::string& root, const StateFile& state);

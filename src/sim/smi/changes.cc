@@ -10,8 +10,8 @@
 namespace tessera::smi {
 
 struct ChangeKind {
-  std::string_view brief;
-  std::string_view full;
+  std::string_view short_name;
+  std::string_view long_name;
   std::string_view target;  // for "Unable to set <target> for GPU"
   // Null: the option has no value.
   bool (*parse)(std::string_view text, Change* change);
@@ -27,14 +27,14 @@ using NoValueFn = Return (*)(nvml::Device);
 using OneValueFn = Return (*)(nvml::Device, unsigned);
 using TwoValuesFn = Return (*)(nvml::Device, unsigned, unsigned);
 
-bool Number(std::string_view text, unsigned* value) {
+bool ParseUnsigned(std::string_view text, unsigned* value) {
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, *value);
   return error == std::errc() && stopped == end;
 }
 
 // Parses one of `names`, or its index.
-bool Choice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {
+bool ParseChoice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {
   unsigned index = 0;
   for (const std::string_view name : names) {
     if (text == name || text == std::to_string(index)) return *value = index, true;
@@ -47,18 +47,18 @@ constexpr std::string_view kModeWords[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHI
                                            "EXCLUSIVE_PROCESS"};
 
 bool ParseComputeMode(std::string_view text, Change* change) {
-  return Choice(text, kModeWords, &change->values[0]);
+  return ParseChoice(text, kModeWords, &change->values[0]);
 }
 
 constexpr std::string_view kSwitchWords[] = {"DISABLED", "ENABLED"};
 constexpr std::string_view kCounterWords[] = {"VOLATILE", "AGGREGATE"};
 
 bool ParseSwitch(std::string_view text, Change* change) {
-  return Choice(text, kSwitchWords, &change->values[0]);
+  return ParseChoice(text, kSwitchWords, &change->values[0]);
 }
 
 bool ParseEccCounter(std::string_view text, Change* change) {
-  return Choice(text, kCounterWords, &change->values[0]);
+  return ParseChoice(text, kCounterWords, &change->values[0]);
 }
 
 // Parses watts, with a fraction, to milliwatts.
@@ -74,9 +74,10 @@ bool ParsePower(std::string_view text, Change* change) {
 // Parses "MIN,MAX", or one number for both.
 bool ParseRange(std::string_view text, Change* change) {
   const size_t comma = text.find(',');
-  if (!Number(text.substr(0, comma), &change->values[0])) return false;
+  if (!ParseUnsigned(text.substr(0, comma), &change->values[0])) return false;
   change->values[1] = change->values[0];
-  return comma == std::string_view::npos || Number(text.substr(comma + 1), &change->values[1]);
+  return comma == std::string_view::npos ||
+         ParseUnsigned(text.substr(comma + 1), &change->values[1]);
 }
 
 // Parses "MEMORY,GRAPHICS".
@@ -104,17 +105,17 @@ Return SetComputeMode(const Change& change, const NvmlGpu& gpu, std::string* mes
   return Call(gpu, "nvmlDeviceSetComputeMode", change);
 }
 
-std::string_view Switched(const Change& change) {
+std::string_view EnabledText(const Change& change) {
   return change.values[0] != 0 ? "Enabled" : "Disabled";
 }
 
 Return SetPersistence(const Change& change, const NvmlGpu& gpu, std::string* message) {
-  *message = fmt::format("{} persistence mode for GPU {}.\n", Switched(change), gpu.BusId());
+  *message = fmt::format("{} persistence mode for GPU {}.\n", EnabledText(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetPersistenceMode", change);
 }
 
 Return SetEcc(const Change& change, const NvmlGpu& gpu, std::string* message) {
-  *message = fmt::format("{} ECC support for GPU {}.\n", Switched(change), gpu.BusId());
+  *message = fmt::format("{} ECC support for GPU {}.\n", EnabledText(change), gpu.BusId());
   return Call(gpu, "nvmlDeviceSetEccMode", change);
 }
 
@@ -166,7 +167,7 @@ Return SetMigMode(const Change& change, const NvmlGpu& gpu, std::string* message
   Return activation = Return::kUnknown;
   const Return result = gpu.client().Call<MigModeFn>("nvmlDeviceSetMigMode", gpu.handle(),
                                                      change.values[0], &activation);
-  *message = fmt::format("{} MIG Mode for GPU {}\n", Switched(change), gpu.BusId());
+  *message = fmt::format("{} MIG Mode for GPU {}\n", EnabledText(change), gpu.BusId());
   if (activation == Return::kSuccess) return result;
   const std::string why = gpu.client().ErrorText(activation);
   *message = fmt::format("Warning: MIG mode is in pending {} state for GPU {}:{}\n",
@@ -191,13 +192,13 @@ constexpr ChangeKind kKinds[] = {
 
 // The tool's message for a power limit outside of the constraints, which NVML reports as invalid.
 std::string InvalidLimitText(const Change& change, const NvmlGpu& gpu) {
-  if (change.kind->brief != "-pl") return "";
+  if (change.kind->short_name != "-pl") return "";
   constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
   return fmt::format(
       "Provided power limit {:.2f} W is not a valid power limit which should be between {} and {} "
       "for GPU {}\n",
-      change.values[0] / 1000.0, ShowWatts(gpu.First(kConstraints)),
-      ShowWatts(gpu.Second(kConstraints)), gpu.BusId());
+      change.values[0] / 1000.0, ShowWatts(gpu.FirstNumber(kConstraints)),
+      ShowWatts(gpu.SecondNumber(kConstraints)), gpu.BusId());
 }
 
 std::string FailureText(const Change& change, const NvmlGpu& gpu, Return result) {
@@ -212,7 +213,7 @@ std::string FailureText(const Change& change, const NvmlGpu& gpu, Return result)
 
 bool FindChange(std::string_view option, Change* change) {
   for (const ChangeKind& kind : kKinds) {
-    if (option != kind.brief && option != kind.full) continue;
+    if (option != kind.short_name && option != kind.long_name) continue;
     return *change = {&kind, {}}, true;
   }
   return false;
@@ -235,7 +236,7 @@ Return ApplyChange(const Change& change, const std::vector<NvmlGpu>& gpus, std::
     *out += message;
   }
   *out += "All done.\n";
-  if (change.kind->brief == "-e") *out += "Reboot required.\n";
+  if (change.kind->short_name == "-e") *out += "Reboot required.\n";
   return Return::kSuccess;
 }
 

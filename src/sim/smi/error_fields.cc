@@ -28,23 +28,23 @@ std::string Sram(const NvmlGpu& gpu, const NodeValues&) {
 
 std::string SramThreshold(const NvmlGpu& gpu, const NodeValues&) {
   const NvmlAnswer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
-  return ShowYes({status.result, status.value.threshold_exceeded});
+  return ShowYesNo({status.result, status.value.threshold_exceeded});
 }
 
 template <unsigned RemappedRows::*member>
-NvmlAnswer<unsigned> RowsPart(const NvmlGpu& gpu) {
+NvmlAnswer<unsigned> RemappedRowsValue(const NvmlGpu& gpu) {
   const NvmlAnswer<RemappedRows> rows = gpu.Rows();
   return {rows.result, rows.value.*member};
 }
 
 template <unsigned RemappedRows::*member>
 std::string RowsCount(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(RowsPart<member>(gpu));
+  return Show(RemappedRowsValue<member>(gpu));
 }
 
 template <unsigned RemappedRows::*member>
-std::string RowsYes(const NvmlGpu& gpu, const NodeValues&) {
-  return ShowYes(RowsPart<member>(gpu));
+std::string RowsYesNo(const NvmlGpu& gpu, const NodeValues&) {
+  return ShowYesNo(RemappedRowsValue<member>(gpu));
 }
 
 template <unsigned nvml::RowRemapperHistogram::*member>
@@ -59,8 +59,8 @@ std::string Retired(const NvmlGpu& gpu, const NodeValues&) {
 }
 
 template <unsigned field>
-std::string FieldYes(const NvmlGpu& gpu, const NodeValues&) {
-  return ShowYes(gpu.FieldNumber(field));
+std::string FieldYesNo(const NvmlGpu& gpu, const NodeValues&) {
+  return ShowYesNo(gpu.FieldNumber(field));
 }
 
 // The counters of one type and period, by memory.
@@ -126,16 +126,16 @@ void AddRepairs(std::vector<GpuField>* t) {
                  "Pages retired after uncorrected errors.", Retired<1>},
                 {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
                  [](const NvmlGpu& g, const NodeValues&) {
-                   return ShowYes(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
+                   return ShowYesNo(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
                  }},
                 {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
                  RowsCount<&RemappedRows::correctable>},
                 {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
                  RowsCount<&RemappedRows::uncorrectable>},
                 {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
-                 RowsYes<&RemappedRows::pending>},
+                 RowsYesNo<&RemappedRows::pending>},
                 {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
-                 RowsYes<&RemappedRows::failure>},
+                 RowsYesNo<&RemappedRows::failure>},
                 {"remapped_rows.histogram.max", "", "", "Banks with all spare rows.",
                  Banks<&Histogram::max>},
                 {"remapped_rows.histogram.high", "", "", "Banks with most spare rows.",
@@ -147,10 +147,10 @@ void AddRepairs(std::vector<GpuField>* t) {
                 {"remapped_rows.histogram.none", "", "", "Banks without spare rows.",
                  Banks<&Histogram::none>},
                 {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
-                 FieldYes<nvml::kFieldResetStatus>},
+                 FieldYesNo<nvml::kFieldResetStatus>},
                 {"reset_status.drain_and_reset_recommended", "", "",
                  "Whether the GPU should be drained and reset.",
-                 FieldYes<nvml::kFieldDrainAndResetStatus>},
+                 FieldYesNo<nvml::kFieldDrainAndResetStatus>},
                 {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
                  [](const NvmlGpu& g, const NodeValues&) { return g.RecoveryAction(); }},
             });

@@ -6,7 +6,7 @@
 namespace tessera::smi {
 namespace {
 
-std::string MemoryPart(const NvmlGpu& gpu, std::uint64_t nvml::MemoryV2::*member) {
+std::string MemoryMib(const NvmlGpu& gpu, std::uint64_t nvml::MemoryV2::*member) {
   const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
   return memory.ok() ? std::to_string((memory.value.*member) >> 20) : kNotAvailable;
 }
@@ -22,7 +22,7 @@ NvmlAnswer<unsigned> UtilizationOf(const NvmlGpu& gpu, unsigned nvml::Utilizatio
 
 std::string Limit(const NvmlGpu& gpu, bool max) {
   constexpr const char* kFunction = "nvmlDeviceGetPowerManagementLimitConstraints";
-  return Watts(max ? gpu.Second(kFunction) : gpu.First(kFunction));
+  return Watts(max ? gpu.SecondNumber(kFunction) : gpu.FirstNumber(kFunction));
 }
 
 std::string ReasonMask(const NvmlGpu& gpu, const char* function) {
@@ -54,7 +54,7 @@ std::string DriverModel(const NvmlAnswer<unsigned>& model) {
   return model.value == 0 ? "WDDM" : "TCC";
 }
 
-std::string EncoderPart(const NvmlGpu& gpu, unsigned nvml::FbcStats::*member) {
+std::string EncoderStat(const NvmlGpu& gpu, unsigned nvml::FbcStats::*member) {
   const NvmlAnswer<nvml::FbcStats> stats = gpu.Encoder();
   return Show(NvmlAnswer<unsigned>{stats.result, stats.value.*member});
 }
@@ -67,7 +67,7 @@ std::string Margin(const NvmlGpu& gpu) {
   return result == nvml::Return::kSuccess ? std::to_string(margin.margin) : kNotAvailable;
 }
 
-std::string PciPart(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int digits) {
+std::string PciHex(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int digits) {
   const NvmlAnswer<nvml::PciInfo> pci = gpu.Pci();
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
@@ -91,15 +91,14 @@ void AddIdentity(std::vector<GpuField>* t) {
           {"pci.bus_id", "gpu_bus_id", "", "PCI bus id, domain:bus:device.function in hex.",
            OF_GPU(g.BusId())},
           {"pci.domain", "", "", "PCI domain number, in hex.",
-           OF_GPU(PciPart(g, &nvml::PciInfo::domain, 4))},
-          {"pci.bus", "", "", "PCI bus number, in hex.",
-           OF_GPU(PciPart(g, &nvml::PciInfo::bus, 2))},
+           OF_GPU(PciHex(g, &nvml::PciInfo::domain, 4))},
+          {"pci.bus", "", "", "PCI bus number, in hex.", OF_GPU(PciHex(g, &nvml::PciInfo::bus, 2))},
           {"pci.device", "", "", "PCI device number, in hex.",
-           OF_GPU(PciPart(g, &nvml::PciInfo::device, 2))},
+           OF_GPU(PciHex(g, &nvml::PciInfo::device, 2))},
           {"pci.device_id", "", "", "PCI vendor and device id, in hex.",
-           OF_GPU(PciPart(g, &nvml::PciInfo::pci_device_id, 8))},
+           OF_GPU(PciHex(g, &nvml::PciInfo::pci_device_id, 8))},
           {"pci.sub_device_id", "", "", "PCI subsystem id, in hex.",
-           OF_GPU(PciPart(g, &nvml::PciInfo::pci_subsystem_id, 8))},
+           OF_GPU(PciHex(g, &nvml::PciInfo::pci_subsystem_id, 8))},
           {"pci.baseClass", "", "", "PCI base class, in hex.",
            OF_GPU(PciClass(g, &nvml::PciInfoExt::base_class))},
           {"pci.subClass", "", "", "PCI sub-class, in hex.",
@@ -117,9 +116,9 @@ void AddIdentity(std::vector<GpuField>* t) {
           {"inforom.checksum_validation", "", "", "Whether the checksum of the infoROM is right.",
            OF_GPU(InforomValid(g))},
           {"gsp.mode.current", "", "", "Whether the GPU system processor is in use.",
-           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetGspFirmwareMode")))},
+           OF_GPU(ShowEnabled(g.FirstNumber("nvmlDeviceGetGspFirmwareMode")))},
           {"gsp.mode.default", "", "", "Whether the GPU system processor is used by default.",
-           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetGspFirmwareMode")))},
+           OF_GPU(ShowEnabled(g.SecondNumber("nvmlDeviceGetGspFirmwareMode")))},
           {"addressing_mode", "", "", "HMM, ATS or none.", OF_GPU(g.AddressingMode())},
           {"platform.module_id", "", "", "Number of the GPU on its board.",
            OF_GPU(Show(g.Number("nvmlDeviceGetModuleId")))},
@@ -136,7 +135,7 @@ void AddModes(std::vector<GpuField>* t) {
           {"display_mode", "", "", "Whether a display is connected.",
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayMode")))},
           {"display_attached", "", "", "Whether a display is connected.",
-           OF_GPU(ShowYes(g.Number("nvmlDeviceGetDisplayMode")))},
+           OF_GPU(ShowYesNo(g.Number("nvmlDeviceGetDisplayMode")))},
           {"display_active", "", "", "Whether a display is initialized.",
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayActive")))},
           {"accounting.mode", "", "", "Whether accounting is on.",
@@ -144,10 +143,10 @@ void AddModes(std::vector<GpuField>* t) {
           {"accounting.buffer_size", "", "", "Processes that accounting keeps.",
            OF_GPU(Show(g.Number("nvmlDeviceGetAccountingBufferSize")))},
           {"driver_model.current", "", "", "Driver model in effect; only Windows has one.",
-           OF_GPU(DriverModel(g.First("nvmlDeviceGetDriverModel_v2")))},
+           OF_GPU(DriverModel(g.FirstNumber("nvmlDeviceGetDriverModel_v2")))},
           {"driver_model.pending", "", "",
            "Driver model after the next reboot; only Windows has one.",
-           OF_GPU(DriverModel(g.Second("nvmlDeviceGetDriverModel_v2")))},
+           OF_GPU(DriverModel(g.SecondNumber("nvmlDeviceGetDriverModel_v2")))},
           {"gom.current", "gpu_operation_mode.current", "", "GPU operation mode in effect.",
            OF_GPU(kNotAvailable)},
           {"gom.pending", "gpu_operation_mode.pending", "",
@@ -158,13 +157,13 @@ void AddModes(std::vector<GpuField>* t) {
            OF_GPU(kNotAvailable)},
           {"compute_mode", "", "", "Who may make contexts.", OF_GPU(g.ComputeMode())},
           {"mig.mode.current", "", "", "MIG mode in effect.",
-           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetMigMode")))},
+           OF_GPU(ShowEnabled(g.FirstNumber("nvmlDeviceGetMigMode")))},
           {"mig.mode.pending", "", "", "MIG mode after the next reset.",
-           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetMigMode")))},
+           OF_GPU(ShowEnabled(g.SecondNumber("nvmlDeviceGetMigMode")))},
           {"ecc.mode.current", "", "", "ECC mode in effect.",
-           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetEccMode")))},
+           OF_GPU(ShowEnabled(g.FirstNumber("nvmlDeviceGetEccMode")))},
           {"ecc.mode.pending", "", "", "ECC mode after the next reboot.",
-           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetEccMode")))},
+           OF_GPU(ShowEnabled(g.SecondNumber("nvmlDeviceGetEccMode")))},
           {"power.management", "", "", "Whether power management is on.",
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPowerManagementMode")))},
           {"c2c.mode", "", "", "Whether chip-to-chip links are in use.", OF_GPU(kNotAvailable)},
@@ -253,30 +252,30 @@ void AddUse(std::vector<GpuField>* t) {
       t->end(),
       {
           {"memory.total", "", "MiB", "Total memory.",
-           OF_GPU(MemoryPart(g, &nvml::MemoryV2::total))},
+           OF_GPU(MemoryMib(g, &nvml::MemoryV2::total))},
           {"memory.reserved", "", "MiB", "Memory that the driver keeps.",
-           OF_GPU(MemoryPart(g, &nvml::MemoryV2::reserved))},
+           OF_GPU(MemoryMib(g, &nvml::MemoryV2::reserved))},
           {"memory.used", "", "MiB", "Memory of the running contexts.",
-           OF_GPU(MemoryPart(g, &nvml::MemoryV2::used))},
-          {"memory.free", "", "MiB", "Free memory.", OF_GPU(MemoryPart(g, &nvml::MemoryV2::free))},
+           OF_GPU(MemoryMib(g, &nvml::MemoryV2::used))},
+          {"memory.free", "", "MiB", "Free memory.", OF_GPU(MemoryMib(g, &nvml::MemoryV2::free))},
           {"utilization.gpu", "", "%", "Share of time in which a kernel ran.",
            OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::gpu)))},
           {"utilization.memory", "", "%", "Share of time in which memory was read or written.",
            OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::memory)))},
           {"utilization.encoder", "", "%", "Use of the encoder.",
-           OF_GPU(Show(g.First("nvmlDeviceGetEncoderUtilization")))},
+           OF_GPU(Show(g.FirstNumber("nvmlDeviceGetEncoderUtilization")))},
           {"utilization.decoder", "", "%", "Use of the decoder.",
-           OF_GPU(Show(g.First("nvmlDeviceGetDecoderUtilization")))},
+           OF_GPU(Show(g.FirstNumber("nvmlDeviceGetDecoderUtilization")))},
           {"utilization.jpeg", "", "%", "Use of the JPEG engine.",
-           OF_GPU(Show(g.First("nvmlDeviceGetJpgUtilization")))},
+           OF_GPU(Show(g.FirstNumber("nvmlDeviceGetJpgUtilization")))},
           {"utilization.ofa", "", "%", "Use of the optical flow engine.",
-           OF_GPU(Show(g.First("nvmlDeviceGetOfaUtilization")))},
+           OF_GPU(Show(g.FirstNumber("nvmlDeviceGetOfaUtilization")))},
           {"encoder.stats.sessionCount", "", "", "Encoder sessions.",
-           OF_GPU(EncoderPart(g, &nvml::FbcStats::sessions))},
+           OF_GPU(EncoderStat(g, &nvml::FbcStats::sessions))},
           {"encoder.stats.averageFps", "", "", "Frames a second that are encoded.",
-           OF_GPU(EncoderPart(g, &nvml::FbcStats::average_fps))},
+           OF_GPU(EncoderStat(g, &nvml::FbcStats::average_fps))},
           {"encoder.stats.averageLatency", "", "", "Microseconds that encoding a frame takes.",
-           OF_GPU(EncoderPart(g, &nvml::FbcStats::average_latency))},
+           OF_GPU(EncoderStat(g, &nvml::FbcStats::average_latency))},
           {"temperature.gpu", "", "", "Temperature of the core, in degrees Celsius.",
            OF_GPU(Show(g.Number("nvmlDeviceGetTemperature", 0)))},
           {"temperature.gpu.tlimit", "", "", "Degrees Celsius below the limit.", OF_GPU(Margin(g))},

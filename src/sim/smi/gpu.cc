@@ -272,14 +272,14 @@ NvmlAnswer<std::uint64_t> NvmlGpu::Number64(const char* function) const {
   return answer;
 }
 
-NvmlAnswer<unsigned> NvmlGpu::First(const char* function) const {
+NvmlAnswer<unsigned> NvmlGpu::FirstNumber(const char* function) const {
   NvmlAnswer<unsigned> answer;
   unsigned second = 0;
   answer.result = client_->Call<PairFn>(function, device_, &answer.value, &second);
   return answer;
 }
 
-NvmlAnswer<unsigned> NvmlGpu::Second(const char* function) const {
+NvmlAnswer<unsigned> NvmlGpu::SecondNumber(const char* function) const {
   NvmlAnswer<unsigned> answer;
   unsigned first = 0;
   answer.result = client_->Call<PairFn>(function, device_, &first, &answer.value);
@@ -327,7 +327,7 @@ std::vector<ListedProcess> NvmlGpu::Processes() const {
   return processes;
 }
 
-bool NvmlGpu::Lost() const {
+bool NvmlGpu::IsLost() const {
   nvml::Memory memory;
   const Return result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
   return result == Return::kGpuIsLost;
@@ -347,7 +347,7 @@ std::string ShowEnabled(const NvmlAnswer<unsigned>& answer) {
   return answer.value != 0 ? "Enabled" : "Disabled";
 }
 
-std::string ShowYes(const NvmlAnswer<unsigned>& answer) {
+std::string ShowYesNo(const NvmlAnswer<unsigned>& answer) {
   if (!answer.ok()) return kNotAvailable;
   return answer.value != 0 ? "Yes" : "No";
 }

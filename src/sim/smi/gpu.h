@@ -87,8 +87,8 @@ class NvmlGpu {
   NvmlAnswer<unsigned> Number(const char* function, unsigned argument) const;
   NvmlAnswer<std::uint64_t> Number64(const char* function) const;
   // The first and the second result of a function (device, unsigned*, unsigned*).
-  NvmlAnswer<unsigned> First(const char* function) const;
-  NvmlAnswer<unsigned> Second(const char* function) const;
+  NvmlAnswer<unsigned> FirstNumber(const char* function) const;
+  NvmlAnswer<unsigned> SecondNumber(const char* function) const;
   NvmlAnswer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
   NvmlAnswer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
   // Number and addresses of pages retired for a cause: 0 corrected errors, 1 an uncorrected error.
@@ -105,7 +105,7 @@ class NvmlGpu {
 
   std::vector<ListedProcess> Processes() const;
   // True: the GPU does not respond.
-  bool Lost() const;
+  bool IsLost() const;
 
  private:
   std::string Text(const char* function, unsigned size) const;
@@ -120,7 +120,7 @@ std::string Show(const NvmlAnswer<unsigned>& answer, const char* unit = "");
 std::string Show(const NvmlAnswer<std::uint64_t>& answer, const char* unit = "");
 // "Enabled", "Disabled", N/A; "Yes", "No", N/A.
 std::string ShowEnabled(const NvmlAnswer<unsigned>& answer);
-std::string ShowYes(const NvmlAnswer<unsigned>& answer);
+std::string ShowYesNo(const NvmlAnswer<unsigned>& answer);
 // Milliwatts as "62.34 W".
 std::string ShowWatts(const NvmlAnswer<unsigned>& answer);
 std::string ShowMib(bool known, std::uint64_t bytes);

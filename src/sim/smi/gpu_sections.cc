@@ -21,8 +21,8 @@ void AddIdentity(const NvmlGpu& gpu, LogNode* log) {
            ShowEnabled(gpu.Number("nvmlDeviceGetPersistenceMode")))
       .Add("Addressing Mode", "addressing_mode", gpu.AddressingMode());
   log->Open("MIG Mode", "mig_mode")
-      .Add("Current", "current_mig", ShowEnabled(gpu.First("nvmlDeviceGetMigMode")))
-      .Add("Pending", "pending_mig", ShowEnabled(gpu.Second("nvmlDeviceGetMigMode")));
+      .Add("Current", "current_mig", ShowEnabled(gpu.FirstNumber("nvmlDeviceGetMigMode")))
+      .Add("Pending", "pending_mig", ShowEnabled(gpu.SecondNumber("nvmlDeviceGetMigMode")));
   log->Add("MIG Devices", "mig_devices", "None")
       .Add("Accounting Mode", "accounting_mode",
            ShowEnabled(gpu.Number("nvmlDeviceGetAccountingMode")))
@@ -36,7 +36,7 @@ void AddIdentity(const NvmlGpu& gpu, LogNode* log) {
       .Add("GPU UUID", "uuid", gpu.Uuid())
       .Add("Minor Number", "minor_number", gpu.MinorNumber())
       .Add("VBIOS Version", "vbios_version", gpu.Vbios())
-      .Add("MultiGPU Board", "multigpu_board", ShowYes(gpu.Number("nvmlDeviceGetMultiGpuBoard")))
+      .Add("MultiGPU Board", "multigpu_board", ShowYesNo(gpu.Number("nvmlDeviceGetMultiGpuBoard")))
       .Add("Board ID", "board_id", board.ok() ? fmt::format("0x{:x}", board.value) : kNotAvailable)
       .Add("Board Part Number", "board_part_number", gpu.PartNumber());
   log->Open("Inforom Version", "inforom_version")
@@ -50,9 +50,9 @@ void AddIdentity(const NvmlGpu& gpu, LogNode* log) {
       .Add("Current", "current_gom", kNotAvailable)
       .Add("Pending", "pending_gom", kNotAvailable);
   log->Open("GPU Reset Status", "gpu_reset_status")
-      .Add("Reset Required", "reset_required", ShowYes(gpu.FieldNumber(nvml::kFieldResetStatus)))
+      .Add("Reset Required", "reset_required", ShowYesNo(gpu.FieldNumber(nvml::kFieldResetStatus)))
       .Add("Drain and Reset Recommended", "drain_and_reset_recommended",
-           ShowYes(gpu.FieldNumber(nvml::kFieldDrainAndResetStatus)));
+           ShowYesNo(gpu.FieldNumber(nvml::kFieldDrainAndResetStatus)));
   log->Open("GPU Virtualization Mode", "gpu_virtualization_mode")
       .Add("Virtualization Mode", "virtualization_mode", gpu.Virtualization());
 }
@@ -141,10 +141,10 @@ void AddMemory(const NvmlGpu& gpu, LogNode* log) {
   log->Open("Utilization", "utilization")
       .Add("GPU", "gpu_util", Percent({use.result, use.value.gpu}))
       .Add("Memory", "memory_util", Percent({use.result, use.value.memory}))
-      .Add("Encoder", "encoder_util", Percent(gpu.First("nvmlDeviceGetEncoderUtilization")))
-      .Add("Decoder", "decoder_util", Percent(gpu.First("nvmlDeviceGetDecoderUtilization")))
-      .Add("JPEG", "jpeg_util", Percent(gpu.First("nvmlDeviceGetJpgUtilization")))
-      .Add("OFA", "ofa_util", Percent(gpu.First("nvmlDeviceGetOfaUtilization")));
+      .Add("Encoder", "encoder_util", Percent(gpu.FirstNumber("nvmlDeviceGetEncoderUtilization")))
+      .Add("Decoder", "decoder_util", Percent(gpu.FirstNumber("nvmlDeviceGetDecoderUtilization")))
+      .Add("JPEG", "jpeg_util", Percent(gpu.FirstNumber("nvmlDeviceGetJpgUtilization")))
+      .Add("OFA", "ofa_util", Percent(gpu.FirstNumber("nvmlDeviceGetOfaUtilization")));
   AddStats("Encoder Stats", "encoder_stats", gpu.Encoder(), log);
   AddStats("FBC Stats", "fbc_stats", gpu.FrameCapture(), log);
 }
@@ -166,7 +166,7 @@ void AddRetiredPages(const NvmlGpu& gpu, LogNode* log) {
   log->Add("Double Bit ECC", "", uncorrected);
   log->Open("", "double_bit_retirement").Add("", "retired_count", uncorrected);
   log->Add("Pending Page Blacklist", "pending_retirement",
-           ShowYes(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
+           ShowYesNo(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
 }
 
 void AddRemappedRows(const NvmlGpu& gpu, LogNode* log) {
@@ -178,9 +178,9 @@ void AddRemappedRows(const NvmlGpu& gpu, LogNode* log) {
   LogNode& section = log->Open("Remapped Rows", "remapped_rows");
   section.Add("Correctable Error", "remapped_row_corr", std::to_string(rows.value.correctable))
       .Add("Uncorrectable Error", "remapped_row_unc", std::to_string(rows.value.uncorrectable))
-      .Add("Pending", "remapped_row_pending", ShowYes({rows.result, rows.value.pending}))
+      .Add("Pending", "remapped_row_pending", ShowYesNo({rows.result, rows.value.pending}))
       .Add("Remapping Failure Occurred", "remapped_row_failure",
-           ShowYes({rows.result, rows.value.failure}));
+           ShowYesNo({rows.result, rows.value.failure}));
   const NvmlAnswer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
   auto show = [&banks](unsigned nvml::RowRemapperHistogram::*member) {
     return Show(NvmlAnswer<unsigned>{banks.result, banks.value.*member}, "bank(s)");
@@ -196,8 +196,8 @@ void AddRemappedRows(const NvmlGpu& gpu, LogNode* log) {
 
 void AddEcc(const NvmlGpu& gpu, LogNode* log) {
   log->Open("ECC Mode", "ecc_mode")
-      .Add("Current", "current_ecc", ShowEnabled(gpu.First("nvmlDeviceGetEccMode")))
-      .Add("Pending", "pending_ecc", ShowEnabled(gpu.Second("nvmlDeviceGetEccMode")));
+      .Add("Current", "current_ecc", ShowEnabled(gpu.FirstNumber("nvmlDeviceGetEccMode")))
+      .Add("Pending", "pending_ecc", ShowEnabled(gpu.SecondNumber("nvmlDeviceGetEccMode")));
   LogNode& errors = log->Open("ECC Errors", "ecc_errors");
   AddEccCounters(gpu, 0, &errors.Open("Volatile", "volatile"));
   AddEccCounters(gpu, 1, &errors.Open("Aggregate", "aggregate"));
@@ -228,8 +228,8 @@ void AddHeatAndPower(const NvmlGpu& gpu, LogNode* log) {
            ShowWatts(gpu.Number("nvmlDeviceGetPowerManagementLimit")))
       .Add("Default Power Limit", "default_power_limit",
            ShowWatts(gpu.Number("nvmlDeviceGetPowerManagementDefaultLimit")))
-      .Add("Min Power Limit", "min_power_limit", ShowWatts(gpu.First(kConstraints)))
-      .Add("Max Power Limit", "max_power_limit", ShowWatts(gpu.Second(kConstraints)));
+      .Add("Min Power Limit", "min_power_limit", ShowWatts(gpu.FirstNumber(kConstraints)))
+      .Add("Max Power Limit", "max_power_limit", ShowWatts(gpu.SecondNumber(kConstraints)));
 }
 
 void AddClocks(const NvmlGpu& gpu, LogNode* log) {

@@ -5,13 +5,13 @@
 
 namespace tessera::smi {
 
-LogNode& LogNode::Add(std::string_view name, std::string_view xml, std::string text) {
-  children.push_back({std::string(name), std::string(xml), std::move(text), false, {}});
+LogNode& LogNode::Add(std::string_view label, std::string_view tag, std::string value) {
+  children.push_back({std::string(label), std::string(tag), std::move(value), false, {}});
   return *this;
 }
 
-LogNode& LogNode::Open(std::string_view name, std::string_view xml) {
-  children.push_back({std::string(name), std::string(xml), "", true, {}});
+LogNode& LogNode::Open(std::string_view label, std::string_view tag) {
+  children.push_back({std::string(label), std::string(tag), "", true, {}});
   return children.back();
 }
 

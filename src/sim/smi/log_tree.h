@@ -18,9 +18,9 @@ struct LogNode {
   std::vector<LogNode> children;
 
   // Adds a leaf and returns this node, to chain calls.
-  LogNode& Add(std::string_view name, std::string_view xml, std::string text);
+  LogNode& Add(std::string_view label, std::string_view tag, std::string value);
   // Adds a section and returns it. It is valid until the next Add on this node.
-  LogNode& Open(std::string_view name, std::string_view xml);
+  LogNode& Open(std::string_view label, std::string_view tag);
 };
 
 // "    Product Name                          : NVIDIA H200\n", children indented by four more.

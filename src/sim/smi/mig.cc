@@ -55,9 +55,9 @@ struct ComputeInstanceView {
   std::string name;
 };
 
-// "MIG 1c.2g.20gb" of a compute profile in a GPU instance. False: no such profile.
-bool ComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsigned profile,
-                    nvml::ComputeInstanceProfileInfoV2* info) {
+// Finds a compute profile ("MIG 1c.2g.20gb") in a GPU instance. False: no such profile.
+bool FindComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsigned profile,
+                        nvml::ComputeInstanceProfileInfoV2* info) {
   *info = {};
   info->version = nvml::VersionOf<nvml::ComputeInstanceProfileInfoV2>(2);
   return NVML_CALL(gpu.client(), nvmlGpuInstanceGetComputeInstanceProfileInfoV, parent.handle,
@@ -92,7 +92,7 @@ std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
   std::vector<ComputeInstanceView> views;
   for (unsigned profile = 0; profile < kComputeSizes; ++profile) {
     nvml::ComputeInstanceProfileInfoV2 info;
-    if (!ComputeProfile(gpu, parent, profile, &info)) continue;
+    if (!FindComputeProfile(gpu, parent, profile, &info)) continue;
     std::array<nvml::ComputeInstance, kMaxInstances> handles = {};
     unsigned count = 0;
     NVML_CALL(gpu.client(), nvmlGpuInstanceGetComputeInstances, parent.handle, profile,
@@ -231,7 +231,7 @@ Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
                        const std::string& profile, std::string* out) {
   for (unsigned size = kComputeSizes; size-- > 0;) {
     nvml::ComputeInstanceProfileInfoV2 info;
-    if (!ComputeProfile(gpu, parent, size, &info)) continue;
+    if (!FindComputeProfile(gpu, parent, size, &info)) continue;
     if (profile.empty() ? parent.name != info.name : !IsProfile(profile, size, info.name)) continue;
     ComputeInstanceView view;
     const Return result = NVML_CALL(gpu.client(), nvmlGpuInstanceCreateComputeInstance,
@@ -287,10 +287,11 @@ Return CreateInstance(const MigOptions& options, const NvmlGpu& gpu, const std::
   return Return::kInvalidArgument;
 }
 
-// Appends the last line of a command that failed.
-Return Finish(const NvmlGpu& gpu, Return result, std::string_view what, std::string* out) {
+// Appends the last line of a failed command, and returns `result`.
+Return ReportIfFailed(const NvmlGpu& gpu, Return result, std::string_view action,
+                      std::string* out) {
   if (result != Return::kSuccess) {
-    *out += fmt::format("Failed to {}: {}\n", what, gpu.client().ErrorText(result));
+    *out += fmt::format("Failed to {}: {}\n", action, gpu.client().ErrorText(result));
   }
   return result;
 }
@@ -300,7 +301,8 @@ Return CreateInstances(const MigOptions& options, const std::vector<NvmlGpu>& gp
   for (const NvmlGpu& gpu : gpus) {
     for (const std::string& request : Split(options.profiles)) {
       const Return result = CreateInstance(options, gpu, request, out);
-      if (result != Return::kSuccess) return Finish(gpu, result, "create GPU instances", out);
+      if (result != Return::kSuccess)
+        return ReportIfFailed(gpu, result, "create GPU instances", out);
     }
   }
   return Return::kSuccess;
@@ -316,7 +318,8 @@ Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus
       if (profiles.empty()) profiles.emplace_back();
       for (const std::string& profile : profiles) {
         const Return result = CreateComputeIn(gpu, parent, profile, out);
-        if (result != Return::kSuccess) return Finish(gpu, result, "create compute instances", out);
+        if (result != Return::kSuccess)
+          return ReportIfFailed(gpu, result, "create compute instances", out);
       }
     }
   }
@@ -334,7 +337,7 @@ Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& g
       if (result != Return::kSuccess) {
         *out += fmt::format("Unable to destroy GPU instance ID {:>2} from GPU {:>2}: {}\n",
                             view.info.id, gpu.index(), gpu.client().ErrorText(result));
-        return Finish(gpu, result, "destroy GPU instances", out);
+        return ReportIfFailed(gpu, result, "destroy GPU instances", out);
       }
       *out += fmt::format("Successfully destroyed GPU instance ID {:>2} from GPU {:>2}\n",
                           view.info.id, gpu.index());
@@ -354,7 +357,7 @@ Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
       *out += fmt::format(
           "Unable to destroy compute instance ID {:>2} from GPU {:>2} GPU instance ID {:>2}: {}\n",
           view.info.id, gpu.index(), parent.info.id, gpu.client().ErrorText(result));
-      return Finish(gpu, result, "destroy compute instances", out);
+      return ReportIfFailed(gpu, result, "destroy compute instances", out);
     }
     *out += fmt::format(
         "Successfully destroyed compute instance ID {:>2} from GPU {:>2} GPU instance ID {:>2}\n",
@@ -399,7 +402,7 @@ std::string MigDeviceLines(const NvmlGpu& gpu) {
 Return RunMig(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::string* out) {
   std::vector<NvmlGpu> enabled;
   for (const NvmlGpu& gpu : gpus) {
-    const NvmlAnswer<unsigned> mode = gpu.First("nvmlDeviceGetMigMode");
+    const NvmlAnswer<unsigned> mode = gpu.FirstNumber("nvmlDeviceGetMigMode");
     if (mode.ok() && mode.value == nvml::kFeatureEnabled) enabled.push_back(gpu);
   }
   if (enabled.empty()) return *out += "No MIG-enabled devices found.\n", Return::kNotFound;

@@ -12,8 +12,8 @@ namespace tessera::smi {
 namespace {
 
 // A value, or "-" if the driver provides none.
-std::string Dash(const std::string& value) { return value == kNotAvailable ? "-" : value; }
-std::string Dash(const NvmlAnswer<unsigned>& answer) { return Dash(Show(answer)); }
+std::string ValueOrDash(const std::string& value) { return value == kNotAvailable ? "-" : value; }
+std::string ValueOrDash(const NvmlAnswer<unsigned>& answer) { return ValueOrDash(Show(answer)); }
 
 std::string Cell(std::string_view text) { return fmt::format(" {:>6}", text); }
 
@@ -34,11 +34,11 @@ std::string UsedBar1(const NvmlGpu& gpu) {
 
 std::string UtilizationText(const NvmlGpu& gpu, unsigned nvml::Utilization::*member) {
   const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
-  return Dash(NvmlAnswer<unsigned>{use.result, use.value.*member});
+  return ValueOrDash(NvmlAnswer<unsigned>{use.result, use.value.*member});
 }
 
 std::string Clock(const NvmlGpu& gpu, unsigned type) {
-  return Dash(gpu.Number("nvmlDeviceGetClockInfo", type));
+  return ValueOrDash(gpu.Number("nvmlDeviceGetClockInfo", type));
 }
 
 bool HasReason(const NvmlGpu& gpu, std::uint64_t bits) {
@@ -53,7 +53,7 @@ std::string Throughput(const NvmlGpu& gpu, unsigned counter) {
 }
 
 std::string EccErrors(const NvmlGpu& gpu, unsigned type) {
-  return Dash(Show(gpu.EccErrors(type, 0)));
+  return ValueOrDash(Show(gpu.EccErrors(type, 0)));
 }
 
 struct Column {
@@ -66,14 +66,14 @@ struct Column {
 #define GPU_VALUE(...) []([[maybe_unused]] const NvmlGpu& g) -> std::string { return __VA_ARGS__; }
 constexpr Column kDeviceColumns[] = {
     {'p', "pwr", "W", Watts},
-    {'p', "gtemp", "C", GPU_VALUE(Dash(g.Number("nvmlDeviceGetTemperature", 0)))},
-    {'p', "mtemp", "C", GPU_VALUE(Dash(g.FieldNumber(nvml::kFieldMemoryTemp)))},
+    {'p', "gtemp", "C", GPU_VALUE(ValueOrDash(g.Number("nvmlDeviceGetTemperature", 0)))},
+    {'p', "mtemp", "C", GPU_VALUE(ValueOrDash(g.FieldNumber(nvml::kFieldMemoryTemp)))},
     {'u', "sm", "%", GPU_VALUE(UtilizationText(g, &nvml::Utilization::gpu))},
     {'u', "mem", "%", GPU_VALUE(UtilizationText(g, &nvml::Utilization::memory))},
-    {'u', "enc", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetEncoderUtilization")))},
-    {'u', "dec", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetDecoderUtilization")))},
-    {'u', "jpg", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetJpgUtilization")))},
-    {'u', "ofa", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetOfaUtilization")))},
+    {'u', "enc", "%", GPU_VALUE(ValueOrDash(g.FirstNumber("nvmlDeviceGetEncoderUtilization")))},
+    {'u', "dec", "%", GPU_VALUE(ValueOrDash(g.FirstNumber("nvmlDeviceGetDecoderUtilization")))},
+    {'u', "jpg", "%", GPU_VALUE(ValueOrDash(g.FirstNumber("nvmlDeviceGetJpgUtilization")))},
+    {'u', "ofa", "%", GPU_VALUE(ValueOrDash(g.FirstNumber("nvmlDeviceGetOfaUtilization")))},
     {'c', "mclk", "MHz", GPU_VALUE(Clock(g, nvml::kClockMem))},
     {'c', "pclk", "MHz", GPU_VALUE(Clock(g, nvml::kClockSm))},
     {'v', "pviol", "%", GPU_VALUE(HasReason(g, nvml::kReasonSwPowerCap) ? "100" : "0")},
@@ -83,7 +83,7 @@ constexpr Column kDeviceColumns[] = {
     {'m', "ccpm", "MB", GPU_VALUE("0")},
     {'e', "sbecc", "errs", GPU_VALUE(EccErrors(g, 0))},
     {'e', "dbecc", "errs", GPU_VALUE(EccErrors(g, 1))},
-    {'e', "pci", "errs", GPU_VALUE(Dash(g.Number("nvmlDeviceGetPcieReplayCounter")))},
+    {'e', "pci", "errs", GPU_VALUE(ValueOrDash(g.Number("nvmlDeviceGetPcieReplayCounter")))},
     {'t', "rxpci", "MB/s", GPU_VALUE(Throughput(g, 1))},
     {'t', "txpci", "MB/s", GPU_VALUE(Throughput(g, 0))},
 };
@@ -152,7 +152,7 @@ std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
     for (int engine = 0; engine < 4; ++engine) out += Cell("-");
   }
   if (IsSelected(options, 'm')) {
-    out += Cell(process == nullptr ? "-" : Dash(process->memory_mib));
+    out += Cell(process == nullptr ? "-" : ValueOrDash(process->memory_mib));
     out += Cell(process == nullptr ? "-" : "0");
   }
   return out + fmt::format("    {:<15}\n", process == nullptr ? "-" : CommandName(process->name));

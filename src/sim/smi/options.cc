@@ -104,7 +104,7 @@ bool ApplyChangeOption(const std::vector<std::string>& arguments, size_t* i, Smi
   return false;
 }
 
-const Spelling* Find(std::string_view text) {
+const Spelling* FindSpelling(std::string_view text) {
   for (const Spelling& spelling : kSpellings) {
     if (spelling.text == text) return &spelling;
   }
@@ -154,7 +154,7 @@ bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options
       options->view = View::kHelpQuery;
       continue;
     }
-    const Spelling* spelling = Find(name);
+    const Spelling* spelling = FindSpelling(name);
     if (spelling == nullptr) return NotRecognized(argument, error);
     if (!spelling->has_value) {
       if (name != argument) return NotRecognized(argument, error);

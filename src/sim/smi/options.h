@@ -47,14 +47,14 @@ struct SmiOptions {
   std::string fields;                 // for kQuery
   std::string displays;               // value of -d
   CsvFormat format;
-  bool csv = false;              // --format=csv
-  Change change;                 // for kChange
-  unsigned loop_ms = 0;          // time between two rounds
-  unsigned rounds = 1;           // 0: until the program is interrupted
-  std::string output;            // value of -f: file instead of standard output
-  std::string selected_letters;  // letters of topo -p2p, or of -s in dmon and pmon
-  MigOptions mig;                // for kMig
-  std::string stamps;            // letters of -o in dmon and pmon: D date, T time
+  bool csv = false;               // --format=csv
+  Change change;                  // for kChange
+  unsigned loop_ms = 0;           // time between two rounds
+  unsigned rounds = 1;            // 0: until the program is interrupted
+  std::string output;             // value of -f: file instead of standard output
+  std::string selected_letters;   // letters of topo -p2p, or of -s in dmon and pmon
+  MigOptions mig;                 // for kMig
+  std::string timestamp_letters;  // letters of -o in dmon and pmon: D date, T time
 };
 
 // False: *error has the tool's message.

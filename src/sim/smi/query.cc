@@ -43,15 +43,15 @@ const Field* Find(const std::vector<Field>& table, std::string_view name) {
 }
 
 template <typename Field>
-bool Choose(const std::vector<Field>& table, std::string_view list,
-            std::vector<const Field*>* chosen, std::string* out) {
+bool SelectFields(const std::vector<Field>& table, std::string_view list,
+                  std::vector<const Field*>* selected, std::string* out) {
   for (std::string_view name : SplitFields(list)) {
     const Field* field = Find(table, name);
     if (field == nullptr) {
       *out = fmt::format("Field \"{}\" is not a valid field to query.\n\n", name);
       return false;
     }
-    chosen->push_back(field);
+    selected->push_back(field);
   }
   return true;
 }
@@ -102,40 +102,40 @@ struct CsvQuery {
 template <typename Field, typename AppendLines>
 bool QueryEach(const std::vector<Field>& table, const CsvQuery& query, std::string* out,
                AppendLines append_lines) {
-  std::vector<const Field*> chosen;
-  if (!Choose(table, query.fields, &chosen, out)) return false;
-  AppendHeader(chosen, *query.format, out);
-  for (const NvmlGpu& gpu : *query.gpus) append_lines(chosen, gpu);
+  std::vector<const Field*> selected;
+  if (!SelectFields(table, query.fields, &selected, out)) return false;
+  AppendHeader(selected, *query.format, out);
+  for (const NvmlGpu& gpu : *query.gpus) append_lines(selected, gpu);
   return true;
 }
 
 bool QueryGpus(const std::vector<GpuField>& table, const CsvQuery& query, std::string* out) {
-  return QueryEach(table, query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
-    AppendLine(chosen, *query.format, out, gpu, *query.node);
+  return QueryEach(table, query, out, [&](const auto& selected, const NvmlGpu& gpu) {
+    AppendLine(selected, *query.format, out, gpu, *query.node);
   });
 }
 
 bool QueryComputeApps(const CsvQuery& query, std::string* out) {
-  return QueryEach(AppFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
+  return QueryEach(AppFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
     for (const ListedProcess& process : gpu.Processes()) {
       if (process.type != "C") continue;
-      AppendLine(chosen, *query.format, out, gpu, process, *query.node);
+      AppendLine(selected, *query.format, out, gpu, process, *query.node);
     }
   });
 }
 
 bool QueryRetiredPages(const CsvQuery& query, std::string* out) {
-  return QueryEach(PageFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
+  return QueryEach(PageFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
     for (const RetiredPage& page : gpu.RetiredPages()) {
-      AppendLine(chosen, *query.format, out, gpu, page, *query.node);
+      AppendLine(selected, *query.format, out, gpu, page, *query.node);
     }
   });
 }
 
 bool QuerySupportedClocks(const CsvQuery& query, std::string* out) {
-  return QueryEach(ClockFields(), query, out, [&](const auto& chosen, const NvmlGpu& gpu) {
+  return QueryEach(ClockFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
     for (const ClockPair& clocks : gpu.SupportedClocks()) {
-      AppendLine(chosen, *query.format, out, gpu, clocks, *query.node);
+      AppendLine(selected, *query.format, out, gpu, clocks, *query.node);
     }
   });
 }

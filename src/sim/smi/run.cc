@@ -111,7 +111,7 @@ bool Matches(const NvmlGpu& gpu, std::string_view id) {
 // A run of the program, from the open library to the output.
 class SmiRun {
  public:
-  // `prints_header`: no output has been printed yet.
+  // `prints_header`: dmon and pmon begin with their header, as in the first output.
   SmiRun(const NvmlClient* client, const SmiOptions* options, bool prints_header)
       : client_(client), options_(options), prints_header_(prints_header) {}
 
@@ -119,7 +119,7 @@ class SmiRun {
 
  private:
   int FindGpus(std::string* out);
-  int Select(std::string* out);
+  int SelectGpus(std::string* out);
   int Render(std::string* out);
   std::string Monitor() const;
 
@@ -127,7 +127,7 @@ class SmiRun {
   const SmiOptions* options_;
   bool prints_header_;
   std::vector<NvmlGpu> gpus_;
-  size_t attached_ = 0;
+  size_t attached_count_ = 0;
   bool lost_ = false;
 };
 
@@ -139,7 +139,7 @@ int SmiRun::FindGpus(std::string* out) {
     *out = fmt::format("Failed to count the GPUs: {}\n", client_->ErrorText(result));
     return ExitCodeOf(result);
   }
-  attached_ = count;
+  attached_count_ = count;
   for (unsigned i = 0; i < count; ++i) {
     nvml::Device device = nullptr;
     const Return found = NVML_CALL(*client_, nvmlDeviceGetHandleByIndex_v2, i, &device);
@@ -156,7 +156,7 @@ int SmiRun::FindGpus(std::string* out) {
   return count == 0 ? kExitNotFound : kExitOk;
 }
 
-int SmiRun::Select(std::string* out) {
+int SmiRun::SelectGpus(std::string* out) {
   if (options_->ids.empty()) return kExitOk;
   std::vector<NvmlGpu> selected;
   std::string_view rest = options_->ids;
@@ -181,7 +181,7 @@ int SmiRun::Select(std::string* out) {
 // The lines of dmon or pmon. The first output begins with the header.
 std::string SmiRun::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
-    return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";
+    return options_->timestamp_letters.find(letter) != std::string::npos ? Now(format) : "";
   };
   const MonitorOptions options = {options_->selected_letters, stamp('D', "%Y%m%d"),
                                   stamp('T', "%H:%M:%S")};
@@ -192,7 +192,7 @@ std::string SmiRun::Monitor() const {
 }
 
 int SmiRun::Render(std::string* out) {
-  const NodeValues node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
+  const NodeValues node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_count_};
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
   bool valid = true;
   switch (options_->view) {
@@ -222,10 +222,11 @@ int SmiRun::Render(std::string* out) {
       valid = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
       break;
     case View::kLog:
-      valid = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
+      valid =
+          GpuLogText(date, VersionsOf(*client_), gpus_, attached_count_, options_->displays, out);
       break;
     case View::kLogXml:
-      *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
+      *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_count_);
       break;
     case View::kMig:
       return ExitCodeOf(RunMig(options_->mig, gpus_, out));
@@ -241,7 +242,7 @@ int SmiRun::Render(std::string* out) {
 int SmiRun::Run(std::string* out) {
   std::string errors;
   int code = FindGpus(&errors);
-  if (code == kExitOk) code = Select(&errors);
+  if (code == kExitOk) code = SelectGpus(&errors);
   if (code != kExitOk) return *out = errors, code;
   *out = errors;
   code = Render(out);

@@ -15,7 +15,7 @@ bool OnlyLettersOf(std::string_view letters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-bool Number(const std::string& text, unsigned max, unsigned* value) {
+bool ParseNumber(const std::string& text, unsigned max, unsigned* value) {
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, *value);
   return error == std::errc() && stopped == end && *value > 0 && *value <= max;
@@ -50,17 +50,17 @@ bool SetOutput(const std::string& value, SmiOptions* options) {
   return options->output = value, !value.empty();
 }
 
-bool SetStamps(const std::string& value, SmiOptions* options) {
-  return options->stamps = value, OnlyLettersOf("DT", value);
+bool SetTimestampLetters(const std::string& value, SmiOptions* options) {
+  return options->timestamp_letters = value, OnlyLettersOf("DT", value);
 }
 
 bool SetRounds(const std::string& value, SmiOptions* options) {
-  return Number(value, kMaxRounds, &options->rounds);
+  return ParseNumber(value, kMaxRounds, &options->rounds);
 }
 
 bool SetDelay(const std::string& value, SmiOptions* options) {
   unsigned seconds = 0;
-  if (!Number(value, kMaxSeconds, &seconds)) return false;
+  if (!ParseNumber(value, kMaxSeconds, &seconds)) return false;
   return options->loop_ms = seconds * 1000, true;
 }
 
@@ -86,8 +86,8 @@ bool SetWithCompute(const std::string&, SmiOptions* options) {
 
 struct Argument {
   std::string_view subcommand;
-  std::string_view brief;
-  std::string_view full;
+  std::string_view short_name;
+  std::string_view long_name;
   bool has_value;
   Apply apply;
   bool may_have_value = false;
@@ -105,13 +105,13 @@ constexpr Argument kArguments[] = {
     {"dmon", "-i", "--id", true, SetIds},
     {"dmon", "-d", "--delay", true, SetDelay},
     {"dmon", "-c", "--count", true, SetRounds},
-    {"dmon", "-o", "--options", true, SetStamps},
+    {"dmon", "-o", "--options", true, SetTimestampLetters},
     {"dmon", "-f", "--filename", true, SetOutput},
     {"pmon", "-s", "--select", true, SelectProcesses},
     {"pmon", "-i", "--id", true, SetIds},
     {"pmon", "-d", "--delay", true, SetDelay},
     {"pmon", "-c", "--count", true, SetRounds},
-    {"pmon", "-o", "--options", true, SetStamps},
+    {"pmon", "-o", "--options", true, SetTimestampLetters},
     {"pmon", "-f", "--filename", true, SetOutput},
     {"mig", "-i", "--id", true, SetIds},
     {"mig", "-lgip", "--list-gpu-instance-profiles", false, SetMig<kListProfiles>},
@@ -130,7 +130,8 @@ constexpr Argument kArguments[] = {
 const Argument* FindArgument(std::string_view subcommand, std::string_view text) {
   for (const Argument& known_argument : kArguments) {
     if (known_argument.subcommand != subcommand) continue;
-    if (known_argument.brief == text || known_argument.full == text) return &known_argument;
+    if (known_argument.short_name == text || known_argument.long_name == text)
+      return &known_argument;
   }
   return nullptr;
 }
@@ -169,7 +170,7 @@ bool ParseSubcommand(const std::vector<std::string>& arguments, SmiOptions* opti
     if (known_argument->may_have_value && next_is_value) value = arguments[++i];
     if (known_argument->has_value && !TakeValue(arguments, &i, &value, error)) return false;
     if (!known_argument->apply(value, options)) {
-      *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known_argument->brief);
+      *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known_argument->short_name);
       return false;
     }
   }

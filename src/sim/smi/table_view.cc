@@ -56,7 +56,7 @@ std::string GpuRows(const NvmlGpu& gpu) {
       WholeWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
       use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
   out += fmt::format("|{:41}|{:24}| {:>20} |\n", "", "",
-                     ShowEnabled(gpu.First("nvmlDeviceGetMigMode")));
+                     ShowEnabled(gpu.FirstNumber("nvmlDeviceGetMigMode")));
   return out;
 }
 
