@@ -89,11 +89,11 @@ Chart::Chart(double width, double height) {
              width, height, kStyle);
 }
 
-void Chart::Text(double x, double y, std::string_view style, std::string_view text) {
+void Chart::DrawText(double x, double y, std::string_view style, std::string_view text) {
   AppendLine(&out_, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y, EscapeXml(text));
 }
 
-void Chart::Legend(double x, double y, const std::vector<ChartLine>& lines) {
+void Chart::DrawLegend(double x, double y, const std::vector<ChartLine>& lines) {
   for (size_t n = 0; n < lines.size(); ++n) {
     AppendLine(&out_,
                "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>"
@@ -103,7 +103,7 @@ void Chart::Legend(double x, double y, const std::vector<ChartLine>& lines) {
   }
 }
 
-void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lines) {
+void Chart::DrawPanel(const PanelOptions& options, const std::vector<ChartLine>& lines) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double min = options.from_zero ? 0 : kInfinity, max = -kInfinity;
   double left = kInfinity, right = -kInfinity;
@@ -121,20 +121,20 @@ void Chart::Panel(const PanelOptions& options, const std::vector<ChartLine>& lin
                     .y_ticks = Ticks(min, std::max(max, min + 1e-6), 6),
                     .left = left,
                     .right = right};
-  Axes(options, scale);
+  DrawAxes(options, scale);
   const ChartBox& box = options.box;
   AppendLine(
       &out_,
       "<clipPath id=\"clip{0}\"><rect x=\"{1}\" y=\"{2}\" width=\"{3}\" height=\"{4}\"/></clipPath>"
       "<g clip-path=\"url(#clip{0})\">",
       clip_count_++, box.x, box.y, box.width, box.height);
-  if (!options.diagonal.empty()) Diagonal(options.diagonal, scale);
+  if (!options.diagonal.empty()) DrawDiagonal(options.diagonal, scale);
   for (size_t n = lines.size(); n-- > 0;) DrawLine(lines[n], n, scale);
   AppendLine(&out_, "</g>");
-  EndValues(options, lines, scale);
+  DrawEndValues(options, lines, scale);
 }
 
-void Chart::Axes(const PanelOptions& options, const Scale& scale) {
+void Chart::DrawAxes(const PanelOptions& options, const Scale& scale) {
   const ChartBox& box = options.box;
   const double bottom = box.y + box.height;
   AppendLine(&out_, "<text class=\"panel\" x=\"{}\" y=\"{}\">{}</text>", box.x, box.y - 8,
@@ -159,7 +159,7 @@ void Chart::Axes(const PanelOptions& options, const Scale& scale) {
 }
 
 // Draws y = x as far as the panel shows it, with its name at the upper end.
-void Chart::Diagonal(std::string_view name, const Scale& scale) {
+void Chart::DrawDiagonal(std::string_view name, const Scale& scale) {
   AppendLine(&out_,
              "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
              scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
@@ -188,8 +188,8 @@ void Chart::DrawLine(const ChartLine& line, size_t number, const Scale& scale) {
 }
 
 // Writes values beside the ends of the lines, moved apart where lines end close together.
-void Chart::EndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
-                      const Scale& scale) {
+void Chart::DrawEndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
+                          const Scale& scale) {
   constexpr double kMinDistance = 13;
   struct Label {
     double y;
@@ -225,13 +225,13 @@ std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
   left.box = {.x = 64, .y = 120, .width = 400, .height = 296};
   right.box = {.x = 580, .y = 120, .width = 400, .height = 296};
   Chart chart(kWidth, kHeight);
-  chart.Text(left.box.x, 34, "title", title);
-  chart.Text(left.box.x, 54, "note",
-             seeds == 1 ? std::string("one seed")
-                        : fmt::format("lines: mean of {} seeds; bands: min to max", seeds));
-  chart.Legend(left.box.x, 78, left_lines);
-  chart.Panel(left, left_lines);
-  chart.Panel(right, right_lines);
+  chart.DrawText(left.box.x, 34, "title", title);
+  chart.DrawText(left.box.x, 54, "note",
+                 seeds == 1 ? std::string("one seed")
+                            : fmt::format("lines: mean of {} seeds; bands: min to max", seeds));
+  chart.DrawLegend(left.box.x, 78, left_lines);
+  chart.DrawPanel(left, left_lines);
+  chart.DrawPanel(right, right_lines);
   return chart.Finish();
 }
 

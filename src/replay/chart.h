@@ -42,22 +42,22 @@ class Chart {
   Chart(double width, double height);
 
   // `style` is title or note.
-  void Text(double x, double y, std::string_view style, std::string_view text);
+  void DrawText(double x, double y, std::string_view style, std::string_view text);
   // Names in the colors of their lines.
-  void Legend(double x, double y, const std::vector<ChartLine>& lines);
+  void DrawLegend(double x, double y, const std::vector<ChartLine>& lines);
   // REQUIRES: at least one line with points.
-  void Panel(const PanelOptions& options, const std::vector<ChartLine>& lines);
+  void DrawPanel(const PanelOptions& options, const std::vector<ChartLine>& lines);
 
   std::string Finish();
 
  private:
   struct Scale;
 
-  void Axes(const PanelOptions& options, const Scale& scale);
-  void Diagonal(std::string_view name, const Scale& scale);
+  void DrawAxes(const PanelOptions& options, const Scale& scale);
+  void DrawDiagonal(std::string_view name, const Scale& scale);
   void DrawLine(const ChartLine& line, size_t number, const Scale& scale);
-  void EndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
-                 const Scale& scale);
+  void DrawEndValues(const PanelOptions& options, const std::vector<ChartLine>& lines,
+                     const Scale& scale);
 
   std::string out_;
   int clip_count_ = 0;

@@ -200,7 +200,7 @@ Result<size_t> Csv::Column(std::string_view column) const {
                existing);
 }
 
-Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t most) const {
+Result<int64_t> Csv::Number(size_t row, size_t column, int64_t min, int64_t max) const {
   const std::string_view text = Text(row, column);
   if (text.empty()) return InvalidField(row, column, "a number is missing");
   const Result<int64_t> number = ParseInt(text);
@@ -211,11 +211,11 @@ Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t mo
                     LooksLikeFraction(text) ? "not a whole number" : "not a number"));
   }
   const bool negative = number.ok() ? *number < 0 : text.starts_with('-');
-  if (negative && least >= 0) {
+  if (negative && min >= 0) {
     return InvalidField(row, column, fmt::format("{} is negative", Quote(text)));
   }
-  if (!number.ok() || *number < least || *number > most) {
-    return InvalidField(row, column, fmt::format("{} is not in {} … {}", Quote(text), least, most));
+  if (!number.ok() || *number < min || *number > max) {
+    return InvalidField(row, column, fmt::format("{} is not in {} … {}", Quote(text), min, max));
   }
   return *number;
 }

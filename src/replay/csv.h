@@ -37,7 +37,7 @@ class Csv {
     return fields_[row * columns_.size() + column];
   }
   // INVALID_ARGUMENT for an empty field, a number that is not whole, or one outside the limits.
-  Result<int64_t> Number(size_t row, size_t column, int64_t least, int64_t most) const;
+  Result<int64_t> Number(size_t row, size_t column, int64_t min, int64_t max) const;
   // INVALID_ARGUMENT: "pods.csv:17: gpu_milli: <problem>".
   Status InvalidField(size_t row, size_t column, std::string_view problem) const;
 

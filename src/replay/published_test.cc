@@ -91,7 +91,8 @@ constexpr const char* kNoTraces =
 
 // Results of the policies on a trace for seeds from 42 on; nothing without the traces.
 std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::string> policies,
-                                     uint64_t seeds = kSeeds, ShareOf share_of = ShareOf::kCompute,
+                                     uint64_t seeds = kSeeds,
+                                     ShareResource share_resource = ShareResource::kCompute,
                                      int times_without_gpus = 1) {
   const auto dir = TraceDir();
   if (!dir.has_value()) return std::nullopt;
@@ -107,10 +108,11 @@ std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::st
       list->pods.push_back(pod);
     }
   }
-  StudyOptions options{.policies = std::move(policies),
-                       .share_of = share_of,
-                       .fragmentation = false,
-                       .jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+  StudyOptions options{
+      .policies = std::move(policies),
+      .share_resource = share_resource,
+      .fragmentation = false,
+      .threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   for (uint64_t n = 0; n < seeds; ++n) options.seeds.push_back(42 + n);
   return RunStudy(*nodes, list->pods, options, SystemClock());
 }
@@ -130,7 +132,7 @@ TEST_P(PublishedTest, AllocationIsMet) {
   ASSERT_TRUE(study->ok()) << study->status().ToString();
   for (size_t policy = 0; policy < kPolicies; ++policy) {
     const PublishedFigure& figure = GetParam().policies[policy];
-    const std::vector<Point>& points = (*study)->means[policy].points;
+    const std::vector<LoadPoint>& points = (*study)->means[policy].points;
     EXPECT_NEAR(points[100].allocation, figure.at_100, Tolerance(figure)) << kNames[policy];
     EXPECT_NEAR(points[130].allocation, figure.at_130, Tolerance(figure)) << kNames[policy];
   }
@@ -173,19 +175,19 @@ class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {
   std::array<double, 2> gains{};
-  for (const ShareOf share_of : {ShareOf::kCompute, ShareOf::kMemory}) {
-    const auto study = StudyOf(GetParam(), {"Tessera", "FGD"}, kFewSeeds, share_of);
+  for (const ShareResource share_resource : {ShareResource::kCompute, ShareResource::kMemory}) {
+    const auto study = StudyOf(GetParam(), {"Tessera", "FGD"}, kFewSeeds, share_resource);
     if (!study.has_value()) GTEST_SKIP() << kNoTraces;
     ASSERT_TRUE(study->ok()) << study->status().ToString();
     const auto at_end = [&](size_t n) { return (*study)->means[n].points[130].allocation; };
-    gains[static_cast<size_t>(share_of)] = at_end(0) - at_end(1);
+    gains[static_cast<size_t>(share_resource)] = at_end(0) - at_end(1);
   }
   EXPECT_NEAR(gains[0], gains[1], 0.2);
 }
 
 // With four times as many pods without GPUs, CPU runs out before GPUs do.
-TEST(CpuIsShortTest, GpusAreGivenOutThatFgdLeavesWithoutCpu) {
-  const auto study = StudyOf("default", {"Tessera", "FGD"}, kFewSeeds, ShareOf::kCompute, 4);
+TEST(CpuIsShortTest, AllocatesGpusThatFgdLeavesWithoutCpu) {
+  const auto study = StudyOf("default", {"Tessera", "FGD"}, kFewSeeds, ShareResource::kCompute, 4);
   if (!study.has_value()) GTEST_SKIP() << kNoTraces;
   ASSERT_TRUE(study->ok()) << study->status().ToString();
   const auto gain = [&](size_t load) {

@@ -14,9 +14,9 @@ namespace {
 
 Json Percent(double value) { return Json::NumberText(fmt::format("{:.4f}", value)); }
 
-Json PointsToJson(const std::vector<Point>& points) {
+Json PointsToJson(const std::vector<LoadPoint>& points) {
   Json::Array items;
-  for (const Point& point : points) {
+  for (const LoadPoint& point : points) {
     items.push_back(Json::MakeObject({{"load", Json::Int(point.load)},
                                       {"allocation", Percent(point.allocation)},
                                       {"fragmentation", Percent(point.fragmentation)},
@@ -25,35 +25,35 @@ Json PointsToJson(const std::vector<Point>& points) {
   return Json::MakeArray(std::move(items));
 }
 
-Json RefusedToJson(const std::vector<Point>& points) {
+Json RefusedToJson(const std::vector<LoadPoint>& points) {
   Json refused = Json::MakeObject();
-  for (size_t n = 0; n < kSizes; ++n) {
+  for (size_t n = 0; n < kPodSizes; ++n) {
     refused.Set(NameOf(static_cast<PodSize>(n)),
                 Json::NumberText(fmt::format("{:.3f}", points.back().refused[n])));
   }
   return refused;
 }
 
-void AppendCsv(std::string_view policy, const std::string& seed, const std::vector<Point>& points,
-               std::string* out) {
-  for (const Point& point : points) {
+void AppendCsv(std::string_view policy, const std::string& seed,
+               const std::vector<LoadPoint>& points, std::string* out) {
+  for (const LoadPoint& point : points) {
     fmt::format_to(std::back_inserter(*out), "{},{},{},{:.4f},{:.4f},{:.4f}\n", policy, seed,
                    point.load, point.allocation, point.fragmentation, point.idle_fragmented);
   }
 }
 
 std::vector<int> LoadsOf(const Study& study) {
-  int most = 0;
-  for (const PolicyMean& mean : study.means) most = std::max(most, mean.points.back().load);
+  int last = 0;
+  for (const PolicyMean& mean : study.means) last = std::max(last, mean.points.back().load);
   std::vector<int> loads;
   for (const int load : {80, 90, 100}) {
-    if (load < most) loads.push_back(load);
+    if (load < last) loads.push_back(load);
   }
-  loads.push_back(most);
+  loads.push_back(last);
   return loads;
 }
 
-const Point* PointAt(const PolicyMean& mean, int load) {
+const LoadPoint* PointAt(const PolicyMean& mean, int load) {
   const auto index = static_cast<size_t>(load);
   return index < mean.points.size() ? &mean.points[index] : nullptr;
 }
@@ -74,22 +74,24 @@ std::string Microseconds(Duration duration) {
   return fmt::format("{:.1f}", static_cast<double>(duration.count()) / 1000);
 }
 
-std::string SpeedCell(const Speed& speed, size_t column) {
+std::string DecisionTimeCell(const DecisionTimes& decision_times, size_t column) {
   switch (column) {
     case 0:
-      return Microseconds(speed.p50);
+      return Microseconds(decision_times.p50);
     case 1:
-      return Microseconds(speed.p99);
+      return Microseconds(decision_times.p99);
     case 2:
-      return Microseconds(speed.most);
+      return Microseconds(decision_times.max);
     case 3:
-      return fmt::format("{:.3f}", std::chrono::duration<double>(speed.decisions).count());
+      return fmt::format("{:.3f}",
+                         std::chrono::duration<double>(decision_times.decision_time).count());
     default:
-      return fmt::format("{:.3f}", std::chrono::duration<double>(speed.learning).count());
+      return fmt::format("{:.3f}",
+                         std::chrono::duration<double>(decision_times.learning_time).count());
   }
 }
 
-using PointField = double Point::*;
+using PointField = double LoadPoint::*;
 
 // Policies start to differ at this load.
 constexpr int kFirstLoad = 70;
@@ -165,24 +167,24 @@ std::string ToTable(const Study& study) {
   const std::vector<int> loads = LoadsOf(study);
   std::vector<std::string> load_columns, sizes;
   for (const int load : loads) load_columns.push_back(fmt::format("{} %", load));
-  const auto add_percents = [&](std::string_view title, double Point::*field) {
+  const auto add_percents = [&](std::string_view title, double LoadPoint::*field) {
     const auto cell = [&](const PolicyMean& mean, size_t n) {
-      const Point* point = PointAt(mean, loads[n]);
+      const LoadPoint* point = PointAt(mean, loads[n]);
       return point != nullptr ? fmt::format("{:.2f}", point->*field) : std::string("-");
     };
     AddTable(study, title, load_columns, cell, &out);
   };
   add_percents("Allocated, % of all GPUs, by load: GPUs that the arrived pods request, % of all",
-               &Point::allocation);
+               &LoadPoint::allocation);
   add_percents("Fragmented, % of all GPUs: idle, and useless to typical pods",
-               &Point::fragmentation);
-  add_percents("Fragmented, % of the idle GPUs", &Point::idle_fragmented);
-  for (size_t n = 0; n < kSizes; ++n) {
+               &LoadPoint::fragmentation);
+  add_percents("Fragmented, % of the idle GPUs", &LoadPoint::idle_fragmented);
+  for (size_t n = 0; n < kPodSizes; ++n) {
     sizes.emplace_back(NameOf(static_cast<PodSize>(n)));
   }
   const int max_load = std::min(100, loads.back());
   const auto refused = [&](const PolicyMean& mean, size_t n) {
-    const Point* point = PointAt(mean, max_load);
+    const LoadPoint* point = PointAt(mean, max_load);
     return point != nullptr ? fmt::format("{:.1f}", point->refused[n]) : std::string("-");
   };
   AddTable(
@@ -193,7 +195,8 @@ std::string ToTable(const Study& study) {
   AddTable(
       study, "Time of a decision in microseconds, and of a run in seconds",
       {"p50", "p99", "max", "deciding", "learning"},
-      [](const PolicyMean& mean, size_t n) { return SpeedCell(mean.speed, n); }, &out);
+      [](const PolicyMean& mean, size_t n) { return DecisionTimeCell(mean.decision_times, n); },
+      &out);
   return out;
 }
 
@@ -204,9 +207,9 @@ std::string ToSvg(const Study& study) {
   return PlotPair(
       "Allocation by policy", seeds,
       {.title = "Allocated, % of all GPUs", .x_label = kRequested, .diagonal = "all requests"},
-      LinesOf(study, &Point::allocation, first),
+      LinesOf(study, &LoadPoint::allocation, first),
       {.title = "Fragmented, % of all GPUs", .x_label = kRequested, .from_zero = true},
-      LinesOf(study, &Point::fragmentation, 0));
+      LinesOf(study, &LoadPoint::fragmentation, 0));
 }
 
 }  // namespace tessera::replay

@@ -63,10 +63,10 @@ class Runner {
     const MonotonicTime arrived = clock_.Now();
     policy_->OnArrival(shape);
     const MonotonicTime began = clock_.Now();
-    result_.learning += began - arrived;
+    result_.learning_time += began - arrived;
     const auto decision = policy_->Choose(shape);
     const MonotonicTime decided = clock_.Now();
-    result_.decisions += decided - began;
+    result_.decision_time += decided - began;
     if (options_.keep_latencies) {
       result_.decision_ns.push_back(
           static_cast<uint32_t>(std::min<int64_t>((decided - began).count(), UINT32_MAX)));
@@ -82,12 +82,12 @@ class Runner {
   void AddPoint(int load) {
     const double capacity = static_cast<double>(capacity_);
     const double idle = static_cast<double>(capacity_ - allocated_milli_);
-    Point point{.load = load, .allocation = 100 * (1 - idle / capacity)};
+    LoadPoint point{.load = load, .allocation = 100 * (1 - idle / capacity)};
     if (meter_) {
       point.fragmentation = 100 * meter_->total() / capacity;
       point.idle_fragmented = idle > 0 ? 100 * meter_->total() / idle : 0;
     }
-    for (size_t n = 0; n < kSizes; ++n)
+    for (size_t n = 0; n < kPodSizes; ++n)
       point.refused[n] = static_cast<double>(refused_milli_[n]) / 1000;
     result_.points.push_back(point);
   }
@@ -100,7 +100,7 @@ class Runner {
   std::optional<FragmentationMeter> meter_;
   std::unique_ptr<placement::Policy> policy_;
   int64_t allocated_milli_ = 0;
-  std::array<int64_t, kSizes> refused_milli_{};
+  std::array<int64_t, kPodSizes> refused_milli_{};
   RunResult result_;
 };
 
@@ -122,8 +122,8 @@ PodSize SizeOf(const TracePod& pod) {
 }
 
 std::string_view NameOf(PodSize size) {
-  static constexpr std::array<std::string_view, kSizes> kNames = {"none", "share", "1",    "2",
-                                                                  "4",    "8",     "other"};
+  static constexpr std::array<std::string_view, kPodSizes> kNames = {"none", "share", "1",    "2",
+                                                                     "4",    "8",     "other"};
   return kNames[static_cast<size_t>(size)];
 }
 
@@ -133,7 +133,7 @@ Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<Tra
   if (capacity == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
   Random random(options.seed);
   const std::vector<uint32_t> arrivals = Arrivals(pods, capacity, options.load, random);
-  ASSIGN_OR_RETURN(LoadedTrace loaded, LoadTrace(nodes, pods, options.share_of, random));
+  ASSIGN_OR_RETURN(LoadedTrace loaded, LoadTrace(nodes, pods, options.share_resource, random));
   return Runner(pods, options, clock, std::move(loaded)).Run(arrivals);
 }
 

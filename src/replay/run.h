@@ -20,35 +20,35 @@ namespace tessera::replay {
 
 // Pods by their requested GPUs.
 enum class PodSize : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
-inline constexpr size_t kSizes = 7;
+inline constexpr size_t kPodSizes = 7;
 PodSize SizeOf(const TracePod& pod);
 std::string_view NameOf(PodSize size);
 
 // The state when the GPUs requested by all arrived pods first reached `load` percent of capacity.
 // The last point is the state after all pods have arrived.
-struct Point {
+struct LoadPoint {
   int load = 0;
   double allocation = 0;       // percent of capacity that pods hold
   double fragmentation = 0;    // percent of capacity that is idle and useless to typical pods
   double idle_fragmented = 0;  // fragmentation in percent of the idle GPUs
   // GPUs of refused pods, by size; for kNoGpu the number of pods.
-  std::array<double, kSizes> refused{};
+  std::array<double, kPodSizes> refused{};
 };
 
 struct RunResult {
   std::string policy;
   uint64_t seed = 0;
-  std::vector<Point> points;          // for loads 0, 1, 2 … up to the arrived load
+  std::vector<LoadPoint> points;      // for loads 0, 1, 2 … up to the arrived load
   std::vector<uint32_t> decision_ns;  // in order of arrival; empty without keep_latencies
-  Duration decisions{};               // time of all decisions
-  Duration learning{};                // time of learning from arrivals
+  Duration decision_time{};           // time of all decisions
+  Duration learning_time{};           // time of learning from arrivals
 };
 
 struct RunOptions {
   std::string policy;
   uint64_t seed = 0;
   int load = 130;  // what all arriving pods request, in percent of capacity
-  ShareOf share_of = ShareOf::kCompute;
+  ShareResource share_resource = ShareResource::kCompute;
   bool fragmentation = true;  // false: omitted from the points, which is faster
   bool keep_latencies = false;
 };

@@ -12,21 +12,21 @@
 namespace tessera::replay {
 namespace {
 
-constexpr double kLifeBlur = 0.1;
+constexpr double kLifetimeJitter = 0.1;
 
 // Uniform between -1/2 and 1/2.
 double Centered(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
 
-int64_t CutLife(const TracePod& pod) {
-  return std::min(pod.deleted - pod.created, kMaxLifeSeconds);
+int64_t CutLifetime(const TracePod& pod) {
+  return std::min(pod.deleted - pod.created, kMaxLifetimeSeconds);
 }
 
 double GpuTimeOf(const TracePod& pod) {
-  return static_cast<double>(pod.milli()) * static_cast<double>(CutLife(pod));
+  return static_cast<double>(pod.milli()) * static_cast<double>(CutLifetime(pod));
 }
 
 // For each pod, the share of all GPU time that belongs to pods created earlier.
-std::vector<double> Positions(const std::vector<TracePod>& pods) {
+std::vector<double> ArrivalPositions(const std::vector<TracePod>& pods) {
   std::vector<uint32_t> order(pods.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -64,17 +64,18 @@ Sample AsRecorded(const std::vector<TracePod>& pods) {
 }
 
 Sample SteadyLoad(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random) {
-  const std::vector<double> positions = Positions(pods);
+  const std::vector<double> positions = ArrivalPositions(pods);
   Sample sample;
   std::vector<double> fractions;  // of the observed time, at which pods arrive
   double work = 0;
   for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
-    const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centered(random));
-    double fraction = std::abs(positions[i] + kBlur * Centered(random));
+    const double lifetime =
+        static_cast<double>(CutLifetime(pods[i])) * (1 + kLifetimeJitter * Centered(random));
+    double fraction = std::abs(positions[i] + kArrivalJitter * Centered(random));
     if (fraction > 1) fraction = 2 - fraction;
     fractions.push_back(fraction);
-    sample.arrivals.push_back({.pod = i, .life = std::lround(life)});
-    work += life * static_cast<double>(pods[i].milli());
+    sample.arrivals.push_back({.pod = i, .lifetime = std::lround(lifetime)});
+    work += lifetime * static_cast<double>(pods[i].milli());
   }
   const double span = work / (static_cast<double>(capacity) * load / 100);
   sample.end = std::max<int64_t>(std::lround(span), 1);
@@ -91,7 +92,7 @@ int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>&
   for (const Arrival& arrival : arrivals) {
     const int64_t milli = pods[arrival.pod].milli();
     changes.emplace_back(arrival.created, milli);
-    changes.emplace_back(arrival.created + arrival.life, -milli);
+    changes.emplace_back(arrival.created + arrival.lifetime, -milli);
   }
   std::sort(changes.begin(), changes.end());
   int64_t now = 0, peak = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrival times and lifetimes of the pods of a list with times: as recorded, or as a steady load
-// for a whole cluster, because the recorded list of a large cluster often contains only a small
-// part of the cluster's pods. Included only in src/replay. Threads: pure functions.
+// Arrival times and lifetimes for a list of pods with recorded times: as recorded, or as a steady
+// load for a whole cluster. Recorded lists of large clusters often contain only a small part of the
+// pods. Included only in src/replay. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace tessera::replay {
 
 struct Arrival {
-  uint32_t pod = 0;     // position in the list
-  int64_t created = 0;  // seconds
-  int64_t life = 0;     // seconds
+  uint32_t pod = 0;      // position in the list
+  int64_t created = 0;   // seconds
+  int64_t lifetime = 0;  // seconds
 };
 
 struct Sample {
@@ -26,18 +26,20 @@ struct Sample {
 // The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// The pods of SteadyLoad request this many times all GPUs in sum: first the whole list once, then
-// random pods of the list.
+// The pods of SteadyLoad request in total this multiple of all GPUs: first the whole list once,
+// then random pods of the list.
 inline constexpr int kTurnovers = 20;
 // Longer lifetimes are cut to this value, because they would be many times the observed time.
-inline constexpr int64_t kMaxLifeSeconds = 6 * 3600;
+inline constexpr int64_t kMaxLifetimeSeconds = 6 * 3600;
+
+// Random variation of arrival times, as a fraction of the observed time.
+inline constexpr double kArrivalJitter = 0.1;
 
 // A steady load: the requested GPU time is `load` percent of the GPU time of `capacity` thousandths
 // during the arrivals. Pods arrive in the order of their creation at an even rate of GPU time,
-// because recorded rates vary too much. Arrival times are blurred by the fraction kBlur of the
-// whole time, so that copies of a pod do not arrive together, and lifetimes by a tenth. REQUIRES:
-// at least one pod has a GPU for some time.
-inline constexpr double kBlur = 0.1;
+// because recorded rates vary too much. Arrival times vary by kArrivalJitter, so that copies of a
+// pod do not arrive together; lifetimes vary by a tenth. REQUIRES: at least one pod has a GPU for
+// some time.
 Sample SteadyLoad(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random);
 
 // The peak of the GPUs in use, in thousandths, if no pod had to wait.

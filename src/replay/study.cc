@@ -15,35 +15,35 @@ Duration Quantile(const std::vector<uint32_t>& ascending, double share) {
   return Duration(ascending[static_cast<size_t>(std::lround(share * last))]);
 }
 
-Speed SpeedOf(std::span<const RunResult> runs) {
-  Speed speed;
+DecisionTimes DecisionTimesOf(std::span<const RunResult> runs) {
+  DecisionTimes decision_times;
   std::vector<uint32_t> decisions;
   for (const RunResult& run : runs) {
     decisions.insert(decisions.end(), run.decision_ns.begin(), run.decision_ns.end());
-    speed.decisions += run.decisions / static_cast<int64_t>(runs.size());
-    speed.learning += run.learning / static_cast<int64_t>(runs.size());
+    decision_times.decision_time += run.decision_time / static_cast<int64_t>(runs.size());
+    decision_times.learning_time += run.learning_time / static_cast<int64_t>(runs.size());
   }
   std::sort(decisions.begin(), decisions.end());
-  speed.p50 = Quantile(decisions, 0.5);
-  speed.p99 = Quantile(decisions, 0.99);
-  speed.most = Quantile(decisions, 1);
-  return speed;
+  decision_times.p50 = Quantile(decisions, 0.5);
+  decision_times.p99 = Quantile(decisions, 0.99);
+  decision_times.max = Quantile(decisions, 1);
+  return decision_times;
 }
 
 PolicyMean MeanOf(std::span<const RunResult> runs) {
-  PolicyMean mean{.policy = runs.front().policy, .speed = SpeedOf(runs)};
+  PolicyMean mean{.policy = runs.front().policy, .decision_times = DecisionTimesOf(runs)};
   size_t points = SIZE_MAX;
   for (const RunResult& run : runs) points = std::min(points, run.points.size());
   mean.points.resize(points);
   const double share = 1.0 / static_cast<double>(runs.size());
   for (size_t i = 0; i < points; ++i) {
-    Point& point = mean.points[i];
+    LoadPoint& point = mean.points[i];
     point.load = runs.front().points[i].load;
     for (const RunResult& run : runs) {
       point.allocation += share * run.points[i].allocation;
       point.fragmentation += share * run.points[i].fragmentation;
       point.idle_fragmented += share * run.points[i].idle_fragmented;
-      for (size_t n = 0; n < kSizes; ++n) point.refused[n] += share * run.points[i].refused[n];
+      for (size_t n = 0; n < kPodSizes; ++n) point.refused[n] += share * run.points[i].refused[n];
     }
   }
   return mean;
@@ -61,12 +61,12 @@ Result<Study> RunStudy(const std::vector<TraceNode>& nodes, const std::vector<Tr
                      {.policy = options.policies[i / seeds],
                       .seed = options.seeds[i % seeds],
                       .load = options.load,
-                      .share_of = options.share_of,
+                      .share_resource = options.share_resource,
                       .fragmentation = options.fragmentation,
                       .keep_latencies = options.keep_latencies},
                      clock);
   };
-  RunJobs(all, options.jobs, run, options.progress);
+  RunJobs(all, options.threads, run, options.progress);
   Study study;
   for (auto& result : results) {
     ASSIGN_OR_RETURN(RunResult run, std::move(*result));

@@ -19,24 +19,24 @@ struct StudyOptions {
   std::vector<std::string> policies;
   std::vector<uint64_t> seeds;
   int load = 130;
-  ShareOf share_of = ShareOf::kCompute;
+  ShareResource share_resource = ShareResource::kCompute;
   bool fragmentation = true;
   bool keep_latencies = false;
-  int jobs = 1;  // threads
+  int threads = 1;
   Progress progress;
 };
 
-// Durations of decisions over all runs; percentiles are known only if latencies were kept.
-struct Speed {
-  Duration p50{}, p99{}, most{};
-  // Means of all runs: the time of deciding, and of learning from arrivals.
-  Duration decisions{}, learning{};
+// Durations over all runs.
+struct DecisionTimes {
+  Duration p50{}, p99{}, max{};  // of one decision; 0 unless latencies were kept
+  // Mean per run: the time of all decisions, and of learning from arrivals.
+  Duration decision_time{}, learning_time{};
 };
 
 struct PolicyMean {
   std::string policy;
-  Speed speed;
-  std::vector<Point> points;  // up to the lowest load that any run reached
+  DecisionTimes decision_times;
+  std::vector<LoadPoint> points;  // up to the lowest load that any run reached
 };
 
 struct Study {

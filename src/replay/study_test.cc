@@ -47,7 +47,7 @@ Study StudyOf(const SmallTrace& trace, int jobs) {
   const FakeClock clock;
   auto study = RunStudy(
       trace.nodes, trace.pods,
-      {.policies = {"FGD", "Random"}, .seeds = {1, 2, 3}, .load = 125, .jobs = jobs}, clock);
+      {.policies = {"FGD", "Random"}, .seeds = {1, 2, 3}, .load = 125, .threads = jobs}, clock);
   EXPECT_TRUE(study.ok()) << study.status().ToString();
   return *std::move(study);
 }

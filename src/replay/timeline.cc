@@ -229,7 +229,7 @@ class Timeline {
   void RecordStart(uint32_t arrival, PodId pod) {
     pod_ids_[arrival] = pod;
     running_[pod] = arrival;
-    ends_.push({now_ + arrivals_[arrival].life, arrival});
+    ends_.push({now_ + arrivals_[arrival].lifetime, arrival});
     const int64_t wait = now_ - arrivals_[arrival].created;
     result_.waits[static_cast<size_t>(SizeOf(PodOf(arrival)))].push_back(wait);
     const auto milli = static_cast<double>(PodOf(arrival).milli());
@@ -265,7 +265,7 @@ class Timeline {
     result_.nodes = cluster_.size();
     result_.capacity_milli = cluster_.total_milli();
     result_.peak_milli = PeakMilli(pods_, arrivals_);
-    result_.span = span;
+    result_.observed_seconds = span;
     result_.pods = arrivals_.size();
     result_.gpu_hours = averages_.Total(0) / 1000 / 3600;
     result_.allocation = 100 * averages_.Total(0) / (capacity * span);
@@ -308,7 +308,8 @@ Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList
                               const TimelineOptions& options, const std::string& policy,
                               uint64_t seed) {
   Random random(seed);
-  ASSIGN_OR_RETURN(LoadedTrace loaded, LoadTrace(nodes, list.pods, ShareOf::kCompute, random));
+  ASSIGN_OR_RETURN(LoadedTrace loaded,
+                   LoadTrace(nodes, list.pods, ShareResource::kCompute, random));
   Sample sample = options.as_recorded
                       ? AsRecorded(list.pods)
                       : SteadyLoad(list.pods, CapacityOf(nodes), options.load, random);
@@ -335,7 +336,7 @@ Result<std::vector<TimelineResult>> RunTimelines(const std::vector<TraceNode>& n
     results[i] =
         RunOne(nodes, list, options, options.policies[i / seeds], options.seeds[i % seeds]);
   };
-  RunJobs(results.size(), options.jobs, run, options.progress);
+  RunJobs(results.size(), options.threads, run, options.progress);
   std::vector<TimelineResult> all;
   for (auto& result : results) {
     ASSIGN_OR_RETURN(TimelineResult timeline, std::move(*result));

@@ -51,16 +51,16 @@ struct TimelineResult {
   size_t nodes = 0;
   int64_t capacity_milli = 0;
   int64_t peak_milli = 0;  // peak request if no pod waited
-  double span = 0;         // observed time in seconds
-  size_t pods = 0;         // arrived pods
-  double gpu_hours = 0;    // allocated in the observed time
-  double allocation = 0;   // allocated GPU time in percent of capacity
+  double observed_seconds = 0;
+  size_t pods = 0;        // arrived pods
+  double gpu_hours = 0;   // allocated in the observed time
+  double allocation = 0;  // allocated GPU time in percent of capacity
   double fragmentation = 0;
   double mean_wait = 0;          // seconds, of started pods, weighted by their GPUs
   double last_end = 0;           // seconds since the start
   uint64_t never_scheduled = 0;  // pods that fit on no node, even on an empty one
   BlockedPods blocked;
-  std::array<std::vector<int64_t>, kSizes> waits;  // seconds, ascending, of started pods
+  std::array<std::vector<int64_t>, kPodSizes> waits;  // seconds, ascending, of started pods
   std::vector<TimelinePoint> points;
 };
 
@@ -70,7 +70,7 @@ struct TimelineOptions {
   int load = 100;            // mean concurrent request, in percent of all GPUs
   bool as_recorded = false;  // each pod once at its recorded time; ignores `load`
   bool moves = false;        // moves pods to make room; false: only counts
-  int jobs = 1;
+  int threads = 1;
   Progress progress;
 };
 

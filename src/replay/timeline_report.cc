@@ -30,7 +30,7 @@ std::vector<Results> ByPolicy(const std::vector<TimelineResult>& results) {
 
 struct WaitStats {
   size_t pods = 0;
-  double mean = 0, p50 = 0, p99 = 0, most = 0;  // seconds
+  double mean = 0, p50 = 0, p99 = 0, max = 0;  // seconds
 };
 
 // REQUIRES: ascending.
@@ -45,7 +45,7 @@ WaitStats StatsOf(const std::vector<int64_t>& waits) {
           .mean = sum / static_cast<double>(waits.size()),
           .p50 = quantile(0.5),
           .p99 = quantile(0.99),
-          .most = quantile(1)};
+          .max = quantile(1)};
 }
 
 template <typename Get>
@@ -62,14 +62,13 @@ Json Count(uint64_t value) { return Json::NumberText(std::to_string(value)); }
 
 Json WaitsToJson(const TimelineResult& result) {
   Json waiting = Json::MakeObject();
-  for (size_t n = 0; n < kSizes; ++n) {
+  for (size_t n = 0; n < kPodSizes; ++n) {
     const WaitStats stats = StatsOf(result.waits[n]);
-    waiting.Set(NameOf(static_cast<PodSize>(n)),
-                Json::MakeObject({{"pods", Count(stats.pods)},
-                                  {"mean", Number(stats.mean, 1)},
-                                  {"p50", Number(stats.p50, 0)},
-                                  {"p99", Number(stats.p99, 0)},
-                                  {"max", Number(stats.most, 0)}}));
+    waiting.Set(NameOf(static_cast<PodSize>(n)), Json::MakeObject({{"pods", Count(stats.pods)},
+                                                                   {"mean", Number(stats.mean, 1)},
+                                                                   {"p50", Number(stats.p50, 0)},
+                                                                   {"p99", Number(stats.p99, 0)},
+                                                                   {"max", Number(stats.max, 0)}}));
   }
   return waiting;
 }
@@ -95,7 +94,7 @@ Json ToJson(const TimelineResult& result) {
                            {"gpus", Number(static_cast<double>(result.capacity_milli) / 1000, 0)},
                            {"peak_gpus", Number(static_cast<double>(result.peak_milli) / 1000, 3)},
                            {"pods", Count(result.pods)},
-                           {"seconds", Number(result.span, 0)},
+                           {"seconds", Number(result.observed_seconds, 0)},
                            {"gpu_hours", Number(result.gpu_hours, 3)},
                            {"allocation", Number(result.allocation, 4)},
                            {"fragmentation", Number(result.fragmentation, 4)},
@@ -128,11 +127,11 @@ void AddWork(const std::vector<Results>& groups, std::string* out) {
 void AddWaits(const std::vector<Results>& groups, std::string_view title, double WaitStats::*field,
               std::string* out) {
   std::vector<std::string> columns;
-  for (size_t n = 0; n < kSizes; ++n) columns.emplace_back(NameOf(static_cast<PodSize>(n)));
+  for (size_t n = 0; n < kPodSizes; ++n) columns.emplace_back(NameOf(static_cast<PodSize>(n)));
   std::vector<TextRow> rows;
   for (const Results& group : groups) {
     rows.push_back({.name = group[0].policy});
-    for (size_t n = 0; n < kSizes; ++n) {
+    for (size_t n = 0; n < kPodSizes; ++n) {
       std::vector<int64_t> waits;
       for (const TimelineResult& result : group) {
         waits.insert(waits.end(), result.waits[n].begin(), result.waits[n].end());
@@ -210,7 +209,7 @@ std::string ToTable(const std::vector<TimelineResult>& results) {
       "{} nodes with {:.0f} GPUs; {:.0f} pods in {:.2f} hours request up to {:.1f} GPUs at a time "
       "({:.0f} %).\n{:.1f} pods fit on none of these nodes and are left out.\n",
       results[0].nodes, gpus, mean([](auto& r) { return r.pods; }),
-      mean([](auto& r) { return r.span / kHour; }), peak, 100 * peak / gpus,
+      mean([](auto& r) { return r.observed_seconds / kHour; }), peak, 100 * peak / gpus,
       mean([](auto& r) { return r.never_scheduled; }));
   AddWork(groups, &out);
   AddWaits(groups, "Waiting, hours, mean, by requested GPUs", &WaitStats::mean, &out);

@@ -129,7 +129,7 @@ TEST(TimelineTest, IsTheSameEachTimeAndOnAnyNumberOfThreads) {
   const auto json = [&](int jobs) {
     return ToJson(*RunTimelines(
         nodes, {.pods = pods, .has_times = true},
-        {.policies = {"FGD", "Random"}, .seeds = {1, 2}, .moves = true, .jobs = jobs}));
+        {.policies = {"FGD", "Random"}, .seeds = {1, 2}, .moves = true, .threads = jobs}));
   };
   EXPECT_EQ(json(1), json(4));
 }
@@ -182,7 +182,7 @@ TEST(SampleTest, AsRecordedIsEachPodOnceInOrder) {
   ASSERT_EQ(sample.arrivals.size(), 3u);
   EXPECT_EQ(sample.arrivals[0].pod, 2u);
   EXPECT_EQ(sample.arrivals[1].pod, 1u);
-  EXPECT_EQ(sample.arrivals[1].life, 25);
+  EXPECT_EQ(sample.arrivals[1].lifetime, 25);
   EXPECT_EQ(sample.begin, 2);
   EXPECT_EQ(sample.end, 30);
 }
@@ -193,7 +193,7 @@ TEST(SampleTest, PeakIsTheLargestConcurrentDemand) {
   EXPECT_EQ(PeakMilli(pods, AsRecorded(pods).arrivals), 2000);
 }
 
-TEST(SampleTest, ASteadyLoadAsksForItsPercentOfTheGpuTime) {
+TEST(SampleTest, ASteadyLoadRequestsItsPercentOfTheGpuTime) {
   const auto pods = Mixed();
   for (const int load : {50, 100, 130}) {
     Random random(5);
@@ -201,7 +201,7 @@ TEST(SampleTest, ASteadyLoadAsksForItsPercentOfTheGpuTime) {
     double work = 0, asked = 0;
     for (const Arrival& arrival : sample.arrivals) {
       asked += static_cast<double>(pods[arrival.pod].milli());
-      work += static_cast<double>(pods[arrival.pod].milli() * arrival.life);
+      work += static_cast<double>(pods[arrival.pod].milli() * arrival.lifetime);
       EXPECT_GE(arrival.created, 0);
       EXPECT_LE(arrival.created, sample.end);
     }
@@ -210,7 +210,7 @@ TEST(SampleTest, ASteadyLoadAsksForItsPercentOfTheGpuTime) {
   }
 }
 
-TEST(SampleTest, ASteadyLoadKeepsOrderRoughlyAndLivesNearly) {
+TEST(SampleTest, ASteadyLoadRoughlyKeepsOrderAndLifetimes) {
   const auto pods = Mixed();
   Random random(5);
   const Sample sample = SteadyLoad(pods, 500'000, 100, random);
@@ -218,8 +218,8 @@ TEST(SampleTest, ASteadyLoadKeepsOrderRoughlyAndLivesNearly) {
   size_t early_count = 0, late_count = 0;
   for (const Arrival& arrival : sample.arrivals) {
     const auto life = static_cast<double>(
-        std::min(pods[arrival.pod].deleted - pods[arrival.pod].created, kMaxLifeSeconds));
-    EXPECT_NEAR(static_cast<double>(arrival.life), life, 0.05 * life + 1);
+        std::min(pods[arrival.pod].deleted - pods[arrival.pod].created, kMaxLifetimeSeconds));
+    EXPECT_NEAR(static_cast<double>(arrival.lifetime), life, 0.05 * life + 1);
     const double place = static_cast<double>(arrival.created) / static_cast<double>(sample.end);
     if (arrival.pod < 10) early += place, ++early_count;
     if (arrival.pod >= 90) late += place, ++late_count;

@@ -87,8 +87,8 @@ Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_vie
     if (!names.insert(csv.Text(row, columns.name)).second) {
       return csv.InvalidField(row, columns.name, fmt::format("duplicate node {}", node.name));
     }
-    constexpr int64_t kMost = placement::kMaxGpusPerNode;
-    ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, gpu, 0, kMost));
+    constexpr int64_t kMaxPerNode = placement::kMaxGpusPerNode;
+    ASSIGN_OR_RETURN(const int64_t gpus, csv.Number(row, gpu, 0, kMaxPerNode));
     node.gpus = static_cast<int>(gpus);
     node.model = csv.Text(row, model);
     if (gpus > 0) models.insert(csv.Text(row, model));

@@ -37,14 +37,15 @@ Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
 // thousandth of a GPU is 16 MiB.
 constexpr Bytes kMemoryPerMilli = MiB(16);
 
-Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cluster& cluster) {
+Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareResource share_resource,
+                                       Cluster& cluster) {
   if (pod.gpus > static_cast<int>(placement::kMaxGpusPerNode)) return std::optional<Demand>();
   Demand demand;
   demand.cpu_milli = pod.cpu_milli;
   demand.memory = pod.memory;
   if (pod.gpus > 0) {
     placement::GpuDemand gpu_demand{.count = pod.gpus, .milli = pod.per_gpu};
-    if (share_of == ShareOf::kMemory && !gpu_demand.whole()) {
+    if (share_resource == ShareResource::kMemory && !gpu_demand.whole()) {
       gpu_demand.bytes = kMemoryPerMilli * pod.per_gpu.count();
       gpu_demand.milli = MilliGpu(0);
     }
@@ -147,7 +148,8 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
 }
 
 Result<LoadedTrace> LoadTrace(const std::vector<TraceNode>& nodes,
-                              const std::vector<TracePod>& pods, ShareOf share_of, Random& random) {
+                              const std::vector<TracePod>& pods, ShareResource share_resource,
+                              Random& random) {
   LoadedTrace loaded;
   loaded.cluster = std::make_unique<Cluster>();
   std::vector<uint32_t> order(nodes.size());
@@ -158,11 +160,12 @@ Result<LoadedTrace> LoadTrace(const std::vector<TraceNode>& nodes,
   }
   loaded.demands.reserve(pods.size());
   for (const TracePod& pod : pods) {
-    ASSIGN_OR_RETURN(auto demand, DemandOf(pod, share_of, *loaded.cluster).Annotate(pod.name));
+    ASSIGN_OR_RETURN(auto demand,
+                     DemandOf(pod, share_resource, *loaded.cluster).Annotate(pod.name));
     loaded.demands.push_back(std::move(demand));
   }
   for (const TypicalPod& typical : TypicalPods(pods)) {
-    ASSIGN_OR_RETURN(const auto demand, DemandOf(typical.pod, share_of, *loaded.cluster));
+    ASSIGN_OR_RETURN(const auto demand, DemandOf(typical.pod, share_resource, *loaded.cluster));
     if (!demand) continue;
     ASSIGN_OR_RETURN(const ShapeId shape, loaded.cluster->Intern(*demand));
     loaded.mix.push_back({shape, static_cast<double>(typical.count)});

@@ -48,7 +48,7 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
 
 // The resource that a share divides. With kMemory, `gpu_milli` counts thousandths of a GPU's device
 // memory, as a request in GiB does, and no compute is requested.
-enum class ShareOf : uint8_t { kCompute, kMemory };
+enum class ShareResource : uint8_t { kCompute, kMemory };
 
 // A cluster with the nodes of a trace, and the demands of the pods of the trace.
 struct LoadedTrace {
@@ -61,6 +61,7 @@ struct LoadedTrace {
 // Builds the cluster. Adds nodes in a random order, so that ties, which the lowest ID wins, are
 // resolved randomly. RESOURCE_EXHAUSTED for too many GPU models.
 Result<LoadedTrace> LoadTrace(const std::vector<TraceNode>& nodes,
-                              const std::vector<TracePod>& pods, ShareOf share_of, Random& random);
+                              const std::vector<TracePod>& pods, ShareResource share_resource,
+                              Random& random);
 
 }  // namespace tessera::replay

@@ -90,7 +90,7 @@ TEST(LoadTest, AddsNodesInAnOrderThatTheSeedDecides) {
   for (int i = 0; i < 50; ++i) nodes.push_back({.name = fmt::format("n{}", i), .gpus = 1});
   const auto first_node = [&](uint64_t seed) {
     Random random(seed);
-    return LoadTrace(nodes, {}, ShareOf::kCompute, random)->cluster->spec(0).name;
+    return LoadTrace(nodes, {}, ShareResource::kCompute, random)->cluster->spec(0).name;
   };
   std::set<std::string> first;
   for (uint64_t seed = 0; seed < 20; ++seed) first.insert(first_node(seed));
@@ -104,7 +104,7 @@ TEST(LoadTest, OmitsUnknownModelsUnlessAllAreUnknown) {
   pods[0].models = {"A10", "T4"};
   pods[1].models = {"A10"};
   Random random(1);
-  const auto loaded = LoadTrace(nodes, pods, ShareOf::kCompute, random);
+  const auto loaded = LoadTrace(nodes, pods, ShareResource::kCompute, random);
   ASSERT_TRUE(loaded.ok());
   EXPECT_TRUE(loaded->demands[0]->AllowsModel(loaded->cluster->FindModel("T4")));
   EXPECT_FALSE(loaded->demands[1]->AllowsModel(loaded->cluster->FindModel("T4")));

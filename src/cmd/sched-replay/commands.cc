@@ -77,22 +77,23 @@ Status Replay(const ReplayFlags& flags) {
                                                                .load = flags.load.value_or(100),
                                                                .as_recorded = flags.as_recorded,
                                                                .moves = flags.moves,
-                                                               .jobs = JobsOf(flags),
+                                                               .threads = JobsOf(flags),
                                                                .progress = ShowProgress}));
     return Print(flags, plot, results);
   }
   const SystemClock clock;
-  ASSIGN_OR_RETURN(const replay::Study study,
-                   replay::RunStudy(nodes, list.pods,
-                                    {.policies = policies,
-                                     .seeds = seeds,
-                                     .load = flags.load.value_or(130),
-                                     .share_of = flags.shares_by_memory ? replay::ShareOf::kMemory
-                                                                        : replay::ShareOf::kCompute,
-                                     .keep_latencies = !flags.json && !flags.csv,
-                                     .jobs = JobsOf(flags),
-                                     .progress = ShowProgress},
-                                    clock));
+  ASSIGN_OR_RETURN(
+      const replay::Study study,
+      replay::RunStudy(nodes, list.pods,
+                       {.policies = policies,
+                        .seeds = seeds,
+                        .load = flags.load.value_or(130),
+                        .share_resource = flags.shares_by_memory ? replay::ShareResource::kMemory
+                                                                 : replay::ShareResource::kCompute,
+                        .keep_latencies = !flags.json && !flags.csv,
+                        .threads = JobsOf(flags),
+                        .progress = ShowProgress},
+                       clock));
   if (study.means.front().points.size() <= 1) {
     fmt::print(
         stderr,
