@@ -16,7 +16,7 @@ constexpr size_t kMaxConnections = 256;
 }  // namespace
 
 AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options,
-                                 trace::RecordSpan record_span, Ledger ledger)
+                                 trace::SpanRecorder record_span, Ledger ledger)
     : clock_(client.runner().clock()),
       ledger_(std::move(ledger)),
       record_span_(std::move(record_span)),

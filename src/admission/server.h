@@ -36,7 +36,7 @@ struct AdmissionServerOptions {
   net::Address address;
   AdmissionOptions admission;
   certificates::CertificateKeeperOptions certificates;
-  trace::RecordSpan record_span;  // null: webhook calls are not traced
+  trace::SpanRecorder record_span;  // null: webhook calls are not traced
 };
 
 struct AdmissionCounts {
@@ -65,7 +65,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   const AdmissionCounts& counts() const { return counts_; }
 
  private:
-  AdmissionServer(kube::Client& client, AdmissionOptions options, trace::RecordSpan record_span,
+  AdmissionServer(kube::Client& client, AdmissionOptions options, trace::SpanRecorder record_span,
                   Ledger ledger);
 
   net::Response Answer(const net::Request& request);
@@ -77,7 +77,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
 
   const Clock& clock_;
   const Ledger ledger_;
-  const trace::RecordSpan record_span_;
+  const trace::SpanRecorder record_span_;
   const AdmissionRules rules_;
   std::optional<ClusterCapacity> capacity_;
   MonotonicTime capacity_expires_;

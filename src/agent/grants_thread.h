@@ -36,7 +36,7 @@ struct GrantsThreadOptions {
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   NamespaceSet kill_on_bypass_namespaces;         // see ContainerUsage
-  trace::RecordSpan record_span;                  // null: grants are not traced
+  trace::SpanRecorder record_span;                // null: grants are not traced
   // Called on the grants' thread once a second, with the uses, while containers have shares.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };

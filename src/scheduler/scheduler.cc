@@ -108,7 +108,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   const std::string& LeaseNamespace() const {
     return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
   }
-  trace::RecordSpan RecordSpan() const { return tracer_ ? tracer_->recorder() : nullptr; }
+  trace::SpanRecorder RecordSpan() const { return tracer_ ? tracer_->recorder() : nullptr; }
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
   Status CheckLeading() const {
     if (MayWrite()) return Status::Ok();

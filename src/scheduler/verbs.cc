@@ -80,7 +80,7 @@ Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit)
 class Verbs : public std::enable_shared_from_this<Verbs> {
  public:
   Verbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
-        trace::RecordSpan record_span)
+        trace::SpanRecorder record_span)
       : get_active_term_(std::move(get)),
         clock_(clock),
         metrics_(metrics),
@@ -222,7 +222,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   const GetActiveTerm get_active_term_;
   const Clock& clock_;
   SchedulerMetrics& metrics_;
-  const trace::RecordSpan record_span_;
+  const trace::SpanRecorder record_span_;
   ExtenderArgs args_;  // of the current request
 };
 
@@ -255,7 +255,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
 }
 
 void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
-              trace::RecordSpan record_span, Router* router) {
+              trace::SpanRecorder record_span, Router* router) {
   const auto verbs =
       std::make_shared<Verbs>(std::move(get), clock, metrics, std::move(record_span));
   const auto add = [&](std::string_view prefix, int bind_error) {

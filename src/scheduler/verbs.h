@@ -48,7 +48,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 // `record_span` may be null; filter and bind are then not traced.
 void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
-              trace::RecordSpan record_span, Router* router);
+              trace::SpanRecorder record_span, Router* router);
 
 // Usage of each GPU by pods, in the format of gpushare's extender:
 //

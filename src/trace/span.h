@@ -45,6 +45,6 @@ PodSpan RootSpan(Subject subject, WallTime created, WallTime started);
 std::string TraceIdOf(const Uid& pod);
 
 // May be called on any thread. Null if nothing is traced.
-using RecordSpan = std::function<void(PodSpan)>;
+using SpanRecorder = std::function<void(PodSpan)>;
 
 }  // namespace tessera::trace

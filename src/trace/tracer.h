@@ -52,7 +52,7 @@ class Tracer {
 
   void Record(PodSpan span);
   // A function that calls Record. It must not be called after the tracer is destroyed.
-  RecordSpan recorder() {
+  SpanRecorder recorder() {
     return [this](PodSpan span) { Record(std::move(span)); };
   }
 

@@ -22,7 +22,7 @@ struct RequestArrival {
   bool first_of_pod;
 };
 
-void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
+void RecordSpans(const trace::SpanRecorder& record, const GrantSpansContext& context,
                  const RequestArrival& arrival, const Result<grant::Grant>& grant) {
   const grant::GrantRequest& request = arrival.request;
   const WallTime now = context.clock->WallNow();
@@ -50,7 +50,7 @@ void RecordSpans(const trace::RecordSpan& record, const GrantSpansContext& conte
 
 }  // namespace
 
-GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
+GrantServer::Reply WithSpans(const trace::SpanRecorder& record, const GrantSpansContext& context,
                              const grant::GrantRequest& request, GrantServer::Reply reply) {
   auto arrival = std::make_shared<const RequestArrival>(RequestArrival{
       request, context.clock->WallNow(), !HasGrants(*context.ledger, request.pod_uid)});

@@ -29,7 +29,7 @@ struct GrantSpansContext {
 
 // Returns a reply that records the spans of the request and then calls `reply`. REQUIRES: `record`
 // is not null; the context outlives the reply.
-GrantServer::Reply WithSpans(const trace::RecordSpan& record, const GrantSpansContext& context,
+GrantServer::Reply WithSpans(const trace::SpanRecorder& record, const GrantSpansContext& context,
                              const grant::GrantRequest& request, GrantServer::Reply reply);
 
 }  // namespace tessera::agent
