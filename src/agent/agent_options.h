@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the agent, one for each flag of tessera-agent. Threads: values.
+// The options of the agent, one for each flag of tessera-agent.
 #pragma once
 
 #include <set>
@@ -29,21 +29,22 @@ struct AgentOptions {
   std::string driver_container_root;
   std::string validations_dir;  // see node/validation_files.h; "": no files
   std::string dev_root;         // "": driver_root if it has a dev directory, else "/"
-  std::string
-      dev_root_ctr_path;  // "": driver_root_ctr_path if dev_root equals driver_root, else dev_root
+  // "": driver_root_ctr_path if dev_root equals driver_root, else dev_root.
+  std::string dev_root_ctr_path;
 
   std::string kubelet_socket;  // "": do not register
   std::string pod_resources_socket;
   std::string state_dir;
   std::string grant_socket;
   std::string limits_dir;  // directory of the containers' limits; "": no container is limited
-  std::set<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
+  // Namespaces, or "*", where containers start even if they cannot be limited (container_limits.h).
+  std::set<std::string> limits_fail_open;
   // Namespaces, or "*", where processes without a limiter are killed (limits/container_usage.h).
   std::set<std::string> limits_stop_bypass;
   std::string metrics_address;  // "": no HTTP
   std::string collectors;  // file of dcgm-exporter's counters (exporter/counters.h); "": built in
-  Duration collect_interval =
-      std::chrono::seconds(1);                    // for dcgm-exporter's metrics; 0: no metrics
+  // For dcgm-exporter's metrics; 0: no metrics.
+  Duration collect_interval = std::chrono::seconds(1);
   LabelStyle metric_labels;                       // for dcgm-exporter's metrics
   Duration xid_window = std::chrono::minutes(5);  // for DCGM_EXP_XID_ERRORS_COUNT
   std::string manager_address;                    // address of gpu-manager's pages; "": not served
@@ -52,8 +53,8 @@ struct AgentOptions {
   std::string node_name;                 // "": do not write the node
   std::string kubeconfig;                // "": the pod's service account
   std::set<std::string> startup_taints;  // keys; removed after the smoke test (node/smoke_test.h)
-  std::string machine_type_file =
-      "/sys/class/dmi/id/product_name";  // source of nvidia.com/gpu.machine
+  // Source of nvidia.com/gpu.machine.
+  std::string machine_type_file = "/sys/class/dmi/id/product_name";
 
   std::string engine;                  // the container engine to watch; "": none
   std::string engine_host_root = "/";  // root of the engine's files

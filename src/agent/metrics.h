@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All counters and histograms of the agent, and their text on /metrics. Names and help texts
-// are in metrics.cc.
-// Threads: any.
+// All counters and histograms of the agent, and their text on /metrics. Names and help texts are in
+// metrics.cc. Threads: any.
 #pragma once
 
 #include <string_view>

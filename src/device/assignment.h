@@ -9,7 +9,7 @@
 // Containers without devices are left out. Equal assignments give equal text. src/device/dialects
 // has the older annotations of other systems.
 //
-// Threads: values and pure functions.
+// Threads: any number, on separate objects.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,8 @@ struct Assignment {
 Result<std::string> EncodeAssignment(const Assignment& assignment);
 
 // INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not within 0
-// and 1000". Unknown members are ignored, so that a later version may add members; another version
-// is rejected.
+// and 1000". Ignores unknown members, so that later releases may add some. Rejects another
+// "version".
 Result<Assignment> DecodeAssignment(std::string_view text);
 
 }  // namespace tessera::device

@@ -7,11 +7,11 @@
 //   tencent.com/vcuda-core: 30       hundredths of one GPU, or a multiple of 100 for whole GPUs,
 //   tencent.com/vcuda-memory: 20     blocks of 256 MiB; required if vcuda-core is below 100
 //
-// Resources of other vendors (cpu, rdma/hca, …) are ignored. So are a container's environment
-// (src/runtime) and ResourceClaims.
+// Ignores all other resources (cpu, rdma/hca, …), ResourceClaims, and the container's environment,
+// which src/runtime reads.
 //
-// Threads: pure functions. Errors: INVALID_ARGUMENT with the container, the resource, the value and
-// advice. A container that requests a resource twice, or in two dialects, is rejected.
+// Threads: any. Errors: INVALID_ARGUMENT with the container, the resource, the value and advice. A
+// container that requests a resource twice, or in two dialects, is rejected.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace tessera::device {
 
-// The size of one unit of aliyun.com/gpu-mem; a setting of the cluster or of a node.
+// The size of one unit of aliyun.com/gpu-mem, as the cluster or the node is configured.
 enum class MemoryUnit : uint8_t { kGiB, kMiB };
 // "GiB" or "MiB".
 std::string_view NameOf(MemoryUnit unit);

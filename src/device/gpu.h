@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of GPUs: a GPU, the links between two GPUs, and the GPUs of a node. Plain values
-// for every room that decides or reports. src/gpu finds GPUs, and src/placement picks them.
+// The types for a GPU, the links between GPUs, and the GPUs of a node. src/gpu finds GPUs, and
+// src/placement picks them.
 //
-// Threads: values; NodeInventory is passed as shared_ptr<const>, which any thread may read.
+// Threads: any number, on separate objects. Threads share a NodeInventory as shared_ptr<const>.
 #pragma once
 
 #include <compare>
@@ -86,9 +86,9 @@ struct Gpu {
   auto operator<=>(const Gpu&) const = default;
 };
 
-// The PCIe path between two GPUs, near to far, with the points of NVIDIA's allocator.
+// The PCIe path between two GPUs, far to near, with its score in NVIDIA's allocator.
 enum class PcieLevel : uint8_t {
-  kUnknown,       // 0 points
+  kUnknown,       // 0
   kSystem,        // 10: across CPU sockets ("SYS")
   kNode,          // 20: one NUMA node, several host bridges ("NODE")
   kHostBridge,    // 30: one host bridge ("PHB")
@@ -102,15 +102,15 @@ inline constexpr int kMaxNvLinks = 36;
 
 struct Link {
   PcieLevel pcie = PcieLevel::kUnknown;
-  uint8_t nvlinks = 0;  // direct; through NVSwitch: the smaller of both GPUs' numbers
+  uint8_t nvlinks = 0;  // direct links; through NVSwitch: the smaller of both GPUs' link counts
   bool via_nvswitch = false;
 
   bool known() const { return pcie != PcieLevel::kUnknown || nvlinks > 0; }
   auto operator<=>(const Link&) const = default;
 };
 
-// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for an unknown link. Always a multiple of
-// kLinkScoreUnit and at most kMaxLinkScore.
+// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for an unknown link. A multiple of
+// kLinkScoreUnit, at most kMaxLinkScore.
 int ScoreOf(const Link& link);
 inline constexpr int kLinkScoreUnit = 10;
 inline constexpr int kMaxLinkScore = 60 + 100 * kMaxNvLinks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included only in src/device. Reads the members of one JSON object of an annotation. Errors
-// contain the path to the member, "gpus[3].uuid: …". Unknown members are ignored, so that a later
-// version may add members. The object must outlive the reader.
+// contain the path to the member, "gpus[3].uuid: …". Ignores unknown members, so that later
+// releases may add some. The object must outlive the reader.
 #pragma once
 
 #include <cstdint>

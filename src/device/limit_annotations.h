@@ -9,7 +9,8 @@
 // Compute is in hundredths of a GPU, for example 20.
 //
 // If several entries match a container and a GPU, the last counts; no two entries have the same
-// name. The annotations only lower a limit: the agent never exceeds the grant. Pure; any thread.
+// text before "=". The annotations only lower a limit: the agent never exceeds the grant. Pure; any
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +52,7 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
   return amount;
 }
 
-// True: a limit is for this container by name.
+// Whether a limit names this container.
 template <typename Amount>
 bool NamesContainer(const GpuLimits<Amount>& limits, std::string_view container) {
   return std::ranges::any_of(limits, [container](const AnnotatedLimit<Amount>& limit) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of GPU models: NVML reports "Tesla V100-SXM2-16GB", users write V100, and labels allow
-// neither spaces nor more than 63 characters. The names follow rules, so that new models have
+// neither spaces nor more than 63 characters. Rules derive the names, so that new models have
 // names, too. Pure; any thread.
 #pragma once
 

@@ -3,8 +3,8 @@
 // annotation tessera.dev/devices, and the labels that quotas refer to. src/placement has the free
 // resources.
 //
-// Threads: values. Errors: INVALID_ARGUMENT names the node,
-// the field and the value.
+// Threads: any number, on separate objects. Errors: INVALID_ARGUMENT names the node, the field and
+// the value.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ struct NodeFields {
   StringMap annotations;
 };
 
-// The labels for pool and model; clusters with gpu-manager already have them.
+// The labels for pool and model; by default the labels that gpu-manager uses.
 struct NodeLabelKeys {
   std::string pool{names::kLabelLegacyGpuPool};
   std::string model{names::kLabelLegacyGpuModel};

@@ -14,7 +14,7 @@
 
 namespace tessera::device {
 
-// Also returns nullopt if a GPU is unhealthy or has MIG, or if there are notes or problems.
+// Also returns nullopt if a GPU is unhealthy or in MIG mode, or if there are notes or problems.
 std::optional<NodeInventory> ReadPlainInventory(std::string_view text);
 // Does not check names and amounts.
 std::optional<Assignment> ReadPlainAssignment(std::string_view text);

@@ -5,7 +5,7 @@
 // working. At its start the scheduler reads them all, including annotations that the older systems
 // wrote.
 //
-// Threads: pure functions.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,7 @@ namespace tessera::device {
 // Requests such as tessera.dev/gpu-models do not.
 bool IsAssignmentKey(std::string_view key);
 
+// The values besides the assignment that annotations of the older systems contain.
 struct Binding {
   std::string node;
   int64_t time_ns = 0;  // since 1970
@@ -51,11 +52,11 @@ Result<StringMap> AnnotationsFor(const DeviceRequest& request, const Assignment&
 
 // The pod's devices on the node of `inventory`, from the first of these that exists:
 // 1. tessera.dev/assignment, returned unchanged, even with GPUs that the node no longer has;
-// 2. gpushare's allocation, or else its five other annotations; gpu-manager's annotations are
-// added.
-// nullopt if the pod has no such annotation. INVALID_ARGUMENT if an annotation is malformed, or if
-// an annotation of an older system names a GPU that the node does not have, or another number of
-// GPUs than `request`.
+// 2. gpushare's allocation, else its five other annotations; and gpu-manager's annotations.
+//
+// nullopt if the pod has no such annotation. INVALID_ARGUMENT: an annotation is malformed, or an
+// annotation of an older system names a GPU that the node does not have, or another number of GPUs
+// than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const StringMap& annotations,
                                                  const DeviceRequest& request,
                                                  const NodeInventory& inventory,

@@ -13,8 +13,8 @@
 namespace tessera::device {
 namespace {
 
-// The API server writes at most 20 digits. A longer text is rejected, because the arithmetic below
-// takes time by its length.
+// The API server writes at most 20 digits. Rejects a longer text, because the time of the
+// arithmetic below grows with the length.
 constexpr size_t kMaxLength = 128;
 // Kubernetes keeps nine digits after the decimal point.
 constexpr int kNanoDigits = 9;

@@ -26,7 +26,7 @@ struct GroupSize {
   Bytes memory;
   std::string_view mig_profile;
 
-  // Thousandths of compute plus thousandths of memory, of GPUs with 80 GiB.
+  // Compute in thousandths of a GPU plus memory in units of 80 MiB.
   int64_t weight() const { return count * (compute.count() + memory.count() / MiB(80).count()); }
 };
 

@@ -3,7 +3,7 @@
 // (src/device/dialects.h parses them). Used by placement and admission, which decide, and by the
 // agent, which grants. Contains neither host CPU and memory nor the GPUs that the pod will get.
 //
-// Threads: values. Cost: allocates.
+// Threads: any number, on separate objects.
 #pragma once
 
 #include <compare>
@@ -78,7 +78,7 @@ struct ContainerRequest {
   Dialect dialect = Dialect::kNone;
   int count = 0;            // number of different devices; 0 if and only if the dialect is kNone
   Share per_gpu;            // the share of each device
-  bool exclusive = false;   // no other pod shares these GPUs; false for MIG slices, which share one
+  bool exclusive = false;   // whole GPUs, which no other pod shares; false for MIG slices
   std::string mig_profile;  // "1g.10gb" for dialect kNvidiaMig, else empty
 
   auto operator<=>(const ContainerRequest&) const = default;
@@ -96,7 +96,7 @@ struct DeviceRequest {
   // All containers of the pod in the order of its spec, init containers first. Includes containers
   // without devices, because older annotations count all of spec.containers (phase kMain).
   std::vector<ContainerRequest> containers;
-  // All containers of dialect kGpuMem get the same GPU, which holds their sum.
+  // All containers of dialect kGpuMem get the same GPU, which has room for their sum.
   bool one_gpu = false;
   // Applies to all containers, because it comes from the pod's annotations.
   Constraints constraints;
@@ -112,9 +112,9 @@ struct DeviceRequest {
   // the devices of an init container are free for the next group.
   std::vector<std::vector<size_t>> Stages() const;
   // Groups of containers with devices that use the same GPUs, by position. Containers that run at
-  // the same time are in different groups, but all containers of one_gpu are in one group. An init
-  // container joins the main container's group that it enlarges least, or forms a group of its own
-  // if that needs less. Placement picks GPUs for each group, and the agent grants by group.
+  // the same time are in different groups, but the containers of one_gpu form one group. An init
+  // container joins the main container's group that grows least, or forms a group of its own if
+  // that needs less capacity. Placement picks GPUs for each group, and the agent grants by group.
   std::vector<std::vector<size_t>> Groups() const;
   // The largest sum, over the stages, of the shares of the containers of one_gpu; 0 without such
   // containers.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory of a node in a cluster of thousands. Nodes of one type differ only in the UUIDs of
-// their devices, so they share everything else.
+// The inventory of a node in a cluster of thousands of nodes. Nodes of one type differ only in the
+// UUIDs of their devices, so they share everything else.
 //
-// Threads: values. The pool: one thread. Cost: 24 bytes for each device and one inventory for each
-// type of node; a node with an unhealthy GPU is a type of its own.
+// Threads: any number, on separate objects; one for a pool. Cost: 24 bytes for each device and one
+// inventory for each type of node; a node with an unhealthy GPU is a type of its own.
 #pragma once
 
 #include <string_view>
@@ -23,8 +23,7 @@ class SharedInventory {
   SharedInventory() = default;
   explicit SharedInventory(NodeInventory inventory);
 
-  // Everything but the UUIDs: those of its GPUs and slices are empty. Its GPUs live as long as an
-  // inventory that shares them.
+  // The inventory with empty UUIDs. Valid as long as an inventory shares it.
   const NodeInventory& without_uuids() const { return *shared_; }
   // The UUID of each GPU in order, followed by the UUIDs of its slices.
   const std::vector<UuidText>& uuids() const { return uuids_; }

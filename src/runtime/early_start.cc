@@ -94,7 +94,7 @@ bool HasStageBeside(std::string_view log) {
 // `verb` is the index of "exec". Options before it are global options.
 bool IsPassThroughExec(int argc, char** argv, int verb) {
   // Matches -p and --process, but also --pid-file, --preserve-fds and --process-label. Such a
-  // command is decided by the stage, as if it had a process file.
+  // command is treated as if it had a process file.
   bool may_have_process_file = false;
   for (int i = verb + 1; i < argc; ++i) {
     may_have_process_file = may_have_process_file || StartsWith(OptionName(View(argv[i])), "p"sv);

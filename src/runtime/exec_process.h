@@ -10,9 +10,9 @@
 
 namespace tessera::runtime {
 
-// The bundle of an `exec`, which has no --bundle option. containerd's shim, which Docker also uses,
-// keeps the file of --log (may be null) in the bundle. Other engines run exec in the bundle's
-// directory.
+// The bundle of an `exec`, which has no --bundle option. `log`: the file of --log, or null.
+// containerd's shim, which Docker also uses, keeps this file in the bundle. Other engines run exec
+// in the bundle's directory.
 std::string BundleOfExec(const char* log);
 
 // Whether `create` or `run` gave GPUs to `bundle`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a program by name, never this one. Uses only system calls, because early_start.h calls it
-// before the C library is set up. Any thread.
+// Finds a program by name, but never the running program. Uses only system calls, because
+// early_start.h calls it before the C library is set up. Any thread.
 #pragma once
 
 #include <linux/limits.h>

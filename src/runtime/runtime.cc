@@ -93,9 +93,10 @@ Result<std::string> LowLevelRuntime(const Result<Options>& options) {
                              ::getenv("PATH"));
 }
 
-// Prints the version of the low-level runtime, and Tessera's below it. Engines read the former:
-// containerd in the first line (parseVersion in go-runc), Docker in the last line with the word
-// "version" (parseRuntimeVersion in daemon/info_unix.go). So Tessera's is in neither line.
+// Prints the version of the low-level runtime, and Tessera's below it. Engines read only the
+// low-level runtime's: containerd from the first line (parseVersion in go-runc), Docker from the
+// last line with the word "version" (parseRuntimeVersion in daemon/info_unix.go). So Tessera's line
+// must not contain that word.
 Result<int> ShowVersions(const Result<Options>& options, const char* flag) {
   const std::string own_version = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
   const Result<std::string> path = LowLevelRuntime(options);

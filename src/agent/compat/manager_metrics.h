@@ -12,7 +12,7 @@
 // The use of a GPU that does not answer is unknown: it has no series and no fields, and its
 // containers have no total.
 //
-// Tessera's own metrics are in agent/metrics.h. Threads: values and pure functions.
+// Tessera's own metrics are in agent/metrics.h. Threads: any number, on separate objects.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace tessera::agent {
 
-// A container on one of its GPUs.
+// The use of one GPU by one container.
 struct ManagedGpu {
   int index = 0;
   std::string pci_bus_id;

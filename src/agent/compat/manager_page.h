@@ -2,8 +2,7 @@
 // Serves gpu-manager's pages on port 5678: GET /metric, /usage, /graph, /version. Each answer is
 // made from the driver's processes at that moment (process_reader.h) and the grants.
 //
-// Threads: lives on `runner`. Cost without requests: a listening socket; the driver is not even
-// loaded.
+// Threads: lives on `runner`. Cost without requests: a listening socket; the driver is not loaded.
 #pragma once
 
 #include <functional>

@@ -6,10 +6,9 @@
 // then recorded as a choice of the agent, and the agent therefore writes the GPUs of the checkpoint
 // into the pod's annotations.
 //
-// Each time a pod changes, AddEntries is called again for the containers that still have no entry.
-// Therefore the API server, the driver or the agent may restart before all containers have one. If
-// a container cannot be taken over, the annotations of its pod are used instead, and the error is
-// logged once.
+// Each change of a pod calls AddEntries again for the containers that have no entry yet. So the API
+// server, the driver or the agent may restart before all containers have an entry. If a container
+// cannot be taken over, the annotations of its pod are used instead, and the error is logged once.
 //
 // Threads: one.
 #pragma once

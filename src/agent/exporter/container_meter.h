@@ -4,9 +4,9 @@
 // divided by the fractions of the GPU's time that its containers used; the rest belongs to no pod.
 // So the sum over all containers and the rest grows by exactly as much as the GPU's counter.
 //
-// The use of a share is the use that the driver or the limiters report. A container alone on its
-// GPU counts with the GPU's use if its own use is not reported. If several containers hold a GPU
-// whole, their uses are unknown, and their energy is in the rest. The series of a container end
+// The use of a share is the use that the driver or the limiters report. If the use of the only
+// container of a GPU is not reported, the GPU's use takes its place. If several containers hold a
+// GPU whole, their uses are unknown, and their energy is in the rest. The series of a container end
 // when the container ends.
 //
 // sampler.h reads the GPUs. Threads: one. Cost: about 0.1 µs per container and call.

@@ -4,7 +4,7 @@
 //   DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
 //
 // Lines that begin with # are comments. A column may stand in double quotes; "" inside is one
-// quote. The type `label` makes the field a label of all series of its GPU. Threads: values.
+// quote. The type `label` makes the field a label of all series of its GPU.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dcgm-exporter's metrics of this node's GPUs, from NVML, ready as text. A sampler (sampler.h)
-// reads the GPUs, and after each round the exporter renders the text again (page.h). A scrape
-// copies this text and therefore never waits for the driver.
+// Renders dcgm-exporter's metrics of this node's GPUs from NVML. A sampler (sampler.h) reads the
+// GPUs, and after each round the exporter renders the text again (page.h). A scrape copies this
+// text and therefore never waits for the driver.
 //
 // Series of a GPU that does not answer are absent. tessera_exporter_sample_age_seconds is the age
 // of its last answer. Threads: lives on `runner`.

@@ -86,8 +86,8 @@ class AllocationGrants {
   const Pods* const pods_;
   const device::MemoryUnit gpu_mem_unit_;
   GrantMetrics* const metrics_;
-  std::optional<Claim>
-      unpaired_claim_;  // the first claim of an unknown container with two resources
+  // The first claim of an unknown container with two resources.
+  std::optional<Claim> unpaired_claim_;
   WeakPtrFactory<AllocationGrants> weak_{this};
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds pods that are gone, and releases their entries from the ledger. Two conditions are needed:
+// Finds pods that are gone and have left, and releases their entries from the ledger.
 //
-//   a pod is gone   if the API server does not have it or reports its end, and the kubelet does not
-//                   list it; or if two lists of the kubelet, a minute apart, lack it, and the API
-//                   server does not report it as running
-//   it has left     if none of its processes is on the node any more (pod_processes.h)
+//   A pod is gone     The API server does not have it or reports its end, and the kubelet does not
+//                     list it.
+//                     Or two lists of the kubelet, a minute apart, lack the pod, and the API server
+//                     does not report it as running.
+//   A pod has left    None of its processes is on the node any more (pod_processes.h).
 //
 // A pod that is gone and still has processes is leaving: it was deleted by force, or a process
 // hangs in the driver. Its GPUs stay in the ledger, so that no container gets them. After

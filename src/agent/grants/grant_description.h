@@ -39,7 +39,7 @@ Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const Devi
 
 struct DialectSettings {
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of one aliyun.com/gpu-mem
-  bool isolation_disabled = false;                             // the node's label
+  bool isolation_disabled = false;  // by the node label cgpu.disable.isolation
 };
 
 // Environment variables that images of older systems read. Pods with gpu-mem get

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger's entry of one container: its identity, the shares of GPUs that it holds, and the
 // tokens by which it requested them. Used by the ledger (grant_ledger.h) and by its records in the
-// journal (ledger_records.h). Threads: values.
+// journal (ledger_records.h).
 #pragma once
 
 #include <map>

@@ -14,7 +14,7 @@ struct GrantMetrics {
   LatencyHistogram grant;
   LabeledCounter grants;  // by code
   Counter journal_repairs;
-  Counter named_other_gpus;
+  Counter named_other_gpus;  // grants of whole GPUs other than those that the kubelet named
   Counter starts_refused;
   std::atomic<uint64_t> leaving_containers{0};  // gauge
   Counter release_timeouts;

@@ -4,7 +4,7 @@
 //   allocate   from the kubelet's Allocate until the runtime requests the grant: volumes, images,
 //              sandbox
 //   grant      from the request until the answer; waits of start_waits.h included
-//   pod        from the pod's creation until its first grant, above all of them
+//   pod        from the pod's creation until its first grant; the parent of the other spans
 //
 // A request without tokens has no "allocate". What runc does after the grant is in the traces of
 // the container engine. Threads: the grants' thread.

@@ -10,8 +10,8 @@
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a rewritten journal
 //
-// A phase or dialect that is unknown reads as main and as nvidia.com/gpu. Agents that knew whole
-// GPUs alone wrote one record for each token:
+// An unknown phase is read as main, an unknown dialect as nvidia.com/gpu. Also reads the records of
+// agents that supported only whole GPUs, one record for each token:
 //
 //   {"do":"bind","nonce":…,"resource":…,"ids":[GPUs],"uid":…,"namespace":…,"pod":…,"container":…}
 //

@@ -168,7 +168,7 @@ std::vector<std::string> RejectionsOf(const PodInfo& pod, const GrantLedger& led
   return problems;
 }
 
-// True: one of the limits applies to a container that can be limited.
+// Whether one of the limits applies to a container that can be limited.
 template <typename Kind>
 bool LimitsAny(const PodInfo& pod, const GrantLedger& ledger,
                const GpuLimits<typename Kind::Amount>& limits) {

@@ -23,7 +23,7 @@ struct LocalDemand {
   const device::DeviceRequest* request = nullptr;
   std::string container;                  // the starting container
   bool phases_known = true;               // false: only the tokens are known
-  std::vector<std::string> kubelet_gpus;  // that the kubelet named, for whole GPUs
+  std::vector<std::string> kubelet_gpus;  // whole GPUs that the kubelet named
   // GPUs that other pods hold by tokens that name them. The kubelet may know that such a pod has
   // ended and name its GPU again, so the GPU is not replaced by another.
   std::set<std::string, std::less<>> contested_gpus;

@@ -59,8 +59,8 @@ class NodeOccupancy {
   std::map<Uid, uint64_t> arrivals_;  // number of each pod's arrival; 0: in the first list
   uint64_t last_arrival_ = 0;
   std::set<std::string, std::less<>> allocated_ids_;
-  std::set<std::tuple<std::string, std::string, std::string>>
-      containers_with_devices_;  // namespace, pod, container
+  // Namespace, pod, container.
+  std::set<std::tuple<std::string, std::string, std::string>> containers_with_devices_;
 };
 
 // Units of each resource that the kubelet allocates for the container. vcuda memory together with

@@ -24,8 +24,8 @@ namespace tessera::agent {
 
 struct NodeUse {
   GpuAccounts accounts;  // grants, and assignments to pods of this node
-  std::set<std::string, std::less<>>
-      ids;  // IDs of all resources that the kubelet has allocated to pods
+  // IDs of all resources that the kubelet has allocated to pods.
+  std::set<std::string, std::less<>> ids;
   bool operator==(const NodeUse&) const = default;
 };
 

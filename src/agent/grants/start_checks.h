@@ -6,9 +6,9 @@
 // then, because Allocate's answer cannot be changed. The kubelet calls PreStartContainer before
 // each start of a container, also after restarts of kubelet and agent; the ledger keeps the grants.
 //
-// The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init
-// container starts if Allocate knew its name for certain. Whole GPUs that another device plugin
-// gave to a container that has run enter the ledger here, because their IDs name them.
+// The kubelet lists pods by name, not by UID. It does not list ordinary init containers. Such a
+// container starts only if Allocate knew its name for certain. Whole GPUs that another device
+// plugin gave to a container that has run enter the ledger here, because their IDs name them.
 //
 // Threads: lives on `runner`, the grants' runner.
 #pragma once
@@ -66,6 +66,7 @@ class StartChecks {
   Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
   // Checks IDs that are in no entry of the ledger.
   void CheckUngranted(const CallPtr& call, const Holders& holders);
+  // Records a grant of the GPUs that another device plugin gave to a container that has run.
   void Adopt(const CallPtr& call, const ContainerRef& holder);
   // Finishes the call with the result of the container's grant, as late binding does: an error if a
   // GPU is unhealthy.

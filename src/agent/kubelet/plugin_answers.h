@@ -18,7 +18,7 @@ namespace tessera::agent {
 
 // Which program gives the container its GPUs.
 enum class BindingMode {
-  kLate,      // tessera-runtime, which shows the token of Allocate to the grant service
+  kLate,      // tessera-runtime, which presents the token of Allocate to the grant service
   kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)
 };
 

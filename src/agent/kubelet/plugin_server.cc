@@ -39,8 +39,8 @@ DeviceList ListOf(const std::vector<DeviceSet::Offer>& offers) {
 
 class Stream;
 
-// All streams and their list. Each message replaces the kubelet's whole list of the resource, so a
-// slow stream gets only the latest list.
+// The open streams, and the list that they send. Each message replaces the kubelet's whole list of
+// the resource, so a slow stream gets only the latest list.
 class StreamHub {
  public:
   StreamHub(TaskRunner* runner, KubeletMetrics* metrics, PluginServer::Events events)

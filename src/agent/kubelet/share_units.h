@@ -14,7 +14,7 @@
 // kMaxListBytes. Such a node counts in GiB and publishes this unit. A pod that counts in MiB then
 // waits for another node, so no pod gets less or more than it requests.
 //
-// Threads: immutable values.
+// Threads: any number, on separate objects.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ class DriverReleaseWatch {
   static constexpr Duration kCheckDelays[] = {std::chrono::seconds(1), std::chrono::seconds(4)};
   struct Events {
     std::function<void()> on_change;  // the driver was closed, or opened again
-    std::function<void()> on_check;   // sessions with the driver must look whether it is closed
+    std::function<void()> on_check;   // sessions with the driver must check whether it is closed
   };
 
   // The driver is closed if `file` exists now.

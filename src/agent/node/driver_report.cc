@@ -66,8 +66,7 @@ std::string MissingText(const DriverFacts& facts) {
   if (facts.gpus_on_bus == 0) {
     return fmt::format(
         "the NVIDIA driver was removed: libnvidia-ml.so.1 is {}: install the driver on the host, "
-        "or "
-        "run a driver container",
+        "or run a driver container",
         RootsText(facts));
   }
   return fmt::format(

@@ -52,8 +52,8 @@ std::string KernelModuleVersion(std::string_view proc_version);
 size_t ChooseDriver(const std::vector<DriverCandidate>& candidates);
 
 // Sets the members of `findings` about the driver. `nvml_problem`: why there is no session with the
-// driver; "" while there is one. A session goes on for a while after its files were removed, but a
-// container that starts then gets none of them.
+// driver; "" while there is one. NVML answers for a while after the driver's files are removed, but
+// a container that starts then lacks these files.
 void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFindings* findings);
 
 // Whether an ELF file is as long as its headers say. Opening a library that is still being copied

@@ -5,7 +5,7 @@
 //
 // The check is "tessera-runtime configure --dry-run", which prints what it would change. It runs at
 // the start, after a change in the watched directories, and every kInterval. With `repair` the same
-// command without --dry-run follows, which restarts the engine. It runs at most once in
+// command without --dry-run follows, which restarts the engine. This repair runs at most once in
 // kRepairInterval, so that a tool that always restores its own configuration does not make the
 // engine restart all the time.
 //
@@ -28,8 +28,8 @@ namespace tessera::agent {
 
 struct EngineWatchOptions {
   std::vector<std::string> command;  // tessera-runtime configure …
-  std::vector<std::string>
-      dirs;  // directories of the engine's configuration, as paths of this process
+  // Directories of the engine's configuration, as paths of this process.
+  std::vector<std::string> dirs;
   bool repair = false;
 };
 
@@ -70,7 +70,7 @@ class EngineWatch {
   bool running_ = false;           // a program is running
   bool must_check_again_ = false;  // check again when the program ends
   bool check_scheduled_ = false;
-  std::optional<std::string> problem_;  // nullopt: not judged yet
+  std::optional<std::string> problem_;  // nullopt: not checked yet
   std::string last_error_;              // why the check failed
   std::optional<MonotonicTime> repaired_at_;
   WeakPtrFactory<EngineWatch> weak_{this};

@@ -31,7 +31,7 @@ struct NodeCondition {
   std::string message;
 };
 
-// What the agent found out about its node, apart from the inventory of GPUs.
+// The state of the node's driver and smoke test; device::NodeInventory has the GPUs.
 struct NodeFindings {
   // About the driver's files (driver_report.h). Replaces an inventory's problem.
   std::string_view driver_reason;  // from api/names.h; empty: no problem

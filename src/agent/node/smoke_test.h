@@ -34,7 +34,7 @@ struct SmokeFacts {
   bool expects_kubelet = false;
   bool registered = false;
   bool expects_engine = false;
-  std::optional<std::string> engine_problem;  // nullopt: not judged yet
+  std::optional<std::string> engine_problem;  // nullopt: not checked yet
 };
 
 struct SmokeVerdict {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the pod (by UID) and the container (by the engine's ID) of a process, from
 // /proc/<pid>/cgroup. Reads the paths of both cgroup drivers and both cgroup versions, of
-// containerd, CRI-O and Docker. A process cannot choose its cgroup, but it can choose its
-// environment.
+// containerd, CRI-O and Docker. Does not read the environment, because a process can choose its
+// environment, but not its cgroup.
 //
-// Threads: pure, but for reading files of /proc.
+// Threads: any. Reads files of /proc.
 #pragma once
 
 #include <optional>

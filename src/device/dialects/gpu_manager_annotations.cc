@@ -36,7 +36,7 @@ Result<std::vector<int>> ParseMinors(std::string_view key, std::string_view text
   return minors;
 }
 
-// Roughly a DNS subdomain, enough for messages and comparisons.
+// Also accepts some names that are not DNS subdomains, which is harmless in comparisons.
 bool IsNodeName(std::string_view name) {
   if (name.empty() || name.size() > kMaxNodeName) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {

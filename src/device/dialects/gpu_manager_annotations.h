@@ -5,11 +5,12 @@
 //   tencent.com/predicate-node         name of the node
 //   tencent.com/predicate-gpu-idx-<i>  minors of container i of spec.containers: "0" or "0,1"
 //   tencent.com/gpu-assigned           "false" when chosen, "true" when granted
-//   tencent.com/vcuda-core-limit       1 to 100, up to which shares of the pod may use idle compute
+//   tencent.com/vcuda-core-limit       hundredths of a GPU up to which the pod may use idle compute
 //
-// They contain minor numbers; pod_annotations.h turns them into UUIDs.
+// The annotations contain minor numbers, which pod_annotations.h turns into UUIDs.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
+// Threads: any number, on separate objects. Errors: INVALID_ARGUMENT names the annotation and its
+// value.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@
 namespace tessera::device {
 
 struct GpuManagerAnnotations {
-  std::map<int, std::vector<int>> minors;  // by container; never an empty list, no minor twice
+  std::map<int, std::vector<int>> minors;  // by container position; no empty list, no minor twice
   std::string node;                        // empty: unknown
   std::optional<int64_t> time_ns;
   std::optional<bool> assigned;

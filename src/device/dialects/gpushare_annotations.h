@@ -9,9 +9,11 @@
 //   ALIYUN_COM_GPU_MEM_ASSUME_TIME  nanoseconds since 1970
 //   scheduler.framework.gpushare.allocation   {"<container>":{"<gpu>":<units>}}, read only
 //
-// They contain minor numbers and units; pod_annotations.h turns them into UUIDs and bytes.
+// The annotations contain minor numbers and units, which pod_annotations.h turns into UUIDs and
+// bytes.
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
+// Threads: any number, on separate objects. Errors: INVALID_ARGUMENT names the annotation and its
+// value.
 #pragma once
 
 #include <cstdint>

@@ -4,16 +4,16 @@
 //
 //   kubelet_internal_checkpoint, which the kubelet keeps beside its socket:
 //     {"Data":{"PodDeviceEntries":[{"PodUID":…,"ContainerName":…,"ResourceName":…,"DeviceIDs":…,
-//     "AllocResp":…}]}}, in older kubelets without "Data". AllocResp is the plugin's answer and
-//     names the GPUs; DeviceIDs, one list or one for each NUMA node, do not name GPUs.
+//     "AllocResp":…}]}}, in older kubelets without "Data". AllocResp, the plugin's answer,
+//     names the GPUs. DeviceIDs, one list or one for each NUMA node, does not.
 //   gpumanager_internal_checkpoint of gpu-manager:
 //     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
 // Reads only the GPUs; the amounts come from the pod's request. Ignores answers of Tessera's agent,
 // which annotate the container with tessera.dev/assignment.
 //
-// Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
-// others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read nevertheless.
+// Threads: any. Errors: INVALID_ARGUMENT names the first invalid entry and counts the others,
+// RESOURCE_EXHAUSTED for a text that is too long; valid entries are read nevertheless.
 #pragma once
 
 #include <map>

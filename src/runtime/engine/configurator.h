@@ -35,7 +35,7 @@ struct ConfigureOptions {
   bool dry_run = false;
 };
 
-// A report for the operator: the changes made, or in a dry run those that would be made.
+// A report for the operator: the changes that were made, or that a dry run would make.
 struct Outcome {
   bool changed = false;
   std::string diff;

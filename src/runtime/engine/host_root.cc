@@ -35,7 +35,7 @@ Fd OpenInRoot(const std::string& root, const std::string& path, int flags) {
 Status WriteAndRename(int fd, const FileState& state, const std::string& temporary,
                       const std::string& path) {
   RETURN_IF_ERROR(WriteFd(fd, state.text));
-  // Owner before mode: chown clears the set-id bits.
+  // The owner comes before the mode, because chown clears the set-id bits.
   if (::fchown(fd, state.uid, state.gid) != 0) return Status::FromErrno("chown", errno);
   if (::fchmod(fd, state.mode) != 0) return Status::FromErrno("chmod", errno);
   // Best effort: without SELinux there is no such attribute.

@@ -31,8 +31,8 @@ struct RuntimeSettings {
 };
 
 // Creates runtime.toml, or sets only these keys in an existing file. Returns whether it changed. A
-// file that does not parse is kept as <path>.damaged and replaced, because with it no container of
-// this node would get a GPU.
+// file that does not parse is kept as <path>.damaged and replaced, because it would keep every
+// container of the node from its GPU.
 Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
                                   const RuntimeSettings& settings);
 

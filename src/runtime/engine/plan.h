@@ -42,10 +42,10 @@ struct ConfigTree {
 
 enum class Format { kToml, kJson };
 
-// Changes keys of a text and keeps all its other bytes: comments, order, spacing. A file of an
-// engine is changed in place only if the engine has no drop-ins: daemon.json, the main file of a
-// containerd before 2.1, and the list of imports in the main file of a later one. Undo uses it if
-// an administrator has changed the file since. Errors name the line.
+// Changes keys of a text and keeps all its other bytes: comments, order, spacing. Used where a
+// drop-in does not suffice: daemon.json, the file with containerd's CRI section before 2.1, and
+// containerd's list of imports. Undo uses it if an administrator has changed the file since. Errors
+// name the line.
 Result<std::string> EditText(Format format, std::string_view text,
                              const std::vector<TextEdit>& edits);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Docker's daemon.json and CRI-O's drop-in.
+// Plans the edits of Docker's daemon.json and of CRI-O's drop-in.
 #include <array>
 
 #include "src/base/strings.h"

@@ -101,7 +101,7 @@ class PeerSocket {
   pid_t peer_ = 0;
 };
 
-// ---- HTTP/2 (RFC 9113) for one unary call
+// HTTP/2 (RFC 9113) for one unary call.
 
 enum FrameType : uint8_t {
   kData = 0,
@@ -215,7 +215,7 @@ class UnaryCall {
   bool done_ = false;
 };
 
-// The fields with that number, up to the first byte that is not protobuf.
+// The fields with `field_number`, up to the first byte that is not protobuf.
 std::vector<std::string> Fields(std::string_view message, uint32_t field_number) {
   std::vector<std::string> found;
   WireReader reader(message);

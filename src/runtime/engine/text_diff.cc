@@ -11,8 +11,8 @@ namespace tessera::engine {
 namespace {
 
 constexpr size_t kContext = 3;
-// If the table would be larger than this, the whole middle is shown as replaced. Configurations are
-// short.
+// If the table of the longest common subsequence would be larger, the diff replaces all lines
+// between the first and the last difference. Configurations are short.
 constexpr size_t kMaxCells = 16u << 20;
 
 struct DiffLine {
