@@ -146,7 +146,7 @@ TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredO
   EXPECT_EQ(answers, 1);
 }
 
-// An agent sends an annotation and dies. The annotation arrives after its successor's annotation.
+// An agent sends an annotation and dies. The annotation arrives after that of the next agent.
 TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsOverwritten) {
   pods_.Sync();
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));

@@ -361,7 +361,7 @@ TEST_F(GrantLedgerTest, JournalOfAgentsThatKnewWholeGpusOnlyIsRead) {
   EXPECT_EQ(Bind(*grant::ParseNonce(two), {"GPU-2"}, Container(3)).code(), Code::kPermissionDenied);
 }
 
-// Random pods show tokens, replay tokens of others, and end, while the agent crashes at any byte of
+// Random pods use tokens, replay tokens of others, and end, while the agent crashes at any byte of
 // any write. No GPU is ever given twice or oversubscribed, and no answer is ever withdrawn.
 class LedgerHistory {
  public:

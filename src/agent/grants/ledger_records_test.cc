@@ -58,8 +58,8 @@ TEST(LedgerRecordsTest, ASpentTokenNeedsANonceAndAFingerprintOfSixteenDigits) {
   EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdeX"));
 }
 
-// The first release wrote "bind" for a whole GPU; the next one wrote grants without what later ones
-// added.
+// The journal of the first release has "bind" for a whole GPU. The journal of the second release
+// has grants without the members that later releases write.
 TEST(LedgerRecordsTest, RecordsOfEarlierReleasesAreRead) {
   const std::string nonce = grant::NonceText(grant::Nonce{1});
   const auto bind = DecodeRecord(fmt::format(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a folder with /proc as NVIDIA's kernel module writes it, and with /dev.
+// For tests: a directory with /proc as NVIDIA's kernel module writes it, and with /dev.
 #pragma once
 
 #include <gtest/gtest.h>
