@@ -157,7 +157,7 @@ struct GrantsThread::State {
   gpu::ThreadCaller caller;
   gpu::ProcessReader gpu_processes;
   NodeProcesses processes;
-  TakeOver take_over;
+  PluginTakeover take_over;
   GrantService service;
   AllocationGrants allocation;
   ComputeControl control;

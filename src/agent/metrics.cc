@@ -23,7 +23,7 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                resource, metrics.grants.allocate_own, text);
   WriteLatency("tessera_preferred_allocation_duration_seconds",
                "Time of GetPreferredAllocation calls of the kubelet.", resource,
-               metrics.kubelet.preferred, text);
+               metrics.kubelet.preferred_allocation, text);
   WriteLatency("tessera_grant_duration_seconds",
                "Time from the last byte of a request on the grant socket to its response.",
                resource, metrics.grants.grant, text);

@@ -88,7 +88,7 @@ Result<DeviceShare> DecodeShare(const Json& json, const std::string& path) {
   }
   DeviceShare share;
   if (!fields.Has("gpu")) return fields.Invalid("gpu", "is missing");
-  RETURN_IF_ERROR(fields.Text("gpu", &share.uuid));
+  RETURN_IF_ERROR(fields.ReadText("gpu", &share.uuid));
   ASSIGN_OR_RETURN(const int64_t milli, fields.RequiredNumber("milli", kWholeGpu.count()));
   share.compute = MilliGpu(milli);
   ASSIGN_OR_RETURN(const int64_t bytes, fields.RequiredNumber("bytes", kMaxShareMemory.count()));

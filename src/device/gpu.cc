@@ -108,7 +108,7 @@ const Gpu* NodeInventory::Find(std::string_view uuid) const {
   return gpu == gpus.end() ? nullptr : &*gpu;
 }
 
-const Gpu* NodeInventory::FindMinor(int minor) const {
+const Gpu* NodeInventory::FindByMinor(int minor) const {
   const auto gpu = std::find_if(gpus.begin(), gpus.end(),
                                 [&](const Gpu& candidate) { return candidate.minor == minor; });
   return gpu == gpus.end() ? nullptr : &*gpu;

@@ -150,7 +150,7 @@ struct NodeInventory {
 
   // Null if the node has no such device.
   const Gpu* Find(std::string_view uuid) const;
-  const Gpu* FindMinor(int minor) const;
+  const Gpu* FindByMinor(int minor) const;
   const MigSlice* FindMigSlice(std::string_view uuid) const;
   size_t healthy_count() const;
   auto operator<=>(const NodeInventory&) const = default;

@@ -86,8 +86,8 @@ TEST(NodeInventoryTest, FindsByMinorAndFindsSlices) {
   inventory.gpus = {
       {.uuid = "GPU-a", .minor = 3}, {.uuid = "GPU-b"}, {.uuid = "GPU-c", .minor = 0}};
   inventory.gpus[2].mig = {{.uuid = "MIG-1"}, {.uuid = "MIG-2"}};
-  EXPECT_EQ(inventory.FindMinor(0), &inventory.gpus[2]);
-  EXPECT_EQ(inventory.FindMinor(1), nullptr);
+  EXPECT_EQ(inventory.FindByMinor(0), &inventory.gpus[2]);
+  EXPECT_EQ(inventory.FindByMinor(1), nullptr);
   EXPECT_EQ(inventory.FindMigSlice("MIG-2"), &inventory.gpus[2].mig->at(1));
   EXPECT_EQ(inventory.FindMigSlice("GPU-a"), nullptr);
 }

@@ -17,7 +17,7 @@ Result<Json> ParseAnnotation(std::string_view text, size_t max_bytes) {
   return json;
 }
 
-Status JsonFields::Text(std::string_view key, std::string* out) const {
+Status JsonFields::ReadText(std::string_view key, std::string* out) const {
   const Json* value = object_.Find(key);
   if (value == nullptr) return Status::Ok();
   if (!value->is_string()) return Invalid(key, "must be a string, not {}", KindName(value->kind()));
@@ -40,7 +40,7 @@ Result<int64_t> JsonFields::RequiredNumber(std::string_view key, int64_t max) co
   return *number;
 }
 
-Status JsonFields::SmallNumber(std::string_view key, std::optional<int>* out) const {
+Status JsonFields::ReadSmallNumber(std::string_view key, std::optional<int>* out) const {
   ASSIGN_OR_RETURN(const std::optional<int64_t> number, Number(key, kMaxSmallNumber));
   if (number) *out = static_cast<int>(*number);
   return Status::Ok();

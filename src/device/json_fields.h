@@ -34,8 +34,8 @@ class JsonFields {
 
   bool Has(std::string_view key) const { return object_.Find(key) != nullptr; }
   // An absent member leaves `out` unchanged.
-  Status Text(std::string_view key, std::string* out) const;
-  Status SmallNumber(std::string_view key, std::optional<int>* out) const;
+  Status ReadText(std::string_view key, std::string* out) const;
+  Status ReadSmallNumber(std::string_view key, std::optional<int>* out) const;
   // A number within 0 and max; nullopt if the member is absent.
   Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const;
   // Like Number, but an absent member is an error.

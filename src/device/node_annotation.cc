@@ -99,26 +99,26 @@ std::optional<ComputeCapability> ParseCapability(std::string_view text) {
 Status DecodeHealth(const JsonFields& reader, Health* health) {
   if (reader.Has("suspect")) {
     health->state = Health::State::kSuspect;
-    RETURN_IF_ERROR(reader.Text("suspect", &health->reason));
+    RETURN_IF_ERROR(reader.ReadText("suspect", &health->reason));
   }
   if (!reader.Has("unhealthy")) return Status::Ok();
   *health = Health::Unhealthy("");
   std::string state;
-  RETURN_IF_ERROR(reader.Text("state", &state));
+  RETURN_IF_ERROR(reader.ReadText("state", &state));
   // States of later versions count as unhealthy, because they are not offered.
   for (const auto known : {Health::State::kRecovering, Health::State::kWithheld}) {
     if (state == NameOf(known)) health->state = known;
   }
-  return reader.Text("unhealthy", &health->reason);
+  return reader.ReadText("unhealthy", &health->reason);
 }
 
 Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& path) {
   if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", path);
   const JsonFields reader(json, path + ".");
   MigSlice slice;
-  RETURN_IF_ERROR(reader.Text("uuid", &slice.uuid));
+  RETURN_IF_ERROR(reader.ReadText("uuid", &slice.uuid));
   if (slice.uuid.empty()) return reader.Invalid("uuid", "is missing");
-  RETURN_IF_ERROR(reader.Text("profile", &slice.profile));
+  RETURN_IF_ERROR(reader.ReadText("profile", &slice.profile));
   if (!IsMigProfile(slice.profile)) {
     return reader.Invalid("profile", "\"{}\" is not like 1g.10gb", slice.profile);
   }
@@ -152,21 +152,21 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& path) {
   if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", path);
   const JsonFields reader(json, path + ".");
   Gpu gpu;
-  RETURN_IF_ERROR(reader.Text("uuid", &gpu.uuid));
+  RETURN_IF_ERROR(reader.ReadText("uuid", &gpu.uuid));
   if (gpu.uuid.empty()) return reader.Invalid("uuid", "is missing");
   std::optional<int> index;
-  RETURN_IF_ERROR(reader.SmallNumber("index", &index));
+  RETURN_IF_ERROR(reader.ReadSmallNumber("index", &index));
   if (!index) return reader.Invalid("index", "is missing");
   gpu.index = *index;
-  RETURN_IF_ERROR(reader.SmallNumber("minor", &gpu.minor));
-  RETURN_IF_ERROR(reader.Text("model", &gpu.model));
+  RETURN_IF_ERROR(reader.ReadSmallNumber("minor", &gpu.minor));
+  RETURN_IF_ERROR(reader.ReadText("model", &gpu.model));
   ASSIGN_OR_RETURN(const int64_t bytes,
                    reader.RequiredNumber("bytes", std::numeric_limits<int64_t>::max()));
   gpu.memory = Bytes(bytes);
-  RETURN_IF_ERROR(reader.Text("pci", &gpu.pci_bus_id));
-  RETURN_IF_ERROR(reader.SmallNumber("numa", &gpu.numa_node));
+  RETURN_IF_ERROR(reader.ReadText("pci", &gpu.pci_bus_id));
+  RETURN_IF_ERROR(reader.ReadSmallNumber("numa", &gpu.numa_node));
   std::string capability;
-  RETURN_IF_ERROR(reader.Text("cc", &capability));
+  RETURN_IF_ERROR(reader.ReadText("cc", &capability));
   if (reader.Has("cc")) {
     gpu.compute_capability = ParseCapability(capability);
     if (!gpu.compute_capability) return reader.Invalid("cc", "\"{}\" is not like 8.0", capability);
@@ -291,16 +291,16 @@ Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
   const JsonFields reader(json, "");
   RETURN_IF_ERROR(reader.Version(kNodeAnnotationVersion));
   NodeInventory inventory;
-  RETURN_IF_ERROR(reader.Text("driver", &inventory.driver_version));
+  RETURN_IF_ERROR(reader.ReadText("driver", &inventory.driver_version));
   std::optional<int> cuda, unidentified;
-  RETURN_IF_ERROR(reader.SmallNumber("cuda", &cuda));
-  RETURN_IF_ERROR(reader.SmallNumber("unidentified", &unidentified));
+  RETURN_IF_ERROR(reader.ReadSmallNumber("cuda", &cuda));
+  RETURN_IF_ERROR(reader.ReadSmallNumber("unidentified", &unidentified));
   inventory.cuda_version = cuda.value_or(0);
   inventory.unidentified = unidentified.value_or(0);
   RETURN_IF_ERROR(DecodeGpus(reader, &inventory.gpus));
   RETURN_IF_ERROR(DecodeLinks(reader, inventory.gpus.size(), &inventory.links));
-  RETURN_IF_ERROR(reader.Text("problem", &inventory.problem));
-  RETURN_IF_ERROR(reader.Text("runtime_problem", &inventory.runtime_problem));
+  RETURN_IF_ERROR(reader.ReadText("problem", &inventory.problem));
+  RETURN_IF_ERROR(reader.ReadText("runtime_problem", &inventory.runtime_problem));
   RETURN_IF_ERROR(DecodeNotes(reader, &inventory.notes));
   return inventory;
 }

@@ -31,7 +31,7 @@ class PlainObject {
     return reader_.NextMember(&key_);
   }
   // Whether the current member has this name; `bit` is its number among the known members.
-  bool Is(std::string_view name, unsigned bit) {
+  bool TakeMember(std::string_view name, unsigned bit) {
     if (key_ != name) return false;
     if ((seen_ >> bit & 1) != 0) plain_ = false;
     seen_ |= 1u << bit;
@@ -40,9 +40,9 @@ class PlainObject {
   bool HasSeen(unsigned bit) const { return (seen_ >> bit & 1) != 0; }
   void RejectUnknown() { plain_ = false; }
 
-  void Text(std::string* out) { *out = reader_.String(); }
+  void ReadText(std::string* out) { *out = reader_.String(); }
   // Accepts digits without a leading zero, which all parsers read in the same way.
-  int64_t Number(int64_t max) {
+  int64_t ReadNumber(int64_t max) {
     const std::string_view word = reader_.Skip();
     int64_t value = 0;
     const char* const end = word.data() + word.size();
@@ -52,7 +52,7 @@ class PlainObject {
     if (!valid) plain_ = false;
     return value;
   }
-  int SmallNumber() { return static_cast<int>(Number(kMaxSmallNumber)); }
+  int ReadSmallNumber() { return static_cast<int>(ReadNumber(kMaxSmallNumber)); }
 
  private:
   JsonReader& reader_;
@@ -78,21 +78,21 @@ Gpu ReadGpu(JsonReader* reader, bool* plain) {
   Gpu gpu;
   PlainObject object(reader, plain);
   while (object.Next()) {
-    if (object.Is("uuid", 0)) {
-      object.Text(&gpu.uuid);
-    } else if (object.Is("index", 1)) {
-      gpu.index = object.SmallNumber();
-    } else if (object.Is("minor", 2)) {
-      gpu.minor = object.SmallNumber();
-    } else if (object.Is("model", 3)) {
-      object.Text(&gpu.model);
-    } else if (object.Is("bytes", 4)) {
-      gpu.memory = Bytes(object.Number(kMaxNumber));
-    } else if (object.Is("pci", 5)) {
-      object.Text(&gpu.pci_bus_id);
-    } else if (object.Is("numa", 6)) {
-      gpu.numa_node = object.SmallNumber();
-    } else if (object.Is("cc", 7)) {
+    if (object.TakeMember("uuid", 0)) {
+      object.ReadText(&gpu.uuid);
+    } else if (object.TakeMember("index", 1)) {
+      gpu.index = object.ReadSmallNumber();
+    } else if (object.TakeMember("minor", 2)) {
+      gpu.minor = object.ReadSmallNumber();
+    } else if (object.TakeMember("model", 3)) {
+      object.ReadText(&gpu.model);
+    } else if (object.TakeMember("bytes", 4)) {
+      gpu.memory = Bytes(object.ReadNumber(kMaxNumber));
+    } else if (object.TakeMember("pci", 5)) {
+      object.ReadText(&gpu.pci_bus_id);
+    } else if (object.TakeMember("numa", 6)) {
+      gpu.numa_node = object.ReadSmallNumber();
+    } else if (object.TakeMember("cc", 7)) {
       gpu.compute_capability = CapabilityOf(reader->String());
       if (!gpu.compute_capability) *plain = false;
     } else {
@@ -141,12 +141,12 @@ void ReadShares(JsonReader* reader, bool* plain, std::vector<DeviceShare>* share
     DeviceShare& share = shares->emplace_back();
     PlainObject object(reader, plain);
     while (object.Next()) {
-      if (object.Is("gpu", 0)) {
-        object.Text(&share.uuid);
-      } else if (object.Is("milli", 1)) {
-        share.compute = MilliGpu(object.Number(kWholeGpu.count()));
-      } else if (object.Is("bytes", 2)) {
-        share.memory = Bytes(object.Number(kMaxShareMemory.count()));
+      if (object.TakeMember("gpu", 0)) {
+        object.ReadText(&share.uuid);
+      } else if (object.TakeMember("milli", 1)) {
+        share.compute = MilliGpu(object.ReadNumber(kWholeGpu.count()));
+      } else if (object.TakeMember("bytes", 2)) {
+        share.memory = Bytes(object.ReadNumber(kMaxShareMemory.count()));
       } else {
         object.RejectUnknown();
       }
@@ -165,16 +165,16 @@ std::optional<NodeInventory> ReadPlainInventory(std::string_view text) {
   bool plain = true;
   PlainObject object(&reader, &plain);
   while (object.Next()) {
-    if (object.Is("version", 0)) {
-      version = object.Number(kMaxNumber);
-    } else if (object.Is("driver", 1)) {
-      object.Text(&inventory.driver_version);
-    } else if (object.Is("cuda", 2)) {
-      inventory.cuda_version = object.SmallNumber();
-    } else if (object.Is("gpus", 3)) {
+    if (object.TakeMember("version", 0)) {
+      version = object.ReadNumber(kMaxNumber);
+    } else if (object.TakeMember("driver", 1)) {
+      object.ReadText(&inventory.driver_version);
+    } else if (object.TakeMember("cuda", 2)) {
+      inventory.cuda_version = object.ReadSmallNumber();
+    } else if (object.TakeMember("gpus", 3)) {
       ReadGpus(&reader, &plain, &inventory.gpus);
       inventory.links = LinkMatrix(inventory.gpus.size());
-    } else if (object.Is("links", 4)) {
+    } else if (object.TakeMember("links", 4)) {
       if (!object.HasSeen(3)) object.RejectUnknown();
       ReadLinks(&reader, &plain, &inventory.links);
     } else {
@@ -195,9 +195,9 @@ std::optional<Assignment> ReadPlainAssignment(std::string_view text) {
   bool plain = true;
   PlainObject object(&reader, &plain);
   while (object.Next()) {
-    if (object.Is("version", 0)) {
-      version = object.Number(kMaxNumber);
-    } else if (object.Is("containers", 1)) {
+    if (object.TakeMember("version", 0)) {
+      version = object.ReadNumber(kMaxNumber);
+    } else if (object.TakeMember("containers", 1)) {
       std::string_view name;
       reader.BeginObject();
       while (plain && reader.NextMember(&name)) {

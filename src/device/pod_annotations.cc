@@ -98,7 +98,7 @@ Status AddGpuManager(const DeviceRequest& request, const Assignment& assignment,
 }
 
 Result<const Gpu*> GpuAt(const NodeInventory& inventory, std::string_view key, int minor) {
-  const Gpu* gpu = inventory.FindMinor(minor);
+  const Gpu* gpu = inventory.FindByMinor(minor);
   if (gpu != nullptr) return gpu;
   return RejectAnnotation(key, "the node has no GPU with minor number {}", minor);
 }

@@ -191,17 +191,17 @@ std::vector<std::vector<size_t>> DeviceRequest::Groups() const {
 }
 
 Share DeviceRequest::OneGpuShare() const {
-  Share most;
-  if (!one_gpu) return most;
+  Share largest;
+  if (!one_gpu) return largest;
   for (const std::vector<size_t>& stage : Stages()) {
     Share sum;
     for (const size_t i : stage) {
       if (containers[i].dialect != Dialect::kGpuMem) continue;
       sum.memory += containers[i].per_gpu.memory;
     }
-    most.memory = std::max(most.memory, sum.memory);
+    largest.memory = std::max(largest.memory, sum.memory);
   }
-  return most;
+  return largest;
 }
 
 }  // namespace tessera::device

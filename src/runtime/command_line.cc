@@ -85,7 +85,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   CommandLine line;
   const int verb = WalkOptions(argc, argv, 1, /*to_the_end=*/false, kGlobalWithValue,
                                [&line](const Option& option) {
-                                 if (option.name == "log") line.log = option.value;
+                                 if (option.name == "log") line.log_file = option.value;
                                  if (option.name == "log-format" && option.value != nullptr) {
                                    line.log_json = std::strcmp(option.value, "json") == 0;
                                  }
@@ -95,21 +95,22 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (std::strcmp(line.verb, "exec") == 0) {
     WalkOptions(argc, argv, verb + 1, /*to_the_end=*/false, kExecWithValue,
                 [&line](const Option& option) {
-                  if (option.name == "process" || option.name == "p") line.process = option.value;
+                  if (option.name == "process" || option.name == "p")
+                    line.process_file = option.value;
                 });
   }
   if (std::strcmp(line.verb, "update") == 0) {
     WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kUpdateWithValue,
                 [&line](const Option& option) {
                   if (option.name == "resources" || option.name == "r")
-                    line.resources = option.value;
+                    line.resources_file = option.value;
                 });
   }
   if (!line.creates_container()) return line;
   WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kCreateWithValue,
               [&line](const Option& option) {
                 if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
-                if (option.name == "config" || option.name == "f") line.config = option.value;
+                if (option.name == "config" || option.name == "f") line.config_file = option.value;
               });
   return line;
 }

@@ -9,11 +9,11 @@ namespace tessera::runtime {
 // Pointers into argv; null if not given.
 struct CommandLine {
   const char* verb = nullptr;
-  const char* bundle = nullptr;     // for create and run
-  const char* config = nullptr;     // crun's --config for create and run
-  const char* process = nullptr;    // for exec: the file with the process document
-  const char* resources = nullptr;  // for update: the file with the limits, or "-"
-  const char* log = nullptr;
+  const char* bundle = nullptr;          // for create and run
+  const char* config_file = nullptr;     // crun's --config for create and run
+  const char* process_file = nullptr;    // for exec: has the process document
+  const char* resources_file = nullptr;  // for update: has the limits; "-": standard input
+  const char* log_file = nullptr;
   bool log_json = false;
 
   // True for create and run.

@@ -114,8 +114,8 @@ std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
   return denied;
 }
 
-Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
-  Facts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
+NodeFacts CollectNodeFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
+  NodeFacts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
   const auto node_gpus = oci::ListGpus(selection.driver_root).value_or({});
   for (const SelectedGpu& gpu : selection.gpus) {
     GpuProperties properties{gpu.uuid, "", "unknown"};
@@ -171,7 +171,7 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(selection.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
   if (!requirements.empty()) {
-    RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(selection, injection.driver)));
+    RETURN_IF_ERROR(CheckRequirements(requirements, CollectNodeFacts(selection, injection.driver)));
   }
   ASSIGN_OR_RETURN(decision.target, oci::FindInjectionTarget(document, options.driver_tree_dir));
   injection.mounts = std::move(selection.mounts);
@@ -225,17 +225,17 @@ bool HasGpushareVariable(const ConfigDocument& document) {
 
 // Injects nothing. Denies the node's GPUs to a container that may open any device, except in
 // `privileged_namespaces`.
-Decision DecideWithoutGrant(const ConfigDocument& document, const Identity& identity,
+Decision DecideWithoutGrant(const ConfigDocument& document, const ContainerIdentity& identity,
                             const Options& options) {
   Decision no_gpu{
       "no GPU: a container in Kubernetes needs a grant; NVIDIA_VISIBLE_DEVICES is ignored", {}, {}};
   if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0) return no_gpu;
-  no_gpu.denied = CollectDenied(document, options.driver_root, options.dev_root, {});
+  no_gpu.denied_gpus = CollectDenied(document, options.driver_root, options.dev_root, {});
   return no_gpu;
 }
 
-Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
-                                    const Options& options) {
+Result<Decision> DecideInKubernetes(const ConfigDocument& document,
+                                    const ContainerIdentity& identity, const Options& options) {
   if (identity.is_sandbox) return Decision{"no GPU: the container is the pod's sandbox", {}, {}};
   grant::GrantRequest request{.pod_uid = identity.pod_uid,
                               .pod_namespace = identity.pod_namespace,
@@ -315,7 +315,7 @@ std::string FirstAnnotation(const oci::ConfigDocument& document,
 }  // namespace
 
 bool RequestsGpus(const ConfigDocument& document) {
-  if (const auto identity = FindIdentity(document)) {
+  if (const auto identity = FindContainerIdentity(document)) {
     return !identity->is_sandbox && (!document.env().FindByPrefix(names::kEnvGrantPrefix).empty() ||
                                      HasGpushareVariable(document));
   }
@@ -323,13 +323,13 @@ bool RequestsGpus(const ConfigDocument& document) {
 }
 
 Result<Decision> Decide(const ConfigDocument& document, const Options& options) {
-  if (const auto identity = FindIdentity(document)) {
+  if (const auto identity = FindContainerIdentity(document)) {
     return DecideInKubernetes(document, *identity, options);
   }
   return DecideByEnvironment(document, options);
 }
 
-std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
+std::optional<ContainerIdentity> FindContainerIdentity(const oci::ConfigDocument& document) {
   const std::string path = document.CgroupsPath();
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
   // podman writes these two annotations of CRI-O outside Kubernetes. CRI-O in Kubernetes writes
@@ -337,7 +337,7 @@ std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const bool annotated = document.HasAnnotationWithPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;
-  Identity identity;
+  ContainerIdentity identity;
   const std::string type =
       FirstAnnotation(document, {names::kCriContainerType, names::kCrioContainerType});
   identity.is_sandbox = type == "sandbox";

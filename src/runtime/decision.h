@@ -22,7 +22,7 @@ struct Decision {
   std::optional<oci::InjectionTarget> target;  // set if `injection` is
   // Without an injection: GPUs to deny to a container in Kubernetes that may open any device. If
   // empty, the bundle is not edited.
-  std::vector<oci::DeviceNode> denied = {};
+  std::vector<oci::DeviceNode> denied_gpus = {};
 };
 
 // Whether the container requests GPUs. Reads only the document.
@@ -34,7 +34,7 @@ Result<Decision> Decide(const oci::ConfigDocument& document, const Options& opti
 
 // The pod and name of a container in Kubernetes, from config.json. containerd and CRI-O write these
 // annotations after the pod's own, so a tenant cannot forge them.
-struct Identity {
+struct ContainerIdentity {
   bool is_sandbox = false;  // the pod's sandbox (pause) container
   Uid pod_uid;
   std::string pod_namespace;
@@ -44,6 +44,6 @@ struct Identity {
 
 // nullopt if the container is not from Kubernetes. Members that the engine does not write stay
 // empty.
-std::optional<Identity> FindIdentity(const oci::ConfigDocument& document);
+std::optional<ContainerIdentity> FindContainerIdentity(const oci::ConfigDocument& document);
 
 }  // namespace tessera::runtime

@@ -84,7 +84,7 @@ std::string DescribeDecision(const Decision& decision) {
     }
   };
   if (!decision.injection) {
-    denied(decision.denied);
+    denied(decision.denied_gpus);
     return text + "injected   nothing\n";
   }
   const oci::Injection& injection = *decision.injection;

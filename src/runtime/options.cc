@@ -19,9 +19,9 @@ constexpr size_t kMaxFileSize = 1u << 20;
 constexpr std::string_view kRuntimesFormat =
     "a list of names or absolute paths, [\"runc\", \"crun\"]";
 
-class Reader {
+class OptionsReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit OptionsReader(const std::string& path) : path_(path) {}
 
   Result<Options> Read(const toml::table& table) {
     for (const auto& [key, node] : table) RETURN_IF_ERROR(ReadKey(key.str(), node));
@@ -120,7 +120,7 @@ Result<Options> ParseOptions(const std::string& text, const std::string& path) {
                  "{}:{}: {}: correct the line, or remove the file to use the defaults", path,
                  parsed.error().source().begin.line, parsed.error().description());
   }
-  return Reader(path).Read(parsed.table());
+  return OptionsReader(path).Read(parsed.table());
 }
 
 }  // namespace tessera::runtime

@@ -25,7 +25,7 @@ TEST(CommandLine, ParsesContainerdsCommandLine) {
                                   "create", "--bundle", "/b", "--pid-file", "/p", "id"});
   EXPECT_STREQ(line.verb, "create");
   EXPECT_STREQ(line.bundle, "/b");
-  EXPECT_STREQ(line.log, "/l.json");
+  EXPECT_STREQ(line.log_file, "/l.json");
   EXPECT_TRUE(line.log_json);
   EXPECT_TRUE(line.creates_container());
 }
@@ -56,8 +56,8 @@ oci::ConfigDocument WithEnv(const std::vector<std::string>& env) {
   return Document(json.Serialize());
 }
 
-TEST(Identity, ReadsContainerdsAnnotations) {
-  const auto identity = FindIdentity(Document(
+TEST(ContainerIdentity, ReadsContainerdsAnnotations) {
+  const auto identity = FindContainerIdentity(Document(
       R"({"annotations":{"io.kubernetes.cri.container-type":"container",)"
       R"("io.kubernetes.cri.sandbox-uid":"u","io.kubernetes.cri.sandbox-name":"p",)"
       R"("io.kubernetes.cri.sandbox-namespace":"n","io.kubernetes.cri.container-name":"c"}})"));
@@ -69,29 +69,30 @@ TEST(Identity, ReadsContainerdsAnnotations) {
   EXPECT_EQ(identity->container, "c");
 }
 
-TEST(Identity, ReadsCriosAnnotationsOfASandbox) {
-  const auto identity =
-      FindIdentity(Document(R"({"annotations":{"io.kubernetes.cri-o.ContainerType":"sandbox",)"
-                            R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
+TEST(ContainerIdentity, ReadsCriosAnnotationsOfASandbox) {
+  const auto identity = FindContainerIdentity(
+      Document(R"({"annotations":{"io.kubernetes.cri-o.ContainerType":"sandbox",)"
+               R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
   ASSERT_TRUE(identity);
   EXPECT_TRUE(identity->is_sandbox);
   EXPECT_EQ(identity->pod_uid, Uid("u"));
   EXPECT_EQ(identity->container, "c");
 }
 
-TEST(Identity, PodmanWithCriosAnnotationsIsNotKubernetes) {
-  EXPECT_FALSE(FindIdentity(
+TEST(ContainerIdentity, PodmanWithCriosAnnotationsIsNotKubernetes) {
+  EXPECT_FALSE(FindContainerIdentity(
       Document(R"({"annotations":{"io.container.manager":"libpod",)"
                R"("io.kubernetes.cri-o.Created":"2022","io.kubernetes.cri-o.TTY":"false"}})")));
-  EXPECT_TRUE(FindIdentity(
+  EXPECT_TRUE(FindContainerIdentity(
       Document(R"({"annotations":{"io.kubernetes.cri-o.TTY":"false",)"
                R"("io.kubernetes.cri-o.Name":"x","io.container.manager":"libpod"}})")));
 }
 
-TEST(Identity, ReadsThePodUidFromTheCgroupForOldEngines) {
+TEST(ContainerIdentity, ReadsThePodUidFromTheCgroupForOldEngines) {
   const std::string uid = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11";
   const auto uid_at = [](const std::string& path) {
-    const auto identity = FindIdentity(Document(R"({"linux":{"cgroupsPath":")" + path + R"("}})"));
+    const auto identity =
+        FindContainerIdentity(Document(R"({"linux":{"cgroupsPath":")" + path + R"("}})"));
     return identity ? identity->pod_uid.str() : "no pod";
   };
   EXPECT_EQ(uid_at("/kubepods/burstable/pod" + uid + "/abc"), uid);
@@ -100,8 +101,8 @@ TEST(Identity, ReadsThePodUidFromTheCgroupForOldEngines) {
             uid);
   EXPECT_EQ(uid_at("/kubepods/podx/abc"), "");
   EXPECT_EQ(uid_at("/user/pod" + uid), "no pod");
-  EXPECT_TRUE(FindIdentity(Document(R"({"linux":{"cgroupsPath":"/kubepods/x"}})")));
-  EXPECT_FALSE(FindIdentity(Document(R"({"linux":{"cgroupsPath":"/docker/x"}})")));
+  EXPECT_TRUE(FindContainerIdentity(Document(R"({"linux":{"cgroupsPath":"/kubepods/x"}})")));
+  EXPECT_FALSE(FindContainerIdentity(Document(R"({"linux":{"cgroupsPath":"/docker/x"}})")));
 }
 
 TEST(VisibleDevices, ParsesEveryKeyword) {

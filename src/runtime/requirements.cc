@@ -75,7 +75,7 @@ bool Holds(Relation op, int order) {
 }
 
 // The reason why a condition does not hold for one GPU; empty if it holds.
-Result<std::string> UnmetReason(const PropertyCondition& condition, const Facts& facts,
+Result<std::string> UnmetReason(const PropertyCondition& condition, const NodeFacts& facts,
                                 const GpuProperties& gpu) {
   std::string found;
   int order = 0;
@@ -110,7 +110,7 @@ Result<std::string> UnmetReason(const PropertyCondition& condition, const Facts&
 
 // The reasons why no alternative holds for one GPU; empty if an alternative holds. Parses every
 // condition, so that an invalid condition is found even after an alternative that holds.
-Result<std::string> UnmetReasons(std::string_view requirement, const Facts& facts,
+Result<std::string> UnmetReasons(std::string_view requirement, const NodeFacts& facts,
                                  const GpuProperties& gpu) {
   std::string reasons;
   bool satisfied = false;
@@ -185,7 +185,7 @@ std::string ArchOfNumber(std::string_view word) {
 }  // namespace
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
-                         const Facts& facts) {
+                         const NodeFacts& facts) {
   // Without GPUs the conditions on driver and CUDA are checked against this placeholder.
   static const std::vector<GpuProperties> kNoGpu = {{"", "", "unknown"}};
   for (const auto& [name, value] : requirements) {

@@ -21,7 +21,7 @@ struct GpuProperties {
   std::string brand;  // "nvidia"
 };
 
-struct Facts {
+struct NodeFacts {
   std::string cuda;    // "12.4"; empty if unknown
   std::string driver;  // "550.54.15"
   std::vector<GpuProperties> gpus;
@@ -30,7 +30,7 @@ struct Facts {
 // `requirements` are names and values of variables. INVALID_ARGUMENT: invalid condition.
 // FAILED_PRECONDITION names the unmet condition, the value found, and the remedy.
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
-                         const Facts& facts);
+                         const NodeFacts& facts);
 
 // Compute capability of a model name as the driver prints it: "NVIDIA A100-SXM4-80GB" -> "8.0".
 // Empty if unknown.

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Facts Node() {
+NodeFacts Node() {
   return {.cuda = "12.4",
           .driver = "550.54.15",
           .gpus = {{"GPU-a", "8.0", "nvidia"}, {"GPU-b", "7.5", "tesla"}}};
@@ -55,7 +55,7 @@ TEST(Requirements, InvalidConditionIsRejectedAtAnyPosition) {
 }
 
 TEST(Requirements, DriverConditionsApplyWithoutGpus) {
-  Facts facts = Node();
+  NodeFacts facts = Node();
   facts.gpus.clear();
   EXPECT_TRUE(CheckRequirements({{"X", "cuda>=12.0"}}, facts).ok());
   EXPECT_FALSE(CheckRequirements({{"X", "arch>=7.0"}}, facts).ok());

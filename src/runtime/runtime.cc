@@ -57,24 +57,25 @@ void AppendLog(const std::string& path, bool json, std::string_view level,
 // show the last error of that file in the pod's Events.
 int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log) {
   const std::string message = "tessera-runtime: " + status.message();
-  if (line.log != nullptr) AppendLog(line.log, line.log_json, "error", message);
+  if (line.log_file != nullptr) AppendLog(line.log_file, line.log_json, "error", message);
   if (!own_log.empty()) AppendLog(own_log, /*json=*/false, "error", message);
   (void)WriteFd(STDERR_FILENO, message + "\n").ok();
   return InfoOf(status.code()).exit_code;
 }
 
 Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
-  ASSIGN_OR_RETURN(oci::ConfigDocument document,
-                   oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
-                                             line.config != nullptr ? line.config : "config.json"));
+  ASSIGN_OR_RETURN(
+      oci::ConfigDocument document,
+      oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
+                                line.config_file != nullptr ? line.config_file : "config.json"));
   // An invalid configuration fails only containers that request GPUs, so that a pod that repairs
   // the configuration can start.
   if (!loaded.ok()) return RequestsGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
   if (!decision.injection) {
-    if (decision.denied.empty()) return Status::Ok();
-    RETURN_IF_ERROR(oci::DenyGpus(decision.denied, &document));
+    if (decision.denied_gpus.empty()) return Status::Ok();
+    RETURN_IF_ERROR(oci::DenyGpus(decision.denied_gpus, &document));
     return document.Save();
   }
   ASSIGN_OR_RETURN(const std::string how,
@@ -115,13 +116,13 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
     RETURN_IF_ERROR(EditBundle(line, options));
   }
   // Best effort: exec into a container must work even if the edit fails.
-  if (line.process != nullptr) {
-    const std::string bundle = BundleOfExec(line.log);
-    if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process).ok();
+  if (line.process_file != nullptr) {
+    const std::string bundle = BundleOfExec(line.log_file);
+    if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process_file).ok();
   }
-  if (line.resources != nullptr) {
+  if (line.resources_file != nullptr) {
     // If the document cannot be read, the low-level runtime reports it.
-    (void)StripDeviceRules(line.resources, argc, argv).ok();
+    (void)StripDeviceRules(line.resources_file, argc, argv).ok();
   }
   ASSIGN_OR_RETURN(const std::string path, LowLevelRuntime(options));
   return ExecRuntime(path, argv);
@@ -193,11 +194,11 @@ Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
 }
 
 std::string LogLine(bool json, std::string_view level, std::string_view message,
-                    std::string_view stamp) {
+                    std::string_view timestamp) {
   std::string quoted;
   AppendJsonString(message, &quoted);
-  if (!json) return fmt::format("time=\"{}\" level={} msg={}\n", stamp, level, quoted);
-  return fmt::format("{{\"level\":\"{}\",\"msg\":{},\"time\":\"{}\"}}\n", level, quoted, stamp);
+  if (!json) return fmt::format("time=\"{}\" level={} msg={}\n", timestamp, level, quoted);
+  return fmt::format("{{\"level\":\"{}\",\"msg\":{},\"time\":\"{}\"}}\n", level, quoted, timestamp);
 }
 
 }  // namespace tessera::runtime

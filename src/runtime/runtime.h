@@ -22,8 +22,8 @@ int RuntimeMain(int argc, char** argv);
 Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                                         const char* path_variable);
 
-// One line of the log that the engine reads, in runc's format; `stamp` is in RFC 3339.
+// One line of the log that the engine reads, in runc's format; `timestamp` is in RFC 3339.
 std::string LogLine(bool json, std::string_view level, std::string_view message,
-                    std::string_view stamp);
+                    std::string_view timestamp);
 
 }  // namespace tessera::runtime

@@ -35,8 +35,8 @@ class StripDeviceRulesTest : public ::testing::Test {
     for (std::string& argument : arguments) argv.push_back(argument.data());
     const int argc = static_cast<int>(argv.size());
     const CommandLine line = ParseCommandLine(argc, argv.data());
-    if (line.resources == nullptr) return "no resources";
-    const Status status = StripDeviceRules(line.resources, argc, argv.data());
+    if (line.resources_file == nullptr) return "no resources";
+    const Status status = StripDeviceRules(line.resources_file, argc, argv.data());
     EXPECT_TRUE(status.ok()) << status.ToString();
     std::string passed;
     for (const char* argument : argv) passed += std::string(argument) + ' ';

@@ -73,7 +73,8 @@ std::shared_ptr<const GpuSample> SampleOf(int index, size_t counters) {
 CounterSpecs AllCounters(size_t most) {
   CounterSpecs counters;
   for (const Field& field : AllFields()) {
-    if (field.source == Source::kXidTotal || field.source == Source::kXidInWindow) continue;
+    if (field.source == FieldSource::kXidTotal || field.source == FieldSource::kXidInWindow)
+      continue;
     if (field.type == "label" || counters.size() == most) continue;
     counters.push_back({.field = &field,
                         .name = std::string(field.name),
@@ -92,7 +93,8 @@ void BenchText(int rounds) {
   HoldersByUuid holders;
   for (int i = 0; i < kDevices; ++i) {
     gpus.push_back(SampleOf(i, counters.size()));
-    holders[gpus.back()->uuid].whole = ContainerName{"team-a", fmt::format("train-{}", i), "main"};
+    holders[gpus.back()->uuid].sole_holder =
+        ContainerName{"team-a", fmt::format("train-{}", i), "main"};
   }
   std::vector<double> make, copy;
   std::string text;

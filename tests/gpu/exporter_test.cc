@@ -128,7 +128,7 @@ TEST_F(SimulatedExporterTest, AHopperGpuHasEveryDefaultFieldThatNvmlHas) {
   });
   for (const Field& field : AllFields()) {
     if (!field.by_default || field.type == "label") continue;
-    const size_t wanted = field.source == Source::kNone ? 0 : kGpus;
+    const size_t wanted = field.source == FieldSource::kNone ? 0 : kGpus;
     EXPECT_EQ(SeriesOf(text, fmt::format("{}{{", field.name)), wanted) << field.name;
   }
   EXPECT_THAT(text, HasSubstr("modelName=\"NVIDIA H100 80GB HBM3\",hostname=\"node\","

@@ -104,7 +104,7 @@ class Agent final {
   std::unique_ptr<grant::RecordLog> grants_;
   std::optional<agent::GrantLedger> ledger_;
   std::optional<agent::RememberedPods> pods_;
-  std::optional<agent::TakeOver> take_over_;
+  std::optional<agent::PluginTakeover> take_over_;
   std::optional<agent::GrantService> service_;
 };
 

@@ -336,7 +336,7 @@ void Node::List(agent::PodResources::Done done) {
       for (const Container& container : pod->containers) {
         if (container.spec->kind == kube::ContainerKind::kInit) continue;
         for (const auto& [resource, ids] : container.ids) {
-          listed.held.push_back(
+          listed.held_devices.push_back(
               {pod->object.meta.ns, pod->object.meta.name, container.spec->name, resource, ids});
         }
       }

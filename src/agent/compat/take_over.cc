@@ -27,8 +27,10 @@ void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinor
 
 }  // namespace
 
-bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::FromAnnotations& annotated,
-                          const DeviceSet& set, const DialectSettings& settings, WallTime now) {
+bool PluginTakeover::AddEntries(const PodInfo& pod,
+                                const Assignments::AnnotatedAssignment& annotated,
+                                const DeviceSet& set, const DialectSettings& settings,
+                                WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
   device::Assignment assignment;
   bool differs_from_annotations = false;
@@ -63,10 +65,9 @@ bool TakeOver::AddEntries(const PodInfo& pod, const Assignments::FromAnnotations
 }
 
 // Empty if the container holds nothing, or its GPUs are unknown.
-std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
-                                                  const device::ContainerRequest& container,
-                                                  const Assignments::FromAnnotations& annotated,
-                                                  const device::NodeInventory& inventory) {
+std::vector<device::DeviceShare> PluginTakeover::HeldBy(
+    const PodInfo& pod, const device::ContainerRequest& container,
+    const Assignments::AnnotatedAssignment& annotated, const device::NodeInventory& inventory) {
   if (const auto minors = minors_.find({pod.uid, container.name}); minors != minors_.end()) {
     auto shares = SharesOf(minors->second, container, inventory);
     if (shares.ok()) return *std::move(shares);
@@ -80,12 +81,12 @@ std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
                                                            : assigned->second;
 }
 
-Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
+Result<std::vector<device::DeviceShare>> PluginTakeover::SharesOf(
     const std::vector<int>& minors, const device::ContainerRequest& container,
     const device::NodeInventory& inventory) const {
   std::vector<device::DeviceShare> shares;
   for (const int minor : minors) {
-    const device::Gpu* gpu = inventory.FindMinor(minor);
+    const device::Gpu* gpu = inventory.FindByMinor(minor);
     if (gpu == nullptr) {
       return Error(Code::kNotFound, "the node has no GPU with minor number {}", minor);
     }
@@ -96,7 +97,8 @@ Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
   return shares;
 }
 
-void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const Status& status) {
+void PluginTakeover::LogOnce(const PodInfo& pod, const std::string& container,
+                             const Status& status) {
   if (!pods_with_logged_error_.insert(pod.uid).second) return;
   Log(Severity::kWarning, "cannot take over a container and its GPU from another device plugin",
       {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});

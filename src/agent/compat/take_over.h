@@ -23,20 +23,20 @@
 
 namespace tessera::agent {
 
-class TakeOver final : public OtherPluginGrants {
+class PluginTakeover final : public OtherPluginGrants {
  public:
   // `ledger` must outlive the object.
-  TakeOver(device::AllocatedMinors minors, GrantLedger* ledger)
+  PluginTakeover(device::AllocatedMinors minors, GrantLedger* ledger)
       : minors_(std::move(minors)), ledger_(ledger) {}
 
-  bool AddEntries(const PodInfo& pod, const Assignments::FromAnnotations& annotated,
+  bool AddEntries(const PodInfo& pod, const Assignments::AnnotatedAssignment& annotated,
                   const DeviceSet& set, const DialectSettings& settings, WallTime now) override;
   void Forget(const Uid& uid) override { pods_with_logged_error_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,
                                           const device::ContainerRequest& container,
-                                          const Assignments::FromAnnotations& annotated,
+                                          const Assignments::AnnotatedAssignment& annotated,
                                           const device::NodeInventory& inventory);
   Result<std::vector<device::DeviceShare>> SharesOf(const std::vector<int>& minors,
                                                     const device::ContainerRequest& container,

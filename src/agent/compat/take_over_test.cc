@@ -71,7 +71,7 @@ class TakeOverTest : public GrantsFixture {
   }
 
   device::AllocatedMinors given_before_;
-  std::optional<TakeOver> take_over_;
+  std::optional<PluginTakeover> take_over_;
 };
 
 TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
@@ -88,11 +88,11 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   EXPECT_EQ(shown.containers[1].engine_id, "1") << "the engine's ID finds the processes";
   // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
-  EXPECT_FALSE(Ask("new", {Token(kMem, 12)}).ok());
+  EXPECT_FALSE(RequestGrant("new", {Token(kMem, 12)}).ok());
   pods_.Set(FakeApiPods::Make("small", {{"main", {{kMem, "6"}}}}));
   EXPECT_EQ(GpuOf("small", {Token(kMem, 6)}), "GPU-2");
   pods_.Set(FakeApiPods::Make("whole", {{"main", {{kGpu, "1"}}}}));
-  EXPECT_FALSE(Ask("whole", {Token(kGpu, 1)}).ok());
+  EXPECT_FALSE(RequestGrant("whole", {Token(kGpu, 1)}).ok());
 }
 
 TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareTwo) {
@@ -104,7 +104,7 @@ TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareTwo) {
 
 TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
   Begin({GpusharePod("a", 10, 2)});
-  const auto again = Ask("a", {});
+  const auto again = RequestGrant("a", {});
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_EQ(again->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
   EXPECT_EQ(again->env.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "10");
@@ -118,10 +118,10 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
 TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
   Begin({GpusharePod("a", 10, 2)});
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
-  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound);
-  ASSERT_TRUE(Ask("b", {Token(kMem, 4)}).ok());
-  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound) << "not even its own GPUs";
-  EXPECT_EQ(Ask("a", {}, "other").status().code(), Code::kNotFound);
+  EXPECT_EQ(RequestGrant("b", {}).status().code(), Code::kNotFound);
+  ASSERT_TRUE(RequestGrant("b", {Token(kMem, 4)}).ok());
+  EXPECT_EQ(RequestGrant("b", {}).status().code(), Code::kNotFound) << "not even its own GPUs";
+  EXPECT_EQ(RequestGrant("a", {}, "other").status().code(), Code::kNotFound);
 }
 
 TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
@@ -129,7 +129,7 @@ TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
          GpusharePod("d", 12, 3)});
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "8"}}}}));
   kubelet_.Admit("new");
-  EXPECT_FALSE(Ask("new", {Token(kMem, 8)}).ok()) << "pod a still exists";
+  EXPECT_FALSE(RequestGrant("new", {Token(kMem, 8)}).ok()) << "pod a still exists";
   runner_.AdvanceTimeAndRun(5min);
   EXPECT_EQ(ledger_->entries().size(), 4u);
   Restart();
@@ -262,7 +262,7 @@ class TakeOverAtAllocateTest : public AllocationFixture {
     return &*take_over_;
   }
 
-  std::optional<TakeOver> take_over_;
+  std::optional<PluginTakeover> take_over_;
 };
 
 TEST_F(TakeOverAtAllocateTest, SharesOfAnEarlierPluginStartAgain) {

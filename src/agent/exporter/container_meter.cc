@@ -17,7 +17,7 @@ std::optional<double> UseOf(const ContainerMeter::Account& account,
                             const ContainerMeter::MeteredGpu& gpu,
                             const ContainerMeter::Reading& reading) {
   if (account.reports > 0) return account.use_sum / account.reports;
-  if (account.use) return account.use;
+  if (account.last_use) return account.last_use;
   return gpu.containers.size() == 1 ? reading.use : std::nullopt;
 }
 
@@ -64,7 +64,7 @@ void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
 
 void ContainerMeter::AddUses(const ContainerUses& uses) {
   for (auto& [uuid, gpu] : gpus_) {
-    for (auto& [who, account] : gpu.containers) account.use.reset();
+    for (auto& [who, account] : gpu.containers) account.last_use.reset();
   }
   for (const ContainerGpuUse& use : uses) {
     const auto gpu = gpus_.find(use.uuid);
@@ -72,7 +72,7 @@ void ContainerMeter::AddUses(const ContainerUses& uses) {
     const auto account = gpu->second.containers.find(NameOf(use.who));
     const std::optional<double> percent = PercentOf(use);
     if (account == gpu->second.containers.end() || !percent) continue;
-    account->second.use = *percent / 100;
+    account->second.last_use = *percent / 100;
     account->second.use_sum += *percent / 100;
     ++account->second.reports;
     // NVML reports whole percents, so a use of 0 does not prove that no kernel ran. The limiter's
@@ -124,10 +124,10 @@ void ContainerMeter::AddIdle(const Reading& reading, MeteredGpu* gpu) const {
     std::optional<double> use = UseOf(account, *gpu, reading);
     if (!use && reading.use == 0) use = 0;
     if (!use) continue;
-    if (!account.idle) account.idle = Duration::zero();
+    if (!account.idle_time) account.idle_time = Duration::zero();
     const bool is_continuous = gpu->read_at && reading.at - *gpu->read_at <= longest_gap_;
     if (*use > 0 || account.ran_kernel || !is_continuous) continue;
-    *account.idle += reading.at - std::max(*gpu->read_at, std::min(account.since, reading.at));
+    *account.idle_time += reading.at - std::max(*gpu->read_at, std::min(account.since, reading.at));
   }
 }
 
@@ -144,7 +144,7 @@ void ContainerMeter::Write(MetricsText* text) const {
       "Time that a container has held a GPU without running a kernel on it; missing if the "
       "container's use is unknown.");
   WriteAccounts(gpus_, "tessera_container_gpu_idle_seconds_total", text,
-                [&](const Account& account) { return seconds(account.idle); });
+                [&](const Account& account) { return seconds(account.idle_time); });
   text->Family("tessera_container_gpu_energy_joules_total", "counter",
                "Energy of a GPU, divided by the GPU's time that each container used. The series "
                "without a pod has the rest. Missing where the GPU has no energy counter.");

@@ -28,9 +28,9 @@ class ContainerMeter {
   struct Account {
     MonotonicTime since{};              // first time that the container held the GPU
     MonotonicTime until{};              // last time that it held the GPU
-    std::optional<Duration> idle;       // nullopt while the container's use is unknown
+    std::optional<Duration> idle_time;  // nullopt while the container's use is unknown
     std::optional<uint64_t> energy_mj;  // nullopt while the container's use is unknown
-    std::optional<double> use;          // fraction of the GPU's time, as reported last
+    std::optional<double> last_use;     // fraction of the GPU's time, as reported last
     double use_sum = 0;                 // sum of all reports since the last reading
     int reports = 0;
     bool ran_kernel = false;  // whether a report since the last reading shows a kernel

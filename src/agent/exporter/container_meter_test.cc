@@ -60,7 +60,7 @@ TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
   Pass(seconds(1));
   Read("GPU-0", 5500, 0.75);
   EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
   EXPECT_EQ(Of("a", "GPU-0").energy_mj, 300u);
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 200u) << "energy of an idle GPU belongs to no pod";
   const std::string labels = "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"GPU-0\"}";
@@ -82,10 +82,10 @@ TEST_F(ContainerMeterTest, SharesDivideTheEnergyByTheirUse) {
   Read("GPU-0", 1000, 0.5);
   EXPECT_EQ(Of("a", "GPU-0").energy_mj, 200u) << "the mean of all reports";
   EXPECT_EQ(Of("b", "GPU-0").energy_mj, 0u);
-  EXPECT_EQ(Of("b", "GPU-0").idle, seconds(1));
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  EXPECT_EQ(Of("b", "GPU-0").idle_time, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
   EXPECT_FALSE(Of("c", "GPU-0").energy_mj) << "no report of its use";
-  EXPECT_FALSE(Of("c", "GPU-0").idle);
+  EXPECT_FALSE(Of("c", "GPU-0").idle_time);
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 800u);
   EXPECT_THAT(Text(), Not(HasSubstr("energy_joules_total{namespace=\"ml\",pod=\"c\"")));
 }
@@ -98,11 +98,11 @@ TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
   meter_.AddUses({use});
   Pass(seconds(1));
   Read("GPU-0", {}, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
   meter_.AddUses({UseBy("a", "GPU-0", 0)});
   Pass(seconds(1));
   Read("GPU-0", {}, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
 }
 
 TEST_F(ContainerMeterTest, ValuesThatNvmlLacksAreAbsent) {
@@ -122,10 +122,10 @@ TEST_F(ContainerMeterTest, ContainersThatHoldAGpuWholeTogetherAreIdleTogether) {
   Read("GPU-0", 0, 0);
   Pass(seconds(1));
   Read("GPU-0", 100, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
   Pass(seconds(1));
   Read("GPU-0", 300, 0.5);
-  EXPECT_EQ(Of("b", "GPU-0").idle, seconds(1));
+  EXPECT_EQ(Of("b", "GPU-0").idle_time, seconds(1));
   EXPECT_FALSE(Of("b", "GPU-0").energy_mj) << "which of them ran is unknown";
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 300u);
 }
@@ -135,7 +135,7 @@ TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
   Read("GPU-0", 0, 0);
   Pass(seconds(10));
   Read("GPU-0", 100, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle, seconds(0));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
   EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(10));
 }
 
@@ -160,7 +160,7 @@ TEST_F(ContainerMeterTest, TimeCountsFromTheContainersBegin) {
   Pass(milliseconds(300));
   Read("GPU-0", 100, 0);
   EXPECT_EQ(Of("a", "GPU-0").allocated(), milliseconds(300));
-  EXPECT_EQ(Of("a", "GPU-0").idle, milliseconds(300));
+  EXPECT_EQ(Of("a", "GPU-0").idle_time, milliseconds(300));
 }
 
 TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
@@ -201,7 +201,7 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
       uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended;
       for (const auto& [who, account] : meter_.gpus().at("GPU-0").containers) {
         sum += account.energy_mj.value_or(0);
-        ASSERT_LE(account.idle.value_or(Duration::zero()), account.allocated());
+        ASSERT_LE(account.idle_time.value_or(Duration::zero()), account.allocated());
       }
       ASSERT_EQ(sum, gained) << "history " << history << ", step " << step;
     }

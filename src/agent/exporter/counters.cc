@@ -130,7 +130,7 @@ Result<CounterSpecs> LoadCounters(const std::string& path) {
   std::string fields_without_value;
   for (size_t i = 0; counters.ok() && i < counters->size(); ++i) {
     const CounterSpec& counter = (*counters)[i];
-    if (counter.field->source == Source::kNone) fields_without_value += " " + counter.name;
+    if (counter.field->source == FieldSource::kNone) fields_without_value += " " + counter.name;
   }
   if (!fields_without_value.empty()) {
     Log(Severity::kWarning, "fields of --collectors have no value on this agent",

@@ -34,7 +34,7 @@ TEST(FieldsTest, NamesAreUniqueAndTypesAreKnown) {
   for (const char* without : {"DCGM_FI_DEV_PCIE_LINK_GEN", "DCGM_FI_DEV_NVLINK_THROUGHPUT_L11",
                               "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3"}) {
     ASSERT_NE(FindField(without), nullptr) << without;
-    EXPECT_EQ(FindField(without)->source, Source::kNone);
+    EXPECT_EQ(FindField(without)->source, FieldSource::kNone);
   }
   EXPECT_EQ(FindField("DCGM_FI_DEV_PCIE_LINK"), nullptr) << "not a part of a name";
 }
@@ -70,7 +70,7 @@ TEST(CountersTest, ReadsLinesAsDcgmExporterDoes) {
   EXPECT_EQ((*counters)[0].name, "DCGM_FI_DEV_DEC_UTIL");
   EXPECT_EQ((*counters)[0].help, "Decoder utilization (in %).");
   EXPECT_EQ((*counters)[1].name, "DCGM_FI_DEV_BOARD_POWER_WATTS") << "as the file spells it";
-  EXPECT_EQ((*counters)[1].field->source, Source::kPower);
+  EXPECT_EQ((*counters)[1].field->source, FieldSource::kPower);
   EXPECT_EQ((*counters)[1].type, "counter");
   EXPECT_EQ((*counters)[1].help, "watts, \"drawn\"");
   EXPECT_TRUE((*counters)[2].is_label());

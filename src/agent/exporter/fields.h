@@ -9,7 +9,7 @@
 
 namespace tessera::agent {
 
-enum class Source : uint8_t {
+enum class FieldSource : uint8_t {
   kNone,  // a field of DCGM for which the exporter has no value
   kSmClock,
   kMemoryClock,
@@ -37,12 +37,12 @@ enum class Source : uint8_t {
   kVbiosVersion,
 };
 
-inline bool IsText(Source source) { return source >= Source::kDriverVersion; }
+inline bool IsText(FieldSource source) { return source >= FieldSource::kDriverVersion; }
 
 struct Field {
   std::string_view name;
   std::string_view type;  // Prometheus type, or "label"
-  Source source = Source::kNone;
+  FieldSource source = FieldSource::kNone;
   unsigned id = 0;
   double factor = 1;        // converts the source's unit to the metric's
   bool is_real = false;     // DCGM's value is a double: printed with six decimals

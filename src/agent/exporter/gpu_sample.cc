@@ -33,17 +33,17 @@ GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSp
   for (const CounterSpec& counter : *counters_) {
     const Field& field = *counter.field;
     sources_.insert(field.source);
-    if (field.source == Source::kField) field_queries_.push_back({.field = field.id});
-    if (field.source == Source::kFieldPair) {
+    if (field.source == FieldSource::kField) field_queries_.push_back({.field = field.id});
+    if (field.source == FieldSource::kFieldPair) {
       field_queries_.push_back({.field = field.id, .scope = gpu::kAllLinks});
       field_queries_.push_back({.field = field.id + 1, .scope = gpu::kAllLinks});
     }
-    if (field.source == Source::kGpm) gpm_metrics_.push_back(field.id);
+    if (field.source == FieldSource::kGpm) gpm_metrics_.push_back(field.id);
   }
   // ContainerMeter needs the energy and the use, whatever the counters are. ReadFields expects the
   // query of the energy after the queries of the counters.
   field_queries_.push_back({.field = nvml::kFieldTotalEnergy});
-  sources_.insert(Source::kGpuPercent);
+  sources_.insert(FieldSource::kGpuPercent);
 }
 
 template <typename T>
@@ -66,7 +66,7 @@ Status GpuReader::Identify() {
   device_ = device;
   identity.texts.resize(counters_->size());
   for (size_t i = 0; i < counters_->size(); ++i) {
-    const Source source = (*counters_)[i].field->source;
+    const FieldSource source = (*counters_)[i].field->source;
     if (IsText(source)) identity.texts[i] = ReadText(source);
   }
   identity_ = std::move(identity);
@@ -83,19 +83,19 @@ Result<GpuSample> GpuReader::Read() {
   ReadFields(&sample);
   ReadGpm(&sample.numbers);
   std::optional<gpu::UtilizationRates> rates;
-  if (Wants(Source::kGpuPercent) || Wants(Source::kMemoryPercent)) {
+  if (Wants(FieldSource::kGpuPercent) || Wants(FieldSource::kMemoryPercent)) {
     rates = ValueOrRecord(nvml_->Utilization(device_));
     if (unsupported_) {
-      sources_.erase(Source::kGpuPercent);
-      sources_.erase(Source::kMemoryPercent);
+      sources_.erase(FieldSource::kGpuPercent);
+      sources_.erase(FieldSource::kMemoryPercent);
     }
   }
   if (rates) sample.busy_fraction = rates->gpu / 100.0;
   for (size_t i = 0; i < counters_->size(); ++i) {
     const Field& field = *(*counters_)[i].field;
     std::optional<double>& number = sample.numbers[i];
-    if (field.source == Source::kGpuPercent && rates) number = rates->gpu;
-    if (field.source == Source::kMemoryPercent && rates) number = rates->memory;
+    if (field.source == FieldSource::kGpuPercent && rates) number = rates->gpu;
+    if (field.source == FieldSource::kMemoryPercent && rates) number = rates->memory;
     if (!number && Wants(field.source)) {
       number = ReadNumber(field.source);
       if (std::exchange(unsupported_, false)) sources_.erase(field.source);
@@ -107,24 +107,24 @@ Result<GpuSample> GpuReader::Read() {
   return sample;
 }
 
-std::optional<double> GpuReader::ReadNumber(Source source) {
+std::optional<double> GpuReader::ReadNumber(FieldSource source) {
   const auto unchanged = [](auto value) { return value; };
   unsupported_ = false;
   switch (source) {
-    case Source::kSmClock:
+    case FieldSource::kSmClock:
       return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kSm)), unchanged);
-    case Source::kMemoryClock:
+    case FieldSource::kMemoryClock:
       return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kMemory)),
                         unchanged);
-    case Source::kTemperature:
+    case FieldSource::kTemperature:
       return NumberFrom(ValueOrRecord(nvml_->TemperatureCelsius(device_)), unchanged);
-    case Source::kPower:
+    case FieldSource::kPower:
       return NumberFrom(ValueOrRecord(nvml_->PowerMilliwatts(device_)), unchanged);
-    case Source::kEncoderPercent:
+    case FieldSource::kEncoderPercent:
       return NumberFrom(ValueOrRecord(nvml_->EncoderPercent(device_)), unchanged);
-    case Source::kDecoderPercent:
+    case FieldSource::kDecoderPercent:
       return NumberFrom(ValueOrRecord(nvml_->DecoderPercent(device_)), unchanged);
-    case Source::kPcieReplays:
+    case FieldSource::kPcieReplays:
       return NumberFrom(ValueOrRecord(nvml_->PcieReplays(device_)), unchanged);
     default:
       return std::nullopt;  // read together with others, or not from the GPU
@@ -133,8 +133,8 @@ std::optional<double> GpuReader::ReadNumber(Source source) {
 
 void GpuReader::ReadMemory(std::vector<std::optional<double>>* numbers) {
   const bool wanted = std::ranges::any_of(*counters_, [](const CounterSpec& counter) {
-    return counter.field->source >= Source::kMemoryTotal &&
-           counter.field->source <= Source::kMemoryUsedRatio;
+    return counter.field->source >= FieldSource::kMemoryTotal &&
+           counter.field->source <= FieldSource::kMemoryUsedRatio;
   });
   if (!wanted) return;
   const std::optional<gpu::MemoryUse> memory = ValueOrRecord(nvml_->Memory(device_));
@@ -143,19 +143,19 @@ void GpuReader::ReadMemory(std::vector<std::optional<double>>* numbers) {
   for (size_t i = 0; i < counters_->size(); ++i) {
     std::optional<double>& number = (*numbers)[i];
     switch ((*counters_)[i].field->source) {
-      case Source::kMemoryTotal:
+      case FieldSource::kMemoryTotal:
         number = bytes(memory->total);
         break;
-      case Source::kMemoryFree:
+      case FieldSource::kMemoryFree:
         number = bytes(memory->free);
         break;
-      case Source::kMemoryUsed:
+      case FieldSource::kMemoryUsed:
         number = bytes(memory->used);
         break;
-      case Source::kMemoryReserved:
+      case FieldSource::kMemoryReserved:
         if (memory->reserved) number = bytes(*memory->reserved);
         break;
-      case Source::kMemoryUsedRatio: {
+      case FieldSource::kMemoryUsedRatio: {
         const Bytes usable = memory->total - memory->reserved.value_or(Bytes(0));
         if (usable > Bytes(0)) number = bytes(memory->used) / bytes(usable);
         break;
@@ -176,11 +176,11 @@ void GpuReader::ReadFields(GpuSample* sample) {
   for (size_t i = 0; i < counters_->size(); ++i) {
     const Field& field = *(*counters_)[i].field;
     std::optional<double>& number = sample->numbers[i];
-    if (field.source == Source::kField) {
+    if (field.source == FieldSource::kField) {
       number = (*values)[next++];
       const bool is_memory_temperature = field.id == nvml::kFieldMemoryTemp;
       if (is_memory_temperature && number && *number > kMaxMemoryCelsius) number.reset();
-    } else if (field.source == Source::kFieldPair) {
+    } else if (field.source == FieldSource::kFieldPair) {
       const std::optional<double> first = (*values)[next++], second = (*values)[next++];
       if (first && second) number = *first + *second;
     }
@@ -201,19 +201,19 @@ void GpuReader::ReadGpm(std::vector<std::optional<double>>* numbers) {
   if (!values) return;
   size_t next = 0;
   for (size_t i = 0; i < counters_->size(); ++i) {
-    if ((*counters_)[i].field->source == Source::kGpm) (*numbers)[i] = (*values)[next++];
+    if ((*counters_)[i].field->source == FieldSource::kGpm) (*numbers)[i] = (*values)[next++];
   }
 }
 
-std::string GpuReader::ReadText(Source source) {
+std::string GpuReader::ReadText(FieldSource source) {
   switch (source) {
-    case Source::kDriverVersion:
+    case FieldSource::kDriverVersion:
       return nvml_->DriverVersion().value_or("");
-    case Source::kNvmlVersion:
+    case FieldSource::kNvmlVersion:
       return nvml_->NvmlVersion().value_or("");
-    case Source::kSerial:
+    case FieldSource::kSerial:
       return nvml_->Serial(device_).value_or("");
-    case Source::kVbiosVersion:
+    case FieldSource::kVbiosVersion:
       return nvml_->VbiosVersion(device_).value_or("");
     default:
       return "";

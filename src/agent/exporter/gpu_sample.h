@@ -45,19 +45,19 @@ class GpuReader {
   void ReadMemory(std::vector<std::optional<double>>* numbers);
   void ReadFields(GpuSample* sample);
   void ReadGpm(std::vector<std::optional<double>>* numbers);
-  std::optional<double> ReadNumber(Source source);
-  std::string ReadText(Source source);
+  std::optional<double> ReadNumber(FieldSource source);
+  std::string ReadText(FieldSource source);
   // The value; nullopt after an error, which is recorded.
   template <typename T>
   std::optional<T> ValueOrRecord(Result<T> result);
-  bool Wants(Source source) const { return sources_.contains(source); }
+  bool Wants(FieldSource source) const { return sources_.contains(source); }
 
   gpu::Nvml* const nvml_;
   const int index_;
   const std::shared_ptr<const CounterSpecs> counters_;
   // The sources that the counters or ContainerMeter need, without those that the GPU does not
   // support.
-  std::set<Source> sources_;
+  std::set<FieldSource> sources_;
   std::vector<gpu::FieldQuery> field_queries_;
   std::vector<unsigned> gpm_metrics_;
 

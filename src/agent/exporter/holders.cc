@@ -32,16 +32,16 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
     for (const device::DeviceShare& share : container.shares) {
       ++counts[share.uuid];
       const bool is_whole = share.compute == kWholeGpu && container.holder.owner_known();
-      if (is_whole) holders[share.uuid].whole = NameOf(container.holder);
+      if (is_whole) holders[share.uuid].sole_holder = NameOf(container.holder);
     }
   }
   for (auto& [uuid, holder] : holders) {
-    if (counts[uuid] > 1) holder.whole.reset();
+    if (counts[uuid] > 1) holder.sole_holder.reset();
   }
   if (uses == nullptr) return holders;
   for (const ContainerGpuUse& use : *uses) {
     GpuHolders& holder = holders[use.uuid];
-    if (holder.whole) continue;
+    if (holder.sole_holder) continue;
     holder.shares.push_back(
         {.who = NameOf(use.who), .percent = PercentOf(use), .bytes = BytesOf(use)});
   }

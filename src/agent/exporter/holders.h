@@ -30,8 +30,8 @@ struct SharedUse {
 };
 
 struct GpuHolders {
-  std::optional<ContainerName> whole;  // the container that alone holds all of the GPU
-  std::vector<SharedUse> shares;       // sorted by container; one for each container
+  std::optional<ContainerName> sole_holder;  // the container that alone holds all of the GPU
+  std::vector<SharedUse> shares;             // sorted by container; one for each container
 };
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 
@@ -40,7 +40,7 @@ ContainerName NameOf(const ContainerRef& who);
 std::optional<double> PercentOf(const ContainerGpuUse& use);
 
 // A GPU that several containers hold whole, such as a pod's init container and its main container,
-// has neither a `whole` nor shares. `uses` may be null.
+// has neither a sole holder nor shares. `uses` may be null.
 HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
 
 // Returns the parts, then the rest of `total`. No number is negative, and they add up to `total`.

@@ -17,8 +17,8 @@ TEST(HoldersTest, AWholeGpuBelongsToItsOnlyContainer) {
                          Held("b", "GPU-1", kWholeGpu), Held("", "GPU-2", kWholeGpu, ""),
                          Held("c", "GPU-3", MilliGpu(300))};
   const HoldersByUuid holders = HoldersOf(holdings, nullptr);
-  EXPECT_EQ(holders.at("GPU-0").whole, (ContainerName{"ml", "a", "main"}));
-  EXPECT_FALSE(holders.at("GPU-1").whole) << "two containers hold it";
+  EXPECT_EQ(holders.at("GPU-0").sole_holder, (ContainerName{"ml", "a", "main"}));
+  EXPECT_FALSE(holders.at("GPU-1").sole_holder) << "two containers hold it";
   EXPECT_FALSE(holders.contains("GPU-2")) << "the container is unknown";
   EXPECT_FALSE(holders.contains("GPU-3"));
 }

@@ -108,11 +108,11 @@ class PageWriter {
 
   void WriteGpu(const GpuOnPage& gpu, const std::optional<double>& number) {
     switch (counter_->field->source) {
-      case Source::kLastXid:
+      case FieldSource::kLastXid:
         return WriteLastXid(gpu);
-      case Source::kXidTotal:
+      case FieldSource::kXidTotal:
         return gpu.xids == nullptr ? void() : WriteXids(gpu, gpu.xids->total, {});
-      case Source::kXidInWindow:
+      case FieldSource::kXidInWindow:
         return gpu.xids == nullptr
                    ? void()
                    : WriteXids(gpu, gpu.xids->in_window,
@@ -125,7 +125,7 @@ class PageWriter {
   void WriteNumber(const GpuOnPage& gpu, double number) {
     const Field& field = *counter_->field;
     const bool is_divided =
-        field.source == Source::kGpuPercent || field.source == Source::kMemoryUsed;
+        field.source == FieldSource::kGpuPercent || field.source == FieldSource::kMemoryUsed;
     if (is_divided && gpu.holders != nullptr && !gpu.holders->shares.empty()) {
       return WriteShares(gpu, std::llround(number));
     }
@@ -138,7 +138,7 @@ class PageWriter {
     std::vector<const SharedUse*> known_shares;
     std::vector<int64_t> parts;
     for (const SharedUse& share : gpu.holders->shares) {
-      const bool of_time = field.source == Source::kGpuPercent;
+      const bool of_time = field.source == FieldSource::kGpuPercent;
       const std::optional<double> part = of_time ? share.percent : share.bytes;
       if (!part) continue;
       known_shares.push_back(&share);
@@ -175,8 +175,8 @@ class PageWriter {
   }
 
   MetricLabels HolderLabels(const GpuOnPage& gpu) const {
-    const bool is_whole = gpu.holders != nullptr && gpu.holders->whole;
-    return is_whole ? ContainerLabels(*gpu.holders->whole, options_.style) : MetricLabels();
+    const bool is_whole = gpu.holders != nullptr && gpu.holders->sole_holder;
+    return is_whole ? ContainerLabels(*gpu.holders->sole_holder, options_.style) : MetricLabels();
   }
 
   void Write(const GpuOnPage& gpu, std::string_view labels, std::string_view value) {

@@ -49,7 +49,7 @@ TEST_F(ExporterPageTest, IsWrittenAsDcgmExporterWritesIt) {
   gpus_[0].texts[0] = "550.163.01";
   gpus_[0].numbers = {{}, 41, 62.123, {}};
   gpus_[1].numbers = {{}, 42, {}, {}};
-  holders_["GPU-1"].whole = ContainerName{"ml", "train", "main"};
+  holders_["GPU-1"].sole_holder = ContainerName{"ml", "train", "main"};
   EXPECT_EQ(Render(),
             "# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).\n"
             "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
@@ -81,7 +81,7 @@ TEST_F(ExporterPageTest, LabelsLookAsTheOptionsSay) {
   options_.style = {.old_names = true, .replace_blanks = true};
   Use("DCGM_FI_DEV_GPU_TEMP, gauge, C\n");
   gpus_[0].numbers = {1};
-  holders_["GPU-0"].whole = ContainerName{"ml", "train", "main"};
+  holders_["GPU-0"].sole_holder = ContainerName{"ml", "train", "main"};
   EXPECT_THAT(Render(), HasSubstr(R"({gpu="0",uuid="GPU-0",)"));
   EXPECT_THAT(Render(), HasSubstr("hostname="));
   EXPECT_THAT(Render(), HasSubstr(R"(modelName="NVIDIA-A100",hostname="n1",container_name="main",)"
@@ -126,7 +126,7 @@ TEST_F(ExporterPageTest, XidSeriesHaveTheLastXidAndCounts) {
             "# HELP DCGM_FI_DEV_XID_ERRORS x\n# TYPE DCGM_FI_DEV_XID_ERRORS gauge\n"
             "DCGM_FI_DEV_XID_ERRORS{" +
                 gpu + R"(,err_code="0",err_msg="No Error"} 0)" + "\n");
-  holders_["GPU-0"].whole = ContainerName{"ml", "a", "main"};
+  holders_["GPU-0"].sole_holder = ContainerName{"ml", "a", "main"};
   xids_["GPU-0"] = {.last = 79, .total = {{31, 2}, {79, 1}}, .in_window = {{79, 1}}};
   const std::string page = Render();
   EXPECT_THAT(page, HasSubstr("DCGM_FI_DEV_XID_ERRORS{" + gpu +

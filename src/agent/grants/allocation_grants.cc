@@ -22,7 +22,7 @@ bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
 
 bool HasDevices(const PodDevices& kubelet_pods, const PodInfo& pod, const std::string& container,
                 const std::string& resource) {
-  return std::any_of(kubelet_pods.held.begin(), kubelet_pods.held.end(),
+  return std::any_of(kubelet_pods.held_devices.begin(), kubelet_pods.held_devices.end(),
                      [&](const HeldDevices& held) {
                        return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
                               held.container == container && held.resource == resource;
@@ -105,13 +105,14 @@ void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& gr
 
 void AllocationGrants::ListPods(const CallPtr& call) {
   const MonotonicTime list_start = runner_->clock().Now();
-  service_->ended_pods().List([this, call, list_start](const Result<PodDevices>& kubelet_pods) {
-    call->waited += runner_->clock().Now() - list_start;
-    const bool kubelet_is_busy = kubelet_pods.status().code() == Code::kResourceExhausted;
-    if (kubelet_is_busy && RetryAfter(call, kListPause, &AllocationGrants::ListPods)) return;
-    call->kubelet_pods = kubelet_pods;
-    FindOwnerAndGrant(call);
-  });
+  service_->ended_pods().ListKubeletPods(
+      [this, call, list_start](const Result<PodDevices>& kubelet_pods) {
+        call->waited += runner_->clock().Now() - list_start;
+        const bool kubelet_is_busy = kubelet_pods.status().code() == Code::kResourceExhausted;
+        if (kubelet_is_busy && RetryAfter(call, kListPause, &AllocationGrants::ListPods)) return;
+        call->kubelet_pods = kubelet_pods;
+        FindOwnerAndGrant(call);
+      });
 }
 
 bool AllocationGrants::RetryAfter(const CallPtr& call, Duration pause,
@@ -160,7 +161,7 @@ std::optional<AllocationGrants::PossibleOwner> AllocationGrants::NextOwner(const
   if (reallocated && !has_list) return std::nullopt;
   std::optional<PossibleOwner> next;
   int pods = 0;
-  for (const auto& pod : service_->occupancy().PodsInOrder()) {
+  for (const auto& pod : service_->occupancy().PodsInAdmissionOrder()) {
     const auto& containers = pod->request->containers;
     const auto found = std::find_if(
         containers.begin(), containers.end(),

@@ -276,7 +276,7 @@ TEST_F(AllocationGrantsTest, RejectsAnUnhealthyGpuAtAllocateAndAtEachStart) {
 TEST_F(AllocationGrantsTest, AKubeletThatForgotItsDevicesGetsTheSameGpusForNewIds) {
   AssignMem("a", 8, "GPU-1");
   EXPECT_EQ(AdmitMem("a", NewIds(8)), "GPU-1");
-  kubelet_.answer->held.clear();
+  kubelet_.answer->held_devices.clear();
   const Ids ids = NewIds(8);
   EXPECT_EQ(Allocate(kMem, ids), "GPU-1");
   Hold("a", kMem, ids);
@@ -361,7 +361,7 @@ TEST_F(AllocationGrantsTest, MemoryIdsDoNotStartWithAnotherContainersWholeGpu) {
   kubelet_.Admit("b");
   ASSERT_EQ(Allocate(kCore, NewIds(100)), "GPU-1");
   const Ids sidecar = NewIds(7), other = NewIds(7);
-  kubelet_.answer->held.push_back({"default", "a", "sidecar", kBlocks, sidecar});
+  kubelet_.answer->held_devices.push_back({"default", "a", "sidecar", kBlocks, sidecar});
   EXPECT_EQ(PreStart(kBlocks, sidecar).code(), Code::kFailedPrecondition);
   Hold("b", kBlocks, other);
   EXPECT_EQ(PreStart(kBlocks, other).code(), Code::kFailedPrecondition);

@@ -18,14 +18,14 @@ TEST_F(AssignedGrantsTest, FollowsTheAssignmentWhateverTheKubeletNamed) {
 
 TEST_F(AssignedGrantsTest, CountsWhereTheKubeletNamedOtherGpus) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-1", "GPU-0"}}});
-  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 2)}).ok());
   EXPECT_EQ(metrics_.named_other_gpus.value(), 0u) << "the same in another order";
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-3"}}});
   const auto token = Token(kGpu, 1);
-  ASSERT_TRUE(Ask("b", {token}).ok());
-  ASSERT_TRUE(Ask("b", {token}).ok());
+  ASSERT_TRUE(RequestGrant("b", {token}).ok());
+  ASSERT_TRUE(RequestGrant("b", {token}).ok());
   Assign(FakeApiPods::Make("c", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-2"}}});
-  ASSERT_TRUE(Ask("c", {Token(kMem, 1)}).ok());
+  ASSERT_TRUE(RequestGrant("c", {Token(kMem, 1)}).ok());
   EXPECT_EQ(metrics_.named_other_gpus.value(), 1u);
 }
 
@@ -42,7 +42,7 @@ TEST_F(AssignedGrantsTest, PodsOfTheSameSizeGetTheirAssignedGpusInAnyOrder) {
 TEST_F(AssignedGrantsTest, GrantCarriesTheLimits) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
          {{"main", {"GPU-1"}}});
-  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  const auto grant = RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   ASSERT_EQ(grant->devices.size(), 1u);
   EXPECT_EQ(grant->devices[0].milli, 300);
@@ -54,7 +54,7 @@ TEST_F(AssignedGrantsTest, SetsTheVariablesOfGpushareForOldImages) {
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "2"}}}}),
          {{"main", {"GPU-3"}}, {"side", {"GPU-3"}}});
   const auto token = Token(kMem, 6);
-  const auto first = Ask("a", {token});
+  const auto first = RequestGrant("a", {token});
   ASSERT_TRUE(first.ok()) << first.status().ToString();
   EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_IDX"), "3");
   EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_POD"), "8");
@@ -63,14 +63,14 @@ TEST_F(AssignedGrantsTest, SetsTheVariablesOfGpushareForOldImages) {
   EXPECT_EQ(first->env.at("CGPU_DISABLE"), "true");
   service_->SetIsolationDisabled(false);
   Restart();
-  const auto again = Ask("a", {token});
+  const auto again = RequestGrant("a", {token});
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, *first) << "the same answer, also after a crash";
 }
 
 TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
-  const auto grant = Ask("a", {Token(kMem, 6)});
+  const auto grant = RequestGrant("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over the value in its spec";
 }
@@ -78,9 +78,9 @@ TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
 TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
   PodInfo pod = FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}});
   Assign(pod, {{"init", {"GPU-0"}}, {"main", {"GPU-0", "GPU-1"}}});
-  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "init").ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 1)}, "init").ok());
   EXPECT_EQ(HoldingsOf(*ledger_, &pods_).containers.size(), 1u);
-  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 2)}).ok());
   pod = *pods_.pods().at(Uid("uid-a"));
   pod.ended_containers = {"init", "main"};
   pods_.Set(pod);
@@ -108,11 +108,11 @@ TEST_F(AssignedGrantsTest, ForgedAssignmentGivesNoMoreThanThePodRequests) {
   forged.containers["main"] = {{.uuid = "GPU-1", .compute = kWholeGpu, .memory = GiB(16)}};
   pod.annotations[std::string(names::kAnnotationAssignment)] = *device::EncodeAssignment(forged);
   pods_.Set(pod);
-  const auto grant = Ask("a", {Token(kMem, 1)});
+  const auto grant = RequestGrant("a", {Token(kMem, 1)});
   EXPECT_EQ(grant.status().code(), Code::kInvalidArgument) << grant.status().ToString();
   pod.annotations[std::string(names::kAnnotationAssignment)] = "{";
   pods_.Set(pod);
-  EXPECT_EQ(Ask("a", {Token(kMem, 1)}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(RequestGrant("a", {Token(kMem, 1)}).status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
@@ -153,10 +153,10 @@ TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsOverwritten) {
   const auto assignment = [&] {
     return pods_.pods().at(Uid("uid-a"))->annotations.at(std::string(names::kAnnotationAssignment));
   };
-  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 1)}).ok());
   runner_.RunUntilIdle();
   const std::string older = assignment();
-  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "second").ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 1)}, "second").ok());
   runner_.RunUntilIdle();
   const std::string both = assignment();
   ASSERT_NE(both, older);
@@ -171,11 +171,11 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsTheGpuOfAPod
   Restart(false);
   for (const char* name : {"a", "b", "c", "d"}) {
     kubelet_.Admit(name);
-    ASSERT_TRUE(Ask(name, {Token(kMem, 16)}).ok());
+    ASSERT_TRUE(RequestGrant(name, {Token(kMem, 16)}).ok());
     kubelet_.Hold(name, kMem, "m000" + std::to_string(next_id_ - 1));
   }
   kubelet_.Admit("e");
-  EXPECT_EQ(Ask("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(RequestGrant("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
   const std::string was_of_c =
       ledger_->Find({Uid("uid-c"), "default", "c", "main"})->shares[0].uuid;
   kubelet_.End("c");
@@ -245,7 +245,7 @@ TEST_F(AssignedGrantsTest, AContainerKeepsItsInitContainersGpuAlsoIfAnotherPodWa
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
   // A scheduler assigned it without knowing about the grant.
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});
-  EXPECT_FALSE(Ask("b", {Token(kGpu, 1)}).ok());
+  EXPECT_FALSE(RequestGrant("b", {Token(kGpu, 1)}).ok());
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
 }
 
@@ -265,7 +265,7 @@ TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreGpusGetsItsInitContainersAn
   const grant::Token last{grant::TokenVariable(kGpu),
                           signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
-  const auto grant = Ask("a", {Token(kGpu, 2)});
+  const auto grant = RequestGrant("a", {Token(kGpu, 2)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   ASSERT_EQ(grant->devices.size(), 2u);
   EXPECT_TRUE(grant->devices[0].uuid == "GPU-3" || grant->devices[1].uuid == "GPU-3");
@@ -293,7 +293,7 @@ TEST_F(AssignedGrantsTest, APodWithoutRoomForAllOfItsContainersTakesNoGpu) {
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "3"}}}}),
          {{"main", {"GPU-1", "GPU-2", "GPU-3"}}});
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
-  EXPECT_EQ(Ask("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(RequestGrant("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_FALSE(pods_.written.contains("a"));
   pods_.Remove(Uid("uid-b"));
@@ -321,7 +321,7 @@ TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
   inventory.gpus[3].health = device::Health::Unhealthy("XID 79");
   devices_.Set(std::make_shared<const DeviceSet>(
       std::make_shared<const device::NodeInventory>(std::move(inventory))));
-  const auto refused = Ask("a", {Token(kGpu, 1)});
+  const auto refused = RequestGrant("a", {Token(kGpu, 1)});
   EXPECT_NE(refused.status().message().find("XID 79"), std::string::npos)
       << refused.status().ToString();
   devices_.Set(healthy);
@@ -336,20 +336,20 @@ TEST_F(AssignedGrantsTest, RejectsAPodUntilOthersEnd) {
     const std::string id = signer_.Verify(kMem, token.value)->ids[0];
     kubelet_.Admit(name);
     kubelet_.Hold(name, kMem, id);
-    ASSERT_TRUE(Ask(name, {token}).ok());
+    ASSERT_TRUE(RequestGrant(name, {token}).ok());
   }
   pods_.Set(FakeApiPods::Make("e", {{"main", {{kMem, "10"}}}}));
   kubelet_.Admit("e");
   const auto token = Token(kMem, 10);
-  const auto refused = Ask("e", {token});
+  const auto refused = RequestGrant("e", {token});
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << refused.status().ToString();
   pods_.Remove(Uid("uid-b"));
   runner_.RunUntilIdle();
-  EXPECT_FALSE(Ask("e", {token}).ok()) << "the kubelet still has it";
+  EXPECT_FALSE(RequestGrant("e", {token}).ok()) << "the kubelet still has it";
   kubelet_.End("b");
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(ledger_->entries().size(), 3u) << "API server and kubelet agree";
-  EXPECT_TRUE(Ask("e", {token}).ok());
+  EXPECT_TRUE(RequestGrant("e", {token}).ok());
 }
 
 TEST_F(AssignedGrantsTest, PublishesUsageWhenPodsStartAndEnd) {
@@ -358,7 +358,7 @@ TEST_F(AssignedGrantsTest, PublishesUsageWhenPodsStartAndEnd) {
   kubelet_.Admit("a");
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "as soon as it is assigned";
-  ASSERT_TRUE(Ask("a", {Token(kMem, 8)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 8)}).ok());
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "once";
   kubelet_.End("a");

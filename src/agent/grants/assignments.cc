@@ -10,8 +10,8 @@
 namespace tessera::agent {
 namespace {
 
-Assignments::FromAnnotations Read(const PodInfo& pod, const DeviceSet& set) {
-  Assignments::FromAnnotations result;
+Assignments::AnnotatedAssignment Read(const PodInfo& pod, const DeviceSet& set) {
+  Assignments::AnnotatedAssignment result;
   if (!pod.request.ok()) {
     result.status = pod.request.status();
     return result;
@@ -41,8 +41,8 @@ Assignments::FromAnnotations Read(const PodInfo& pod, const DeviceSet& set) {
 
 }  // namespace
 
-const Assignments::FromAnnotations& Assignments::Of(const std::shared_ptr<const PodInfo>& pod,
-                                                    const std::shared_ptr<const DeviceSet>& set) {
+const Assignments::AnnotatedAssignment& Assignments::Of(
+    const std::shared_ptr<const PodInfo>& pod, const std::shared_ptr<const DeviceSet>& set) {
   CachedAssignment& cached = cache_[pod->uid];
   if (cached.pod != pod || cached.set != set) cached = {pod, set, Read(*pod, *set)};
   return cached.result;

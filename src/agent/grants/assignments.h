@@ -23,13 +23,13 @@ namespace tessera::agent {
 
 class Assignments {
  public:
-  struct FromAnnotations {
+  struct AnnotatedAssignment {
     Status status;                  // INVALID_ARGUMENT names the annotation
     device::Assignment assignment;  // of containers whose assignment is valid
   };
 
-  const FromAnnotations& Of(const std::shared_ptr<const PodInfo>& pod,
-                            const std::shared_ptr<const DeviceSet>& set);
+  const AnnotatedAssignment& Of(const std::shared_ptr<const PodInfo>& pod,
+                                const std::shared_ptr<const DeviceSet>& set);
   // Call when the pod is deleted.
   void Forget(const Uid& uid) { cache_.erase(uid); }
 
@@ -37,7 +37,7 @@ class Assignments {
   struct CachedAssignment {
     std::shared_ptr<const PodInfo> pod;
     std::shared_ptr<const DeviceSet> set;
-    FromAnnotations result;
+    AnnotatedAssignment result;
   };
   std::map<Uid, CachedAssignment> cache_;
 };

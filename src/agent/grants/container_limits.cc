@@ -74,7 +74,7 @@ bool ContainerLimits::HasMemoryLimits(const ContainerRef& holder,
   });
 }
 
-void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries) {
+void ContainerLimits::RemoveExcept(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries) {
   namespace fs = std::filesystem;
   std::error_code error;
   for (const fs::directory_entry& pod : fs::directory_iterator(dir_, error)) {

@@ -55,7 +55,7 @@ class ContainerLimits {
   }
   // Removes the directories of containers that have no entry in `entries`, and of pods without such
   // a container.
-  void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
+  void RemoveExcept(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 
  private:
   const std::string dir_;

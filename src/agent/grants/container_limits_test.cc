@@ -66,12 +66,12 @@ TEST_F(ContainerLimitsTest, RemovesTheLimitsOfReleasedContainers) {
   const std::string kept = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
   const std::string side = limits_.Write(Who("u1", "side"), Device(kGiB)).value();
   const std::string gone = limits_.Write(Who("u2", "main"), Device(kGiB)).value();
-  limits_.RemoveOthers({{{Uid("u1"), "main"}, {}}});
+  limits_.RemoveExcept({{{Uid("u1"), "main"}, {}}});
   EXPECT_TRUE(PathExists(kept));
   EXPECT_FALSE(PathExists(side));
   EXPECT_FALSE(PathExists(dir_ + "/u2"));
   ContainerLimits none(temp_.path() + "/none");
-  none.RemoveOthers({});
+  none.RemoveExcept({});
   EXPECT_FALSE(PathExists(temp_.path() + "/none"));
 }
 
@@ -121,12 +121,12 @@ class LimitedGrantsTest : public GrantsFixture {
 TEST_F(LimitedGrantsTest, AShareIsGrantedWithItsLimitsAndTheyGoWithThePod) {
   AssignShare("a");
   const auto token = Token(kMem, 6);
-  const auto grant = Ask("a", {token});
+  const auto grant = RequestGrant("a", {token});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(grant->limits_dir, limits_dir_ + "/uid-a/main");
   EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(6 * kGiB));
   Restart();
-  EXPECT_EQ(Ask("a", {token})->limits_dir, grant->limits_dir)
+  EXPECT_EQ(RequestGrant("a", {token})->limits_dir, grant->limits_dir)
       << "the same answer, also after a crash";
   pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(std::chrono::minutes(5));
@@ -136,19 +136,19 @@ TEST_F(LimitedGrantsTest, AShareIsGrantedWithItsLimitsAndTheyGoWithThePod) {
 
 TEST_F(LimitedGrantsTest, AWholeGpuIsNotLimited) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {kUuid}}});
-  EXPECT_EQ(Ask("a", {Token(kGpu, 1)})->limits_dir, "");
+  EXPECT_EQ(RequestGrant("a", {Token(kGpu, 1)})->limits_dir, "");
 }
 
 TEST_F(LimitedGrantsTest, TheNodesLabelSwitchesTheLimitsOfGpushareOff) {
   service_->SetIsolationDisabled(true);
   AssignShare("a");
-  EXPECT_EQ(Ask("a", {Token(kMem, 6)})->limits_dir, "");
+  EXPECT_EQ(RequestGrant("a", {Token(kMem, 6)})->limits_dir, "");
 }
 
 TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
   pods_.Sync();
   AssignShare("a");
-  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
+  const std::string dir = RequestGrant("a", {Token(kMem, 6)})->limits_dir;
   SetLimit("a", "4Gi");
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
   ASSERT_EQ(pods_.events.size(), 1u);
@@ -166,7 +166,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
 TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
-  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  const auto grant = RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   limiter::LimitsFile file;
   ASSERT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
@@ -185,7 +185,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) 
 TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
-  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  const auto grant = RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)});
   limiter::LimitsFile file;
   ASSERT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
   const auto& floor = file.limits().compute[0].floor;
@@ -210,7 +210,7 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", {{kCore, "20"}, {kBlocks, "20"}}}});
   pod.request->elastic_limit = MilliGpu(1000);
   Assign(pod, {{"main", {kUuid}}});
-  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 20)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 20)}).ok());
   SetLimit("a", "low", names::kAnnotationComputeClass);
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.message,
@@ -227,7 +227,7 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
 TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
   pods_.Sync();
   AssignShare("a");
-  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
+  const std::string dir = RequestGrant("a", {Token(kMem, 6)})->limits_dir;
   const auto restart = [&] {
     Restart();
     pods_.Set(PodInfo(*pods_.pods().at(Uid("uid-a"))));
@@ -246,7 +246,7 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
 TEST_F(LimitedGrantsTest, ATextThatIsRejectedAtTheStartIsRecordedOnce) {
   pods_.Sync();
   AssignShare("a");
-  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
   PodInfo pod(*pods_.pods().at(Uid("uid-a")));
   pod.annotations[std::string(names::kAnnotationMemoryLimit)] = "much\nmemory";
   for (int start = 0; start < 2; ++start) {
@@ -262,7 +262,7 @@ TEST_F(LimitedGrantsTest, ATextThatIsRejectedAtTheStartIsRecordedOnce) {
 TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
-  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
   SetLimit("a", "20", names::kAnnotationComputeLimit);
   pods_.events.clear();
   PodInfo pod(*pods_.pods().at(Uid("uid-a")));
@@ -281,8 +281,8 @@ TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
   Assign(
       FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
       {{"main", {kUuid}}, {"side", {kUuid}}});
-  ASSERT_TRUE(Ask("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
-  ASSERT_TRUE(Ask("a", {Token(kMem, 2)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}).ok());
   SetLimit("a", std::string(kUuid) + "=10", names::kAnnotationComputeLimit);
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged)
@@ -305,7 +305,7 @@ TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {
 TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
   pods_.Sync();
   AssignShare("a");
-  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
   SetLimit("a", "50", names::kAnnotationComputeLimit);
   ASSERT_FALSE(pods_.events.empty());
   EXPECT_NE(pods_.events[0].second.message.find("container main has no share of the compute of"),
@@ -317,7 +317,7 @@ TEST_F(LimitedGrantsTest, ARejectedLimitChangesNothing) {
   pods_.Sync();
   AssignShare("a");
   const auto token = Token(kMem, 6);
-  const std::string dir = Ask("a", {token})->limits_dir;
+  const std::string dir = RequestGrant("a", {token})->limits_dir;
   SetLimit("a", "4Gi");
   for (const auto& [text, reason] : std::initializer_list<std::pair<const char*, const char*>>{
            {"7", "want at least 2Mi"},
@@ -337,13 +337,13 @@ TEST_F(LimitedGrantsTest, ARejectedLimitChangesNothing) {
     EXPECT_NE(pods_.events[0].second.message.find("the limits stay as they are"),
               std::string::npos);
   }
-  ASSERT_TRUE(Ask("a", {token}).ok());
+  ASSERT_TRUE(RequestGrant("a", {token}).ok());
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "a container that starts again";
   Restart();
   pods_.Set(PodInfo(*pods_.pods().at(Uid("uid-a"))));
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "an agent that starts again";
   SetLimit("a", "worse");
-  ASSERT_TRUE(Ask("a", {token}).ok());
+  ASSERT_TRUE(RequestGrant("a", {token}).ok());
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "both";
   SetLimit("a", "");
   EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB));
@@ -357,14 +357,14 @@ TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {
   AssignShare("a");
   SetLimit("a", "3Gi");
   const auto token = Token(kMem, 6);
-  const std::string dir = Ask("a", {token})->limits_dir;
+  const std::string dir = RequestGrant("a", {token})->limits_dir;
   EXPECT_EQ(MemoryIn(dir), uint64_t(3 * kGiB));
-  ASSERT_TRUE(Ask("a", {token}).ok());
+  ASSERT_TRUE(RequestGrant("a", {token}).ok());
   EXPECT_EQ(MemoryIn(dir), uint64_t(3 * kGiB)) << "a container that starts again";
   EXPECT_TRUE(pods_.events.empty());
   AssignShare("b");
   SetLimit("b", "7Gi");
-  EXPECT_EQ(MemoryIn(Ask("b", {Token(kMem, 6)})->limits_dir), uint64_t(6 * kGiB));
+  EXPECT_EQ(MemoryIn(RequestGrant("b", {Token(kMem, 6)})->limits_dir), uint64_t(6 * kGiB));
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
 }
@@ -375,7 +375,7 @@ TEST_F(LimitedGrantsTest, AContainerLowersItsLimitsByVariables) {
   variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"},
                 {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
                 {"CUDA_DEVICE_SM_LIMIT", "10"}};
-  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  const auto grant = RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_FALSE(grant->env.contains("CUDA_DEVICE_ORDER"));
   limiter::LimitsFile file;
@@ -397,13 +397,13 @@ TEST_F(LimitedGrantsTest, AVariableNeverRaisesALimitAndAnInvalidVariableIsReport
   pods_.Sync();
   AssignShare("a");
   variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT", "100g"}};
-  const auto grant = Ask("a", {Token(kMem, 6)});
+  const auto grant = RequestGrant("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(6 * kGiB));
   EXPECT_TRUE(pods_.events.empty());
   AssignShare("b");
   variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT", "lots"}};
-  ASSERT_TRUE(Ask("b", {Token(kMem, 6)}).ok());
+  ASSERT_TRUE(RequestGrant("b", {Token(kMem, 6)}).ok());
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
   EXPECT_EQ(pods_.events[0].second.message,
@@ -416,7 +416,7 @@ TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {
   Restart();
   pods_.Sync();
   AssignShare("a");
-  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
   SetLimit("a", "4Gi");
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
@@ -431,13 +431,13 @@ TEST_F(LimitedGrantsTest, WithoutADirNoContainerIsLimited) {
   limits_dir_ = "";
   Restart();
   AssignShare("a");
-  EXPECT_EQ(Ask("a", {Token(kMem, 6)})->limits_dir, "");
+  EXPECT_EQ(RequestGrant("a", {Token(kMem, 6)})->limits_dir, "");
 }
 
 TEST_F(LimitedGrantsTest, WhereTheLimitsCannotBeWrittenNothingIsGranted) {
   ASSERT_TRUE(WriteFileAtomically(limits_dir_, "a file in its place", 0644).ok());
   AssignShare("a");
-  const auto grant = Ask("a", {Token(kMem, 6)});
+  const auto grant = RequestGrant("a", {Token(kMem, 6)});
   EXPECT_NE(grant.status().message().find(limits_dir_), std::string::npos)
       << grant.status().ToString();
   EXPECT_TRUE(ledger_->entries().empty());
@@ -448,11 +448,11 @@ TEST_F(LimitedGrantsTest, ContainersOfANamespaceThatFailsOpenStartWithoutLimits)
   AssignShare("a");
   limits_fail_open_ = {"another"};
   Restart();
-  EXPECT_FALSE(Ask("a", {Token(kMem, 6)}).ok());
+  EXPECT_FALSE(RequestGrant("a", {Token(kMem, 6)}).ok());
   EXPECT_TRUE(pods_.events.empty());
   limits_fail_open_ = {"default"};
   Restart();
-  const auto grant = Ask("a", {Token(kMem, 6)});
+  const auto grant = RequestGrant("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(grant->limits_dir, "");
   ASSERT_EQ(pods_.events.size(), 1u);
@@ -464,7 +464,7 @@ TEST_F(LimitedGrantsTest, ContainersOfANamespaceThatFailsOpenStartWithoutLimits)
 TEST_F(LimitedGrantsTest, TheLimitsContainTheFailOpenFlag) {
   const auto fails_open = [&] {
     Restart();
-    const auto grant = Ask("a", {Token(kMem, 6)});
+    const auto grant = RequestGrant("a", {Token(kMem, 6)});
     limiter::LimitsFile file;
     EXPECT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
     return file.limits().flags.load() == limiter::kFailOpen;

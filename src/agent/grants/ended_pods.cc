@@ -21,16 +21,17 @@ bool ListedWithTokens(const PodDevices& pods, const GrantLedger::Entry& entry) {
   if (entry.claims.empty()) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
   }
-  return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
-    if (entry.holder.owner_known() && (held.pod_namespace != entry.holder.pod_namespace ||
-                                       held.pod_name != entry.holder.pod_name)) {
-      return false;
-    }
-    return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
-      return claim.resource == held.resource && !claim.ids.empty() &&
-             std::find(held.ids.begin(), held.ids.end(), claim.ids[0]) != held.ids.end();
-    });
-  });
+  return std::any_of(
+      pods.held_devices.begin(), pods.held_devices.end(), [&](const HeldDevices& held) {
+        if (entry.holder.owner_known() && (held.pod_namespace != entry.holder.pod_namespace ||
+                                           held.pod_name != entry.holder.pod_name)) {
+          return false;
+        }
+        return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
+          return claim.resource == held.resource && !claim.ids.empty() &&
+                 std::find(held.ids.begin(), held.ids.end(), claim.ids[0]) != held.ids.end();
+        });
+      });
 }
 
 bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
@@ -63,7 +64,7 @@ EndedPods::EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kube
   SchedulePrune();
 }
 
-void EndedPods::List(PodsDone done) {
+void EndedPods::ListKubeletPods(PodsDone done) {
   waiting_callbacks_.push_back(std::move(done));
   if (!listing_) StartList();
 }
@@ -83,8 +84,9 @@ void EndedPods::StartList() {
 void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef requester,
                         Resolved done) {
   const MonotonicTime list_started = runner_->clock().Now();
-  List([this, list_started, conflicts = std::move(conflicts), requester = std::move(requester),
-        done = std::move(done)](const Result<PodDevices>& kubelet_pods) {
+  ListKubeletPods([this, list_started, conflicts = std::move(conflicts),
+                   requester = std::move(requester),
+                   done = std::move(done)](const Result<PodDevices>& kubelet_pods) {
     const Duration list_duration = runner_->clock().Now() - list_started;
     // Pods end together, so one list of the kubelet's pods serves all of them.
     bool any_still_listed = false;
@@ -139,8 +141,8 @@ bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& kubele
 std::optional<std::string> EndedPods::ReasonStillHeld(
     const std::vector<GrantLedger::Conflict>& conflicts) const {
   for (const GrantLedger::Conflict& conflict : conflicts) {
-    const auto leaving = leaving_.find(conflict.key);
-    if (leaving == leaving_.end()) continue;
+    const auto leaving = leaving_containers_.find(conflict.key);
+    if (leaving == leaving_containers_.end()) continue;
     return fmt::format("{} is not free yet: pod {} (uid {}) is gone, but {}", conflict.uuid,
                        conflict.holder.PodText(), conflict.holder.pod_uid, leaving->second.remains);
   }
@@ -187,27 +189,27 @@ void EndedPods::CheckAfter(Duration pause) {
 void EndedPods::Check() {
   // The mirror pod of a static pod may be deleted and created again, so a pod that was leaving can
   // run again.
-  std::erase_if(leaving_, [&](const auto& pair) {
+  std::erase_if(leaving_containers_, [&](const auto& pair) {
     const auto entry = ledger_->entries().find(pair.first);
     return entry == ledger_->entries().end() || RunsPerApiServer(entry->second.holder);
   });
   PublishWithheld();
   const auto& entries = ledger_->entries();
-  if (leaving_.empty() && std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
-        return EndedPerApiServer(entry.second.holder);
-      })) {
+  if (leaving_containers_.empty() &&
+      std::none_of(entries.begin(), entries.end(),
+                   [&](const auto& entry) { return EndedPerApiServer(entry.second.holder); })) {
     return;
   }
-  List([this](const Result<PodDevices>& kubelet_pods) {
+  ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) {
     bool any_still_listed = false;
     Keys gone = EndedAndUnlisted(kubelet_pods, &any_still_listed);
     // A deleted pod never comes back; only its processes are checked again.
-    for (const auto& [key, leaving] : leaving_) gone.insert(key);
+    for (const auto& [key, leaving] : leaving_containers_) gone.insert(key);
     ReleaseIfProcessesEnded(std::move(gone), [this, any_still_listed] {
-      if (!any_still_listed && leaving_.empty()) return;
+      if (!any_still_listed && leaving_containers_.empty()) return;
       CheckAfter(pause_);
-      pause_ =
-          std::min(2 * pause_, Duration(leaving_.empty() ? kLongestPause : kLongestReleasePause));
+      pause_ = std::min(
+          2 * pause_, Duration(leaving_containers_.empty() ? kLongestPause : kLongestReleasePause));
     });
   });
 }
@@ -254,10 +256,10 @@ void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& sighting
       RecordRemaining(key, entry, std::move(remains));
     }
   }
-  std::erase_if(leaving_,
+  std::erase_if(leaving_containers_,
                 [&](const auto& pair) { return !ledger_->entries().contains(pair.first); });
   PublishWithheld();
-  if (!leaving_.empty()) CheckAfter(pause_);
+  if (!leaving_containers_.empty()) CheckAfter(pause_);
   if (any_released) on_released_();
 }
 
@@ -265,8 +267,8 @@ bool EndedPods::Release(const GrantLedger::Key& key) {
   const ContainerRef holder = ledger_->entries().at(key).holder;
   const Status status = ledger_->Release(key);
   if (!status.ok()) Log(Severity::kError, status.message());
-  const auto leaving = leaving_.find(key);
-  if (status.ok() && leaving != leaving_.end()) {
+  const auto leaving = leaving_containers_.find(key);
+  if (status.ok() && leaving != leaving_containers_.end()) {
     const auto waited = runner_->clock().Now() - leaving->second.since;
     Log(Severity::kInfo, "released the GPUs of a pod whose processes have left",
         {{"pod", holder.PodText()},
@@ -280,7 +282,7 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
                                 std::string remains) {
   const MonotonicTime now = runner_->clock().Now();
   const auto [found, is_new] =
-      leaving_.try_emplace(key, LeavingContainer{.since = now, .remains = {}});
+      leaving_containers_.try_emplace(key, LeavingContainer{.since = now, .remains = {}});
   LeavingContainer& leaving = found->second;
   leaving.remains = std::move(remains);
   if (is_new) {
@@ -300,7 +302,7 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
 
 void EndedPods::PublishWithheld() {
   WithheldGpus withheld;
-  for (const auto& [key, leaving] : leaving_) {
+  for (const auto& [key, leaving] : leaving_containers_) {
     if (!leaving.withheld) continue;
     const GrantLedger::Entry& entry = ledger_->entries().at(key);
     for (const device::DeviceShare& share : entry.shares) {
@@ -308,7 +310,8 @@ void EndedPods::PublishWithheld() {
                                                entry.holder.PodText(), leaving.remains));
     }
   }
-  if (options_.metrics != nullptr) options_.metrics->leaving_containers = leaving_.size();
+  if (options_.metrics != nullptr)
+    options_.metrics->leaving_containers = leaving_containers_.size();
   if (withheld == withheld_) return;
   withheld_ = std::move(withheld);
   if (options_.on_withheld) options_.on_withheld(withheld_);
@@ -323,7 +326,7 @@ void EndedPods::SchedulePrune() {
     const Status status = ledger_->Tidy(runner_->clock().WallNow());
     if (!status.ok()) Log(Severity::kError, status.message());
     if (ledger_->entries().empty()) return;
-    List([this](const Result<PodDevices>& kubelet_pods) { Prune(kubelet_pods); });
+    ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) { Prune(kubelet_pods); });
   });
 }
 
@@ -334,10 +337,10 @@ void EndedPods::Prune(const Result<PodDevices>& kubelet_pods) {
       if (!IsListed(*kubelet_pods, entry) && !RunsPerApiServer(entry.holder)) missing.insert(key);
     }
     // Two lists in a row must lack a pod, because a kubelet that has just started lists none.
-    std::set_intersection(missing.begin(), missing.end(), missing_.begin(), missing_.end(),
-                          std::inserter(gone, gone.end()));
+    std::set_intersection(missing.begin(), missing.end(), unlisted_at_last_prune_.begin(),
+                          unlisted_at_last_prune_.end(), std::inserter(gone, gone.end()));
   }
-  missing_ = std::move(missing);
+  unlisted_at_last_prune_ = std::move(missing);
   ReleaseIfProcessesEnded(std::move(gone), [this] { SchedulePrune(); });
 }
 

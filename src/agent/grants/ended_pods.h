@@ -67,7 +67,7 @@ class EndedPods {
 
   // Lists the kubelet's pods by a call that starts now or later, because a call that is under way
   // may have read the list before the requesting pod was admitted.
-  void List(PodsDone done);
+  void ListKubeletPods(PodsDone done);
   // Releases the entries of `conflicts` whose pods are gone and have left. UNAVAILABLE while it is
   // unknown whether they are gone. After OK, only entries of living and of leaving pods remain.
   // `list_time`: the kubelet's time to list its pods.
@@ -129,8 +129,8 @@ class EndedPods {
   bool prune_planned_ = false;
   bool check_planned_ = false;
   Duration pause_ = kFirstPause;
-  Keys missing_;  // their pods were not listed at the last pruning
-  std::map<GrantLedger::Key, LeavingContainer> leaving_;
+  Keys unlisted_at_last_prune_;  // their pods were not listed at the last pruning
+  std::map<GrantLedger::Key, LeavingContainer> leaving_containers_;
   WithheldGpus withheld_;
   WeakPtrFactory<EndedPods> weak_{this};
 };

@@ -156,7 +156,7 @@ TEST_F(EndedPodsTest, APodThatTheApiServerReportsAsRunningKeepsItsGpu) {
   processes_.End("a");
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   kubelet_.Admit("b");
-  const auto grant = Ask("b", {Token(kGpu, 1)});
+  const auto grant = RequestGrant("b", {Token(kGpu, 1)});
   EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
   EXPECT_NE(ledger_->Find({Uid("uid-a"), "default", "a", "main"}), nullptr);

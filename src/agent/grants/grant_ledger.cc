@@ -56,7 +56,7 @@ bool GrantLedger::Apply(const std::string& text) {
       break;
   }
   if (const auto bound = token_holders_.find(record->nonce); bound != token_holders_.end()) {
-    Drop(bound->second, record->nonce);
+    RemoveToken(bound->second, record->nonce);
   }
   spent_tokens_[record->nonce] = record->fingerprint;
   return true;
@@ -70,7 +70,8 @@ void GrantLedger::ApplyEntry(Entry entry) {
     spent_tokens_.erase(claim.nonce);
     const auto bound = token_holders_.find(claim.nonce);
     // The token was granted to a placeholder, because its container was unknown then.
-    if (bound != token_holders_.end() && bound->second != key) Drop(bound->second, claim.nonce);
+    if (bound != token_holders_.end() && bound->second != key)
+      RemoveToken(bound->second, claim.nonce);
     token_holders_[claim.nonce] = key;
   }
   const auto [found, is_new] = entries_.emplace(key, entry);
@@ -87,7 +88,7 @@ void GrantLedger::ApplyEntry(Entry entry) {
   }
 }
 
-void GrantLedger::Drop(Key key, const grant::Nonce& nonce) {
+void GrantLedger::RemoveToken(Key key, const grant::Nonce& nonce) {
   Entry& entry = entries_.at(key);
   std::erase_if(entry.claims, [&](const Claim& claim) { return claim.nonce == nonce; });
   token_holders_.erase(nonce);
@@ -137,8 +138,8 @@ Status GrantLedger::Compact() {
   return Status::Ok();
 }
 
-Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& requester,
-                          WallTime now) const {
+Status GrantLedger::CheckToken(const grant::Nonce& nonce, const ContainerRef& requester,
+                               WallTime now) const {
   if (const auto found = token_holders_.find(nonce); found != token_holders_.end()) {
     if (found->second == KeyOf(requester)) return Status::Ok();
     const ContainerRef& holder = entries_.at(found->second).holder;
@@ -188,7 +189,7 @@ Status GrantLedger::Bind(const Entry& new_entry, const device::Assignment* chose
   if (existing != nullptr) record.entry = *existing;
   record.entry.claims.clear();
   for (const Claim& claim : new_entry.claims) {
-    RETURN_IF_ERROR(Check(claim.nonce, new_entry.holder, now));
+    RETURN_IF_ERROR(CheckToken(claim.nonce, new_entry.holder, now));
     if (token_holders_.count(claim.nonce) == 0) record.entry.claims.push_back(claim);
   }
   if (existing != nullptr && record.entry.claims.empty()) return Status::Ok();

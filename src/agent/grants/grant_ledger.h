@@ -52,14 +52,14 @@ class GrantLedger {
 
   // OK: `requester` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
   // another container. FAILED_PRECONDITION: the token is too old.
-  Status Check(const grant::Nonce& nonce, const ContainerRef& requester, WallTime now) const;
+  Status CheckToken(const grant::Nonce& nonce, const ContainerRef& requester, WallTime now) const;
   // Live entries of other pods that leave no room for the shares of `new_entry`.
   std::vector<Conflict> ConflictsOf(const Entry& new_entry,
                                     const device::NodeInventory& gpus) const;
 
   // Records the shares of the container and binds its tokens, if it has any. A container that has
   // shares keeps them, and only the tokens of `new_entry` are added. `chosen`, unless null, becomes
-  // the agent's choice for the pod. Errors: those of Check and of the log; FAILED_PRECONDITION
+  // the agent's choice for the pod. Errors: those of CheckToken and of the log; FAILED_PRECONDITION
   // while there is a conflict. After an error nothing has changed.
   Status Bind(const Entry& new_entry, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
@@ -80,8 +80,8 @@ class GrantLedger {
   // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
   size_t spent_count() const { return spent_tokens_.size(); }
-  // Forgets spent tokens that Check rejects by age, and rewrites the log if most of its records are
-  // obsolete. Call about once a minute.
+  // Forgets spent tokens that CheckToken rejects by age, and rewrites the log if most of its
+  // records are obsolete. Call about once a minute.
   Status Tidy(WallTime now);
 
  private:
@@ -92,7 +92,7 @@ class GrantLedger {
   void ApplyEntry(Entry entry);
   void Forget(const Key& key);
   // Removes the token, and the entry with its last token.
-  void Drop(Key key, const grant::Nonce& nonce);
+  void RemoveToken(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
   Status Write(const std::string& record, WriteTo write);
   Status Compact();

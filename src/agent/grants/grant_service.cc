@@ -81,7 +81,7 @@ void GrantService::Handle(const grant::GrantRequest& request, Reply reply) {
   pending.claims = *std::move(claims);
   for (const Claim& claim : pending.claims) {
     const Status status =
-        ledger_->Check(claim.nonce, pending.requester, runner_->clock().WallNow());
+        ledger_->CheckToken(claim.nonce, pending.requester, runner_->clock().WallNow());
     if (!status.ok()) return pending.reply(status);
   }
   Decide(std::move(pending));
@@ -265,7 +265,7 @@ void GrantService::PublishAssignment(const Uid& uid) {
 void GrantService::UpdateAdmissionOrder() {
   const auto set = devices_->Get();
   if (options_.admission_order == nullptr || set == nullptr) return;
-  options_.admission_order->Set(occupancy_.Waiting(set, dialects_.gpu_mem_unit));
+  options_.admission_order->Set(occupancy_.WaitingContainers(set, dialects_.gpu_mem_unit));
 }
 
 void GrantService::ScheduleUsage() {
@@ -283,7 +283,7 @@ void GrantService::ScheduleUsage() {
 void GrantService::RefreshUsage() {
   if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty()))
     return PublishUsage();
-  ended_pods_.List([this](const Result<PodDevices>& kubelet_pods) {
+  ended_pods_.ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) {
     if (kubelet_pods.ok()) {
       occupancy_.SetKubeletDevices(*kubelet_pods);
       UpdateAdmissionOrder();
@@ -293,7 +293,7 @@ void GrantService::RefreshUsage() {
 }
 
 void GrantService::PublishUsage() {
-  if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
+  if (!options_.limits_dir.empty()) limits_.RemoveExcept(ledger_->entries());
   const auto set = devices_->Get();
   if (set == nullptr) return;
   on_usage_changed_(

@@ -19,21 +19,21 @@ class FakePods : public PodResources {
   void List(Done done) override {
     ++calls;
     if (hold) {
-      held.push_back(std::move(done));
+      waiting_calls.push_back(std::move(done));
     } else {
       runner->Post([this, done = std::move(done)] { done(answer); });
     }
   }
   void Admit(const std::string& name, std::vector<std::string> ids) {
     answer->pods.emplace_back("default", name);
-    answer->held.push_back({"default", name, "main", kWhole, std::move(ids)});
+    answer->held_devices.push_back({"default", name, "main", kWhole, std::move(ids)});
   }
   void End() { answer = PodDevices(); }
 
   FakeTaskRunner* runner = nullptr;
   Result<PodDevices> answer = PodDevices();
   bool hold = false;
-  std::vector<Done> held;
+  std::vector<Done> waiting_calls;
   int calls = 0;
 };
 
@@ -71,8 +71,8 @@ class GrantServiceTest : public ::testing::Test {
     return signer_.Sign(kWhole, ids, runner_.clock().WallNow());
   }
 
-  Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
-                           const std::string& container = "main", const Uid& uid = Uid()) {
+  Result<grant::Grant> RequestGrant(const std::string& pod, const std::string& token,
+                                    const std::string& container = "main", const Uid& uid = Uid()) {
     grant::GrantRequest request{.pod_uid = uid.empty() ? Uid("uid-" + pod) : uid,
                                 .pod_namespace = "default",
                                 .pod_name = pod,
@@ -97,7 +97,7 @@ class GrantServiceTest : public ::testing::Test {
 };
 
 TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
-  const auto grant = Ask("a", Allocate({"GPU-2", "GPU-1"}));
+  const auto grant = RequestGrant("a", Allocate({"GPU-2", "GPU-1"}));
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   ASSERT_EQ(grant->devices.size(), 2u);
   EXPECT_EQ(grant->devices[0].uuid, "GPU-2");
@@ -111,8 +111,8 @@ TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
 
 TEST_F(GrantServiceTest, RepeatsTheGrantOfARepeatedRequest) {
   const std::string token = Allocate({"GPU-1"});
-  const auto first = Ask("a", token);
-  const auto second = Ask("a", token);
+  const auto first = RequestGrant("a", token);
+  const auto second = RequestGrant("a", token);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(*first, *second);
 }
@@ -120,17 +120,18 @@ TEST_F(GrantServiceTest, RepeatsTheGrantOfARepeatedRequest) {
 TEST_F(GrantServiceTest, ForgedTokenIsDenied) {
   const std::string forged =
       grant::TokenSigner(std::string(32, 'x')).Sign(kWhole, {"GPU-1"}, runner_.clock().WallNow());
-  EXPECT_EQ(Ask("a", forged).status().code(), Code::kPermissionDenied);
-  EXPECT_EQ(Ask("a", "v1:00:00:GPU-1").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(RequestGrant("a", forged).status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(RequestGrant("a", "v1:00:00:GPU-1").status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(ledger_.entries().empty());
 }
 
 TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
   const std::string token = Allocate({"GPU-1"});
-  ASSERT_TRUE(Ask("a", token).ok());
-  EXPECT_EQ(Ask("b", token).status().code(), Code::kPermissionDenied);
-  EXPECT_EQ(Ask("a", token, "sidecar").status().code(), Code::kPermissionDenied);
-  EXPECT_EQ(Ask("a", token, "main", Uid("another-uid")).status().code(), Code::kPermissionDenied);
+  ASSERT_TRUE(RequestGrant("a", token).ok());
+  EXPECT_EQ(RequestGrant("b", token).status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(RequestGrant("a", token, "sidecar").status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(RequestGrant("a", token, "main", Uid("another-uid")).status().code(),
+            Code::kPermissionDenied);
 }
 
 TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRejected) {
@@ -150,100 +151,100 @@ TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRejected) {
 
 TEST_F(GrantServiceTest, RejectsAnUnhealthyGpuAndRecordsNoHolder) {
   SetHealth(1, device::Health::Unhealthy("XID 79: GPU has fallen off the bus"));
-  const auto grant = Ask("a", Allocate({"GPU-0", "GPU-1"}));
+  const auto grant = RequestGrant("a", Allocate({"GPU-0", "GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kUnavailable);
   EXPECT_NE(grant.status().message().find("XID 79"), std::string::npos);
   EXPECT_TRUE(ledger_.entries().empty());
 }
 
 TEST_F(GrantServiceTest, GpuThatIsGoneIsRejected) {
-  EXPECT_EQ(Ask("a", Allocate({"GPU-9"})).status().code(), Code::kNotFound);
+  EXPECT_EQ(RequestGrant("a", Allocate({"GPU-9"})).status().code(), Code::kNotFound);
 }
 
 TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRejectedWithItsName) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   pods_.Admit("a", {"GPU-1"});
   pods_.Admit("b", {"GPU-1"});
-  const auto grant = Ask("b", Allocate({"GPU-1"}));
+  const auto grant = RequestGrant("b", Allocate({"GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
 }
 
 TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   pods_.Admit("b", {"GPU-1"});
-  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+  EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
   EXPECT_EQ(ledger_.entries().size(), 1u);
   EXPECT_EQ(ledger_.spent_count(), 1u);
 }
 
 TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {
-  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-1"});
-  EXPECT_TRUE(Ask("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
+  EXPECT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
 }
 
 TEST_F(GrantServiceTest, APodOfThatNameOnAnotherGpuDoesNotHoldTheGpu) {
-  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-2"});
   pods_.Admit("b", {"GPU-1"});
-  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+  EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
 }
 
 TEST_F(GrantServiceTest, APodOfThatNameWithTheIdOfAnotherResourceDoesNotHoldTheGpu) {
-  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.answer->pods.emplace_back("default", "web-0");
-  pods_.answer->held.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
+  pods_.answer->held_devices.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
   pods_.Admit("b", {"GPU-1"});
-  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+  EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
 }
 
 TEST_F(GrantServiceTest, DoesNotTrustAKubeletThatListsNoPod) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
-  EXPECT_EQ(Ask("b", Allocate({"GPU-1"})).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
+  EXPECT_EQ(RequestGrant("b", Allocate({"GPU-1"})).status().code(), Code::kUnavailable);
   EXPECT_EQ(ledger_.entries().size(), 1u);
 }
 
 TEST_F(GrantServiceTest, RejectsAConflictWhileTheKubeletIsAway) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   pods_.answer = Status(Code::kUnavailable, "connection refused");
-  const auto grant = Ask("b", Allocate({"GPU-1"}));
+  const auto grant = RequestGrant("b", Allocate({"GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kUnavailable);
   EXPECT_NE(grant.status().message().find("connection refused"), std::string::npos);
 }
 
 TEST_F(GrantServiceTest, FullDiskIsRejected) {
   log_.status = Status(Code::kResourceExhausted, "No space left on device");
-  EXPECT_EQ(Ask("a", Allocate({"GPU-1"})).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(RequestGrant("a", Allocate({"GPU-1"})).status().code(), Code::kResourceExhausted);
   log_.status = Status::Ok();
-  EXPECT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  EXPECT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
 }
 
 TEST_F(GrantServiceTest, RequestsThatNeedTheKubeletWaitForAFreshList) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   pods_.hold = true;
-  (void)Ask("b", Allocate({"GPU-1"}));
+  (void)RequestGrant("b", Allocate({"GPU-1"}));
   const auto b = last_;
-  (void)Ask("c", Allocate({"GPU-1"}));
+  (void)RequestGrant("c", Allocate({"GPU-1"}));
   const auto c = last_;
   EXPECT_EQ(pods_.calls, 1);
   PodDevices before;
   before.pods = {{"default", "b"}};
-  std::exchange(pods_.held, {})[0](before);
+  std::exchange(pods_.waiting_calls, {})[0](before);
   ASSERT_TRUE(b->has_value());
   EXPECT_TRUE((*b)->ok());
   EXPECT_FALSE(c->has_value()) << "this list began before c requested its grant";
   EXPECT_EQ(pods_.calls, 2);
   PodDevices after;
   after.pods = {{"default", "b"}, {"default", "c"}};
-  after.held = {{"default", "b", "main", kWhole, {"GPU-1"}}};
-  std::exchange(pods_.held, {})[0](after);
+  after.held_devices = {{"default", "b", "main", kWhole, {"GPU-1"}}};
+  std::exchange(pods_.waiting_calls, {})[0](after);
   ASSERT_TRUE(c->has_value());
   EXPECT_EQ((*c)->status().code(), Code::kFailedPrecondition);
 }
 
 TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
-  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   pods_.Admit("a", {"GPU-1"});
   runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 1u);

@@ -23,7 +23,7 @@ namespace {
 
 using device::GpuLimits;
 
-double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double MebibytesOf(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string TextOf(const PodInfo& pod, std::string_view annotation) {
   const auto found = pod.annotations.find(annotation);
@@ -90,7 +90,9 @@ struct GrantedMemoryLimit {
   static Bytes Of(const grant::GrantedDevice& device) { return Bytes(device.bytes); }
   static Bytes MaxOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
   static void Set(grant::GrantedDevice* device, Bytes bytes) { device->bytes = bytes.count(); }
-  static std::string Text(Bytes bytes) { return fmt::format("{:.0f} MiB", MiB(bytes.count())); }
+  static std::string Text(Bytes bytes) {
+    return fmt::format("{:.0f} MiB", MebibytesOf(bytes.count()));
+  }
 };
 
 struct GrantedComputeLimit {

@@ -68,7 +68,7 @@ GpuAccounts NodeOccupancy::Accounts(const SetPtr& set) {
   return accounts;
 }
 
-std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
+std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInAdmissionOrder() const {
   std::vector<std::shared_ptr<const PodInfo>> pods;
   if (pods_ == nullptr) return pods;
   // The kubelet watches the same pods, and sorts pods that arrive together by age.
@@ -100,10 +100,10 @@ void NodeOccupancy::Forget(const Uid& uid) {
   arrivals_.erase(uid);
 }
 
-std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::Waiting(
+std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::WaitingContainers(
     const SetPtr& set, device::MemoryUnit gpu_mem_unit) {
   std::vector<AdmissionOrder::WaitingContainer> waiting;
-  for (const auto& pod : PodsInOrder()) {
+  for (const auto& pod : PodsInAdmissionOrder()) {
     const device::Assignment assignment = AssignmentOf(pod->uid, set);
     for (const device::ContainerRequest& container : pod->request->containers) {
       const auto shares = assignment.containers.find(container.name);
@@ -122,7 +122,7 @@ std::vector<AdmissionOrder::WaitingContainer> NodeOccupancy::Waiting(
 void NodeOccupancy::SetKubeletDevices(const PodDevices& kubelet_pods) {
   allocated_ids_.clear();
   containers_with_devices_.clear();
-  for (const HeldDevices& held : kubelet_pods.held) {
+  for (const HeldDevices& held : kubelet_pods.held_devices) {
     allocated_ids_.insert(held.ids.begin(), held.ids.end());
     containers_with_devices_.insert({held.pod_namespace, held.pod_name, held.container});
   }

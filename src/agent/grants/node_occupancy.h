@@ -29,8 +29,8 @@ class NodeOccupancy {
 
   // Returns null for an unknown pod.
   const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
-  const Assignments::FromAnnotations& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
-                                                 const SetPtr& set) {
+  const Assignments::AnnotatedAssignment& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
+                                                     const SetPtr& set) {
     return assignments_.Of(pod, set);
   }
   // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.
@@ -39,11 +39,11 @@ class NodeOccupancy {
   GpuAccounts Accounts(const SetPtr& set);
   // Containers with an assignment that have neither a grant of the agent nor devices of the
   // kubelet.
-  std::vector<AdmissionOrder::WaitingContainer> Waiting(const SetPtr& set,
-                                                        device::MemoryUnit gpu_mem_unit);
+  std::vector<AdmissionOrder::WaitingContainer> WaitingContainers(const SetPtr& set,
+                                                                  device::MemoryUnit gpu_mem_unit);
   // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
   // them: in the order of their arrival on the node, and pods of the first list by age.
-  std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
+  std::vector<std::shared_ptr<const PodInfo>> PodsInAdmissionOrder() const;
 
   // Sets the devices that the kubelet has allocated to pods.
   void SetKubeletDevices(const PodDevices& kubelet_pods);

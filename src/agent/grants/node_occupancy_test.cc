@@ -39,8 +39,9 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   assign("old", 1, "GPU-2");
   assign("known", 2, "GPU-3");
   pods.Set(FakeApiPods::Make("past", {{"main", {{kMemName, "8"}}}}));
-  occupancy.SetKubeletDevices({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
-  auto waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
+  occupancy.SetKubeletDevices(
+      {.held_devices = {{"default", "known", "main", kMemName, {"m0000"}}}});
+  auto waiting = occupancy.WaitingContainers(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
   EXPECT_EQ(waiting[0].pod_uid, Uid("uid-old"));
   EXPECT_EQ(waiting[1].pod_uid, Uid("uid-young"));
@@ -51,7 +52,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   pods.Sync();
   occupancy.OnPodAdded(Uid("uid-young"));
   occupancy.OnPodAdded(Uid("uid-old"));
-  waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
+  waiting = occupancy.WaitingContainers(set, device::MemoryUnit::kGiB);
   EXPECT_EQ(waiting[0].pod_uid, Uid("uid-young"));
 }
 

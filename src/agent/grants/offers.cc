@@ -38,19 +38,19 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
   offers.reserve(static_cast<size_t>(units.count()));
   std::vector<size_t> candidates, other_candidates;  // positions of IDs that may be withdrawn
   int64_t to_withdraw = 0;
-  for (const ShareUnits::PerGpu& part : units.gpus) {
-    const device::Gpu* gpu = set.inventory().Find(part.uuid);
+  for (const ShareUnits::GpuUnits& gpu_units : units.gpus) {
+    const device::Gpu* gpu = set.inventory().Find(gpu_units.uuid);
     const int64_t usable =
-        std::min<int64_t>(UsableUnits(units.resource, *gpu, unit, use), part.count);
-    const int64_t withdrawn = part.healthy ? part.count - usable : 0;
+        std::min<int64_t>(UsableUnits(units.resource, *gpu, unit, use), gpu_units.count);
+    const int64_t withdrawn = gpu_units.healthy ? gpu_units.count - usable : 0;
     to_withdraw += withdrawn;
-    for (int number = 0; number < part.count; ++number) {
-      offers.push_back({ShareUnits::IdOf(part, number), part.healthy, std::nullopt});
+    for (int number = 0; number < gpu_units.count; ++number) {
+      offers.push_back({ShareUnits::IdOf(gpu_units, number), gpu_units.healthy, std::nullopt});
     }
     int64_t chosen = 0;
-    for (size_t at = offers.size(); part.healthy && at > offers.size() - part.count;) {
+    for (size_t at = offers.size(); gpu_units.healthy && at > offers.size() - gpu_units.count;) {
       --at;
-      if (use.ids.contains(offers[at].id)) continue;
+      if (use.allocated_ids.contains(offers[at].id)) continue;
       (chosen++ < withdrawn ? candidates : other_candidates).push_back(at);
     }
   }
@@ -71,7 +71,7 @@ std::vector<DeviceSet::Offer> WholeOffers(const DeviceSet& set, const NodeUse& u
     const bool is_held = !use.accounts.UseOf(offer.id).idle();
     const bool held_whole = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
     if (is_held && !held_whole) ++to_withdraw;
-    if (!use.ids.contains(offer.id)) (is_held ? busy : idle).push_back(&offer);
+    if (!use.allocated_ids.contains(offer.id)) (is_held ? busy : idle).push_back(&offer);
   }
   busy.insert(busy.end(), idle.begin(), idle.end());
   for (DeviceSet::Offer* offer : busy) {

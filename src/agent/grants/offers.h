@@ -25,7 +25,7 @@ namespace tessera::agent {
 struct NodeUse {
   GpuAccounts accounts;  // grants, and assignments to pods of this node
   // IDs of all resources that the kubelet has allocated to pods.
-  std::set<std::string, std::less<>> ids;
+  std::set<std::string, std::less<>> allocated_ids;
   bool operator==(const NodeUse&) const = default;
 };
 

@@ -115,7 +115,7 @@ TEST(OffersTest, AWholeGpuIsWithdrawnFromSharedResources) {
   const auto set = Node({16, 80});
   NodeUse use;
   use.accounts.Add("GPU-1", {.pod_uid = Uid("a"), .compute = kWholeGpu, .memory = GiB(80)});
-  use.ids = {"GPU-1"};
+  use.allocated_ids = {"GPU-1"};
   EXPECT_EQ(Healthy(names::kResourceGpu, *set, use), 2)
       << "the kubelet itself counts the GPU that it gave away";
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
@@ -155,11 +155,11 @@ TEST(OffersTest, AllocatedIdsStayHealthy) {
       "GPU-1", {.pod_uid = Uid("b"), .dialect = Dialect::kGpuMem, .compute = {}, .memory = GiB(8)});
   // The kubelet gave b the IDs of GPU-0, which a holds, and gave a an ID of GPU-1, which b holds.
   for (const auto& offer : OffersOf(names::kResourceGpuMem, *set, {})) {
-    if (use.ids.size() < 8) use.ids.insert(offer.id);
+    if (use.allocated_ids.size() < 8) use.allocated_ids.insert(offer.id);
   }
-  use.ids.insert("GPU-1");
+  use.allocated_ids.insert("GPU-1");
   for (const auto& offer : OffersOf(names::kResourceGpuMem, *set, use)) {
-    EXPECT_TRUE(offer.healthy || !use.ids.contains(offer.id)) << offer.id;
+    EXPECT_TRUE(offer.healthy || !use.allocated_ids.contains(offer.id)) << offer.id;
   }
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set, use), 16);
   const auto whole = OffersOf(names::kResourceGpu, *set, use);

@@ -20,7 +20,7 @@ class OtherPluginGrants {
   virtual ~OtherPluginGrants() = default;
   // Adds entries to the GrantLedger for the pod's running containers that have none. `annotated`:
   // the pod's assignment by annotations. Returns whether the ledger has new entries.
-  virtual bool AddEntries(const PodInfo& pod, const Assignments::FromAnnotations& annotated,
+  virtual bool AddEntries(const PodInfo& pod, const Assignments::AnnotatedAssignment& annotated,
                           const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
   // Call when the pod is deleted.
   virtual void Forget(const Uid& uid) = 0;

@@ -73,7 +73,7 @@ class RememberedPodsTest : public ::testing::Test {
     api_->Set(std::move(pod));
   }
 
-  Result<grant::Grant> Ask(const std::string& pod) {
+  Result<grant::Grant> RequestGrant(const std::string& pod) {
     std::optional<Result<grant::Grant>> answer;
     service_->Handle({.pod_uid = Uid("uid-" + pod),
                       .pod_namespace = "default",
@@ -103,16 +103,16 @@ TEST_F(RememberedPodsTest, PodThatWasSeenStartsAfterARestartWithoutTheApiServer)
   Assign("b", "GPU-1");
   Restart();
   ASSERT_FALSE(pods_->synced());
-  const auto grant = Ask("a");
+  const auto grant = RequestGrant("a");
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(grant->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
-  EXPECT_EQ(Ask("never-seen").status().code(), Code::kUnavailable);
+  EXPECT_EQ(RequestGrant("never-seen").status().code(), Code::kUnavailable);
 }
 
 TEST_F(RememberedPodsTest, APodOfTheSameNameIsAnotherPod) {
   Assign("web-0", "GPU-2", Uid("uid-old"));
   Restart();
-  EXPECT_EQ(Ask("web-0").status().code(), Code::kUnavailable);
+  EXPECT_EQ(RequestGrant("web-0").status().code(), Code::kUnavailable);
 }
 
 TEST_F(RememberedPodsTest, TheServersStateWinsAndUnlistedPodsAreForgotten) {
@@ -123,8 +123,8 @@ TEST_F(RememberedPodsTest, TheServersStateWinsAndUnlistedPodsAreForgotten) {
   Assign("b", "GPU-3");
   api_->Sync();
   EXPECT_EQ(pods_->pods().size(), 1u);
-  EXPECT_EQ(Ask("b")->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-3");
-  EXPECT_EQ(Ask("a").status().code(), Code::kUnavailable);
+  EXPECT_EQ(RequestGrant("b")->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-3");
+  EXPECT_EQ(RequestGrant("a").status().code(), Code::kUnavailable);
   Restart();
   EXPECT_EQ(pods_->pods().size(), 1u);
 }

@@ -56,7 +56,7 @@ void StartChecks::Check(const std::string& resource, const std::vector<std::stri
 }
 
 void StartChecks::ListPods(const CallPtr& call) {
-  service_->ended_pods().List([this, call](const Result<PodDevices>& kubelet_pods) {
+  service_->ended_pods().ListKubeletPods([this, call](const Result<PodDevices>& kubelet_pods) {
     if (kubelet_pods.ok()) return Verify(call, *kubelet_pods);
     if (runner_->clock().Now() >= call->deadline) {
       return Finish(
@@ -78,12 +78,12 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& kubelet_pods) {
     const Result<ContainerRef> owner = FindOwner(*entry, holders);
     return owner.ok() ? FinishWithGrant(call, *owner) : Finish(call, owner.status());
   }
-  const Status status = Compare(*entry, holders, kubelet_pods);
+  const Status status = CompareHolders(*entry, holders, kubelet_pods);
   return status.ok() ? FinishWithGrant(call, ContainerRef(entry->holder)) : Finish(call, status);
 }
 
-Status StartChecks::Compare(const Entry& entry, const Holders& holders,
-                            const PodDevices& kubelet_pods) const {
+Status StartChecks::CompareHolders(const Entry& entry, const Holders& holders,
+                                   const PodDevices& kubelet_pods) const {
   const ContainerRef& expected = entry.holder;
   for (const ListedHolder& holder : holders) {
     // The kubelet reuses the IDs of an init container for a later container of its pod
@@ -151,7 +151,7 @@ void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
       return FinishWithGrant(call, ContainerRef(entry.holder));
     }
   }
-  if (call->resource == names::kResourceGpu && HasRun(owner)) return Adopt(call, owner);
+  if (call->resource == names::kResourceGpu && HasRun(owner)) return AdoptGpus(call, owner);
   Finish(call,
          MismatchError(owner, {}, "as this agent made no grant for its IDs of " + call->resource));
 }
@@ -163,7 +163,7 @@ bool StartChecks::HasRun(const ContainerRef& holder) const {
 }
 
 // A container that has run holds the GPUs of its IDs; a rejected container does not.
-void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
+void StartChecks::AdoptGpus(const CallPtr& call, const ContainerRef& holder) {
   const ContainerRef owner = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
   const std::vector<std::string> assigned = AssignedTo(owner);
@@ -201,7 +201,7 @@ void StartChecks::Finish(const CallPtr& call, const Status& status) const {
 StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& kubelet_pods) {
   // The kubelet has an entry for each ID of a container, or for each NUMA node.
   std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>> has;
-  for (const HeldDevices& held : kubelet_pods.held) {
+  for (const HeldDevices& held : kubelet_pods.held_devices) {
     if (held.resource != call.resource) continue;
     has[{held.pod_namespace, held.pod_name, held.container}].insert(held.ids.begin(),
                                                                     held.ids.end());

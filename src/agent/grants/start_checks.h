@@ -61,13 +61,14 @@ class StartChecks {
   void ListPods(const CallPtr& call);
   void Verify(const CallPtr& call, const PodDevices& kubelet_pods);
   // OK if the entry belongs to the container that holds the IDs.
-  Status Compare(const Entry& entry, const Holders& holders, const PodDevices& kubelet_pods) const;
+  Status CompareHolders(const Entry& entry, const Holders& holders,
+                        const PodDevices& kubelet_pods) const;
   // Makes the container that holds the IDs the holder of an entry whose owner is unknown.
   Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
   // Checks IDs that are in no entry of the ledger.
   void CheckUngranted(const CallPtr& call, const Holders& holders);
   // Records a grant of the GPUs that another device plugin gave to a container that has run.
-  void Adopt(const CallPtr& call, const ContainerRef& holder);
+  void AdoptGpus(const CallPtr& call, const ContainerRef& holder);
   // Finishes the call with the result of the container's grant, as late binding does: an error if a
   // GPU is unhealthy.
   void FinishWithGrant(const CallPtr& call, const ContainerRef& owner);

@@ -21,7 +21,7 @@ class StartChecksTest : public AllocationFixture {
     return ids;
   }
   void HoldAs(const std::string& pod, const std::string& container, const Ids& ids) {
-    kubelet_.answer->held.push_back({"default", pod, container, kMem, ids});
+    kubelet_.answer->held_devices.push_back({"default", pod, container, kMem, ids});
   }
   // Adds a pod that an earlier device plugin has started with the GPU.
   void RanBefore(const std::string& name, const std::string& gpu) {

@@ -31,7 +31,7 @@ const PodInfo* FindByName(const Pods& pods, const HeldDevices& held) {
 std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since) {
   std::set<std::string> unredeemed;
-  for (const HeldDevices& held : kubelet_pods.held) {
+  for (const HeldDevices& held : kubelet_pods.held_devices) {
     if (!IsServed(held.resource) || held.ids.empty()) continue;
     const PodInfo* pod = FindByName(pods, held);
     const bool runs = pod != nullptr && pod->container_ids.contains(held.container) &&
@@ -68,7 +68,7 @@ void UnredeemedWatch::Check() {
            pod.second->request->requests_devices();
   });
   if (!any) return OnFound({});
-  ended_pods_->List([this](const Result<PodDevices>& kubelet_pods) {
+  ended_pods_->ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) {
     if (kubelet_pods.ok()) OnFound(UnredeemedContainers(*kubelet_pods, *pods_, *ledger_, since_));
   });
 }

@@ -41,7 +41,7 @@ TEST_F(UnredeemedTest, AContainerThatDoesNotRunYetIsNotFound) {
 TEST_F(UnredeemedTest, PodsOlderThanTheAgentAndDevicesOfOtherPluginsAreNotFound) {
   Run("a");
   EXPECT_TRUE(Find(runner_.clock().WallNow() + 1s).empty());
-  kubelet_.answer->held.front().resource = "vendor.com/nic";
+  kubelet_.answer->held_devices.front().resource = "vendor.com/nic";
   EXPECT_TRUE(Find().empty());
 }
 
@@ -50,8 +50,8 @@ TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotReported) {
   kubelet_.End("a");
   kubelet_.Hold("unknown", kGpu, "GPU-1");
   EXPECT_TRUE(Find().empty());
-  kubelet_.answer->held.front().pod_namespace = "other";
-  kubelet_.answer->held.front().pod_name = "a";
+  kubelet_.answer->held_devices.front().pod_namespace = "other";
+  kubelet_.answer->held_devices.front().pod_name = "a";
   EXPECT_TRUE(Find().empty());
 }
 

@@ -41,9 +41,10 @@ struct HeldDevices {
 };
 
 struct PodDevices {
-  // Every active pod, also a pod without devices. `held` does not include ordinary init containers.
+  // Every active pod, also a pod without devices. `held_devices` does not include ordinary init
+  // containers.
   std::vector<std::pair<std::string, std::string>> pods;  // namespace, name
-  std::vector<HeldDevices> held;
+  std::vector<HeldDevices> held_devices;
 
   bool Lists(const std::string& pod_namespace, const std::string& pod_name) const {
     return std::find(pods.begin(), pods.end(), std::pair(pod_namespace, pod_name)) != pods.end();

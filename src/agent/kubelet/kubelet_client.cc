@@ -128,12 +128,12 @@ PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
           last->ids.insert(last->ids.end(), held.device_ids().begin(), held.device_ids().end());
           continue;
         }
-        devices.held.push_back({pod.namespace_(),
-                                pod.name(),
-                                container.name(),
-                                held.resource_name(),
-                                {held.device_ids().begin(), held.device_ids().end()}});
-        last = &devices.held.back();
+        devices.held_devices.push_back({pod.namespace_(),
+                                        pod.name(),
+                                        container.name(),
+                                        held.resource_name(),
+                                        {held.device_ids().begin(), held.device_ids().end()}});
+        last = &devices.held_devices.back();
       }
     }
   }

@@ -9,7 +9,7 @@ namespace tessera::agent {
 
 struct KubeletMetrics {
   LatencyHistogram allocate;
-  LatencyHistogram preferred;    // GetPreferredAllocation
+  LatencyHistogram preferred_allocation;
   LabeledCounter calls_refused;  // by method
   LabeledCounter registrations;  // by code
   Counter kubelet_restarts;

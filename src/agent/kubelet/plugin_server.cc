@@ -275,7 +275,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   grpc::ServerUnaryReactor* GetPreferredAllocation(
       grpc::CallbackServerContext* context, const v1beta1::PreferredAllocationRequest* request,
       v1beta1::PreferredAllocationResponse* reply) override {
-    PendingCall call(context, "GetPreferredAllocation", metrics_, &metrics_->preferred);
+    PendingCall call(context, "GetPreferredAllocation", metrics_, &metrics_->preferred_allocation);
     call.Finish(Prefer(*request, reply));
     return call.reactor();
   }

@@ -42,7 +42,7 @@ std::string NameOf(const std::string& uuid, std::set<uint64_t>* used_names) {
 size_t ListBytes(const ShareUnits& units) {
   constexpr size_t kOverheadPerId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
   size_t bytes = 0;
-  for (const ShareUnits::PerGpu& gpu : units.gpus) {
+  for (const ShareUnits::GpuUnits& gpu : units.gpus) {
     if (gpu.count == 0) continue;
     const size_t longest = ShareUnits::IdOf(gpu, gpu.count - 1).size();
     bytes += static_cast<size_t>(gpu.count) * (kOverheadPerId + longest);
@@ -63,21 +63,21 @@ ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource
   }
   // Only a node with hundreds of GPUs exceeds the limit. It offers fewer units, never larger units.
   while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
-    for (ShareUnits::PerGpu& gpu : units.gpus) gpu.count -= gpu.count / 16;
+    for (ShareUnits::GpuUnits& gpu : units.gpus) gpu.count -= gpu.count / 16;
   }
   return units;
 }
 
 }  // namespace
 
-std::string ShareUnits::IdOf(const PerGpu& gpu, int number) {
+std::string ShareUnits::IdOf(const GpuUnits& gpu, int number) {
   return gpu.prefix + Base36(static_cast<uint64_t>(number), 1);
 }
 
 bool ShareUnits::Has(std::string_view id) const {
   constexpr size_t kPrefix = 1 + kGpuNameLength;
   if (id.size() <= kPrefix) return false;
-  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const PerGpu& gpu) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const GpuUnits& gpu) {
     return gpu.prefix == id.substr(0, kPrefix);
   });
   if (found == gpus.end()) return false;
@@ -90,7 +90,7 @@ bool ShareUnits::Has(std::string_view id) const {
 
 int64_t ShareUnits::count() const {
   int64_t sum = 0;
-  for (const PerGpu& gpu : gpus) sum += gpu.count;
+  for (const GpuUnits& gpu : gpus) sum += gpu.count;
   return sum;
 }
 

@@ -35,16 +35,16 @@ inline constexpr size_t kMaxListBytes = 1 << 20;
 
 // One resource on one node.
 struct ShareUnits {
-  struct PerGpu {
+  struct GpuUnits {
     std::string uuid;
     std::string prefix;  // of its IDs
     int count = 0;
     bool healthy = false;
   };
   std::string resource;
-  std::vector<PerGpu> gpus;
+  std::vector<GpuUnits> gpus;
 
-  static std::string IdOf(const PerGpu& gpu, int number);
+  static std::string IdOf(const GpuUnits& gpu, int number);
   // Whether the ID belongs to this resource.
   bool Has(std::string_view id) const;
   int64_t count() const;

@@ -44,10 +44,10 @@ void DeviceNodeKeeper::MakeNodes(const std::string& driver_root) {
 }
 
 void DeviceNodeKeeper::LogReport(const DeviceNodeReport& report) {
-  for (const std::string& path : report.made) {
+  for (const std::string& path : report.made_paths) {
     Log(Severity::kInfo, "made a device node", {{"path", path}});
   }
-  for (const std::string& path : report.removed) {
+  for (const std::string& path : report.removed_paths) {
     Log(Severity::kInfo, "removed a device node of a GPU that is gone", {{"path", path}});
   }
   std::string problems;

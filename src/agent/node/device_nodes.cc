@@ -160,7 +160,7 @@ std::optional<uint32_t> FindMajor(std::string_view proc_devices,
 
 void DeviceNodes::Record(CreatedNode node, DeviceNodeReport* report) {
   std::erase_if(created_nodes_, [&](const CreatedNode& old) { return old.path == node.path; });
-  report->made.push_back(node.path);
+  report->made_paths.push_back(node.path);
   created_nodes_.push_back(std::move(node));
 }
 
@@ -191,7 +191,7 @@ DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
   std::erase_if(created_nodes_, [&](const CreatedNode& old) {
     if (std::ranges::count(wanted_paths, old.path) != 0) return false;
     if (IsNode(old.path, old.number, old.is_link) && ::unlink(old.path.c_str()) == 0) {
-      report.removed.push_back(old.path);
+      report.removed_paths.push_back(old.path);
     }
     return true;
   });

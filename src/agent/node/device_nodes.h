@@ -28,8 +28,8 @@ struct DeviceNodeOptions {
 };
 
 struct DeviceNodeReport {
-  std::vector<std::string> made;  // paths
-  std::vector<std::string> removed;
+  std::vector<std::string> made_paths;
+  std::vector<std::string> removed_paths;
   std::vector<std::string> problems;  // for users: files in the way, reasons of skipped nodes
 };
 

@@ -29,7 +29,7 @@ class DeviceNodesTest : public DeviceNodeFixture {
 
 TEST_F(DeviceNodesTest, WithoutADriverNothingIsMade) {
   const auto report = Create();
-  EXPECT_TRUE(report.made.empty());
+  EXPECT_TRUE(report.made_paths.empty());
   EXPECT_TRUE(report.problems.empty());
 }
 
@@ -40,7 +40,7 @@ TEST_F(DeviceNodesTest, MakesMissingNodesOnly) {
   SetDevices(kDevices);
   auto report = Create();
   EXPECT_TRUE(report.problems.empty());
-  EXPECT_EQ(report.made,
+  EXPECT_EQ(report.made_paths,
             (std::vector<std::string>{
                 Dev("nvidia0"), Dev("char/195:0"), Dev("nvidia3"), Dev("char/195:3"),
                 Dev("nvidiactl"), Dev("char/195:255"), Dev("nvidia-modeset"), Dev("char/195:254"),
@@ -54,7 +54,7 @@ TEST_F(DeviceNodesTest, MakesMissingNodesOnly) {
   EXPECT_EQ(info.st_rdev, ::makedev(510, 1));
   const ino_t inode = info.st_ino;
   report = Create();
-  EXPECT_TRUE(report.made.empty());
+  EXPECT_TRUE(report.made_paths.empty());
   ASSERT_EQ(::stat(Dev("nvidia-uvm-tools").c_str(), &info), 0);
   EXPECT_EQ(info.st_ino, inode);
 }
@@ -67,18 +67,18 @@ TEST_F(DeviceNodesTest, RemovesOnlyItsOwnNodesOfGpusThatAreGone) {
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
   ASSERT_EQ(::mknod(Dev("nvidia1").c_str(), S_IFCHR | 0600, ::makedev(195, 1)), 0);
-  EXPECT_EQ(Create().made.size(), 13u) << "six nodes, seven links";
+  EXPECT_EQ(Create().made_paths.size(), 13u) << "six nodes, seven links";
   RemoveGpu("0000:0f:00.0");
   RemoveGpu("0000:47:00.0");
-  EXPECT_EQ(Create().removed,
+  EXPECT_EQ(Create().removed_paths,
             (std::vector<std::string>{Dev("char/195:1"), Dev("char/195:2"), Dev("nvidia2")}));
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
   EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "another process made it";
 
   AddGpu("0000:07:00.0", "Device Minor: ?????\n");
-  EXPECT_TRUE(Create().removed.empty()) << "the GPU may be present";
+  EXPECT_TRUE(Create().removed_paths.empty()) << "the GPU may be present";
   RemoveGpu("0000:07:00.0");
-  EXPECT_EQ(Create().removed.size(), 10u) << "no driver";
+  EXPECT_EQ(Create().removed_paths.size(), 10u) << "no driver";
   EXPECT_EQ(*ListDir(dir_.path() + "/dev"), (std::vector<std::string>{"char", "nvidia1"}));
   EXPECT_TRUE(ListDir(Dev("char"))->empty());
 }

@@ -112,7 +112,7 @@ void DriverWatch::FindDriver() {
   facts_ = std::move(facts);
 }
 
-Result<std::shared_ptr<gpu::Nvml>> FollowingLoader::Load() {
+Result<std::shared_ptr<gpu::Nvml>> FoundDriverLoader::Load() {
   gpu::NvmlLibraryLoader loader(watch_->root().container_path);
   const std::string path = loader.FindLibrary();
   if (!path.empty() && !IsWholeElf(path)) {
@@ -122,7 +122,7 @@ Result<std::shared_ptr<gpu::Nvml>> FollowingLoader::Load() {
   return loader.Load();
 }
 
-std::string FollowingLoader::Fingerprint() {
+std::string FoundDriverLoader::Fingerprint() {
   return gpu::NvmlLibraryLoader(watch_->root().container_path).Fingerprint();
 }
 

@@ -63,9 +63,9 @@ class DriverWatch {
 };
 
 // Loads NVML from the root that the watch has found.
-class FollowingLoader final : public gpu::NvmlLoader {
+class FoundDriverLoader final : public gpu::NvmlLoader {
  public:
-  explicit FollowingLoader(std::shared_ptr<const DriverWatch> watch) : watch_(std::move(watch)) {}
+  explicit FoundDriverLoader(std::shared_ptr<const DriverWatch> watch) : watch_(std::move(watch)) {}
 
   // Errors of NvmlLibraryLoader; UNAVAILABLE while the library is being written.
   Result<std::shared_ptr<gpu::Nvml>> Load() override;

@@ -105,7 +105,7 @@ TEST_F(DriverWatchTest, UsesTheRootThatNvidiasValidatorNames) {
 
 TEST_F(DriverWatchTest, ALibraryThatIsBeingWrittenIsNotOpened) {
   Install(Host(), "550.1");
-  FollowingLoader loader(std::make_shared<DriverWatch>(&runner_, Options()));
+  FoundDriverLoader loader(std::make_shared<DriverWatch>(&runner_, Options()));
   const auto loaded = loader.Load();
   EXPECT_EQ(loaded.status().code(), Code::kUnavailable);
   EXPECT_NE(loaded.status().message().find("is not complete"), std::string::npos);

@@ -15,24 +15,24 @@ namespace tessera::agent {
 namespace {
 
 // GPUs of one model: their number, and a GPU that represents them.
-struct Group {
+struct ModelGroup {
   int count = 0;
   int with_mig = 0;  // GPUs in MIG mode
   Bytes memory;
   const device::Gpu* gpu = nullptr;
 };
 
-Group LargestGroup(const device::NodeInventory& inventory) {
-  std::map<std::string, Group> groups;
+ModelGroup LargestGroup(const device::NodeInventory& inventory) {
+  std::map<std::string, ModelGroup> groups;
   for (const device::Gpu& gpu : inventory.gpus) {
-    Group& group = groups[gpu.model];
+    ModelGroup& group = groups[gpu.model];
     ++group.count;
     group.with_mig += gpu.mig.has_value();
     group.memory = std::max(group.memory, gpu.memory);
     // The compute capability of a failing GPU may be unknown.
     if (group.gpu == nullptr || !group.gpu->compute_capability) group.gpu = &gpu;
   }
-  Group largest;
+  ModelGroup largest;
   for (const auto& [model, group] : groups) {
     if (group.count > largest.count) largest = group;
   }
@@ -168,7 +168,7 @@ void SetCudaVersion(int version, FeatureLabelSet* labels) {
   labels->Set("nvidia.com/cuda.runtime-version.full", fmt::format("{}.{}", major, minor));
 }
 
-void SetGroup(const Group& group, FeatureLabelSet* labels) {
+void SetGroup(const ModelGroup& group, FeatureLabelSet* labels) {
   labels->Set(names::kLabelGpuCount, int64_t{group.count});
   labels->Set(names::kLabelGpuProduct, device::ProductLabel(group.gpu->model));
   // The label is left out if the driver does not report memory, as on integrated GPUs.

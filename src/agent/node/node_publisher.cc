@@ -184,7 +184,7 @@ void NodePublisher::WriteMetadata() {
     // The Events follow from the earlier state, which this write has replaced, so they are kept
     // now.
     for (Json& event : patches_.events) {
-      if (MayWriteEvent()) events_.push_back(std::move(event));
+      if (TakeEventToken()) events_.push_back(std::move(event));
     }
     WriteStatus();
   })));
@@ -246,7 +246,7 @@ NodeApi::Done NodePublisher::Then(std::function<void(const Json&)> next) {
   };
 }
 
-bool NodePublisher::MayWriteEvent() {
+bool NodePublisher::TakeEventToken() {
   const MonotonicTime now = runner_->clock().Now();
   const auto earned = (now - event_tokens_at_) / kEventInterval;
   if (earned > 0) {

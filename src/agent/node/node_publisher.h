@@ -93,7 +93,7 @@ class NodePublisher {
   // The keys of startup taints; without them no taint is removed. Call before Publish.
   void SetStartupTaints(TaintKeys keys) { startup_taints_ = std::move(keys); }
   // Sets a callback for each read of the Node, before it is written.
-  void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
+  void SetOnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
   // Reads the Node again, because the kubelet may have registered and so overwritten it.
   void Recheck();
 
@@ -110,7 +110,7 @@ class NodePublisher {
   NodeApi::Done Then(std::function<void(const Json&)> next);
   // Counts the result code, then calls `done`.
   NodeApi::Done Counted(NodeApi::Done done);
-  bool MayWriteEvent();
+  bool TakeEventToken();
 
   // The patches that the Node needs, by its latest read.
   struct NodePatches {

@@ -205,7 +205,7 @@ TEST_F(NodePublisherTest, WritesNothingIfTheNodeIsUpToDate) {
 
 TEST_F(NodePublisherTest, CallsOnNodeBeforeEachWrite) {
   std::string zone;
-  publisher_.OnNode(
+  publisher_.SetOnNode(
       [&](const Json& node) { zone = LabelOf(node, "zone") + LabelOf(node, "none"); });
   Publish(Node(1));
   EXPECT_EQ(zone, "a");

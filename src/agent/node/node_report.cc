@@ -31,7 +31,7 @@ void NodeReporter::Start(std::unique_ptr<NodeApi> api, TaintKeys startup_taints)
   api_ = std::move(api);
   publisher_ = std::make_unique<NodePublisher>(runner_, api_.get(), metrics_, sources_.hardware);
   publisher_->SetStartupTaints(std::move(startup_taints));
-  publisher_->OnNode(sources_.on_node);
+  publisher_->SetOnNode(sources_.on_node);
   Publish();
   ScheduleRecheck();
 }

@@ -97,8 +97,8 @@ void NodeReadiness::WriteValidations() {
   const bool usable = inventory_->problem.empty() && !BlocksPods(findings_);
   if (usable && !inventory_->gpus.empty()) state.driver = watch_->root();
   state.dev_root = options_.dev_root;
-  state.toolkit = engine_ready_;
-  state.plugin = registered_ && inventory_->healthy_count() > 0;
+  state.toolkit_ready = engine_ready_;
+  state.plugin_ready = registered_ && inventory_->healthy_count() > 0;
   validations_->Set(state);
 }
 

@@ -49,7 +49,7 @@ class NodeReadiness {
 
   DriverRoot driver_root() const { return watch_->root(); }
   std::shared_ptr<gpu::NvmlLoader> MakeLoader() const {
-    return std::make_shared<FollowingLoader>(watch_);
+    return std::make_shared<FoundDriverLoader>(watch_);
   }
   const NodeFindings& findings() const { return findings_; }
 

@@ -54,8 +54,8 @@ void ValidationFiles::Set(const ValidationState& state) {
   contents_ = {
       {"driver-ready",
        state.driver ? std::optional(DriverReadyText(*state.driver, state.dev_root)) : std::nullopt},
-      {"toolkit-ready", MarkerIf(state.toolkit)},
-      {"plugin-ready", MarkerIf(state.plugin)}};
+      {"toolkit-ready", MarkerIf(state.toolkit_ready)},
+      {"plugin-ready", MarkerIf(state.plugin_ready)}};
   Write();
 }
 

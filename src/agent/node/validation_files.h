@@ -29,8 +29,8 @@ namespace tessera::agent {
 struct ValidationState {
   std::optional<DriverRoot> driver;  // whose NVML answers
   std::string dev_root = "/";        // host path
-  bool toolkit = false;
-  bool plugin = false;
+  bool toolkit_ready = false;
+  bool plugin_ready = false;
   bool operator==(const ValidationState&) const = default;
 };
 

@@ -29,10 +29,10 @@ class ValidationFilesTest : public ::testing::Test {
 TEST_F(ValidationFilesTest, FilesFollowTheStateAndAreRemovedWithTheirWriter) {
   {
     ValidationFiles files(&runner_, dir_.path() + "/v");
-    files.Set({.driver = kOnHost, .toolkit = true});
+    files.Set({.driver = kOnHost, .toolkit_ready = true});
     EXPECT_TRUE(Has("driver-ready") && Has("toolkit-ready"));
     EXPECT_FALSE(Has("plugin-ready"));
-    files.Set({.toolkit = true, .plugin = true});
+    files.Set({.toolkit_ready = true, .plugin_ready = true});
     EXPECT_FALSE(Has("driver-ready"));
     EXPECT_TRUE(Has("plugin-ready"));
   }

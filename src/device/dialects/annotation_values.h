@@ -14,7 +14,7 @@
 namespace tessera::device::dialects {
 
 // Upper bound of minor numbers, container positions and similar values; a larger value is rejected.
-inline constexpr int64_t kMaxPosition = 4095;
+inline constexpr int64_t kMaxIndex = 4095;
 
 const std::string* FindAnnotation(const StringMap& annotations, std::string_view key);
 

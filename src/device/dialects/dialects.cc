@@ -23,7 +23,7 @@ Result<Bytes> ShareMemory(std::string_view container, std::string_view resource,
   return unit * amount;
 }
 
-Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request) {
+Status SetWholeDevices(std::string_view resource, int64_t count, ContainerRequest* request) {
   if (count > kMaxDevicesPerContainer) {
     return Reject(request->name, resource,
                   "{} devices are more than any node has: request less, or use several pods",
@@ -55,7 +55,7 @@ Result<int64_t> ParseAmount(std::string_view container, std::string_view resourc
                             std::string_view text, const DialectParser& parser) {
   const Result<int64_t> amount = ParseWholeQuantity(text);
   if (amount.ok()) return amount;
-  return Reject(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
+  return Reject(container, resource, "{}: {}", amount.status().message(), parser.whole_number_hint);
 }
 
 // The API server also requires equal requests and limits of extended resources

@@ -13,7 +13,7 @@
 namespace tessera::device {
 namespace {
 
-using dialects::kMaxPosition;
+using dialects::kMaxIndex;
 using dialects::RejectAnnotation;
 
 constexpr std::string_view kIndexPrefix = names::kAnnotationPredicateGpuIndexPrefix;
@@ -24,7 +24,7 @@ constexpr size_t kMaxNodeName = 253;
 Result<std::vector<int>> ParseMinors(std::string_view key, std::string_view text) {
   std::vector<int> minors;
   for (const std::string_view part : Split(text, ',')) {
-    ASSIGN_OR_RETURN(const int64_t minor, dialects::ParseNumber(key, part, 0, kMaxPosition));
+    ASSIGN_OR_RETURN(const int64_t minor, dialects::ParseNumber(key, part, 0, kMaxIndex));
     if (std::find(minors.begin(), minors.end(), minor) != minors.end()) {
       return RejectAnnotation(key, "{} occurs twice", minor);
     }
@@ -82,7 +82,7 @@ Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const StringMap& a
     const auto& [key, value] = *entry;
     ASSIGN_OR_RETURN(const int64_t container,
                      dialects::ParseNumber(key, std::string_view(key).substr(kIndexPrefix.size()),
-                                           0, kMaxPosition));
+                                           0, kMaxIndex));
     ASSIGN_OR_RETURN(gpu_manager.minors[static_cast<int>(container)], ParseMinors(key, value));
   }
   if (gpu_manager.minors.empty()) return std::optional<GpuManagerAnnotations>();

@@ -12,7 +12,7 @@
 namespace tessera::device {
 namespace {
 
-using dialects::kMaxPosition;
+using dialects::kMaxIndex;
 using dialects::RejectAnnotation;
 
 // The smallest unit is 1 MiB.
@@ -25,7 +25,7 @@ Status DecodeUnits(const Json& gpus, int container, std::map<int, int64_t>* unit
                             KindName(gpus.kind()));
   }
   for (const auto& [key, value] : gpus.members()) {
-    ASSIGN_OR_RETURN(const int64_t gpu, dialects::ParseNumber(kAllocation, key, 0, kMaxPosition));
+    ASSIGN_OR_RETURN(const int64_t gpu, dialects::ParseNumber(kAllocation, key, 0, kMaxIndex));
     const Result<int64_t> number = value.ToInt();
     if (!number.ok() || *number < 0 || *number > kMaxUnits) {
       return RejectAnnotation(kAllocation,
@@ -62,7 +62,7 @@ Result<std::optional<GpushareAnnotations>> DecodeGpushare(const StringMap& annot
   constexpr int64_t kMaxTime = std::numeric_limits<int64_t>::max();
   GpushareAnnotations gpushare;
   ASSIGN_OR_RETURN(const std::optional<int64_t> minor,
-                   dialects::NumberAt(annotations, names::kAnnotationGpuMemIndex, 0, kMaxPosition));
+                   dialects::NumberAt(annotations, names::kAnnotationGpuMemIndex, 0, kMaxIndex));
   ASSIGN_OR_RETURN(const std::optional<int64_t> units,
                    dialects::NumberAt(annotations, names::kAnnotationGpuMemPod, 0, kMaxUnits));
   if (!minor && !units) return std::optional<GpushareAnnotations>();
@@ -85,8 +85,7 @@ Result<GpushareAllocation> DecodeGpushareAllocation(std::string_view text) {
   if (!json.ok()) return RejectAnnotation(kAllocation, "{}", json.status().message());
   GpushareAllocation allocation;
   for (const auto& [key, gpus] : json->members()) {
-    ASSIGN_OR_RETURN(const int64_t number,
-                     dialects::ParseNumber(kAllocation, key, 0, kMaxPosition));
+    ASSIGN_OR_RETURN(const int64_t number, dialects::ParseNumber(kAllocation, key, 0, kMaxIndex));
     const int container = static_cast<int>(number);
     if (allocation.contains(container)) {
       return RejectAnnotation(kAllocation, "container {}: occurs twice", container);

@@ -11,7 +11,7 @@ bool OwnsGpu(std::string_view resource) { return resource == names::kResourceGpu
 
 Status ParseGpu(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
   request->exclusive = true;
-  return SetWhole(names::kResourceGpu, amounts.begin()->second, request);
+  return SetWholeDevices(names::kResourceGpu, amounts.begin()->second, request);
 }
 
 bool OwnsMig(std::string_view resource) { return resource.starts_with(names::kResourceMigPrefix); }
@@ -30,7 +30,7 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
                     "\"{}\" is not a MIG profile: request one like {}1g.10gb", request->mig_profile,
                     names::kResourceMigPrefix);
     }
-    RETURN_IF_ERROR(SetWhole(resource, amount, request));
+    RETURN_IF_ERROR(SetWholeDevices(resource, amount, request));
   }
   return Status::Ok();
 }

@@ -22,7 +22,7 @@ struct DialectParser {
   Dialect dialect;
   bool (*owns)(std::string_view resource);
   // Appended to the error "is not a whole number": advice on what to request instead.
-  std::string_view whole_hint;
+  std::string_view whole_number_hint;
   // Sets count and shares of `request`, whose name, phase and dialect are set. At least one amount
   // is not 0.
   Status (*parse)(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request);
@@ -46,6 +46,6 @@ Result<Bytes> ShareMemory(std::string_view container, std::string_view resource,
                           Bytes unit);
 
 // Sets the request to `count` whole devices; rejects a count above kMaxDevicesPerContainer.
-Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request);
+Status SetWholeDevices(std::string_view resource, int64_t count, ContainerRequest* request);
 
 }  // namespace tessera::device::dialects

@@ -48,8 +48,7 @@ std::optional<int> ParseMinor(std::string_view text) {
   int minor = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minor);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && minor >= 0 && minor <= dialects::kMaxPosition ? std::optional(minor)
-                                                                : std::nullopt;
+  return whole && minor >= 0 && minor <= dialects::kMaxIndex ? std::optional(minor) : std::nullopt;
 }
 
 // The minor number in "/dev/nvidia0"; nullopt for other devices, such as /dev/nvidiactl.

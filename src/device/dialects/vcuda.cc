@@ -42,7 +42,7 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
   if (core < kCoresPerGpu) return ParseShare(core, memory, request);
   // Whole GPUs come with all their memory, so a memory request beside them is ignored.
   request->exclusive = true;
-  RETURN_IF_ERROR(SetWhole(names::kResourceVcudaCore, core / kCoresPerGpu, request));
+  RETURN_IF_ERROR(SetWholeDevices(names::kResourceVcudaCore, core / kCoresPerGpu, request));
   const int64_t below = core - core % kCoresPerGpu;
   if (core == below) return Status::Ok();
   return Reject(request->name, names::kResourceVcudaCore,

@@ -152,7 +152,7 @@ Status Configurator::Validate(const Plan& plan) {
   ASSIGN_OR_RETURN(const Validation validation,
                    ValidateByEngine(options_.engine, host_, options_.settings, plan, files,
                                     options_.validate_program, kValidateDeadline));
-  outcome_.notes.push_back(validation.done
+  outcome_.notes.push_back(validation.validated
                                ? fmt::format("{} accepts the configuration", validation.note)
                                : fmt::format("checked by Tessera alone: {}", validation.note));
   return Status::Ok();
@@ -249,7 +249,7 @@ Status Configurator::Recover() {
   return restored;
 }
 
-Status Configurator::WriteAll(const States& states) const {
+Status Configurator::WriteAll(const FileStates& states) const {
   for (const auto& [path, state] : states) {
     // Files that already have the wanted content keep their inode.
     ASSIGN_OR_RETURN(const std::optional<FileState> current, host_.Read(path));
@@ -263,10 +263,10 @@ Status Configurator::WriteAll(const States& states) const {
   return Status::Ok();
 }
 
-Status Configurator::WriteForReload(const States& states, Expectation* expectation) const {
+Status Configurator::WriteForReload(const FileStates& states, Expectation* expectation) const {
   if (options_.engine != EngineKind::kDocker || !expectation->runtime.empty())
     return WriteAll(states);
-  States reload_states = states;
+  FileStates reload_states = states;
   for (auto& [path, state] : reload_states) {
     ASSIGN_OR_RETURN(DockerReload reload,
                      MakeDockerReload(state ? std::optional(state->text) : std::nullopt));

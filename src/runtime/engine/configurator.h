@@ -56,7 +56,7 @@ class Configurator {
   Status Recover();
 
  private:
-  using States = std::map<std::string, std::optional<FileState>>;
+  using FileStates = std::map<std::string, std::optional<FileState>>;
 
   Status Lock();
   std::optional<Version> EngineVersion() const;
@@ -76,11 +76,11 @@ class Configurator {
   std::string DiffText() const;
 
   Status Commit(Expectation expectation);
-  Status WriteAll(const States& states) const;
+  Status WriteAll(const FileStates& states) const;
   // Writes the files that the engine must load to get the configuration in `states`. Docker
   // needs temporary contents to load the change (DockerReload): for Docker this writes them, and
   // sets `expectation` to match.
-  Status WriteForReload(const States& states, Expectation* expectation) const;
+  Status WriteForReload(const FileStates& states, Expectation* expectation) const;
   // Whether an earlier run ended between its first write and the check of the engine.
   bool WasInterrupted() const { return record_ && record_->pending && !options_.dry_run; }
   Status RollBack(const Status& cause, bool reload);
@@ -95,8 +95,8 @@ class Configurator {
   Fd lock_;
   std::optional<Record> record_;      // of an earlier run
   std::optional<Record> new_record_;  // of this run; nullopt: the target is the base
-  States targets_;
-  States current_;
+  FileStates targets_;
+  FileStates current_;
   Outcome outcome_;
 };
 

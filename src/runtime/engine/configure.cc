@@ -130,7 +130,7 @@ void AddEngineFlags(CLI::App* app, ConfigureFlags* flags) {
                   "The engine's program, to validate the result (default: found on the host)");
 }
 
-void AddOtherFlags(CLI::App* app, ConfigureFlags* flags) {
+void AddRunAndInstallFlags(CLI::App* app, ConfigureFlags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
   app->add_flag("--undo", flags->undo, "Undo the configuration");
   app->add_flag(
@@ -249,7 +249,7 @@ Status PrepareHost(const ConfigureFlags& flags, const HostRoot& host,
         "{} does not exist{}, so no container would start: use --install, or mount its directory",
         flags.runtime_path, host.IsOwnRoot() ? "" : " below " + host.root());
   }
-  if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
+  if ((flags.install || flags.settings.AnySet()) && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool changed,
                      WriteRuntimeSettings(host, flags.runtime_config, flags.settings));
     if (changed) notes->push_back(flags.runtime_config + " written");
@@ -380,7 +380,7 @@ int ConfigureMain(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("tessera-runtime: {}", kTesseraVersion),
                        "Print the version and exit");
   AddEngineFlags(&app, &flags);
-  AddOtherFlags(&app, &flags);
+  AddRunAndInstallFlags(&app, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

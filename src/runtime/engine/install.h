@@ -27,7 +27,7 @@ struct RuntimeSettings {
   std::optional<std::string> grant_socket;
   std::vector<std::string> runtimes;
 
-  bool Any() const { return driver_root || dev_root || grant_socket || !runtimes.empty(); }
+  bool AnySet() const { return driver_root || dev_root || grant_socket || !runtimes.empty(); }
 };
 
 // Creates runtime.toml, or sets only these keys in an existing file. Returns whether it changed. A

@@ -232,7 +232,7 @@ struct EngineReply {
   std::string message;
 };
 
-Result<EngineReply> Call(const std::string& socket, std::string_view path, Duration deadline) {
+Result<EngineReply> CallGrpc(const std::string& socket, std::string_view path, Duration deadline) {
   ASSIGN_OR_RETURN(PeerSocket connection, PeerSocket::Open(socket, deadline));
   ASSIGN_OR_RETURN(std::string message, UnaryCall(&connection).Run(path, ""));
   return EngineReply{connection.peer(), std::move(message)};
@@ -240,7 +240,7 @@ Result<EngineReply> Call(const std::string& socket, std::string_view path, Durat
 
 // Queries the kubelet's interface, which containerd and CRI-O have in common.
 void QueryCri(const std::string& socket, Duration deadline, EngineInfo* answer) {
-  const auto status = Call(socket, "/runtime.v1.RuntimeService/Status", deadline);
+  const auto status = CallGrpc(socket, "/runtime.v1.RuntimeService/Status", deadline);
   if (!status.ok()) return;
   answer->serves_cri = true;
   answer->pid = status->pid;
@@ -252,7 +252,7 @@ void QueryCri(const std::string& socket, Duration deadline, EngineInfo* answer) 
 Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline) {
   EngineInfo answer;
   ASSIGN_OR_RETURN(const EngineReply version,
-                   Call(socket, "/containerd.services.version.v1.Version/Version", deadline));
+                   CallGrpc(socket, "/containerd.services.version.v1.Version/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 1)) answer.version = ParseVersion(text);
   QueryCri(socket, deadline, &answer);
@@ -262,7 +262,7 @@ Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline)
 Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
   EngineInfo answer;
   ASSIGN_OR_RETURN(const EngineReply version,
-                   Call(socket, "/runtime.v1.RuntimeService/Version", deadline));
+                   CallGrpc(socket, "/runtime.v1.RuntimeService/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 3)) answer.version = ParseVersion(text);
   QueryCri(socket, deadline, &answer);
@@ -270,7 +270,7 @@ Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
 }
 
 // Uses HTTP/1.0, so that the answer ends with the connection and is never chunked.
-Result<EngineReply> Get(const std::string& socket, std::string_view path, Duration deadline) {
+Result<EngineReply> GetHttp(const std::string& socket, std::string_view path, Duration deadline) {
   ASSIGN_OR_RETURN(PeerSocket connection, PeerSocket::Open(socket, deadline));
   RETURN_IF_ERROR(connection.Send(fmt::format("GET {} HTTP/1.0\r\nHost: docker\r\n\r\n", path)));
   std::string text;
@@ -291,9 +291,9 @@ Result<EngineReply> Get(const std::string& socket, std::string_view path, Durati
 
 Result<EngineInfo> QueryDocker(const std::string& socket, Duration deadline) {
   EngineInfo answer;
-  ASSIGN_OR_RETURN(const EngineReply ping, Get(socket, "/_ping", deadline));
+  ASSIGN_OR_RETURN(const EngineReply ping, GetHttp(socket, "/_ping", deadline));
   answer.pid = ping.pid;
-  const auto info = Get(socket, "/info", deadline);
+  const auto info = GetHttp(socket, "/info", deadline);
   if (!info.ok()) return answer;
   const auto json = ParseJson(info->message);
   if (!json.ok()) return answer;

@@ -15,8 +15,8 @@
 namespace tessera::engine {
 
 struct Validation {
-  bool done = false;
-  std::string note;  // the reason if not done, else the program
+  bool validated = false;
+  std::string note;  // the program, or why it did not validate
 };
 
 // `files` maps each path to its new text; nullopt removes the file. `program` is a host path; if

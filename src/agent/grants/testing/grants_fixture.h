@@ -35,11 +35,11 @@ class FakeKubelet : public PodResources {
   }
   void Admit(const std::string& name) { answer->pods.emplace_back("default", name); }
   void Hold(const std::string& name, const std::string& resource, const std::string& id) {
-    answer->held.push_back({"default", name, "main", resource, {id}});
+    answer->held_devices.push_back({"default", name, "main", resource, {id}});
   }
   void End(const std::string& name) {
     std::erase(answer->pods, std::pair<std::string, std::string>("default", name));
-    std::erase_if(answer->held, [&](const auto& held) { return held.pod_name == name; });
+    std::erase_if(answer->held_devices, [&](const auto& held) { return held.pod_name == name; });
   }
   Result<PodDevices> answer = PodDevices();
   Status last_error;  // replaces the answer
@@ -119,8 +119,8 @@ class GrantsFixture : public ::testing::Test {
     pods_.Set(std::move(pod));
   }
 
-  Result<grant::Grant> Ask(const std::string& pod, std::vector<grant::Token> tokens,
-                           const std::string& container = "main") {
+  Result<grant::Grant> RequestGrant(const std::string& pod, std::vector<grant::Token> tokens,
+                                    const std::string& container = "main") {
     auto answer = Start(pod, std::move(tokens), container);
     runner_.RunUntilIdle();
     return answer->has_value() ? **answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
@@ -140,7 +140,7 @@ class GrantsFixture : public ::testing::Test {
   }
   std::string GpuOf(const std::string& pod, std::vector<grant::Token> tokens,
                     const std::string& container = "main") {
-    const auto grant = Ask(pod, std::move(tokens), container);
+    const auto grant = RequestGrant(pod, std::move(tokens), container);
     return grant.ok() ? grant->env.at("NVIDIA_VISIBLE_DEVICES") : grant.status().ToString();
   }
 
