@@ -282,15 +282,14 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
                      uint64_t held) {
   const bool in_block = bytes <= kMaxSmallBytes;
   const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
-  const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
-                              .gpu = uint64_t(context.gpu),
-                              .context = context.id};
+  const Allocation allocation =
+      in_block ? Allocation::InSharedBlock(context.gpu, context.id)
+               : Allocation::InOwnBlocks(charged / kBlockBytes, context.gpu, context.id);
   if (context.id == 0 || !InsertAllocation(pointer, allocation)) {
     accounts_.Release(context.gpu, held);
     return false;
   }
-  const bool charge =
-      !in_block || shared_blocks_.JoinBlock(pointer / kBlockBytes * kBlockBytes, context.gpu);
+  const bool charge = !in_block || shared_blocks_.Join(pointer / kBlockBytes * kBlockBytes);
   if (charge && charged == held) return true;
   if (charge) accounts_.Add(context.gpu, charged);
   accounts_.Release(context.gpu, held);
@@ -309,8 +308,7 @@ int Process::AddPool(cuda::MemPool pool, int gpu) {
 }
 
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
-  const bool inserted =
-      InsertAllocation(pointer, {.blocks = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)});
+  const bool inserted = InsertAllocation(pointer, Allocation::InPool(pool, gpu));
   pools_.Refresh(pool, &accounts_);
   accounts_.Cancel(gpu, reserved);
   return inserted;
@@ -318,10 +316,10 @@ bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t re
 
 void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
   if (allocation.in_pool != 0) {
-    pools_.Refresh(int(allocation.blocks), &accounts_);
-  } else if (allocation.blocks != 0) {
-    accounts_.Release(int(allocation.gpu), allocation.blocks * kBlockBytes);
-  } else if (shared_blocks_.LeaveBlock(pointer / kBlockBytes * kBlockBytes)) {
+    pools_.Refresh(allocation.pool(), &accounts_);
+  } else if (allocation.own_blocks() != 0) {
+    accounts_.Release(int(allocation.gpu), allocation.own_blocks() * kBlockBytes);
+  } else if (shared_blocks_.Leave(pointer / kBlockBytes * kBlockBytes)) {
     accounts_.Release(int(allocation.gpu), kBlockBytes);
   }
 }

@@ -142,7 +142,7 @@ class Process {
 
   Accounts accounts_;
   Allocations allocations_;
-  Allocations shared_blocks_;  // blocks that small allocations share, by address
+  SharedBlocks shared_blocks_;
   Charges charges_;
   Contexts contexts_;
   ContextMemory context_memory_;

@@ -17,15 +17,19 @@ uint64_t Hash(uint64_t pointer) {
          0xc2b2ae3d27d4eb4fu;
 }
 
+size_t ShardIndexOf(uint64_t pointer) { return Hash(pointer) >> 58; }
+static_assert(kAllocationShards == 1 << (64 - 58));
+
 }  // namespace
 
-uint32_t Allocations::HashKey(uint64_t pointer) {
+uint32_t HashOfPointer(uint64_t pointer) {
   return uint32_t(Hash(pointer) >> 29) * kNeighbors +
          uint32_t(BlockOf(pointer) + UnitOf(pointer)) % kNeighbors;
 }
 
-Allocations::Shard& Allocations::ShardOf(uint64_t pointer) { return shards_[Hash(pointer) >> 58]; }
-static_assert(sizeof(uint64_t) * 8 - 58 == 6, "64 shards");
+Allocations::Shard& Allocations::ShardOf(uint64_t pointer) {
+  return shards_[ShardIndexOf(pointer)];
+}
 
 void Allocations::Reset() {
   for (Shard& shard : shards_) {
@@ -100,31 +104,11 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
   return false;
 }
 
-bool Allocations::JoinBlock(uint64_t block, int gpu) {
-  Shard& shard = ShardOf(block);
-  const SpinGuard lock(&shard.lock);
-  bool added = false;
-  auto* entry = shard.table.Add(block, &added);
-  if (entry == nullptr) return true;
-  if (added) entry->value.gpu = uint64_t(gpu);
-  ++entry->value.blocks;
-  return added;
-}
-
-bool Allocations::LeaveBlock(uint64_t block) {
-  Shard& shard = ShardOf(block);
-  const SpinGuard lock(&shard.lock);
-  auto* entry = shard.table.Find(block);
-  if (entry == nullptr || --entry->value.blocks != 0) return false;
-  shard.table.Erase(entry);
-  return true;
-}
-
 void Allocations::RemoveContext(uint64_t context, void (*visit)(void*, uint64_t, const Allocation&),
                                 void* argument) {
   for (Shard& shard : shards_) {
     for (uint32_t i = 0;; ++i) {
-      Table<Allocation, HashKey>::Entry found{};
+      Table<Allocation, HashOfPointer>::Entry found{};
       {
         const SpinGuard lock(&shard.lock);
         const auto is_other = [context](const auto& entry) {
@@ -139,6 +123,34 @@ void Allocations::RemoveContext(uint64_t context, void (*visit)(void*, uint64_t,
       --i;  // another entry may have moved here
     }
   }
+}
+
+SharedBlocks::Shard& SharedBlocks::ShardOf(uint64_t block) { return shards_[ShardIndexOf(block)]; }
+
+void SharedBlocks::Reset() {
+  for (Shard& shard : shards_) {
+    shard.allocation_counts.Clear();
+    shard.lock.Reset();
+  }
+}
+
+bool SharedBlocks::Join(uint64_t block) {
+  Shard& shard = ShardOf(block);
+  const SpinGuard lock(&shard.lock);
+  bool added = false;
+  auto* entry = shard.allocation_counts.Add(block, &added);
+  if (entry == nullptr) return true;
+  ++entry->value;
+  return added;
+}
+
+bool SharedBlocks::Leave(uint64_t block) {
+  Shard& shard = ShardOf(block);
+  const SpinGuard lock(&shard.lock);
+  auto* entry = shard.allocation_counts.Find(block);
+  if (entry == nullptr || --entry->value != 0) return false;
+  shard.allocation_counts.Erase(entry);
+  return true;
 }
 
 }  // namespace tessera::limiter

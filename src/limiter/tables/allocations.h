@@ -17,15 +17,32 @@ namespace tessera::limiter {
 
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
-  // Number of blocks that are charged for this allocation; 0: it shares a block. If `in_pool`: the
-  // index of the pool (pools.h). In an entry of JoinBlock: the number of allocations in the block.
-  uint64_t blocks : 24 = 0;
-  uint64_t is_restored : 1 = 0;  // added by Restore
-  uint64_t in_pool : 1 = 0;      // memory of a pool
-  uint64_t gpu : 5 = 0;          // index in the limits
-  uint64_t context : 33 = 0;     // id of the context whose end frees it (contexts.h); 0: none
+  static Allocation InOwnBlocks(uint64_t blocks, int gpu, uint64_t context) {
+    return {.blocks_or_pool = blocks, .gpu = uint64_t(gpu), .context = context};
+  }
+  static Allocation InSharedBlock(int gpu, uint64_t context) {
+    return {.gpu = uint64_t(gpu), .context = context};
+  }
+  static Allocation InPool(int pool, int gpu) {
+    return {.blocks_or_pool = uint64_t(pool), .in_pool = 1, .gpu = uint64_t(gpu)};
+  }
+
+  // Index of the pool (pools.h). REQUIRES in_pool.
+  int pool() const { return int(blocks_or_pool); }
+  // Number of blocks that are charged for this allocation alone; 0: it is in a shared block. REQUIRES
+  // !in_pool.
+  uint64_t own_blocks() const { return blocks_or_pool; }
+
+  uint64_t blocks_or_pool : 24 = 0;  // own_blocks() or pool()
+  uint64_t is_restored : 1 = 0;      // added by Restore
+  uint64_t in_pool : 1 = 0;          // memory of a pool
+  uint64_t gpu : 5 = 0;              // index in the limits
+  uint64_t context : 33 = 0;         // id of the context whose end frees it (contexts.h); 0: none
 };
 static_assert(sizeof(Allocation) == 8);
+
+uint32_t HashOfPointer(uint64_t pointer);
+inline constexpr size_t kAllocationShards = 64;
 
 class Allocations {
  public:
@@ -46,30 +63,46 @@ class Allocations {
   // Called when the driver has freed a pointer that Remove did not find. True: another thread had
   // restored the entry; it is removed, and the caller ends its charge.
   bool RemoveRestored(uint64_t pointer, Allocation* removed);
-  // JoinBlock adds an allocation to a shared block; true: it is the first in the block. LeaveBlock
-  // removes an allocation; true: it was the last in the block.
-  bool JoinBlock(uint64_t block, int gpu);
-  bool LeaveBlock(uint64_t block);
   // Removes all allocations of a context, and calls `visit` for each of them, without a lock held.
   void RemoveContext(uint64_t context, void (*visit)(void*, uint64_t pointer, const Allocation&),
                      void* argument);
 
  private:
-  static uint32_t HashKey(uint64_t pointer);
   static constexpr uint32_t kMaxFreedPointers = 4;
   struct Shard {
     SpinLock lock;
-    Table<Allocation, HashKey> table;
+    Table<Allocation, HashOfPointer> table;
     // The last pointers that the driver freed without an entry and has not allocated since.
     uint64_t freed_pointers[kMaxFreedPointers];
     uint32_t freed_pointer_count;
     bool RemoveFreed(uint64_t pointer);
   };
-  static constexpr size_t kShards = 64;
 
   Shard& ShardOf(uint64_t pointer);
 
-  Shard shards_[kShards] = {};
+  Shard shards_[kAllocationShards] = {};
+};
+
+// The blocks that several small allocations share, by address. A block is charged while it has an
+// allocation. Threads: any. Cost: as for Allocations.
+class SharedBlocks {
+ public:
+  // Like Allocations::Reset.
+  void Reset();
+  // Adds an allocation to a block. True: it is the first, or there is no memory for the table.
+  bool Join(uint64_t block);
+  // Removes an allocation from a block. True: it was the last.
+  bool Leave(uint64_t block);
+
+ private:
+  struct Shard {
+    SpinLock lock;
+    Table<uint64_t, HashOfPointer> allocation_counts;
+  };
+
+  Shard& ShardOf(uint64_t block);
+
+  Shard shards_[kAllocationShards] = {};
 };
 
 }  // namespace tessera::limiter

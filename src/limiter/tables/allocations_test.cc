@@ -26,11 +26,11 @@ TEST(AllocationsTest, AnswersLikeAMapOverRandomHistories) {
     const uint64_t pointer = (1 + random() % 20'000) * 512;
     Allocation removed;
     if (random() % 2 == 0) {
-      Insert(&allocations, pointer, {.blocks = uint64_t(i)});
+      Insert(&allocations, pointer, Allocation::InOwnBlocks(uint64_t(i), 0, 1));
       model[pointer] = uint64_t(i);
     } else if (const auto found = model.find(pointer); found != model.end()) {
       ASSERT_TRUE(allocations.Remove(pointer, &removed));
-      EXPECT_EQ(removed.blocks, found->second);
+      EXPECT_EQ(removed.own_blocks(), found->second);
       model.erase(found);
     } else {
       EXPECT_FALSE(allocations.Remove(pointer, &removed));
@@ -39,7 +39,7 @@ TEST(AllocationsTest, AnswersLikeAMapOverRandomHistories) {
   for (const auto& [pointer, bytes] : model) {
     Allocation removed;
     ASSERT_TRUE(allocations.Remove(pointer, &removed));
-    EXPECT_EQ(removed.blocks, bytes);
+    EXPECT_EQ(removed.own_blocks(), bytes);
   }
 }
 
@@ -47,7 +47,7 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
   static Allocations allocations;
   allocations.Reset();
   for (uint64_t i = 1; i <= 5000; ++i) {
-    Insert(&allocations, i << 21, {.blocks = i, .context = 1 + i % 3});
+    Insert(&allocations, i << 21, Allocation::InOwnBlocks(i, 0, 1 + i % 3));
   }
   struct Seen {
     uint64_t count = 0, wrong = 0;
@@ -57,7 +57,7 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
       [](void* argument, uint64_t pointer, const Allocation& allocation) {
         auto* all = static_cast<Seen*>(argument);
         ++all->count;
-        if (allocation.context != 2 || allocation.blocks != pointer >> 21) ++all->wrong;
+        if (allocation.context != 2 || allocation.own_blocks() != pointer >> 21) ++all->wrong;
       },
       &seen);
   EXPECT_EQ(seen.count, 1667u);
@@ -67,15 +67,15 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
   EXPECT_TRUE(allocations.Remove(2 << 21, &removed));
 }
 
-TEST(AllocationsTest, ABlockIsChargedWithItsFirstPartAndReleasedWithItsLast) {
-  static Allocations blocks;
+TEST(SharedBlocksTest, ABlockIsChargedWithItsFirstAllocationAndReleasedWithItsLast) {
+  static SharedBlocks blocks;
   blocks.Reset();
-  EXPECT_TRUE(blocks.JoinBlock(4 << 20, 0));
-  EXPECT_FALSE(blocks.JoinBlock(4 << 20, 0));
-  EXPECT_FALSE(blocks.LeaveBlock(4 << 20));
-  EXPECT_TRUE(blocks.LeaveBlock(4 << 20));
-  EXPECT_FALSE(blocks.LeaveBlock(4 << 20)) << "the block has no parts left";
-  EXPECT_TRUE(blocks.JoinBlock(4 << 20, 0)) << "the driver may use the address again";
+  EXPECT_TRUE(blocks.Join(4 << 20));
+  EXPECT_FALSE(blocks.Join(4 << 20));
+  EXPECT_FALSE(blocks.Leave(4 << 20));
+  EXPECT_TRUE(blocks.Leave(4 << 20));
+  EXPECT_FALSE(blocks.Leave(4 << 20)) << "the block has no allocation left";
+  EXPECT_TRUE(blocks.Join(4 << 20)) << "the driver may use the address again";
 }
 
 // Both threads call the driver to free one allocation. The driver succeeds for the thread that has
@@ -86,13 +86,13 @@ TEST(AllocationsTest, OneOfTwoFreesEndsTheChargeWhicheverAnswerComesFirst) {
   Allocation removed, again;
   for (const bool refused_first : {true, false}) {
     allocations.Reset();
-    Insert(&allocations, kPointer, {.blocks = 5});
+    Insert(&allocations, kPointer, Allocation::InOwnBlocks(5, 0, 1));
     ASSERT_TRUE(allocations.Remove(kPointer, &removed));
     ASSERT_FALSE(allocations.Remove(kPointer, &again));
     if (refused_first) {
       EXPECT_TRUE(allocations.Restore(kPointer, removed));
       ASSERT_TRUE(allocations.RemoveRestored(kPointer, &again)) << "its caller ends the charge";
-      EXPECT_EQ(again.blocks, 5u);
+      EXPECT_EQ(again.own_blocks(), 5u);
     } else {
       EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
       EXPECT_FALSE(allocations.Restore(kPointer, removed)) << "its caller ends the charge";
@@ -107,9 +107,9 @@ TEST(AllocationsTest, AnAddressThatIsAllocatedAgainDuringTwoFreesKeepsItsNewChar
   Allocation removed, again;
   for (const bool refused_first : {true, false}) {
     allocations.Reset();
-    Insert(&allocations, kPointer, {.blocks = 5});
+    Insert(&allocations, kPointer, Allocation::InOwnBlocks(5, 0, 1));
     ASSERT_TRUE(allocations.Remove(kPointer, &removed));
-    Insert(&allocations, kPointer, {.blocks = 7});
+    Insert(&allocations, kPointer, Allocation::InOwnBlocks(7, 0, 1));
     if (refused_first) {
       EXPECT_FALSE(allocations.Restore(kPointer, removed));
       EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
@@ -118,7 +118,7 @@ TEST(AllocationsTest, AnAddressThatIsAllocatedAgainDuringTwoFreesKeepsItsNewChar
       EXPECT_FALSE(allocations.Restore(kPointer, removed));
     }
     ASSERT_TRUE(allocations.Remove(kPointer, &removed));
-    EXPECT_EQ(removed.blocks, 7u);
+    EXPECT_EQ(removed.own_blocks(), 7u);
     EXPECT_TRUE(allocations.Restore(kPointer, removed)) << "the driver refuses for another reason";
   }
 }
@@ -127,9 +127,11 @@ TEST(AllocationsTest, AnOlderEntryOfAnAddressIsReturned) {
   static Allocations allocations;
   allocations.Reset();
   Allocation replaced;
-  EXPECT_EQ(allocations.Insert(512, {.blocks = 5}, &replaced), Allocations::Insertion::kAdded);
-  EXPECT_EQ(allocations.Insert(512, {.blocks = 7}, &replaced), Allocations::Insertion::kReplaced);
-  EXPECT_EQ(replaced.blocks, 5u);
+  EXPECT_EQ(allocations.Insert(512, Allocation::InOwnBlocks(5, 0, 1), &replaced),
+            Allocations::Insertion::kAdded);
+  EXPECT_EQ(allocations.Insert(512, Allocation::InOwnBlocks(7, 0, 1), &replaced),
+            Allocations::Insertion::kReplaced);
+  EXPECT_EQ(replaced.own_blocks(), 5u);
 }
 
 TEST(AllocationsTest, ThreadsDoNotLoseEachOthersEntries) {
@@ -140,10 +142,11 @@ TEST(AllocationsTest, ThreadsDoNotLoseEachOthersEntries) {
     threads.emplace_back([thread] {
       for (uint64_t round = 0; round < 20; ++round) {
         for (uint64_t i = 1; i <= 500; ++i)
-          Insert(&allocations, (thread << 40) + (i << 21), {.blocks = i});
+          Insert(&allocations, (thread << 40) + (i << 21), Allocation::InOwnBlocks(i, 0, 1));
         for (uint64_t i = 1; i <= 500; ++i) {
           Allocation removed;
-          if (!allocations.Remove((thread << 40) + (i << 21), &removed) || removed.blocks != i)
+          if (!allocations.Remove((thread << 40) + (i << 21), &removed) ||
+              removed.own_blocks() != i)
             std::abort();
         }
       }
