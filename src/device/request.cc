@@ -82,11 +82,11 @@ std::string_view NameOf(Dialect dialect) {
 }
 
 std::optional<Dialect> DialectFromName(std::string_view name) {
-  for (const Dialect dialect : {Dialect::kNone, Dialect::kNvidiaGpu, Dialect::kNvidiaMig,
-                                Dialect::kGpuMem, Dialect::kVcuda}) {
-    if (NameOf(dialect) == name) return dialect;
-  }
-  return std::nullopt;
+  if (name == NameOf(Dialect::kNone)) return Dialect::kNone;
+  const auto* const found =
+      std::ranges::find(kDialects, name, [](Dialect dialect) { return NameOf(dialect); });
+  if (found == kDialects.end()) return std::nullopt;
+  return *found;
 }
 
 std::optional<Dialect> DialectOfResource(std::string_view resource) {

@@ -6,6 +6,7 @@
 // Threads: any number, on separate objects.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,9 @@ enum class Dialect : uint8_t {
   kGpuMem,     // aliyun.com/gpu-mem: memory of one GPU that the whole pod shares
   kVcuda,      // tencent.com/vcuda-core and -memory: a share of one GPU, or whole GPUs
 };
+// All dialects that request devices.
+inline constexpr std::array kDialects = {Dialect::kNvidiaGpu, Dialect::kNvidiaMig, Dialect::kGpuMem,
+                                         Dialect::kVcuda};
 // "nvidia.com/gpu", "nvidia.com/mig-*", "aliyun.com/gpu-mem", "tencent.com/vcuda-core", "none".
 std::string_view NameOf(Dialect dialect);
 std::optional<Dialect> DialectFromName(std::string_view name);

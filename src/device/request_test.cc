@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tessera::device {
 namespace {
 
@@ -169,11 +171,17 @@ TEST(PolicyTest, IsReadBackFromItsName) {
   EXPECT_EQ(PackingPolicyFromName("Binpack"), std::nullopt);
 }
 
-TEST(DialectTest, IsReadBackFromItsName) {
-  for (const Dialect dialect : {Dialect::kNone, Dialect::kNvidiaGpu, Dialect::kNvidiaMig,
-                                Dialect::kGpuMem, Dialect::kVcuda}) {
-    EXPECT_EQ(DialectFromName(NameOf(dialect)), dialect);
+TEST(DialectTest, AllNamedDialectsAreListed) {
+  size_t listed = 0;
+  for (int value = 1; NameOf(Dialect(value)) != "unknown"; ++value, ++listed) {
+    EXPECT_EQ(std::ranges::count(kDialects, Dialect(value)), 1) << NameOf(Dialect(value));
   }
+  EXPECT_EQ(listed, kDialects.size());
+}
+
+TEST(DialectTest, IsReadBackFromItsName) {
+  for (const Dialect dialect : kDialects) EXPECT_EQ(DialectFromName(NameOf(dialect)), dialect);
+  EXPECT_EQ(DialectFromName("none"), Dialect::kNone);
   EXPECT_EQ(DialectFromName("amd.com/gpu"), std::nullopt);
 }
 

@@ -10,14 +10,11 @@ namespace {
 
 using device::Dialect;
 
-// Units on one GPU that pods of the resource's dialect hold, and units that would still fit.
-int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes unit,
-                    const NodeUse& use) {
-  const bool of_gpu_mem = resource == names::kResourceGpuMem;
+// Units on one GPU that pods of the resource's dialect hold, plus the units that still fit.
+int64_t UsableUnits(const ShareUnits& units, const device::Gpu& gpu, const NodeUse& use) {
   const GpuUse all = use.accounts.UseOf(gpu.uuid);
-  const GpuUse own =
-      use.accounts.UseOfDialect(gpu.uuid, of_gpu_mem ? Dialect::kGpuMem : Dialect::kVcuda);
-  if (resource == names::kResourceVcudaCore) {
+  const GpuUse own = use.accounts.UseOfDialect(gpu.uuid, units.dialect);
+  if (units.unit_memory == Bytes(0)) {
     const int64_t held = own.whole ? kWholeGpu.count() : own.compute.count();
     int64_t remaining = all.whole ? 0 : (kWholeGpu - all.compute).count();
     // A GPU of which a container holds memory cannot be allocated as a whole.
@@ -26,22 +23,19 @@ int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes uni
   }
   if (all.whole) return 0;
   const int64_t remaining = std::max<int64_t>((gpu.memory - all.memory).count(), 0);
-  return own.memory.count() / unit.count() + remaining / unit.count();
+  const int64_t unit = units.unit_memory.count();
+  return own.memory.count() / unit + remaining / unit;
 }
 
 std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const DeviceSet& set,
                                            const NodeUse& use) {
-  const bool of_gpu_mem = units.resource == names::kResourceGpuMem;
-  const Bytes unit =
-      of_gpu_mem ? device::SizeOf(set.shares().gpu_mem_unit()) : device::kVcudaMemoryBlock;
   std::vector<DeviceSet::Offer> offers;
   offers.reserve(static_cast<size_t>(units.count()));
   std::vector<size_t> candidates, other_candidates;  // positions of IDs that may be withdrawn
   int64_t to_withdraw = 0;
   for (const ShareUnits::GpuUnits& gpu_units : units.gpus) {
     const device::Gpu* gpu = set.inventory().Find(gpu_units.uuid);
-    const int64_t usable =
-        std::min<int64_t>(UsableUnits(units.resource, *gpu, unit, use), gpu_units.count);
+    const int64_t usable = std::min<int64_t>(UsableUnits(units, *gpu, use), gpu_units.count);
     const int64_t withdrawn = gpu_units.healthy ? gpu_units.count - usable : 0;
     to_withdraw += withdrawn;
     for (int number = 0; number < gpu_units.count; ++number) {

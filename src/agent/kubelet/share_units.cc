@@ -50,16 +50,20 @@ size_t ListBytes(const ShareUnits& units) {
   return bytes;
 }
 
-template <typename CountOf>
+// `unit_memory`: as in ShareUnits.
 ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource, char letter,
-               const CountOf& count_of) {
-  ShareUnits units{.resource = std::string(resource)};
+               Bytes unit_memory) {
+  ShareUnits units{.resource = std::string(resource),
+                   .dialect = device::DialectOfResource(resource).value(),
+                   .unit_memory = unit_memory};
   std::set<uint64_t> used_names;
   for (const device::Gpu& gpu : inventory.gpus) {
     const std::string name = NameOf(gpu.uuid, &used_names);
     if (gpu.mig || gpu.memory <= Bytes(0)) continue;
     const bool healthy = gpu.health.ok() && gpu.minor.has_value();
-    units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});
+    const int64_t count =
+        unit_memory == Bytes(0) ? kCoresPerGpu : gpu.memory.count() / unit_memory.count();
+    units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count), healthy});
   }
   // Only a node with hundreds of GPUs exceeds the limit. It offers fewer units, never larger units.
   while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
@@ -96,23 +100,18 @@ int64_t ShareUnits::count() const {
 
 SharePlan::SharePlan(const device::NodeInventory& inventory, device::MemoryUnit gpu_mem_unit)
     : unit_(gpu_mem_unit) {
-  const auto of_memory = [&](std::string_view resource, char letter, Bytes unit) {
-    return Cut(inventory, resource, letter,
-               [unit](const device::Gpu& gpu) { return gpu.memory.count() / unit.count(); });
-  };
-  ShareUnits gpu_mem = of_memory(names::kResourceGpuMem, 'm', device::SizeOf(unit_));
+  ShareUnits gpu_mem = Cut(inventory, names::kResourceGpuMem, 'm', device::SizeOf(unit_));
   if (ListBytes(gpu_mem) > kMaxListBytes) {
     unit_ = device::MemoryUnit::kGiB;
     note_ = fmt::format(
         "{} counts GiB on this node, not MiB: a list of {} device IDs would be too long for the "
         "kubelet; schedule pods that count MiB on other nodes",
         names::kResourceGpuMem, gpu_mem.count());
-    gpu_mem = of_memory(names::kResourceGpuMem, 'm', device::SizeOf(unit_));
+    gpu_mem = Cut(inventory, names::kResourceGpuMem, 'm', device::SizeOf(unit_));
   }
   resources_.push_back(std::move(gpu_mem));
-  resources_.push_back(Cut(inventory, names::kResourceVcudaCore, 'c',
-                           [](const device::Gpu&) { return kCoresPerGpu; }));
-  resources_.push_back(of_memory(names::kResourceVcudaMemory, 'v', device::kVcudaMemoryBlock));
+  resources_.push_back(Cut(inventory, names::kResourceVcudaCore, 'c', Bytes(0)));
+  resources_.push_back(Cut(inventory, names::kResourceVcudaMemory, 'v', device::kVcudaMemoryBlock));
 }
 
 const ShareUnits* SharePlan::Find(std::string_view resource) const {

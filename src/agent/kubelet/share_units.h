@@ -42,6 +42,8 @@ struct ShareUnits {
     bool healthy = false;
   };
   std::string resource;
+  device::Dialect dialect = device::Dialect::kNone;
+  Bytes unit_memory;  // of one unit; 0: a unit is kVcudaCore of compute
   std::vector<GpuUnits> gpus;
 
   static std::string IdOf(const GpuUnits& gpu, int number);
