@@ -53,7 +53,7 @@ double SmallestShortfall(const placement::NodeView& node, const placement::Deman
   double least = std::numeric_limits<double>::infinity();
   const placement::GpuDemand& gpu_demand = demand.gpu_demands[shortfall.gpu_demand_index];
   for (const placement::GpuState& gpu : node.gpus) {
-    const placement::GpuShortfall of_gpu = placement::WhyNot(gpu, gpu_demand, demand);
+    const placement::GpuShortfall of_gpu = placement::ShortfallOf(gpu, gpu_demand, demand);
     if (of_gpu.wanted <= 0) continue;
     least = std::min(least, static_cast<double>(of_gpu.wanted - of_gpu.free) /
                                 static_cast<double>(of_gpu.wanted));
@@ -147,7 +147,7 @@ void Explainer::Evaluate(ClusterLedger::Query& query) {
     if (node.id == placement::kNoNode) continue;
     ++explanation_.nodes;
     const placement::NodeShortfall shortfall =
-        placement::WhyNot(ledger_.cluster().node(node.id), demand);
+        placement::ShortfallOf(ledger_.cluster().node(node.id), demand);
     if (PermanenceOf(shortfall.reason) >= kOtherGpus) continue;
     const auto left_out = ClusterLedger::WhyLeftOut(query.request, node);
     if (left_out && name != object_.node_name) {
@@ -210,7 +210,7 @@ void Explainer::FindNearest(const ClusterLedger::Query& query) {
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
     const placement::NodeView view = ledger_.cluster().node(node.id);
-    const placement::NodeShortfall shortfall = placement::WhyNot(view, demand);
+    const placement::NodeShortfall shortfall = placement::ShortfallOf(view, demand);
     if (shortfall.ok() || ClusterLedger::WhyLeftOut(query.request, node)) continue;
     near.push_back({{PermanenceOf(shortfall.reason), shortfall.wanted - shortfall.free,
                      SmallestShortfall(view, demand, shortfall)},

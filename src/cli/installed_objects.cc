@@ -17,17 +17,17 @@ using components::Settings;
 // Settings that add or remove objects. Helm has no pools of nodes, and installs no drivers.
 constexpr void (*kSwitches[])(Settings& settings, bool on) = {
     [](Settings& settings, bool on) { settings.webhook_enabled = on; },
-    [](Settings& settings, bool on) { settings.privileged_policy = on; },
-    [](Settings& settings, bool on) { settings.network_policy = on; },
-    [](Settings& settings, bool on) { settings.gpu_manager_metric = on; },
+    [](Settings& settings, bool on) { settings.privileged_policy_enabled = on; },
+    [](Settings& settings, bool on) { settings.network_policy_enabled = on; },
+    [](Settings& settings, bool on) { settings.gpu_manager_metric_enabled = on; },
     [](Settings& settings, bool on) { settings.agent.runtime_enabled = on; },
     [](Settings& settings, bool on) { settings.scheduler.enabled = on; },
     [](Settings& settings, bool on) { settings.console.enabled = on; },
-    [](Settings& settings, bool on) { settings.console.behind_https = on; },
+    [](Settings& settings, bool on) { settings.console.behind_https_proxy = on; },
     [](Settings& settings, bool on) { settings.monitoring.pod_monitor.enabled = on; },
     [](Settings& settings, bool on) { settings.monitoring.service_monitor.enabled = on; },
-    [](Settings& settings, bool on) { settings.monitoring.prometheus_rule = on; },
-    [](Settings& settings, bool on) { settings.monitoring.dashboards = on; },
+    [](Settings& settings, bool on) { settings.monitoring.prometheus_rule_enabled = on; },
+    [](Settings& settings, bool on) { settings.monitoring.dashboards_enabled = on; },
 };
 
 bool Contains(const std::vector<ObjectId>& ids, const ObjectId& id) {

@@ -59,17 +59,17 @@ std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::stri
     if (!ns.empty() && name != ns) continue;
     const auto quota = config.find(name);
     const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
-    if (quota == config.end() || !quota->second.lines) {
+    if (quota == config.end() || !quota->second.limits) {
       for (const auto& [model, milli] : used[name])
         lines.push_back({name, model, milli, {}, pools});
       if (used[name].empty()) lines.push_back({name, "any", 0, {}, pools});
       continue;
     }
-    for (const placement::QuotaLimit& line : *quota->second.lines) {
+    for (const placement::QuotaLimit& line : *quota->second.limits) {
       lines.push_back({name, line.model, ledger.quota().Used(name, line.model).count(),
                        line.gpus * kWholeGpu.count(), pools});
     }
-    if (quota->second.lines->empty()) lines.push_back({name, "none", 0, 0, pools});
+    if (quota->second.limits->empty()) lines.push_back({name, "none", 0, 0, pools});
   }
   return lines;
 }

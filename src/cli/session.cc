@@ -72,8 +72,8 @@ void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   ledger::FeedOptions feed{.pods_ns = options_.pods_ns,
                            .node_selector = options_.node_selector,
                            .pod_selector = options_.pod_selector,
-                           .all_pods = !options_.pod.empty(),
-                           .constraints = true};
+                           .watches_all_pods = !options_.pod.empty(),
+                           .keeps_scheduling_constraints = true};
   if (!with_quota) feed.quota_name.clear();
   Delegate& self = *this;
   if (options_.follow) {

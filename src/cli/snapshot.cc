@@ -55,7 +55,7 @@ class ListCollector final : private kube::Watch::Delegate {
   std::unique_ptr<kube::Watch> watch_;
 };
 
-constexpr ledger::AlsoKept kKept{.constraints = true};
+constexpr ledger::ExtraKeptFields kExtraFields{.scheduling_constraints = true};
 
 }  // namespace
 
@@ -65,14 +65,14 @@ struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
       : ledger(ledger), options(std::move(o)), delegate(delegate) {
     nodes.emplace(client, kube::ListQuery{.label_selector = options.feed.node_selector},
-                  ledger::KeepOfNodes(ledger.options().labels, kKept),
+                  ledger::KeptNodeFields(ledger.options().labels, kExtraFields),
                   ListCollector<kube::NodeObject>::Sink{
                       [this](const kube::NodeObject& node) { TakeNode(node); },
                       [this] { EndList(); }, ErrorHandlerFor("nodes")});
     pods.emplace(
         client,
         kube::ListQuery{.ns = options.feed.pods_ns, .label_selector = options.feed.pod_selector},
-        ledger::KeepOfPods(kKept),
+        ledger::KeptPodFields(kExtraFields),
         ListCollector<kube::PodObject>::Sink{
             [this](kube::PodObject pod) { TakePod(std::move(pod)); }, [this] { EndList(); },
             ErrorHandlerFor("pods")});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/components/node_marks.h"
+#include "src/components/agent_written_fields.h"
 
 #include <algorithm>
 #include <set>
@@ -74,7 +74,7 @@ Json Nulls(const std::vector<std::string>& names) {
 
 }  // namespace
 
-NodeMarks MarksOfTessera(const Json& node) {
+AgentWrittenFields AgentWrittenFieldsOf(const Json& node) {
   FieldNames of_agents, of_others;
   const Json* metadata = node.Find("metadata");
   const Json* managed = metadata ? metadata->Find("managedFields") : nullptr;
@@ -84,35 +84,35 @@ NodeMarks MarksOfTessera(const Json& node) {
     AddFieldNames(
         entry, entry.StringAt("manager").value_or("") == names::kAgent ? &of_agents : &of_others);
   }
-  NodeMarks marks{Without(of_agents.labels, of_others.labels),
-                  Without(of_agents.annotations, of_others.annotations),
-                  {of_agents.conditions.begin(), of_agents.conditions.end()},
-                  {of_agents.resources.begin(), of_agents.resources.end()}};
-  AddOwnAnnotations(metadata ? metadata->Find("annotations") : nullptr, &marks.annotations);
-  return marks;
+  AgentWrittenFields fields{Without(of_agents.labels, of_others.labels),
+                            Without(of_agents.annotations, of_others.annotations),
+                            {of_agents.conditions.begin(), of_agents.conditions.end()},
+                            {of_agents.resources.begin(), of_agents.resources.end()}};
+  AddOwnAnnotations(metadata ? metadata->Find("annotations") : nullptr, &fields.annotations);
+  return fields;
 }
 
-std::optional<Json> NodePatch(const NodeMarks& marks) {
-  if (marks.labels.empty() && marks.annotations.empty()) return std::nullopt;
+std::optional<Json> NodeCleanupPatch(const AgentWrittenFields& fields) {
+  if (fields.labels.empty() && fields.annotations.empty()) return std::nullopt;
   Json metadata = Json::MakeObject();
-  if (!marks.labels.empty()) metadata.Set("labels", Nulls(marks.labels));
-  if (!marks.annotations.empty()) metadata.Set("annotations", Nulls(marks.annotations));
+  if (!fields.labels.empty()) metadata.Set("labels", Nulls(fields.labels));
+  if (!fields.annotations.empty()) metadata.Set("annotations", Nulls(fields.annotations));
   return Json::MakeObject({{"metadata", std::move(metadata)}});
 }
 
-std::optional<Json> NodeStatusPatch(const NodeMarks& marks) {
-  if (marks.conditions.empty() && marks.resources.empty()) return std::nullopt;
+std::optional<Json> NodeStatusCleanupPatch(const AgentWrittenFields& fields) {
+  if (fields.conditions.empty() && fields.resources.empty()) return std::nullopt;
   Json status = Json::MakeObject();
-  if (!marks.resources.empty()) {
-    status.Set("capacity", Nulls(marks.resources));
-    status.Set("allocatable", Nulls(marks.resources));
+  if (!fields.resources.empty()) {
+    status.Set("capacity", Nulls(fields.resources));
+    status.Set("allocatable", Nulls(fields.resources));
   }
   Json conditions = Json::MakeArray();
-  for (const std::string& type : marks.conditions) {
+  for (const std::string& type : fields.conditions) {
     conditions.Append(
         Json::MakeObject({{"$patch", Json::String("delete")}, {"type", Json::String(type)}}));
   }
-  if (!marks.conditions.empty()) status.Set("conditions", std::move(conditions));
+  if (!fields.conditions.empty()) status.Set("conditions", std::move(conditions));
   return Json::MakeObject({{"status", std::move(status)}});
 }
 

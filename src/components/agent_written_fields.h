@@ -15,7 +15,8 @@
 
 namespace tessera::components {
 
-struct NodeMarks {
+// Names of fields.
+struct AgentWrittenFields {
   std::vector<std::string> labels;
   std::vector<std::string> annotations;
   std::vector<std::string> conditions;  // types
@@ -26,12 +27,12 @@ struct NodeMarks {
   }
 };
 
-NodeMarks MarksOfTessera(const Json& node);
+AgentWrittenFields AgentWrittenFieldsOf(const Json& node);
 
 // A merge patch that removes these labels and annotations from the Node; nullopt if there are none.
-std::optional<Json> NodePatch(const NodeMarks& marks);
+std::optional<Json> NodeCleanupPatch(const AgentWrittenFields& fields);
 // A strategic merge patch that removes these conditions and resources from the Node's status;
 // nullopt if there are none.
-std::optional<Json> NodeStatusPatch(const NodeMarks& marks);
+std::optional<Json> NodeStatusCleanupPatch(const AgentWrittenFields& fields);
 
 }  // namespace tessera::components

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/components/node_marks.h"
+#include "src/components/agent_written_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-NodeMarks MarksIn(std::string_view yaml) { return MarksOfTessera(ParseYaml(yaml).value()); }
+AgentWrittenFields AgentWrittenFieldsIn(std::string_view yaml) {
+  return AgentWrittenFieldsOf(ParseYaml(yaml).value());
+}
 
 constexpr const char* kNode = R"(
 metadata:
@@ -34,36 +36,39 @@ metadata:
     fieldsV1: {f:status: {f:conditions: {'k:{"type":"Ready"}': {}}}}
 )";
 
-TEST(NodeMarksTest, AreWhatTheAgentAloneWrote) {
-  const NodeMarks marks = MarksIn(kNode);
-  EXPECT_THAT(marks.labels, ElementsAre("nvidia.com/gpu.count"));
-  EXPECT_THAT(marks.annotations, ElementsAre("tessera.dev/devices"));
-  EXPECT_THAT(marks.conditions, ElementsAre("GPUReady"));
-  EXPECT_THAT(marks.resources, ElementsAre("aliyun.com/gpu-count"));
-  EXPECT_EQ(NodePatch(marks)->Serialize(), R"({"metadata":{"labels":{"nvidia.com/gpu.count":null},)"
-                                           R"("annotations":{"tessera.dev/devices":null}}})");
-  EXPECT_EQ(NodeStatusPatch(marks)->Serialize(),
+TEST(AgentWrittenFieldsTest, AreWhatTheAgentAloneWrote) {
+  const AgentWrittenFields fields = AgentWrittenFieldsIn(kNode);
+  EXPECT_THAT(fields.labels, ElementsAre("nvidia.com/gpu.count"));
+  EXPECT_THAT(fields.annotations, ElementsAre("tessera.dev/devices"));
+  EXPECT_THAT(fields.conditions, ElementsAre("GPUReady"));
+  EXPECT_THAT(fields.resources, ElementsAre("aliyun.com/gpu-count"));
+  EXPECT_EQ(NodeCleanupPatch(fields)->Serialize(),
+            R"({"metadata":{"labels":{"nvidia.com/gpu.count":null},)"
+            R"("annotations":{"tessera.dev/devices":null}}})");
+  EXPECT_EQ(NodeStatusCleanupPatch(fields)->Serialize(),
             R"({"status":{"capacity":{"aliyun.com/gpu-count":null},)"
             R"("allocatable":{"aliyun.com/gpu-count":null},)"
             R"("conditions":[{"$patch":"delete","type":"GPUReady"}]}})");
 }
 
-TEST(NodeMarksTest, ANodeWithoutAnAgentIsLeftAlone) {
-  const NodeMarks marks = MarksIn("metadata: {name: n}\n");
-  EXPECT_TRUE(marks.empty());
-  EXPECT_FALSE(NodePatch(marks).has_value() || NodeStatusPatch(marks).has_value());
+TEST(AgentWrittenFieldsTest, ANodeWithoutAnAgentIsLeftAlone) {
+  const AgentWrittenFields fields = AgentWrittenFieldsIn("metadata: {name: n}\n");
+  EXPECT_TRUE(fields.empty());
+  EXPECT_FALSE(NodeCleanupPatch(fields).has_value() || NodeStatusCleanupPatch(fields).has_value());
 }
 
-TEST(NodeMarksTest, AnnotationsWithTesserasPrefixAreFoundForEveryWriter) {
-  const NodeMarks marks = MarksIn("metadata: {annotations: {tessera.dev/devices: x, other: y}}\n");
-  EXPECT_THAT(marks.annotations, ElementsAre("tessera.dev/devices"));
+TEST(AgentWrittenFieldsTest, AnnotationsWithTesserasPrefixAreFoundForEveryWriter) {
+  const AgentWrittenFields fields =
+      AgentWrittenFieldsIn("metadata: {annotations: {tessera.dev/devices: x, other: y}}\n");
+  EXPECT_THAT(fields.annotations, ElementsAre("tessera.dev/devices"));
 }
 
-TEST(NodeMarksTest, OddFieldsAreNoFields) {
+TEST(AgentWrittenFieldsTest, OddFieldsAreNoFields) {
   EXPECT_TRUE(
-      MarksIn("metadata: {managedFields: [{manager: tessera-agent, fieldsV1: 3}]}\n").empty());
-  EXPECT_TRUE(MarksIn("metadata: {managedFields: [{manager: tessera-agent,"
-                      " fieldsV1: {f:metadata: {f:labels: x}}}]}\n")
+      AgentWrittenFieldsIn("metadata: {managedFields: [{manager: tessera-agent, fieldsV1: 3}]}\n")
+          .empty());
+  EXPECT_TRUE(AgentWrittenFieldsIn("metadata: {managedFields: [{manager: tessera-agent,"
+                                   " fieldsV1: {f:metadata: {f:labels: x}}}]}\n")
                   .empty());
 }
 

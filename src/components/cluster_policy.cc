@@ -102,7 +102,7 @@ bool IsDisabled(const Json& section) {
 }
 
 // Adds the ignored fields of a mapped section, such as images of NVIDIA's programs, to
-// plan->dropped.
+// plan->unmapped_settings.
 void AddUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
   if (!value.is_object()) return;
   std::string fields;
@@ -111,7 +111,7 @@ void AddUnmapped(const std::string& section, const Json& value, MigrationPlan* p
     fields += (fields.empty() ? "" : ", ") + key;
   }
   if (fields.empty()) return;
-  plan->dropped.push_back(
+  plan->unmapped_settings.push_back(
       fmt::format("spec.{}: {}: of a program that Tessera does not run", section, fields));
 }
 
@@ -127,7 +127,7 @@ void AddDropped(const Json& spec, MigrationPlan* plan) {
     }
     if (IsDisabled(value)) continue;
     const std::string why = ReasonToIgnore(section);
-    plan->dropped.push_back(
+    plan->unmapped_settings.push_back(
         fmt::format("spec.{}: {}", section, why.empty() ? "unknown here" : why));
   }
 }
@@ -136,7 +136,8 @@ void SetSetting(const std::vector<std::string_view>& setting, std::string field,
                 MigrationPlan* plan) {
   const std::vector<std::string_view> parents(setting.begin(), setting.end() - 1);
   FindOrAddObject(plan->resource.Find("spec"), parents)->Set(setting.back(), value);
-  plan->mapped.push_back({std::move(field), fmt::format("{}", fmt::join(setting, ".")), value});
+  plan->mapped_settings.push_back(
+      {std::move(field), fmt::format("{}", fmt::join(setting, ".")), value});
 }
 
 void MapSettings(const Json& spec, MigrationPlan* plan) {
@@ -164,7 +165,7 @@ const Json& SchemaOf(const Json& schema, std::string_view key) {
   return *schema.Find("properties")->Find(key);
 }
 
-// Returns the valid members of the section, and adds the others to plan->dropped.
+// Returns the valid members of the section, and adds the others to plan->unmapped_settings.
 Json ValidMembersOf(const Json& schema, const Json& section, const std::string& path,
                     MigrationPlan* plan) {
   Json out = Json::MakeObject();
@@ -177,7 +178,7 @@ Json ValidMembersOf(const Json& schema, const Json& section, const std::string& 
     const std::string why =
         place.starts_with("spec.driver.") ? ReasonToIgnore(place.substr(5)) : "";
     if (known == nullptr || !why.empty()) {
-      plan->dropped.push_back(
+      plan->unmapped_settings.push_back(
           fmt::format("{}: {}", place, why.empty() ? "Tessera's driver has no such setting" : why));
     } else if (known->Find("properties") != nullptr && value.is_object()) {
       Json kept = ValidMembersOf(*known, value, place, plan);
@@ -185,7 +186,7 @@ Json ValidMembersOf(const Json& schema, const Json& section, const std::string& 
     } else if (Status valid = CheckAgainstSchema(*known, value, place); valid.ok()) {
       out.Set(key, value);
     } else {
-      plan->dropped.emplace_back(valid.message());
+      plan->unmapped_settings.emplace_back(valid.message());
     }
   }
   return out;
@@ -234,7 +235,7 @@ void PlanDriver(const Json& spec, MigrationPlan* plan) {
     SetSetting({"agent", "driverRoot"}, "spec.driver", Json::String(kDriverContainerRoot), plan);
   }
   if (driver->BoolAt("useNvidiaDriverCRD").value_or(false)) {
-    plan->dropped.emplace_back(
+    plan->unmapped_settings.emplace_back(
         "spec.driver.useNvidiaDriverCRD: NVIDIADriver resources are not read: give their settings "
         "as driver and pools with --set or -f");
     return;

@@ -31,10 +31,10 @@ struct MappedSetting {
 
 struct MigrationPlan {
   Json resource;  // a resource Tessera with the settings that could be converted
-  std::vector<MappedSetting> mapped;
+  std::vector<MappedSetting> mapped_settings;
   // Fields of the ClusterPolicy that were not converted, each with the reason: "spec.migManager:
   // …".
-  std::vector<std::string> dropped;
+  std::vector<std::string> unmapped_settings;
   // Steps for the user, in order.
   std::vector<std::string> steps;
 };

@@ -39,12 +39,12 @@ TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
             R"("exporter":{"enabled":true,"configMap":"counters"},)"
             R"("serviceMonitor":{"enabled":true,"interval":"30s"},)"
             R"("agent":{"extraArgs":["--binding=allocate"]}})");
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.migManager: MIG is configured")));
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("spec.toolkit: image: of a program")));
-  ASSERT_EQ(plan->mapped.size(), 9u);
-  EXPECT_EQ(plan->mapped[5].field, "spec.dcgmExporter.config.name");
-  EXPECT_EQ(plan->mapped[5].setting, "exporter.configMap");
-  EXPECT_EQ(plan->mapped[5].value, Json::String("counters"));
+  EXPECT_THAT(plan->unmapped_settings, Contains(HasSubstr("spec.migManager: MIG is configured")));
+  EXPECT_THAT(plan->unmapped_settings, Contains(HasSubstr("spec.toolkit: image: of a program")));
+  ASSERT_EQ(plan->mapped_settings.size(), 9u);
+  EXPECT_EQ(plan->mapped_settings[5].field, "spec.dcgmExporter.config.name");
+  EXPECT_EQ(plan->mapped_settings[5].setting, "exporter.configMap");
+  EXPECT_EQ(plan->mapped_settings[5].value, Json::String("counters"));
   EXPECT_THAT(plan->steps.front(), HasSubstr("copy ConfigMap counters"));
   const auto settings = ParseSettings(spec);
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
@@ -55,7 +55,7 @@ TEST(ClusterPolicyTest, ADriverThatWasInstalledStays) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->resource.Find("spec")->Find("agent")->StringAt("driverRoot").value(),
             "/run/nvidia/driver");
-  EXPECT_THAT(plan->dropped, IsEmpty());
+  EXPECT_THAT(plan->unmapped_settings, IsEmpty());
   EXPECT_THAT(plan->steps.back(), HasSubstr("set driver.enabled=true"));
 }
 
@@ -105,7 +105,7 @@ TEST(ClusterPolicyTest, SettingsOfTheDriverComeAlong) {
             R"("gdrcopy":{"enabled":true,"repository":"registry.test/nvidia","image":"gdrdrv",)"
             R"("version":"v2"}})");
   EXPECT_THAT(
-      plan->dropped,
+      plan->unmapped_settings,
       UnorderedElementsAre(
           "spec.driver.startupProbe: the agent checks the driver",
           HasSubstr("spec.driver.manager.imagePullPolicy: driver.imagePullPolicy is that of all"),
@@ -140,7 +140,7 @@ TEST(ClusterPolicyTest, ResourcesOfNvidiasDriversAreNotRead) {
       PlanMigration(PolicyOf("driver: {useNvidiaDriverCRD: true, version: '550.1'}\n"));
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->resource.Find("spec")->Find("driver"), nullptr);
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("NVIDIADriver resources are not read")));
+  EXPECT_THAT(plan->unmapped_settings, Contains(HasSubstr("NVIDIADriver resources are not read")));
 }
 
 // As the chart of NVIDIA's operator writes it for a host whose driver is installed already.
@@ -155,7 +155,7 @@ TEST(ClusterPolicyTest, DefaultsOfTheChartAreNoSettings) {
                "operator: {runtimeClass: gpu}\n"));
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->resource.Find("spec")->Serialize(), R"({"runtime":{"runtimeClass":"gpu"}})");
-  EXPECT_EQ(plan->dropped,
+  EXPECT_EQ(plan->unmapped_settings,
             (std::vector<std::string>{"spec.hostPaths: rootFS: of a program that Tessera does not "
                                       "run",
                                       "spec.vgpuManager: virtual machines are not supported"}));

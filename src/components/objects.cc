@@ -29,7 +29,7 @@ Component Policies(const Settings& settings) {
   }
   writers.Set("expression", Json::String(list));
   Append(&out.objects, std::move(assignments));
-  if (settings.privileged_policy) {
+  if (settings.privileged_policy_enabled) {
     Append(&out.objects, ChartObjects("privileged-policy"));
   }
   return out;
@@ -52,7 +52,7 @@ Component Agent(const Settings& settings) {
     out.objects.push_back(std::move(runtime_class));
   }
   Append(&out.objects, RenderAgents(settings));
-  if (settings.gpu_manager_metric) {
+  if (settings.gpu_manager_metric_enabled) {
     out.objects.push_back(ChartObject("gpu-manager-metric"));
   }
   return out;
@@ -86,7 +86,7 @@ Component Scheduler(const Settings& settings) {
     Json& service = out.objects.back();
     service.Find("spec")->Set("clusterIP", Json::String(settings.scheduler.cluster_ip));
   }
-  if (settings.network_policy) {
+  if (settings.network_policy_enabled) {
     out.objects.push_back(ChartObject("network-policy"));
   }
   out.objects.push_back(Deployment(settings));
@@ -141,7 +141,7 @@ Json ConsoleArguments(const ConsoleSettings& console) {
   if (!console.tls_secret.empty()) {
     args = Json::Strings(
         {"--listen=:8090", "--tls-cert-file=/tls/tls.crt", "--tls-private-key-file=/tls/tls.key"});
-  } else if (console.behind_https) {
+  } else if (console.behind_https_proxy) {
     args = Json::Strings({"--listen=:8090", "--behind-https"});
   }
   args.Append(Json::String("--metrics-address=:9413"));
@@ -197,7 +197,7 @@ Component Console(const Settings& settings) {
   for (Json& object : ChartObjects("console")) {
     const std::string kind = object.StringAt("kind").value();
     if (kind == "Service" && !settings.console.reachable()) continue;
-    if (kind == "NetworkPolicy" && !settings.network_policy) continue;
+    if (kind == "NetworkPolicy" && !settings.network_policy_enabled) continue;
     if (kind == "Deployment")
       SetConsolePod(settings, MemberAt(object, {"spec", "template", "spec"}));
     out.objects.push_back(std::move(object));
@@ -274,13 +274,13 @@ Component Monitoring(const Settings& settings) {
   if (monitoring.service_monitor.enabled) {
     AddServiceMonitors(monitoring.service_monitor, &out.objects);
   }
-  if (monitoring.prometheus_rule) {
+  if (monitoring.prometheus_rule_enabled) {
     Json rule = ChartObject("prometheusrule");
     AddMissingTexts(MemberAt(rule, {"metadata", "labels"}), monitoring.prometheus_rule_labels);
     rule.Set("spec", ParsedYaml("chart/files/alerts.yaml"));
     out.objects.push_back(std::move(rule));
   }
-  if (monitoring.dashboards) AddDashboards(monitoring, &out.objects);
+  if (monitoring.dashboards_enabled) AddDashboards(monitoring, &out.objects);
   return out;
 }
 
@@ -327,7 +327,7 @@ std::vector<Json> ObjectsOfEveryKind() {
   Settings settings = ParseSettings(Json::MakeObject()).value();
   MonitoringSettings& monitoring = settings.monitoring;
   monitoring.pod_monitor.enabled = monitoring.service_monitor.enabled = true;
-  monitoring.prometheus_rule = monitoring.dashboards = true;
+  monitoring.prometheus_rule_enabled = monitoring.dashboards_enabled = true;
   std::vector<Json> objects;
   for (const Json& object : RenderObjects(settings)) {
     Json& reference = objects.emplace_back(Json::MakeObject());

@@ -147,7 +147,7 @@ ConsoleSettings ReadConsole(const Json& spec) {
   ConsoleSettings out;
   out.enabled = console.Flag("enabled");
   out.tls_secret = console.Text("tlsSecret");
-  out.behind_https = console.Flag("behindHttps");
+  out.behind_https_proxy = console.Flag("behindHttps");
   out.other_tenants_view = console.Text("otherTenants");
   out.prometheus_url = console.Text("prometheusUrl");
   out.prometheus = ReadPrometheusAccess(*spec.Find("console"));
@@ -169,9 +169,9 @@ MonitoringSettings ReadMonitoring(const Json& spec) {
   MonitoringSettings out;
   out.pod_monitor = ReadMonitor(spec, "podMonitor");
   out.service_monitor = ReadMonitor(spec, "serviceMonitor");
-  out.prometheus_rule = rule.Flag("enabled");
+  out.prometheus_rule_enabled = rule.Flag("enabled");
   out.prometheus_rule_labels = rule.Map("labels");
-  out.dashboards = dashboards.Flag("enabled");
+  out.dashboards_enabled = dashboards.Flag("enabled");
   out.dashboard_labels = dashboards.Map("labels");
   return out;
 }
@@ -269,10 +269,10 @@ Result<Settings> ReadSettings(const Json& spec) {
   out.memory_unit = Section(spec, "sharing").Text("memoryUnit");
   out.runtime_class = Section(spec, "runtime").Text("runtimeClass");
   out.webhook_enabled = Section(spec, "webhook").Flag("enabled");
-  out.privileged_policy = Section(spec, "privilegedPolicy").Flag("enabled");
+  out.privileged_policy_enabled = Section(spec, "privilegedPolicy").Flag("enabled");
   out.extra_assignment_writers = Section(spec, "assignments").Texts("writers");
-  out.network_policy = Section(spec, "networkPolicy").Flag("enabled");
-  out.gpu_manager_metric = Section(spec, "gpuManagerMetric").Flag("enabled");
+  out.network_policy_enabled = Section(spec, "networkPolicy").Flag("enabled");
+  out.gpu_manager_metric_enabled = Section(spec, "gpuManagerMetric").Flag("enabled");
   RETURN_IF_ERROR(CheckAgent(out.agent, ""));
   if (out.webhook_enabled && !out.scheduler.enabled) {
     return Error(Code::kInvalidArgument,

@@ -114,7 +114,7 @@ struct PrometheusAccess {
 struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
-  bool behind_https = false;
+  bool behind_https_proxy = false;
   std::string other_tenants_view;  // namespaces, shares or sums: see OtherTenants in src/console
   std::string prometheus_url;      // "": none
   PrometheusAccess prometheus;
@@ -125,7 +125,7 @@ struct ConsoleSettings {
   std::vector<std::string> extra_args;
 
   // Whether the console is reachable without kubectl port-forward.
-  bool reachable() const { return !tls_secret.empty() || behind_https; }
+  bool reachable() const { return !tls_secret.empty() || behind_https_proxy; }
 };
 
 // PodMonitors or ServiceMonitors.
@@ -138,9 +138,9 @@ struct MonitorSettings {
 struct MonitoringSettings {
   MonitorSettings pod_monitor;
   MonitorSettings service_monitor;
-  bool prometheus_rule = false;
+  bool prometheus_rule_enabled = false;
   StringMap prometheus_rule_labels;
-  bool dashboards = false;
+  bool dashboards_enabled = false;
   StringMap dashboard_labels;
 };
 
@@ -156,11 +156,11 @@ struct Settings {
   std::string memory_unit;                  // GiB or MiB, for agents and scheduler
   std::string runtime_class;                // name of the RuntimeClass
   bool webhook_enabled = true;
-  bool privileged_policy = true;
+  bool privileged_policy_enabled = true;
   // Users, in addition to Tessera's own, who may write the annotations that assign GPUs.
   std::vector<std::string> extra_assignment_writers;
-  bool network_policy = true;
-  bool gpu_manager_metric = true;
+  bool network_policy_enabled = true;
+  bool gpu_manager_metric_enabled = true;
 };
 
 // Reads a spec. Missing keys have their defaults; a null spec has only defaults.

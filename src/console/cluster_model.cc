@@ -45,7 +45,7 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   ledger_ = *std::move(ledger);
   ledger::FeedOptions feed = options_.feed;
   feed.keeps_objects = false;
-  feed.constraints = true;
+  feed.keeps_scheduling_constraints = true;
   feed.reports_pod_runs = true;
   runs_.clear();
   if (!with_quota) feed.quota_name.clear();

@@ -40,14 +40,14 @@ struct Evaluation {
 
 // Why the pod cannot go to the node, by the checks of tessera-scheduler or else of kube-scheduler;
 // nullopt if it can.
-std::optional<kube::Exclusion> WhyNot(ClusterLedger& ledger, ClusterLedger::Query& query,
-                                      const ledger::NodeEntry& node) {
+std::optional<kube::Exclusion> ExclusionOf(ClusterLedger& ledger, ClusterLedger::Query& query,
+                                           const ledger::NodeEntry& node) {
   const ledger::Verdict verdict = ledger.Evaluate(query, &node);
   if (!verdict.fits) return kube::Exclusion{verdict.kind, std::string(verdict.reason)};
   if (auto left_out = ClusterLedger::WhyLeftOut(query.request, node)) return left_out;
   const placement::Demand& demand = ledger.cluster().demand(query.shape);
   const placement::NodeShortfall shortfall =
-      placement::WhyNot(ledger.cluster().node(node.id), demand);
+      placement::ShortfallOf(ledger.cluster().node(node.id), demand);
   if (shortfall.ok()) return std::nullopt;
   return kube::Exclusion{placement::MetricLabelOf(shortfall.reason),
                          placement::TextOf(shortfall, demand, ledger.cluster())};
@@ -60,9 +60,9 @@ std::string WhyRoomIsNotUsed(ClusterLedger& ledger, ClusterLedger::Query& query)
   size_t nodes = 0;
   for (const auto& [name, node] : ledger.nodes()) {
     if (node.id == placement::kNoNode ||
-        !placement::WhyNot(ledger.cluster().node(node.id), demand).ok())
+        !placement::ShortfallOf(ledger.cluster().node(node.id), demand).ok())
       continue;
-    const std::optional<kube::Exclusion> why = WhyNot(ledger, query, node);
+    const std::optional<kube::Exclusion> why = ExclusionOf(ledger, query, node);
     if (!why) return "";
     ++reasons[why->reason];
     if (++nodes >= kMaxRejectedNodes) break;
@@ -77,7 +77,7 @@ Evaluation Evaluate(ClusterLedger& ledger, ClusterLedger::Query& query) {
   for (const auto& [name, node] : ledger.nodes()) {
     if (node.id == placement::kNoNode) continue;
     ++result.nodes;
-    const std::optional<kube::Exclusion> why = WhyNot(ledger, query, node);
+    const std::optional<kube::Exclusion> why = ExclusionOf(ledger, query, node);
     if (!why) {
       result.fitting.push_back(name);
       continue;
@@ -145,7 +145,7 @@ int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replic
     float best_score = placement::kUnfit;
     for (const auto& [name, node] : ledger.nodes()) {
       if (node.id == placement::kNoNode || scores[node.id] <= best_score) continue;
-      if (WhyNot(ledger, *query, node)) continue;
+      if (ExclusionOf(ledger, *query, node)) continue;
       best = &name;
       best_score = scores[node.id];
     }
@@ -263,17 +263,17 @@ Json JsonOfQuotas(const ClusterLedger& ledger,
     if (!visible(ns)) continue;
     const auto quota = config.find(ns);
     const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
-    if (quota == config.end() || !quota->second.lines) {
+    if (quota == config.end() || !quota->second.limits) {
       for (const auto& [model, milli] : used[ns]) {
         lines.Append(JsonOfQuotaLine(ns, model, milli, std::nullopt, pools));
       }
       continue;
     }
-    for (const placement::QuotaLimit& line : *quota->second.lines) {
+    for (const placement::QuotaLimit& line : *quota->second.limits) {
       lines.Append(JsonOfQuotaLine(ns, line.model, ledger.quota().Used(ns, line.model).count(),
                                    line.gpus * kWholeGpu.count(), pools));
     }
-    for (const auto& [model, milli] : UnlistedOf(used[ns], *quota->second.lines)) {
+    for (const auto& [model, milli] : UnlistedOf(used[ns], *quota->second.limits)) {
       lines.Append(JsonOfQuotaLine(ns, model, milli, 0, pools));
     }
   }

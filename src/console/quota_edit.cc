@@ -72,8 +72,8 @@ void AddUnlisted(const std::vector<const PodEntry*>& pods,
 // Models of the quota that no GPU of the cluster has.
 Json JsonOfUnknown(const ClusterLedger& ledger, const placement::NamespaceQuota& quota) {
   Json unknown = Json::MakeArray();
-  if (!quota.lines) return unknown;
-  for (const placement::QuotaLimit& line : *quota.lines) {
+  if (!quota.limits) return unknown;
+  for (const placement::QuotaLimit& line : *quota.limits) {
     const bool known = std::ranges::any_of(ledger.nodes(), [&](const auto& node) {
       return node.second.model_label == line.model ||
              std::ranges::any_of(node.second.node.inventory.without_uuids().gpus,
@@ -101,8 +101,8 @@ Json JsonOfLines(const ClusterLedger& ledger, const std::string& ns,
                  const placement::NamespaceQuota& quota, const std::vector<const PodEntry*>& pods,
                  Json* over) {
   Json lines = Json::MakeArray();
-  if (!quota.lines) return lines;
-  for (const placement::QuotaLimit& line : *quota.lines) {
+  if (!quota.limits) return lines;
+  for (const placement::QuotaLimit& line : *quota.limits) {
     const int64_t used = ledger.quota().Used(ns, line.model).count();
     const int64_t limit = line.gpus * kWholeGpu.count();
     lines.Append(Json::MakeObject({{"model", Json::String(line.model)},
@@ -110,7 +110,7 @@ Json JsonOfLines(const ClusterLedger& ledger, const std::string& ns,
                                    {"limitMilli", Json::Int(limit)}}));
     AddOver(pods, line.model, used - limit, over);
   }
-  AddUnlisted(pods, *quota.lines, &lines, over);
+  AddUnlisted(pods, *quota.limits, &lines, over);
   return lines;
 }
 
@@ -145,9 +145,9 @@ Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns) {
   const auto entry = config.find(ns);
   if (entry == config.end()) return {};
   Json out = Json::MakeObject();
-  if (entry->second.lines) {
+  if (entry->second.limits) {
     Json lines = Json::MakeObject();
-    for (const placement::QuotaLimit& line : *entry->second.lines) {
+    for (const placement::QuotaLimit& line : *entry->second.limits) {
       lines.Set(line.model, Json::Int(line.gpus));
     }
     out.Set("quota", std::move(lines));

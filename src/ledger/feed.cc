@@ -119,10 +119,10 @@ struct ClusterFeed::State {
     return {.label = none, .annotation = none};
   }
 
-  AlsoKept AlsoKeptFields() const {
-    return {.labels = options.watches_budgets || options.keeps_pod_labels,
-            .constraints = options.constraints,
-            .runs = options.reports_pod_runs};
+  ExtraKeptFields ExtraFields() const {
+    return {.pod_labels = options.watches_budgets || options.keeps_pod_labels,
+            .scheduling_constraints = options.keeps_scheduling_constraints,
+            .pod_runs = options.reports_pod_runs};
   }
 
   template <typename T>
@@ -133,7 +133,7 @@ struct ClusterFeed::State {
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{.label_selector = options.node_selector},
-        KeepOfNodes(ledger.options().labels, AlsoKeptFields()), node_handler,
+        KeptNodeFields(ledger.options().labels, ExtraFields()), node_handler,
         kube::Watch::Options{}, options.keeps_objects ? nullptr : IsAnyObject<kube::NodeObject>);
     if (options.watches_budgets) {
       budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
@@ -154,13 +154,13 @@ struct ClusterFeed::State {
   // Called once all nodes are known.
   void WatchPods() {
     if (pods) return;
-    const bool all = options.all_pods;
+    const bool all = options.watches_all_pods;
     pods = std::make_unique<kube::Informer<kube::PodObject>>(
         client,
         kube::ListQuery{.ns = options.pods_ns,
                         .label_selector = options.pod_selector,
                         .field_selector = all ? "" : kNotEnded},
-        KeepOfPods(AlsoKeptFields()), pod_handler, kube::Watch::Options{},
+        KeptPodFields(ExtraFields()), pod_handler, kube::Watch::Options{},
         !options.keeps_objects ? IsAnyObject<kube::PodObject>
         : all                  ? nullptr
                                : HasNoGpus);

@@ -33,9 +33,9 @@ struct FeedOptions {
   std::string pods_ns;  // "": pods of all namespaces
   // Label selectors; "": all objects. The ledger lacks objects that they do not select.
   std::string node_selector, pod_selector;
-  // Whether FindPod also finds pods without GPUs and pods that have ended. They are most pods of a
-  // cluster, but no decision depends on them.
-  bool all_pods = false;
+  // Whether pods without GPUs and pods that have ended are watched too, so that FindPod finds them.
+  // They are most pods of a cluster, but no decision depends on them.
+  bool watches_all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are watched, for ClusterLedger::Victims.
   bool watches_budgets = false;
   // Whether the ledger keeps the labels of pods (PodEntry::labels). With watches_budgets it always
@@ -43,7 +43,7 @@ struct FeedOptions {
   bool keeps_pod_labels = false;
   // Whether the ledger keeps what ClusterLedger::WhyLeftOut needs: the constraints of pods, and the
   // labels and taints of nodes.
-  bool constraints = false;
+  bool keeps_scheduling_constraints = false;
   // Whether Delegate::OnPodRun is called.
   bool reports_pod_runs = false;
   // Whether FindPod and FindNode find objects. If false, the feed keeps only their UIDs, which
@@ -64,12 +64,12 @@ class ClusterFeed {
     // After the first sync: the ledger has changed because a node was added, changed or removed.
     virtual void OnNode(const std::string& name) { (void)name; }
     // After the first sync: the ledger has changed because a pod changed. `pod` is the API server's
-    // current object. Without FeedOptions::all_pods, not called for pods without GPUs.
+    // current object. Without FeedOptions::watches_all_pods, not called for pods without GPUs.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
     // With FeedOptions::reports_pod_runs, also before the first sync: a pod with GPUs was added or
     // changed.
     virtual void OnPodRun(const kube::PodObject& pod) { (void)pod; }
-    // The pod was deleted or, without FeedOptions::all_pods, has ended.
+    // The pod was deleted or, without FeedOptions::watches_all_pods, has ended.
     virtual void OnPodGone(const Uid& uid) { (void)uid; }
     // The ledger has the current quota of the ConfigMap. An earlier error of "quota" is over.
     virtual void OnQuota() {}

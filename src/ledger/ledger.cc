@@ -397,9 +397,9 @@ Result<ClusterLedger::Assumption> ClusterLedger::Assume(const Query& query, std:
   }
   if (!pick) {
     const Demand& demand = cluster_->demand(query.gpus_only);
-    return Error(
-        Code::kFailedPrecondition, "node {}: {}", name,
-        placement::TextOf(placement::WhyNot(cluster_->node(node.id), demand), demand, *cluster_));
+    return Error(Code::kFailedPrecondition, "node {}: {}", name,
+                 placement::TextOf(placement::ShortfallOf(cluster_->node(node.id), demand), demand,
+                                   *cluster_));
   }
   assumed.assignment =
       placement::AssignmentOf(*request.devices, query.demand, *pick, *cluster_, node.id);

@@ -84,8 +84,8 @@ struct NodeEntry {
   bool ready = false;
   // One bit for each device::Dialect, a family of resource names such as nvidia.com/*, that the
   // kubelet offers. A bit stays set while pods hold all units, and for five minutes after the
-  // device plugin has ended. 0: unknown, because the node offers none or AlsoKept::constraints is
-  // not set.
+  // device plugin has ended. 0: unknown, because the node offers none or
+  // ExtraKeptFields::scheduling_constraints is not set.
   uint8_t offered_dialects = 0;
   // Why the GPUs of the node cannot be counted. The node gets no more pods, and its pods keep the
   // GPUs that were known last.
@@ -94,7 +94,8 @@ struct NodeEntry {
   Uid uid;
   int64_t gpu_mem_units = 0;  // allocatable aliyun.com/gpu-mem
   std::string model_label;    // model label, "" if all GPUs match it; quotas use it
-  // Taints, and labels: all of them with AlsoKept::constraints, else those of KeepOfNodes.
+  // Taints, and labels: all of them with ExtraKeptFields::scheduling_constraints, else those of
+  // KeptNodeFields.
   SharedValue<kube::NodeTraits> traits;
 };
 
@@ -221,7 +222,7 @@ class ClusterLedger {
   const Status& CheckQuota(Query& query, const NodeEntry& node) const;
   // Why kube-scheduler rejects the node for this pod before it calls the extender. Besides the
   // kinds of kube::Exclusion: "cordoned", "not-ready" and "not-offered". Only with
-  // AlsoKept::constraints.
+  // ExtraKeptFields::scheduling_constraints.
   static std::optional<kube::Exclusion> WhyLeftOut(const PodRequest& pod, const NodeEntry& node);
   // Scores by NodeId; larger is better, placement::kUnfit if the GPUs do not fit. The policy is the
   // policy that the pod names, else the ledger's. Valid until the next call.

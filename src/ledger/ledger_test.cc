@@ -31,7 +31,7 @@ class LedgerTest : public ::testing::Test {
     ClusterLedger::Query query = MakeQuery(pod);
     return ledger_->Evaluate(query, node).fits;
   }
-  std::string WhyNot(const kube::PodObject& pod, std::string_view node) {
+  std::string WhyUnfit(const kube::PodObject& pod, std::string_view node) {
     ClusterLedger::Query query = MakeQuery(pod);
     return std::string(ledger_->Evaluate(query, node).reason);
   }
@@ -267,7 +267,7 @@ TEST_F(LedgerTest, SharedGpuIsNotGivenAsAWholeGpu) {
   const auto vcuda =
       GpuPod("c", {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "160"}});
   ASSERT_TRUE(Assume(vcuda, "n").ok());  // 40 GiB
-  EXPECT_NE(WhyNot(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"), "");
+  EXPECT_NE(WhyUnfit(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"), "");
 }
 
 TEST_F(LedgerTest, CpuIsCountedButNeverRejects) {
@@ -303,13 +303,13 @@ TEST_F(LedgerTest, AnInvalidNodeAnnotationKeepsTheKnownGpus) {
   EXPECT_NE(ledger_->nodes().at("n").problem, "");
   EXPECT_EQ(Free(), 1000);
   const kube::PodObject late = GpuPod("late", {{names::kResourceGpu, "1"}});
-  EXPECT_EQ(WhyNot(late, "n"), ledger_->nodes().at("n").problem);
+  EXPECT_EQ(WhyUnfit(late, "n"), ledger_->nodes().at("n").problem);
   EXPECT_EQ(Assume(late, "n").status().code(), Code::kFailedPrecondition);
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_TRUE(Fits(late, "n"));
   bad.meta.name = "other";
   ledger_->SetNode(bad);
-  EXPECT_NE(WhyNot(GpuPod("b", {{names::kResourceGpu, "1"}}), "other"), "");
+  EXPECT_NE(WhyUnfit(GpuPod("b", {{names::kResourceGpu, "1"}}), "other"), "");
 }
 
 TEST_F(LedgerTest, QuotaCountsAssumedPods) {
@@ -321,7 +321,7 @@ TEST_F(LedgerTest, QuotaCountsAssumedPods) {
           .ok());
   const auto second =
       GpuPod("b", {{names::kResourceVcudaCore, "60"}, {names::kResourceVcudaMemory, "10"}});
-  EXPECT_NE(WhyNot(second, "n").find("A100"), std::string::npos) << WhyNot(second, "n");
+  EXPECT_NE(WhyUnfit(second, "n").find("A100"), std::string::npos) << WhyUnfit(second, "n");
   EXPECT_EQ(Assume(second, "n").status().code(), Code::kResourceExhausted);
   kube::PodObject elsewhere = second;
   elsewhere.meta.ns = "unlimited";

@@ -101,25 +101,25 @@ bool HasNoGpus(const kube::PodObject& pod) {
                       });
 }
 
-kube::KeptFields KeepOfPods(AlsoKept also) {
-  return {.label = [labels = also.labels](std::string_view) { return labels; },
+kube::KeptFields KeptPodFields(ExtraKeptFields extra) {
+  return {.label = [labels = extra.pod_labels](std::string_view) { return labels; },
           .annotation = IsPodAnnotation,
           .resource =
               [](std::string_view key) {
                 return key == "cpu" || key == "memory" || device::IsGpuResource(key);
               },
-          .constraints = also.constraints,
-          .run_summary = also.runs};
+          .constraints = extra.scheduling_constraints,
+          .run_summary = extra.pod_runs};
 }
 
-kube::KeptFields KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also) {
+kube::KeptFields KeptNodeFields(const device::NodeLabelKeys& labels, ExtraKeptFields extra) {
   return {.label =
-              [labels, all = also.constraints](std::string_view key) {
+              [labels, all = extra.scheduling_constraints](std::string_view key) {
                 return all || key == labels.pool || key == labels.model;
               },
           .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
           .resource =
-              [all = also.constraints](std::string_view key) {
+              [all = extra.scheduling_constraints](std::string_view key) {
                 // The command line derives the memory unit from a node's amount of gpu-mem.
                 return key == "cpu" || key == "memory" || key == names::kResourceGpuMem ||
                        (all && device::IsGpuResource(key));

@@ -29,7 +29,7 @@ struct PodRequest {
   // The maximum over time of all running containers, as kube-scheduler computes it.
   device::MilliCpu cpu;
   Bytes memory;
-  // Where the pod may run; only with AlsoKept::constraints.
+  // Where the pod may run; only with ExtraKeptFields::scheduling_constraints.
   SharedValue<kube::NodeConstraints> constraints;
 
   // "ns/name".
@@ -42,14 +42,15 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 // Whether no container requests a GPU resource.
 bool HasNoGpus(const kube::PodObject& pod);
 
-// What informers keep in addition to the annotations and resources that PodRequestOf and the ledger
-// read.
-struct AlsoKept {
-  bool labels = false;       // all labels of pods: PodDisruptionBudgets may select by any of them
-  bool constraints = false;  // what ClusterLedger::WhyLeftOut reads: all labels of nodes, too
-  bool runs = false;         // PodObject::run
+// Fields that informers keep in addition to the annotations and resources that PodRequestOf and the
+// ledger read.
+struct ExtraKeptFields {
+  bool pod_labels = false;  // all of them, because PodDisruptionBudgets may select by any label
+  // Read by ClusterLedger::WhyLeftOut: constraints of pods, and all labels and resources of nodes.
+  bool scheduling_constraints = false;
+  bool pod_runs = false;  // PodObject::run
 };
-kube::KeptFields KeepOfPods(AlsoKept also = {});
-kube::KeptFields KeepOfNodes(const device::NodeLabelKeys& labels, AlsoKept also = {});
+kube::KeptFields KeptPodFields(ExtraKeptFields extra = {});
+kube::KeptFields KeptNodeFields(const device::NodeLabelKeys& labels, ExtraKeptFields extra = {});
 
 }  // namespace tessera::ledger

@@ -43,14 +43,14 @@ TEST(PodRequestTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
     EXPECT_FALSE(HasNoGpus(pod)) << resource;
     pod.containers[0].limits.swap(pod.containers[0].requests);
     EXPECT_FALSE(HasNoGpus(pod)) << resource;
-    EXPECT_TRUE(KeepOfPods().resource(resource)) << resource;
+    EXPECT_TRUE(KeptPodFields().resource(resource)) << resource;
   }
   EXPECT_TRUE(HasNoGpus(GpuPod("a", {{"cpu", "1"}, {"rdma/hca", "1"}})));
 }
 
 TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
-  const kube::KeptFields pods = KeepOfPods(),
-                         nodes = KeepOfNodes({.pool = "pool", .model = "model"});
+  const kube::KeptFields pods = KeptPodFields(),
+                         nodes = KeptNodeFields({.pool = "pool", .model = "model"});
   for (const char* resource : {"cpu", "memory"}) {
     EXPECT_TRUE(pods.resource(resource));
     EXPECT_TRUE(nodes.resource(resource));
@@ -66,7 +66,7 @@ TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
   EXPECT_TRUE(pods.annotation(names::kAnnotationAssignment));
   EXPECT_FALSE(pods.annotation(names::kAnnotationDevices));
   EXPECT_FALSE(pods.label("app"));
-  EXPECT_TRUE(KeepOfPods({.labels = true}).label("app"));
+  EXPECT_TRUE(KeptPodFields({.pod_labels = true}).label("app"));
 }
 
 TEST(QuotaInTest, IsEmptyWhereTheConfigMapHasNoSuchKey) {

@@ -48,7 +48,7 @@ UnfitReasons::ShapeReasons& UnfitReasons::FindOrAdd(uint64_t serial) {
 
 void UnfitReasons::UpdateNode(NodeId node, const placement::Demand& demand,
                               ShapeReasons* known) const {
-  const NodeShortfall shortfall = placement::WhyNot(cluster_.node(node), demand);
+  const NodeShortfall shortfall = placement::ShortfallOf(cluster_.node(node), demand);
   if (shortfall.ok()) {
     known->by_node[node] = nullptr;
     return;

@@ -48,7 +48,7 @@ TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
     const placement::Cluster& cluster = ledger->cluster();
     const placement::Demand& demand = cluster.demand(query.gpus_only);
     for (placement::NodeId id = 0; id < cluster.size(); ++id) {
-      const placement::NodeShortfall shortfall = placement::WhyNot(cluster.node(id), demand);
+      const placement::NodeShortfall shortfall = placement::ShortfallOf(cluster.node(id), demand);
       const UnfitReasons::Reason* reason = lacks.ReasonFor(query.gpus_only, id);
       ASSERT_EQ(reason == nullptr, shortfall.ok()) << step;
       if (reason == nullptr) continue;

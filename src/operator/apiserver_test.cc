@@ -60,7 +60,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
                   .definition = components::TesseraDefinition(),
                   .examples = {Map(), Role()}},
         ControllerOptions{
-            .ns = "default", .settle = milliseconds(200), .status_delay = milliseconds(50)});
+            .ns = "default", .prune_delay = milliseconds(200), .status_delay = milliseconds(50)});
   }
   static Json Named(const std::string& name, const std::string& ns) {
     Json metadata = Json::MakeObject(

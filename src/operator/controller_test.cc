@@ -76,7 +76,7 @@ class ControllerTest : public ::testing::Test {
         ClusterAccess{client_, events_, metrics_, nullptr}, std::move(rendering),
         ControllerOptions{.ns = "ns",
                           .resync = milliseconds(200),
-                          .settle = milliseconds(50),
+                          .prune_delay = milliseconds(50),
                           .status_delay = milliseconds(20),
                           .cleanup_timeout = cleanup_patience_});
   }

@@ -70,7 +70,7 @@ void DriverController::FollowPools() {
     for (const auto& [key, unused] : pool.selector) keys.insert(key);
   }
   reader_.Follow(std::move(keys));
-  StepAfter(options_.settle);
+  StepAfter(options_.step_delay);
 }
 
 void DriverController::FindLeftovers() {
@@ -191,7 +191,7 @@ driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView&
     const bool planned = !BeginsUpgrade(action) || plans_.IsPublished(pool.settings->name);
     if (known && planned) executor_.Execute(action, node);
   }
-  if (step.next) StepAfter(std::max<Duration>(*step.next - now, options_.settle));
+  if (step.next) StepAfter(std::max<Duration>(*step.next - now, options_.step_delay));
   return step;
 }
 
@@ -228,7 +228,7 @@ std::optional<FleetReport> DriverController::report() const {
 }
 
 void DriverController::OnPublished(const FleetReport& report) {
-  if (plans_.OnPublished(report)) StepAfter(options_.settle);
+  if (plans_.OnPublished(report)) StepAfter(options_.step_delay);
 }
 
 }  // namespace tessera::operators

@@ -28,8 +28,8 @@ namespace tessera::operators {
 class DriverController : private FleetReader::Delegate, private UpgradeExecutor::Delegate {
  public:
   struct Options {
-    std::string ns;                                    // of the driver's pods
-    Duration settle = std::chrono::milliseconds(200);  // collects changes for one pass
+    std::string ns;                                        // of the driver's pods
+    Duration step_delay = std::chrono::milliseconds(200);  // collects changes for one pass
     // How often the pods of nodes in an upgrade are read.
     Duration poll = std::chrono::seconds(2);
     Duration retry = std::chrono::seconds(5);  // after a failed read
@@ -62,9 +62,9 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   void OnPublished(const FleetReport& report);
 
  private:
-  void OnFleetChanged() override { StepAfter(options_.settle); }
+  void OnFleetChanged() override { StepAfter(options_.step_delay); }
   void OnErrorsChanged() override { delegate_.OnDriversChanged(); }
-  void OnNodeWritten() override { StepAfter(options_.settle); }
+  void OnNodeWritten() override { StepAfter(options_.step_delay); }
   void OnPodAnswer() override { StepAfter(options_.poll); }
   void OnWriteError() override;
 

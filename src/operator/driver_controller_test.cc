@@ -45,7 +45,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     controller_ = std::make_unique<DriverController>(
         ClusterAccess{client_, events_, metrics_, nullptr},
         DriverController::Options{
-            .ns = "ns", .settle = milliseconds(20), .poll = milliseconds(100)},
+            .ns = "ns", .step_delay = milliseconds(20), .poll = milliseconds(100)},
         static_cast<DriverController::Delegate&>(*this));
   }
   static std::vector<driver::FleetPool> WantedPools(const std::string& version,

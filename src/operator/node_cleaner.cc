@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/components/node_marks.h"
+#include "src/components/agent_written_fields.h"
 
 namespace tessera::operators {
 namespace {
@@ -40,9 +40,9 @@ struct NodeCleaner::Core {
   void Plan(const Json& node) {
     const Json* object = node.Find("metadata");
     const std::string name = object == nullptr ? "" : object->StringAt("name").value_or("");
-    const components::NodeMarks marks = components::MarksOfTessera(node);
-    auto metadata = components::NodePatch(marks);
-    auto status = components::NodeStatusPatch(marks);
+    const components::AgentWrittenFields fields = components::AgentWrittenFieldsOf(node);
+    auto metadata = components::NodeCleanupPatch(fields);
+    auto status = components::NodeStatusCleanupPatch(fields);
     if (metadata) writes.push_back({kube::Node(name), kube::PatchKind::kMerge, *metadata});
     if (status) {
       writes.push_back({kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *status});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes the labels, annotations and conditions that agents have written on Nodes
-// (components/node_marks.h). Runs after the last agent has ended, because a running agent would
-// write them again.
+// (components/agent_written_fields.h). Runs after the last agent has ended, because a running agent
+// would write them again.
 //
 // Threads: the client's runner. The client must outlive the cleaner. Cost: lists the nodes in
 // pages, and patches the nodes that have any of these, one after the other.

@@ -58,13 +58,21 @@ void ObjectSet::SetWanted(std::vector<components::Component> components,
   for (const auto& [key, wanted] : wanted_.objects()) watches_.Follow(wanted.object);
   for (const WantedObjects::AppliedComponent& component : wanted_.components())
     queue_.Add(component.name);
-  queue_.AddAfter(std::string(kPruneKey), options_.settle);
+  queue_.AddAfter(std::string(kPruneKey), options_.prune_delay);
 }
 
-void ObjectSet::Remove(const kube::OwnerReference& owner, bool rest) {
+void ObjectSet::RemoveWorkloads(const kube::OwnerReference& owner) {
+  Remove(owner, /*workloads_only=*/true);
+}
+
+void ObjectSet::RemoveAll(const kube::OwnerReference& owner) {
+  Remove(owner, /*workloads_only=*/false);
+}
+
+void ObjectSet::Remove(const kube::OwnerReference& owner, bool workloads_only) {
   owner_ = owner;
   removing_ = true;
-  remove_rest_ = rest;
+  removes_workloads_only_ = workloads_only;
   queue_.Add(std::string(kPruneKey));
 }
 
@@ -89,7 +97,7 @@ void ObjectSet::OnScopeSynced(const WatchScope& scope) {
   // Objects that were deleted while the watch was broken are noticed now.
   for (const WantedObjects::AppliedComponent& component : wanted_.components())
     queue_.Add(component.name);
-  queue_.AddAfter(std::string(kPruneKey), options_.settle);
+  queue_.AddAfter(std::string(kPruneKey), options_.prune_delay);
   delegate_.OnObjectsChanged();
 }
 
@@ -182,15 +190,15 @@ void ObjectSet::Prune(const kube::KeyedQueue::Done& done) {
     return done(Status::Ok());
   }
   auto deletions = std::make_shared<std::deque<PendingDeletion>>();
-  watches_.ForEach(
-      [&](const WatchScope& scope, const kube::ResourceType& type, const TrackedObject& object) {
-        if (object.meta.deleting || !Owns(object)) return;
-        const std::string key = KeyOf(scope, object.meta.name);
-        const bool wanted = !removing_ && wanted_.Find(key) != nullptr;
-        const bool may_delete = !removing_ || remove_rest_ || IsDeletedFirst(scope.type);
-        if (wanted || !may_delete) return;
-        deletions->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
-      });
+  watches_.ForEach([&](const WatchScope& scope, const kube::ResourceType& type,
+                       const TrackedObject& object) {
+    if (object.meta.deleting || !Owns(object)) return;
+    const std::string key = KeyOf(scope, object.meta.name);
+    const bool wanted = !removing_ && wanted_.Find(key) != nullptr;
+    const bool may_delete = !removing_ || !removes_workloads_only_ || IsDeletedFirst(scope.type);
+    if (wanted || !may_delete) return;
+    deletions->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
+  });
   DeleteNext(deletions, Status::Ok(), done);
 }
 
@@ -252,7 +260,7 @@ size_t ObjectSet::Remaining(bool workloads_only) const {
 
 std::string ObjectSet::WatchError() const { return watches_.WatchError(); }
 
-bool ObjectSet::settled() const {
+bool ObjectSet::all_applied() const {
   return wanted_known_ && watches_.AllSynced() && wanted_.AllApplied();
 }
 

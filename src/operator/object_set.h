@@ -40,8 +40,8 @@ class ObjectSet : private ObjectWatches::Delegate {
     std::string label_selector;  // of all objects
     // One object of each type and namespace that earlier settings may have rendered.
     std::vector<Json> examples;
-    Duration settle =
-        std::chrono::seconds(1);  // from a change to the deletion of superfluous objects
+    // From a change to the deletion of superfluous objects.
+    Duration prune_delay = std::chrono::seconds(1);
     Duration first_retry = std::chrono::milliseconds(200);
     Duration longest_retry = std::chrono::seconds(30);
     kube::BeforeSend before_send;  // checked before each write
@@ -64,19 +64,21 @@ class ObjectSet : private ObjectWatches::Delegate {
   // Sets the rendered objects, which all get `owner` (no owner if its uid is empty). Objects with
   // that owner that are not in `components` are deleted.
   void SetWanted(std::vector<components::Component> components, const kube::OwnerReference& owner);
-  // Stops applying, and deletes the objects of the owner. Without `rest` deletes only Deployments,
-  // DaemonSets and webhook configurations, because pods that still run need their rights.
-  void Remove(const kube::OwnerReference& owner, bool rest);
+  // Stops applying, and deletes the owner's Deployments, DaemonSets and webhook configurations.
+  // Pods that still run need the other objects, such as Roles.
+  void RemoveWorkloads(const kube::OwnerReference& owner);
+  // Stops applying, and deletes all objects of the owner.
+  void RemoveAll(const kube::OwnerReference& owner);
 
   // One report for each component, in order.
   std::vector<ComponentReport> Reports() const;
-  // After Remove: the number of the owner's objects that still exist. With `workloads_only` counts
-  // only the objects that Remove deletes without `rest`. At least 1 until all watches are synced.
+  // The number of the owner's objects that still exist. With `workloads_only` counts only the
+  // objects that RemoveWorkloads deletes. At least 1 until all watches are synced.
   size_t Remaining(bool workloads_only) const;
   // Which watch fails, and why; "": none.
   std::string WatchError() const;
   // Whether all wanted objects were applied and all watches are synced.
-  bool settled() const;
+  bool all_applied() const;
 
  private:
   struct ComponentRun;
@@ -90,6 +92,7 @@ class ObjectSet : private ObjectWatches::Delegate {
   void OnScopeSynced(const WatchScope& scope) override;
   void OnWatchState() override { delegate_.OnObjectsChanged(); }
 
+  void Remove(const kube::OwnerReference& owner, bool workloads_only);
   void Work(const std::string& key, kube::KeyedQueue::Done done);
   void ApplyNext(const std::shared_ptr<ComponentRun>& run);
   void Send(const std::shared_ptr<ComponentRun>& run, const std::string& key,
@@ -111,7 +114,7 @@ class ObjectSet : private ObjectWatches::Delegate {
   kube::OwnerReference owner_;
   bool wanted_known_ = false;
   bool removing_ = false;
-  bool remove_rest_ = false;
+  bool removes_workloads_only_ = false;
   Status prune_error_;
   ObjectWatches watches_;
   WantedObjects wanted_;

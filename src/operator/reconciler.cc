@@ -68,7 +68,7 @@ std::unique_ptr<ObjectSet> Reconciler::NewSet(std::vector<Json> examples) {
       access_.client, types_,
       ObjectSet::Options{.label_selector = std::string(names::kPartOfSelector),
                          .examples = std::move(examples),
-                         .settle = options_.settle,
+                         .prune_delay = options_.prune_delay,
                          .before_send = access_.before_send},
       access_.metrics, static_cast<ObjectSet::Delegate&>(*this));
 }
@@ -145,7 +145,7 @@ void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataOb
   if (keeps_off_nvidia_nodes_) components::KeepOffNvidiaNodes(&*components);
   AddDriverObjects(&*components);
   objects_->SetWanted(*std::move(components), OwnerOf(resource.meta));
-  applied_by_ = Now() + 5 * options_.settle;
+  applied_by_ = Now() + 5 * options_.prune_delay;
 }
 
 void Reconciler::SetSpecError(Status status) {
@@ -234,7 +234,7 @@ std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, c
 }
 
 bool Reconciler::is_applying() const {
-  return !is_removing() && spec_error_.ok() && !objects_->settled() && Now() < applied_by_;
+  return !is_removing() && spec_error_.ok() && !objects_->all_applied() && Now() < applied_by_;
 }
 
 const std::string& Reconciler::respected_policy() const {

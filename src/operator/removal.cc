@@ -26,7 +26,7 @@ bool Removal::Advance(bool agents_run) {
   if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !removing_)) {
     removing_ = true;
     Enter("the agents and schedulers are being removed; running pods keep their GPUs");
-    parts_.objects.Remove(inputs_.owner, /*rest=*/false);
+    parts_.objects.RemoveWorkloads(inputs_.owner);
     return false;
   }
   if (!engines_clean_) {
@@ -39,7 +39,7 @@ bool Removal::Advance(bool agents_run) {
   }
   if (parts_.objects.Remaining(/*workloads_only=*/false) > 0) {
     Enter("the remaining objects are being removed");
-    parts_.objects.Remove(inputs_.owner, /*rest=*/true);
+    parts_.objects.RemoveAll(inputs_.owner);
     return false;
   }
   if (deleted_count_ < inputs_.created_at_run_time.size()) {

@@ -45,7 +45,7 @@ bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeShortfa
   const GpuDemand& gpu_demand = demand.gpu_demands[n];
   shortfall->gpus = {};
   for (const GpuState& gpu : node.gpus)
-    ++CountOf(*shortfall, WhyNot(gpu, gpu_demand, demand).reason);
+    ++CountOf(*shortfall, ShortfallOf(gpu, gpu_demand, demand).reason);
   shortfall->gpu_demand_index = static_cast<uint8_t>(n);
   shortfall->wanted = gpu_demand.count;
   shortfall->free = CountOf(*shortfall, UnfitReason::kNothing);
@@ -125,7 +125,7 @@ std::string_view MetricLabelOf(UnfitReason reason) {
   return kInfo[static_cast<size_t>(reason)].label;
 }
 
-GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
+GpuShortfall ShortfallOf(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
   const int64_t milli = gpu_demand.milli.count(), bytes = gpu_demand.bytes.count();
   if (gpu.kind != gpu_demand.kind) return {UnfitReason::kOtherKind};
   if (!demand.AllowsModel(gpu.model)) return {UnfitReason::kOtherModel};
@@ -140,7 +140,7 @@ GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Dema
   return {};
 }
 
-NodeShortfall WhyNot(const NodeView& node, const Demand& demand) {
+NodeShortfall ShortfallOf(const NodeView& node, const Demand& demand) {
   NodeShortfall shortfall{.gpu_count = node->gpu_count};
   if (!node->present || !node->schedulable) {
     shortfall.reason = node->present ? UnfitReason::kCordoned : UnfitReason::kGone;
@@ -256,7 +256,7 @@ std::string ShortfallCounts::Text() const {
 ShortfallCounts CountShortfalls(const Cluster& cluster, const Demand& demand) {
   ShortfallCounts counts;
   for (NodeId node = 0; node < cluster.size(); ++node) {
-    if (cluster.node(node)->present) counts.Add(WhyNot(cluster.node(node), demand));
+    if (cluster.node(node)->present) counts.Add(ShortfallOf(cluster.node(node), demand));
   }
   return counts;
 }
@@ -264,11 +264,11 @@ ShortfallCounts CountShortfalls(const Cluster& cluster, const Demand& demand) {
 NodeReport ExplainNode(const Cluster& cluster, Policy& policy, ShapeId shape, NodeId node) {
   const Demand& demand = cluster.demand(shape);
   const NodeView view = cluster.node(node);
-  NodeReport report{.shortfall = WhyNot(view, demand)};
+  NodeReport report{.shortfall = ShortfallOf(view, demand)};
   report.text = TextOf(report.shortfall, demand, cluster);
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
     std::vector<GpuShortfall>& gpus = report.gpu_demands.emplace_back();
-    for (const GpuState& gpu : view.gpus) gpus.push_back(WhyNot(gpu, gpu_demand, demand));
+    for (const GpuState& gpu : view.gpus) gpus.push_back(ShortfallOf(gpu, gpu_demand, demand));
   }
   if (!report.shortfall.ok()) return report;
   report.score = policy.Scores(shape)[node];

@@ -2,8 +2,9 @@
 // Explains why a demand does not fit on a node, and which score a node got, for scheduler
 // responses, Events and users. Always agrees with Fits (fit.h), and decides nothing.
 //
-// Cost: WhyNot makes one pass over the GPUs of a node and does not allocate, so that one answer can
-// cover 5,000 nodes; texts allocate. Threads: pure functions; ShortfallCounts is a value.
+// Cost: ShortfallOf makes one pass over the GPUs of a node and does not allocate, so that one
+// answer can cover 5,000 nodes; texts allocate. Threads: pure functions; ShortfallCounts is a
+// value.
 #pragma once
 
 #include <array>
@@ -63,7 +64,7 @@ struct NodeShortfall {
 };
 
 // Returns kNothing if and only if Fits(node, demand).
-NodeShortfall WhyNot(const NodeView& node, const Demand& demand);
+NodeShortfall ShortfallOf(const NodeView& node, const Demand& demand);
 
 // Why one GPU cannot serve one GPU of a GPU demand. `wanted` and `free` are thousandths (kCompute,
 // kShared) or bytes (kGpuMemory, kTooSmall), else 0.
@@ -73,7 +74,7 @@ struct GpuShortfall {
   int64_t free = 0;
   bool operator==(const GpuShortfall&) const = default;
 };
-GpuShortfall WhyNot(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand);
+GpuShortfall ShortfallOf(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand);
 
 // One line: "3 GPUs wanted, 2 of 8 free: 4 held whole, 1 shared, 1 unhealthy"; "" if nothing is
 // missing. `cluster` names the models.

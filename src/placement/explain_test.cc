@@ -23,7 +23,7 @@ class ExplainTest : public ::testing::Test {
     ASSERT_TRUE(cluster_.Place(*cluster_.Intern(demand), node, PickOf(mask)).ok());
   }
   std::string Why(NodeId node, const Demand& demand) {
-    return TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_);
+    return TextOf(ShortfallOf(cluster_.node(node), demand), demand, cluster_);
   }
 
   Cluster cluster_;
@@ -38,18 +38,18 @@ TEST_F(ExplainTest, CountsTheGpusByReason) {
   EXPECT_EQ(Why(node, MakeDemand(3, 1000)),
             "3 GPUs wanted, 2 of 8 free: 1 unhealthy, 4 held whole, 1 shared");
   EXPECT_EQ(Why(node, MakeDemand(2, 1000)), "");
-  const NodeShortfall shortfall = WhyNot(cluster_.node(node), MakeDemand(3, 1000));
+  const NodeShortfall shortfall = ShortfallOf(cluster_.node(node), MakeDemand(3, 1000));
   EXPECT_EQ(shortfall.reason, UnfitReason::kBusy);
   EXPECT_FALSE(shortfall.unresolvable) << "pods that leave make room";
-  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(8, 1000)).reason, UnfitReason::kUnhealthy);
-  EXPECT_TRUE(WhyNot(cluster_.node(node), MakeDemand(8, 1000)).unresolvable);
-  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(9, 1000)).reason, UnfitReason::kTooFew);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), MakeDemand(8, 1000)).reason, UnfitReason::kUnhealthy);
+  EXPECT_TRUE(ShortfallOf(cluster_.node(node), MakeDemand(8, 1000)).unresolvable);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), MakeDemand(9, 1000)).reason, UnfitReason::kTooFew);
 }
 
 TEST_F(ExplainTest, AGpuOfUnknownMemoryFitsNoPodThatRequestsMemory) {
   const NodeId node = Add(MakeNode("a", 1, Bytes(0)));
   const auto why = [&](const Demand& demand) {
-    return TextOf(WhyNot(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand));
+    return TextOf(ShortfallOf(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand));
   };
   EXPECT_EQ(why(MakeDemand(1, 300)), "");
   EXPECT_EQ(why(MakeDemand(1, 1000)), "");
@@ -68,14 +68,15 @@ TEST_F(ExplainTest, ReportsAGpuThatThePodDoesNotAllow) {
   EXPECT_EQ(Why(node, demand), "");
   EXPECT_EQ(Why(other, demand),
             "1 GPU among 1 named by UUID wanted, 0 of 1 free: 1 not allowed by UUID");
-  EXPECT_EQ(WhyNot(cluster_.node(other), demand).reason, UnfitReason::kOtherGpu);
-  EXPECT_TRUE(WhyNot(cluster_.node(other), demand).unresolvable) << "no pod that leaves makes room";
+  EXPECT_EQ(ShortfallOf(cluster_.node(other), demand).reason, UnfitReason::kOtherGpu);
+  EXPECT_TRUE(ShortfallOf(cluster_.node(other), demand).unresolvable)
+      << "no pod that leaves makes room";
   EXPECT_EQ(CountShortfalls(cluster_, demand).Text(),
             "1/2 nodes have room: 1 GPUs that the pod does not allow");
   Hold(node, demand, 0b100);
   EXPECT_EQ(Why(node, demand),
             "1 GPU among 1 named by UUID wanted, 0 of 4 free: 3 not allowed by UUID, 1 held whole");
-  EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
+  EXPECT_FALSE(ShortfallOf(cluster_.node(node), demand).unresolvable);
   demand.gpu_filter_excludes = true;
   EXPECT_EQ(Why(node, demand), "");
   demand.gpu_demands[0].count = 4;
@@ -93,11 +94,14 @@ TEST_F(ExplainTest, ReportsTheLackingResourceOfAShare) {
       "1 short of memory");
   const Demand demand = MakeDemand(1, 300, GiB(16));
   const auto gpus = cluster_.node(node).gpus;
-  EXPECT_EQ(WhyNot(gpus[0], demand.gpu_demands[0], demand),
+  EXPECT_EQ(ShortfallOf(gpus[0], demand.gpu_demands[0], demand),
             (GpuShortfall{UnfitReason::kCompute, 300, 200}));
-  EXPECT_EQ(TextOf(WhyNot(gpus[0], demand.gpu_demands[0], demand)), "0.3 GPU wanted, 0.2 free");
-  EXPECT_EQ(TextOf(WhyNot(gpus[1], demand.gpu_demands[0], demand)), "16 GiB wanted, 10 GiB free");
-  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(1, 0, GiB(81))).reason, UnfitReason::kTooSmall);
+  EXPECT_EQ(TextOf(ShortfallOf(gpus[0], demand.gpu_demands[0], demand)),
+            "0.3 GPU wanted, 0.2 free");
+  EXPECT_EQ(TextOf(ShortfallOf(gpus[1], demand.gpu_demands[0], demand)),
+            "16 GiB wanted, 10 GiB free");
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), MakeDemand(1, 0, GiB(81))).reason,
+            UnfitReason::kTooSmall);
 }
 
 TEST_F(ExplainTest, NamesModelsAndSlices) {
@@ -110,7 +114,7 @@ TEST_F(ExplainTest, NamesModelsAndSlices) {
   EXPECT_EQ(Why(node, demand),
             "1 GPU of model H100 or H200 wanted, 0 of 2 free: 1 of another kind, 1 of another "
             "model");
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kOtherModel);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), demand).reason, UnfitReason::kOtherModel);
   demand = MakeDemand(2, 1000);
   demand.gpu_demands[0].kind = *cluster_.KindOf("1g.10gb");
   EXPECT_EQ(Why(node, demand), "2 1g.10gb wanted, 1 of 2 free: 1 of another kind");
@@ -122,7 +126,7 @@ TEST_F(ExplainTest, ReportsTheLackingHostResource) {
   Demand demand = MakeDemand(0, 0);
   demand.memory = GiB(385);
   EXPECT_EQ(Why(node, demand), "385 GiB of memory wanted, 384 GiB free");
-  EXPECT_TRUE(WhyNot(cluster_.node(node), demand).unresolvable);
+  EXPECT_TRUE(ShortfallOf(cluster_.node(node), demand).unresolvable);
   NodeSpec cordoned = cluster_.spec(node);
   cordoned.schedulable = false;
   ASSERT_TRUE(cluster_.UpdateNode(node, cordoned).ok());
@@ -187,7 +191,7 @@ TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
         demand.gpu_demands.push_back(MakeDemand(1, 1000).gpu_demands[0]);
       if (!demand.gpu_demands.empty() && random() % 4 == 0) demand.gpu_demands[0].kind = slice;
       if (random() % 4 == 0) demand.models.set(*cluster.ModelOf("B"));
-      const NodeShortfall shortfall = WhyNot(cluster.node(node), demand);
+      const NodeShortfall shortfall = ShortfallOf(cluster.node(node), demand);
       ASSERT_EQ(shortfall.ok(), Fits(cluster.node(node), demand))
           << TextOf(shortfall, demand, cluster);
       ASSERT_EQ(shortfall.ok(), TextOf(shortfall, demand, cluster).empty());
@@ -215,7 +219,7 @@ TEST_F(ExplainTest, NamesTheFirstOfEquallyFrequentCauses) {
   const NodeId node = Add(MakeNode("a", 2));
   Hold(node, MakeDemand(1, 1000), 0b01);
   Hold(node, MakeDemand(1, 600), 0b10);
-  EXPECT_EQ(WhyNot(cluster_.node(node), MakeDemand(1, 500)).reason, UnfitReason::kHeldWhole);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), MakeDemand(1, 500)).reason, UnfitReason::kHeldWhole);
   ShortfallCounts counts;
   counts.Add({.reason = UnfitReason::kMemory});
   counts.Add({.reason = UnfitReason::kCpu});
@@ -227,8 +231,8 @@ TEST_F(ExplainTest, ExactlyEnoughResourcesFit) {
   Hold(node, MakeDemand(1, 500, GiB(40)), 0b1);
   Demand demand = MakeDemand(1, 500, GiB(40), 95000);
   demand.memory = GiB(383);
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kNothing);
-  EXPECT_EQ(WhyNot(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand).reason,
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), demand).reason, UnfitReason::kNothing);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node).gpus[0], demand.gpu_demands[0], demand).reason,
             UnfitReason::kNothing);
 }
 
@@ -237,13 +241,13 @@ TEST_F(ExplainTest, ReportsCpuBeforeMemoryAndRemovedPodsFreeBoth) {
   Hold(node, MakeDemand(0, 0), 0);
   Demand demand = MakeDemand(0, 0, Bytes(0), 96000);
   demand.memory = GiB(384);
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kCpu);
-  EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), demand).reason, UnfitReason::kCpu);
+  EXPECT_FALSE(ShortfallOf(cluster_.node(node), demand).unresolvable);
   demand.cpu_milli = 1;
-  EXPECT_EQ(WhyNot(cluster_.node(node), demand).reason, UnfitReason::kMemory);
-  EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
+  EXPECT_EQ(ShortfallOf(cluster_.node(node), demand).reason, UnfitReason::kMemory);
+  EXPECT_FALSE(ShortfallOf(cluster_.node(node), demand).unresolvable);
   demand.memory = GiB(385);
-  EXPECT_TRUE(WhyNot(cluster_.node(node), demand).unresolvable);
+  EXPECT_TRUE(ShortfallOf(cluster_.node(node), demand).unresolvable);
 }
 
 TEST_F(ExplainTest, ComputeThatIsNotWantedIsNotNamed) {

@@ -189,9 +189,10 @@ void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
   result_.failed_member = member;
   result_.placed_count = placed_count;
   const std::string shortfall =
-      node == kNoNode ? CountShortfalls(cluster_, demand).Text()
-                      : fmt::format("{}: {}", cluster_.name(node),
-                                    TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
+      node == kNoNode
+          ? CountShortfalls(cluster_, demand).Text()
+          : fmt::format("{}: {}", cluster_.name(node),
+                        TextOf(ShortfallOf(cluster_.node(node), demand), demand, cluster_));
   result_.reason = fmt::format("pod {} of {}: {}", placed_count + 1, pods_, shortfall);
 }
 

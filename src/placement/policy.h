@@ -80,9 +80,9 @@ inline constexpr std::array<std::string_view, 7> kPolicyParts{
 using PolicyParts = std::bitset<kPolicyParts.size()>;
 
 struct PolicyOptions {
-  uint64_t seed = 0;          // for random policies
-  std::vector<MixEntry> mix;  // the expected pods; may be empty
-  PolicyParts without;        // excluded parts; MakePolicy reads them from the name
+  uint64_t seed = 0;           // for random policies
+  std::vector<MixEntry> mix;   // the expected pods; may be empty
+  PolicyParts excluded_parts;  // MakePolicy reads them from the name
 };
 
 // A policy that `sched-replay --policy` accepts.

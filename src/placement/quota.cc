@@ -28,11 +28,11 @@ Status CheckNames(std::string_view place, const Json& object) {
   return {};
 }
 
-Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json& json) {
+Result<std::vector<QuotaLimit>> ParseLimits(const std::string& place, const Json& json) {
   if (!json.is_object())
     return InvalidQuota(place, "must be an object of model and number of GPUs");
   RETURN_IF_ERROR(CheckNames(place, json));
-  std::vector<QuotaLimit> lines;
+  std::vector<QuotaLimit> limits;
   for (const auto& [model, number] : json.members()) {
     const std::string model_place = fmt::format("{}.{}", place, model);
     const Result<int64_t> gpus =
@@ -45,9 +45,9 @@ Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json&
       return InvalidQuota(model_place,
                           fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
     }
-    lines.push_back({model, *gpus});
+    limits.push_back({model, *gpus});
   }
-  return lines;
+  return limits;
 }
 
 Result<std::vector<std::string>> ParsePools(const std::string& place, const Json& json) {
@@ -103,7 +103,7 @@ Result<QuotaConfig> ParseQuota(std::string_view text) {
     NamespaceQuota quota;
     for (const auto& [key, member] : value.members()) {
       if (key == "quota") {
-        ASSIGN_OR_RETURN(quota.lines, ParseLines(place + " quota", member));
+        ASSIGN_OR_RETURN(quota.limits, ParseLimits(place + " quota", member));
       } else if (key == "pool") {
         ASSIGN_OR_RETURN(quota.pools, ParsePools(place + " pool", member));
       } else {
@@ -152,24 +152,24 @@ Quota::Amounts Quota::SumOf(std::span<const QuotaCharge> charges) {
   return sum;
 }
 
-Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& lines,
+Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& limits,
                          const std::string& model, const Amounts& wanted) const {
   bool matched = false;
   std::vector<std::string> others;
-  for (const QuotaLimit& line : lines) {
-    others.push_back(line.model);
-    if (!device::MatchesModel(model, line.model)) continue;
+  for (const QuotaLimit& limit : limits) {
+    others.push_back(limit.model);
+    if (!device::MatchesModel(model, limit.model)) continue;
     matched = true;
     int64_t wanted_milli = 0;
     for (const auto& [other, amount] : wanted.find(name)->second) {
-      if (device::MatchesModel(other, line.model)) wanted_milli += amount;
+      if (device::MatchesModel(other, limit.model)) wanted_milli += amount;
     }
-    const int64_t used = Used(name, line.model).count(), limit = line.gpus * 1000;
-    if (used + wanted_milli <= limit) continue;
+    const int64_t used = Used(name, limit.model).count(), limit_milli = limit.gpus * 1000;
+    if (used + wanted_milli <= limit_milli) continue;
     return Error(Code::kResourceExhausted,
                  "namespace \"{}\" may use {} GPUs of model {}: {} used, {} left, {} wanted", name,
-                 line.gpus, line.model, GpusText(used),
-                 GpusText(std::max<int64_t>(limit - used, 0)), GpusText(wanted_milli));
+                 limit.gpus, limit.model, GpusText(used),
+                 GpusText(std::max<int64_t>(limit_milli - used, 0)), GpusText(wanted_milli));
   }
   if (matched) return {};
   return Error(
@@ -196,9 +196,9 @@ Status Quota::Check(std::span<const QuotaCharge> charges) const {
   const Amounts wanted = SumOf(charges);
   for (const auto& [name, models] : wanted) {
     const auto at = config_.find(name);
-    if (at == config_.end() || !at->second.lines) continue;
+    if (at == config_.end() || !at->second.limits) continue;
     for (const auto& [model, amount] : models) {
-      RETURN_IF_ERROR(CheckModel(name, *at->second.lines, model, wanted));
+      RETURN_IF_ERROR(CheckModel(name, *at->second.limits, model, wanted));
     }
   }
   return {};
@@ -244,11 +244,11 @@ Status Quota::Refund(std::span<const QuotaCharge> charges) {
 std::string Quota::TextOfLines(std::string_view namespace_name) const {
   std::vector<std::string> texts;
   const auto at = config_.find(namespace_name);
-  if (at == config_.end() || !at->second.lines) return "";
-  for (const QuotaLimit& line : *at->second.lines) {
-    const int64_t used = Used(namespace_name, line.model).count();
-    texts.push_back(fmt::format("{}: {} used, {} left", line.model, GpusText(used),
-                                GpusText(std::max<int64_t>(line.gpus * 1000 - used, 0))));
+  if (at == config_.end() || !at->second.limits) return "";
+  for (const QuotaLimit& limit : *at->second.limits) {
+    const int64_t used = Used(namespace_name, limit.model).count();
+    texts.push_back(fmt::format("{}: {} used, {} left", limit.model, GpusText(used),
+                                GpusText(std::max<int64_t>(limit.gpus * 1000 - used, 0))));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }

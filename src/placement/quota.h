@@ -34,7 +34,7 @@ struct QuotaLimit {
 };
 
 struct NamespaceQuota {
-  std::optional<std::vector<QuotaLimit>> lines;
+  std::optional<std::vector<QuotaLimit>> limits;
   std::vector<std::string> pools;
   bool operator==(const NamespaceQuota&) const = default;
 };
@@ -94,7 +94,7 @@ class Quota {
   using Amounts = std::map<std::string, std::map<std::string, int64_t, std::less<>>, std::less<>>;
 
   static Amounts SumOf(std::span<const QuotaCharge> charges);
-  Status CheckModel(std::string_view name, const std::vector<QuotaLimit>& lines,
+  Status CheckModel(std::string_view name, const std::vector<QuotaLimit>& limits,
                     const std::string& model, const Amounts& wanted) const;
 
   QuotaConfig config_;

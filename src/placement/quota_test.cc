@@ -31,7 +31,7 @@ TEST(QuotaTest, ReadsTheFormatOfGpuAdmission) {
   ASSERT_EQ(config.size(), 1u);
   const NamespaceQuota& quota = config.find("ml")->second;
   EXPECT_EQ(quota.pools, std::vector<std::string>{"public"});
-  EXPECT_EQ(*quota.lines, (std::vector<QuotaLimit>{{"M40", 8}, {"P100", 2}}));
+  EXPECT_EQ(*quota.limits, (std::vector<QuotaLimit>{{"M40", 8}, {"P100", 2}}));
   EXPECT_TRUE(ParseQuota("{}")->empty());
 }
 
@@ -192,7 +192,7 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
 
 TEST(QuotaTest, ZeroAndTheMaximumAreValidQuotas) {
   const QuotaConfig config = *ParseQuota(R"({"ml":{"quota":{"M40":0,"P100":1000000}}})");
-  EXPECT_EQ(*config.find("ml")->second.lines,
+  EXPECT_EQ(*config.find("ml")->second.limits,
             (std::vector<QuotaLimit>{{"M40", 0}, {"P100", 1000000}}));
 }
 

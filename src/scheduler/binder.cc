@@ -183,7 +183,8 @@ kube::Operation KubeBindingApi::Read(const std::string& ns, const std::string& n
                                      std::function<void(const Result<kube::PodObject>&)> on_done) {
   return client_.Get(kube::Pod(ns, name), [on_done = std::move(on_done)](Result<Json> json) {
     if (!json.ok()) return on_done(json.status());
-    on_done(kube::Decode<kube::PodObject>(kube::RawObject(*std::move(json)), ledger::KeepOfPods()));
+    on_done(
+        kube::Decode<kube::PodObject>(kube::RawObject(*std::move(json)), ledger::KeptPodFields()));
   });
 }
 

@@ -19,8 +19,6 @@ using device::Dialect;
 using ledger::ClusterLedger;
 using ledger::PodEntry;
 
-constexpr std::array kDialects = {Dialect::kNvidiaGpu, Dialect::kNvidiaMig, Dialect::kGpuMem,
-                                  Dialect::kVcuda};
 constexpr std::string_view kInvalid = "invalid";
 constexpr std::array<int64_t, 4> kAgesInSeconds = {60, 600, 3600, 86400};
 
@@ -98,7 +96,7 @@ void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
     if (pod.placed_id) allocated[DialectOf(*pod.request.devices)].Add(pod);
   }
   const auto write = [&](std::string_view name, const auto& value_of) {
-    for (const Dialect dialect : kDialects) {
+    for (const Dialect dialect : device::kDialects) {
       text->Sample(name, MetricLabel("dialect", device::NameOf(dialect)),
                    value_of(allocated[dialect]));
     }
@@ -141,25 +139,25 @@ void WriteFragmentation(const ClusterLedger& ledger, MetricsText* text) {
 
 void WriteQuota(const placement::Quota& quota, MetricsText* text) {
   const auto write = [&](std::string_view name, const auto& value_of) {
-    for (const auto& [ns, limits] : quota.config()) {
-      if (!limits.lines) continue;
-      for (const placement::QuotaLimit& line : *limits.lines) {
-        text->Sample(name, MetricLabel("namespace", ns) + "," + MetricLabel("model", line.model),
-                     value_of(ns, line));
+    for (const auto& [ns, namespace_quota] : quota.config()) {
+      if (!namespace_quota.limits) continue;
+      for (const placement::QuotaLimit& limit : *namespace_quota.limits) {
+        text->Sample(name, MetricLabel("namespace", ns) + "," + MetricLabel("model", limit.model),
+                     value_of(ns, limit));
       }
     }
   };
   text->Family("tessera_scheduler_quota_limit_gpus", "gauge",
                "GPUs of a model that a namespace may hold.");
   write("tessera_scheduler_quota_limit_gpus",
-        [](const std::string&, const placement::QuotaLimit& line) {
-          return static_cast<uint64_t>(line.gpus);
+        [](const std::string&, const placement::QuotaLimit& limit) {
+          return static_cast<uint64_t>(limit.gpus);
         });
   text->Family("tessera_scheduler_quota_used_gpus", "gauge",
                "GPUs of a model that the pods of a namespace with a quota hold.");
   write("tessera_scheduler_quota_used_gpus",
-        [&](const std::string& ns, const placement::QuotaLimit& line) {
-          return InGpus(quota.Used(ns, line.model));
+        [&](const std::string& ns, const placement::QuotaLimit& limit) {
+          return InGpus(quota.Used(ns, limit.model));
         });
 }
 

@@ -29,7 +29,7 @@ bool KeyIs(std::string_view key, std::string_view name) {
 constexpr size_t kMaxKeptPodBytes = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
-  static const kube::KeptFields kept = ledger::KeepOfPods();
+  static const kube::KeptFields kept = ledger::KeptPodFields();
   ASSIGN_OR_RETURN(Json json, ParseJson(text));
   if (!json.is_object()) return Error(Code::kInvalidArgument, "Pod: not an object");
   *out = {};

@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
     const double texts = Best([&] {
       bytes = 0;
       for (NodeId node = 0; node < cluster.size(); ++node) {
-        bytes += TextOf(WhyNot(cluster.node(node), demand), demand, cluster).size();
+        bytes += TextOf(ShortfallOf(cluster.node(node), demand), demand, cluster).size();
       }
     });
     std::printf("%-8s %d nodes: sum %.2f ms, a text for each %.2f ms (%zu KiB)  %s\n", name, nodes,

@@ -62,7 +62,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Start(Delegate* to) {
     delegate = to;
-    kube::KeptFields kept = ledger::KeepOfPods();
+    kube::KeptFields kept = ledger::KeptPodFields();
     kept.container_status = true;
     kept.annotation = [read = kept.annotation](std::string_view key) {
       return key == names::kAnnotationConfigMirror || key == names::kAnnotationMemoryLimit ||

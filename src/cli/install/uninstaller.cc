@@ -11,7 +11,7 @@
 #include "src/cli/install/installer.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/output/text.h"
-#include "src/components/node_marks.h"
+#include "src/components/agent_written_fields.h"
 #include "src/components/objects.h"
 #include "src/kube/resources.h"
 
@@ -273,19 +273,19 @@ Status Uninstaller::CleanNodeObjects() {
   size_t cleaned = 0;
   for (const Json& node : nodes) {
     const std::string name = IdOf(node).name;
-    const components::NodeMarks marks = components::MarksOfTessera(node);
-    if (marks.empty()) continue;
+    const components::AgentWrittenFields fields = components::AgentWrittenFieldsOf(node);
+    if (fields.empty()) continue;
     ++cleaned;
     RETURN_IF_ERROR(lock_.Renew());
     if (options_.dry_run) {
       fmt::print(out_, "Node {}: would lose {} labels, {} annotations, {} conditions\n", name,
-                 marks.labels.size(), marks.annotations.size(), marks.conditions.size());
+                 fields.labels.size(), fields.annotations.size(), fields.conditions.size());
       continue;
     }
-    if (const auto patch = components::NodePatch(marks)) {
+    if (const auto patch = components::NodeCleanupPatch(fields)) {
       RETURN_IF_ERROR(api_.Patch(kube::Node(name), kube::PatchKind::kMerge, *patch));
     }
-    if (const auto patch = components::NodeStatusPatch(marks)) {
+    if (const auto patch = components::NodeStatusCleanupPatch(fields)) {
       RETURN_IF_ERROR(api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
     }
   }

@@ -120,8 +120,8 @@ class MigrationPlanner {
     plan_.sources.push_back({"ClusterPolicy " + TextAt(*policy, {"metadata", "name"}),
                              std::string(kNvidiaOperator), static_cast<size_t>(nodes)});
     plan_.resource = std::move(plan.resource);
-    plan_.mapped = std::move(plan.mapped);
-    plan_.dropped = std::move(plan.dropped);
+    plan_.mapped_settings = std::move(plan.mapped_settings);
+    plan_.unmapped_settings = std::move(plan.unmapped_settings);
     plan_.steps = std::move(plan.steps);
     return Status::Ok();
   }
@@ -154,20 +154,20 @@ class MigrationPlanner {
     if (system == "gpushare" && FlagOf(set, "--memory-unit") == "MiB") {
       Json sharing = Json::MakeObject({{"memoryUnit", Json::String("MiB")}});
       plan_.resource.Find("spec")->Set("sharing", std::move(sharing));
-      plan_.mapped.push_back(
+      plan_.mapped_settings.push_back(
           {object + " --memory-unit", "sharing.memoryUnit", Json::String("MiB")});
     }
     if (system == kGpuManager && !FlagOf(set, "--extra-config").empty()) {
-      plan_.dropped.push_back(object + " --extra-config: further devices are not given");
+      plan_.unmapped_settings.push_back(object + " --extra-config: further devices are not given");
     }
     for (const char* flag : {"--config-file", "--mig-strategy"}) {
       if (system != "NVIDIA's device plugin" || FlagOf(set, flag).empty()) continue;
-      plan_.dropped.push_back(
+      plan_.unmapped_settings.push_back(
           fmt::format("{} {}: there is no time-slicing, and MIG devices are offered as they are",
                       object, flag));
     }
     if (system == "HAMi" || system == "Volcano vGPU") {
-      plan_.dropped.push_back(
+      plan_.unmapped_settings.push_back(
           object +
           ": its resources for shares: request aliyun.com/gpu-mem or tencent.com/vcuda-core");
     }

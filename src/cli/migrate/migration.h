@@ -48,10 +48,10 @@ struct MigrationPod {
 struct Migration {
   std::vector<MigrationSource> sources;
   Json resource;  // the Tessera with the settings
-  std::vector<components::MappedSetting> mapped;
-  std::vector<std::string> dropped;  // "spec.gds: not managed"
-  std::vector<MigrationNode> nodes;  // with GPUs
-  std::vector<MigrationPod> pods;    // that hold GPUs
+  std::vector<components::MappedSetting> mapped_settings;
+  std::vector<std::string> unmapped_settings;  // "spec.gds: not managed"
+  std::vector<MigrationNode> nodes;            // with GPUs
+  std::vector<MigrationPod> pods;              // that hold GPUs
   // Reasons why the plan cannot be applied, each with the command that removes the obstacle.
   std::vector<std::string> obstacles;
   std::vector<std::string> steps;  // steps for the user after the plan is applied

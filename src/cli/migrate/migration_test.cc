@@ -79,9 +79,10 @@ TEST(MigrationTest, TheOldestPolicyAndTheFlagsOfPluginsBecomeSettings) {
                 ->Find("agent")
                 ->Serialize(),
             R"({"driverRoot":"/c"})");
-  EXPECT_THAT(plan->dropped, ElementsAre(HasSubstr("spec.gds: it is a part of the driver")));
-  ASSERT_EQ(plan->mapped.size(), 2u);
-  EXPECT_EQ(plan->mapped[1].field, "DaemonSet kube-system/gpushare --memory-unit");
+  EXPECT_THAT(plan->unmapped_settings,
+              ElementsAre(HasSubstr("spec.gds: it is a part of the driver")));
+  ASSERT_EQ(plan->mapped_settings.size(), 2u);
+  EXPECT_EQ(plan->mapped_settings[1].field, "DaemonSet kube-system/gpushare --memory-unit");
 }
 
 TEST(MigrationTest, NamesTheSystemsThatOfferGpusAndTheObstacles) {
@@ -133,7 +134,7 @@ TEST(MigrationTest, HamisSharesHaveNoEquivalent) {
   facts.daemon_sets = {SetOf("hami-device-plugin", "docker.io/projecthami/hami:v2.5", "[]")};
   const auto plan = PlanOf(facts);
   ASSERT_TRUE(plan.ok());
-  EXPECT_THAT(plan->dropped, Contains(HasSubstr("request aliyun.com/gpu-mem")));
+  EXPECT_THAT(plan->unmapped_settings, Contains(HasSubstr("request aliyun.com/gpu-mem")));
 }
 
 TEST(MigrationTest, NothingToMigrateFromIsAnError) {

@@ -52,14 +52,14 @@ Result<std::string> ShowMigration(const Migration& migration, const Style& style
       },
       &output);
   AddTable(
-      {"SETTING", "VALUE", "FROM"}, migration.mapped, true,
+      {"SETTING", "VALUE", "FROM"}, migration.mapped_settings, true,
       [](const components::MappedSetting& mapped) -> std::vector<Cell> {
         return {mapped.setting,
                 mapped.value.is_string() ? mapped.value.string_value() : mapped.value.Serialize(),
                 mapped.field};
       },
       &output);
-  AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.dropped, true, DroppedRow, &output);
+  AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.unmapped_settings, true, DroppedRow, &output);
   AddTable(
       {"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
       [](const MigrationNode& node) -> std::vector<Cell> {

@@ -29,8 +29,8 @@ struct Allocation {
 
   // Index of the pool (pools.h). REQUIRES in_pool.
   int pool() const { return int(blocks_or_pool); }
-  // Number of blocks that are charged for this allocation alone; 0: it is in a shared block. REQUIRES
-  // !in_pool.
+  // Number of blocks that are charged for this allocation alone; 0: it is in a shared block.
+  // REQUIRES !in_pool.
   uint64_t own_blocks() const { return blocks_or_pool; }
 
   uint64_t blocks_or_pool : 24 = 0;  // own_blocks() or pool()

@@ -256,16 +256,16 @@ double Forecast::Horizon() const {
   return std::min(until_full, std::max(pods, static_cast<double>(kArrivalsPerPrice)));
 }
 
-void Forecast::Price(const PolicyParts& without) {
+void Forecast::Price(const PolicyParts& excluded_parts) {
   const double horizon = arrivals_ > 0 ? Horizon() : 0;
   for (LargeClass& known : classes_) {
     const double freed = arrivals_ > 0 ? horizon * known.departed / arrivals_ : 0;
     const double chance = ChanceOfAtLeast(static_cast<double>(known.slots) + freed, known.demand(),
                                           arrivals_ + (known.whole_node ? kPriorPods : 0), horizon);
-    known.price = without.test(kReservation) ? 0 : 1000.0 * known.size.gpus * chance;
+    known.price = excluded_parts.test(kReservation) ? 0 : 1000.0 * known.size.gpus * chance;
   }
   scarcity_.assign(capacity_.size(), 0);
-  if (without.test(kScarcity)) return;
+  if (excluded_parts.test(kScarcity)) return;
   for (const ModelDemand& demand : model_demands_) {
     double free = 0;
     for (ModelId model = 0; model < capacity_.size(); ++model) {

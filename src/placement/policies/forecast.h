@@ -105,7 +105,7 @@ class Forecast {
   void AddGpu(ModelId model, int slack, int sign);
 
   // Sets the prices of slots and models for the current state.
-  void Price(const PolicyParts& without);
+  void Price(const PolicyParts& excluded_parts);
   // The chance that the pods limited to this model fill it.
   double scarcity(ModelId model) const { return model < scarcity_.size() ? scarcity_[model] : 0; }
   // Thousandths that the demand takes on GPUs of this model.

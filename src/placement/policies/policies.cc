@@ -44,8 +44,8 @@ std::span<const PolicyInfo> Policies() {
 namespace {
 
 // The parts of the default policy that the name excludes, each after a dash.
-Result<PolicyParts> LeftOut(std::string_view name) {
-  PolicyParts without;
+Result<PolicyParts> ExcludedParts(std::string_view name) {
+  PolicyParts excluded_parts;
   for (size_t dash = name.find('-'); dash != name.npos; dash = name.find('-')) {
     name.remove_prefix(dash + 1);
     const std::string part = ToLower(name.substr(0, name.find('-')));
@@ -54,19 +54,20 @@ Result<PolicyParts> LeftOut(std::string_view name) {
       return Error(Code::kInvalidArgument, "unknown part \"{}\" of a policy: {} has {}", part,
                    kDefaultPolicy, fmt::join(kPolicyParts, ", "));
     }
-    without.set(static_cast<size_t>(at - kPolicyParts.begin()));
+    excluded_parts.set(static_cast<size_t>(at - kPolicyParts.begin()));
   }
-  return without;
+  return excluded_parts;
 }
 
 }  // namespace
 
 Result<const PolicyInfo*> FindPolicy(std::string_view name) {
-  ASSIGN_OR_RETURN(const PolicyParts without, LeftOut(name));
+  ASSIGN_OR_RETURN(const PolicyParts excluded_parts, ExcludedParts(name));
   const std::string whole = ToLower(name.substr(0, name.find('-')));
   std::string known;
   for (const PolicyInfo& info : Policies()) {
-    if (ToLower(info.name) == whole && (without.none() || info.make == MakeTessera)) return &info;
+    if (ToLower(info.name) == whole && (excluded_parts.none() || info.make == MakeTessera))
+      return &info;
     known += known.empty() ? "" : ", ";
     known += info.name;
   }
@@ -76,7 +77,7 @@ Result<const PolicyInfo*> FindPolicy(std::string_view name) {
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, Cluster& cluster,
                                            PolicyOptions options) {
   ASSIGN_OR_RETURN(const PolicyInfo* info, FindPolicy(name));
-  ASSIGN_OR_RETURN(options.without, LeftOut(name));
+  ASSIGN_OR_RETURN(options.excluded_parts, ExcludedParts(name));
   return info->make(cluster, options);
 }
 

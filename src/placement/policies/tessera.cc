@@ -75,9 +75,9 @@ struct TrialPlacement {
 
 class TesseraPolicy : public Policy {
  public:
-  TesseraPolicy(const Cluster& cluster, const PolicyParts& without)
+  TesseraPolicy(const Cluster& cluster, const PolicyParts& excluded_parts)
       : cluster_(cluster),
-        without_(without),
+        excluded_parts_(excluded_parts),
         ranker_(cluster),
         forecast_(cluster),
         turnover_(cluster),
@@ -103,7 +103,7 @@ class TesseraPolicy : public Policy {
   float LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const;
 
   const Cluster& cluster_;
-  const PolicyParts without_;
+  const PolicyParts excluded_parts_;
   Ranker ranker_;
   Forecast forecast_;
   Turnover turnover_;
@@ -118,7 +118,7 @@ class TesseraPolicy : public Policy {
 
 void TesseraPolicy::OnArrival(ShapeId shape) {
   forecast_.OnArrival(shape);
-  if (!without_.test(kTurnover)) turnover_changed_ |= turnover_.OnArrival();
+  if (!excluded_parts_.test(kTurnover)) turnover_changed_ |= turnover_.OnArrival();
   ++arrivals_;
   if (arrivals_ >= next_mix_at_ && !next_model_) {
     std::vector<int64_t> device_memory = forecast_.device_memory();
@@ -126,7 +126,7 @@ void TesseraPolicy::OnArrival(ShapeId shape) {
     std::vector<MixPod> mix = forecast_.Mix();
     const double unhostable = UnhostableFraction(mix);
     next_model_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), unhostable,
-                                               without_);
+                                               excluded_parts_);
     next_mix_at_ = 2 * arrivals_;
   }
   if (next_model_) BuildNextModel();
@@ -184,7 +184,7 @@ void TesseraPolicy::ApplyChanges() {
     ranker_.Invalidate();
   }
   if (changed || priced_at_ != arrivals_ / kArrivalsPerPrice) {
-    forecast_.Price(without_);
+    forecast_.Price(excluded_parts_);
     groups_.OnPricesChanged();
     priced_at_ = arrivals_ / kArrivalsPerPrice;
   }
@@ -271,7 +271,7 @@ bool TesseraPolicy::TryShare(NodeId id, const Demand& demand, TrialPlacement* tr
 }
 
 float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const {
-  if (without_.test(kLinks)) return 0;
+  if (excluded_parts_.test(kLinks)) return 0;
   const NodeView view = cluster_.node(id);
   if (view->groups == nullptr) return 0;
   if (facts.linked_gpus == 0) {
@@ -329,7 +329,7 @@ std::vector<ScoreTerm> TesseraPolicy::Explain(ShapeId shape, NodeId id) {
 }  // namespace
 
 std::unique_ptr<Policy> MakeTessera(Cluster& cluster, const PolicyOptions& options) {
-  return std::make_unique<TesseraPolicy>(cluster, options.without);
+  return std::make_unique<TesseraPolicy>(cluster, options.excluded_parts);
 }
 
 }  // namespace tessera::placement

@@ -31,9 +31,9 @@ std::vector<MixPod> SomeMix() {
 constexpr int64_t kDeviceMemory = int64_t{80} << 30;
 
 // Builds a model without some parts, with device memory for GPU model 1.
-std::unique_ptr<WasteModel> Model(std::vector<MixPod> mix, PolicyParts without = {}) {
+std::unique_ptr<WasteModel> Model(std::vector<MixPod> mix, PolicyParts excluded_parts = {}) {
   auto model = std::make_unique<WasteModel>(std::move(mix), std::vector<int64_t>{0, kDeviceMemory},
-                                            0.3, without);
+                                            0.3, excluded_parts);
   while (model->Step()) {
   }
   return model;
@@ -46,21 +46,22 @@ NodeKey Key(const std::vector<int16_t>& slack, int64_t cpu, Bytes memory = GiB(1
 // Runs with each estimate alone, then with both.
 class WasteModelTest : public ::testing::TestWithParam<uint64_t> {
  protected:
-  PolicyParts without() const { return GetParam(); }
+  PolicyParts excluded_parts() const { return GetParam(); }
 };
 INSTANTIATE_TEST_SUITE_P(Estimates, WasteModelTest,
                          ::testing::Values(1 << kRollOuts, 1 << kClosedForm, 0));
 
 TEST_P(WasteModelTest, WithoutCpuAllIsWaste) {
-  EXPECT_NEAR(Model(SomeMix(), without())->Waste(Key({1000, 500}, 0)), 1500, 1);
+  EXPECT_NEAR(Model(SomeMix(), excluded_parts())->Waste(Key({1000, 500}, 0)), 1500, 1);
 }
 
 TEST_P(WasteModelTest, WithoutMemoryAllIsWaste) {
-  EXPECT_NEAR(Model(SomeMix(), without())->Waste(Key({1000, 500}, 1000000, Bytes(0))), 1500, 1);
+  EXPECT_NEAR(Model(SomeMix(), excluded_parts())->Waste(Key({1000, 500}, 1000000, Bytes(0))), 1500,
+              1);
 }
 
 TEST_P(WasteModelTest, ARestThatAPodOfTheMixFillsIsLessWaste) {
-  const auto model = Model(SomeMix(), without());
+  const auto model = Model(SomeMix(), excluded_parts());
   EXPECT_LT(model->Waste(Key({190}, 1000000)), 60);
   EXPECT_NEAR(model->Waste(Key({189}, 1000000)), 189, 1);
 }
@@ -79,7 +80,7 @@ TEST(WasteModelPartsTest, MoreCpuIsNeverMoreWasteInTheClosedForm) {
 TEST_P(WasteModelTest, ModelsThatNoPodOfTheMixMayUseAreWaste) {
   std::vector<MixPod> mix = SomeMix();
   for (MixPod& pod : mix) pod.models.set(0);
-  EXPECT_NEAR(Model(mix, without())->Waste(Key({1000}, 1000000)), 1000, 1);
+  EXPECT_NEAR(Model(mix, excluded_parts())->Waste(Key({1000}, 1000000)), 1000, 1);
 }
 
 // An equal fraction of compute or of device memory is the same pod.
@@ -90,15 +91,16 @@ TEST_P(WasteModelTest, DeviceMemoryCountsLikeCompute) {
     pod.bytes = kDeviceMemory / 1000 * pod.milli;
     if (pod.milli < 1000) pod.milli = 0;
   }
-  const auto expected = Model(SomeMix(), without()), model = Model(by_memory, without());
+  const auto expected = Model(SomeMix(), excluded_parts()),
+             model = Model(by_memory, excluded_parts());
   for (const int16_t slack : {190, 500, 810, 1000}) {
     EXPECT_EQ(model->Waste(Key({slack, 1000}, 60000)), expected->Waste(Key({slack, 1000}, 60000)));
   }
 }
 
 TEST_P(WasteModelTest, PodsThatNeedTooMuchDeviceMemoryFillNothing) {
-  const auto model =
-      Model({{.weight = 1, .count = 1, .milli = 100, .bytes = kDeviceMemory + 1}}, without());
+  const auto model = Model({{.weight = 1, .count = 1, .milli = 100, .bytes = kDeviceMemory + 1}},
+                           excluded_parts());
   EXPECT_EQ(model->Waste(Key({1000}, 1000000)), 1000);
 }
 

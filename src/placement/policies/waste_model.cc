@@ -272,12 +272,12 @@ NodeKey NodeKey::Of(ModelId model, int64_t cpu_milli, int64_t memory, const int1
 }
 
 WasteModel::WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory,
-                       double early_weight, PolicyParts without)
+                       double early_weight, PolicyParts excluded_parts)
     : mix_(std::move(mix)),
       device_memory_(std::move(device_memory)),
       tables_(device_memory_.size()),
       early_weight_(early_weight),
-      without_(without),
+      excluded_parts_(excluded_parts),
       memo_(std::make_unique<Memo>()) {}
 WasteModel::~WasteModel() = default;
 
@@ -307,14 +307,14 @@ const WasteModel::Tables& WasteModel::TablesOf(ModelId model) const {
 
 float WasteModel::Waste(const NodeKey& key) {
   Memo::Entry& known = memo_->entries[key.Hash() % memo_->entries.size()];
-  if (known.waste >= 0 && known.key == key && !without_.test(kMemo)) return known.waste;
+  if (known.waste >= 0 && known.key == key && !excluded_parts_.test(kMemo)) return known.waste;
   const Tables& tables = TablesOf(key.model);
   double waste = std::accumulate(key.slack.begin(), key.slack.end(), 0.0);
   if (!tables.pods.empty() && waste > 0) {
-    const double closed = without_.test(kClosedForm) ? 0 : tables.ClosedForm(key);
+    const double closed = excluded_parts_.test(kClosedForm) ? 0 : tables.ClosedForm(key);
     const double rolled =
-        without_.test(kRollOuts) ? closed : Pack(tables.draws.data(), key, early_weight_);
-    const double weight = without_.test(kClosedForm) ? 0 : tables.closed_weight;
+        excluded_parts_.test(kRollOuts) ? closed : Pack(tables.draws.data(), key, early_weight_);
+    const double weight = excluded_parts_.test(kClosedForm) ? 0 : tables.closed_weight;
     waste = weight * closed + (1 - weight) * rolled;
   }
   known = {key, static_cast<float>(waste)};

@@ -75,7 +75,7 @@ class WasteModel {
   // `device_memory` has the bytes of one GPU by model, 0 if unknown. `early_weight` is the chance
   // that the stream ends early. The constructor computes nothing; Step computes model by model.
   WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, double early_weight,
-             PolicyParts without = {});
+             PolicyParts excluded_parts = {});
   ~WasteModel();
   WasteModel(const WasteModel&) = delete;
   WasteModel& operator=(const WasteModel&) = delete;
@@ -96,7 +96,7 @@ class WasteModel {
   std::vector<std::unique_ptr<Tables>> tables_;  // by model
   size_t built_models_ = 0;
   const double early_weight_;
-  const PolicyParts without_;
+  const PolicyParts excluded_parts_;
   std::unique_ptr<Memo> memo_;
 };
 

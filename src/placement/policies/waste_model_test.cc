@@ -20,11 +20,11 @@ using testing::PickOf;
 
 // Builds a model without one of the two estimates; GPU model 1 has 80 GiB.
 std::unique_ptr<WasteModel> ModelOfMix(std::vector<MixPod> mix, double early_weight,
-                                       PolicyPart left_out) {
-  PolicyParts without;
-  without.set(left_out);
+                                       PolicyPart excluded_part) {
+  PolicyParts excluded_parts;
+  excluded_parts.set(excluded_part);
   auto model = std::make_unique<WasteModel>(
-      std::move(mix), std::vector<int64_t>{0, GiB(80).count()}, early_weight, without);
+      std::move(mix), std::vector<int64_t>{0, GiB(80).count()}, early_weight, excluded_parts);
   while (model->Step()) {
   }
   EXPECT_FALSE(model->Step()) << "a finished model stays finished";
@@ -93,9 +93,9 @@ TEST(ClosedFormTest, PodsWithoutWeightAreNotInTheMix) {
 
 // With four sizes the table of a GPU model takes two steps, and the second step makes the last row.
 TEST(ClosedFormTest, AModelIsMadeInBoundedSteps) {
-  PolicyParts without;
-  without.set(kRollOuts);
-  WasteModel model({Share(600), Share(700), Share(800), Share(900)}, {0}, 0, without);
+  PolicyParts excluded_parts;
+  excluded_parts.set(kRollOuts);
+  WasteModel model({Share(600), Share(700), Share(800), Share(900)}, {0}, 0, excluded_parts);
   EXPECT_TRUE(model.Step());
   EXPECT_FALSE(model.Step());
   EXPECT_FALSE(model.Step());
