@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags of leader election, which are the same for tessera-operator and tessera-scheduler.
-// Threads: one.
 #pragma once
 
 #include <CLI/CLI.hpp>

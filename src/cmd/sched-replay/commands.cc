@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-int JobsOf(const ReplayFlags& flags) {
+int ParallelRunsOf(const ReplayFlags& flags) {
   if (flags.jobs > 0) return flags.jobs;
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
@@ -50,13 +50,13 @@ Result<Fd> OpenPlot(const std::string& path) {
 
 template <typename Results>
 Status Print(const ReplayFlags& flags, const Fd& plot, const Results& results) {
-  const std::string text = flags.json  ? replay::ToJson(results)
-                           : flags.csv ? replay::ToCsv(results)
-                                       : replay::ToTable(results);
+  const std::string text = flags.prints_json  ? replay::ToJson(results)
+                           : flags.prints_csv ? replay::ToCsv(results)
+                                              : replay::ToTable(results);
   const Status printed = WriteFd(STDOUT_FILENO, text).Annotate("standard output");
   if (plot.valid()) {
     RETURN_IF_ERROR(
-        WriteOutput(plot.get(), replay::ToSvg(results)).Annotate("--plot " + flags.plot));
+        WriteOutput(plot.get(), replay::ToSvg(results)).Annotate("--plot " + flags.plot_file));
   }
   return printed;
 }
@@ -66,19 +66,20 @@ Status Print(const ReplayFlags& flags, const Fd& plot, const Results& results) {
 Status Replay(const ReplayFlags& flags) {
   ASSIGN_OR_RETURN(const auto policies, ParsePolicies(flags.policies));
   ASSIGN_OR_RETURN(const auto seeds, ParseSeeds(flags.seeds));
-  ASSIGN_OR_RETURN(const auto nodes, replay::ReadNodes(flags.nodes));
-  ASSIGN_OR_RETURN(const replay::PodList list, replay::ReadPods(flags.pods));
+  ASSIGN_OR_RETURN(const auto nodes, replay::ReadNodes(flags.nodes_file));
+  ASSIGN_OR_RETURN(const replay::PodList list, replay::ReadPods(flags.pods_file));
   WarnUnknownModels(nodes, list.pods);
-  ASSIGN_OR_RETURN(const Fd plot, OpenPlot(flags.plot));
-  if (flags.timeline) {
-    ASSIGN_OR_RETURN(const auto results, replay::RunTimelines(nodes, list,
-                                                              {.policies = policies,
-                                                               .seeds = seeds,
-                                                               .load = flags.load.value_or(100),
-                                                               .as_recorded = flags.as_recorded,
-                                                               .moves = flags.moves,
-                                                               .threads = JobsOf(flags),
-                                                               .progress = ShowProgress}));
+  ASSIGN_OR_RETURN(const Fd plot, OpenPlot(flags.plot_file));
+  if (flags.uses_timeline) {
+    ASSIGN_OR_RETURN(const auto results,
+                     replay::RunTimelines(nodes, list,
+                                          {.policies = policies,
+                                           .seeds = seeds,
+                                           .load = flags.load_percent.value_or(100),
+                                           .as_recorded = flags.as_recorded,
+                                           .moves = flags.moves_pods,
+                                           .threads = ParallelRunsOf(flags),
+                                           .progress = ShowProgress}));
     return Print(flags, plot, results);
   }
   const SystemClock clock;
@@ -87,11 +88,11 @@ Status Replay(const ReplayFlags& flags) {
       replay::RunStudy(nodes, list.pods,
                        {.policies = policies,
                         .seeds = seeds,
-                        .load = flags.load.value_or(130),
+                        .load = flags.load_percent.value_or(130),
                         .share_resource = flags.shares_by_memory ? replay::ShareResource::kMemory
                                                                  : replay::ShareResource::kCompute,
-                        .keep_latencies = !flags.json && !flags.csv,
-                        .threads = JobsOf(flags),
+                        .keep_latencies = !flags.prints_json && !flags.prints_csv,
+                        .threads = ParallelRunsOf(flags),
                         .progress = ShowProgress},
                        clock));
   if (study.means.front().points.size() <= 1) {

@@ -31,7 +31,7 @@ std::string ExitHelp() {
 }
 
 template <typename Parse>
-CLI::Validator Checked(Parse parse) {
+CLI::Validator ValidatorOf(Parse parse) {
   return CLI::Validator(
       [parse](std::string& text) {
         const auto parsed = parse(text);
@@ -42,7 +42,7 @@ CLI::Validator Checked(Parse parse) {
 
 void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
   CLI::Option* timeline = app->add_flag(
-      "--timeline", flags->timeline,
+      "--timeline", flags->uses_timeline,
       "let pods arrive over time, wait while they fit nowhere, and end: a steady load on "
       "all nodes, sampled from the list. --load is then the mean request of the pods at a "
       "time");
@@ -51,7 +51,7 @@ void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
                 "with --timeline: replay each pod of the list once, at its own time, and ignore "
                 "--load")
       ->needs(timeline);
-  app->add_flag("--moves", flags->moves,
+  app->add_flag("--moves", flags->moves_pods,
                 "with --timeline: move running pods if that makes room for a waiting one, instead "
                 "of only counting such moves")
       ->needs(timeline);
@@ -60,23 +60,23 @@ void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
 }  // namespace
 
 void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
-  app->add_option("--nodes", flags->nodes, "CSV file: sn, cpu_milli, memory_mib, gpu, model")
+  app->add_option("--nodes", flags->nodes_file, "CSV file: sn, cpu_milli, memory_mib, gpu, model")
       ->required()
       ->type_name("FILE");
-  app->add_option("--pods", flags->pods,
+  app->add_option("--pods", flags->pods_file,
                   "CSV file: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, optionally, "
                   "gpu_spec, creation_time, deletion_time")
       ->required()
       ->type_name("FILE");
   app->add_option("--policy", flags->policies, PolicyHelp())
       ->type_name("NAME,...")
-      ->check(Checked(ParsePolicies))
+      ->check(ValidatorOf(ParsePolicies))
       ->capture_default_str();
   app->add_option("--seeds", flags->seeds, "one run of each policy for each: 42-51, or 1,2,7-9")
       ->type_name("LIST")
-      ->check(Checked(ParseSeeds))
+      ->check(ValidatorOf(ParseSeeds))
       ->capture_default_str();
-  app->add_option("--load", flags->load,
+  app->add_option("--load", flags->load_percent,
                   "total GPU requests of the arriving pods, in percent of all GPUs")
       ->type_name("PERCENT")
       ->check(CLI::Range(1, 1000).description(""))
@@ -88,9 +88,9 @@ void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
       ->type_name("N")
       ->check(CLI::Range(0, 1024).description(""))
       ->capture_default_str();
-  CLI::Option* json = app->add_flag("--json", flags->json, "print JSON instead of tables");
-  app->add_flag("--csv", flags->csv, "print CSV instead of tables")->excludes(json);
-  app->add_option("--plot", flags->plot, "also draw allocation and fragmentation over load")
+  CLI::Option* json = app->add_flag("--json", flags->prints_json, "print JSON instead of tables");
+  app->add_flag("--csv", flags->prints_csv, "print CSV instead of tables")->excludes(json);
+  app->add_option("--plot", flags->plot_file, "also draw allocation and fragmentation over load")
       ->type_name("FILE.svg");
   AddTimelineFlags(app, flags);
   app->footer(ExitHelp());

@@ -14,15 +14,15 @@
 namespace tessera {
 
 struct ReplayFlags {
-  std::string nodes, pods;
+  std::string nodes_file, pods_file;
   std::string policies{placement::kDefaultPolicy};
   std::string seeds = "42-51";
-  std::optional<int> load;  // percent; default: 130, with --timeline 100
-  int jobs = 0;             // 0: all cores
-  bool json = false, csv = false;
-  std::string plot;
+  std::optional<int> load_percent;  // default: 130, with --timeline 100
+  int jobs = 0;                     // 0: all cores
+  bool prints_json = false, prints_csv = false;
+  std::string plot_file;
   bool shares_by_memory = false;
-  bool timeline = false, as_recorded = false, moves = false;
+  bool uses_timeline = false, as_recorded = false, moves_pods = false;
 };
 
 // `flags` must outlive `app`.

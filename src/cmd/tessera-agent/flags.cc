@@ -11,9 +11,9 @@
 namespace tessera {
 namespace {
 
-std::string EnvOr(const char* name, const char* otherwise) {
+std::string EnvOr(const char* name, const char* default_value) {
   const char* value = std::getenv(name);
-  return value != nullptr ? value : otherwise;
+  return value != nullptr ? value : default_value;
 }
 
 void AddText(CLI::App* app, const char* flag, std::string* text, const char* env,
@@ -24,7 +24,7 @@ void AddText(CLI::App* app, const char* flag, std::string* text, const char* env
   if (value != nullptr && *value == '\0') text->clear();
 }
 
-void AddRoots(CLI::App* app, agent::AgentOptions* o) {
+void AddRootFlags(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--driver-root,--nvidia-driver-root", &o->driver_root, "NVIDIA_DRIVER_ROOT",
           "host path of the driver's root");
   AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
@@ -44,7 +44,7 @@ void AddRoots(CLI::App* app, agent::AgentOptions* o) {
           "path inside the agent's container of the folder that contains dev/nvidia*");
 }
 
-void AddSockets(CLI::App* app, agent::AgentOptions* o) {
+void AddSocketFlags(CLI::App* app, agent::AgentOptions* o) {
   o->kubelet_socket = JoinPath(names::kDevicePluginDir, "kubelet.sock");
   o->pod_resources_socket = names::kPodResourcesSocket;
   o->state_dir = names::kStateDir;
@@ -93,7 +93,7 @@ std::string CheckInterval(const std::string& text) {
 }
 
 // The flags have the names that dcgm-exporter gives them.
-void AddExporter(CLI::App* app, AgentFlags* flags) {
+void AddExporterFlags(CLI::App* app, AgentFlags* flags) {
   AddText(
       app, "-f,--collectors", &flags->options.collectors, "DCGM_EXPORTER_COLLECTORS",
       "CSV file with the fields of dcgm-exporter's metrics, in dcgm-exporter's format; default: "
@@ -127,7 +127,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   agent::AgentOptions* o = &flags->options;
   o->resource = names::kResourceGpu;
   app->add_option(
-         "--binding", flags->binding,
+         "--binding", flags->binding_mode,
          "late: tessera-runtime requests the grant; allocate: Allocate names the GPUs, and "
          "PreStartContainer checks their owner, for engines with NVIDIA's runtime")
       ->envname("BINDING")
@@ -144,14 +144,14 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("MEMORY_UNIT")
       ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
-  AddRoots(app, o);
+  AddRootFlags(app, o);
   app->add_flag("--pass-device-specs", o->pass_device_specs,
                 "with --binding=allocate: list device nodes in the answer")
       ->envname("PASS_DEVICE_SPECS");
   app->add_flag("--create-device-nodes", o->create_device_nodes,
                 "create missing /dev/nvidia* nodes")
       ->envname("CREATE_DEVICE_NODES");
-  app->add_flag("--supervise", flags->supervise,
+  app->add_flag("--supervise", flags->runs_supervised,
                 "run in a child process and restart it at once if it is killed")
       ->envname("SUPERVISE");
   app->add_option("--release-timeout", flags->release_timeout_s,
@@ -173,8 +173,8 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
          "if the engine's configuration was changed, configure and restart the engine; at most "
          "once in ten minutes")
       ->envname("REPAIR_ENGINE");
-  AddSockets(app, o);
-  AddExporter(app, flags);
+  AddSocketFlags(app, o);
+  AddExporterFlags(app, flags);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\": no label and no annotation is written");
   o->startup_taints = {std::string(names::kTaintNotReady),
@@ -203,7 +203,7 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   }
   options.gpu_mem_unit = *device::MemoryUnitFromName(flags.memory_unit);
   options.binding =
-      flags.binding == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
+      flags.binding_mode == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
   options.startup_taints.erase("none");
   options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
   options.collect_interval = std::chrono::milliseconds(flags.collect_interval_ms);

@@ -21,5 +21,5 @@ int main(int argc, char** argv) {
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   tessera::ConfigureLogFormat(flags.log_format);
   const auto run = [&flags] { return tessera::agent::RunAgent(tessera::ToOptions(flags)); };
-  return flags.supervise ? tessera::agent::Supervise(run) : run();
+  return flags.runs_supervised ? tessera::agent::Supervise(run) : run();
 }

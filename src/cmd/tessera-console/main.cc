@@ -19,17 +19,17 @@ struct ConsoleFlags {
   std::string metrics_address;
   std::string quota_config_map = "kube-system/gpuquota";
   std::string usage_label = "app.kubernetes.io/name";
-  std::string other_tenants = "shares";
-  std::string prometheus, prometheus_ca_file;
+  std::string other_tenants_view = "shares";
+  std::string prometheus_url, prometheus_ca_file;
   console::PrometheusOptions prometheus_access;
   std::string log_format = "text";
-  std::string certificate, key;
+  std::string tls_certificate_file, tls_key_file;
   console::OidcOptions oidc;
   std::string oidc_ca_file;
 };
 
 void AddPrometheusFlags(CLI::App* app, ConsoleFlags* flags) {
-  AddTextFlag(app, "--prometheus-url", &flags->prometheus, "PROMETHEUS_URL",
+  AddTextFlag(app, "--prometheus-url", &flags->prometheus_url, "PROMETHEUS_URL",
               "a Prometheus that scrapes the agents, for curves over hours");
   AddTextFlag(app, "--prometheus-ca-file", &flags->prometheus_ca_file, "PROMETHEUS_CA_FILE",
               "authorities of its certificate; default: the system's");
@@ -65,9 +65,10 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
   AddTextFlag(app, "--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
   AddTextFlag(app, "--metrics-address", &flags->metrics_address, "METRICS_ADDRESS",
               "serves /metrics and /healthz over HTTP, without login; default: not served");
-  AddTextFlag(app, "--tls-cert-file", &flags->certificate, "TLS_CERT_FILE",
+  AddTextFlag(app, "--tls-cert-file", &flags->tls_certificate_file, "TLS_CERT_FILE",
               "serves HTTPS; read again on change");
-  AddTextFlag(app, "--tls-private-key-file", &flags->key, "TLS_PRIVATE_KEY_FILE", "its key");
+  AddTextFlag(app, "--tls-private-key-file", &flags->tls_key_file, "TLS_PRIVATE_KEY_FILE",
+              "its key");
   app->add_flag("--behind-https", flags->options.https_proxy,
                 "a proxy serves HTTPS: browsers then send the session's cookie over HTTPS only");
   app->add_flag("--dashboard", flags->options.dashboard,
@@ -77,7 +78,7 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "NAMESPACE/NAME");
   AddTextFlag(app, "--usage-label", &flags->usage_label, "USAGE_LABEL",
               "label of pods by which GPU-hours are added up; \"\": they are not");
-  AddTextFlag(app, "--other-tenants", &flags->other_tenants, "OTHER_TENANTS",
+  AddTextFlag(app, "--other-tenants", &flags->other_tenants_view, "OTHER_TENANTS",
               "what people see of pods that they may not list: namespaces, shares (each part of a "
               "GPU) or sums (how much of a GPU is in use)");
   AddPrometheusFlags(app, flags);
@@ -108,12 +109,12 @@ Result<net::PemSource> AuthoritiesOf(const std::string& file, std::string_view u
 
 Result<console::PrometheusOptions> PrometheusOf(const ConsoleFlags& flags) {
   console::PrometheusOptions options = flags.prometheus_access;
-  if (flags.prometheus.empty()) {
+  if (flags.prometheus_url.empty()) {
     return Error(Code::kInvalidArgument,
                  "--prometheus-ca-file, --prometheus-token-file and --prometheus-basic-auth-dir "
                  "need --prometheus-url: set it too");
   }
-  const Result<net::Url> url = net::ParseUrl(flags.prometheus);
+  const Result<net::Url> url = net::ParseUrl(flags.prometheus_url);
   if (!url.ok()) return url.status().Annotate("--prometheus-url");
   if (!options.token_file.empty() && !options.basic_auth_dir.empty()) {
     return Error(Code::kInvalidArgument,
@@ -129,7 +130,7 @@ Result<console::PrometheusOptions> PrometheusOf(const ConsoleFlags& flags) {
     return Error(Code::kInvalidArgument,
                  "--prometheus-ca-file is for an https URL, not for --prometheus-url={}: leave it "
                  "out",
-                 flags.prometheus);
+                 flags.prometheus_url);
   }
   RETURN_IF_ERROR(console::PrometheusAuthorization(options).status());
   return options;
@@ -156,14 +157,14 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
     ASSIGN_OR_RETURN(options.metrics_listen,
                      net::ParseAddress(flags.metrics_address).Annotate("--metrics-address"));
   }
-  if (flags.certificate.empty() != flags.key.empty()) {
+  if (flags.tls_certificate_file.empty() != flags.tls_key_file.empty()) {
     return Error(Code::kInvalidArgument,
                  "--tls-cert-file and --tls-private-key-file need each other: set both");
   }
-  if (!flags.certificate.empty()) {
+  if (!flags.tls_certificate_file.empty()) {
     options.tls.emplace();
-    options.tls->certificate.file = flags.certificate;
-    options.tls->key.file = flags.key;
+    options.tls->certificate.file = flags.tls_certificate_file;
+    options.tls->key.file = flags.tls_key_file;
     options.tls->http2 = true;
   }
   if (options.dashboard && !IsLoopback(options.listen.host)) {
@@ -188,15 +189,15 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
                  "--quota-configmap: invalid value \"{}\": want NAMESPACE/NAME",
                  flags.quota_config_map);
   }
-  const auto others = console::OtherTenantsOf(flags.other_tenants);
+  const auto others = console::OtherTenantsOf(flags.other_tenants_view);
   if (!others) {
     return Error(Code::kInvalidArgument,
                  "--other-tenants: invalid value \"{}\": want namespaces, shares or sums",
-                 flags.other_tenants);
+                 flags.other_tenants_view);
   }
   options.model.other_tenants = *others;
   const console::PrometheusOptions& access = flags.prometheus_access;
-  if (!flags.prometheus.empty() || !flags.prometheus_ca_file.empty() ||
+  if (!flags.prometheus_url.empty() || !flags.prometheus_ca_file.empty() ||
       !access.token_file.empty() || !access.basic_auth_dir.empty()) {
     ASSIGN_OR_RETURN(options.prometheus, PrometheusOf(flags));
   }

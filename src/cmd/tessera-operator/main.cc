@@ -13,7 +13,7 @@ namespace {
 using namespace tessera;
 
 // A flag overrides its environment variable.
-struct Flags {
+struct OperatorFlags {
   operators::OperatorOptions options;
   std::string log_format = "text";
   ElectionFlags election;
@@ -21,7 +21,7 @@ struct Flags {
 };
 
 // Sets the defaults of `flags`, which must outlive `app`.
-void AddFlags(CLI::App* app, Flags* flags) {
+void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
   operators::OperatorOptions* o = &flags->options;
   o->metrics_address = ":9412";
   flags->resync_s = SecondsOf(o->controller.resync);
@@ -38,7 +38,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   AddLogFormatFlag(app, &flags->log_format);
 }
 
-operators::OperatorOptions ToOptions(const Flags& flags) {
+operators::OperatorOptions ToOptions(const OperatorFlags& flags) {
   operators::OperatorOptions options = flags.options;
   SetElectionTimes(flags.election, &options);
   options.controller.resync = DurationOf(flags.resync_s);
@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
                "tessera-operator"};
   app.set_version_flag("--version", std::string(kTesseraVersion));
   app.footer("SIGTERM releases the Lease.");
-  Flags flags;
-  AddFlags(&app, &flags);
+  OperatorFlags flags;
+  AddOperatorFlags(&app, &flags);
   if (const auto done = ParseFlags(&app, argc, argv)) return *done;
   ConfigureLogFormat(flags.log_format);
   return operators::RunOperator(ToOptions(flags));

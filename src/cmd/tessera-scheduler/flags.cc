@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-void AddServing(CLI::App* app, SchedulerFlags* flags) {
+void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   o->address = ":9410";
   o->metrics_address = ":9411";
@@ -39,7 +39,7 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
       ->capture_default_str();
 }
 
-void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
+void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   flags->hold_s = SecondsOf(o->extender.hold.limit_if_failure_invisible);
   flags->hold_limit_s = SecondsOf(o->extender.hold.limit);
@@ -71,7 +71,7 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
                  "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
-void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
+void AddAdmissionFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   AddTextFlag(
       app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
@@ -87,7 +87,7 @@ void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
       "the engine's default");
 }
 
-void AddElection(CLI::App* app, SchedulerFlags* flags) {
+void AddLeaderElectionFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", o,
                    &flags->election);
@@ -101,10 +101,10 @@ void AddElection(CLI::App* app, SchedulerFlags* flags) {
 void AddSchedulerFlags(CLI::App* app, SchedulerFlags* flags) {
   AddTextFlag(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
-  AddServing(app, flags);
-  AddDeciding(app, flags);
-  AddAdmission(app, flags);
-  AddElection(app, flags);
+  AddServerFlags(app, flags);
+  AddPlacementFlags(app, flags);
+  AddAdmissionFlags(app, flags);
+  AddLeaderElectionFlags(app, flags);
   AddLogFormatFlag(app, &flags->log_format);
 }
 
