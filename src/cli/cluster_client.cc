@@ -14,7 +14,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kFieldManager = "tessera";
-constexpr Duration kPollPause = std::chrono::milliseconds(100);
+constexpr Duration kWaitPollInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -144,7 +144,7 @@ Result<std::vector<Json>> ClusterClient::List(const std::string& api_version,
   return objects;
 }
 
-std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& ids) {
+std::vector<Result<Json>> ClusterClient::GetMetadata(const std::vector<ObjectId>& ids) {
   std::vector<Result<kube::ResourceType>> types;
   for (const ObjectId& id : ids) types.push_back(TypeOf(id.api_version, id.kind));
   std::vector<Result<std::vector<Json>>> lists(ids.size(), std::vector<Json>());
@@ -172,7 +172,7 @@ std::vector<Result<Json>> ClusterClient::Metadata(const std::vector<ObjectId>& i
   return answers;
 }
 
-Result<Json> ClusterClient::Document(const std::string& path) {
+Result<Json> ClusterClient::GetDocument(const std::string& path) {
   return Await<Json>([&](auto done) { return client_.GetDocument(path, std::move(done)); });
 }
 
@@ -180,74 +180,74 @@ Status ClusterClient::WaitUntil(MonotonicTime end, const std::function<Result<bo
   for (;;) {
     ASSIGN_OR_RETURN(const bool done, is_done());
     if (done) return Status::Ok();
-    if (Now() + kPollPause > end) return Error(Code::kDeadlineExceeded, "timeout");
-    Sleep(kPollPause);
+    if (Now() + kWaitPollInterval > end) return Error(Code::kDeadlineExceeded, "timeout");
+    Sleep(kWaitPollInterval);
   }
 }
 
 // --- Many at once
 
-void ClusterClient::Add(Start start) { waiting_.push_back(std::move(start)); }
+void ClusterClient::AddRequest(RequestStarter start) { waiting_.push_back(std::move(start)); }
 
-void ClusterClient::ReadList(kube::ListQuery query, Result<std::vector<Json>>* into,
-                             Reduce reduce) {
-  *into = Status(Code::kDeadlineExceeded, "no answer in time");
-  Add([this, query = std::move(query), into, reduce](std::function<void()> done) {
-    ListPage(query, into, reduce, std::move(done));
+void ClusterClient::ReadList(kube::ListQuery query, Result<std::vector<Json>>* answer,
+                             ItemReducer reduce) {
+  *answer = Status(Code::kDeadlineExceeded, "no answer in time");
+  AddRequest([this, query = std::move(query), answer, reduce](std::function<void()> done) {
+    ListPage(query, answer, reduce, std::move(done));
     return kube::Operation();
   });
 }
 
-void ClusterClient::ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce,
-                             std::function<void()> done) {
-  operations_.push_back(client_.List(query, [this, query, into, reduce, done = std::move(done)](
+void ClusterClient::ListPage(kube::ListQuery query, Result<std::vector<Json>>* answer,
+                             ItemReducer reduce, std::function<void()> done) {
+  operations_.push_back(client_.List(query, [this, query, answer, reduce, done = std::move(done)](
                                                 const Result<kube::ListPage>& page) {
     if (!page.ok()) {
-      *into = page.status();
+      *answer = page.status();
       return done();
     }
-    if (query.continue_token.empty()) *into = std::vector<Json>();
+    if (query.continue_token.empty()) *answer = std::vector<Json>();
     for (const kube::RawObject& item : page->items) {
       if (item.json() == nullptr) continue;
-      (*into)->push_back(reduce == nullptr ? *item.json() : reduce(*item.json()));
+      (*answer)->push_back(reduce == nullptr ? *item.json() : reduce(*item.json()));
     }
-    if (page->continue_token.empty() || (*into)->size() >= kMaxObjects) return done();
+    if (page->continue_token.empty() || (*answer)->size() >= kMaxObjects) return done();
     kube::ListQuery next = query;
     next.continue_token = page->continue_token;
-    ListPage(std::move(next), into, reduce, done);
+    ListPage(std::move(next), answer, reduce, done);
   }));
 }
 
-void ClusterClient::ReadObject(kube::ObjectRef object, Result<Json>* into) {
-  *into = Status(Code::kDeadlineExceeded, "no answer in time");
-  Add([this, object = std::move(object), into](std::function<void()> done) {
-    return client_.Get(object, [into, done = std::move(done)](Result<Json> answer) {
-      *into = std::move(answer);
+void ClusterClient::ReadObject(kube::ObjectRef object, Result<Json>* answer) {
+  *answer = Status(Code::kDeadlineExceeded, "no answer in time");
+  AddRequest([this, object = std::move(object), answer](std::function<void()> done) {
+    return client_.Get(object, [answer, done = std::move(done)](Result<Json> json) {
+      *answer = std::move(json);
       done();
     });
   });
 }
 
 void ClusterClient::ReadPage(const std::string& pod, std::string_view port, std::string_view path,
-                             Result<std::string>* into) {
+                             Result<std::string>* answer) {
   const kube::ObjectRef object = kube::Pod(std::string(names::kSystemNamespace), pod);
-  ReadText(kube::PodPagePath(object, port, path), kube::kMaxPodPage, into);
+  ReadText(kube::PodPagePath(object, port, path), kube::kMaxPodPage, answer);
 }
 
-void ClusterClient::ReadText(std::string target, size_t max_bytes, Result<std::string>* into) {
-  *into = Status(Code::kDeadlineExceeded, "no answer in time");
-  Add([this, target = std::move(target), max_bytes, into](std::function<void()> done) {
+void ClusterClient::ReadText(std::string target, size_t max_bytes, Result<std::string>* answer) {
+  *answer = Status(Code::kDeadlineExceeded, "no answer in time");
+  AddRequest([this, target = std::move(target), max_bytes, answer](std::function<void()> done) {
     return kube::ReadText(client_, target, max_bytes, page_timeout_,
-                          [into, done = std::move(done)](Result<std::string> text) {
-                            *into = std::move(text);
+                          [answer, done = std::move(done)](Result<std::string> text) {
+                            *answer = std::move(text);
                             done();
                           });
   });
 }
 
 void ClusterClient::StartNext() {
-  while (!waiting_.empty() && active_ < kParallel) {
-    const Start start = std::move(waiting_.front());
+  while (!waiting_.empty() && active_ < kMaxParallelRequests) {
+    const RequestStarter start = std::move(waiting_.front());
     waiting_.pop_front();
     ++active_;
     operations_.push_back(start([this, weak = weak_.Get()] {
@@ -264,7 +264,7 @@ void ClusterClient::StartNext() {
 
 void ClusterClient::Wait(Duration limit) {
   if (waiting_.empty()) return;
-  const WeakPtrFactory<ClusterClient> waiting(this);  // its pointers end with this wait
+  const WeakPtrFactory<ClusterClient> waiting(this);  // its weak pointers are null after this call
   runner_.Post([this] { StartNext(); });
   runner_.PostDelayed(limit, [this, weak = waiting.Get()] {
     if (weak) runner_.Quit();

@@ -3,10 +3,11 @@
 //
 //   one after another   Get, List, Apply, …: for commands that change objects in an order. Objects
 //                       of any type, found by apiVersion and kind.
-//   many at once        Read… and Add, then Wait: for commands that read a whole cluster.
+//   many at once        Read… and AddRequest, then Wait: for commands that read a whole cluster.
 //
-// Threads: one. A call blocks it, for at most `timeout` per request. Bounds: kParallel requests at
-// once. Errors: those of kube::Client, with the operation and the object. Included only in src/cli.
+// Threads: one. A call blocks it, for at most `timeout` per request. Bounds: kMaxParallelRequests
+// at once. Errors: those of kube::Client, with the operation and the object. Included only in
+// src/cli.
 #pragma once
 
 #include <deque>
@@ -43,7 +44,7 @@ std::vector<ObjectId> IdsOf(const std::vector<Json>& objects);
 
 class ClusterClient {
  public:
-  static constexpr size_t kParallel = 8;
+  static constexpr size_t kMaxParallelRequests = 8;
   // ReadList returns at most this many objects of a collection.
   static constexpr size_t kMaxObjects = 50'000;
 
@@ -54,7 +55,7 @@ class ClusterClient {
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
 
-  // --- One after another. REQUIRES: Wait has been called since the last Read… or Add.
+  // --- One after another. REQUIRES: Wait has been called since the last Read… or AddRequest.
 
   Result<Json> Get(const ObjectId& id);
   Result<Json> Get(const kube::ObjectRef& object);
@@ -72,9 +73,9 @@ class ClusterClient {
                                  const std::string& label_selector, const std::string& ns = "");
   // The metadata of each object; NOT_FOUND if the object or its type does not exist. Needs only the
   // right to list the object by its name, and does not read the data of a Secret.
-  std::vector<Result<Json>> Metadata(const std::vector<ObjectId>& ids);
+  std::vector<Result<Json>> GetMetadata(const std::vector<ObjectId>& ids);
   // Reads a document that is not an API object, such as "/version".
-  Result<Json> Document(const std::string& path);
+  Result<Json> GetDocument(const std::string& path);
 
   // Calls `is_done` every 100 ms until it returns true or fails. DEADLINE_EXCEEDED at `end`.
   Status WaitUntil(MonotonicTime end, const std::function<Result<bool>()>& is_done);
@@ -82,21 +83,22 @@ class ClusterClient {
   MonotonicTime Now() const { return runner_.clock().Now(); }
   WallTime WallNow() const { return runner_.clock().WallNow(); }
 
-  // --- Many at once. Each request writes its answer into `*into`, which must live until Wait
+  // --- Many at once. Each request writes its result into `*answer`, which must live until Wait
   // returns.
 
-  // Returns the part of an item to keep. A null Reduce keeps the whole item.
-  using Reduce = Json (*)(const Json& item);
-  void ReadList(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce = nullptr);
-  void ReadObject(kube::ObjectRef object, Result<Json>* into);
+  // Returns the part of an item to keep. A null ItemReducer keeps the whole item.
+  using ItemReducer = Json (*)(const Json& item);
+  void ReadList(kube::ListQuery query, Result<std::vector<Json>>* answer,
+                ItemReducer reduce = nullptr);
+  void ReadObject(kube::ObjectRef object, Result<Json>* answer);
   // Reads an HTTP page of a pod in namespace tessera-system, through the API server.
   void ReadPage(const std::string& pod, std::string_view port, std::string_view path,
-                Result<std::string>* into);
+                Result<std::string>* answer);
   // Reads any path of the API server as text. Drops the text beyond `max_bytes`.
-  void ReadText(std::string target, size_t max_bytes, Result<std::string>* into);
+  void ReadText(std::string target, size_t max_bytes, Result<std::string>* answer);
   // Adds any other operation, which must call `done` at its end.
-  using Start = std::function<kube::Operation(std::function<void()> done)>;
-  void Add(Start start);
+  using RequestStarter = std::function<kube::Operation(std::function<void()> done)>;
+  void AddRequest(RequestStarter start);
   // Returns when all answers have arrived, or after `limit`. A request without an answer then has
   // DEADLINE_EXCEEDED as its result.
   void Wait(Duration limit = std::chrono::minutes(10));
@@ -108,7 +110,7 @@ class ClusterClient {
   Result<T> Await(const std::function<kube::Operation(std::function<void(Result<T>)>)>& start);
   Result<kube::ResourceType> TypeOf(const std::string& api_version, const std::string& kind);
   Result<kube::ObjectRef> RefOf(const ObjectId& id);
-  void ListPage(kube::ListQuery query, Result<std::vector<Json>>* into, Reduce reduce,
+  void ListPage(kube::ListQuery query, Result<std::vector<Json>>* answer, ItemReducer reduce,
                 std::function<void()> done);
   void StartNext();
 
@@ -117,7 +119,7 @@ class ClusterClient {
   net::IoThread io_;
   kube::Client client_;
   kube::TypeCatalog types_;
-  std::deque<Start> waiting_;
+  std::deque<RequestStarter> waiting_;
   size_t active_ = 0;
   std::vector<kube::Operation> operations_;
   WeakPtrFactory<ClusterClient> weak_{this};

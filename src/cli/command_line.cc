@@ -51,7 +51,7 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* a
   }
   app->footer(kFooter);
   std::vector<const char*> words(argv, argv + argc);
-  if (argc > 1 && program != kInspectName) words[1] = VerbNamed(words[1]).data();
+  if (argc > 1 && program != kInspectName) words[1] = ResolveSynonym(words[1]).data();
   return ParseFlags(app.get(), argc, words.data());
 }
 

@@ -29,7 +29,7 @@ struct Verb {
 
 std::span<const Verb> Verbs();
 // The verb's name if `word` is its synonym, else `word`.
-std::string_view VerbNamed(std::string_view word);
+std::string_view ResolveSynonym(std::string_view word);
 
 // The command line with all verbs of the program of this name. Sets `action` when a verb is
 // parsed.

@@ -40,13 +40,13 @@ Outcome Parse(std::vector<const char*> words) {
 
 TEST(CommandLineTest, VerbsAcceptTheirOptions) {
   const LedgerCommandOptions pods = Parsed(LedgerVerb::kPods, "-A -o wide -l app=web --no-headers");
-  EXPECT_TRUE(pods.ns.all);
+  EXPECT_TRUE(pods.ns.all_namespaces);
   EXPECT_EQ(pods.style.output, "wide");
   EXPECT_EQ(pods.selector, "app=web");
   EXPECT_TRUE(pods.style.no_headers);
   const LedgerCommandOptions explain = Parsed(LedgerVerb::kExplain, "nginx -n ml -ojson");
   EXPECT_EQ(explain.pod, "nginx");
-  EXPECT_EQ(explain.ns.Of("default"), "ml");
+  EXPECT_EQ(explain.ns.Resolve("default"), "ml");
   EXPECT_EQ(explain.style.output, "json");
   EXPECT_EQ(Parsed(LedgerVerb::kGpus, "n1").node, "n1");
 }
@@ -113,9 +113,9 @@ TEST(CommandLineTest, ImpersonatesLikeKubectl) {
 }
 
 TEST(CommandLineTest, NamespacesFollowTheContext) {
-  EXPECT_EQ(NamespaceOptions().Of("ctx"), "ctx");
-  EXPECT_EQ((NamespaceOptions{"a", false}).Of("ctx"), "a");
-  EXPECT_EQ((NamespaceOptions{"a", true}).Of("ctx"), "");
+  EXPECT_EQ(NamespaceOptions().Resolve("ctx"), "ctx");
+  EXPECT_EQ((NamespaceOptions{"a", false}).Resolve("ctx"), "a");
+  EXPECT_EQ((NamespaceOptions{"a", true}).Resolve("ctx"), "");
 }
 
 TEST(CommandLineTest, EachVerbParsesAndIsUnique) {

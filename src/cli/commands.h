@@ -44,7 +44,7 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
 // placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
 // usage of its containers; null if it was not read. `warnings`: those recorded about the pod.
-Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
                             const kube::PodObject& pod, const Style& style,
                             const Result<ClusterUses>* uses = nullptr,
                             const std::vector<PodWarning>& warnings = {});

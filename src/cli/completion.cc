@@ -53,10 +53,10 @@ complete -c tessera -f -a '(__tessera_complete)'
 )";
 
 // The command line before the word to complete.
-struct Typed {
-  CLI::App* verb = nullptr;                    // null: no verb yet
-  const CLI::Option* value_of = nullptr;       // the word is the value of this option
-  std::map<std::string, std::string> options;  // by long name
+struct TypedWords {
+  CLI::App* verb = nullptr;                     // null: no verb yet
+  const CLI::Option* pending_option = nullptr;  // the word is the value of this option
+  std::map<std::string, std::string> options;   // by long name
   size_t positionals = 0;
 };
 
@@ -68,17 +68,17 @@ std::string LongNameOf(const CLI::Option& option) {
   return option.get_lnames().empty() ? "" : option.get_lnames()[0];
 }
 
-Typed Read(CLI::App* app, const std::vector<std::string>& words) {
-  Typed typed;
+TypedWords ParseWords(CLI::App* app, const std::vector<std::string>& words) {
+  TypedWords typed;
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& word = words[i];
-    if (typed.value_of != nullptr) {
-      typed.options[LongNameOf(*std::exchange(typed.value_of, nullptr))] = word;
+    if (typed.pending_option != nullptr) {
+      typed.options[LongNameOf(*std::exchange(typed.pending_option, nullptr))] = word;
       continue;
     }
     if (typed.verb == nullptr) {
-      const auto named =
-          app->get_subcommands([&](CLI::App* sub) { return sub->get_name() == VerbNamed(word); });
+      const auto named = app->get_subcommands(
+          [&](CLI::App* sub) { return sub->get_name() == ResolveSynonym(word); });
       typed.verb = named.empty() ? nullptr : named[0];
       continue;
     }
@@ -92,13 +92,13 @@ Typed Read(CLI::App* app, const std::vector<std::string>& words) {
     if (equals != std::string::npos) {
       typed.options[LongNameOf(*option)] = word.substr(equals + 1);
     } else {
-      typed.value_of = option;
+      typed.pending_option = option;
     }
   }
   return typed;
 }
 
-ClusterOptions ClusterOf(const Typed& typed) {
+ClusterOptions ClusterOf(const TypedWords& typed) {
   const auto value = [&](const char* name) {
     const auto found = typed.options.find(name);
     return found == typed.options.end() ? std::string() : found->second;
@@ -106,7 +106,7 @@ ClusterOptions ClusterOf(const Typed& typed) {
   return {.kubeconfig = value("kubeconfig"), .context = value("context"), .timeout_s = 3};
 }
 
-std::vector<std::string> NamesIn(const Typed& typed, const kube::ResourceType& type) {
+std::vector<std::string> ObjectNames(const TypedWords& typed, const kube::ResourceType& type) {
   const ClusterOptions cluster = ClusterOf(typed);
   Result<kube::Config> config = ConfigOf(cluster);
   if (!config.ok()) return {};
@@ -122,7 +122,7 @@ std::vector<std::string> NamesIn(const Typed& typed, const kube::ResourceType& t
   return names;
 }
 
-std::vector<std::string> Contexts(const Typed& typed) {
+std::vector<std::string> ContextNames(const TypedWords& typed) {
   std::string file = ClusterOf(typed).kubeconfig;
   const char* home = std::getenv("HOME");
   const char* listed = std::getenv("KUBECONFIG");
@@ -138,24 +138,24 @@ std::vector<std::string> Contexts(const Typed& typed) {
   return names;
 }
 
-std::vector<std::string> ValuesOf(const Typed& typed, const std::string& option) {
+std::vector<std::string> ValuesOf(const TypedWords& typed, const std::string& option) {
   if (option == "output") {
     return {"table", "wide", "json", "yaml", "name", "jsonpath=", "custom-columns="};
   }
-  if (option == "namespace") return NamesIn(typed, kNamespaces);
-  return option == "context" ? Contexts(typed) : std::vector<std::string>();
+  if (option == "namespace") return ObjectNames(typed, kNamespaces);
+  return option == "context" ? ContextNames(typed) : std::vector<std::string>();
 }
 
 // The first positional argument of a verb: a node, a pod or a fixed word.
-std::vector<std::string> Arguments(const Typed& typed) {
+std::vector<std::string> ArgumentValues(const TypedWords& typed) {
   if (typed.positionals > 0) return {};
   if (typed.verb->get_name() == "completion") return {"bash", "zsh", "fish"};
-  if (FindOption(*typed.verb, "NODE") != nullptr) return NamesIn(typed, kube::kNodes);
-  if (FindOption(*typed.verb, "POD") != nullptr) return NamesIn(typed, kube::kPods);
+  if (FindOption(*typed.verb, "NODE") != nullptr) return ObjectNames(typed, kube::kNodes);
+  if (FindOption(*typed.verb, "POD") != nullptr) return ObjectNames(typed, kube::kPods);
   return {};
 }
 
-std::vector<std::string> OptionsOf(const CLI::App& app) {
+std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -176,24 +176,25 @@ std::vector<std::string> Complete(const std::vector<std::string>& words) {
   if (words.empty()) return {};
   Action action;
   const std::unique_ptr<CLI::App> app = MakeCommandLine("tessera", &action);
-  const Typed typed = Read(app.get(), words);
+  const TypedWords typed = ParseWords(app.get(), words);
   const std::string& last = words.back();
   const size_t equals = last.find('=');
-  std::vector<std::string> found;
+  std::vector<std::string> candidates;
   std::string prefix;
-  if (typed.value_of != nullptr) {
-    found = ValuesOf(typed, LongNameOf(*typed.value_of));
+  if (typed.pending_option != nullptr) {
+    candidates = ValuesOf(typed, LongNameOf(*typed.pending_option));
   } else if (typed.verb != nullptr && last.starts_with("--") && equals != std::string::npos) {
     prefix = last.substr(0, equals + 1);
-    found = ValuesOf(typed, last.substr(2, equals - 2));
+    candidates = ValuesOf(typed, last.substr(2, equals - 2));
   } else if (last.starts_with('-')) {
-    found = OptionsOf(typed.verb != nullptr ? *typed.verb : *app);
+    candidates = OptionNames(typed.verb != nullptr ? *typed.verb : *app);
   } else {
-    found = typed.verb == nullptr ? VerbNames() : Arguments(typed);
+    candidates = typed.verb == nullptr ? VerbNames() : ArgumentValues(typed);
   }
-  for (std::string& candidate : found) candidate.insert(0, prefix);
-  std::erase_if(found, [&](const std::string& candidate) { return !candidate.starts_with(last); });
-  return found;
+  for (std::string& candidate : candidates) candidate.insert(0, prefix);
+  std::erase_if(candidates,
+                [&](const std::string& candidate) { return !candidate.starts_with(last); });
+  return candidates;
 }
 
 int RunComplete(int argc, const char* const* argv) {

@@ -59,15 +59,16 @@ std::vector<std::string> DashboardArguments(const DashboardOptions& options,
   return arguments;
 }
 
-Result<std::string> FindConsole(const std::string& beside, const std::string& path) {
-  std::vector<std::string> directories = {beside};
-  for (const std::string_view directory : SplitList(path, ':')) directories.emplace_back(directory);
+Result<std::string> FindConsole(const std::string& own_directory, const std::string& search_path) {
+  std::vector<std::string> directories = {own_directory};
+  for (const std::string_view directory : SplitList(search_path, ':'))
+    directories.emplace_back(directory);
   for (const std::string& directory : directories) {
     const std::string program = JoinPath(directory, kConsole);
     if (::access(program.c_str(), X_OK) == 0) return program;
   }
   return Error(Code::kNotFound, "{} is not in {} and not in $PATH: install it beside tessera",
-               kConsole, beside);
+               kConsole, own_directory);
 }
 
 Action AddDashboard(CLI::App* app) {

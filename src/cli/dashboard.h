@@ -20,8 +20,8 @@ struct DashboardOptions {
 std::vector<std::string> DashboardArguments(const DashboardOptions& options,
                                             const kube::GetEnv& getenv);
 
-// The path of tessera-console: in `beside`, else in the directories of `path` ($PATH). NOT_FOUND
-// with the remedy.
-Result<std::string> FindConsole(const std::string& beside, const std::string& path);
+// The path of tessera-console: in `own_directory`, else in the directories of `search_path`
+// ($PATH). NOT_FOUND with the remedy.
+Result<std::string> FindConsole(const std::string& own_directory, const std::string& search_path);
 
 }  // namespace tessera::cli

@@ -360,13 +360,13 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
 
 }  // namespace
 
-Result<std::string> Explain(ledger::ClusterLedger& ledger, const FactsOf& facts,
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
                             const kube::PodObject& pod, const Style& style,
                             const Result<ClusterUses>* uses,
                             const std::vector<PodWarning>& warnings) {
-  const Explanation found = ExplanationOf(ledger, facts, pod);
+  const Explanation found = ExplanationOf(ledger, node_extras, pod);
   if (!style.shows_cells()) {
-    Json json = JsonOfExplanation(ClusterView(ledger, facts), found);
+    Json json = JsonOfExplanation(ClusterView(ledger, node_extras), found);
     if (uses != nullptr && found.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
       for (const ContainerUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));

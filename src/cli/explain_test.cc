@@ -14,7 +14,7 @@ class ExplainTest : public ::testing::Test {
   ExplainTest() { FillSample(cluster_); }
   std::string Explained(const kube::PodObject& pod) {
     const std::string before = ShowGpus(cluster_.view(), "", {}).value();
-    std::string text = Explain(cluster_.ledger(), cluster_.facts(), pod, {}).value();
+    std::string text = Explain(cluster_.ledger(), cluster_.node_extras(), pod, {}).value();
     EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "asking changes nothing";
     return text;
   }
@@ -66,7 +66,8 @@ TEST_F(ExplainTest, NamesTheQuotaBeforeNodesWithoutRoom) {
   0/3 nodes have room: 3 too few GPUs.
 )")) << text;
   const std::string json =
-      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}).value();
+      Explain(cluster_.ledger(), cluster_.node_extras(), pod, {.format = OutputFormat::kJson})
+          .value();
   EXPECT_TRUE(ParseJson(json)->BoolAt("overQuota").value());
 }
 
@@ -139,7 +140,7 @@ TEST_F(ExplainTest, NamesNodesWithRoomThatKubeSchedulerLeavesOut) {
       << text;
   EXPECT_NE(text.find("(big, mini): the node selector disk=ssd does not match."), std::string::npos)
       << text;
-  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.facts(), waiting,
+  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.node_extras(), waiting,
                                       {.format = OutputFormat::kJson})
                                   .value())
                         .value();
@@ -180,16 +181,17 @@ TEST_F(ExplainTest, ReportsTheNominatedNode) {
                                 "tessera-scheduler holds GPUs for it"),
             std::string::npos);
   const std::string json =
-      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson}).value();
+      Explain(cluster_.ledger(), cluster_.node_extras(), pod, {.format = OutputFormat::kJson})
+          .value();
   EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
 }
 
 TEST_F(ExplainTest, WritesJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
-  const Json json =
-      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = OutputFormat::kJson})
-                    .value())
-          .value();
+  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.node_extras(), pod,
+                                      {.format = OutputFormat::kJson})
+                                  .value())
+                        .value();
   EXPECT_EQ(json.StringAt("finding").value(), "waits");
   EXPECT_EQ(json.Find("nodes")->Find("fitting")->ToInt().value(), 0);
   EXPECT_EQ(json.Find("nearest")->items()[0].StringAt("node").value(), "big");

@@ -63,8 +63,8 @@ double SmallestShortfall(const placement::NodeView& node, const placement::Deman
 
 class Explainer {
  public:
-  Explainer(ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod)
-      : ledger_(ledger), facts_(facts), object_(pod) {}
+  Explainer(ClusterLedger& ledger, const NodeExtrasLookup& node_extras, const kube::PodObject& pod)
+      : ledger_(ledger), node_extras_(node_extras), object_(pod) {}
 
   Explanation Explain();
 
@@ -76,7 +76,7 @@ class Explainer {
   Misfit Describe(const ClusterLedger::Query& query, const ledger::NodeEntry& node);
 
   ClusterLedger& ledger_;
-  const FactsOf& facts_;
+  const NodeExtrasLookup& node_extras_;
   const kube::PodObject& object_;
   Explanation explanation_;
 };
@@ -114,7 +114,7 @@ Explanation Explainer::Explain() {
   explanation_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
   if (explanation_.finding == Finding::kPlaced) {
     // Read before the pod is removed from the ledger below.
-    explanation_.devices = ClusterView(ledger_, facts_).DevicesOf(explanation_.pod);
+    explanation_.devices = ClusterView(ledger_, node_extras_).DevicesOf(explanation_.pod);
     for (DeviceView& device : explanation_.devices) device.holders.clear();
   }
   ledger_.RemovePod(object_.meta.uid);
@@ -230,16 +230,16 @@ Misfit Explainer::Describe(const ClusterLedger::Query& query, const ledger::Node
   const Result<placement::NodeReport> report = ledger_.Report(query, node.node.name);
   if (!report.ok()) return misfit;
   misfit.reason = report->text;
-  const Result<NodeRow> view = ClusterView(ledger_, facts_).Node(node.node.name);
+  const Result<NodeRow> view = ClusterView(ledger_, node_extras_).Node(node.node.name);
   const std::vector<placement::GpuShortfall>& shortfalls =
       report->gpu_demands[report->shortfall.gpu_demand_index];
   for (size_t i = 0; view.ok() && i < view->devices.size() && i < shortfalls.size(); ++i) {
     const DeviceView& device = view->devices[i];
     std::string why = placement::TextOf(shortfalls[i]);
-    if (shortfalls[i].reason == UnfitReason::kUnhealthy) why += ": " + device.unhealthy;
+    if (shortfalls[i].reason == UnfitReason::kUnhealthy) why += ": " + device.unhealthy_reason;
     std::string holders;
-    for (const Holding& holding : device.holders) {
-      holders += (holders.empty() ? " (" : ", ") + holding.pod->request.Text();
+    for (const PodShare& pod_share : device.holders) {
+      holders += (holders.empty() ? " (" : ", ") + pod_share.pod->request.Text();
     }
     if (!why.empty() && !holders.empty()) why += holders + ")";
     misfit.gpus.emplace_back(device.name, why);
@@ -249,8 +249,9 @@ Misfit Explainer::Describe(const ClusterLedger::Query& query, const ledger::Node
 
 }  // namespace
 
-Explanation ExplanationOf(ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod) {
-  return Explainer(ledger, facts, pod).Explain();
+Explanation ExplanationOf(ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
+                          const kube::PodObject& pod) {
+  return Explainer(ledger, node_extras, pod).Explain();
 }
 
 }  // namespace tessera::cli

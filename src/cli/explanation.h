@@ -66,7 +66,7 @@ struct Explanation {
 };
 
 // See Explain (commands.h).
-Explanation ExplanationOf(ledger::ClusterLedger& ledger, const FactsOf& facts,
+Explanation ExplanationOf(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
                           const kube::PodObject& pod);
 
 }  // namespace tessera::cli

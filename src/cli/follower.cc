@@ -18,7 +18,7 @@ Follower::Follower(net::IoThread& io, TaskRunner& runner, SessionOptions options
 }
 
 void Follower::CheckLater() {
-  runner_.PostDelayed(kReload, [this, weak = weak_.Get()] {
+  runner_.PostDelayed(kReloadInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
     Check();
     CheckLater();

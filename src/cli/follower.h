@@ -36,7 +36,7 @@ class Follower {
   std::string StaleNotice();
 
   // Interval of configuration reloads while the credentials are rejected.
-  static constexpr Duration kReload = std::chrono::seconds(2);
+  static constexpr Duration kReloadInterval = std::chrono::seconds(2);
 
  private:
   void CheckLater();

@@ -9,27 +9,27 @@ namespace tessera::cli {
 namespace {
 
 // Maximum number of holders in a row; -o wide shows all holders.
-constexpr size_t kHoldersShown = 3;
+constexpr size_t kMaxShownHolders = 3;
 
 // "ml/train (whole)", "default/nginx (0.3, 5 GiB)", "web/a (8 GiB)".
-std::string HolderText(const Holding& holding) {
-  std::string share = holding.whole() ? "whole" : "";
-  if (!holding.whole() && holding.share.compute > MilliGpu(0)) {
-    share = GpuCountText(holding.share.compute.count());
+std::string HolderText(const PodShare& pod_share) {
+  std::string share = pod_share.is_whole() ? "whole" : "";
+  if (!pod_share.is_whole() && pod_share.share.compute > MilliGpu(0)) {
+    share = GpuCountText(pod_share.share.compute.count());
   }
-  if (!holding.whole() && holding.share.memory > Bytes(0)) {
+  if (!pod_share.is_whole() && pod_share.share.memory > Bytes(0)) {
     if (!share.empty()) share += ", ";
-    share += MemoryText(holding.share.memory);
+    share += MemoryText(pod_share.share.memory);
   }
-  return fmt::format("{} ({}{})", holding.pod->request.Text(), share,
-                     holding.pod->guessed() ? ", not confirmed" : "");
+  return fmt::format("{} ({}{})", pod_share.pod->request.Text(), share,
+                     pod_share.pod->guessed() ? ", not confirmed" : "");
 }
 
 std::string HoldersText(const DeviceView& device, bool all) {
   std::string text;
   for (size_t i = 0; i < device.holders.size(); ++i) {
     if (!text.empty()) text += ", ";
-    if (!all && i == kHoldersShown && device.holders.size() > kHoldersShown + 1) {
+    if (!all && i == kMaxShownHolders && device.holders.size() > kMaxShownHolders + 1) {
       return text + fmt::format("{} more", device.holders.size() - i);
     }
     text += HolderText(device.holders[i]);
@@ -52,10 +52,10 @@ std::vector<Cell> CellsOf(const NodeRow& node, const DeviceView& device, const S
     const auto numa = device.gpu != nullptr ? device.gpu->numa_node : std::nullopt;
     row.emplace_back(numa ? fmt::format("{}", *numa) : "-");
   }
-  if (!device.unhealthy.empty()) {
-    row.emplace_back("Unhealthy: " + device.unhealthy, Tone::kBad);
-  } else if (!device.suspect.empty()) {
-    row.emplace_back("Suspect: " + device.suspect, Tone::kPlain);
+  if (!device.unhealthy_reason.empty()) {
+    row.emplace_back("Unhealthy: " + device.unhealthy_reason, Tone::kBad);
+  } else if (!device.suspect_reason.empty()) {
+    row.emplace_back("Suspect: " + device.suspect_reason, Tone::kPlain);
   } else {
     row.emplace_back("Healthy", Tone::kGood);
   }
@@ -68,21 +68,21 @@ Json ItemOf(const NodeRow& node, const DeviceView& device) {
   const Json described = JsonOfDevice(device);
   for (const auto& [key, value] : described.members()) json.Set(key, value);
   Json holders = Json::MakeArray();
-  for (const Holding& holding : device.holders) holders.Append(JsonOfHolding(holding));
+  for (const PodShare& pod_share : device.holders) holders.Append(JsonOfPodShare(pod_share));
   json.Set("heldBy", std::move(holders));
   return json;
 }
 
 }  // namespace
 
-Json JsonOfHolding(const Holding& holding) {
-  Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->request.ns)},
-                                {"name", Json::String(holding.pod->request.name)},
-                                {"uid", Json::String(holding.pod->request.uid.str())},
-                                {"whole", Json::Bool(holding.whole())},
-                                {"milli", Json::Int(holding.share.compute.count())},
-                                {"bytes", Json::Int(holding.share.memory.count())}});
-  if (holding.pod->guessed()) json.Set("confirmed", Json::Bool(false));
+Json JsonOfPodShare(const PodShare& pod_share) {
+  Json json = Json::MakeObject({{"namespace", Json::String(pod_share.pod->request.ns)},
+                                {"name", Json::String(pod_share.pod->request.name)},
+                                {"uid", Json::String(pod_share.pod->request.uid.str())},
+                                {"whole", Json::Bool(pod_share.is_whole())},
+                                {"milli", Json::Int(pod_share.share.compute.count())},
+                                {"bytes", Json::Int(pod_share.share.memory.count())}});
+  if (pod_share.pod->guessed()) json.Set("confirmed", Json::Bool(false));
   return json;
 }
 
@@ -100,9 +100,10 @@ Json JsonOfDevice(const DeviceView& device) {
                                       {"total", Json::Int(device.memory.count())}}));
   json.Set("milli", Json::MakeObject({{"used", Json::Int(device.used_milli)},
                                       {"total", Json::Int(kWholeGpu.count())}}));
-  json.Set("healthy", Json::Bool(device.unhealthy.empty()));
-  if (!device.unhealthy.empty()) json.Set("unhealthy", Json::String(device.unhealthy));
-  if (!device.suspect.empty()) json.Set("suspect", Json::String(device.suspect));
+  json.Set("healthy", Json::Bool(device.unhealthy_reason.empty()));
+  if (!device.unhealthy_reason.empty())
+    json.Set("unhealthy", Json::String(device.unhealthy_reason));
+  if (!device.suspect_reason.empty()) json.Set("suspect", Json::String(device.suspect_reason));
   return json;
 }
 

@@ -11,13 +11,13 @@
 namespace tessera::cli {
 namespace {
 
-struct UsedOfTotal {
+struct MemoryUsage {
   int64_t used = 0;
   int64_t total = 0;
 };
 
 // One GPU of a node; the sum of its slices if it has MIG slices.
-struct GpuColumn : UsedOfTotal {
+struct GpuColumn : MemoryUsage {
   int index = 0;
 };
 
@@ -32,28 +32,29 @@ class Inspection {
   std::string Details() const;
 
  private:
-  int64_t Up(Bytes bytes) const {
+  int64_t RoundUpToUnits(Bytes bytes) const {
     const int64_t unit = SizeOf(unit_).count();
     return (bytes.count() + unit - 1) / unit;
   }
-  int64_t Down(Bytes bytes) const { return bytes.count() / SizeOf(unit_).count(); }
+  int64_t RoundDownToUnits(Bytes bytes) const { return bytes.count() / SizeOf(unit_).count(); }
 
   std::vector<GpuColumn> GpusOf(const NodeRow& node) const;
   // Whether the pod's GPUs on its node are unknown.
   static bool IsPending(const ledger::PodEntry& pod) { return pod.guessed() || !pod.holds_gpus(); }
-  int64_t RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const;
-  std::optional<int64_t> PendingOf(const NodeRow& node) const;
-  int64_t HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const;
-  std::string RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus, bool pending) const;
-  static std::string Line(size_t length) { return std::string(length, '-') + "\n"; }
-  static std::string Share(const UsedOfTotal& usage) {
+  int64_t RequestedUnits(const NodeRow& node, const ledger::PodEntry& pod) const;
+  std::optional<int64_t> PendingUnits(const NodeRow& node) const;
+  int64_t HeldUnits(const NodeRow& node, const ledger::PodEntry& pod, int index) const;
+  std::string RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus,
+                     bool has_pending_column) const;
+  static std::string DashedLine(size_t length) { return std::string(length, '-') + "\n"; }
+  static std::string UsageText(const MemoryUsage& usage) {
     return fmt::format("{}/{} ({}%)", usage.used, usage.total, Percent(usage));
   }
-  static int64_t Percent(const UsedOfTotal& usage) {
+  static int64_t Percent(const MemoryUsage& usage) {
     return usage.total == 0 ? 0 : usage.used * 100 / usage.total;
   }
   static std::string AddressOf(const NodeRow& node) {
-    return node.facts.internal_ip.empty() ? "unknown" : Printable(node.facts.internal_ip);
+    return node.extras.internal_ip.empty() ? "unknown" : Printable(node.extras.internal_ip);
   }
 
   std::vector<NodeRow> nodes_;
@@ -68,19 +69,19 @@ std::vector<GpuColumn> Inspection::GpusOf(const NodeRow& node) const {
     auto& [used, total] = sums[device.gpu->index];
     total += device.memory;
     // Guessed GPUs count as PENDING, as in the original.
-    for (const Holding& holding : device.holders) {
-      if (IsPending(*holding.pod)) continue;
-      used += holding.whole() ? device.memory : holding.share.memory;
+    for (const PodShare& pod_share : device.holders) {
+      if (IsPending(*pod_share.pod)) continue;
+      used += pod_share.is_whole() ? device.memory : pod_share.share.memory;
     }
   }
   for (const auto& [index, sum] : sums) {
-    const int64_t total = Down(sum.second);
-    gpus.push_back({{std::min(Up(sum.first), total), total}, index});
+    const int64_t total = RoundDownToUnits(sum.second);
+    gpus.push_back({{std::min(RoundUpToUnits(sum.first), total), total}, index});
   }
   return gpus;
 }
 
-int64_t Inspection::RequestOf(const NodeRow& node, const ledger::PodEntry& pod) const {
+int64_t Inspection::RequestedUnits(const NodeRow& node, const ledger::PodEntry& pod) const {
   const device::DeviceRequest& request = *pod.request.devices;
   Bytes sum = request.OneGpuShare().memory;
   for (const device::ContainerRequest& container : request.containers) {
@@ -90,28 +91,28 @@ int64_t Inspection::RequestOf(const NodeRow& node, const ledger::PodEntry& pod) 
                                                                     : container.per_gpu.memory;
     sum += each * container.count;
   }
-  return Up(sum);
+  return RoundUpToUnits(sum);
 }
 
-std::optional<int64_t> Inspection::PendingOf(const NodeRow& node) const {
+std::optional<int64_t> Inspection::PendingUnits(const NodeRow& node) const {
   std::optional<int64_t> pending;
   for (const ledger::PodEntry* pod : node.pods) {
-    if (IsPending(*pod)) pending = pending.value_or(0) + RequestOf(node, *pod);
+    if (IsPending(*pod)) pending = pending.value_or(0) + RequestedUnits(node, *pod);
   }
   return pending;
 }
 
-int64_t Inspection::HeldOf(const NodeRow& node, const ledger::PodEntry& pod, int index) const {
+int64_t Inspection::HeldUnits(const NodeRow& node, const ledger::PodEntry& pod, int index) const {
   Bytes sum;
   for (const DeviceView& device : node.devices) {
     if (device.gpu == nullptr || device.gpu->index != index) continue;
-    for (const Holding& holding : device.holders) {
-      if (holding.pod != &pod) continue;
-      sum += holding.whole() ? device.memory : holding.share.memory;
-      if (holding.whole() && device.slice == nullptr) return Down(device.memory);
+    for (const PodShare& pod_share : device.holders) {
+      if (pod_share.pod != &pod) continue;
+      sum += pod_share.is_whole() ? device.memory : pod_share.share.memory;
+      if (pod_share.is_whole() && device.slice == nullptr) return RoundDownToUnits(device.memory);
     }
   }
-  return Up(sum);
+  return RoundUpToUnits(sum);
 }
 
 std::string Inspection::Summary() const {
@@ -121,23 +122,23 @@ std::string Inspection::Summary() const {
     for (const GpuColumn& gpu : GpusOf(node)) {
       columns = std::max(columns, static_cast<size_t>(gpu.index) + 1);
     }
-    any_pending = any_pending || PendingOf(node).has_value();
+    any_pending = any_pending || PendingUnits(node).has_value();
   }
   std::string text = "NAME\tIPADDRESS\t";
   for (size_t i = 0; i < columns; ++i) text += fmt::format("GPU{}(Allocated/Total)\t", i);
   if (any_pending) text += "PENDING(Allocated)\t";
   text += fmt::format("GPU Memory({})\n", NameOf(unit_));
-  UsedOfTotal cluster;
+  MemoryUsage cluster;
   size_t line = 0;
   for (const NodeRow& node : nodes_) {
     std::vector<std::string> cells(columns, "0/0");
-    UsedOfTotal sum;
+    MemoryUsage sum;
     for (const GpuColumn& gpu : GpusOf(node)) {
       cells[static_cast<size_t>(gpu.index)] = fmt::format("{}/{}", gpu.used, gpu.total);
       sum.used += gpu.used;
       sum.total += gpu.total;
     }
-    const std::optional<int64_t> pending = PendingOf(node);
+    const std::optional<int64_t> pending = PendingUnits(node);
     sum.used += pending.value_or(0);
     std::string row = fmt::format("{}\t{}\t", node.entry->node.name, AddressOf(node));
     for (const std::string& cell : cells) row += cell + "\t";
@@ -148,20 +149,21 @@ std::string Inspection::Summary() const {
     cluster.used += sum.used;
     cluster.total += sum.total;
   }
-  text += Line(line) + "Allocated/Total GPU Memory In Cluster:\n" + Share(cluster) + "\t\n";
+  text +=
+      DashedLine(line) + "Allocated/Total GPU Memory In Cluster:\n" + UsageText(cluster) + "\t\n";
   return AlignTabs(text);
 }
 
 std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>& gpus,
-                               bool pending) const {
+                               bool has_pending_column) const {
   std::string rows;
   for (const ledger::PodEntry* pod : node.pods) {
     rows += fmt::format("{}\t{}\t", Printable(pod->request.name), Printable(pod->request.ns));
     const bool waits = IsPending(*pod);
     for (const GpuColumn& gpu : gpus) {
-      rows += fmt::format("{}\t", waits ? 0 : HeldOf(node, *pod, gpu.index));
+      rows += fmt::format("{}\t", waits ? 0 : HeldUnits(node, *pod, gpu.index));
     }
-    if (pending) rows += fmt::format("{}\t", waits ? RequestOf(node, *pod) : 0);
+    if (has_pending_column) rows += fmt::format("{}\t", waits ? RequestedUnits(node, *pod) : 0);
     rows += "\n";
   }
   return rows;
@@ -169,14 +171,14 @@ std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>
 
 std::string Inspection::Details() const {
   std::string text;
-  UsedOfTotal cluster;
+  MemoryUsage cluster;
   size_t line = 0;
   for (const NodeRow& node : nodes_) {
     const std::vector<GpuColumn> gpus = GpusOf(node);
-    const std::optional<int64_t> pending = PendingOf(node);
+    const std::optional<int64_t> pending = PendingUnits(node);
     text += fmt::format("\nNAME:\t{}\nIPADDRESS:\t{}\n\nNAME\tNAMESPACE\t", node.entry->node.name,
                         AddressOf(node));
-    UsedOfTotal sum{.used = pending.value_or(0)};
+    MemoryUsage sum{.used = pending.value_or(0)};
     for (const GpuColumn& gpu : gpus) {
       text += fmt::format("GPU{}(Allocated)\t", gpu.index);
       sum.used += gpu.used;
@@ -186,11 +188,11 @@ std::string Inspection::Details() const {
     const std::string rows = RowsOf(node, gpus, pending.has_value());
     if (line == 0) line = rows.size() + 10;
     text += fmt::format("{}Allocated :\t{} ({}%)\t\nTotal :\t{} \t\n{}", rows, sum.used,
-                        Percent(sum), sum.total, Line(line));
+                        Percent(sum), sum.total, DashedLine(line));
     cluster.used += sum.used;
     cluster.total += sum.total;
   }
-  text += "\n\nAllocated/Total GPU Memory In Cluster:\t" + Share(cluster) + "\t\n";
+  text += "\n\nAllocated/Total GPU Memory In Cluster:\t" + UsageText(cluster) + "\t\n";
   return AlignTabs(text);
 }
 

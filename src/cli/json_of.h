@@ -14,7 +14,7 @@ inline Json JsonOf(size_t number) { return Json::Int(static_cast<int64_t>(number
 // uuid, index, model, node, bytes, milli and, if unhealthy, the reason.
 Json JsonOfDevice(const DeviceView& device);
 // namespace, name, uid, and its share of the device.
-Json JsonOfHolding(const Holding& holding);
+Json JsonOfPodShare(const PodShare& pod_share);
 // A pod of `tessera pods -o json`.
 Json JsonOfPod(const ClusterView& view, const ledger::PodEntry& pod);
 

@@ -22,24 +22,27 @@ constexpr Duration kWatchInterval = std::chrono::seconds(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 // The name in NAME, or in kubectl's notation KIND/NAME if KIND is one of `kinds`.
-std::string NameIn(const std::string& argument, std::initializer_list<std::string_view> kinds) {
+std::string NameWithoutKind(const std::string& argument,
+                            std::initializer_list<std::string_view> kinds) {
   const size_t slash = argument.find('/');
   const bool is_kind = slash != std::string::npos &&
                        std::ranges::find(kinds, argument.substr(0, slash)) != kinds.end();
   return is_kind ? argument.substr(slash + 1) : argument;
 }
 
-std::string PodIn(const std::string& argument) { return NameIn(argument, {"pod", "pods", "po"}); }
-std::string NodeIn(const std::string& argument) {
-  return NameIn(argument, {"node", "nodes", "no"});
+std::string PodNameIn(const std::string& argument) {
+  return NameWithoutKind(argument, {"pod", "pods", "po"});
+}
+std::string NodeNameIn(const std::string& argument) {
+  return NameWithoutKind(argument, {"node", "nodes", "no"});
 }
 
-// Names select objects of one namespace, and exclude other selections, as with kubectl.
+// As in kubectl, names of objects cannot be combined with a selector or with all namespaces.
 Status CheckNames(const LedgerCommandOptions& options) {
   if (options.names.empty()) return Status::Ok();
   const char* other = !options.selector.empty()               ? "-l"
                       : !options.style.field_selector.empty() ? "--field-selector"
-                      : options.ns.all                        ? "-A"
+                      : options.ns.all_namespaces             ? "-A"
                                                               : nullptr;
   if (other == nullptr) return Status::Ok();
   return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", other,
@@ -52,9 +55,10 @@ class LedgerCommandRun {
   LedgerCommandRun(LedgerCommandOptions options, Style style, const std::string& default_namespace)
       : options_(std::move(options)),
         style_(std::move(style)),
-        ns_(options_.ns.Of(default_namespace)) {
-    options_.node = NodeIn(options_.node);
-    for (std::string& name : options_.names) name = ListsPods() ? PodIn(name) : NodeIn(name);
+        ns_(options_.ns.Resolve(default_namespace)) {
+    options_.node = NodeNameIn(options_.node);
+    for (std::string& name : options_.names)
+      name = ListsPods() ? PodNameIn(name) : NodeNameIn(name);
   }
 
   // Ends the program. `load_config` reloads the configuration.
@@ -70,7 +74,7 @@ class LedgerCommandRun {
                          .timeout = options_.cluster.timeout(),
                          .follow = options_.watch,
                          .pods_ns = PodsNamespace(),
-                         .pod = ExplainedPod(),
+                         .kept_pod = KeptPod(),
                          .node_selector = ListsPods() ? "" : options_.selector,
                          .pod_selector = ListsPods() ? options_.selector : ""},
           std::move(load_config), [this](const Status& status) { OnReady(status); });
@@ -105,26 +109,26 @@ class LedgerCommandRun {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok()) return Print();
     const kube::ObjectMeta& meta = (*pod)->meta;
-    listing_ = session().client().List(WarningsQuery(meta.ns, meta.uid),
-                                       [this](const Result<kube::ListPage>& page) {
-                                         std::vector<Json> events;
-                                         if (page.ok()) {
-                                           for (const kube::RawObject& event : page->items) {
-                                             if (event.json() != nullptr)
-                                               events.push_back(*event.json());
-                                           }
-                                         }
-                                         warnings_ = WarningsIn(events);
-                                         ReadUsage();
-                                       });
+    list_operation_ = session().client().List(WarningsQuery(meta.ns, meta.uid),
+                                              [this](const Result<kube::ListPage>& page) {
+                                                std::vector<Json> events;
+                                                if (page.ok()) {
+                                                  for (const kube::RawObject& event : page->items) {
+                                                    if (event.json() != nullptr)
+                                                      events.push_back(*event.json());
+                                                  }
+                                                }
+                                                warnings_ = WarningsIn(events);
+                                                ReadUsage();
+                                              });
   }
 
   // Reads the pod's usage from the agent of its node. The explanation is printed also without it.
   void ReadUsage() {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok() || (*pod)->node_name.empty()) return Print();
-    agents_ = std::make_unique<AgentReader>(session().client());
-    agents_->Read((*pod)->node_name, [this](Result<ClusterUses> uses) {
+    agent_reader_ = std::make_unique<AgentReader>(session().client());
+    agent_reader_->Read((*pod)->node_name, [this](Result<ClusterUses> uses) {
       uses_ = std::move(uses);
       Print();
     });
@@ -143,36 +147,38 @@ class LedgerCommandRun {
     if (!patch.ok()) return Quit(Fail(patch.status()));
     if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
     // The agent reports whether the containers have a limiter.
-    agents_ = std::make_unique<AgentReader>(session().client());
-    agents_->Read((*pod)->node_name, [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
-      PatchLimits(pod, patch, std::move(uses));
-    });
+    agent_reader_ = std::make_unique<AgentReader>(session().client());
+    agent_reader_->Read((*pod)->node_name,
+                        [this, pod = **pod, patch = *patch](Result<ClusterUses> uses) {
+                          PatchLimits(pod, patch, std::move(uses));
+                        });
   }
 
   void PatchLimits(const kube::PodObject& pod, const Json& patch, Result<ClusterUses> uses) {
-    std::vector<ContainerUse> of_pod;
-    Status unchecked =
+    std::vector<ContainerUse> pod_uses;
+    Status usage_problem =
         uses.ok() && !uses->problems.empty() ? uses->problems.begin()->second : uses.status();
     if (uses.ok()) {
-      std::ranges::copy_if(uses->uses, std::back_inserter(of_pod), [&](const ContainerUse& use) {
+      std::ranges::copy_if(uses->uses, std::back_inserter(pod_uses), [&](const ContainerUse& use) {
         return use.ns == pod.meta.ns && use.pod == pod.meta.name;
       });
     }
-    const Status limited = CheckLimited(of_pod);
+    const Status limited = CheckLimited(pod_uses);
     if (!limited.ok()) return Quit(Fail(limited));
     const ledger::PodEntry* entry = EntryOf(pod);
     std::string text;
-    if (entry != nullptr) text = LimitText(*entry, {options_.memory, options_.compute}, of_pod);
-    patching_ = session().client().Patch(
+    if (entry != nullptr) text = LimitText(*entry, {options_.memory, options_.compute}, pod_uses);
+    patch_operation_ = session().client().Patch(
         kube::Pod(pod.meta.ns, pod.meta.name), kube::PatchKind::kMerge, patch,
         {.field_manager = "tessera"},
-        [this, text = std::move(text), unchecked](const Result<Json>& answer) {
+        [this, text = std::move(text), usage_problem](const Result<Json>& answer) {
           if (!answer.ok()) return Quit(Fail(answer.status()));
-          if (!unchecked.ok() && unchecked.code() != Code::kPermissionDenied) {
-            return Quit(Fail(unchecked.Annotate("the limit is recorded and does not hold yet")));
+          if (!usage_problem.ok() && usage_problem.code() != Code::kPermissionDenied) {
+            return Quit(
+                Fail(usage_problem.Annotate("the limit is recorded and does not hold yet")));
           }
           std::fputs(text.c_str(), stdout);
-          if (unchecked.ok()) return Quit(0);
+          if (usage_problem.ok()) return Quit(0);
           std::fputs(
               "tessera: without the right to ask the agents (Role tessera-view-usage) it is "
               "not checked that the limit holds\n",
@@ -214,9 +220,10 @@ class LedgerCommandRun {
     ledger::ClusterLedger& ledger = session().ledger();
     if (options_.verb == LedgerVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
-      return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr, warnings_);
+      return Explain(ledger, session().node_extras(), *pod, style_, uses_ ? &*uses_ : nullptr,
+                     warnings_);
     }
-    const ClusterView view(ledger, session().facts());
+    const ClusterView view(ledger, session().node_extras());
     switch (options_.verb) {
       case LedgerVerb::kNodes:
         return ShowNodes(view, style_, options_.names, options_.selector);
@@ -226,7 +233,7 @@ class LedgerCommandRun {
         return ShowPods(view, ns_, style_, options_.names);
       case LedgerVerb::kQuota:
         // Without -n all namespaces.
-        return ShowQuota(view, options_.ns.Of(""), session().quota_problem(), style_);
+        return ShowQuota(view, options_.ns.Resolve(""), session().quota_problem(), style_);
       default:
         return InspectGpushare(view, {options_.details, options_.node});
     }
@@ -242,7 +249,7 @@ class LedgerCommandRun {
   std::string PodsNamespace() const { return ListsPods() ? ns_ : ""; }
   bool ListsPods() const { return options_.verb == LedgerVerb::kPods; }
 
-  std::string ExplainedPod() const {
+  std::string KeptPod() const {
     const bool is_about_a_pod =
         options_.verb == LedgerVerb::kExplain || options_.verb == LedgerVerb::kLimit;
     return is_about_a_pod ? kube::KeyOf(PodName().first, PodName().second) : "";
@@ -250,7 +257,7 @@ class LedgerCommandRun {
 
   // Namespace and name from the command line.
   std::pair<std::string, std::string> PodName() const {
-    const std::string name = PodIn(options_.pod);
+    const std::string name = PodNameIn(options_.pod);
     const size_t slash = name.find('/');
     if (slash == std::string::npos) return {ns_, name};
     return {name.substr(0, slash), name.substr(slash + 1)};
@@ -273,10 +280,10 @@ class LedgerCommandRun {
   const std::string ns_;  // "": all
   EpollTaskRunner* runner_ = nullptr;
   std::unique_ptr<Follower> follower_;
-  std::unique_ptr<AgentReader> agents_;
+  std::unique_ptr<AgentReader> agent_reader_;
   std::optional<Result<ClusterUses>> uses_;
   std::vector<PodWarning> warnings_;
-  kube::Operation listing_, patching_;
+  kube::Operation list_operation_, patch_operation_;
   const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string last_output_;
   int exit_code_ = 0;

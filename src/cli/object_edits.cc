@@ -9,11 +9,11 @@
 namespace tessera::cli {
 namespace {
 
-// A set of fields at one place of the object, as a client owns it. In FieldsV1 the key of a member
-// is "f:NAME", of a list's item "k:{"name":"agent"}" (its identity) or "v:"get"" (its value). A set
+// The fields at one path of the object that one manager owns. In FieldsV1 the key of a member is
+// "f:NAME", of a list's item "k:{"name":"agent"}" (its identity) or "v:"get"" (its value). A set
 // without keys stands for the whole value.
 struct OwnedFields {
-  std::string client;
+  std::string manager;
   const Json* fields;
 };
 using Owners = std::vector<OwnedFields>;
@@ -34,17 +34,17 @@ bool IsItem(const std::string& key, const Json& item) {
 
 // The part of `owners` that is below the keys that `is_key` accepts.
 template <typename IsKey>
-Owners Below(const Owners& owners, IsKey is_key) {
+Owners FieldsBelow(const Owners& owners, IsKey is_key) {
   Owners below;
   for (const OwnedFields& owner : owners) {
     for (const auto& [key, fields] : owner.fields->members()) {
-      if (is_key(key)) below.push_back({owner.client, &fields});
+      if (is_key(key)) below.push_back({owner.manager, &fields});
     }
   }
   return below;
 }
 
-bool OwnWhole(const Owners& owners) {
+bool OwnWholeValue(const Owners& owners) {
   return std::ranges::any_of(
       owners, [](const OwnedFields& owner) { return owner.fields->members().empty(); });
 }
@@ -55,12 +55,12 @@ class EditFinder {
   void Compare(const Json& wanted, const Owners& installer, const Owners& others,
                const std::string& path) {
     if (installer.empty()) {
-      edits.push_back({path, others.empty() ? "" : others.front().client});
+      edits.push_back({path, others.empty() ? "" : others.front().manager});
       return;
     }
-    if (OwnWhole(installer)) return;
+    if (OwnWholeValue(installer)) return;
     const auto compare = [&](const Json& value, const std::string& place, auto is_key) {
-      Compare(value, Below(installer, is_key), Below(others, is_key), place);
+      Compare(value, FieldsBelow(installer, is_key), FieldsBelow(others, is_key), place);
     };
     if (wanted.is_object()) {
       for (const auto& [name, value] : wanted.members()) {

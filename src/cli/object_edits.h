@@ -19,8 +19,8 @@
 namespace tessera::cli {
 
 struct FieldEdit {
-  std::string path;  // "spec.template.spec.containers[agent].image"
-  std::string by;    // the client, such as kubectl-edit; "": no client sets the field
+  std::string path;     // "spec.template.spec.containers[agent].image"
+  std::string manager;  // the field manager, such as kubectl-edit; "": no client sets the field
   bool operator==(const FieldEdit&) const = default;
 };
 

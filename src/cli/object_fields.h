@@ -10,6 +10,9 @@
 
 namespace tessera::cli {
 
+// The label with the name of the program that a pod runs.
+inline constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
+
 // The value below `path`; null if a member is missing.
 inline const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
   const Json* at = &json;

@@ -59,7 +59,7 @@ void AddNamespaceOption(CLI::App* app, NamespaceOptions* options, const char* he
 }
 
 void AddAllNamespacesOption(CLI::App* app, NamespaceOptions* options) {
-  app->add_flag("-A,--all-namespaces", options->all, "all namespaces");
+  app->add_flag("-A,--all-namespaces", options->all_namespaces, "all namespaces");
 }
 
 void AddOutputOption(CLI::App* app, StyleOptions* options) {

@@ -31,11 +31,11 @@ Result<kube::Config> ConfigOf(const ClusterOptions& options);
 // The options that select the namespace of a verb.
 struct NamespaceOptions {
   std::string ns;  // "": the namespace of the context
-  bool all = false;
+  bool all_namespaces = false;
 
   // "" for all namespaces.
-  std::string Of(const std::string& default_namespace) const {
-    return all ? "" : ns.empty() ? default_namespace : ns;
+  std::string Resolve(const std::string& default_namespace) const {
+    return all_namespaces ? "" : ns.empty() ? default_namespace : ns;
   }
 };
 void AddNamespaceOption(CLI::App* app, NamespaceOptions* options,

@@ -36,7 +36,7 @@ std::string_view OtherPluginOf(const Json& daemon_set) {
   return "";
 }
 
-bool IsOfClusterPolicy(const Json& daemon_set) {
+bool IsRunByNvidiaOperator(const Json& daemon_set) {
   return std::ranges::any_of(
       ItemsAt(daemon_set, {"metadata", "ownerReferences"}),
       [](const Json& owner) { return TextAt(owner, {"kind"}) == "ClusterPolicy"; });

@@ -15,7 +15,7 @@ namespace tessera::cli {
 std::string_view OtherPluginOf(const Json& daemon_set);
 // Whether NVIDIA's operator runs the DaemonSet; then it runs only on nodes with the operator's
 // label.
-bool IsOfClusterPolicy(const Json& daemon_set);
+bool IsRunByNvidiaOperator(const Json& daemon_set);
 
 // Whether a resource belongs to another system and Tessera does not offer it.
 bool IsForeignGpuResource(std::string_view resource);

@@ -36,14 +36,14 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
       client_(io, runner, options_.config, ClientOptionsOf(options_.timeout)) {
   runner_.PostDelayed(options_.timeout, [this, weak = weak_.Get()] {
     if (!weak) return;
-    Finish(Error(Code::kDeadlineExceeded,
-                 "{} did not list all nodes and pods within {} s{}{}: "
-                 "raise --timeout",
-                 options_.config.server.ToString(),
-                 std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
-                 last_error_.ok() ? "" : "; the last error was ", last_error_.message()));
+    NotifyReady(Error(Code::kDeadlineExceeded,
+                      "{} did not list all nodes and pods within {} s{}{}: "
+                      "raise --timeout",
+                      options_.config.server.ToString(),
+                      std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
+                      last_error_.ok() ? "" : "; the last error was ", last_error_.message()));
   });
-  Begin(device::MemoryUnit::kGiB, /*with_quota=*/true);
+  StartReading(device::MemoryUnit::kGiB, /*with_quota=*/true);
   if (!options_.follow) return;
   probe_.emplace(client_, options_.probe_interval,
                  ledger::ServerProbe::Handlers{
@@ -59,39 +59,39 @@ void Session::SetOutage(std::string_view what, const Status& status, WallTime si
   outages_.Set(what, WithRemedy(what, status), since);
 }
 
-void Session::Begin(device::MemoryUnit unit, bool with_quota) {
+void Session::StartReading(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
   snapshot_.reset();
   ledger::LedgerOptions options;
   options.policy = options_.policy;
   options.gpu_mem_unit = unit;
   auto ledger = ledger::ClusterLedger::Make(options, &runner_.clock());
-  if (!ledger.ok()) return Finish(ledger.status().Annotate("--policy"));
+  if (!ledger.ok()) return NotifyReady(ledger.status().Annotate("--policy"));
   ledger_ = *std::move(ledger);
   with_quota_ = with_quota;
   ledger::FeedOptions feed{.pods_ns = options_.pods_ns,
                            .node_selector = options_.node_selector,
                            .pod_selector = options_.pod_selector,
-                           .watches_all_pods = !options_.pod.empty(),
+                           .watches_all_pods = !options_.kept_pod.empty(),
                            .keeps_scheduling_constraints = true};
   if (!with_quota) feed.quota_name.clear();
   Delegate& self = *this;
   if (options_.follow) {
     feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
   } else {
-    snapshot_ =
-        std::make_unique<Snapshot>(client_, *ledger_, Snapshot::Options{feed, options_.pod}, self);
+    snapshot_ = std::make_unique<Snapshot>(client_, *ledger_,
+                                           Snapshot::Options{feed, options_.kept_pod}, self);
   }
 }
 
 // Posted, because the calling feed must not be destroyed inside its callback.
-void Session::BeginLater(device::MemoryUnit unit, bool with_quota) {
+void Session::PostStartReading(device::MemoryUnit unit, bool with_quota) {
   runner_.Post([this, unit, with_quota, weak = weak_.Get()] {
-    if (weak) Begin(unit, with_quota);
+    if (weak) StartReading(unit, with_quota);
   });
 }
 
-void Session::Finish(Status status) {
+void Session::NotifyReady(Status status) {
   if (!on_ready_) return;
   // on_ready may destroy this object.
   runner_.Post([on_ready = std::exchange(on_ready_, nullptr), status = std::move(status),
@@ -100,11 +100,11 @@ void Session::Finish(Status status) {
   });
 }
 
-FactsOf Session::facts() const {
+NodeExtrasLookup Session::node_extras() const {
   return [this](const std::string& name) {
-    if (snapshot_) return snapshot_->FactsOfNode(name);
+    if (snapshot_) return snapshot_->NodeExtrasOf(name);
     const kube::NodeObject* node = feed_->FindNode(name);
-    return node == nullptr ? NodeExtras{} : FactsIn(*node);
+    return node == nullptr ? NodeExtras{} : NodeExtrasIn(*node);
   };
 }
 
@@ -115,8 +115,8 @@ const kube::PodObject* Session::FindPod(const std::string& ns, const std::string
 
 void Session::OnSynced() {
   const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
-  if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
-  Finish(Status::Ok());
+  if (unit != ledger_->options().gpu_mem_unit) return PostStartReading(unit, with_quota_);
+  NotifyReady(Status::Ok());
 }
 
 Status Session::WithRemedy(std::string_view what, const Status& status) const {
@@ -144,20 +144,20 @@ Status Session::WithRemedy(std::string_view what, const Status& status) const {
 void Session::OnError(std::string_view what, const Status& status) {
   last_error_ = status;
   if (status.code() == Code::kAborted) {
-    return BeginLater(ledger_->options().gpu_mem_unit, with_quota_);
+    return PostStartReading(ledger_->options().gpu_mem_unit, with_quota_);
   }
   if (status.code() == Code::kFailedPrecondition) {
     // INVALID_ARGUMENT instead of UNAVAILABLE, because waiting does not change the URL.
-    Finish(Error(Code::kInvalidArgument,
-                 "server: {} of the kubeconfig must begin with https://: {}",
-                 options_.config.server.ToString(), status.message()));
+    NotifyReady(Error(Code::kInvalidArgument,
+                      "server: {} of the kubeconfig must begin with https://: {}",
+                      options_.config.server.ToString(), status.message()));
   }
   const std::string& selector = what == "nodes" ? options_.node_selector : options_.pod_selector;
   if (!selector.empty() && status.code() == Code::kInvalidArgument &&
       status.message().ends_with("HTTP 400)")) {
-    return Finish(status.Annotate(fmt::format("-l {}", selector)));
+    return NotifyReady(status.Annotate(fmt::format("-l {}", selector)));
   }
-  const bool refused =
+  const bool is_rejected =
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&
       (status.code() == Code::kPermissionDenied || status.code() == Code::kInvalidArgument)) {
@@ -167,7 +167,7 @@ void Session::OnError(std::string_view what, const Status& status) {
                          ? status
                          : Status(Code::kDataLoss, status.message());
     if (status.code() == Code::kPermissionDenied && with_quota_) {
-      BeginLater(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
+      PostStartReading(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
     }
     return;
   }
@@ -175,8 +175,8 @@ void Session::OnError(std::string_view what, const Status& status) {
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
     SetOutage(what, status, runner_.clock().WallNow());
   }
-  if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kMaxFailures)) {
-    Finish(WithRemedy(what, status));
+  if (is_rejected || (status.code() == Code::kUnavailable && ++failures_ >= kMaxFailures)) {
+    NotifyReady(WithRemedy(what, status));
   }
 }
 
@@ -190,18 +190,18 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
     const char* value = getenv(name);
     return std::string(value != nullptr ? value : "");
   };
-  const std::string listed = variable("KUBECONFIG");
-  if (!listed.empty()) {
-    return WithUsableCertificates(kube::LoadKubeconfigs(listed, context), "$KUBECONFIG");
+  const std::string kubeconfig_list = variable("KUBECONFIG");
+  if (!kubeconfig_list.empty()) {
+    return WithUsableCertificates(kube::LoadKubeconfigs(kubeconfig_list, context), "$KUBECONFIG");
   }
-  const std::string own = JoinPath(variable("HOME"), ".kube/config");
-  if (PathExists(own)) return load(own);
+  const std::string user_kubeconfig = JoinPath(variable("HOME"), ".kube/config");
+  if (PathExists(user_kubeconfig)) return load(user_kubeconfig);
   Result<kube::Config> in_cluster = kube::InClusterConfig(getenv);
   if (in_cluster.ok()) return in_cluster;
   return Error(Code::kFailedPrecondition,
                "no kubeconfig: $KUBECONFIG is not set, {} does not exist, and this is not a pod: "
                "give --kubeconfig FILE",
-               own);
+               user_kubeconfig);
 }
 
 Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,

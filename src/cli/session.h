@@ -39,8 +39,8 @@ struct SessionOptions {
   bool follow = false;
   // How often a following session checks that the server answers.
   Duration probe_interval = ledger::ServerProbe::kInterval;
-  std::string pods_ns;  // "": pods of all namespaces
-  std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
+  std::string pods_ns;   // "": pods of all namespaces
+  std::string kept_pod;  // "ns/name" of the pod that FindPod finds; "": none
   // Label selectors; the ledger has only the nodes and pods that they select.
   std::string node_selector, pod_selector;
 };
@@ -57,7 +57,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
 
   // REQUIRES: on_ready got OK.
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  FactsOf facts() const;
+  NodeExtrasLookup node_extras() const;
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
   // For requests about objects that are not in the ledger; keeps the session's deadline.
   kube::Client& client() { return client_; }
@@ -70,9 +70,9 @@ class Session final : private ledger::ClusterFeed::Delegate {
 
  private:
   // Starts to read the cluster, with or without quotas, into a new ledger.
-  void Begin(device::MemoryUnit unit, bool with_quota);
-  void BeginLater(device::MemoryUnit unit, bool with_quota);
-  void Finish(Status status);
+  void StartReading(device::MemoryUnit unit, bool with_quota);
+  void PostStartReading(device::MemoryUnit unit, bool with_quota);
+  void NotifyReady(Status status);
   void SetOutage(std::string_view what, const Status& status, WallTime since);
   Status WithRemedy(std::string_view what, const Status& status) const;
 

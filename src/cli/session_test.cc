@@ -52,7 +52,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
                                                         .timeout = timeout,
                                                         .follow = GetParam(),
                                                         .pods_ns = pods_ns_,
-                                                        .pod = "ns/train",
+                                                        .kept_pod = "ns/train",
                                                         .node_selector = node_selector_,
                                                         .pod_selector = pod_selector_},
                                          [&](const Status& status) { ready = status; });
@@ -72,7 +72,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
 TEST_P(SessionTest, HasTheSchedulersLedger) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
-  EXPECT_EQ(session_->facts()("n1").internal_ip, "10.0.0.7");
+  EXPECT_EQ(session_->node_extras()("n1").internal_ip, "10.0.0.7");
   EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kGiB);
   EXPECT_EQ(session_->ledger().quota().config().size(), 1u);
   ASSERT_NE(session_->FindPod("ns", "train"), nullptr);

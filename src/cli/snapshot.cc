@@ -21,8 +21,9 @@ class ListCollector final : private kube::Watch::Delegate {
     std::function<void(const Status&)> on_error;
   };
 
-  ListCollector(kube::Client& client, kube::ListQuery query, kube::KeptFields keep, Sink sink)
-      : keep_(std::move(keep)), sink_(std::move(sink)) {
+  ListCollector(kube::Client& client, kube::ListQuery query, kube::KeptFields kept_fields,
+                Sink sink)
+      : kept_fields_(std::move(kept_fields)), sink_(std::move(sink)) {
     query.type = T::kType;
     query.encoding = kube::Encoding::kProtobuf;
     watch_ = std::make_unique<kube::Watch>(client, std::move(query),
@@ -32,7 +33,7 @@ class ListCollector final : private kube::Watch::Delegate {
 
  private:
   void OnListBegin() override {
-    if (std::exchange(begun_, true)) {
+    if (std::exchange(has_begun_, true)) {
       sink_.on_error(Error(Code::kAborted, "the list was interrupted and restarts"));
     }
   }
@@ -42,16 +43,16 @@ class ListCollector final : private kube::Watch::Delegate {
   }
   void OnObject(const kube::RawObject& raw) override {
     T object;
-    const Status status = kube::DecodeObject(raw, keep_, &object);
+    const Status status = kube::DecodeObject(raw, kept_fields_, &object);
     if (!status.ok()) return sink_.on_error(status);
     sink_.on_object(std::move(object));
   }
   void OnDeleted(const kube::RawObject&) override {}
   void OnError(const Status& status, Duration) override { sink_.on_error(status); }
 
-  const kube::KeptFields keep_;
+  const kube::KeptFields kept_fields_;
   const Sink sink_;
-  bool begun_ = false;
+  bool has_begun_ = false;
   std::unique_ptr<kube::Watch> watch_;
 };
 
@@ -59,7 +60,7 @@ constexpr ledger::ExtraKeptFields kExtraFields{.scheduling_constraints = true};
 
 }  // namespace
 
-NodeExtras FactsIn(const kube::NodeObject& node) { return {.internal_ip = node.internal_ip}; }
+NodeExtras NodeExtrasIn(const kube::NodeObject& node) { return {.internal_ip = node.internal_ip}; }
 
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
@@ -67,17 +68,17 @@ struct Snapshot::State {
     nodes.emplace(client, kube::ListQuery{.label_selector = options.feed.node_selector},
                   ledger::KeptNodeFields(ledger.options().labels, kExtraFields),
                   ListCollector<kube::NodeObject>::Sink{
-                      [this](const kube::NodeObject& node) { TakeNode(node); },
-                      [this] { EndList(); }, ErrorHandlerFor("nodes")});
+                      [this](const kube::NodeObject& node) { AddNode(node); },
+                      [this] { OnListEnded(); }, ErrorHandlerFor("nodes")});
     pods.emplace(
         client,
         kube::ListQuery{.ns = options.feed.pods_ns, .label_selector = options.feed.pod_selector},
         ledger::KeptPodFields(kExtraFields),
         ListCollector<kube::PodObject>::Sink{
-            [this](kube::PodObject pod) { TakePod(std::move(pod)); }, [this] { EndList(); },
+            [this](kube::PodObject pod) { AddPod(std::move(pod)); }, [this] { OnListEnded(); },
             ErrorHandlerFor("pods")});
     if (options.feed.quota_name.empty()) {
-      EndList();
+      OnListEnded();
       return;
     }
     quota.emplace(client,
@@ -85,31 +86,31 @@ struct Snapshot::State {
                                   .field_selector = "metadata.name=" + options.feed.quota_name},
                   kube::KeptFields{},
                   ListCollector<kube::ConfigMapObject>::Sink{
-                      [this](const kube::ConfigMapObject& map) { TakeQuota(map); },
-                      [this] { EndList(); }, ErrorHandlerFor("quota")});
+                      [this](const kube::ConfigMapObject& map) { SetQuota(map); },
+                      [this] { OnListEnded(); }, ErrorHandlerFor("quota")});
   }
 
   std::function<void(const Status&)> ErrorHandlerFor(std::string_view what) {
     return [this, what](const Status& status) { delegate.OnError(what, status); };
   }
 
-  void EndList() {
+  void OnListEnded() {
     if (--pending_lists == 0) delegate.OnSynced();
   }
 
-  void TakeNode(const kube::NodeObject& node) {
-    facts.insert_or_assign(node.meta.name, FactsIn(node));
+  void AddNode(const kube::NodeObject& node) {
+    node_extras.insert_or_assign(node.meta.name, NodeExtrasIn(node));
     ledger.SetNode(node);
     const std::string& problem = ledger.FindNode(node.meta.name)->problem;
     if (!problem.empty()) delegate.OnError("nodes", Status(Code::kInvalidArgument, problem));
   }
 
-  void TakePod(kube::PodObject object) {
+  void AddPod(kube::PodObject object) {
     ledger.SetPod(object);
-    if (kube::KeyOf(object.meta) == options.pod) pod = std::move(object);
+    if (kube::KeyOf(object.meta) == options.kept_pod) kept_pod = std::move(object);
   }
 
-  void TakeQuota(const kube::ConfigMapObject& map) {
+  void SetQuota(const kube::ConfigMapObject& map) {
     const Result<placement::QuotaConfig> config = ledger::QuotaIn(map, options.feed.quota_key);
     if (!config.ok()) return delegate.OnError("quota", config.status());
     ledger.SetQuota(*config);
@@ -120,8 +121,8 @@ struct Snapshot::State {
   const Options options;
   Delegate& delegate;
   int pending_lists = 3;  // lists that have not ended
-  std::unordered_map<std::string, NodeExtras> facts;
-  std::optional<kube::PodObject> pod;
+  std::unordered_map<std::string, NodeExtras> node_extras;
+  std::optional<kube::PodObject> kept_pod;
   std::optional<ListCollector<kube::NodeObject>> nodes;
   std::optional<ListCollector<kube::PodObject>> pods;
   std::optional<ListCollector<kube::ConfigMapObject>> quota;
@@ -133,12 +134,13 @@ Snapshot::Snapshot(kube::Client& client, ledger::ClusterLedger& ledger, Options 
 Snapshot::~Snapshot() = default;
 
 const kube::PodObject* Snapshot::FindPod(const std::string& key) const {
-  return state_->pod && kube::KeyOf(state_->pod->meta) == key ? &*state_->pod : nullptr;
+  return state_->kept_pod && kube::KeyOf(state_->kept_pod->meta) == key ? &*state_->kept_pod
+                                                                        : nullptr;
 }
 
-NodeExtras Snapshot::FactsOfNode(const std::string& name) const {
-  const auto found = state_->facts.find(name);
-  return found == state_->facts.end() ? NodeExtras{} : found->second;
+NodeExtras Snapshot::NodeExtrasOf(const std::string& name) const {
+  const auto found = state_->node_extras.find(name);
+  return found == state_->node_extras.end() ? NodeExtras{} : found->second;
 }
 
 }  // namespace tessera::cli

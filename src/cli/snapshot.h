@@ -20,10 +20,10 @@ class Snapshot {
  public:
   struct Options {
     ledger::FeedOptions feed;
-    std::string pod;  // "ns/name" of the pod to keep for FindPod
+    std::string kept_pod;  // "ns/name" of the pod that FindPod finds
   };
   // OnSynced ends the snapshot. OnError with ABORTED: a list has restarted, and the ledger may
-  // have deleted objects.
+  // contain objects that no longer exist.
   using Delegate = ledger::ClusterFeed::Delegate;
 
   Snapshot(kube::Client& client, ledger::ClusterLedger& ledger, Options options,
@@ -33,7 +33,7 @@ class Snapshot {
   Snapshot& operator=(const Snapshot&) = delete;
 
   const kube::PodObject* FindPod(const std::string& key) const;
-  NodeExtras FactsOfNode(const std::string& name) const;
+  NodeExtras NodeExtrasOf(const std::string& name) const;
 
  private:
   struct State;
@@ -41,6 +41,6 @@ class Snapshot {
 };
 
 // The facts of a Node object that the ledger does not keep.
-NodeExtras FactsIn(const kube::NodeObject& node);
+NodeExtras NodeExtrasIn(const kube::NodeObject& node);
 
 }  // namespace tessera::cli

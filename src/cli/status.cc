@@ -14,7 +14,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::string_view kProgramLabel = "app.kubernetes.io/name";
 constexpr size_t kMaxNodes = 20;  // one screen
 
 using PodsByNode = std::map<std::string, const Json*>;
@@ -23,7 +22,7 @@ using PodsByNode = std::map<std::string, const Json*>;
 PodsByNode ByNode(const std::vector<Json>& pods, std::string_view program) {
   PodsByNode by_node;
   for (const Json& pod : pods) {
-    if (!program.empty() && TextAt(pod, {"metadata", "labels", kProgramLabel}) != program) continue;
+    if (!program.empty() && TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
     const std::string node = TextAt(pod, {"spec", "nodeName"});
     if (!node.empty()) by_node[node] = &pod;
   }
@@ -80,7 +79,7 @@ std::string LeaderOf(const InstallationObjects& objects) {
   if (addresses.empty()) return "";
   for (const Json& pod : objects.pods) {
     if (TextAt(pod, {"status", "podIP"}) == addresses[0].string_value() &&
-        TextAt(pod, {"metadata", "labels", kProgramLabel}) == names::kScheduler) {
+        TextAt(pod, {"metadata", "labels", kNameLabel}) == names::kScheduler) {
       return TextAt(pod, {"metadata", "name"});
     }
   }
@@ -90,7 +89,7 @@ std::string LeaderOf(const InstallationObjects& objects) {
 InstallationStatus StatusOf(const InstallationObjects& objects) {
   InstallationStatus status;
   status.components = OperatorLines(objects);
-  if (objects.installed.tool == InstallTool::kNone && status.components.empty()) {
+  if (objects.audit.tool == InstallTool::kNone && status.components.empty()) {
     status.components = {{"Tessera", false, "not installed", "tessera install"}};
     return status;
   }

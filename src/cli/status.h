@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/cli/commands.h"
-#include "src/cli/installed_objects.h"
+#include "src/cli/installation_audit.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -53,14 +53,15 @@ struct InstallationObjects {
   Result<Json> resource = Status(Code::kNotFound, "");  // the Tessera that the operator follows
   // The metrics page of the scheduler's leader; an error if it cannot be read.
   Result<std::string> leader_metrics = Status(Code::kNotFound, "");
-  InstalledObjects installed;
+  InstallationAudit audit;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
   // The latest Event of type Warning about a pod of the system namespace that is not ready, as
-  // "FailedMount: configmap \"metrics\" not found", by the pod's name. Not of all such pods.
+  // "FailedMount: configmap \"metrics\" not found", by the pod's name. Missing for some of these
+  // pods.
   StringMap warnings;
-  // Pods that kube-scheduler cannot place because of an error, such as that of its extender; each
-  // has its metadata and the condition PodScheduled.
+  // Pods that kube-scheduler cannot place because of an error, such as an error of its
+  // extender. Each has its metadata and the condition PodScheduled.
   std::vector<Json> failed_placements;
   std::vector<Json> nodes;  // metadata and status of all nodes
 };

@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kPause = std::chrono::seconds(1);
+constexpr Duration kStatusPollInterval = std::chrono::seconds(1);
 constexpr Duration kMetricsTimeout = std::chrono::seconds(3);
 constexpr int kExitProblem = 1;
 
@@ -34,8 +34,8 @@ int RunStatus(const StatusOptions& options) {
     const Result<InstallationObjects> objects = ReadInstallation(api, options.selector);
     if (!objects.ok()) return Fail(objects.status());
     status = StatusOf(*objects);
-    if (status.works() || !options.wait || api.Now() + kPause > end) break;
-    api.Sleep(kPause);
+    if (status.works() || !options.wait || api.Now() + kStatusPollInterval > end) break;
+    api.Sleep(kStatusPollInterval);
   }
   const Result<std::string> text = ShowStatus(status, *style);
   if (!text.ok()) return Fail(text.status());

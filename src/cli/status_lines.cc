@@ -16,8 +16,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
-constexpr size_t kMaxObjects = 10;  // that one line names
+constexpr size_t kMaxListedObjects = 10;  // that one line names
 constexpr std::string_view kUpgradeFailed = "upgrade-failed";
 
 int64_t CountAt(const Json& json, std::string_view key) {
@@ -198,11 +197,12 @@ RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
   return {TextOfCondition(*degraded), FixOfResource(degraded->StringAt("reason").value_or(""))};
 }
 
-// The first kMaxObjects of the texts, and how many follow.
+// The first kMaxListedObjects of the texts, and how many follow.
 std::string Listed(const std::vector<std::string>& texts) {
   std::string list = fmt::format(
-      "{}", fmt::join(std::span(texts).first(std::min(texts.size(), kMaxObjects)), ", "));
-  if (texts.size() > kMaxObjects) list += fmt::format(" and {} more", texts.size() - kMaxObjects);
+      "{}", fmt::join(std::span(texts).first(std::min(texts.size(), kMaxListedObjects)), ", "));
+  if (texts.size() > kMaxListedObjects)
+    list += fmt::format(" and {} more", texts.size() - kMaxListedObjects);
   return list;
 }
 
@@ -212,7 +212,7 @@ std::string TextOfEdited(const EditedObject& object) {
   const size_t more = object.edits.size() - 1;
   return fmt::format("{} ({}{}, {})", object.id.Text(), first.path,
                      more == 0 ? "" : fmt::format(" and {} more", more),
-                     first.by.empty() ? "removed" : "by " + first.by);
+                     first.manager.empty() ? "removed" : "by " + first.manager);
 }
 
 // "missing: …; changed: …"; "" without problems.
@@ -317,14 +317,14 @@ StatusLine FailedPlacementLine(const std::vector<Json>& pods) {
 }  // namespace
 
 std::string FixOfMissing(const InstallationObjects& objects) {
-  switch (objects.installed.tool) {
+  switch (objects.audit.tool) {
     case InstallTool::kTessera:
       return "tessera upgrade, which applies all objects again with the settings of the "
              "installation";
     case InstallTool::kHelm:
       return fmt::format(
           "helm upgrade -n {} {} CHART --reuse-values, with the chart of the installed version",
-          objects.installed.release.ns, objects.installed.release.name);
+          objects.audit.release.ns, objects.audit.release.name);
     case InstallTool::kOperator: {
       const RestoreProblem problem = ProblemOfOperator(objects);
       if (!problem.fix.empty()) return problem.fix;
@@ -339,16 +339,16 @@ std::string FixOfMissing(const InstallationObjects& objects) {
 }
 
 std::vector<StatusLine> ObjectLines(const InstallationObjects& objects) {
-  const InstalledObjects& installed = objects.installed;
+  const InstallationAudit& audit = objects.audit;
   std::vector<StatusLine> lines;
-  std::string detail = TextOfProblems(installed.problems_of_operator);
+  std::string detail = TextOfProblems(audit.problems_of_operator);
   if (!detail.empty()) {
     lines.push_back({"operator's objects", false, std::move(detail),
                      std::string(components::kRestoreOperator)});
   }
-  detail = TextOfProblems(installed.problems);
+  detail = TextOfProblems(audit.problems);
   if (!detail.empty()) {
-    if (installed.tool == InstallTool::kOperator) {
+    if (audit.tool == InstallTool::kOperator) {
       const std::string why = ProblemOfOperator(objects).why;
       if (!why.empty()) detail += "; not restored: " + why;
     }
@@ -394,7 +394,7 @@ StatusLine SchedulerLine(const InstallationObjects& objects) {
 
 StatusLine WebhookLine(const InstallationObjects& objects) {
   const auto is_missing = [&](std::string_view kind, std::string_view name) {
-    return std::ranges::any_of(objects.installed.problems.missing, [&](const ObjectId& id) {
+    return std::ranges::any_of(objects.audit.problems.missing, [&](const ObjectId& id) {
       return id.kind == kind && id.name == name;
     });
   };

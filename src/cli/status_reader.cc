@@ -117,7 +117,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   if (unplaced.ok()) objects.failed_placements = *std::move(unplaced);
   std::erase_if(objects.failed_placements, [](const Json& pod) { return pod.is_null(); });
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
-  objects.installed = ReadInstalledObjects(api, objects.resource);
+  objects.audit = AuditInstallation(api, objects.resource);
   return objects;
 }
 

@@ -105,8 +105,8 @@ TEST_F(InstallationStatusTest, SaysWhatIsNotKnown) {
 }
 
 TEST_F(InstallationStatusTest, AWebhookWithoutItsServiceDoesNotWork) {
-  objects_.installed.tool = InstallTool::kTessera;
-  objects_.installed.problems.missing = {{"v1", "Service", "tessera-system", "tessera-scheduler"}};
+  objects_.audit.tool = InstallTool::kTessera;
+  objects_.audit.problems.missing = {{"v1", "Service", "tessera-system", "tessera-scheduler"}};
   EXPECT_FALSE(Component("webhook").works);
   EXPECT_EQ(Component("webhook").detail, "Service tessera-system/tessera-scheduler is missing");
   EXPECT_THAT(Component("webhook").fix, HasSubstr("tessera upgrade"));
@@ -121,7 +121,7 @@ TEST_F(InstallationStatusTest, NamesForProgramsHaveNoSpaces) {
 TEST_F(InstallationStatusTest, ANodeWithoutAgentsHasTheFixOfTheMissingDaemonSet) {
   objects_.agent_daemonsets = std::vector<Json>();
   objects_.pods.erase(objects_.pods.begin());
-  objects_.installed.tool = InstallTool::kTessera;
+  objects_.audit.tool = InstallTool::kTessera;
   EXPECT_THAT(OnlyNode().fix, HasSubstr("tessera upgrade"));
   objects_.agent_daemonsets = std::vector{AgentsOf("", 0, 0)};
   EXPECT_THAT(OnlyNode().fix, HasSubstr("daemonsets.tolerations"));

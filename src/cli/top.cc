@@ -80,7 +80,7 @@ class Top {
   Top(TopOptions options, Style style, kube::Config config)
       : options_(std::move(options)),
         style_(std::move(style)),
-        ns_(options_.ns.Of(config.default_namespace)),
+        ns_(options_.ns.Resolve(config.default_namespace)),
         client_(io_, runner_, std::move(config), ClientOptionsOf(options_.cluster.timeout())),
         reader_(client_),
         pods_(client_) {}

@@ -36,11 +36,12 @@ TEST(UsageTest, TopShowsUsageAndLimits) {
 default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      0.31        1.25
 web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -           -
 )");
-  EXPECT_EQ(ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .header = false}).value(),
-            "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   0.31   1.25   "
-            "12.3s   "
-            "high   5 GiB   1 GiB   4.5 GiB   2   "
-            "GPU-big-1\n");
+  EXPECT_EQ(
+      ShowTop(Uses(), "default", {.format = OutputFormat::kWide, .shows_header = false}).value(),
+      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   0.31   1.25   "
+      "12.3s   "
+      "high   5 GiB   1 GiB   4.5 GiB   2   "
+      "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}).value(),
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
@@ -66,7 +67,7 @@ TEST(UsageTest, JsonHasExactBytesAndProblems) {
 
 TEST(UsageTest, ShowsContainersThatAreNotLimited) {
   const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value().uses, .problems = {}};
-  EXPECT_EQ(ShowTop(uses, "default", {.header = false}).value(),
+  EXPECT_EQ(ShowTop(uses, "default", {.shows_header = false}).value(),
             "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -   -\n");
   EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = OutputFormat::kJson}).value())
                 ->Serialize()
@@ -135,7 +136,7 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
                      {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
       "big", 1, 300, GiB(5));
   const Result<ClusterUses> uses = Uses();
-  const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses).value();
+  const std::string text = Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &uses).value();
   EXPECT_NE(text.find(R"(
 Usage of its shares by container:
   CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   BY DRIVER   WAITING   CLASS   UNACCOUNTED
@@ -151,30 +152,30 @@ Current scores)"),
                                           .reason = "GPULimitRejected",
                                           .message = "annotation tessera.dev/memory-limit: no",
                                           .count = 2}};
-  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses, warnings)
+  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &uses, warnings)
                 .value()
                 .find("Warnings (Events of the last hour):\n"
                       "  2026-11-28T19:00:00Z GPULimitRejected: annotation "
                       "tessera.dev/memory-limit: no (2 times)\n"),
             std::string::npos);
-  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {.format = OutputFormat::kJson}, &uses,
-                    warnings)
+  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {.format = OutputFormat::kJson},
+                    &uses, warnings)
                 .value()
                 .find("GPULimitRejected"),
             std::string::npos);
-  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &off)
+  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &off)
                 .value()
                 .find("A container that is not limited can exceed its share: isolation was "
                       "off on node big"),
             std::string::npos);
   const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
-  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &none)
+  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &none)
                 .value()
                 .find("The usage of its shares is unknown: agent x is away\n"),
             std::string::npos);
   const auto whole = cluster.Place(testing::PodIn("ml", "train", {{names::kResourceGpu, "1"}}),
                                    "big", 0, 1000, GiB(80));
-  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none)
+  EXPECT_EQ(Explain(cluster.ledger(), cluster.node_extras(), whole, {}, &none)
                 .value()
                 .find("sage of its shares"),
             std::string::npos)

@@ -33,7 +33,7 @@ std::span<const Verb> Verbs() {
   return kVerbs;
 }
 
-std::string_view VerbNamed(std::string_view word) {
+std::string_view ResolveSynonym(std::string_view word) {
   for (const Verb& verb : Verbs()) {
     if (verb.synonym != nullptr && word == verb.synonym) return verb.name;
   }

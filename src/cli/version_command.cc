@@ -87,11 +87,11 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   }
   api.Wait();
   std::ranges::sort(pages, {}, [](const auto& entry) {
-    const auto& labels = TextAt(*entry.first, {"metadata", "labels", "app.kubernetes.io/name"});
+    const auto& labels = TextAt(*entry.first, {"metadata", "labels", kNameLabel});
     return std::pair(labels, TextAt(*entry.first, {"spec", "nodeName"}));
   });
   for (const auto& [pod, page] : pages) {
-    const std::string component = TextAt(*pod, {"metadata", "labels", "app.kubernetes.io/name"});
+    const std::string component = TextAt(*pod, {"metadata", "labels", kNameLabel});
     if (component.empty()) continue;
     const std::string node = TextAt(*pod, {"spec", "nodeName"});
     const std::string version = MetricsPortOf(*pod).empty() ? ImageOf(*pod) : VersionIn(page);
@@ -105,7 +105,7 @@ Status AddCluster(const VersionOptions& options, Listing* list) {
   if (!nodes.ok()) return Status::Ok();
   ClusterFacts facts;
   facts.nodes = std::move(nodes);
-  facts.Derive();
+  facts.DeriveInventoriesAndAssignments();
   for (const auto& [node, inventory] : facts.inventories) {
     if (!inventory.driver_version.empty()) {
       AddRow("nvidia-driver", node, inventory.driver_version, list);

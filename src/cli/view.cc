@@ -15,12 +15,12 @@ namespace {
 using ledger::NodeEntry;
 using ledger::PodEntry;
 
-bool ByName(const PodEntry* a, const PodEntry* b) {
+bool PodComesBefore(const PodEntry* a, const PodEntry* b) {
   return std::tie(a->request.ns, a->request.name, a->request.uid) <
          std::tie(b->request.ns, b->request.name, b->request.uid);
 }
 
-size_t Distance(std::string_view a, std::string_view b) {
+size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -37,11 +37,11 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 size_t NodeRow::idle_devices() const {
   return static_cast<size_t>(std::ranges::count_if(
-      devices, [](const DeviceView& d) { return d.idle() && d.unhealthy.empty(); }));
+      devices, [](const DeviceView& d) { return d.idle() && d.unhealthy_reason.empty(); }));
 }
 size_t NodeRow::unhealthy_devices() const {
-  return static_cast<size_t>(
-      std::ranges::count_if(devices, [](const DeviceView& d) { return !d.unhealthy.empty(); }));
+  return static_cast<size_t>(std::ranges::count_if(
+      devices, [](const DeviceView& d) { return !d.unhealthy_reason.empty(); }));
 }
 int64_t NodeRow::used_milli() const {
   int64_t sum = 0;
@@ -59,13 +59,13 @@ Bytes NodeRow::used() const {
   return sum;
 }
 
-ClusterView::ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts)
-    : ledger_(ledger), facts_(std::move(facts)) {
+ClusterView::ClusterView(const ledger::ClusterLedger& ledger, NodeExtrasLookup node_extras)
+    : ledger_(ledger), node_extras_(std::move(node_extras)) {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.request.devices->requests_devices() && !pod.node.empty()) pods.push_back(&pod);
   }
-  std::ranges::sort(pods, ByName);
+  std::ranges::sort(pods, PodComesBefore);
   for (const PodEntry* pod : pods) {
     pods_[pod->node].push_back(pod);
     for (const auto& [uuid, share] : ledger::SharesOf(*pod)) holders_[uuid].push_back({pod, share});
@@ -84,28 +84,28 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
                   .used = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
                   .used_milli = kWholeGpu.count() - state.free_milli};
   if (const auto holders = holders_.find(uuid); holders != holders_.end()) {
-    for (const Holding& holding : holders->second) {
-      if (holding.pod->node == entry.node.name) view.holders.push_back(holding);
+    for (const PodShare& pod_share : holders->second) {
+      if (pod_share.pod->node == entry.node.name) view.holders.push_back(pod_share);
     }
   }
   if (view.gpu == nullptr) {
-    view.unhealthy = "no longer on the node";
+    view.unhealthy_reason = "no longer on the node";
     return view;
   }
   view.name = fmt::format("{}", view.gpu->index);
   bool healthy = view.gpu->health.ok();
-  (healthy ? view.suspect : view.unhealthy) = view.gpu->health.reason;
+  (healthy ? view.suspect_reason : view.unhealthy_reason) = view.gpu->health.reason;
   if (view.slice != nullptr) {
     view.name += fmt::format(":{}", view.slice->gpu_instance);
     healthy = healthy && view.slice->health.ok();
-    if (view.unhealthy.empty()) view.unhealthy = view.slice->health.reason;
+    if (view.unhealthy_reason.empty()) view.unhealthy_reason = view.slice->health.reason;
   }
-  if (!healthy && view.unhealthy.empty()) view.unhealthy = "unhealthy";
+  if (!healthy && view.unhealthy_reason.empty()) view.unhealthy_reason = "unhealthy";
   return view;
 }
 
 NodeRow ClusterView::Describe(const NodeEntry& entry) const {
-  NodeRow view{.entry = &entry, .facts = facts_(entry.node.name)};
+  NodeRow view{.entry = &entry, .extras = node_extras_(entry.node.name)};
   // Most nodes have GPUs of one model, so ShortModel is called only if the model changes.
   std::string_view previous_model;
   for (const device::Gpu& gpu : entry.node.inventory.without_uuids().gpus) {
@@ -149,7 +149,7 @@ std::vector<const PodEntry*> ClusterView::Pods(std::string_view ns) const {
     const bool about_gpus = pod.request.devices->requests_devices() || !pod.problem().empty();
     if (about_gpus && (ns.empty() || pod.request.ns == ns)) pods.push_back(&pod);
   }
-  std::ranges::sort(pods, ByName);
+  std::ranges::sort(pods, PodComesBefore);
   return pods;
 }
 
@@ -171,7 +171,7 @@ std::string DidYouMean(std::string_view wanted, const std::vector<std::string>& 
   std::vector<std::pair<size_t, std::string_view>> near;
   for (const std::string& name : names) {
     const bool inside = wanted.size() >= 3 && name.find(wanted) != std::string::npos;
-    const size_t distance = inside ? 0 : Distance(wanted.substr(0, 256), name.substr(0, 256));
+    const size_t distance = inside ? 0 : EditDistance(wanted.substr(0, 256), name.substr(0, 256));
     if (distance <= std::max<size_t>(2, wanted.size() / 4)) near.emplace_back(distance, name);
   }
   std::ranges::sort(near);

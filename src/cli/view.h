@@ -20,14 +20,14 @@ namespace tessera::cli {
 struct NodeExtras {
   std::string internal_ip;  // "" if unknown
 };
-using FactsOf = std::function<NodeExtras(const std::string& node)>;
+using NodeExtrasLookup = std::function<NodeExtras(const std::string& node)>;
 
 // A pod's share of one device; compute is 1000 for a whole device.
-struct Holding {
+struct PodShare {
   const ledger::PodEntry* pod = nullptr;
   device::Share share;
 
-  bool whole() const { return share.compute == kWholeGpu; }
+  bool is_whole() const { return share.compute == kWholeGpu; }
 };
 
 // A GPU, or one of its MIG slices.
@@ -39,16 +39,16 @@ struct DeviceView {
   Bytes memory;
   Bytes used;  // of `memory`
   int64_t used_milli = 0;
-  std::string unhealthy;         // the reason; "" if the device is offered
-  std::string suspect;           // a reported problem of a GPU that is still offered
-  std::vector<Holding> holders;  // by namespace and name
+  std::string unhealthy_reason;   // "" if the device is offered
+  std::string suspect_reason;     // a reported problem of a GPU that is still offered
+  std::vector<PodShare> holders;  // by namespace and name
 
   bool idle() const { return holders.empty(); }
 };
 
 struct NodeRow {
   const ledger::NodeEntry* entry = nullptr;
-  NodeExtras facts;
+  NodeExtras extras;
   std::string model;  // short name of its GPUs' model, or "mixed"
   std::vector<DeviceView> devices;
   std::vector<const ledger::PodEntry*> pods;  // with GPU requests; by namespace and name
@@ -62,7 +62,7 @@ struct NodeRow {
 
 class ClusterView {
  public:
-  ClusterView(const ledger::ClusterLedger& ledger, FactsOf facts);
+  ClusterView(const ledger::ClusterLedger& ledger, NodeExtrasLookup node_extras);
 
   const ledger::ClusterLedger& ledger() const { return ledger_; }
   // Nodes with GPUs, or with a reported reason why they have none; by name.
@@ -79,8 +79,8 @@ class ClusterView {
   DeviceView Describe(const ledger::NodeEntry& entry, size_t position) const;
 
   const ledger::ClusterLedger& ledger_;
-  const FactsOf facts_;
-  std::unordered_map<std::string, std::vector<Holding>> holders_;                    // by UUID
+  const NodeExtrasLookup node_extras_;
+  std::unordered_map<std::string, std::vector<PodShare>> holders_;                   // by UUID
   std::unordered_map<std::string_view, std::vector<const ledger::PodEntry*>> pods_;  // by node
 };
 

@@ -6,16 +6,16 @@
 namespace tessera::cli {
 namespace {
 
-constexpr double kOldSample = 30;  // seconds; the agents sample each second
+constexpr double kOldSampleSeconds = 30;  // the agents sample every second
 
-void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckAgentPages(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (page.ok()) continue;
     if (page.status().code() == Code::kPermissionDenied) {
       findings->AddNote("agents", "you have no right to read their metrics",
                         "it takes the right get on pods/proxy in namespace tessera-system",
                         "ask an administrator to bind you to Role tessera-view-usage there");
-      return;  // the right is the same for all agents
+      return;  // one RBAC right covers all agents
     }
     findings->Add("node " + node, "the agent's metrics cannot be read",
                   std::string(page.status().message()),
@@ -27,13 +27,14 @@ void CheckPages(const ClusterFacts& facts, DoctorFindings* findings) {
 enum class FindingKind { kProblem, kNote };
 
 // Reports each node where the sum of a metric is above `limit`.
-void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit, const char* what,
-               const char* cause, const char* fix, FindingKind kind, DoctorFindings* findings) {
+void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit,
+               const char* problem, const char* cause, const char* fix, FindingKind kind,
+               DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     const double sum = SumOf(*page, metric);
     if (sum <= limit) continue;
-    const std::string text = fmt::format("{}: {:g}", what, sum);
+    const std::string text = fmt::format("{}: {:g}", problem, sum);
     if (kind == FindingKind::kProblem) {
       findings->Add("node " + node, text, cause, fix);
     } else {
@@ -42,18 +43,18 @@ void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit,
   }
 }
 
-void CheckHangs(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckDriverHangs(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_nvml_stuck_calls", 0, "calls into the driver that hang now",
             "a GPU does not answer its driver (process state D)",
             "look at dmesg for XIDs; reset the GPU or reboot the node. Other GPUs keep working",
             FindingKind::kProblem, findings);
 }
 
-void CheckStale(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckStaleMetrics(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_exporter_sample_age_seconds")) {
-      if (sample.value < kOldSample) continue;
+      if (sample.value < kOldSampleSeconds) continue;
       findings->Add(fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
                     fmt::format("its metrics are {:.0f} s old", sample.value),
                     "the GPU answers late or not at all",
@@ -62,7 +63,7 @@ void CheckStale(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckReportedXids(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_xids_total")) {
@@ -77,7 +78,7 @@ void CheckXids(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckUnredeemedTokens(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_unredeemed_tokens", 0, "containers that run without their GPUs",
             "the engine started them without tessera-runtime",
             "save the log of the node's agent, which names these pods; delete the agent's pod, "
@@ -85,14 +86,14 @@ void CheckTokens(const ClusterFacts& facts, DoctorFindings* findings) {
             FindingKind::kProblem, findings);
 }
 
-void CheckWithheld(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckLeavingPods(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_leaving_containers", 0, "deleted pods whose processes still use GPUs",
             "processes that do not end, mostly in state D",
             "tessera gpus NODE names GPU and pod; end the processes, or reboot the node",
             FindingKind::kNote, findings);
 }
 
-void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckGrantsOfOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_grants_named_other_gpus_total", 0,
             "grants whose GPUs differ from the kubelet's",
             "pods of one size started together, and the kubelet gave them other device IDs than "
@@ -101,13 +102,13 @@ void CheckOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
             FindingKind::kNote, findings);
 }
 
-void CheckJournal(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckJournalRepairs(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_journal_repairs_total", 0, "repairs of the journal of grants",
             "the node lost power, or its disk is full or damaged",
             "check the disk of /var/lib/tessera", FindingKind::kNote, findings);
 }
 
-void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckRejectedStarts(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
             "the agent runs with --binding=allocate, and the kubelet admitted pods of one size in "
             "another order than the agent expected",
@@ -115,19 +116,19 @@ void CheckStarts(const ClusterFacts& facts, DoctorFindings* findings) {
             findings);
 }
 
-void ReportUses(const ClusterFacts& facts, bool (*matches)(const ContainerUse&), const char* what,
-                const char* cause, const char* fix, DoctorFindings* findings) {
+void ReportUses(const ClusterFacts& facts, bool (*has_problem)(const ContainerUse&),
+                const char* problem, const char* cause, const char* fix, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_uses) {
     if (!page.ok()) continue;
     for (const ContainerUse& use : page->uses) {
-      if (!matches(use)) continue;
+      if (!has_problem(use)) continue;
       findings->Add(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
-                    fmt::format("{} on GPU {} of node {}", what, use.gpu, node), cause, fix);
+                    fmt::format("{} on GPU {} of node {}", problem, use.gpu, node), cause, fix);
     }
   }
 }
 
-void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckLimiterBypass(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportUses(
       facts, [](const ContainerUse& use) { return use.without_limiter > 0; },
       "processes bypass the limiter",
@@ -138,7 +139,7 @@ void CheckBypass(const ClusterFacts& facts, DoctorFindings* findings) {
       findings);
 }
 
-void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckUnenforcedShares(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportUses(
       facts, [](const ContainerUse& use) { return !use.limited; }, "the share is not enforced",
       "isolation was off when the container started (cgpu.disable.isolation of the node, or the "
@@ -147,7 +148,7 @@ void CheckNotLimited(const ClusterFacts& facts, DoctorFindings* findings) {
       findings);
 }
 
-void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckRejectedAllocations(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_uses) {
     if (!page.ok()) continue;
     for (const ContainerUse& use : page->uses) {
@@ -166,22 +167,24 @@ void CheckRefusals(const ClusterFacts& facts, DoctorFindings* findings) {
 
 std::span<const DoctorCheck> AgentChecks() {
   static constexpr DoctorCheck kChecks[] = {
-      {"agent-silent", "scrapes time out; an exporter hangs or is out of memory", CheckPages},
-      {"driver-hangs", "a hung GPU blocks monitoring of the whole node", CheckHangs},
-      {"stale-metrics", "metrics lag behind or stay blank after an XID", CheckStale},
-      {"xids-reported", "XIDs are missed, or seen once and never again", CheckXids},
+      {"agent-silent", "scrapes time out; an exporter hangs or is out of memory", CheckAgentPages},
+      {"driver-hangs", "a hung GPU blocks monitoring of the whole node", CheckDriverHangs},
+      {"stale-metrics", "metrics lag behind or stay blank after an XID", CheckStaleMetrics},
+      {"xids-reported", "XIDs are missed, or seen once and never again", CheckReportedXids},
       {"containers-without-gpus", "\"Failed to initialize NVML\" in pods that were given a GPU",
-       CheckTokens},
+       CheckUnredeemedTokens},
       {"gpus-of-gone-pods", "GPUs stay busy after their pod is gone; the next pod fails",
-       CheckWithheld},
+       CheckLeavingPods},
       {"kubelet-named-other-gpus", "pods of one size swap their GPUs in monitoring",
-       CheckOtherGpus},
+       CheckGrantsOfOtherGpus},
       {"journal-repaired", "after a crash the agent does not know which GPUs it gave out",
-       CheckJournal},
-      {"starts-rejected", "pods of one size get each other's GPUs", CheckStarts},
-      {"limiter-bypassed", "memory and compute limits are ignored by some programs", CheckBypass},
-      {"share-not-enforced", "tenants of one GPU exceed their shares", CheckNotLimited},
-      {"memory-limit-reached", "programs fail with CUDA_ERROR_OUT_OF_MEMORY", CheckRefusals},
+       CheckJournalRepairs},
+      {"starts-rejected", "pods of one size get each other's GPUs", CheckRejectedStarts},
+      {"limiter-bypassed", "memory and compute limits are ignored by some programs",
+       CheckLimiterBypass},
+      {"share-not-enforced", "tenants of one GPU exceed their shares", CheckUnenforcedShares},
+      {"memory-limit-reached", "programs fail with CUDA_ERROR_OUT_OF_MEMORY",
+       CheckRejectedAllocations},
   };
   return kChecks;
 }

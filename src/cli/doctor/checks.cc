@@ -24,7 +24,7 @@ std::vector<DoctorFinding> Diagnose(const ClusterFacts& facts) {
     for (DoctorFinding& finding : findings.Take()) all.push_back(std::move(finding));
   }
   std::ranges::stable_sort(all, [](const DoctorFinding& a, const DoctorFinding& b) {
-    return std::tie(b.serious, a.check, a.where) < std::tie(a.serious, b.check, b.where);
+    return std::tie(b.is_serious, a.check, a.place) < std::tie(a.is_serious, b.check, b.place);
   });
   return all;
 }

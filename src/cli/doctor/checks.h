@@ -13,10 +13,10 @@
 namespace tessera::cli {
 
 struct DoctorFinding {
-  std::string check;    // the check's id
-  bool serious = true;  // false: a note about a cluster that works
-  std::string where;    // "node n1", "pod ml/train"
-  std::string what;
+  std::string check;       // the check's id
+  bool is_serious = true;  // false: a note about a cluster that works
+  std::string place;       // "node n1", "pod ml/train"
+  std::string problem;
   std::string cause;
   std::string fix;
 };
@@ -25,19 +25,19 @@ struct DoctorFinding {
 class DoctorFindings {
  public:
   explicit DoctorFindings(std::string_view check) : check_(check) {}
-  void Add(std::string where, std::string what, std::string cause, std::string fix) {
-    found_.push_back(
-        {check_, true, std::move(where), std::move(what), std::move(cause), std::move(fix)});
+  void Add(std::string place, std::string problem, std::string cause, std::string fix) {
+    findings_.push_back(
+        {check_, true, std::move(place), std::move(problem), std::move(cause), std::move(fix)});
   }
-  void AddNote(std::string where, std::string what, std::string cause, std::string fix) {
-    Add(std::move(where), std::move(what), std::move(cause), std::move(fix));
-    found_.back().serious = false;
+  void AddNote(std::string place, std::string problem, std::string cause, std::string fix) {
+    Add(std::move(place), std::move(problem), std::move(cause), std::move(fix));
+    findings_.back().is_serious = false;
   }
-  std::vector<DoctorFinding> Take() { return std::move(found_); }
+  std::vector<DoctorFinding> Take() { return std::move(findings_); }
 
  private:
   const std::string check_;
-  std::vector<DoctorFinding> found_;
+  std::vector<DoctorFinding> findings_;
 };
 
 struct DoctorCheck {

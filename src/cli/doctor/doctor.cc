@@ -6,20 +6,22 @@ namespace {
 
 Json JsonOfFinding(const DoctorFinding& finding) {
   return Json::MakeObject({{"metadata", MetadataOf("", finding.check)},
-                           {"serious", Json::Bool(finding.serious)},
-                           {"where", Json::String(finding.where)},
-                           {"what", Json::String(finding.what)},
+                           {"serious", Json::Bool(finding.is_serious)},
+                           {"where", Json::String(finding.place)},
+                           {"what", Json::String(finding.problem)},
                            {"cause", Json::String(finding.cause)},
                            {"fix", Json::String(finding.fix)}});
 }
 
-// A finding takes three lines: where and what, the cause, the fix.
+// A finding takes three lines: the place and the problem, the cause, the fix.
 void AddLines(const DoctorFinding& finding, const Style& style, Listing* list) {
-  const Tone tone = finding.serious ? Tone::kBad : Tone::kPlain;
+  const Tone tone = finding.is_serious ? Tone::kBad : Tone::kPlain;
   Json object = style.needs_objects() ? JsonOfFinding(finding) : Json();
-  list->rows.push_back(
-      {object,
-       {{finding.serious ? "problem" : "note", tone}, finding.check, finding.where, finding.what}});
+  list->rows.push_back({object,
+                        {{finding.is_serious ? "problem" : "note", tone},
+                         finding.check,
+                         finding.place,
+                         finding.problem}});
   if (!style.shows_cells()) return;
   if (!finding.cause.empty()) {
     list->rows.push_back({object, {"", "", "", {"cause: " + finding.cause, Tone::kQuiet}}});

@@ -35,7 +35,7 @@ int RunDoctor(const DoctorOptions& options) {
   const Result<std::string> text = ShowFindings(findings, *style);
   if (!text.ok()) return Fail(text.status());
   if (const int failed = PrintOut(*text)) return failed;
-  return std::ranges::any_of(findings, &DoctorFinding::serious) ? kExitFound : 0;
+  return std::ranges::any_of(findings, &DoctorFinding::is_serious) ? kExitFound : 0;
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ ClusterFacts Healthy() {
   objects.nodes = *facts.nodes;
   facts.agent_metrics.emplace("n1", std::string("tessera_build_info{version=\"1\"} 1\n"));
   facts.agent_uses.emplace("n1", UsagePage());
-  facts.Derive();
+  facts.DeriveInventoriesAndAssignments();
   return facts;
 }
 
@@ -283,15 +283,15 @@ TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndNoOther) {
     ASSERT_NE(plant, Plants().end()) << check.id << " has no planted failure";
     ClusterFacts facts = Healthy();
     plant->second(facts);
-    facts.Derive();
+    facts.DeriveInventoriesAndAssignments();
     facts.installation.nodes = *facts.nodes;
     const std::vector<DoctorFinding> findings = Diagnose(facts);
     const std::set<std::string> found = ChecksIn(findings);
     EXPECT_TRUE(found.contains(check.id)) << check.id;
     EXPECT_LE(found.size(), 2u) << check.id << " makes other checks report, too";
     for (const DoctorFinding& finding : findings) {
-      EXPECT_FALSE(finding.where.empty() || finding.what.empty() || finding.fix.empty())
-          << check.id << ": " << finding.where << ": " << finding.what << ": " << finding.fix;
+      EXPECT_FALSE(finding.place.empty() || finding.problem.empty() || finding.fix.empty())
+          << check.id << ": " << finding.place << ": " << finding.problem << ": " << finding.fix;
       // An administrator of a cluster has no copy of this tree.
       EXPECT_EQ(finding.fix.find("docs/"), std::string::npos) << finding.fix;
       EXPECT_EQ(finding.fix.find("deploy/"), std::string::npos) << finding.fix;
@@ -307,7 +307,7 @@ TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
   facts.agent_metrics.emplace("n2", denied);
   const std::vector<DoctorFinding> findings = Diagnose(facts);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_FALSE(findings[0].serious);
+  EXPECT_FALSE(findings[0].is_serious);
   EXPECT_NE(findings[0].fix.find("tessera-view-usage"), std::string::npos);
 }
 
@@ -317,7 +317,7 @@ TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   Plants().at("driver-hangs")(facts);
   const std::vector<DoctorFinding> findings = Diagnose(facts);
   ASSERT_EQ(findings.size(), 2u);
-  EXPECT_TRUE(findings[0].serious);
+  EXPECT_TRUE(findings[0].is_serious);
   EXPECT_EQ(
       ShowFindings({findings[1]}, {}).value(),
       "KIND   CHECK           WHERE                WHAT\n"

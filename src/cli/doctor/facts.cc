@@ -40,7 +40,7 @@ std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
 void ReadAgents(ClusterClient& api, ClusterFacts* facts) {
   std::map<std::string, Result<std::string>> uses;
   for (const Json& pod : facts->installation.pods) {
-    if (TextAt(pod, {"metadata", "labels", "app.kubernetes.io/name"}) != names::kAgent) continue;
+    if (TextAt(pod, {"metadata", "labels", kNameLabel}) != names::kAgent) continue;
     const std::string node = TextAt(pod, {"spec", "nodeName"});
     if (node.empty()) continue;
     const std::string name = TextAt(pod, {"metadata", "name"});
@@ -73,7 +73,7 @@ std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metr
     if (line.starts_with('{')) {
       line = ParseLabels(line.substr(1), &sample);
     } else if (!line.starts_with(' ')) {
-      continue;  // a longer name
+      continue;  // another metric whose name starts with this name
     }
     sample.value = std::strtod(std::string(Trim(line)).c_str(), nullptr);
     samples.push_back(std::move(sample));
@@ -87,7 +87,7 @@ double SumOf(std::string_view page, std::string_view metric) {
   return sum;
 }
 
-void ClusterFacts::Derive() {
+void ClusterFacts::DeriveInventoriesAndAssignments() {
   inventories.clear();
   assignments.clear();
   for (const Json& node : *nodes) {
@@ -115,7 +115,7 @@ Result<std::unique_ptr<ClusterFacts>> ReadFacts(ClusterClient& api) {
   RETURN_IF_ERROR(facts->nodes.status().Annotate("cannot list nodes"));
   RETURN_IF_ERROR(facts->pods.status().Annotate("cannot list pods of all namespaces"));
   ReadAgents(api, facts.get());
-  facts->Derive();
+  facts->DeriveInventoriesAndAssignments();
   return facts;
 }
 

@@ -43,10 +43,10 @@ struct ClusterFacts {
   std::map<std::string, Result<std::string>> agent_metrics;  // by node
   std::map<std::string, Result<UsagePage>> agent_uses;       // by node
 
-  // Set by Derive from the members above.
+  // Set by DeriveInventoriesAndAssignments from the members above.
   std::map<std::string, device::NodeInventory> inventories;  // by node; without unreadable ones
   std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of running pods
-  void Derive();
+  void DeriveInventoriesAndAssignments();
 };
 
 // Reads all facts. If the user may not read a kind of object, its member has the error. Fails only

@@ -55,23 +55,23 @@ void CheckRestarts(const ClusterFacts& facts, DoctorFindings* findings) {
 }
 
 void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
-  std::map<std::string, std::string> found;  // by version: one component that has it
+  std::map<std::string, std::string> component_of_version;
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
     for (const MetricSample& sample : SamplesOf(*page, "tessera_build_info")) {
-      found.emplace(sample.Label("version"), "agent of node " + node);
+      component_of_version.emplace(sample.Label("version"), "agent of node " + node);
     }
   }
   if (facts.installation.leader_metrics.ok()) {
     for (const MetricSample& sample :
          SamplesOf(*facts.installation.leader_metrics, "tessera_build_info")) {
-      found.emplace(sample.Label("version"), "scheduler");
+      component_of_version.emplace(sample.Label("version"), "scheduler");
     }
   }
-  if (found.size() < 2) return;
+  if (component_of_version.size() < 2) return;
   std::string text;
-  for (const auto& [version, example] : found) {
-    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", version, example);
+  for (const auto& [version, component] : component_of_version) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", version, component);
   }
   findings->AddNote("cluster", "components have different versions: " + text,
                     "an upgrade under way, or one that stopped",
@@ -93,7 +93,7 @@ void CheckOtherPlugins(const ClusterFacts& facts, DoctorFindings* findings) {
     const Json* status = At(set, {"status"});
     if (status != nullptr && status->IntAt("desiredNumberScheduled").value_or(0) == 0) continue;
     const std::string other(OtherPluginOf(set));
-    if (other.empty() || (IsOfClusterPolicy(set) && !ManageSameNode(facts))) continue;
+    if (other.empty() || (IsRunByNvidiaOperator(set) && !ManageSameNode(facts))) continue;
     findings->Add("DaemonSet " + NameOfPod(set), other + " runs beside Tessera",
                   "two systems offer the same GPUs, and each may give them to a pod",
                   "remove one of them: tessera migrate --dry-run says how");
@@ -130,7 +130,7 @@ void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckQuota(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckQuotaConfigMap(const ClusterFacts& facts, DoctorFindings* findings) {
   if (!facts.quota.ok()) return;
   const std::string text = TextAt(*facts.quota, {"data", "gpu_quota"});
   const Status status = placement::ParseQuota(text).status();
@@ -141,7 +141,7 @@ void CheckQuota(const ClusterFacts& facts, DoctorFindings* findings) {
                 "scheduler restarts");
 }
 
-void CheckRights(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckUnreadObjects(const ClusterFacts& facts, DoctorFindings* findings) {
   const std::pair<const char*, Status> kinds[] = {
       {"DaemonSets", facts.daemon_sets.status()},
       {"RuntimeClasses", facts.runtime_classes.status()},
@@ -166,8 +166,9 @@ std::span<const DoctorCheck> InstallationChecks() {
       {"other-device-plugin", "two device plugins give one GPU to two pods", CheckOtherPlugins},
       {"runtime-class-missing", "no runtime for \"nvidia\" is configured", CheckRuntimeClass},
       {"extender-not-asked", "pods of shares land on GPUs that have no room", CheckExtender},
-      {"quota-invalid", "a quota does not hold after its ConfigMap was edited", CheckQuota},
-      {"not-checked", "a report leaves out what its reader may not see", CheckRights},
+      {"quota-invalid", "a quota does not hold after its ConfigMap was edited",
+       CheckQuotaConfigMap},
+      {"not-checked", "a report leaves out what its reader may not see", CheckUnreadObjects},
   };
   return kChecks;
 }

@@ -47,7 +47,7 @@ void CheckDriver(const ClusterFacts& facts, DoctorFindings* findings) {
                   "check lspci and dmesg on the node", findings);
 }
 
-void CheckUnhealthy(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckUnhealthyGpus(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, inventory] : facts.inventories) {
     for (const device::Gpu& gpu : inventory.gpus) {
       if (gpu.health.ok()) continue;
@@ -61,7 +61,7 @@ void CheckUnhealthy(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckSuspect(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckSuspectGpus(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, inventory] : facts.inventories) {
     for (const device::Gpu& gpu : inventory.gpus) {
       if (gpu.health.state != device::Health::State::kSuspect) continue;
@@ -72,7 +72,7 @@ void CheckSuspect(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckEngine(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckEngineConfiguration(const ClusterFacts& facts, DoctorFindings* findings) {
   ReportCondition(facts, names::kReasonRuntimeNotConfigured,
                   "another tool or a package upgrade overwrote the configuration of the container "
                   "engine",
@@ -102,8 +102,8 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     if (LabelOf(node, names::kLabelGpuPresent) != "true") continue;
     const auto inventory = facts.inventories.find(NameOfNode(node));
-    // Without a driver the agent sets the label because of the PCI bus. Another check reports the
-    // missing driver, from condition GPUReady.
+    // Without a driver the agent finds GPUs on the PCI bus, and sets the label. Another check
+    // reports the missing driver, from condition GPUReady.
     const bool known = inventory != facts.inventories.end() &&
                        !(inventory->second.gpus.empty() && inventory->second.problem.empty());
     if (known) continue;
@@ -115,7 +115,7 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckPaused(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckPausedLabels(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     const Json* labels = At(node, {"metadata", "labels"});
     if (labels == nullptr || !labels->is_object()) continue;
@@ -131,7 +131,7 @@ void CheckPaused(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckMig(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckMigState(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     const std::string state = LabelOf(node, "nvidia.com/mig.config.state");
     if (state.empty() || state == "success") continue;
@@ -146,7 +146,7 @@ void CheckMig(const ClusterFacts& facts, DoctorFindings* findings) {
 
 std::string UpgradeStateOf(const Json& node) { return LabelOf(node, names::kLabelUpgradeState); }
 
-void CheckUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckDriverUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
   const auto failed = std::ranges::find(*facts.nodes, "upgrade-failed", UpgradeStateOf);
   for (const Json& node : *facts.nodes) {
     const std::string state = UpgradeStateOf(node);
@@ -200,7 +200,7 @@ void CheckDeviceIds(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckNotReady(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckNotReadyNodes(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
     if (IsTrue(ConditionOf(node, "Ready")) || !facts.inventories.contains(NameOfNode(node))) {
       continue;
@@ -218,26 +218,26 @@ std::span<const DoctorCheck> NodeChecks() {
       {"driver-not-ready", "GPUs missing after a kernel or driver upgrade; pods stuck in Init",
        CheckDriver},
       {"gpu-unhealthy", "a GPU is lost, hangs or reports XIDs, and pods on it fail",
-       CheckUnhealthy},
+       CheckUnhealthyGpus},
       {"gpu-suspect", "a program gets XIDs, and people ask whether the GPU is broken",
-       CheckSuspect},
+       CheckSuspectGpus},
       {"runtime-not-configured",
        "containers start without GPUs after a tool overwrote containerd's configuration",
-       CheckEngine},
+       CheckEngineConfiguration},
       {"not-registered", "the node has GPUs, and allocatable is 0 after a kubelet restart",
        CheckRegistration},
       {"label-without-gpu", "a node without GPUs has the label of nodes with GPUs",
        CheckPresentLabel},
       {"paused-labels", "components stay paused after a driver upgrade or a MIG change",
-       CheckPaused},
-      {"mig-change-stuck", "a MIG change fails or never ends", CheckMig},
+       CheckPausedLabels},
+      {"mig-change-stuck", "a MIG change fails or never ends", CheckMigState},
       {"driver-upgrade-stuck", "nodes stay cordoned or in upgrade-required for weeks",
-       CheckUpgrade},
+       CheckDriverUpgrade},
       {"mixed-drivers", "a program runs on one node and fails on another with CUDA errors",
        CheckMixedDrivers},
       {"too-many-device-ids", "a large GPU counted in MiB disappears: ResourceExhausted, 4 MiB",
        CheckDeviceIds},
-      {"node-not-ready", "pods with GPUs hang on a node that rebooted", CheckNotReady},
+      {"node-not-ready", "pods with GPUs hang on a node that rebooted", CheckNotReadyNodes},
   };
   return kChecks;
 }

@@ -44,7 +44,7 @@ void CheckFailedPods(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckUnassigned(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckUnassignedPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
     if (PhaseOf(pod) != "Running" || !RequestsGpus(pod)) continue;
     if (!facts.inventories.contains(TextAt(pod, {"spec", "nodeName"}))) continue;
@@ -155,7 +155,7 @@ void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
+void CheckWaitingPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
     if (PhaseOf(pod) != "Pending" || !RequestsGpus(pod)) continue;
     const Json* scheduled = ConditionOf(pod, "PodScheduled");
@@ -168,15 +168,15 @@ void CheckWaiting(const ClusterFacts& facts, DoctorFindings* findings) {
 
 // A `tessera test` that was killed leaves its namespace. Its pods end by themselves.
 void CheckTestPods(const ClusterFacts& facts, DoctorFindings* findings) {
-  std::map<std::string, std::string> left;  // names of pods by namespace
+  std::map<std::string, std::string> pods_left;  // names of pods by namespace
   for (const Json& pod : *facts.pods) {
     const std::string ns = TextAt(pod, {"metadata", "namespace"});
-    const bool is_ours = TextAt(pod, {"metadata", "labels", "app.kubernetes.io/name"}) == kTestName;
-    if (!is_ours || !ns.starts_with(kTestName)) continue;  // its namespace will be deleted
-    std::string& names = left[ns];
+    const bool is_test_pod = TextAt(pod, {"metadata", "labels", kNameLabel}) == kTestName;
+    if (!is_test_pod || !ns.starts_with(kTestName)) continue;  // its namespace will be deleted
+    std::string& names = pods_left[ns];
     names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(pod, {"metadata", "name"}));
   }
-  for (const auto& [ns, names] : left) {
+  for (const auto& [ns, names] : pods_left) {
     findings->AddNote("namespace " + ns, "pods of tessera test: " + names,
                       "a tessera test runs now, was started with --keep, or was killed",
                       fmt::format("if none runs now: kubectl delete namespace {}", ns));
@@ -191,7 +191,7 @@ std::span<const DoctorCheck> PodChecks() {
        CheckAdmissionErrors},
       {"failed-pods-pile-up", "a node without working GPUs swallows thousands of pods",
        CheckFailedPods},
-      {"unassigned-pods", "it is unknown which GPU a pod has", CheckUnassigned},
+      {"unassigned-pods", "it is unknown which GPU a pod has", CheckUnassignedPods},
       {"assigned-gpu-gone", "a running pod lost its GPU", CheckGoneGpus},
       {"gpu-oversold", "a GPU is given to more pods than fit", CheckOversold},
       {"start-errors", "containers do not start, with a message of the runtime", CheckStartErrors},
@@ -199,7 +199,7 @@ std::span<const DoctorCheck> PodChecks() {
        "an image names all GPUs, but its container sees none (without Tessera: all)",
        CheckVisibleDevices},
       {"test-left", "pods of a test stay, and may hold GPUs", CheckTestPods},
-      {"waiting-pods", "pods stay Pending, and GPUs look free", CheckWaiting},
+      {"waiting-pods", "pods stay Pending, and GPUs look free", CheckWaitingPods},
   };
   return kChecks;
 }

@@ -9,7 +9,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr size_t kMaxValue = 120;
+constexpr size_t kMaxValueLength = 120;
 constexpr std::array<std::string_view, 6> kServerFields = {"metadata.managedFields",
                                                            "metadata.resourceVersion",
                                                            "metadata.generation",
@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 6> kServerFields = {"metadata.managedFiel
 std::string ValueText(const Json* value) {
   if (value == nullptr) return "(none)";
   std::string text = value->Serialize();
-  if (text.size() > kMaxValue) text = text.substr(0, kMaxValue) + "...";
+  if (text.size() > kMaxValueLength) text = text.substr(0, kMaxValueLength) + "...";
   return text;
 }
 

@@ -8,9 +8,9 @@ namespace tessera::cli {
 Result<std::optional<HelmRelease>> FindHelmRelease(ClusterClient& api) {
   const std::string ns(names::kSystemNamespace);
   const std::vector<Result<Json>> found =
-      api.Metadata({{"apps/v1", "DaemonSet", ns, std::string(names::kAgent)},
-                    {"apps/v1", "Deployment", ns, std::string(names::kScheduler)},
-                    {"rbac.authorization.k8s.io/v1", "ClusterRole", "", "tessera-view"}});
+      api.GetMetadata({{"apps/v1", "DaemonSet", ns, std::string(names::kAgent)},
+                       {"apps/v1", "Deployment", ns, std::string(names::kScheduler)},
+                       {"rbac.authorization.k8s.io/v1", "ClusterRole", "", "tessera-view"}});
   for (const Result<Json>& metadata : found) {
     if (metadata.status().code() == Code::kNotFound) continue;
     RETURN_IF_ERROR(metadata.status());
@@ -29,9 +29,9 @@ Status CheckNoHelmRelease(ClusterClient& api) {
                release->name);
 }
 
-Result<std::vector<ObjectId>> RecordsOf(ClusterClient& api, const HelmRelease& release) {
+Result<std::vector<ObjectId>> HelmRecordsOf(ClusterClient& api, const HelmRelease& release) {
   std::vector<ObjectId> records;
-  if (release.ns.empty()) return records;  // would list all namespaces
+  if (release.ns.empty()) return records;  // the list would cover all namespaces
   for (const char* kind : {"Secret", "ConfigMap"}) {
     ASSIGN_OR_RETURN(
         const std::vector<Json> objects,

@@ -8,7 +8,7 @@
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
-#include "src/cli/installed_objects.h"
+#include "src/cli/installation_audit.h"
 
 namespace tessera::cli {
 
@@ -19,6 +19,6 @@ Status CheckNoHelmRelease(ClusterClient& api);
 // The Secrets or ConfigMaps in which Helm keeps the release. If they stayed after the release's
 // objects were deleted or taken over, a later "helm uninstall" would delete the objects of a newer
 // installation.
-Result<std::vector<ObjectId>> RecordsOf(ClusterClient& api, const HelmRelease& release);
+Result<std::vector<ObjectId>> HelmRecordsOf(ClusterClient& api, const HelmRelease& release);
 
 }  // namespace tessera::cli

@@ -37,7 +37,7 @@ Json SpecOf(const std::string& holder, WallTime now) {
                            {"renewTime", time}});
 }
 
-Status HeldBy(const std::string& holder, Duration left) {
+Status LockedBy(const std::string& holder, Duration left) {
   return Error(Code::kFailedPrecondition,
                "another command changes the installation: {}: wait until it has ended; if it was "
                "killed, its "
@@ -69,22 +69,23 @@ Status InstallLock::Acquire(const std::string& command) {
           "clocks of both machines, or delete the Lease if that command has ended",
           Printable(held.holder));
     }
-    if (left > Duration::zero()) return HeldBy(held.holder, left);
+    if (left > Duration::zero()) return LockedBy(held.holder, left);
     const Json version = Json::String(held.meta.resource_version);
     locked =
         api_.Patch(LeaseRef(), kube::PatchKind::kMerge,
                    Json::MakeObject({{"metadata", Json::MakeObject({{"resourceVersion", version}})},
                                      {"spec", SpecOf(holder, now)}}));
-    if (locked.code() == Code::kAborted) return HeldBy("a command that has just begun", kDuration);
+    if (locked.code() == Code::kAborted)
+      return LockedBy("a command that has just begun", kDuration);
   }
   RETURN_IF_ERROR(locked.Annotate("cannot lock the installation"));
   holder_ = holder;
-  renewed_ = api_.Now();
+  renewed_at_ = api_.Now();
   return Status::Ok();
 }
 
 Status InstallLock::Renew() {
-  if (holder_.empty() || api_.Now() - renewed_ < renewal_) return Status::Ok();
+  if (holder_.empty() || api_.Now() - renewed_at_ < renew_interval_) return Status::Ok();
   ASSIGN_OR_RETURN(const Json lease, api_.Get(LeaseRef()));
   const std::string holder = TextAt(lease, {"spec", "holderIdentity"});
   if (holder != holder_) {
@@ -100,7 +101,7 @@ Status InstallLock::Renew() {
       api_.Patch(LeaseRef(), kube::PatchKind::kMerge,
                  Json::MakeObject({{"metadata", Json::MakeObject({{"resourceVersion", version}})},
                                    {"spec", Json::MakeObject({{"renewTime", time}})}})));
-  renewed_ = api_.Now();
+  renewed_at_ = api_.Now();
   return Status::Ok();
 }
 

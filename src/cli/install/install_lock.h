@@ -21,9 +21,9 @@ class InstallLock {
  public:
   static constexpr std::chrono::seconds kDuration{60};
 
-  // `renewal`: the minimum time between two writes.
-  explicit InstallLock(ClusterClient& api, Duration renewal = std::chrono::seconds(15))
-      : api_(api), renewal_(renewal) {}
+  // `renew_interval`: the minimum time between two writes.
+  explicit InstallLock(ClusterClient& api, Duration renew_interval = std::chrono::seconds(15))
+      : api_(api), renew_interval_(renew_interval) {}
   ~InstallLock() { Release(); }
   InstallLock(const InstallLock&) = delete;
   InstallLock& operator=(const InstallLock&) = delete;
@@ -36,9 +36,9 @@ class InstallLock {
 
  private:
   ClusterClient& api_;
-  const Duration renewal_;
+  const Duration renew_interval_;
   std::string holder_;  // "": not acquired
-  MonotonicTime renewed_{};
+  MonotonicTime renewed_at_{};
 };
 
 }  // namespace tessera::cli

@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 Json FromYaml(std::string_view yaml) { return ParseYaml(yaml).value(); }
 
 TEST(InventoryTest, ReadsWhatItWrote) {
-  const Installation written{
+  const InstallationRecord written{
       .version = "0.1.0",
       .spec = FromYaml("scheduler: {policy: null}"),
       .objects = {{"apps/v1", "DaemonSet", "ns", "a"}, {"v1", "Namespace", "", "b"}},

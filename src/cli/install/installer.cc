@@ -31,8 +31,8 @@ Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has
   const ObjectId id = IdOf(object);
   Json checked = object;
   // The server cannot check objects in a namespace that does not exist yet.
-  const bool moved = !has_namespace && id.ns == names::kSystemNamespace;
-  if (moved) checked.Find("metadata")->Set("namespace", Json::String("default"));
+  const bool uses_other_namespace = !has_namespace && id.ns == names::kSystemNamespace;
+  if (uses_other_namespace) checked.Find("metadata")->Set("namespace", Json::String("default"));
   const Status answer = api.Apply(checked, /*dry_run=*/true).status();
   const bool rejected = answer.code() == Code::kInvalidArgument || answer.code() == Code::kNotFound;
   if (answer.ok()) return std::string();
@@ -87,11 +87,11 @@ Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects) {
                problems.size(), objects.size(), fmt::join(problems, "; "));
 }
 
-Result<std::optional<Installation>> FindInstallation(ClusterClient& api) {
+Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api) {
   const Result<Json> object = api.Get(InventoryId());
-  if (object.status().code() == Code::kNotFound) return std::optional<Installation>();
+  if (object.status().code() == Code::kNotFound) return std::optional<InstallationRecord>();
   RETURN_IF_ERROR(object.status());
-  ASSIGN_OR_RETURN(Installation installation, ReadInventory(*object));
+  ASSIGN_OR_RETURN(InstallationRecord installation, ReadInventory(*object));
   return std::optional(std::move(installation));
 }
 
@@ -108,30 +108,31 @@ Status CheckNoOperator(ClusterClient& api) {
 }
 
 Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE* out,
-                                Duration limit) {
+                                Duration timeout) {
   const ObjectId id = IdOf(components::SystemNamespace());
-  bool ending = false;
+  bool is_being_deleted = false;
   std::string why;
-  const Status wait_status = api.WaitUntil(api.Now() + limit, [&]() -> Result<bool> {
+  const Status wait_status = api.WaitUntil(api.Now() + timeout, [&]() -> Result<bool> {
     RETURN_IF_ERROR(lock.Renew());
     const Result<Json> ns = api.Get(id);
     if (ns.status().code() == Code::kNotFound) return true;
     RETURN_IF_ERROR(ns.status());
     if (TextAt(*ns, {"metadata", "deletionTimestamp"}).empty()) return true;
-    if (!ending) fmt::print(out, "{} is being deleted: waiting until it is gone\n", id.Text());
+    if (!is_being_deleted)
+      fmt::print(out, "{} is being deleted: waiting until it is gone\n", id.Text());
     std::fflush(out);
-    ending = true;
+    is_being_deleted = true;
     why = WhyNamespaceStays(*ns);
     return false;
   });
-  if (wait_status.code() != Code::kDeadlineExceeded || !ending) return wait_status;
+  if (wait_status.code() != Code::kDeadlineExceeded || !is_being_deleted) return wait_status;
   return Error(Code::kDeadlineExceeded,
                "{} is still being deleted after {:.0f} s: {}: remove what keeps it, and run this "
                "command again",
-               id.Text(), SecondsOf(limit), Printable(why));
+               id.Text(), SecondsOf(timeout), Printable(why));
 }
 
-Status PrintChanges(ClusterClient& api, std::FILE* out, const Installation& before,
+Status PrintChanges(ClusterClient& api, std::FILE* out, const InstallationRecord& before,
                     const Json& spec, const std::vector<Json>& objects) {
   if (before.version != kTesseraVersion) {
     fmt::print(out, "version: {} -> {}\n", Printable(before.version), kTesseraVersion);
@@ -166,8 +167,8 @@ Status PrintChanges(ClusterClient& api, std::FILE* out, const Installation& befo
   return Status::Ok();
 }
 
-Status Installer::CheckServer() {
-  ASSIGN_OR_RETURN(const Json version, api_.Document("/version"));
+Status Installer::CheckServerVersion() {
+  ASSIGN_OR_RETURN(const Json version, api_.GetDocument("/version"));
   const std::string minor = version.StringAt("minor").value_or("");
   if (std::atoi(minor.c_str()) >= kMinMinor) return Status::Ok();
   return Error(Code::kFailedPrecondition,
@@ -177,20 +178,20 @@ Status Installer::CheckServer() {
 }
 
 Status Installer::CheckNothingInstalled() {
-  RETURN_IF_ERROR(CheckServer());
+  RETURN_IF_ERROR(CheckServerVersion());
   RETURN_IF_ERROR(CheckNoOperator(api_));
-  ASSIGN_OR_RETURN(const std::optional<Installation> there, FindInstallation(api_));
-  if (!there) return CheckNoHelmRelease(api_);
+  ASSIGN_OR_RETURN(const std::optional<InstallationRecord> installed, FindInstallation(api_));
+  if (!installed) return CheckNoHelmRelease(api_);
   return Error(Code::kAlreadyExists,
                "Tessera {} is installed: use \"tessera upgrade\", which keeps its settings, or "
                "replace them with \"tessera install --force\"; \"tessera status --wait\" waits "
                "until all works",
-               there->version);
+               installed->version);
 }
 
-Status Installer::ForgetHelmRelease() {
+Status Installer::DeleteHelmRecords() {
   if (!replaced_release_) return Status::Ok();
-  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, RecordsOf(api_, *replaced_release_));
+  ASSIGN_OR_RETURN(const std::vector<ObjectId> records, HelmRecordsOf(api_, *replaced_release_));
   for (const ObjectId& id : records) RETURN_IF_ERROR(api_.Delete(id));
   if (!records.empty()) {
     fmt::print(out_, "release {} of Helm: its objects are taken over, its record is deleted\n",
@@ -202,18 +203,18 @@ Status Installer::ForgetHelmRelease() {
 Status Installer::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(spec));
   RETURN_IF_ERROR(lock_.Acquire("tessera install"));
-  Installation before;
+  InstallationRecord before;
   if (force) {
-    RETURN_IF_ERROR(CheckServer());
+    RETURN_IF_ERROR(CheckServerVersion());
     RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory does not matter, because the objects are found by their label.
-    before = FindInstallation(api_).value_or(std::nullopt).value_or(Installation{});
+    before = FindInstallation(api_).value_or(std::nullopt).value_or(InstallationRecord{});
     ASSIGN_OR_RETURN(replaced_release_, FindHelmRelease(api_));
   } else {
     RETURN_IF_ERROR(CheckNothingInstalled());
   }
-  Installation next{.version = std::string(kTesseraVersion), .spec = spec};
-  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock_, out_, waits_.limit));
+  InstallationRecord next{.version = std::string(kTesseraVersion), .spec = spec};
+  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock_, out_, waits_.timeout));
   const Result<Json> ns = api_.Get(IdOf(objects.front()));
   if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
   next.owns_namespace = before.owns_namespace || !ns.ok();
@@ -223,19 +224,19 @@ Status Installer::Install(const Json& spec, bool force) {
 
 Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
   if (!dry_run) RETURN_IF_ERROR(lock_.Acquire("tessera upgrade"));
-  RETURN_IF_ERROR(CheckServer());
+  RETURN_IF_ERROR(CheckServerVersion());
   RETURN_IF_ERROR(CheckNoOperator(api_));
-  ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api_));
+  ASSIGN_OR_RETURN(const std::optional<InstallationRecord> before, FindInstallation(api_));
   if (!before) {
     RETURN_IF_ERROR(CheckNoHelmRelease(api_));
     return Error(Code::kNotFound,
                  "Tessera is not installed: {} is missing: use \"tessera install\"",
                  InventoryId().Text());
   }
-  Installation next{.version = std::string(kTesseraVersion),
-                    .spec = reset ? changes : CombineSpecs(before->spec, changes),
-                    .objects = {},
-                    .owns_namespace = before->owns_namespace};
+  InstallationRecord next{.version = std::string(kTesseraVersion),
+                          .spec = reset ? changes : CombineSpecs(before->spec, changes),
+                          .objects = {},
+                          .owns_namespace = before->owns_namespace};
   ASSIGN_OR_RETURN(std::vector<Json> objects, ObjectsToInstall(next.spec));
   RETURN_IF_ERROR(SkipObjectsOfOthers(&objects));
   RETURN_IF_ERROR(PrintChanges(api_, out_, *before, next.spec, objects));
@@ -272,7 +273,7 @@ Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   return Status::Ok();
 }
 
-Status Installer::Apply(const Installation& before, Installation next,
+Status Installer::Apply(const InstallationRecord& before, InstallationRecord next,
                         const std::vector<Json>& objects) {
   const MonotonicTime start = api_.Now();
   const std::vector<ObjectId> wanted = IdsOf(objects);
@@ -286,11 +287,11 @@ Status Installer::Apply(const Installation& before, Installation next,
   RETURN_IF_ERROR(Prune(before.objects, wanted));
   next.objects = wanted;
   RETURN_IF_ERROR(api_.Apply(InventoryObject(next), /*dry_run=*/false).status());
-  RETURN_IF_ERROR(ForgetHelmRelease());
+  RETURN_IF_ERROR(DeleteHelmRecords());
   lock_.Release();
   fmt::print(out_, "{} objects of Tessera {} applied\n", wanted.size(), kTesseraVersion);
   std::fflush(out_);
-  if (!waits_.until_ready) return Status::Ok();
+  if (!waits_.wait_until_ready) return Status::Ok();
   RETURN_IF_ERROR(WaitUntilReady(objects));
   fmt::print(out_, "ready after {:.1f} s\n", SecondsOf(api_.Now() - start));
   return Status::Ok();
@@ -307,7 +308,7 @@ Status Installer::Prune(const std::vector<ObjectId>& before, const std::vector<O
 
 Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
   std::string not_ready;
-  Status wait_status = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
+  Status wait_status = api_.WaitUntil(api_.Now() + waits_.timeout, [&]() -> Result<bool> {
     not_ready.clear();
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);
@@ -323,7 +324,7 @@ Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
       Code::kDeadlineExceeded,
       "{} after {:.0f} s: \"tessera status\" has the reason; the installation goes on without "
       "this command",
-      not_ready, SecondsOf(waits_.limit));
+      not_ready, SecondsOf(waits_.timeout));
 }
 
 }  // namespace tessera::cli

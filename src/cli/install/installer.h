@@ -18,7 +18,7 @@
 #include "src/cli/cluster_client.h"
 #include "src/cli/install/install_lock.h"
 #include "src/cli/install/inventory.h"
-#include "src/cli/installed_objects.h"
+#include "src/cli/installation_audit.h"
 #include "src/formats/json.h"
 
 namespace tessera::cli {
@@ -31,7 +31,7 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
 
 // The installation that `tessera install` made; nullopt if there is none.
-Result<std::optional<Installation>> FindInstallation(ClusterClient& api);
+Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.
 ObjectId TesseraResourceId();
 // FAILED_PRECONDITION if the resource of the operator exists.
@@ -39,26 +39,26 @@ Status CheckNoOperator(ClusterClient& api);
 
 // Prints what an upgrade changes: the version, the settings and each object, as the API server
 // would have it. INVALID_ARGUMENT: the server rejects an object.
-Status PrintChanges(ClusterClient& api, std::FILE* out, const Installation& before,
+Status PrintChanges(ClusterClient& api, std::FILE* out, const InstallationRecord& before,
                     const Json& spec, const std::vector<Json>& objects);
 
 // The waits of an installation.
 struct InstallWaits {
-  Duration limit;            // of each wait
-  bool until_ready = false;  // also waits until all pods are ready
+  Duration timeout;               // of each wait
+  bool wait_until_ready = false;  // also waits until all pods are ready
 };
 
 // Waits while the namespace of an earlier installation is being deleted, because the API server
 // creates no objects in it. DEADLINE_EXCEEDED says what delays the deletion.
 Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE* out,
-                                Duration limit);
+                                Duration timeout);
 
 class Installer {
  public:
   Installer(ClusterClient& api, std::FILE* out, InstallWaits waits)
       : api_(api), out_(out), waits_(waits) {}
 
-  // Returns ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would fail with it.
+  // Returns ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would return it.
   Status CheckNothingInstalled();
   // `force`: also replaces an installation.
   Status Install(const Json& spec, bool force);
@@ -67,19 +67,20 @@ class Installer {
   Status Upgrade(const Json& changes, bool reset, bool dry_run);
 
  private:
-  Status CheckServer();
+  Status CheckServerVersion();
   // Deletes the record of a release of Helm, whose objects this installation takes over.
-  Status ForgetHelmRelease();
+  Status DeleteHelmRecords();
   Status SkipObjectsOfOthers(std::vector<Json>* objects);
   // Applies the objects, deletes those of `before` that are no longer wanted, and waits.
-  Status Apply(const Installation& before, Installation next, const std::vector<Json>& objects);
+  Status Apply(const InstallationRecord& before, InstallationRecord next,
+               const std::vector<Json>& objects);
   Status Prune(const std::vector<ObjectId>& before, const std::vector<ObjectId>& wanted);
   Status WaitUntilReady(const std::vector<Json>& objects);
 
   ClusterClient& api_;
   std::FILE* const out_;
   const InstallWaits waits_;
-  // Its record is deleted after the objects are applied.
+  // The record of this release is deleted after the objects are applied.
   std::optional<HelmRelease> replaced_release_;
   InstallLock lock_{api_};
 };

@@ -27,10 +27,10 @@ Result<Json> ParsedAt(const Json& data, std::string_view key) {
   return ParseJson(text).Annotate(key);
 }
 
-Result<Installation> Read(const Json& config_map) {
+Result<InstallationRecord> ParseInventory(const Json& config_map) {
   const Json* data = config_map.Find("data");
   if (data == nullptr) return Error(Code::kDataLoss, "data is missing");
-  Installation out;
+  InstallationRecord out;
   ASSIGN_OR_RETURN(out.version, data->StringAt("version"));
   ASSIGN_OR_RETURN(const std::string owns, data->StringAt("ownsNamespace"));
   out.owns_namespace = owns == "true";
@@ -52,7 +52,7 @@ Result<Installation> Read(const Json& config_map) {
 
 ObjectId InventoryId() { return {"v1", "ConfigMap", std::string(names::kSystemNamespace), kName}; }
 
-Json InventoryObject(const Installation& installation) {
+Json InventoryObject(const InstallationRecord& installation) {
   const ObjectId id = InventoryId();
   Json labels = Json::MakeObject({{"app.kubernetes.io/part-of", Json::String("tessera")}});
   Json metadata = Json::MakeObject({{"name", Json::String(id.name)},
@@ -69,8 +69,8 @@ Json InventoryObject(const Installation& installation) {
                            {"data", std::move(data)}});
 }
 
-Result<Installation> ReadInventory(const Json& config_map) {
-  Result<Installation> read = Read(config_map);
+Result<InstallationRecord> ReadInventory(const Json& config_map) {
+  Result<InstallationRecord> read = ParseInventory(config_map);
   if (read.ok()) return read;
   return Error(Code::kDataLoss,
                "{} is damaged: {}: delete it, and run tessera install --force with all settings",

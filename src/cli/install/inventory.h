@@ -14,7 +14,7 @@
 
 namespace tessera::cli {
 
-struct Installation {
+struct InstallationRecord {
   std::string version;  // version of the program that applied the objects last
   Json spec;            // settings as the user gave them, without defaults
   std::vector<ObjectId> objects;
@@ -24,8 +24,8 @@ struct Installation {
 
 // The ConfigMap.
 ObjectId InventoryId();
-Json InventoryObject(const Installation& installation);
-Result<Installation> ReadInventory(const Json& config_map);
+Json InventoryObject(const InstallationRecord& installation);
+Result<InstallationRecord> ReadInventory(const Json& config_map);
 
 // `ids`, followed by the members of `more` that are not in `ids`.
 std::vector<ObjectId> UnionOf(std::vector<ObjectId> ids, const std::vector<ObjectId>& more);

@@ -54,10 +54,10 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   RETURN_IF_ERROR(lock.Acquire("tessera install --operator"));
   Installer installer(api_, out_, waits_);
   const Status nothing_installed = installer.CheckNothingInstalled();
-  const bool is_there = api_.Get(TesseraResourceId()).ok();
+  const bool replaces_spec = api_.Get(TesseraResourceId()).ok();
   // Two programs would restore each other's objects in turns.
-  if (!nothing_installed.ok() && !(force && is_there)) return nothing_installed;
-  return Apply(objects, is_there, &lock);
+  if (!nothing_installed.ok() && !(force && replaces_spec)) return nothing_installed;
+  return Apply(objects, replaces_spec, &lock);
 }
 
 Status OperatorInstaller::Upgrade(const Json& resource, const Json& changes, bool reset,
@@ -65,30 +65,30 @@ Status OperatorInstaller::Upgrade(const Json& resource, const Json& changes, boo
   InstallLock lock(api_);
   if (!dry_run) RETURN_IF_ERROR(lock.Acquire("tessera upgrade"));
   const Json* stored = resource.Find("spec");
-  const Installation before{.version = std::string(kTesseraVersion),
-                            .spec = stored == nullptr ? Json::MakeObject() : *stored,
-                            .objects = {}};
+  const InstallationRecord before{.version = std::string(kTesseraVersion),
+                                  .spec = stored == nullptr ? Json::MakeObject() : *stored,
+                                  .objects = {}};
   const Json spec = reset ? changes : CombineSpecs(before.spec, changes);
   ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
   const std::vector<Json> without_resource(objects.begin(), objects.end() - 1);
   RETURN_IF_ERROR(PrintChanges(api_, out_, before, spec, without_resource));
-  return dry_run ? Status::Ok() : Apply(objects, /*is_there=*/true, &lock);
+  return dry_run ? Status::Ok() : Apply(objects, /*replaces_spec=*/true, &lock);
 }
 
-Status OperatorInstaller::Apply(const std::vector<Json>& objects, bool is_there,
+Status OperatorInstaller::Apply(const std::vector<Json>& objects, bool replaces_spec,
                                 InstallLock* lock) {
-  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, *lock, out_, waits_.limit));
+  RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, *lock, out_, waits_.timeout));
   const MonotonicTime start = api_.Now();
   for (const Json& object : std::span(objects).first(objects.size() - 1)) {
     RETURN_IF_ERROR(lock->Renew());
     RETURN_IF_ERROR(api_.Apply(object, /*dry_run=*/false).status());
   }
-  if (is_there) RETURN_IF_ERROR(ReplaceSpec(*objects.back().Find("spec")));
+  if (replaces_spec) RETURN_IF_ERROR(ReplaceSpec(*objects.back().Find("spec")));
   RETURN_IF_ERROR(ApplyResource(objects.back()));
   lock->Release();
   fmt::print(out_, "operator and resource of Tessera {} applied\n", kTesseraVersion);
   std::fflush(out_);
-  if (!waits_.until_ready) return Status::Ok();
+  if (!waits_.wait_until_ready) return Status::Ok();
   RETURN_IF_ERROR(WaitUntilReady());
   fmt::print(out_, "ready after {:.1f} s\n",
              std::chrono::duration<double>(api_.Now() - start).count());
@@ -115,7 +115,7 @@ Status OperatorInstaller::ApplyResource(const Json& resource) {
 
 Status OperatorInstaller::WaitUntilReady() {
   std::string reason;
-  const Status wait_status = api_.WaitUntil(api_.Now() + waits_.limit, [&]() -> Result<bool> {
+  const Status wait_status = api_.WaitUntil(api_.Now() + waits_.timeout, [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const Json resource, api_.Get(TesseraResourceId()));
     if (IsReady(resource)) return true;
     reason = ReasonOf(resource);

@@ -33,7 +33,7 @@ class OperatorInstaller {
   Status Upgrade(const Json& resource, const Json& changes, bool reset, bool dry_run);
 
  private:
-  Status Apply(const std::vector<Json>& objects, bool is_there, InstallLock* lock);
+  Status Apply(const std::vector<Json>& objects, bool replaces_spec, InstallLock* lock);
   Status ReplaceSpec(const Json& spec);
   Status ApplyResource(const Json& resource);
   Status WaitUntilReady();

@@ -12,18 +12,18 @@
 namespace tessera::cli {
 namespace {
 
-constexpr size_t kMaxFile = 4 << 20;
+constexpr size_t kMaxFileBytes = 4 << 20;
 
 // One character of an assignment, and whether it is escaped by a preceding "\".
-struct InputCharacter {
+struct EscapedCharacter {
   char character;
   bool escaped;
   bool Is(char wanted) const { return !escaped && character == wanted; }
 };
-using Input = std::vector<InputCharacter>;
+using EscapedText = std::vector<EscapedCharacter>;
 
-Input DecodeEscapes(const std::string& text) {
-  Input input;
+EscapedText DecodeEscapes(const std::string& text) {
+  EscapedText input;
   for (size_t i = 0; i < text.size(); ++i) {
     const bool escaped = text[i] == '\\' && i + 1 < text.size();
     if (escaped) ++i;
@@ -32,17 +32,17 @@ Input DecodeEscapes(const std::string& text) {
   return input;
 }
 
-std::string TextOf(const Input& input) {
+std::string TextOf(const EscapedText& input) {
   std::string text;
-  for (const InputCharacter& c : input) text += c.character;
+  for (const EscapedCharacter& c : input) text += c.character;
   return text;
 }
 
 // Splits at `separator`, but not inside braces.
-std::vector<Input> Split(const Input& input, char separator) {
-  std::vector<Input> parts(1);
+std::vector<EscapedText> Split(const EscapedText& input, char separator) {
+  std::vector<EscapedText> parts(1);
   int depth = 0;
-  for (const InputCharacter& c : input) {
+  for (const EscapedCharacter& c : input) {
     if (c.Is('{')) ++depth;
     if (c.Is('}')) --depth;
     if (c.Is(separator) && depth == 0) {
@@ -55,9 +55,9 @@ std::vector<Input> Split(const Input& input, char separator) {
 }
 
 // A value in double quotes is a string, even if it looks like a number.
-Json ScalarOf(const Input& input) {
+Json ScalarOf(const EscapedText& input) {
   if (input.size() >= 2 && input.front().Is('"') && input.back().Is('"')) {
-    return Json::String(TextOf(Input(input.begin() + 1, input.end() - 1)));
+    return Json::String(TextOf(EscapedText(input.begin() + 1, input.end() - 1)));
   }
   const std::string text = TextOf(input);
   if (text == "true" || text == "false") return Json::Bool(text == "true");
@@ -67,18 +67,18 @@ Json ScalarOf(const Input& input) {
   return Json::String(text);
 }
 
-Json ValueOf(const Input& input) {
+Json ValueOf(const EscapedText& input) {
   if (input.size() < 2 || !input.front().Is('{') || !input.back().Is('}')) return ScalarOf(input);
   Json list = Json::MakeArray();
   if (input.size() == 2) return list;
-  for (const Input& item : Split(Input(input.begin() + 1, input.end() - 1), ',')) {
+  for (const EscapedText& item : Split(EscapedText(input.begin() + 1, input.end() - 1), ',')) {
     list.Append(ScalarOf(item));
   }
   return list;
 }
 
-Result<Json> ParseAssignment(const Input& input) {
-  Input name;
+Result<Json> ParseAssignment(const EscapedText& input) {
+  EscapedText name;
   size_t at = 0;
   while (at < input.size() && !input[at].Is('=')) name.push_back(input[at++]);
   const auto invalid = [&](std::string_view why) {
@@ -86,8 +86,8 @@ Result<Json> ParseAssignment(const Input& input) {
                  "--set {}: {}: want NAME=VALUE, such as agent.driverRoot=/", TextOf(input), why);
   };
   if (at == input.size()) return invalid("no \"=\"");
-  Json value = ValueOf(Input(input.begin() + static_cast<ptrdiff_t>(at) + 1, input.end()));
-  std::vector<Input> keys = Split(name, '.');
+  Json value = ValueOf(EscapedText(input.begin() + static_cast<ptrdiff_t>(at) + 1, input.end()));
+  std::vector<EscapedText> keys = Split(name, '.');
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
     if (key->empty()) return invalid("a part of the name is empty");
     if (key->back().Is(']')) return invalid("items of lists cannot be set: use -f FILE");
@@ -103,7 +103,7 @@ bool IsResource(const Json& values) {
 }
 
 Result<std::string> ReadText(const std::string& file) {
-  return file == "-" ? ReadFile("/dev/stdin", kMaxFile) : ReadFile(file, kMaxFile);
+  return file == "-" ? ReadFile("/dev/stdin", kMaxFileBytes) : ReadFile(file, kMaxFileBytes);
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ Json CombineSpecs(const Json& spec, const Json& changes) {
 
 Result<Json> ParseAssignments(const std::string& text) {
   Json spec = Json::MakeObject();
-  for (const Input& input : Split(DecodeEscapes(text), ',')) {
+  for (const EscapedText& input : Split(DecodeEscapes(text), ',')) {
     ASSIGN_OR_RETURN(const Json change, ParseAssignment(input));
     spec = CombineSpecs(spec, change);
   }

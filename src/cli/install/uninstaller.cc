@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kPartOfSelector = names::kPartOfSelector.data();
 // The label of the operator's own objects, in contrast to the objects that it installs.
 constexpr const char* kOperatorSelector = "app.kubernetes.io/name=tessera-operator";
-constexpr size_t kMaxListed = 10;
+constexpr size_t kMaxListedPods = 10;
 
 // Whether the object defines the settings' resource. The definition is deleted last, because all
 // resources of its type are deleted with it.
@@ -59,9 +59,9 @@ bool IsOurNamespace(std::string_view ns) {
 
 Status Uninstaller::Run() {
   if (!options_.dry_run) RETURN_IF_ERROR(lock_.Acquire("tessera uninstall"));
-  ASSIGN_OR_RETURN(const std::optional<Installation> found, FindInstallation(api_));
+  ASSIGN_OR_RETURN(const std::optional<InstallationRecord> found, FindInstallation(api_));
   has_inventory_ = found.has_value();
-  installation_ = found.value_or(Installation{.version = "", .spec = Json::MakeObject()});
+  installation_ = found.value_or(InstallationRecord{.version = "", .spec = Json::MakeObject()});
   if (!found) RETURN_IF_ERROR(ReadSpecOfResource());
   // If this version rejects the stored settings, the defaults are used instead, so that an
   // installation can always be removed.
@@ -70,7 +70,7 @@ Status Uninstaller::Run() {
   if (!options_.force) {
     if (!found) RETURN_IF_ERROR(CheckNoHelmRelease(api_));
     // A dry run shows what would be removed without these pods.
-    const Status no_pods = CheckNoPods();
+    const Status no_pods = CheckNoGpuPods();
     if (!no_pods.ok() && !options_.dry_run) return no_pods;
     if (!no_pods.ok()) fmt::print(out_, "{}\n", no_pods.message());
   }
@@ -80,7 +80,7 @@ Status Uninstaller::Run() {
     if (options_.dry_run) fmt::print(out_, "{}: would be deleted\n", id.Text());
   }
   if (!options_.dry_run) RETURN_IF_ERROR(DeleteAll(objects));
-  RETURN_IF_ERROR(CleanNodeObjects());
+  RETURN_IF_ERROR(RemoveNodeFields());
   if (options_.dry_run) {
     fmt::print(out_, "{}: would be deleted with all that is in it, if the installation made it\n",
                IdOf(components::SystemNamespace()).Text());
@@ -131,21 +131,21 @@ Status Uninstaller::DeleteResource() {
                TesseraResourceId().Text());
 }
 
-Status Uninstaller::CheckNoPods() {
+Status Uninstaller::CheckNoGpuPods() {
   ASSIGN_OR_RETURN(const std::vector<Json> pods, api_.List("v1", "Pod", ""));
   std::string names;
   size_t count = 0;
   for (const Json& pod : pods) {
     if (!HoldsGpus(pod)) continue;
     const ObjectId id = IdOf(pod);
-    if (++count > kMaxListed) continue;
+    if (++count > kMaxListedPods) continue;
     names += fmt::format("{}{}/{}", names.empty() ? "" : ", ", id.ns, id.name);
   }
   if (count == 0) return Status::Ok();
   return Error(Code::kFailedPrecondition,
                "{} pod{} with GPUs on nodes: {}{}: delete them, or use --force: they go on, but a "
                "container of them that ends and starts again gets no GPU",
-               count, Plural(count), Printable(names), count > kMaxListed ? ", ..." : "");
+               count, Plural(count), Printable(names), count > kMaxListedPods ? ", ..." : "");
 }
 
 Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
@@ -165,7 +165,7 @@ Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
 Result<std::vector<ObjectId>> Uninstaller::FindHelmRecords() {
   ASSIGN_OR_RETURN(const std::optional<HelmRelease> release, FindHelmRelease(api_));
   if (!release) return std::vector<ObjectId>();
-  return RecordsOf(api_, *release);
+  return HelmRecordsOf(api_, *release);
 }
 
 Result<std::vector<ObjectId>> Uninstaller::FindObjects() {
@@ -178,10 +178,9 @@ Result<std::vector<ObjectId>> Uninstaller::FindObjects() {
   std::vector<ObjectId> objects;
   for (const ObjectId& id : UnionOf(std::move(order), labeled)) {
     if (id.kind == "Namespace" || id == InventoryId()) continue;
-    const bool is_there =
-        std::ranges::find(labeled, id) != labeled.end() ||
-        std::ranges::find(installation_.objects, id) != installation_.objects.end();
-    if (is_there) objects.push_back(id);
+    const bool exists = std::ranges::find(labeled, id) != labeled.end() ||
+                        std::ranges::find(installation_.objects, id) != installation_.objects.end();
+    if (exists) objects.push_back(id);
   }
   objects = UnionOf(std::move(objects), RunTimeObjects());
   ASSIGN_OR_RETURN(const std::vector<ObjectId> records, FindHelmRecords());
@@ -200,10 +199,10 @@ Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
     return Status::Ok();
   };
   RETURN_IF_ERROR(delete_if(false));
-  RETURN_IF_ERROR(IgnoreTimeoutIfForced(WaitForNoPods(kPartOfSelector)));
+  RETURN_IF_ERROR(IgnoreTimeoutIfForced(WaitUntilPodsAreGone(kPartOfSelector)));
   fmt::print(out_, "{} objects deleted\n", objects.size());
   std::fflush(out_);
-  RETURN_IF_ERROR(CleanNodes());
+  RETURN_IF_ERROR(UndoEngineConfiguration());
   return delete_if(true);
 }
 
@@ -215,7 +214,7 @@ Status Uninstaller::IgnoreTimeoutIfForced(const Status& wait_status) {
   return Status::Ok();
 }
 
-Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
+Status Uninstaller::WaitUntilPodsAreGone(const std::string& label_selector) {
   Status wait_status = WaitUntil([&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
                      api_.List("v1", "Pod", label_selector, std::string(names::kSystemNamespace)));
@@ -229,9 +228,9 @@ Status Uninstaller::WaitForNoPods(const std::string& label_selector) {
       names::kSystemNamespace);
 }
 
-Status Uninstaller::CleanNodes() {
-  const std::vector<Json> cleanups = components::RenderCleanup(settings_);
-  if (cleanups.empty()) return Status::Ok();
+Status Uninstaller::UndoEngineConfiguration() {
+  const std::vector<Json> cleanup_sets = components::RenderCleanup(settings_);
+  if (cleanup_sets.empty()) return Status::Ok();
   const ObjectId ns = IdOf(components::SystemNamespace());
   if (api_.Get(ns).status().code() == Code::kNotFound) {
     fmt::print(out_,
@@ -240,12 +239,12 @@ Status Uninstaller::CleanNodes() {
                ns.Text());
     return Status::Ok();
   }
-  for (const Json& cleanup : cleanups)
-    RETURN_IF_ERROR(api_.Apply(cleanup, /*dry_run=*/false).status());
+  for (const Json& cleanup_set : cleanup_sets)
+    RETURN_IF_ERROR(api_.Apply(cleanup_set, /*dry_run=*/false).status());
   std::string missing;
   Status cleaned = WaitUntil([&]() -> Result<bool> {
-    for (const Json& cleanup : cleanups) {
-      ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup)));
+    for (const Json& cleanup_set : cleanup_sets) {
+      ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup_set)));
       missing = WhyNotRolledOut(now);
       if (!missing.empty()) return false;
     }
@@ -260,15 +259,15 @@ Status Uninstaller::CleanNodes() {
               missing, names::kSystemNamespace);
   }
   RETURN_IF_ERROR(IgnoreTimeoutIfForced(cleaned));
-  for (const Json& cleanup : cleanups) RETURN_IF_ERROR(api_.Delete(IdOf(cleanup)));
+  for (const Json& cleanup_set : cleanup_sets) RETURN_IF_ERROR(api_.Delete(IdOf(cleanup_set)));
   if (cleaned.ok()) {
     fmt::print(out_, "tessera-runtime taken out of the engines' configurations\n");
   }
   std::fflush(out_);
-  return IgnoreTimeoutIfForced(WaitForNoPods(kPartOfSelector));
+  return IgnoreTimeoutIfForced(WaitUntilPodsAreGone(kPartOfSelector));
 }
 
-Status Uninstaller::CleanNodeObjects() {
+Status Uninstaller::RemoveNodeFields() {
   ASSIGN_OR_RETURN(const std::vector<Json> nodes, api_.List("v1", "Node", ""));
   size_t cleaned = 0;
   for (const Json& node : nodes) {

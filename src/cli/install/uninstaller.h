@@ -39,7 +39,7 @@ class Uninstaller {
   Status Run();
 
  private:
-  Status CheckNoPods();
+  Status CheckNoGpuPods();
   Status ReadSpecOfResource();
   // The first step, because a running operator restores deleted objects.
   Status DeleteResource();
@@ -54,9 +54,9 @@ class Uninstaller {
   // Waits at most `wait_timeout`. Renews the lock meanwhile.
   Status WaitUntil(const std::function<Result<bool>()>& is_done);
   Status WaitUntilGone(const ObjectId& id);
-  Status WaitForNoPods(const std::string& label_selector);
-  Status CleanNodes();
-  Status CleanNodeObjects();
+  Status WaitUntilPodsAreGone(const std::string& label_selector);
+  Status UndoEngineConfiguration();
+  Status RemoveNodeFields();
   Status DeleteNamespace();
 
   ClusterClient& api_;
@@ -64,7 +64,7 @@ class Uninstaller {
   const UninstallOptions options_;
   InstallLock lock_{api_};
   bool has_inventory_ = false;
-  Installation installation_;
+  InstallationRecord installation_;
   components::Settings settings_;
 };
 

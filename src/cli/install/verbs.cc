@@ -98,7 +98,7 @@ void PrintObjects(const std::vector<Json>& objects, const std::string& format) {
 }
 
 InstallWaits WaitsOf(const InstallFlags& flags) {
-  return {.limit = flags.cluster.timeout(), .until_ready = flags.wait};
+  return {.timeout = flags.cluster.timeout(), .wait_until_ready = flags.wait};
 }
 
 Status CheckOutput(const InstallFlags& flags) {
@@ -177,7 +177,7 @@ Status Upgrade(const InstallFlags& flags) {
       PrintObjects(objects, flags.output);
       return Status::Ok();
     }
-    ASSIGN_OR_RETURN(const std::optional<Installation> before, FindInstallation(api));
+    ASSIGN_OR_RETURN(const std::optional<InstallationRecord> before, FindInstallation(api));
     const Json stored = before && !flags.reset ? before->spec : Json::MakeObject();
     ASSIGN_OR_RETURN(const std::vector<Json> objects,
                      ObjectsToInstall(CombineSpecs(stored, changes)));

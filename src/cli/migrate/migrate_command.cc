@@ -86,7 +86,7 @@ Status Migrate(const MigrateOptions& options, const Style& style) {
   ASSIGN_OR_RETURN(const std::string text, ShowMigration(migration, style));
   if (PrintOut(text) != 0) return Error(Code::kUnavailable, "the plan cannot be printed");
   Installer installer(api, stdout,
-                      {.limit = options.cluster.timeout(), .until_ready = options.wait});
+                      {.timeout = options.cluster.timeout(), .wait_until_ready = options.wait});
   const Status nothing_installed = installer.CheckNothingInstalled();
   // A plan needs fewer rights than an installation.
   if (options.dry_run && nothing_installed.code() == Code::kPermissionDenied) return Status::Ok();

@@ -30,7 +30,7 @@ struct RunningPlugins {
 
 std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
-// By the UID of each owner of pods, such as a DaemonSet: the nodes with its pods.
+// The nodes that run pods of each owner, such as a DaemonSet, by the owner's UID.
 std::map<Uid, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
   std::map<Uid, std::set<std::string>> nodes;
   for (const Json& pod : pods) {
@@ -53,9 +53,9 @@ const Json* PolicyInForce(const std::vector<Json>& policies) {
   return oldest == policies.end() ? nullptr : &*oldest;
 }
 
-// The pod's limits of GPU resources of any system: "nvidia.com/gpu: 1". Sets `foreign` if Tessera
-// does not offer one of the resources.
-std::string GpuRequestOf(const Json& pod, bool* foreign) {
+// The pod's limits of GPU resources of any system: "nvidia.com/gpu: 1". Sets `has_foreign_resource`
+// if Tessera does not offer one of the resources.
+std::string GpuRequestOf(const Json& pod, bool* has_foreign_resource) {
   std::string text;
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : ItemsAt(pod, {"spec", list})) {
@@ -64,7 +64,7 @@ std::string GpuRequestOf(const Json& pod, bool* foreign) {
       for (const auto& [resource, amount] : limits->members()) {
         const bool is_foreign = IsForeignGpuResource(resource);
         if (!is_foreign && !device::IsGpuResource(resource)) continue;
-        *foreign = *foreign || is_foreign;
+        *has_foreign_resource = *has_foreign_resource || is_foreign;
         text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", resource,
                             amount.is_string() ? amount.string_value() : amount.Serialize());
       }
@@ -130,21 +130,21 @@ class MigrationPlanner {
     const auto nodes = NodesOfOwners(facts_.pods);
     for (const Json& set : facts_.daemon_sets) {
       const std::string_view system = OtherPluginOf(set);
-      if (system.empty() || IsOfClusterPolicy(set)) continue;
+      if (system.empty() || IsRunByNvidiaOperator(set)) continue;
       const auto found = nodes.find(Uid(TextAt(set, {"metadata", "uid"})));
-      const std::set<std::string> on =
+      const std::set<std::string> plugin_nodes =
           found == nodes.end() ? std::set<std::string>() : found->second;
-      for (const std::string& node : on) {
+      for (const std::string& node : plugin_nodes) {
         running_.system_of_node[node] = system;
         running_.object_of_node[node] = ObjectOf(set);
       }
-      plan_.sources.push_back({ObjectOf(set), std::string(system), on.size()});
+      plan_.sources.push_back({ObjectOf(set), std::string(system), plugin_nodes.size()});
       PlanFlags(set, system);
-      if (on.empty()) continue;
+      if (plugin_nodes.empty()) continue;
       plan_.obstacles.push_back(fmt::format(
           "{} ({}) offers the same GPUs on {} node{}; pods go on without it: kubectl -n {} delete "
           "daemonset {}",
-          ObjectOf(set), system, on.size(), on.size() == 1 ? "" : "s",
+          ObjectOf(set), system, plugin_nodes.size(), plugin_nodes.size() == 1 ? "" : "s",
           TextAt(set, {"metadata", "namespace"}), TextAt(set, {"metadata", "name"})));
     }
   }
@@ -176,12 +176,12 @@ class MigrationPlanner {
   void PlanPods() {
     for (const Json& pod : facts_.pods) {
       const std::string node = TextAt(pod, {"spec", "nodeName"});
-      bool foreign = false;
-      const std::string request = GpuRequestOf(pod, &foreign);
+      bool has_foreign_resource = false;
+      const std::string request = GpuRequestOf(pod, &has_foreign_resource);
       if (node.empty() || request.empty() || HasEnded(pod)) continue;
       ++pods_of_node_[node];
       std::string outcome = "keeps running";
-      if (foreign) {
+      if (has_foreign_resource) {
         outcome += "; a new pod with this request waits";
       } else if (request.starts_with(names::kResourceVcudaCore) && SystemOf(node) == kGpuManager) {
         outcome += "; if a container of it starts again, delete the pod";

@@ -25,9 +25,9 @@ void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, Lin
   output->Space();
 }
 
-std::vector<Cell> DroppedRow(const std::string& dropped) {
-  const size_t colon = dropped.find(": ");
-  return {dropped.substr(0, colon), dropped.substr(colon + 2)};
+std::vector<Cell> UnmappedRow(const std::string& unmapped) {
+  const size_t colon = unmapped.find(": ");
+  return {unmapped.substr(0, colon), unmapped.substr(colon + 2)};
 }
 
 void AddSteps(const Migration& migration, TextOutput* output) {
@@ -59,7 +59,7 @@ Result<std::string> ShowMigration(const Migration& migration, const Style& style
                 mapped.field};
       },
       &output);
-  AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.unmapped_settings, true, DroppedRow, &output);
+  AddTable({"WITHOUT EQUIVALENT", "WHY"}, migration.unmapped_settings, true, UnmappedRow, &output);
   AddTable(
       {"NODE", "GPUS", "NOW BY", "PODS", "THEN"}, migration.nodes, wide,
       [](const MigrationNode& node) -> std::vector<Cell> {

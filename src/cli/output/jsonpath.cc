@@ -76,7 +76,7 @@ Result<int> Compare(const Json& left, const Json& right) {
                TextOfValue(right));
 }
 
-Result<bool> Passes(const Json& item, const FilterStep& filter) {
+Result<bool> Matches(const Json& item, const FilterStep& filter) {
   ASSIGN_OR_RETURN(const Values left, Walk(filter.left, {&item}));
   if (filter.comparison.empty()) return !left.empty();
   ASSIGN_OR_RETURN(const Values right, Walk(filter.right, {&item}));
@@ -141,7 +141,7 @@ struct StepWalker {
                      TextOfValue(*value));
       }
       for (const Json& item : value->items()) {
-        ASSIGN_OR_RETURN(const bool passes, Passes(item, filter));
+        ASSIGN_OR_RETURN(const bool passes, Matches(item, filter));
         if (passes) found.push_back(&item);
       }
     }
@@ -154,7 +154,7 @@ struct StepWalker {
 
 Result<Values> Walk(const PathSteps& steps, Values values) {
   for (const PathStep& step : steps) {
-    ASSIGN_OR_RETURN(values, std::visit(StepWalker{values}, step.what));
+    ASSIGN_OR_RETURN(values, std::visit(StepWalker{values}, step.step));
   }
   return values;
 }

@@ -5,7 +5,7 @@
 // keep the order of the document where kubectl's order is random, and a {range} without {end} is
 // rejected.
 //
-// Threads: a value; const access from any thread. Results point into the document and the template.
+// Threads: any number may read one JsonPath. Results point into the document and the template.
 // Errors: INVALID_ARGUMENT, naming the template and the place.
 #pragma once
 

@@ -76,7 +76,7 @@ class ExpressionParser {
   }
 
   Status ParseRecursive() {
-    if (!steps_.empty() && std::holds_alternative<RecursiveStep>(steps_.back().what)) {
+    if (!steps_.empty() && std::holds_alternative<RecursiveStep>(steps_.back().step)) {
       return Error(Code::kInvalidArgument, "\"..\" twice");
     }
     Add(RecursiveStep{});

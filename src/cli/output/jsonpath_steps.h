@@ -44,7 +44,7 @@ struct LiteralStep {
 struct PathStep {
   std::variant<FieldStep, WildcardStep, RecursiveStep, SliceStep, UnionStep, FilterStep,
                LiteralStep>
-      what;
+      step;
 };
 
 // Texts, expressions and ranges, in the order of the template.

@@ -18,7 +18,7 @@ std::string NameOfItem(const std::string& kind, const Json& item) {
   return fmt::format("{}/{}\n", ToLower(kind), Printable(name));
 }
 
-std::string Serialized(const Json& document, const Style& style) {
+std::string SerializedText(const Json& document, const Style& style) {
   return style.format == OutputFormat::kYaml ? WriteYaml(document)
                                              : PrintableJson(document.Pretty()) + "\n";
 }
@@ -36,12 +36,12 @@ std::string PrintableLines(std::string_view text) {
   }
 }
 
-Result<std::string> CustomColumns(const Listing& listing, const Style& style) {
+Result<std::string> CustomColumnsText(const Listing& listing, const Style& style) {
   std::vector<std::string> names;
   for (const ListingQuery::CustomColumn& column : style.query->columns)
     names.push_back(column.name);
   TextTable table(std::move(names));
-  table.ShowHeader(style.header);
+  table.ShowHeader(style.shows_header);
   for (const Listing::Row& row : listing.rows) {
     std::vector<Cell> cells;
     for (const ListingQuery::CustomColumn& column : style.query->columns) {
@@ -59,10 +59,10 @@ Result<std::string> CustomColumns(const Listing& listing, const Style& style) {
   return output.Take();
 }
 
-std::string Table(Listing listing, const Style& style) {
+std::string TableText(Listing listing, const Style& style) {
   TextOutput output(style.color);
   TextTable table(std::move(listing.columns));
-  table.ShowHeader(style.header);
+  table.ShowHeader(style.shows_header);
   const size_t all = listing.rows.size();
   const size_t shown =
       style.wide() || listing.max_rows == 0 ? all : std::min(all, listing.max_rows);
@@ -99,14 +99,14 @@ Result<std::string> Print(Listing listing, const Style& style) {
   switch (style.format) {
     case OutputFormat::kTable:
     case OutputFormat::kWide:
-      return Table(std::move(listing), style);
+      return TableText(std::move(listing), style);
     case OutputFormat::kName: {
       std::string names;
       for (const Listing::Row& row : listing.rows) names += NameOfItem(listing.kind, row.object);
       return names;
     }
     case OutputFormat::kCustomColumns:
-      return CustomColumns(listing, style);
+      return CustomColumnsText(listing, style);
     default:
       return PrintDocument(DocumentOf(std::move(listing)), "", style);
   }
@@ -120,7 +120,7 @@ Result<std::string> PrintDocument(const Json& document, const std::string& text,
     return PrintableLines(rendered);
   }
   if (style.format == OutputFormat::kJson || style.format == OutputFormat::kYaml) {
-    return Serialized(document, style);
+    return SerializedText(document, style);
   }
   return Error(Code::kInvalidArgument,
                "-o name and custom-columns are for lists, and this command prints one answer: use "

@@ -3,7 +3,7 @@
 // custom columns. A command fills a Listing; the options for lists (-o, --sort-by,
 // --field-selector, --no-headers) work alike for all commands.
 //
-// Threads: values. Errors: INVALID_ARGUMENT, naming the option.
+// Errors: INVALID_ARGUMENT, naming the option.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct ListingQuery;
 struct Style {
   OutputFormat format = OutputFormat::kTable;
   bool color = false;
-  bool header = true;
+  bool shows_header = true;
   std::shared_ptr<const ListingQuery> query = nullptr;  // null: no paths, order or selection
 
   bool wide() const { return format == OutputFormat::kWide; }

@@ -57,29 +57,29 @@ Status ParseColumnsFile(const std::string& file, ListingQuery* query) {
 }
 
 Result<OutputFormat> ParseFormat(const std::string& output, ListingQuery* query) {
-  static const std::map<std::string, OutputFormat, std::less<>> kPlain{
+  static const std::map<std::string, OutputFormat, std::less<>> kFormatsWithoutValue{
       {"table", OutputFormat::kTable}, {"wide", OutputFormat::kWide}, {"json", OutputFormat::kJson},
       {"yaml", OutputFormat::kYaml},   {"name", OutputFormat::kName},
   };
   const size_t equals = output.find('=');
   const std::string name = ToLower(output.substr(0, equals));
-  const auto plain = kPlain.find(name);
-  if (plain != kPlain.end() && equals == std::string::npos) return plain->second;
+  const auto plain = kFormatsWithoutValue.find(name);
+  if (plain != kFormatsWithoutValue.end() && equals == std::string::npos) return plain->second;
   const std::string value = equals == std::string::npos ? "" : output.substr(equals + 1);
-  const bool of_file = name == "jsonpath-file" || name == "custom-columns-file";
-  const bool of_path = name == "jsonpath" || name == "jsonpath-file";
-  if (!of_path && name != "custom-columns" && name != "custom-columns-file") {
+  const bool reads_file = name == "jsonpath-file" || name == "custom-columns-file";
+  const bool is_jsonpath = name == "jsonpath" || name == "jsonpath-file";
+  if (!is_jsonpath && name != "custom-columns" && name != "custom-columns-file") {
     return Error(Code::kInvalidArgument, "invalid format \"{}\": want {}", output, kFormatsText);
   }
   if (value.empty()) {
     return Error(Code::kInvalidArgument, "-o {} needs a value: -o {}=…", name, name);
   }
-  if (!of_path) {
-    RETURN_IF_ERROR(of_file ? ParseColumnsFile(value, query) : ParseColumns(value, query));
+  if (!is_jsonpath) {
+    RETURN_IF_ERROR(reads_file ? ParseColumnsFile(value, query) : ParseColumns(value, query));
     return OutputFormat::kCustomColumns;
   }
   std::string text = value;
-  if (of_file) {
+  if (reads_file) {
     ASSIGN_OR_RETURN(text, ReadFile(value).Annotate("-o jsonpath-file"));
   }
   ASSIGN_OR_RETURN(query->path, JsonPath::Parse(text));
@@ -118,7 +118,7 @@ bool ComesBefore(const Json* a, const Json* b) {
 
 Result<Style> MakeStyle(const StyleOptions& options, bool color) {
   auto query = std::make_shared<ListingQuery>();
-  Style style{.color = color, .header = !options.no_headers};
+  Style style{.color = color, .shows_header = !options.no_headers};
   ASSIGN_OR_RETURN(style.format, ParseFormat(options.output, query.get()));
   if (!options.sort_by.empty()) {
     ASSIGN_OR_RETURN(query->sort_by,
@@ -138,11 +138,11 @@ Status Select(const ListingQuery& query, std::vector<Listing::Row>* rows) {
     std::erase_if(*rows, [&](const Listing::Row& row) {
       const Result<std::vector<const Json*>> values = condition.path.Find(row.object);
       if (!values.ok()) failed = values.status();
-      if (!values.ok() || values->empty()) return condition.equal != condition.value.empty();
+      if (!values.ok() || values->empty()) return condition.must_equal != condition.value.empty();
       field_found = true;
       const bool equal = std::ranges::any_of(
           *values, [&](const Json* value) { return TextOfValue(*value) == condition.value; });
-      return equal != condition.equal;
+      return equal != condition.must_equal;
     });
     RETURN_IF_ERROR(failed.Annotate("--field-selector"));
     if (field_found) continue;

@@ -19,7 +19,7 @@ struct ListingQuery {
   struct Condition {
     std::string field;
     JsonPath path;
-    bool equal = true;
+    bool must_equal = true;
     std::string value;
   };
   std::optional<JsonPath> path;       // -o jsonpath

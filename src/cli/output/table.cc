@@ -8,9 +8,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr size_t kGap = 3;
+constexpr size_t kColumnGap = 3;
 
-std::string_view CodeOf(Tone tone) {
+std::string_view EscapeCodeOf(Tone tone) {
   switch (tone) {
     case Tone::kPlain:
       return "";
@@ -33,7 +33,7 @@ void TextOutput::Append(std::string_view printable, Tone tone) {
     text_ += printable;
     return;
   }
-  text_.append(CodeOf(tone)).append(printable).append("\033[0m");
+  text_.append(EscapeCodeOf(tone)).append(printable).append("\033[0m");
 }
 
 void TextOutput::Line(std::string_view text, Tone tone) {
@@ -42,9 +42,9 @@ void TextOutput::Line(std::string_view text, Tone tone) {
 }
 
 void TextOutput::Add(const TextTable& table, size_t indent) {
-  std::vector<std::vector<Cell>> rows(table.header() ? 1 : 0);
+  std::vector<std::vector<Cell>> rows(table.shows_header() ? 1 : 0);
   for (const std::string& column : table.columns()) {
-    if (table.header()) rows[0].emplace_back(column, Tone::kHead);
+    if (table.shows_header()) rows[0].emplace_back(column, Tone::kHead);
   }
   for (const std::vector<Cell>& row : table.rows()) {
     for (Cell& cell : rows.emplace_back(row)) cell.text = Printable(cell.text);
@@ -61,7 +61,7 @@ void TextOutput::Add(const TextTable& table, size_t indent) {
         Append(row[n].text, row[n].tone);
         pending_spaces = 0;
       }
-      pending_spaces += widths[n] - WidthOf(row[n].text) + kGap;
+      pending_spaces += widths[n] - WidthOf(row[n].text) + kColumnGap;
     }
     text_ += '\n';
   }

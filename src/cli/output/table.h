@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats the output of commands for terminals: lines and tables, with optional colors. Makes all
 // text Printable (text.h).
-//
-// Threads: values.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +28,8 @@ class TextTable {
   explicit TextTable(std::vector<std::string> columns) : columns_(std::move(columns)) {}
   // REQUIRES: a cell for each column.
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
-  void ShowHeader(bool show) { header_ = show; }
-  bool header() const { return header_; }
+  void ShowHeader(bool show) { shows_header_ = show; }
+  bool shows_header() const { return shows_header_; }
   bool empty() const { return rows_.empty(); }
   const std::vector<std::string>& columns() const { return columns_; }
   const std::vector<std::vector<Cell>>& rows() const { return rows_; }
@@ -39,7 +37,7 @@ class TextTable {
  private:
   std::vector<std::string> columns_;
   std::vector<std::vector<Cell>> rows_;
-  bool header_ = true;
+  bool shows_header_ = true;
 };
 
 class TextOutput {

@@ -18,7 +18,7 @@ size_t SequenceLength(std::string_view text) {
   return length <= text.size() && IsValidUtf8(text.substr(0, length)) ? length : 0;
 }
 
-bool IsHarmless(std::string_view sequence) {
+bool IsPrintable(std::string_view sequence) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
   if (sequence.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;
   if (sequence.size() == 2) return byte(0) != 0xc2 || byte(1) >= 0xa0;  // C1 controls
@@ -30,7 +30,7 @@ bool IsHarmless(std::string_view sequence) {
 }
 
 // A number with at most one decimal.
-std::string Short(double number) {
+std::string TextOfNumber(double number) {
   std::string text = fmt::format("{:.1f}", number);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text;
@@ -48,7 +48,7 @@ std::string Printable(std::string_view text) {
   while (!text.empty()) {
     const size_t length = SequenceLength(text);
     const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
-    out += length != 0 && IsHarmless(sequence) ? sequence : kReplacement;
+    out += length != 0 && IsPrintable(sequence) ? sequence : kReplacement;
     text.remove_prefix(sequence.size());
   }
   return out;
@@ -80,16 +80,16 @@ size_t WidthOf(std::string_view text) {
 
 std::string MemoryText(Bytes bytes) {
   const auto count = static_cast<double>(bytes.count());
-  if (bytes >= GiB(1)) return Short(count / (1 << 30)) + " GiB";
-  if (bytes >= MiB(1) || bytes == Bytes(0)) return Short(count / (1 << 20)) + " MiB";
+  if (bytes >= GiB(1)) return TextOfNumber(count / (1 << 30)) + " GiB";
+  if (bytes >= MiB(1) || bytes == Bytes(0)) return TextOfNumber(count / (1 << 20)) + " MiB";
   return fmt::format("{} bytes", bytes.count());
 }
 
 std::string MemoryText(Bytes part, Bytes whole) {
   const bool gib = whole >= GiB(1);
   const double unit = gib ? 1 << 30 : 1 << 20;
-  return fmt::format("{}/{} {}", Short(static_cast<double>(part.count()) / unit),
-                     Short(static_cast<double>(whole.count()) / unit), gib ? "GiB" : "MiB");
+  return fmt::format("{}/{} {}", TextOfNumber(static_cast<double>(part.count()) / unit),
+                     TextOfNumber(static_cast<double>(whole.count()) / unit), gib ? "GiB" : "MiB");
 }
 
 std::string GpuCountText(int64_t milli) {

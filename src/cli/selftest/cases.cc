@@ -14,8 +14,7 @@
 namespace tessera::cli {
 namespace {
 
-// The GPUs that the pod was assigned.
-std::vector<std::string> GpusOf(const Json& pod) {
+std::vector<std::string> AssignedGpus(const Json& pod) {
   std::vector<std::string> uuids;
   const auto assignment = device::DecodeAssignment(
       TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment}));
@@ -27,8 +26,8 @@ std::vector<std::string> GpusOf(const Json& pod) {
 }
 
 // Each GPU that was assigned, and no other, appears in the program's output.
-std::string JudgeGpus(const CaseResult& result) {
-  const std::vector<std::string> assigned = GpusOf(result.pod);
+std::string JudgeVisibleGpus(const CaseResult& result) {
+  const std::vector<std::string> assigned = AssignedGpus(result.pod);
   if (assigned.empty()) return "no assignment names the pod's GPUs";
   for (const std::string& uuid : assigned) {
     if (result.log.find(uuid) == std::string::npos) {
@@ -48,10 +47,10 @@ std::string JudgeGpus(const CaseResult& result) {
 }
 
 // The two GPUs have an NVLink if any two GPUs of the node have an NVLink.
-std::string JudgePair(const CaseResult& result) {
-  std::string wrong = JudgeGpus(result);
-  if (!wrong.empty()) return wrong;
-  const std::vector<std::string> assigned = GpusOf(result.pod);
+std::string JudgeLinkedPair(const CaseResult& result) {
+  std::string failure = JudgeVisibleGpus(result);
+  if (!failure.empty()) return failure;
+  const std::vector<std::string> assigned = AssignedGpus(result.pod);
   if (assigned.size() != 2) return fmt::format("{} GPUs were assigned", assigned.size());
   const auto inventory = device::DecodeNodeInventory(
       TextAt(result.node, {"metadata", "annotations", names::kAnnotationDevices}));
@@ -73,45 +72,45 @@ std::string JudgePair(const CaseResult& result) {
   return "";
 }
 
-std::string JudgeLimit(const CaseResult& result) {
+std::string JudgeMemoryLimit(const CaseResult& result) {
   if (result.log.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string::npos) return "";
   return "the allocation beyond the share did not end with CUDA_ERROR_OUT_OF_MEMORY";
 }
 
-// For a case in which the exit code, which Judge checks, is all that matters.
+// For a case that its exit code alone decides. Judge checks the exit code.
 std::string JudgeByExitCode(const CaseResult&) { return ""; }
 
 constexpr TestCase kCases[] = {
     {.name = "whole-gpu",
-     .what = "a whole GPU",
+     .purpose = "a whole GPU",
      .resource = names::kResourceGpu,
      .amount = 1,
      .args = {},
      .must_fail = false,
-     .judge = JudgeGpus},
+     .judge = JudgeVisibleGpus},
     {.name = "share",
-     .what = "a share of a GPU",
+     .purpose = "a share of a GPU",
      .resource = names::kResourceGpuMem,
      .amount = 1,
      .args = {},
      .must_fail = false,
-     .judge = JudgeGpus},
+     .judge = JudgeVisibleGpus},
     {.name = "linked-pair",
-     .what = "two GPUs, joined by NVLink if the node has such a pair",
+     .purpose = "two GPUs, joined by NVLink if the node has such a pair",
      .resource = names::kResourceGpu,
      .amount = 2,
      .args = {},
      .must_fail = false,
-     .judge = JudgePair},
+     .judge = JudgeLinkedPair},
     {.name = "memory-limit",
-     .what = "no more device memory than the share",
+     .purpose = "no more device memory than the share",
      .resource = names::kResourceGpuMem,
      .amount = 1,
      .args = {"--bytes", "3221225472"},
      .must_fail = true,
-     .judge = JudgeLimit},
+     .judge = JudgeMemoryLimit},
     {.name = "default-deny",
-     .what = "no GPU without a request",
+     .purpose = "no GPU without a request",
      .resource = "",
      .amount = 0,
      .args = {"--expect-none"},
@@ -218,9 +217,9 @@ std::string Judge(const TestCase& test, const CaseResult& result) {
                        test.must_fail ? "succeeded, and should have been stopped" : "failed",
                        TailOf(result.log));
   }
-  std::string wrong = test.judge(result);
-  if (!wrong.empty()) wrong += fmt::format("; its log ends with: {}", TailOf(result.log));
-  return wrong;
+  std::string failure = test.judge(result);
+  if (!failure.empty()) failure += fmt::format("; its log ends with: {}", TailOf(result.log));
+  return failure;
 }
 
 }  // namespace tessera::cli

@@ -23,7 +23,7 @@ struct CaseResult {
 
 struct TestCase {
   const char* name;
-  const char* what;           // what the case proves
+  const char* purpose;        // what the case proves
   std::string_view resource;  // the case is skipped if no node offers it; "": none is needed
   int amount;
   const char* args[3];  // for the test image; unused entries are null

@@ -19,7 +19,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr Duration kRequestTimeout = std::chrono::seconds(10);
-constexpr Duration kPoll = std::chrono::milliseconds(500);
+constexpr Duration kPodPollInterval = std::chrono::milliseconds(500);
 // A namespace is usable once it has its service account.
 constexpr Duration kNamespaceTimeout = std::chrono::seconds(20);
 constexpr Duration kRemovalTimeout = std::chrono::seconds(60);
@@ -37,9 +37,9 @@ struct TestOptions {
   StyleOptions style;
   std::string image = "tessera.dev/samples/vectoradd:dev";
   std::string pull_policy = "IfNotPresent";
-  std::vector<std::string> only;
+  std::vector<std::string> selected_cases;
   int case_timeout_s = 120;
-  bool keep = false;
+  bool keeps_namespace = false;
 };
 
 struct TestVerdict {
@@ -61,15 +61,15 @@ class SelfTest {
     Status status = Prepare();
     for (const TestCase& test : TestCases()) {
       if (!status.ok() || interrupted != 0) break;
-      if (!options_.only.empty() &&
-          std::ranges::find(options_.only, test.name) == options_.only.end()) {
+      if (!options_.selected_cases.empty() &&
+          std::ranges::find(options_.selected_cases, test.name) == options_.selected_cases.end()) {
         continue;
       }
       status = RunCase(test);
     }
-    const Status removed = options_.keep ? Status::Ok() : RemoveNamespace();
+    const Status removed = options_.keeps_namespace ? Status::Ok() : RemoveNamespace();
     if (interrupted != 0) {
-      std::fputs(options_.keep || !removed.ok()
+      std::fputs(options_.keeps_namespace || !removed.ok()
                      ? "tessera: interrupted\n"
                      : "tessera: interrupted; the namespace is removed\n",
                  stderr);
@@ -93,7 +93,7 @@ class SelfTest {
                                                           Json::String(kTestName)}})}})}});
     const Status created = api_.Create({kNamespaceType, ns_, "", ""}, body).status();
     // After a timeout the namespace may exist.
-    created_ = created.ok() || created.code() == Code::kDeadlineExceeded;
+    namespace_may_exist_ = created.ok() || created.code() == Code::kDeadlineExceeded;
     return created.Annotate("tessera test needs a namespace of its own");
   }
 
@@ -108,7 +108,7 @@ class SelfTest {
       const bool wait = status.code() == Code::kPermissionDenied &&
                         status.message().find("serviceaccount") != std::string_view::npos;
       if (!wait || interrupted != 0 || api_.Now() > end) return status;
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kPodPollInterval);
     }
   }
 
@@ -125,19 +125,19 @@ class SelfTest {
       if (phase == "Succeeded" || phase == "Failed") break;
       if (api_.Now() > end) {
         // The next case may need its GPUs.
-        if (!options_.keep) (void)api_.Delete(kube::Pod(ns_, test.name)).ok();
+        if (!options_.keeps_namespace) (void)api_.Delete(kube::Pod(ns_, test.name)).ok();
         return Record({&test, "failed",
                        fmt::format("the pod has not ended in {} s: {}", options_.case_timeout_s,
                                    ReasonOfWait(result.pod)),
                        TextAt(result.pod, {"spec", "nodeName"})});
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kPodPollInterval);
     }
     if (interrupted != 0) return Status::Ok();
-    return Finish(test, &result);
+    return JudgeCase(test, &result);
   }
 
-  Status Finish(const TestCase& test, CaseResult* result) {
+  Status JudgeCase(const TestCase& test, CaseResult* result) {
     const std::string node = TextAt(result->pod, {"spec", "nodeName"});
     Result<std::string> log = std::string();
     api_.ReadText(fmt::format("/api/v1/namespaces/{}/pods/{}/log?tailLines=200", ns_, test.name),
@@ -147,10 +147,10 @@ class SelfTest {
     api_.Wait(kRequestTimeout);
     if (log.ok()) result->log = *std::move(log);
     if (node_object.ok()) result->node = *std::move(node_object);
-    const std::string wrong = Judge(test, *result);
-    RETURN_IF_ERROR(Record({&test, wrong.empty() ? "ok" : "failed", wrong, node}));
+    const std::string failure = Judge(test, *result);
+    RETURN_IF_ERROR(Record({&test, failure.empty() ? "ok" : "failed", failure, node}));
     // The next case may need its GPUs.
-    if (options_.keep) return Status::Ok();
+    if (options_.keeps_namespace) return Status::Ok();
     const Status deleted = api_.Delete(kube::Pod(ns_, test.name));
     return deleted.code() == Code::kNotFound ? Status::Ok() : deleted;
   }
@@ -158,8 +158,9 @@ class SelfTest {
   // Keeps the verdict. As text it is printed at once; Report prints other formats at the end.
   Status Record(TestVerdict verdict) {
     if (style_.shows_cells()) {
-      std::string line = fmt::format("{:<14} {:<8} {}", verdict.test->name, verdict.state,
-                                     verdict.reason.empty() ? verdict.test->what : verdict.reason);
+      std::string line =
+          fmt::format("{:<14} {:<8} {}", verdict.test->name, verdict.state,
+                      verdict.reason.empty() ? verdict.test->purpose : verdict.reason);
       if (!verdict.node.empty()) line += fmt::format(" (node {})", verdict.node);
       std::puts(Printable(line).c_str());
       std::fflush(stdout);
@@ -169,7 +170,7 @@ class SelfTest {
   }
 
   Status RemoveNamespace() {
-    if (!created_) return Status::Ok();
+    if (!namespace_may_exist_) return Status::Ok();
     const kube::ObjectRef object{kNamespaceType, ns_, "", ""};
     const MonotonicTime end = api_.Now() + kRemovalTimeout;
     Status status = api_.Delete(object);
@@ -179,7 +180,7 @@ class SelfTest {
                      "namespace {} is not gone after a minute: kubectl delete namespace {}", ns_,
                      ns_);
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kPodPollInterval);
       status = api_.Get(object).status();
     }
     return Status::Ok();
@@ -191,7 +192,7 @@ class SelfTest {
     for (const TestVerdict& verdict : verdicts_) {
       failed = failed || verdict.state == "failed";
       list.rows.push_back({Json::MakeObject({{"metadata", MetadataOf("", verdict.test->name)},
-                                             {"what", Json::String(verdict.test->what)},
+                                             {"what", Json::String(verdict.test->purpose)},
                                              {"state", Json::String(verdict.state)},
                                              {"reason", Json::String(verdict.reason)},
                                              {"node", Json::String(verdict.node)}}),
@@ -210,7 +211,7 @@ class SelfTest {
   const Style style_;
   ClusterClient api_;
   const std::string ns_;
-  bool created_ = false;
+  bool namespace_may_exist_ = false;
   Result<std::vector<Json>> nodes_ = std::vector<Json>();
   std::vector<TestVerdict> verdicts_;
 };
@@ -218,7 +219,7 @@ class SelfTest {
 int RunTest(const TestOptions& options) {
   Result<Style> style = StyleOf(options.style);
   if (!style.ok()) return Fail(style.status());
-  for (const std::string& name : options.only) {
+  for (const std::string& name : options.selected_cases) {
     if (std::ranges::none_of(TestCases(),
                              [&](const TestCase& test) { return name == test.name; })) {
       return Fail(Error(Code::kInvalidArgument, "--only: there is no test {}: want one of {}", name,
@@ -244,13 +245,13 @@ Action AddTest(CLI::App* app) {
   app->add_option("--image-pull-policy", options->pull_policy, "image pull policy of the test pods")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
       ->capture_default_str();
-  app->add_option("--only", options->only, "only these tests: " + TestCaseNames())
+  app->add_option("--only", options->selected_cases, "only these tests: " + TestCaseNames())
       ->delimiter(',')
       ->option_text("NAME,...");
   app->add_option("--case-timeout", options->case_timeout_s, "seconds for each test")
       ->check(CLI::Range(5, 3600))
       ->capture_default_str();
-  app->add_flag("--keep", options->keep, "leave the namespace and its pods");
+  app->add_flag("--keep", options->keeps_namespace, "leave the namespace and its pods");
   AddOutputOption(app, &options->style);
   AddClusterOptions(app, &options->cluster);
   app->footer("Exit codes: 0 no test failed; 1 at least one test failed; 130 interrupted.");

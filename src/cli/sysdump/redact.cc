@@ -27,7 +27,7 @@ bool IsOfGpuSystems(std::string_view key) {
                              [&](std::string_view prefix) { return key.starts_with(prefix); });
 }
 
-Json Picked(const Json& object, std::initializer_list<std::string_view> keys) {
+Json PickMembers(const Json& object, std::initializer_list<std::string_view> keys) {
   Json picked = Json::MakeObject();
   for (const std::string_view key : keys) {
     if (const Json* value = object.Find(key)) picked.Set(key, *value);
@@ -39,8 +39,8 @@ Json Picked(const Json& object, std::initializer_list<std::string_view> keys) {
 Json ReducedMetadata(const Json& object) {
   const Json* metadata = object.Find("metadata");
   if (metadata == nullptr) return Json::MakeObject();
-  Json reduced = Picked(*metadata, {"name", "namespace", "uid", "labels", "creationTimestamp",
-                                    "deletionTimestamp", "ownerReferences"});
+  Json reduced = PickMembers(*metadata, {"name", "namespace", "uid", "labels", "creationTimestamp",
+                                         "deletionTimestamp", "ownerReferences"});
   Json annotations = Json::MakeObject();
   const Json* all = metadata->Find("annotations");
   if (all != nullptr && all->is_object()) {
@@ -52,7 +52,7 @@ Json ReducedMetadata(const Json& object) {
   return reduced;
 }
 
-bool SoundsSecret(std::string_view name) {
+bool SuggestsSecret(std::string_view name) {
   const std::string lower = ToLower(name);
   for (const char* word : {"token", "secret", "password", "passwd", "credential", "apikey",
                            "api_key", "api-key", "private", "access_key", "access-key", "auth"}) {
@@ -66,7 +66,7 @@ Json ReducedArgument(const Json& argument) {
   if (!argument.is_string()) return argument;
   const std::string& text = argument.string_value();
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || !SoundsSecret(std::string_view(text).substr(0, equals))) {
+  if (equals == std::string::npos || !SuggestsSecret(std::string_view(text).substr(0, equals))) {
     return argument;
   }
   return Json::String(text.substr(0, equals + 1) + std::string(kOmitted));
@@ -99,13 +99,13 @@ Json WithoutMessages(const Json& status) {
 Json ReducedPod(const Json& pod) {
   Json spec = Json::MakeObject();
   if (const Json* all = pod.Find("spec")) {
-    spec = Picked(*all,
-                  {"nodeName", "runtimeClassName", "schedulerName", "priorityClassName", "priority",
-                   "nodeSelector", "tolerations", "schedulingGates", "restartPolicy"});
+    spec = PickMembers(
+        *all, {"nodeName", "runtimeClassName", "schedulerName", "priorityClassName", "priority",
+               "nodeSelector", "tolerations", "schedulingGates", "restartPolicy"});
     for (const char* list : {"initContainers", "containers"}) {
       Json containers = Json::MakeArray();
       for (const Json& container : ItemsAt(*all, {list})) {
-        containers.Append(Picked(container, {"name", "image", "resources"}));
+        containers.Append(PickMembers(container, {"name", "image", "resources"}));
       }
       spec.Set(list, std::move(containers));
     }
@@ -115,7 +115,7 @@ Json ReducedPod(const Json& pod) {
       {{"metadata", ReducedMetadata(pod)},
        {"spec", std::move(spec)},
        {"status", status == nullptr ? Json::MakeObject()
-                                    : WithoutMessages(Picked(
+                                    : WithoutMessages(PickMembers(
                                           *status, {"phase", "reason", "conditions",
                                                     "containerStatuses", "initContainerStatuses",
                                                     "nominatedNodeName", "startTime"}))}});
@@ -126,10 +126,11 @@ Json ReducedNode(const Json& node) {
   const Json* spec = node.Find("spec");
   return Json::MakeObject(
       {{"metadata", ReducedMetadata(node)},
-       {"spec", spec == nullptr ? Json::MakeObject() : Picked(*spec, {"unschedulable", "taints"})},
-       {"status", status == nullptr
-                      ? Json::MakeObject()
-                      : Picked(*status, {"capacity", "allocatable", "conditions", "nodeInfo"})}});
+       {"spec",
+        spec == nullptr ? Json::MakeObject() : PickMembers(*spec, {"unschedulable", "taints"})},
+       {"status", status == nullptr ? Json::MakeObject()
+                                    : PickMembers(*status, {"capacity", "allocatable", "conditions",
+                                                            "nodeInfo"})}});
 }
 
 // Removes tokens from a text. A text that is itself JSON, as in a ConfigMap, becomes a JSON value
@@ -146,7 +147,8 @@ Json ReducedArguments(const Json& list) {
   for (const Json& argument : list.items()) {
     arguments.Append(omit_next ? Json::String(kOmitted) : ReducedArgument(argument));
     const std::string text = argument.is_string() ? argument.string_value() : "";
-    omit_next = text.starts_with("-") && text.find('=') == std::string::npos && SoundsSecret(text);
+    omit_next =
+        text.starts_with("-") && text.find('=') == std::string::npos && SuggestsSecret(text);
   }
   return arguments;
 }
@@ -160,12 +162,12 @@ Json WithoutSecrets(const Json& object) {
   }
   if (!object.is_object()) return object;
   Json kept = Json::MakeObject();
-  const bool variable = SoundsSecret(object.StringAt("name").value_or(""));
+  const bool variable = SuggestsSecret(object.StringAt("name").value_or(""));
   for (const auto& [key, value] : object.members()) {
     if (key == "managedFields" || key == "kubectl.kubernetes.io/last-applied-configuration") {
       continue;
     }
-    const bool secret = (key == "value" && variable) || (value.is_string() && SoundsSecret(key));
+    const bool secret = (key == "value" && variable) || (value.is_string() && SuggestsSecret(key));
     if (secret) {
       kept.Set(key, Json::String(kOmitted));
     } else if ((key == "args" || key == "command") && value.is_array()) {

@@ -56,7 +56,7 @@ class Sysdump {
   Sysdump(const SysdumpOptions& options, kube::Config config)
       : options_(options),
         api_(std::move(config), options.cluster.timeout(), kDumpTimeout),
-        end_(api_.Now() + std::chrono::seconds(options.limit_s)) {}
+        deadline_(api_.Now() + std::chrono::seconds(options.limit_s)) {}
 
   Result<std::string> Collect() {
     ASSIGN_OR_RETURN(const std::unique_ptr<ClusterFacts> facts, ReadFacts(api_));
@@ -64,15 +64,16 @@ class Sysdump {
     AddObjects(*facts);
     AddPages(*facts);
     AddLogs(*facts);
-    files_.insert(files_.begin(), {{Path("README.txt"), fmt::format(kReadMe, kTesseraVersion)},
-                                   {Path("errors.txt"), errors_}});
+    files_.insert(files_.begin(),
+                  {{ReportPath("README.txt"), fmt::format(kReadMe, kTesseraVersion)},
+                   {ReportPath("errors.txt"), errors_}});
     return TarGz(files_, std::time(nullptr));
   }
-  size_t files() const { return files_.size(); }
-  bool complete() const { return errors_.empty(); }
+  size_t file_count() const { return files_.size(); }
+  bool is_complete() const { return errors_.empty(); }
 
  private:
-  static std::string Path(std::string_view name) {
+  static std::string ReportPath(std::string_view name) {
     return std::string(kFolder) + std::string(name);
   }
 
@@ -81,7 +82,7 @@ class Sysdump {
       return AddError(name, "left out: the report would exceed --max-size");
     }
     size_ += text.size();
-    files_.push_back({Path(name), std::move(text)});
+    files_.push_back({ReportPath(name), std::move(text)});
   }
   void AddError(std::string_view what, std::string_view why) {
     errors_ += fmt::format("{}: {}\n", what, why);
@@ -95,7 +96,7 @@ class Sysdump {
     AddJson(name, list);
   }
   void Wait() {
-    const Duration left = end_ - api_.Now();
+    const Duration left = deadline_ - api_.Now();
     api_.Wait(std::max<Duration>(left, std::chrono::seconds(1)));
   }
 
@@ -111,22 +112,22 @@ class Sysdump {
     AddJson("versions.json", versions);
   }
 
-  static bool IsOurs(const Json& object) {
+  static bool IsInSystemNamespace(const Json& object) {
     return TextAt(object, {"metadata", "namespace"}) == names::kSystemNamespace;
   }
 
   void AddObjects(const ClusterFacts& facts) {
     AddList("objects/nodes.json", facts.nodes, ReducedNode);
-    std::vector<Json> ours, with_gpus;
+    std::vector<Json> system_pods, with_gpus;
     for (const Json& pod : *facts.pods) {
-      if (IsOurs(pod)) {
-        ours.push_back(pod);
+      if (IsInSystemNamespace(pod)) {
+        system_pods.push_back(pod);
       } else if (RequestsGpus(pod)) {
         with_gpus.push_back(pod);
       }
     }
     AddList("objects/pods-with-gpus.json", with_gpus, ReducedPod);
-    AddList("objects/pods.json", ours, WithoutSecrets);
+    AddList("objects/pods.json", system_pods, WithoutSecrets);
     if (facts.quota.ok()) AddJson("objects/gpuquota.json", WithoutSecrets(*facts.quota));
     struct Kind {
       const char* name;
@@ -149,18 +150,20 @@ class Sysdump {
       auto& into = lists.emplace(kind.name, std::vector<Json>()).first->second;
       api_.ReadList({.type = kind.type, .ns = kind.ns}, &into);
     }
-    Result<std::vector<Json>> of_nodes = std::vector<Json>(), of_resource = std::vector<Json>();
-    api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Node"}, &of_nodes);
+    Result<std::vector<Json>> node_events = std::vector<Json>(),
+                              tessera_events = std::vector<Json>();
+    api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Node"},
+                  &node_events);
     api_.ReadList({.type = kube::kEvents, .field_selector = "involvedObject.kind=Tessera"},
-                  &of_resource);
+                  &tessera_events);
     Wait();
     // Without an operator the cluster has no such type.
     if (lists.at("tesseras").status().code() == Code::kNotFound) lists.erase("tesseras");
     for (const auto& [name, list] : lists) {
       AddList(fmt::format("objects/{}.json", name), list, WithoutSecrets);
     }
-    AddList("objects/events-of-nodes.json", of_nodes, WithoutSecrets);
-    AddList("objects/events-of-tesseras.json", of_resource, WithoutSecrets);
+    AddList("objects/events-of-nodes.json", node_events, WithoutSecrets);
+    AddList("objects/events-of-tesseras.json", tessera_events, WithoutSecrets);
   }
 
   void AddPages(const ClusterFacts& facts) {
@@ -185,7 +188,7 @@ class Sysdump {
   void AddLogs(const ClusterFacts& facts) {
     std::map<std::string, Result<std::string>> logs;  // by file
     for (const Json& pod : *facts.pods) {
-      if (!IsOurs(pod)) continue;
+      if (!IsInSystemNamespace(pod)) continue;
       const std::string name = TextAt(pod, {"metadata", "name"});
       for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
         for (const Json& container : ItemsAt(pod, {"status", list})) {
@@ -220,7 +223,7 @@ class Sysdump {
 
   const SysdumpOptions& options_;
   ClusterClient api_;
-  const MonotonicTime end_;
+  const MonotonicTime deadline_;
   std::vector<ArchiveFile> files_;
   std::string errors_;
   size_t size_ = 0;
@@ -245,8 +248,8 @@ int RunSysdump(const SysdumpOptions& options) {
   const Status written = WriteFileAtomically(file, *archive, 0600);
   if (!written.ok()) return Fail(written.Annotate("the report"));
   return PrintOut(fmt::format("{}: {} files, {} KiB{}. Its README.txt says what is in it.\n", file,
-                              dump.files(), (archive->size() + 1023) / 1024,
-                              dump.complete() ? "" : "; errors.txt says what is missing"));
+                              dump.file_count(), (archive->size() + 1023) / 1024,
+                              dump.is_complete() ? "" : "; errors.txt says what is missing"));
 }
 
 }  // namespace

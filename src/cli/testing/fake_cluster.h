@@ -24,7 +24,7 @@ class FakeCluster {
     return kept;
   }
   void Add(const kube::NodeObject& node) {
-    facts_[node.meta.name].internal_ip = node.internal_ip;
+    node_extras_[node.meta.name].internal_ip = node.internal_ip;
     ledger_->SetNode(node);
   }
   // Like Add, with one GPU changed in the node's annotation.
@@ -47,18 +47,18 @@ class FakeCluster {
   }
 
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  FactsOf facts() const {
+  NodeExtrasLookup node_extras() const {
     return [this](const std::string& name) {
-      const auto found = facts_.find(name);
-      return found == facts_.end() ? NodeExtras() : found->second;
+      const auto found = node_extras_.find(name);
+      return found == node_extras_.end() ? NodeExtras() : found->second;
     };
   }
-  ClusterView view() const { return ClusterView(*ledger_, facts()); }
+  ClusterView view() const { return ClusterView(*ledger_, node_extras()); }
 
  private:
   FakeClock clock_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::map<std::string, NodeExtras> facts_;
+  std::map<std::string, NodeExtras> node_extras_;
   std::map<std::string, kube::PodObject> pods_;
 };
 

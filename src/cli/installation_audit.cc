@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/installed_objects.h"
+#include "src/cli/installation_audit.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ namespace {
 using components::Settings;
 
 // Settings that add or remove objects. Helm has no pools of nodes, and installs no drivers.
-constexpr void (*kSwitches[])(Settings& settings, bool on) = {
+constexpr void (*kSettingSwitches[])(Settings& settings, bool on) = {
     [](Settings& settings, bool on) { settings.webhook_enabled = on; },
     [](Settings& settings, bool on) { settings.privileged_policy_enabled = on; },
     [](Settings& settings, bool on) { settings.network_policy_enabled = on; },
@@ -58,7 +58,7 @@ void AddEdits(const std::vector<Json>& wanted, const std::vector<ObjectId>& ids,
 ObjectProblems ProblemsOf(ClusterClient& api, const std::vector<ObjectId>& ids,
                           const std::vector<Json>& wanted) {
   ObjectProblems problems;
-  const std::vector<Result<Json>> found = api.Metadata(ids);
+  const std::vector<Result<Json>> found = api.GetMetadata(ids);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i].status().code() == Code::kNotFound) problems.missing.push_back(ids[i]);
   }
@@ -66,68 +66,69 @@ ObjectProblems ProblemsOf(ClusterClient& api, const std::vector<ObjectId>& ids,
   return problems;
 }
 
-InstalledObjects OfOperator(ClusterClient& api, const Json& resource) {
-  InstalledObjects out{.tool = InstallTool::kOperator};
+InstallationAudit AuditOperatorInstallation(ClusterClient& api, const Json& resource) {
+  InstallationAudit audit{.tool = InstallTool::kOperator};
   const Json* spec = resource.Find("spec");
   const Result<Settings> settings =
       components::ParseSettings(spec == nullptr ? Json::MakeObject() : *spec);
-  if (!settings.ok()) return out;  // the operator reports this in its resource
+  if (!settings.ok()) return audit;  // the operator reports this in its resource
   const std::vector<Json> objects = ObjectsFor(*settings);
-  out.problems = ProblemsOf(api, IdsOf(objects), objects);
-  std::vector<Json> own = WithoutNamespace(components::RenderOperator(*settings));
-  own.push_back(components::TesseraDefinition());
-  out.problems_of_operator = ProblemsOf(api, IdsOf(own), own);
-  return out;
+  audit.problems = ProblemsOf(api, IdsOf(objects), objects);
+  std::vector<Json> operator_objects = WithoutNamespace(components::RenderOperator(*settings));
+  operator_objects.push_back(components::TesseraDefinition());
+  audit.problems_of_operator = ProblemsOf(api, IdsOf(operator_objects), operator_objects);
+  return audit;
 }
 
 Settings AllSwitchedOn() {
   Settings all = components::ParseSettings(Json::MakeObject()).value();
-  for (const auto& turn : kSwitches) turn(all, true);
+  for (const auto& turn : kSettingSwitches) turn(all, true);
   return all;
 }
 
 // The settings that the existing objects suggest.
-Settings SettingsOf(const std::vector<ObjectId>& existing) {
+Settings SettingsImpliedBy(const std::vector<ObjectId>& existing) {
   const Settings all = AllSwitchedOn();
   const std::vector<ObjectId> ids = IdsOf(ObjectsFor(all));
   Settings settings = all;
-  for (const auto& turn : kSwitches) {
-    Settings without = all;
-    turn(without, false);
-    const std::vector<ObjectId> left = IdsOf(ObjectsFor(without));
-    const bool on = std::ranges::any_of(
-        ids, [&](const ObjectId& id) { return !Contains(left, id) && Contains(existing, id); });
+  for (const auto& turn : kSettingSwitches) {
+    Settings switched_off = all;
+    turn(switched_off, false);
+    const std::vector<ObjectId> remaining = IdsOf(ObjectsFor(switched_off));
+    const bool on = std::ranges::any_of(ids, [&](const ObjectId& id) {
+      return !Contains(remaining, id) && Contains(existing, id);
+    });
     turn(settings, on);
   }
   return settings;
 }
 
-InstalledObjects OfOtherTools(ClusterClient& api) {
+InstallationAudit AuditByExistingObjects(ClusterClient& api) {
   const std::vector<ObjectId> ids = IdsOf(ObjectsFor(AllSwitchedOn()));
-  const std::vector<Result<Json>> found = api.Metadata(ids);
-  InstalledObjects out{.tool = InstallTool::kNone};
+  const std::vector<Result<Json>> found = api.GetMetadata(ids);
+  InstallationAudit audit{.tool = InstallTool::kNone};
   std::vector<ObjectId> existing, unknown;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i].status().code() == Code::kNotFound) continue;
     (found[i].ok() ? existing : unknown).push_back(ids[i]);
     // NVIDIA's operator has a RuntimeClass of the same name.
     if (ids[i].kind == "RuntimeClass") continue;
-    out.tool = InstallTool::kOther;
-    if (found[i].ok() && out.release.name.empty()) out.release = HelmReleaseOf(*found[i]);
+    audit.tool = InstallTool::kOther;
+    if (found[i].ok() && audit.release.name.empty()) audit.release = HelmReleaseOf(*found[i]);
   }
-  if (out.tool == InstallTool::kNone) return out;
-  if (!out.release.name.empty()) out.tool = InstallTool::kHelm;
-  const std::vector<Json> objects = ObjectsFor(SettingsOf(existing));
+  if (audit.tool == InstallTool::kNone) return audit;
+  if (!audit.release.name.empty()) audit.tool = InstallTool::kHelm;
+  const std::vector<Json> objects = ObjectsFor(SettingsImpliedBy(existing));
   for (const ObjectId& id : IdsOf(objects)) {
-    if (!Contains(existing, id) && !Contains(unknown, id)) out.problems.missing.push_back(id);
+    if (!Contains(existing, id) && !Contains(unknown, id)) audit.problems.missing.push_back(id);
   }
-  AddEdits(objects, ids, found, &out.problems);
-  for (EditedObject& object : out.problems.edited) {
-    std::erase_if(object.edits, [](const FieldEdit& edit) { return edit.by.empty(); });
+  AddEdits(objects, ids, found, &audit.problems);
+  for (EditedObject& object : audit.problems.edited) {
+    std::erase_if(object.edits, [](const FieldEdit& edit) { return edit.manager.empty(); });
   }
-  std::erase_if(out.problems.edited,
+  std::erase_if(audit.problems.edited,
                 [](const EditedObject& object) { return object.edits.empty(); });
-  return out;
+  return audit;
 }
 
 }  // namespace
@@ -137,24 +138,24 @@ HelmRelease HelmReleaseOf(const Json& metadata) {
           TextAt(metadata, {"annotations", "meta.helm.sh/release-namespace"})};
 }
 
-InstalledObjects ReadInstalledObjects(ClusterClient& api, const Result<Json>& resource) {
-  if (resource.ok()) return OfOperator(api, *resource);
+InstallationAudit AuditInstallation(ClusterClient& api, const Result<Json>& resource) {
+  if (resource.ok()) return AuditOperatorInstallation(api, *resource);
   const Result<Json> record = api.Get(InventoryId());
-  const Result<Installation> inventory =
-      record.ok() ? ReadInventory(*record) : Result<Installation>(record.status());
+  const Result<InstallationRecord> inventory =
+      record.ok() ? ReadInventory(*record) : Result<InstallationRecord>(record.status());
   if (!inventory.ok()) {
-    InstalledObjects out = OfOtherTools(api);
-    if (record.ok()) out.tool = InstallTool::kTessera;  // the inventory is damaged
-    return out;
+    InstallationAudit audit = AuditByExistingObjects(api);
+    if (record.ok()) audit.tool = InstallTool::kTessera;  // the inventory is damaged
+    return audit;
   }
-  InstalledObjects out{.tool = InstallTool::kTessera};
+  InstallationAudit audit{.tool = InstallTool::kTessera};
   std::vector<ObjectId> ids = inventory->objects;
   std::erase_if(ids, [](const ObjectId& id) { return id.kind == "Namespace"; });
   // Another version of Tessera may have applied other fields, so edits are found only for this one.
   const Result<Settings> settings = components::ParseSettings(inventory->spec);
   const bool is_known = inventory->version == kTesseraVersion && settings.ok();
-  out.problems = ProblemsOf(api, ids, is_known ? ObjectsFor(*settings) : std::vector<Json>());
-  return out;
+  audit.problems = ProblemsOf(api, ids, is_known ? ObjectsFor(*settings) : std::vector<Json>());
+  return audit;
 }
 
 }  // namespace tessera::cli

@@ -4,9 +4,10 @@
 //
 // The expected objects are those in the inventory of `tessera install`, or those that the settings
 // of the resource Tessera give. Other tools, such as Helm, leave no settings that a viewer may
-// read. Then the objects of a setting are expected if one of them exists: a setting with a single
-// object, such as the NetworkPolicy, counts as turned off if this object is missing. Fields that
-// were removed from objects of these tools are not found, because a setting may have removed them.
+// read. For them, the objects of a setting are expected if one of these objects exists. So a
+// setting with a single object, such as the NetworkPolicy, counts as turned off if this object is
+// missing. Fields that were removed from objects of these tools are not found, because a setting
+// may have removed them.
 //
 // Threads: the client's thread. Cost: a request for the metadata of each expected object.
 #pragma once
@@ -41,7 +42,7 @@ struct ObjectProblems {
   std::vector<EditedObject> edited;
 };
 
-struct InstalledObjects {
+struct InstallationAudit {
   // kNone: no object of Tessera exists. kOther: a tool that left no trace, such as kubectl.
   InstallTool tool = InstallTool::kOther;
   HelmRelease release;  // of kHelm
@@ -50,6 +51,6 @@ struct InstalledObjects {
 };
 
 // `resource`: the resource Tessera; NOT_FOUND: there is none.
-InstalledObjects ReadInstalledObjects(ClusterClient& api, const Result<Json>& resource);
+InstallationAudit AuditInstallation(ClusterClient& api, const Result<Json>& resource);
 
 }  // namespace tessera::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status` where objects of the installation are missing or changed, against a fake API
 // server.
-#include "src/cli/installed_objects.h"
+#include "src/cli/installation_audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // The objects of an installation, without pods: the components have problems in all tests.
-class InstalledObjectsTest : public testing::CommandFixture {
+class InstallationAuditTest : public testing::CommandFixture {
  protected:
-  InstalledObjectsTest() { testing::PutDiscovery(server_); }
+  InstallationAuditTest() { testing::PutDiscovery(server_); }
 
   void InstallDirectly(const std::string& settings = "{}") {
     const Json spec = ParseYaml(settings).value();
-    Installation installation{.version = std::string(kTesseraVersion), .spec = spec};
+    InstallationRecord installation{.version = std::string(kTesseraVersion), .spec = spec};
     const std::vector<Json> objects = ObjectsToInstall(spec).value();
     for (const Json& object : objects) installation.objects.push_back(IdOf(object));
     testing::PutAll(server_, objects);
@@ -81,7 +81,7 @@ class InstalledObjectsTest : public testing::CommandFixture {
   const ObjectId agents_{"apps/v1", "DaemonSet", "tessera-system", "tessera-agent"};
 };
 
-TEST_F(InstalledObjectsTest, NamesEachMissingObjectAndTheCommandThatRestoresIt) {
+TEST_F(InstallationAuditTest, NamesEachMissingObjectAndTheCommandThatRestoresIt) {
   InstallDirectly();
   EXPECT_EQ(LineOf("objects"), "");
   for (const ObjectId& id : {role_, binding_, service_, webhook_, agents_}) Remove(id);
@@ -102,7 +102,7 @@ TEST_F(InstalledObjectsTest, NamesEachMissingObjectAndTheCommandThatRestoresIt) 
   EXPECT_THAT(LineOf("objects"), HasSubstr(" and 1 more\n"));
 }
 
-TEST_F(InstalledObjectsTest, SettingsOfTheInstallationDecideWhatShouldExist) {
+TEST_F(InstallationAuditTest, SettingsOfTheInstallationDecideWhatShouldExist) {
   InstallDirectly(
       "{webhook: {enabled: false}, pools: [{name: t4, nodeSelector: {a: b}}],"
       " dashboards: {enabled: true}}");
@@ -115,7 +115,7 @@ TEST_F(InstalledObjectsTest, SettingsOfTheInstallationDecideWhatShouldExist) {
                         "tessera-system/tessera-dashboard-pod\n"));
 }
 
-TEST_F(InstalledObjectsTest, NamesTheReleaseOfHelmAndGuessesItsSettings) {
+TEST_F(InstallationAuditTest, NamesTheReleaseOfHelmAndGuessesItsSettings) {
   InstallByHelm("{webhook: {enabled: false}, console: {enabled: true}}");
   EXPECT_EQ(LineOf("objects"), "");
   EXPECT_THAT(LineOf("webhook"), HasSubstr("off"));
@@ -128,7 +128,7 @@ TEST_F(InstalledObjectsTest, NamesTheReleaseOfHelmAndGuessesItsSettings) {
   EXPECT_THAT(line, HasSubstr("fix: helm upgrade -n tessera-system gpus CHART --reuse-values"));
 }
 
-TEST_F(InstalledObjectsTest, AReleaseOfNvidiasOperatorIsNotThatOfTessera) {
+TEST_F(InstallationAuditTest, AReleaseOfNvidiasOperatorIsNotThatOfTessera) {
   testing::PutAll(server_, ObjectsToInstall(Json::MakeObject()).value());  // by kubectl
   testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
                                       "{name: nvidia, annotations: {meta.helm.sh/release-name: "
@@ -139,7 +139,7 @@ TEST_F(InstalledObjectsTest, AReleaseOfNvidiasOperatorIsNotThatOfTessera) {
   EXPECT_THAT(LineOf("objects"), HasSubstr("fix: install it with the tool of the installation"));
 }
 
-TEST_F(InstalledObjectsTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
+TEST_F(InstallationAuditTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
   InstallByOperator();
   EXPECT_EQ(LineOf("objects"), "");
   EXPECT_EQ(LineOf("operator's objects"), "");
@@ -164,7 +164,7 @@ TEST_F(InstalledObjectsTest, SaysWhyTheOperatorDoesNotRestoreAnObject) {
   EXPECT_THAT(LineOf("objects"), HasSubstr("tessera upgrade"));
 }
 
-TEST_F(InstalledObjectsTest, IsSilentAboutObjectsThatTheUserMayNotList) {
+TEST_F(InstallationAuditTest, IsSilentAboutObjectsThatTheUserMayNotList) {
   InstallDirectly();
   Remove(role_);
   Remove(service_);
@@ -174,7 +174,7 @@ TEST_F(InstalledObjectsTest, IsSilentAboutObjectsThatTheUserMayNotList) {
   EXPECT_THAT(line, Not(HasSubstr("forbidden")));
 }
 
-TEST_F(InstalledObjectsTest, FindsPodsThatKubeSchedulerCannotPlace) {
+TEST_F(InstallationAuditTest, FindsPodsThatKubeSchedulerCannotPlace) {
   InstallDirectly();
   const auto put = [&](const char* name, const char* resource, const char* reason,
                        const char* message) {
@@ -198,7 +198,7 @@ TEST_F(InstalledObjectsTest, FindsPodsThatKubeSchedulerCannotPlace) {
   EXPECT_THAT(LineOf("kube-scheduler"), HasSubstr("fix: let kube-scheduler reach port 9410"));
 }
 
-TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
+TEST_F(InstallationAuditTest, SaysThatTesseraIsNotInstalled) {
   testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
                                       "{name: nvidia}}")
                                 .value()});
@@ -216,7 +216,7 @@ TEST_F(InstalledObjectsTest, SaysThatTesseraIsNotInstalled) {
   EXPECT_THAT(LineOf("agent"), HasSubstr("DaemonSet tessera-agent is missing"));
 }
 
-TEST_F(InstalledObjectsTest, NamesObjectsThatAnotherClientChanged) {
+TEST_F(InstallationAuditTest, NamesObjectsThatAnotherClientChanged) {
   InstallDirectly();
   SetOwners(role_, "tessera", "");
   SetOwners(agents_, "tessera", "");
@@ -230,7 +230,7 @@ TEST_F(InstalledObjectsTest, NamesObjectsThatAnotherClientChanged) {
   EXPECT_THAT(Run({"doctor", "--no-headers"}).out, HasSubstr("component-broken   objects "));
 }
 
-TEST_F(InstalledObjectsTest, NamesChangesOfAReleaseOfHelm) {
+TEST_F(InstallationAuditTest, NamesChangesOfAReleaseOfHelm) {
   InstallByHelm();
   SetOwners(role_, "helm", "rules");
   EXPECT_THAT(LineOf("objects"),
@@ -238,7 +238,7 @@ TEST_F(InstalledObjectsTest, NamesChangesOfAReleaseOfHelm) {
   EXPECT_THAT(LineOf("objects"), HasSubstr("fix: helm upgrade -n tessera-system gpus CHART"));
 }
 
-TEST_F(InstalledObjectsTest, NamesChangedObjectsOfTheOperator) {
+TEST_F(InstallationAuditTest, NamesChangedObjectsOfTheOperator) {
   InstallByOperator();
   const ObjectId role{role_.api_version, "ClusterRole", "", "tessera-operator"};
   SetOwners(role, "tessera", "rules");
@@ -248,7 +248,7 @@ TEST_F(InstalledObjectsTest, NamesChangedObjectsOfTheOperator) {
   EXPECT_EQ(LineOf("objects"), "");
 }
 
-TEST_F(InstalledObjectsTest, NamesTheCauseOfAPodThatIsNotReadyFromItsEvents) {
+TEST_F(InstallationAuditTest, NamesTheCauseOfAPodThatIsNotReadyFromItsEvents) {
   InstallDirectly();
   const std::string ns = "/api/v1/namespaces/tessera-system/";
   const auto put = [&](const std::string& path, const std::string& yaml) {
