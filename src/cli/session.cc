@@ -148,9 +148,9 @@ void Session::OnError(std::string_view what, const Status& status) {
   }
   if (status.code() == Code::kFailedPrecondition) {
     // INVALID_ARGUMENT instead of UNAVAILABLE, because waiting does not change the URL.
-    NotifyReady(Error(Code::kInvalidArgument,
-                      "server: {} of the kubeconfig must begin with https://: {}",
-                      options_.config.server.ToString(), status.message()));
+    return NotifyReady(Error(Code::kInvalidArgument,
+                             "server: {} of the kubeconfig must begin with https://: {}",
+                             options_.config.server.ToString(), status.message()));
   }
   const std::string& selector = what == "nodes" ? options_.node_selector : options_.pod_selector;
   if (!selector.empty() && status.code() == Code::kInvalidArgument &&
