@@ -14,7 +14,8 @@ namespace {
 
 using components::Settings;
 
-// Settings that add or remove objects. Helm has no pools of nodes, and installs no drivers.
+// Settings that add or remove objects of an installation by Helm. The chart has neither pools of
+// nodes nor drivers.
 constexpr void (*kSettingSwitches[])(Settings& settings, bool on) = {
     [](Settings& settings, bool on) { settings.webhook_enabled = on; },
     [](Settings& settings, bool on) { settings.privileged_policy_enabled = on; },

@@ -18,8 +18,8 @@ Json ParsedYaml(std::string_view path);
 // The documents of a YAML file; "---" lines separate them.
 std::vector<Json> ParsedDocuments(std::string_view path);
 // The objects of chart/templates/NAME.yaml without the lines that have a Helm directive ("{{"). The
-// caller sets the values of these lines, and removes the lines that Helm would omit. A member whose
-// lines all have directives is missing.
+// caller sets the values of these lines, and removes the lines that Helm would omit. A JSON member
+// is missing if each of its lines has a directive.
 std::vector<Json> ChartObjects(std::string_view name);
 // The object of a template that has only one.
 Json ChartObject(std::string_view name);

@@ -32,7 +32,7 @@ struct ConsoleOptions {
   // Whether users reach this HTTP server through a proxy that serves HTTPS. Browsers then send the
   // session cookie over HTTPS only.
   bool https_proxy = false;
-  bool dashboard = false;  // the second way above
+  bool dashboard = false;  // whether it runs as `tessera dashboard`, see above
   ModelOptions model;
   // The source of the metrics' history; nullopt: the console shows no history.
   std::optional<PrometheusOptions> prometheus;

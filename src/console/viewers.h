@@ -10,11 +10,11 @@
 //
 // A viewer gets the next part of a snapshot when it has read the one before. So a snapshot of a
 // large cluster takes the memory of one part, and a page draws its first nodes at once. Changes
-// arrive between parts; they may concern objects that a later part has, too.
+// are sent between parts. A later part may repeat an object of an earlier change.
 //
-// Viewers with equal rights share each buffer. A viewer whose queue is full gets no more changes.
-// When it has read its queue, it gets a snapshot, and the state if it missed a state event. So a
-// slow viewer costs only its queue.
+// The text of an event is made once for all viewers with equal rights, which share it. A viewer
+// whose queue is full gets no more changes. When it has read its queue, it gets a snapshot, and the
+// state if it missed a state event. So a slow viewer costs only its queue.
 //
 // Threads: the runner's. Bounds: kMaxViewers, kMaxStreamsPerUser, kMaxDownloads, kMaxParts.
 #pragma once

@@ -14,7 +14,8 @@ using placement::NodeShortfall;
 // there are more than this number.
 constexpr size_t kMaxReasons = 4096;
 
-// kube-scheduler puts the number of nodes before each reason: "1 node(s) without room: 2 GPUs ...".
+// kube-scheduler puts the number of nodes before each reason. So a reason that begins with a number
+// gets words before it: "1 node(s) without room: 2 GPUs ...".
 std::string ForScheduler(std::string reason) {
   const bool has_number = !reason.empty() && reason[0] >= '0' && reason[0] <= '9';
   return has_number ? "node(s) without room: " + reason : reason;

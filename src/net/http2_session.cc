@@ -292,7 +292,7 @@ void Http2Session::OnHeadersEnd(Stream& stream) {
 }
 
 void Http2Session::OnRequestEnd(Stream& stream) {
-  // Streams that the peer has reset may still occupy the handler.
+  // The handler may still work on requests whose streams the peer has reset.
   if (unanswered_.size() >= 2 * kMaxStreams) return Reset(stream.id, NGHTTP2_REFUSED_STREAM);
   stream.state = Stream::State::kHandling;
   stream.progress_at = unanswered_[stream.id] = std::chrono::steady_clock::now();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included only in src/net. The streams of one HTTP/2 connection of a server (RFC 9113). Hides
-// nghttp2, which has the frames, header compression and flow control. Everything runs on the
+// nghttp2, which implements frames, header compression and flow control. Everything runs on the
 // IoThread.
 //
-// Bounds: kMaxStreams at once. As many more may still occupy the handler after the peer has reset
-// them. Header and body sizes and all times are as in ServerLimits. kResetBurst and
-// kResetsPerSecond limit peers that open streams only to reset them. A body is copied into frames
-// of at most 16 KiB, of which kWriteBytes are queued at a time.
+// Bounds: kMaxStreams streams and 2 * kMaxStreams unanswered requests at once, because the handler
+// also finishes requests whose streams the peer has reset. Header and body sizes and all times are
+// as in ServerLimits. kResetBurst and kResetsPerSecond limit peers that open streams only to reset
+// them. A body is copied into frames of at most 16 KiB, of which kWriteBytes are queued at a time.
 #pragma once
 
 #include <chrono>
@@ -41,13 +41,13 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   ~Http2Session();
 
   void Start();
-  // These functions work as in ServerConnection, for each stream.
+  // See ServerConnection. Answer and WatchPeer concern one stream; the other functions concern all.
   void Answer(uint64_t stream, Response response);
   void WatchPeer(uint64_t stream, OnGone on_gone);
   bool evictable() const;
   std::chrono::steady_clock::time_point waiting_since() const;
   size_t body_bytes() const;
-  // Answers the incomplete request with the largest body with 503.
+  // Responds with 503 to the incomplete request that has the largest body.
   void RejectBody();
   void Close();
 
@@ -73,7 +73,8 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   Timer timer_;
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
-  // When each request was passed to the handler, until it is answered, even if its stream is gone.
+  // The time at which each request was passed to the handler. An entry stays until the request is
+  // answered or ServerLimits::handler has passed, even if its stream is gone.
   std::map<int32_t, Time> unanswered_;
   Time last_activity_{};  // when a stream last began or ended
   bool writing_ = false;

@@ -14,13 +14,13 @@ namespace {
 constexpr Duration kFirstRepairWait = std::chrono::milliseconds(50);
 constexpr int kMaxRepairs = 10;
 constexpr Duration kQuietTime = std::chrono::minutes(10);
-// After this many restorations, the object is reported as changed repeatedly by another client,
-// until it has stayed unchanged for this time. The time is longer than any wait between
-// restorations.
+// After kContestedRepairs restorations, the object is reported as contested: another client keeps
+// changing it. The report ends when the object was not restored for kContestedTime, which is longer
+// than any wait between restorations.
 constexpr int kContestedRepairs = 5;
 constexpr Duration kContestedTime = std::chrono::minutes(2);
-// The longest delay of an event. If a list comes this long after an apply, it is newer than the
-// apply, so the object no longer waits for its event.
+// The longest delay of a watch event. A list that arrives later than this after an apply includes
+// the result of the apply, so the object need not wait for its event.
 constexpr Duration kMaxEventDelay = std::chrono::seconds(10);
 
 }  // namespace
@@ -110,8 +110,8 @@ Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::st
   kube::MetadataObject now;
   RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), kept, &now));
   object->applied_text = text;
-  // If the watch has already delivered this version, later versions are compared with the
-  // digest of the object that the watch delivered.
+  // HasDrifted compares the digest with that of the watched object. So if the watch has already
+  // delivered this version, its digest is taken.
   const TrackedObject* actual = watches_.Find(object->object);
   const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
   object->fields_digest = seen ? actual->applied_fields : now.applied_fields;

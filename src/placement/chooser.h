@@ -29,15 +29,15 @@ struct Topology : NodeLinks {
 
 class Chooser {
  public:
-  // REQUIRES: the three members of `topology` have equal sizes.
+  // REQUIRES: `topology.ids` and the members of NodeLinks have equal sizes.
   explicit Chooser(Topology topology);
 
   const Topology& topology() const { return topology_; }
 
-  // Returns the best `size` ids that contain `must_include`, by position. As with NVIDIA's plugin,
-  // returns no ids if that is impossible: size <= 0, fewer than `size` available, more than `size`
-  // in `must_include`, or a `must_include` that is not available. NOT_FOUND for an id that is not
-  // in the topology. A repeated id counts once.
+  // Returns the best set of `size` ids that includes `must_include`, sorted by position. As with
+  // NVIDIA's plugin, returns no ids if that is impossible: size <= 0, fewer than `size` available,
+  // more than `size` in `must_include`, or a `must_include` that is not available. NOT_FOUND for an
+  // id that is not in the topology. A repeated id counts once.
   Result<std::vector<std::string>> ChooseDevices(const std::vector<std::string>& available,
                                                  const std::vector<std::string>& must_include,
                                                  int size) const;

@@ -48,7 +48,7 @@ inline constexpr int64_t kMaxQuotaGpus = 1'000'000;
 // or huge number, an empty or repeated name, or an unknown member.
 Result<QuotaConfig> ParseQuota(std::string_view json);
 
-// GPUs of one model, charged for one pod or for a part of it.
+// The GPUs of one model that one pod is charged for.
 struct QuotaCharge {
   std::string namespace_name;
   std::string model;  // of the GPU: its product name or a node's label
@@ -57,9 +57,9 @@ struct QuotaCharge {
   auto operator<=>(const QuotaCharge&) const = default;
 };
 
-// The charges of a pod on this node, one for each model among its GPUs. A share is charged its
-// compute or, if it requests only memory, its fraction of the GPU's memory; a whole GPU 1000; a MIG
-// slice its fraction of the compute. Empty for a pod without GPUs.
+// The charges of a pod on this node, one for each model among its GPUs. A whole GPU is charged
+// 1000, a MIG slice its fraction of the GPU's compute, and a share its compute. A share that
+// requests only memory is charged its fraction of the GPU's memory. Empty for a pod without GPUs.
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);
 // The charge before GPUs are picked. Assumes that all GPUs are of `model` and have this memory.

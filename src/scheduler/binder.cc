@@ -72,7 +72,8 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
 
 Status Binder::BeforeSend(const Uid& uid) {
   if (!may_write_()) return Error(Code::kUnavailable, "this replica no longer leads");
-  // The entry is missing if the feed was faster; then the API server decides.
+  // The entry is missing if the feed has already shown that the pod is gone. The API server then
+  // rejects the request.
   if (const auto found = pending_.find(uid); found != pending_.end()) {
     found->second.state = State::kSent;
     found->second.sent_at = clock_.Now();
@@ -81,7 +82,7 @@ Status Binder::BeforeSend(const Uid& uid) {
 }
 
 void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
-  // The entry is missing if the feed was faster.
+  // The entry is missing if the feed has already shown that the pod is gone.
   const auto found = pending_.find(uid);
   const Done report = done;  // DropPending destroys the operation, which owns `done`
   const Uid id = uid;

@@ -130,7 +130,7 @@ struct BusySample {
 struct TurnQueue {
   AtomicU32 lock;               // the holder's slot + 1; 0: free
   AtomicU32 owner;              // slot + 1 of the process with the last turn; 0: none yet
-  AtomicU64 quantum_start_ns;   // start of the owner's turns without a pause
+  AtomicU64 quantum_start_ns;   // since when this process has turns without a pause
   AtomicU64 busy_ns;            // the sum of all turns
   AtomicU64 busy_until_ns;      // CLOCK_MONOTONIC: end of the last turn, maybe in the future
   AtomicU64 busy_sample_count;  // written so far; the ring has the last kBusySamples
@@ -160,7 +160,9 @@ struct GpuLive {
   AtomicU32 recovery_action;  // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
   AtomicU32 poison_epoch;     // contexts of an older epoch are dead, with poison_result
   AtomicU32 poison_result;    // CUresult
-  AtomicU32 temperature_c;    // overrides; kDerived: derive from load
+  // The next five fields override simulated values. kDerived: no override, the value follows the
+  // load.
+  AtomicU32 temperature_c;
   AtomicU32 memory_temperature_c;
   AtomicU32 power_mw;
   AtomicU32 utilization_gpu;  // percent
@@ -169,7 +171,7 @@ struct GpuLive {
   AtomicU32 persistence_mode;
   AtomicU32 retired_pending;
   AtomicU32 mig_mode;          // 1: on
-  AtomicU32 ecc_mode_pending;  // ECC mode after the next boot; a simulated node has none
+  AtomicU32 ecc_mode_pending;  // ECC mode after the next boot, which a simulated node never has
   // Settings of root; 0: the default.
   AtomicU32 power_limit_mw;
   AtomicU32 locked_graphics_min, locked_graphics_max;  // MHz
@@ -215,7 +217,7 @@ struct SlotGpu {
   AtomicU32 instance_plus_1;  // index of the compute instance + 1; 0: the whole GPU
   AtomicU64 requested_ns;     // total GPU time; the part above `turns_ns` waits for a turn
   AtomicU64 since_ns;         // CLOCK_MONOTONIC: start of the wait
-  AtomicU64 turns_read;       // turns that the process has read
+  AtomicU64 turns_read;       // turns before the process's current one
   // The holder of TurnQueue::lock writes these fields.
   AtomicU64 turns_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns so far; the ring has the last kTurnRecords

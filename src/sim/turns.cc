@@ -187,7 +187,7 @@ bool Turns::Next(uint64_t now_ns, Turn* turn) {
   const TurnRecord& next = own.turns[turn_number_ % kTurnRecords];
   *turn = {next.start_ns.load(), next.end_ns.load()};
   used_until_ns_ = turn->start_ns;
-  // The current turn may still become longer, so it counts as unread.
+  // The current turn may still become longer, so it is not consumed yet.
   own.turns_read.store(turn_number_++);
   return true;
 }

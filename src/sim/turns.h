@@ -13,9 +13,9 @@
 //             continues until its quantum ends
 //   GiveBack  a process without more work ends its turn
 //
-// A dead process gets no turn, nor does a process that has not read its last kTurnRecords turns. If
-// the holder of the lock dies, the next process takes the lock (the record lock in `slots` shows
-// who is alive).
+// A dead process gets no turn, nor does a process that has not consumed its last kTurnRecords
+// turns. If the holder of the lock dies, the next process takes the lock (the record lock in
+// `slots` shows who is alive).
 //
 // With MIG, each compute instance has its own turns, beside the turns of other instances.
 //

@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-// The journal is rewritten when it has more than this many records beyond twice the needed ones.
+// The journal is rewritten when it has more than 2 * needed + kMaxObsoleteRecords records.
 constexpr size_t kMaxObsoleteRecords = 256;
 
 // The fingerprint need not resist forgery: a token is valid only with its signature, and the API

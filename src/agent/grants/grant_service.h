@@ -9,8 +9,8 @@
 // (other_plugin_grants.h). An entry of another pod is no conflict once that pod is gone
 // (ended_pods.h).
 //
-// Threads: lives on `runner`, which may wait for the disk (journal), so health and registration
-// have another runner. Nothing here waits for NVML or the API server.
+// Threads: `runner`'s. Writing the journal may block it, so the health checks of GPUs and the
+// registration with the kubelet use another runner. Nothing here waits for NVML or the API server.
 #pragma once
 
 #include <functional>
@@ -49,8 +49,8 @@ struct GrantOptions {
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // size of 1 aliyun.com/gpu-mem
   ReleaseOptions release;                                      // the service sets its `metrics`
   // Called with the containers that two checks in a row have found running without their GPUs
-  // (unredeemed.h), when the list changes. Null: no checks. A pod that is older than
-  // `agent_installed_at` may belong to another plugin.
+  // (unredeemed.h), when the list changes. Null: no checks. Pods that were created
+  // before `agent_installed_at` are left out: another device plugin may have given them GPUs.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
   // Each of these may be null.

@@ -78,7 +78,7 @@ class LocalChooser {
   }
 
   // The containers that use the same GPUs as `container`, itself included. An init container uses
-  // the GPUs of a later container, as the kubelet and the scheduler count them.
+  // GPUs that a later container uses too. The kubelet and the scheduler also count these GPUs once.
   std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
     const std::vector<ContainerRequest>& all = demand_.request->containers;
     for (const std::vector<size_t>& group : groups_) {
@@ -252,8 +252,8 @@ Result<device::Assignment> ChooseLocally(const LocalDemand& demand, const Device
       RETURN_IF_ERROR(chooser.Place(container, LocalChooser::WholeGpusFor::kStartingContainer));
     }
   }
-  // If the node has no room for all containers of the pod, the pod gets no GPU. Otherwise it would
-  // hold GPUs without running, and GPUs that the scheduler does not count for it.
+  // If the node has no room for all containers of the pod, the pod gets no GPU. Otherwise the pod
+  // would hold GPUs although it cannot run, and the scheduler would not count them for the pod.
   LocalChooser all = chooser;
   for (const ContainerRequest& container : demand.request->containers) {
     RETURN_IF_ERROR(all.Place(container, LocalChooser::WholeGpusFor::kAllContainers));

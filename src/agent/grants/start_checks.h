@@ -7,10 +7,11 @@
 // each start of a container, also after restarts of kubelet and agent; the ledger keeps the grants.
 //
 // The kubelet lists pods by name, not by UID. It does not list ordinary init containers. Such a
-// container starts only if Allocate knew its name for certain. Whole GPUs that another device
-// plugin gave to a container that has run enter the ledger here, because their IDs name them.
+// container starts only if Allocate knew its name for certain. If another device plugin gave whole
+// GPUs to a container that has run, StartChecks records them in the ledger: the ID of a whole GPU
+// is its UUID.
 //
-// Threads: lives on `runner`, the grants' runner.
+// Threads: `runner`'s, which is also GrantService's.
 #pragma once
 
 #include <functional>
@@ -32,7 +33,7 @@ namespace tessera::agent {
 
 class StartChecks {
  public:
-  // Pause between lists of the kubelet's pods, of which the kubelet allows 100 a second.
+  // Pause between two List calls. The kubelet allows 100 calls a second.
   static constexpr Duration kListPause = std::chrono::milliseconds(100);
   using OnChecked = std::function<void(Status)>;
 
@@ -69,8 +70,8 @@ class StartChecks {
   void CheckUngranted(const CallPtr& call, const Holders& holders);
   // Records a grant of the GPUs that another device plugin gave to a container that has run.
   void AdoptGpus(const CallPtr& call, const ContainerRef& holder);
-  // Finishes the call with the result of the container's grant, as late binding does: an error if a
-  // GPU is unhealthy.
+  // Finishes the call: OK if GrantService confirms the container's grant, else its error, for
+  // example because a GPU is unhealthy.
   void FinishWithGrant(const CallPtr& call, const ContainerRef& owner);
   void Finish(const CallPtr& call, const Status& status) const;
 

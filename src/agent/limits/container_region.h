@@ -44,7 +44,7 @@ PodProcessMap ListPodProcesses(const std::string& proc_root);
 struct FoundContainer {
   std::string container_id;
   Fd process;       // /proc/<pid>, or /proc/<pid>/task/<tid> if its first thread has ended
-  Fd usage_folder;  // O_PATH; keeps the tmpfs, and nothing else of the container
+  Fd usage_folder;  // O_PATH; keeps the tmpfs alive, but nothing else of the container
 };
 
 struct FindOptions {

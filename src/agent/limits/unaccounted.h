@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates the device memory of a container's processes on one GPU that their slots
-// (src/limiter/region.h) do not count, from samples that are taken once a second:
+// Estimates how much device memory a container's processes use on one GPU beyond what their slots
+// (src/limiter/region.h) count. A sample is taken once a second:
 //
 //   unaccounted = max(0, min over samples of (reported - allowance) - max over samples of held)
 //   allowance   = min(kContextAllowance * processes, max(kMinContextTotal, limit))
 //
 // `reported` is NVML's sum over the container's processes, `held` the sum of their slots; the
-// samples are from the last kWindow. NVML and slots cannot be read at the same instant. Memory that
-// is freed or allocated between the two readings, or that a dying process still has, would count
-// twice, and the limiter would refuse allocations that fit. So the number rises only if all samples
-// of the window support it, and falls with the first sample that does not.
+// samples are from the last kWindow. NVML and slots cannot be read at the same instant. So a single
+// sample may count memory twice that is allocated or freed between the two readings, or that a
+// dying process still has. The limiter would then refuse allocations that fit. So the number rises
+// only if all samples of the window support it, and falls with the first sample that does not.
 //
 // The first context of a process is not counted. The limiter does not know its size, and a program
 // must be able to run in a share of 256 MiB, which is less than the context on a large GPU. All
@@ -35,7 +35,7 @@ class UnaccountedMemory {
   // T4, 420 MiB on an A100, 500 MiB on an H100), not measured for Tessera yet.
   static constexpr Bytes kContextAllowance{int64_t{512} << 20};
 
-  // All contexts of a container may take this together, however small its share is.
+  // All contexts of a container together may take at least this, however small its share is.
   static constexpr Bytes kMinContextTotal{int64_t{1} << 30};
 
   struct MemorySample {

@@ -18,7 +18,7 @@
 namespace tessera::cli {
 namespace {
 
-// The API server serves a definition's type about a second after it was created.
+// The API server serves a custom resource about a second after its definition was created.
 constexpr Duration kDefinitionTimeout = std::chrono::seconds(30);
 
 // The problem that the operator reports, or the reason of its wait.
@@ -55,7 +55,7 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   Installer installer(api_, out_, waits_);
   const Status nothing_installed = installer.CheckNothingInstalled();
   const bool replaces_spec = api_.Get(TesseraResourceId()).ok();
-  // Two programs would restore each other's objects in turns.
+  // The operator and the tool that installed the objects would undo each other's changes.
   if (!nothing_installed.ok() && !(force && replaces_spec)) return nothing_installed;
   return Apply(objects, replaces_spec, &lock);
 }

@@ -12,9 +12,9 @@
 
 namespace tessera::driver {
 
-// The changes that a node's labels need, if the node has GPUs and Tessera manages `components`,
-// for example "driver". An existing value stays: "false" turns a component off, "paused-…" pauses
-// it.
+// The changes that a node's labels need. `components`: those that Tessera manages, for example
+// "driver". On a node with GPUs each component gets its label. An existing value stays: "false"
+// turns a component off, "paused-…" pauses it.
 //
 // nvidia.com/gpu.deploy.operands=false turns all components off: their labels are removed. On a
 // node that lost its GPUs, gpu.present becomes "false" and the components' labels are removed. A

@@ -72,7 +72,7 @@ std::string ProcessName(const NvmlClient& client, unsigned pid) {
   return result == Return::kSuccess ? name : "[Unknown Error]";
 }
 
-// Appends the processes of `function`.
+// Appends the processes that the NVML function of this name lists.
 void AppendProcesses(const NvmlGpu& gpu, const char* function, const char* type,
                      std::vector<ListedProcess>* processes) {
   std::vector<nvml::ProcessInfo> infos(64);

@@ -64,7 +64,7 @@ bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options
 // Writes the tool's message for an unknown argument, and returns false.
 bool NotRecognized(std::string_view argument, std::string* error);
 
-// Takes the value of the option arguments[*i], which follows "=" or is the next argument; then
+// Takes the value of the option at arguments[*i]: the text after "=", or the next argument. Then
 // advances *i. False: no value; *error has the message.
 bool TakeValue(const std::vector<std::string>& arguments, size_t* i, std::string* value,
                std::string* error);
