@@ -29,7 +29,7 @@ std::string BundleOf(const std::string& newest, const std::string& others, WallT
     if (std::ranges::find(authorities, other) == authorities.end()) authorities.push_back(other);
   }
   std::string bundle;
-  for (const std::string& one : authorities) bundle += one;
+  for (const std::string& authority : authorities) bundle += authority;
   return bundle;
 }
 

@@ -31,7 +31,7 @@ Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, con
                              std::string_view selector = "");
 // The message for an empty table. It says that no node matches `selector`; without a selector it is
 // `no_gpus`.
-std::string NoNodes(std::string_view selector, std::string_view no_gpus);
+std::string NoNodesText(std::string_view selector, std::string_view no_gpus);
 // Shows the pods with these names in namespace `ns`, or in all namespaces if `ns` is "". If `names`
 // is empty, shows all pods that request GPUs.
 Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,

@@ -59,9 +59,9 @@ Status UsageProblem(const Result<ClusterUses>& uses) {
 
 class ExplanationWriter {
  public:
-  ExplanationWriter(const Explanation& found, bool color, const Result<ClusterUses>* uses,
+  ExplanationWriter(const Explanation& explanation, bool color, const Result<ClusterUses>* uses,
                     const std::vector<PodWarning>& warnings)
-      : explanation_(found), uses_(uses), warnings_(warnings), output_(color) {}
+      : explanation_(explanation), uses_(uses), warnings_(warnings), output_(color) {}
 
   std::string Write() {
     const ledger::PodEntry& pod = explanation_.pod;
@@ -287,9 +287,9 @@ std::string_view FindingId(Finding finding) {
   return "";
 }
 
-Json JsonOfCandidates(const Explanation& found) {
+Json JsonOfCandidates(const Explanation& explanation) {
   Json list = Json::MakeArray();
-  for (const Candidate& candidate : found.candidates) {
+  for (const Candidate& candidate : explanation.candidates) {
     Json terms = Json::MakeObject();
     for (const auto& [term, value] : candidate.terms) {
       if (std::isfinite(value)) terms.Set(term, Json::NumberText(fmt::format("{:.9g}", value)));
@@ -305,9 +305,9 @@ Json JsonOfCandidates(const Explanation& found) {
   return list;
 }
 
-Json JsonOfNearest(const Explanation& found) {
+Json JsonOfNearest(const Explanation& explanation) {
   Json list = Json::MakeArray();
-  for (const Misfit& misfit : found.nearest) {
+  for (const Misfit& misfit : explanation.nearest) {
     Json gpus = Json::MakeArray();
     for (const auto& [gpu, why] : misfit.gpus) {
       gpus.Append(Json::MakeObject({{"gpu", Json::String(gpu)}, {"reason", Json::String(why)}}));
@@ -319,42 +319,43 @@ Json JsonOfNearest(const Explanation& found) {
   return list;
 }
 
-Json JsonOfExplanation(const ClusterView& view, const Explanation& found) {
-  Json json = Json::MakeObject({{"finding", Json::String(FindingId(found.finding))},
-                                {"pod", JsonOfPod(view, found.pod)},
-                                {"asks", Json::String(found.request_text)},
-                                {"policy", Json::String(found.policy)}});
-  if (!found.unreadable.empty()) json.Set("problem", Json::String(found.unreadable));
-  if (!found.gates.empty()) json.Set("gates", Json::Strings(found.gates));
-  if (!found.nominated_node.empty()) {
-    json.Set("nominatedNode", Json::String(found.nominated_node));
+Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) {
+  Json json = Json::MakeObject({{"finding", Json::String(FindingId(explanation.finding))},
+                                {"pod", JsonOfPod(view, explanation.pod)},
+                                {"asks", Json::String(explanation.request_text)},
+                                {"policy", Json::String(explanation.policy)}});
+  if (!explanation.unreadable.empty()) json.Set("problem", Json::String(explanation.unreadable));
+  if (!explanation.gates.empty()) json.Set("gates", Json::Strings(explanation.gates));
+  if (!explanation.nominated_node.empty()) {
+    json.Set("nominatedNode", Json::String(explanation.nominated_node));
   }
-  if (!found.summary.empty()) {
-    json.Set("summary", Json::String(found.summary));
-    json.Set("nodes", Json::MakeObject({{"withGpus", JsonOf(found.nodes)},
-                                        {"fitting", JsonOf(found.fitting)},
-                                        {"refusedByQuota", JsonOf(found.rejected_by_quota)}}));
-    json.Set("overQuota", Json::Bool(found.over_quota));
-    json.Set("candidates", JsonOfCandidates(found));
+  if (!explanation.summary.empty()) {
+    json.Set("summary", Json::String(explanation.summary));
+    json.Set("nodes",
+             Json::MakeObject({{"withGpus", JsonOf(explanation.nodes)},
+                               {"fitting", JsonOf(explanation.fitting)},
+                               {"refusedByQuota", JsonOf(explanation.rejected_by_quota)}}));
+    json.Set("overQuota", Json::Bool(explanation.over_quota));
+    json.Set("candidates", JsonOfCandidates(explanation));
   }
-  if (!found.left_out.empty()) {
+  if (!explanation.left_out.empty()) {
     Json left_out = Json::MakeArray();
-    for (const auto& [reason, nodes] : found.left_out) {
+    for (const auto& [reason, nodes] : explanation.left_out) {
       left_out.Append(
           Json::MakeObject({{"reason", Json::String(reason)}, {"nodes", Json::Strings(nodes)}}));
     }
     json.Set("leftOut", std::move(left_out));
   }
-  if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));
-  if (!found.quota_rejections.empty()) {
+  if (!explanation.nearest.empty()) json.Set("nearest", JsonOfNearest(explanation));
+  if (!explanation.quota_rejections.empty()) {
     Json refusals = Json::MakeArray();
-    for (const std::string& refusal : found.quota_rejections)
+    for (const std::string& refusal : explanation.quota_rejections)
       refusals.Append(Json::String(refusal));
     json.Set("quotaRefusals", std::move(refusals));
   }
   Json quota = Json::MakeArray();
-  for (const QuotaLine& line : found.quota) quota.Append(JsonOfLine(line));
-  if (!found.quota.empty()) json.Set("quota", std::move(quota));
+  for (const QuotaLine& line : explanation.quota) quota.Append(JsonOfLine(line));
+  if (!explanation.quota.empty()) json.Set("quota", std::move(quota));
   return json;
 }
 
@@ -364,12 +365,12 @@ Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLooku
                             const kube::PodObject& pod, const Style& style,
                             const Result<ClusterUses>* uses,
                             const std::vector<PodWarning>& warnings) {
-  const Explanation found = ExplanationOf(ledger, node_extras, pod);
+  const Explanation explanation = ExplanationOf(ledger, node_extras, pod);
   if (!style.shows_cells()) {
-    Json json = JsonOfExplanation(ClusterView(ledger, node_extras), found);
-    if (uses != nullptr && found.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
+    Json json = JsonOfExplanation(ClusterView(ledger, node_extras), explanation);
+    if (uses != nullptr && explanation.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
-      for (const ContainerUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
+      for (const ContainerUse& use : UsesOf(explanation.pod, **uses)) list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
     if (!warnings.empty()) {
@@ -379,7 +380,7 @@ Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLooku
     }
     return PrintDocument(json, "", style);
   }
-  return ExplanationWriter(found, style.color, uses, warnings).Write();
+  return ExplanationWriter(explanation, style.color, uses, warnings).Write();
 }
 
 }  // namespace tessera::cli

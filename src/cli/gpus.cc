@@ -119,7 +119,7 @@ Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, con
   Listing list{.kind = "GPU",
                .columns = {"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"},
                .empty_text = node.empty()
-                                 ? NoNodes(selector, "No node has GPUs: see \"tessera nodes\".")
+                                 ? NoNodesText(selector, "No node has GPUs: see \"tessera nodes\".")
                                  : fmt::format("Node {} has no GPUs that are known.", node)};
   if (style.wide()) list.columns.insert(list.columns.end(), {"UUID", "PCI", "NUMA"});
   list.columns.emplace_back("STATUS");

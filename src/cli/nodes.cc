@@ -78,8 +78,8 @@ Result<std::vector<NodeRow>> NodesNamed(const ClusterView& view,
 
 }  // namespace
 
-std::string NoNodes(std::string_view selector, std::string_view all) {
-  if (selector.empty()) return std::string(all);
+std::string NoNodesText(std::string_view selector, std::string_view no_gpus) {
+  if (selector.empty()) return std::string(no_gpus);
   return fmt::format("No node with GPUs matches -l {}.", selector);
 }
 
@@ -88,7 +88,7 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
   ASSIGN_OR_RETURN(const std::vector<NodeRow> nodes, NodesNamed(view, names));
   Listing list{.kind = "Node",
                .columns = {"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"},
-               .empty_text = NoNodes(
+               .empty_text = NoNodesText(
                    selector,
                    "No node has GPUs. tessera-agent writes GPUs to annotation tessera.dev/devices "
                    "of its Node: check the agents: kubectl get pods -A "

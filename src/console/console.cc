@@ -59,7 +59,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
         oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
         router(runner, model, sessions, viewers, gauges, meter.get(), history.get(), oidc.get(),
                metrics,
-               RouterOptions{.secure_cookie = options.tls.has_value() || options.https_proxy,
+               RouterOptions{.secure_cookie = options.tls.has_value() || options.behind_https_proxy,
                              .dashboard = options.dashboard,
                              .other_tenants = options.model.other_tenants}) {
     sessions.set_on_changed([this](const WebSession& session) { viewers.OnSession(session); });

@@ -31,7 +31,7 @@ struct ConsoleOptions {
   std::optional<net::TlsOptions> tls;
   // Whether users reach this HTTP server through a proxy that serves HTTPS. Browsers then send the
   // session cookie over HTTPS only.
-  bool https_proxy = false;
+  bool behind_https_proxy = false;
   bool dashboard = false;  // whether it runs as `tessera dashboard`, see above
   ModelOptions model;
   // The source of the metrics' history; nullopt: the console shows no history.

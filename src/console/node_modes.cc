@@ -70,7 +70,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   const Json* name =
       FindPath(daemon_set, {"metadata", "labels", std::string(names::kLabelAgentPool)});
   if (name != nullptr && name->is_string()) pool.name = name->string_value();
-  pool.shares = OffersShares(daemon_set);
+  pool.offers_shares = OffersShares(daemon_set);
   pool.by_helm = FindPath(daemon_set, {"metadata", "annotations", kHelmRelease}) != nullptr;
   const Result<kube::PodObject> pods =
       kube::Decode<kube::PodObject>(kube::RawObject(*pod), {.constraints = true});
@@ -125,7 +125,7 @@ Json JsonOfModes(const std::vector<AgentPool>& pools, const StringMap& node_labe
     const LabelChange change = ChangeFor(pool, pools, node_labels);
     Json choice = Json::MakeObject({{"pool", Json::String(pool.name)},
                                     {"agents", Json::String(pool.daemon_set)},
-                                    {"mode", Json::String(pool.shares ? "shared" : "whole")},
+                                    {"mode", Json::String(pool.offers_shares ? "shared" : "whole")},
                                     {"current", Json::Bool(pool.Covers(node_labels))},
                                     {"labels", JsonOfChange(change)}});
     if (!change.problem.empty()) choice.Set("problem", Json::String(change.problem));

@@ -19,7 +19,7 @@ namespace tessera::console {
 struct AgentPool {
   std::string name;  // "": the agents of nodes that are in no pool
   std::string daemon_set;
-  bool shares = false;                // whether shares are offered besides whole GPUs
+  bool offers_shares = false;         // whether shares are offered besides whole GPUs
   bool by_helm = false;               // installed by Helm, whose chart has no pools
   kube::NodeConstraints constraints;  // of its pods
 

@@ -14,7 +14,8 @@ namespace {
 struct Gauge {
   std::string_view metric;  // of dcgm-exporter
   const char* field;
-  bool of_parts = false;  // a shared GPU has a series for each container and one for the rest
+  // A shared GPU has a series for each container and one for the rest.
+  bool summed_over_series = false;
 };
 constexpr const char* kMetricsPath = "/metrics";
 constexpr Gauge kGauges[] = {
@@ -32,7 +33,7 @@ void TakeGauge(std::string_view line, Json* gpus) {
   if (gauge == std::end(kGauges) || uuid.empty()) return;
   Json* gpu = gpus->Find(uuid);
   if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());
-  const Json* other = gauge->of_parts ? gpu->Find(gauge->field) : nullptr;
+  const Json* other = gauge->summed_over_series ? gpu->Find(gauge->field) : nullptr;
   const double sum = metric->value + (other == nullptr ? 0 : other->ToDouble().value_or(0));
   gpu->Set(gauge->field, Json::NumberText(fmt::format("{}", sum)));
 }

@@ -47,7 +47,7 @@ Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession
     return Error(Code::kResourceExhausted, "you have {} open pages: close some", streams_of_user);
   }
   Viewer& viewer = viewers_.emplace_back();
-  viewer.key = session->rights.Key();
+  viewer.rights_key = session->rights.Key();
   viewer.session = std::move(session);
   viewer.stream = std::make_unique<net::BodyStream>(
       io_, runner_,
@@ -107,7 +107,7 @@ const Viewers::SnapshotPart& Viewers::PartFor(const Viewer& viewer) {
   const SnapshotPosition& position = *viewer.next_part;
   const bool first = position.kind == SnapshotPosition::Kind::kNodes && position.after.empty();
   const auto [found, is_new] = parts_.try_emplace(
-      fmt::format("{}|{}|{}", viewer.key, static_cast<int>(position.kind), position.after));
+      fmt::format("{}|{}|{}", viewer.rights_key, static_cast<int>(position.kind), position.after));
   SnapshotPart& part = found->second;
   if (!is_new) return part;
   part.next = position;
@@ -241,7 +241,7 @@ void Viewers::OnChanges(const ClusterModel::Changes& changes) {
   std::map<std::string, Piece> events;  // by key of rights
   for (Viewer& viewer : viewers_) {
     if (viewer.needs_snapshot || viewer.ended) continue;
-    Piece& event = events[viewer.key];
+    Piece& event = events[viewer.rights_key];
     if (!event) {
       event = EventOf("change", model_.version(), ChangeText(viewer.session->rights, changes));
     }
@@ -269,7 +269,7 @@ void Viewers::OnSession(const WebSession& session) {
       viewer.stream->Finish();
       continue;
     }
-    viewer.key = session.rights.Key();
+    viewer.rights_key = session.rights.Key();
     SendSnapshot(viewer);
   }
 }

@@ -71,7 +71,7 @@ class Viewers {
   };
   struct Viewer {
     std::shared_ptr<WebSession> session;
-    std::string key;              // of its rights
+    std::string rights_key;
     bool needs_snapshot = false;  // needs a snapshot
     bool needs_state = false;     // needs a state event
     bool ended = false;

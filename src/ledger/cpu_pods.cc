@@ -5,7 +5,7 @@
 
 namespace tessera::ledger {
 
-Status CpuPods::Set(const Uid& uid, const std::string& node, placement::NodeId id,
+Status CpuPods::Set(const Uid& uid, const std::string& node, placement::NodeId node_id,
                     int64_t cpu_milli, Bytes memory) {
   CpuPod& pod = pods_[uid];
   const bool same_node = pod.node != nullptr && pod.node->first == node;
@@ -16,7 +16,7 @@ Status CpuPods::Set(const Uid& uid, const std::string& node, placement::NodeId i
   pod.node->second.push_back(&pod);
   pod.cpu_milli = cpu_milli;
   pod.memory = memory;
-  return id == placement::kNoNode ? Status::Ok() : AddToCluster(pod, id);
+  return node_id == placement::kNoNode ? Status::Ok() : AddToCluster(pod, node_id);
 }
 
 void CpuPods::Remove(const Uid& uid) {
@@ -26,10 +26,10 @@ void CpuPods::Remove(const Uid& uid) {
   pods_.erase(known);
 }
 
-void CpuPods::OnNodeAdded(const std::string& node, placement::NodeId id) {
+void CpuPods::OnNodeAdded(const std::string& node, placement::NodeId node_id) {
   const auto pods = by_node_.find(node);
   if (pods == by_node_.end()) return;
-  for (CpuPod* pod : pods->second) (void)AddToCluster(*pod, id);
+  for (CpuPod* pod : pods->second) (void)AddToCluster(*pod, node_id);
 }
 
 void CpuPods::OnNodeRemoved(const std::string& node) {
@@ -38,10 +38,10 @@ void CpuPods::OnNodeRemoved(const std::string& node) {
   for (CpuPod* pod : pods->second) pod->placed_id.reset();
 }
 
-Status CpuPods::AddToCluster(CpuPod& pod, placement::NodeId id) {
+Status CpuPods::AddToCluster(CpuPod& pod, placement::NodeId node_id) {
   const placement::Demand demand{.cpu_milli = pod.cpu_milli, .memory = pod.memory};
   ASSIGN_OR_RETURN(const placement::ShapeId shape, cluster_.Intern(demand));
-  ASSIGN_OR_RETURN(pod.placed_id, cluster_.Adopt(shape, id, {}));
+  ASSIGN_OR_RETURN(pod.placed_id, cluster_.Adopt(shape, node_id, {}));
   if (!std::exchange(pod.arrived, true)) policy_.OnArrival(shape);
   return {};
 }

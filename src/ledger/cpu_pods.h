@@ -28,15 +28,15 @@ class CpuPods {
   CpuPods(placement::Cluster& cluster, placement::Policy& policy)
       : cluster_(cluster), policy_(policy) {}
 
-  // Records a bound pod with its CPU and memory. `id` is the id of its node, or kNoNode if the node
-  // has no GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
-  Status Set(const Uid& uid, const std::string& node, placement::NodeId id, int64_t cpu_milli,
+  // Records a bound pod with its CPU and memory. `node_id` is the id of its node, or kNoNode if the
+  // node has no GPUs. INVALID_ARGUMENT for invalid amounts; the pod is then not counted.
+  Status Set(const Uid& uid, const std::string& node, placement::NodeId node_id, int64_t cpu_milli,
              Bytes memory);
   // Does nothing for an unknown UID.
   void Remove(const Uid& uid);
 
   // Call when the node has got GPUs; adds its pods to the cluster.
-  void OnNodeAdded(const std::string& node, placement::NodeId id);
+  void OnNodeAdded(const std::string& node, placement::NodeId node_id);
   // Call when the cluster has removed the node together with its pods.
   void OnNodeRemoved(const std::string& node);
 
@@ -53,7 +53,7 @@ class CpuPods {
     Bytes memory;
     std::optional<placement::PodId> placed_id;
   };
-  Status AddToCluster(CpuPod& pod, placement::NodeId id);
+  Status AddToCluster(CpuPod& pod, placement::NodeId node_id);
   void RemoveFromNode(CpuPod& pod);
 
   placement::Cluster& cluster_;

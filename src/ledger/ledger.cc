@@ -256,7 +256,7 @@ const Status& ClusterLedger::QuotaResult(Query& query, const NodeEntry& node,
   const auto [known, is_new] =
       query.quota_results.try_emplace({model, node.node.pool, gpu_memory.count()}, Status());
   if (is_new) {
-    known->second = quota_.Check(placement::ChargeOf(
+    known->second = quota_.Check(placement::EstimatedCharge(
         query.request.ns, *cluster_, query.demand.demand, model, gpu_memory, node.node.pool));
   }
   return known->second;

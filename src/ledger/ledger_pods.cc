@@ -429,7 +429,7 @@ void ClusterLedger::TakeGpus(PodEntry& pod) {
         placement::AssignmentOf(*query.request.devices, query.demand, *pick, *cluster_, node.id));
     pod.charges =
         charges_.Get(SharedValue(ChargesOf(pod.request, node, query.demand.demand, *pick)));
-    quota_.Record(*pod.charges);
+    quota_.ChargeUnchecked(*pod.charges);
     ReportArrival(pod, query.shape);
     return annotation_error;
   };

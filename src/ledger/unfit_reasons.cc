@@ -48,37 +48,37 @@ UnfitReasons::ShapeReasons& UnfitReasons::FindOrAdd(uint64_t serial) {
 }
 
 void UnfitReasons::UpdateNode(NodeId node, const placement::Demand& demand,
-                              ShapeReasons* known) const {
+                              ShapeReasons* shape_reasons) const {
   const NodeShortfall shortfall = placement::ShortfallOf(cluster_.node(node), demand);
   if (shortfall.ok()) {
-    known->by_node[node] = nullptr;
+    shape_reasons->by_node[node] = nullptr;
     return;
   }
-  const auto [reason, is_new] = known->reasons.try_emplace(shortfall);
+  const auto [reason, is_new] = shape_reasons->reasons.try_emplace(shortfall);
   if (is_new) {
     reason->second = {.unresolvable = shortfall.unresolvable,
                       .text = ForScheduler(placement::TextOf(shortfall, demand, cluster_)),
                       .kind = placement::MetricLabelOf(shortfall.reason)};
   }
-  known->by_node[node] = &reason->second;
+  shape_reasons->by_node[node] = &reason->second;
 }
 
 UnfitReasons::ShapeReasons& UnfitReasons::UpdatedReasons(placement::ShapeId shape) {
-  ShapeReasons& known = FindOrAdd(cluster_.shapes().serial(shape));
+  ShapeReasons& shape_reasons = FindOrAdd(cluster_.shapes().serial(shape));
   const placement::Demand& demand = cluster_.demand(shape);
-  known.last_use = ++uses_;
+  shape_reasons.last_use = ++uses_;
   changed_.clear();
-  const bool all = known.by_node.empty() || known.reasons.size() > kMaxReasons ||
-                   !cluster_.ChangesSince(known.version, &changed_);
-  known.by_node.resize(cluster_.size());
+  const bool all = shape_reasons.by_node.empty() || shape_reasons.reasons.size() > kMaxReasons ||
+                   !cluster_.ChangesSince(shape_reasons.version, &changed_);
+  shape_reasons.by_node.resize(cluster_.size());
   if (all) {
-    known.reasons.clear();
-    for (NodeId node = 0; node < cluster_.size(); ++node) UpdateNode(node, demand, &known);
+    shape_reasons.reasons.clear();
+    for (NodeId node = 0; node < cluster_.size(); ++node) UpdateNode(node, demand, &shape_reasons);
   } else {
-    for (const NodeId node : changed_) UpdateNode(node, demand, &known);
+    for (const NodeId node : changed_) UpdateNode(node, demand, &shape_reasons);
   }
-  known.version = cluster_.version();
-  return known;
+  shape_reasons.version = cluster_.version();
+  return shape_reasons;
 }
 
 }  // namespace tessera::ledger

@@ -55,7 +55,7 @@ class UnfitReasons {
   ShapeReasons& UpdatedReasons(placement::ShapeId shape);
   ShapeReasons& FindOrAdd(uint64_t serial);
   void UpdateNode(placement::NodeId node, const placement::Demand& demand,
-                  ShapeReasons* known) const;
+                  ShapeReasons* shape_reasons) const;
 
   const placement::Cluster& cluster_;
   std::deque<ShapeReasons> shapes_;

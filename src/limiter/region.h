@@ -196,7 +196,7 @@ static_assert(sizeof(SharedPiece) == 128);
 
 struct Usage {
   Header header;
-  std::atomic<uint32_t> slots_used;  // 1 + the highest slot that was ever owned
+  std::atomic<uint32_t> slots_end;  // 1 + the highest slot that was ever owned
   uint32_t reserved[11];
   // By slot: the process id of the owner in its pid namespace (0: not owned), and the start of the
   // owner in clock ticks since boot (field 22 of /proc/PID/stat), which distinguishes it from a

@@ -422,7 +422,7 @@ size_t Http2Session::body_bytes() const {
   return bytes;
 }
 
-void Http2Session::RejectBody() {
+void Http2Session::RejectLargestRequest() {
   Stream* largest = nullptr;
   for (const auto& [id, stream] : streams_) {
     if (stream->state != Stream::State::kReading) continue;

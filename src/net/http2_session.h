@@ -48,7 +48,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   std::chrono::steady_clock::time_point waiting_since() const;
   size_t body_bytes() const;
   // Responds with 503 to the incomplete request that has the largest body.
-  void RejectBody();
+  void RejectLargestRequest();
   void Close();
 
  private:

@@ -92,7 +92,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     const ServerLimits& limits = options.limits;
     const size_t max =
         limits.all_bodies_bytes > 0 ? limits.all_bodies_bytes : 4 * limits.body_bytes;
-    if (all > max && largest) largest->RejectBody();
+    if (all > max && largest) largest->RejectLargestRequest();
   }
 
   void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from,

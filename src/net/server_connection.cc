@@ -168,8 +168,8 @@ size_t ServerConnection::body_bytes() const {
   return state_ == ConnectionState::kReading && parser_ ? parser_->body_waiting() : 0;
 }
 
-void ServerConnection::RejectBody() {
-  if (http2_) return http2_->RejectBody();
+void ServerConnection::RejectLargestRequest() {
+  if (http2_) return http2_->RejectLargestRequest();
   (void)parser_->TakeBody();
   Write(TextResponse(503, "too many large requests at a time\n"), /*with_body=*/true,
         /*keep_alive=*/false);

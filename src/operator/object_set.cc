@@ -190,15 +190,16 @@ void ObjectSet::Prune(const kube::KeyedQueue::Done& done) {
     return done(Status::Ok());
   }
   auto deletions = std::make_shared<std::deque<PendingDeletion>>();
-  watches_.ForEach([&](const WatchScope& scope, const kube::ResourceType& type,
-                       const TrackedObject& object) {
-    if (object.meta.deleting || !Owns(object)) return;
-    const std::string key = KeyOf(scope, object.meta.name);
-    const bool wanted = !removing_ && wanted_.Find(key) != nullptr;
-    const bool may_delete = !removing_ || !removes_workloads_only_ || IsDeletedFirst(scope.type);
-    if (wanted || !may_delete) return;
-    deletions->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
-  });
+  watches_.ForEach(
+      [&](const WatchScope& scope, const kube::ResourceType& type, const TrackedObject& object) {
+        if (object.meta.deleting || !Owns(object)) return;
+        const std::string key = KeyOf(scope, object.meta.name);
+        const bool wanted = !removing_ && wanted_.Find(key) != nullptr;
+        const bool may_delete =
+            !removing_ || !removes_workloads_only_ || IsWorkloadOrWebhook(scope.type);
+        if (wanted || !may_delete) return;
+        deletions->push_back({{type, object.meta.name, object.meta.ns, ""}, object.meta.uid, key});
+      });
   DeleteNext(deletions, Status::Ok(), done);
 }
 
@@ -244,7 +245,7 @@ std::vector<ComponentReport> ObjectSet::Reports() const {
 size_t ObjectSet::Remaining(bool workloads_only) const {
   if (!watches_.AllSynced()) return 1;
   const auto counts = [&](const std::string& type) {
-    return !workloads_only || IsDeletedFirst(type);
+    return !workloads_only || IsWorkloadOrWebhook(type);
   };
   // Includes objects that were just applied and that no watch has delivered yet.
   size_t remaining = 0;

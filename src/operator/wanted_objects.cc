@@ -30,7 +30,7 @@ std::string TitleOf(const Json& object) {
                      object.Find("metadata")->StringAt("name").value_or(""));
 }
 
-bool IsDeletedFirst(const std::string& type) {
+bool IsWorkloadOrWebhook(const std::string& type) {
   for (const std::string_view kind : {"/DaemonSet", "/Deployment", "/MutatingWebhookConfiguration",
                                       "/ValidatingWebhookConfiguration"}) {
     if (type.ends_with(kind)) return true;
@@ -42,14 +42,15 @@ void WantedObjects::Set(std::vector<components::Component> components,
                         const kube::OwnerReference& owner) {
   components_.clear();
   std::map<std::string, WantedObject> before = std::exchange(objects_, {});
-  for (components::Component& one : components) {
-    AppliedComponent& component = components_.emplace_back(AppliedComponent{one.name, {}});
-    for (Json& object : one.objects) {
+  for (components::Component& wanted_component : components) {
+    AppliedComponent& component =
+        components_.emplace_back(AppliedComponent{wanted_component.name, {}});
+    for (Json& object : wanted_component.objects) {
       if (!owner.uid.empty()) kube::SetOwner(&object, owner);
       const std::string key = KeyOf(object);
       WantedObject wanted;
       if (const auto old = before.find(key); old != before.end()) wanted = std::move(old->second);
-      wanted.component = one.name;
+      wanted.component = wanted_component.name;
       wanted.text = object.Serialize();
       wanted.object = std::move(object);
       component.keys.push_back(key);
@@ -107,17 +108,18 @@ Duration WantedObjects::OnListed(const WatchScope& scope) {
 Result<ApplyEffect> WantedObjects::OnApplied(WantedObject* object, const std::string& text,
                                              const std::string& version, const Json& answer) const {
   const kube::KeptFields kept{.manager = std::string(names::kOperator)};
-  kube::MetadataObject now;
-  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), kept, &now));
+  kube::MetadataObject applied;
+  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(answer), kept, &applied));
   object->applied_text = text;
   // HasDrifted compares the digest with that of the watched object. So if the watch has already
   // delivered this version, its digest is taken.
   const TrackedObject* actual = watches_.Find(object->object);
-  const bool seen = actual != nullptr && actual->meta.resource_version == now.meta.resource_version;
-  object->fields_digest = seen ? actual->applied_fields : now.applied_fields;
+  const bool seen =
+      actual != nullptr && actual->meta.resource_version == applied.meta.resource_version;
+  object->fields_digest = seen ? actual->applied_fields : applied.applied_fields;
   object->awaits_event = !seen;
   object->applied_at = clock_.Now();
-  if (now.meta.resource_version == version) return ApplyEffect::kUnchanged;
+  if (applied.meta.resource_version == version) return ApplyEffect::kUnchanged;
   return version.empty() ? ApplyEffect::kCreated : ApplyEffect::kChanged;
 }
 
@@ -144,7 +146,7 @@ ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const
       report.message =
           fmt::format("cannot apply {}: {}", TitleOf(object.object), object.error.message());
     }
-    if (waiting.empty()) waiting = WaitsFor(object);
+    if (waiting.empty()) waiting = WhyNotReady(object);
   }
   if (failed > 0) {
     report.state = ComponentState::kFailed;
@@ -173,12 +175,11 @@ ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const
   return report;
 }
 
-// Why the object is not ready yet; "" if it is.
-std::string WantedObjects::WaitsFor(const WantedObject& object) const {
+std::string WantedObjects::WhyNotReady(const WantedObject& object) const {
   const std::string title = TitleOf(object.object);
   if (object.applied_text != object.text) return title + " is being applied";
   const std::string type = ScopeOf(object.object).type;
-  if (!IsDeletedFirst(type) || !type.starts_with("apps/v1/")) return "";
+  if (!IsWorkloadOrWebhook(type) || !type.starts_with("apps/v1/")) return "";
   const TrackedObject* actual = watches_.Find(object.object);
   if (actual == nullptr) return title + " is being created";
   if (!actual->workload || actual->workload->ready()) return "";

@@ -86,7 +86,8 @@ class WantedObjects {
  private:
   // Whether another client has changed the object repeatedly in recent time.
   bool IsContested(const WantedObject& object) const;
-  std::string WaitsFor(const WantedObject& object) const;
+  // Returns "" if the object is ready.
+  std::string WhyNotReady(const WantedObject& object) const;
 
   const ObjectWatches& watches_;
   const Clock& clock_;
@@ -96,8 +97,8 @@ class WantedObjects {
 
 // "DaemonSet tessera-agent".
 std::string TitleOf(const Json& object);
-// Whether objects of this type are deleted before others: their deletion ends pods, or stops
-// webhook calls that would fail without these pods.
-bool IsDeletedFirst(const std::string& type);
+// Whether the type is a workload or a webhook configuration. Such objects are deleted before
+// others: their deletion ends pods, or stops webhook calls that would fail without these pods.
+bool IsWorkloadOrWebhook(const std::string& type);
 
 }  // namespace tessera::operators

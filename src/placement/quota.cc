@@ -78,10 +78,10 @@ int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
   return std::min<int64_t>(1000, slices * 1000 / (device::MatchesModel(model, "A30") ? 4 : 7));
 }
 
-int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& names, std::string_view model,
+int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& cluster, std::string_view model,
                 Bytes memory) {
   if (gpu_demand.kind != kWholeDevice)
-    return MilliOfSlice(names.NameOfKind(gpu_demand.kind), model);
+    return MilliOfSlice(cluster.NameOfKind(gpu_demand.kind), model);
   if (gpu_demand.milli != MilliGpu(0) || memory <= Bytes(0)) return gpu_demand.milli.count();
   // Rounded up. Otherwise many small shares would cost nothing.
   const int64_t share = (gpu_demand.bytes.count() * 1000 + memory.count() - 1) / memory.count();
@@ -134,11 +134,12 @@ std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluste
   return charges;
 }
 
-QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
-                     std::string_view model, Bytes gpu_memory, std::string_view pool) {
+QuotaCharge EstimatedCharge(std::string_view namespace_name, const Cluster& cluster,
+                            const Demand& demand, std::string_view model, Bytes gpu_memory,
+                            std::string_view pool) {
   int64_t amount = 0;
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
-    amount += MilliOf(gpu_demand, names, model, gpu_memory) * gpu_demand.count;
+    amount += MilliOf(gpu_demand, cluster, model, gpu_memory) * gpu_demand.count;
   }
   return {std::string(namespace_name), std::string(model), std::string(pool), MilliGpu(amount)};
 }
@@ -206,11 +207,11 @@ Status Quota::Check(std::span<const QuotaCharge> charges) const {
 
 Status Quota::Charge(std::span<const QuotaCharge> charges) {
   RETURN_IF_ERROR(Check(charges));
-  Record(charges);
+  ChargeUnchecked(charges);
   return {};
 }
 
-void Quota::Record(std::span<const QuotaCharge> charges) {
+void Quota::ChargeUnchecked(std::span<const QuotaCharge> charges) {
   for (const auto& [name, models] : SumOf(charges)) {
     for (const auto& [model, amount] : models) used_[name][model] += amount;
   }

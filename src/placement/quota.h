@@ -63,8 +63,9 @@ struct QuotaCharge {
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);
 // The charge before GPUs are picked. Assumes that all GPUs are of `model` and have this memory.
-QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
-                     std::string_view model, Bytes gpu_memory, std::string_view pool);
+QuotaCharge EstimatedCharge(std::string_view namespace_name, const Cluster& cluster,
+                            const Demand& demand, std::string_view model, Bytes gpu_memory,
+                            std::string_view pool);
 
 class Quota {
  public:
@@ -80,7 +81,7 @@ class Quota {
   // Charges all or, with the error of Check, none.
   Status Charge(std::span<const QuotaCharge> charges);
   // Charges pods that already run, whether allowed or not.
-  void Record(std::span<const QuotaCharge> charges);
+  void ChargeUnchecked(std::span<const QuotaCharge> charges);
   // Refunds all charges or none. FAILED_PRECONDITION for a refund above the charged amount.
   Status Refund(std::span<const QuotaCharge> charges);
 

@@ -110,7 +110,7 @@ TEST(QuotaTest, AGangIsChargedAllOrNothing) {
 TEST(QuotaTest, RunningPodsStayChargedBelowALowerLimit) {
   Quota quota = Make(kSample);
   const QuotaCharge running = Of("ml", "M40", 8000);
-  quota.Record({&running, 1});
+  quota.ChargeUnchecked({&running, 1});
   quota.SetConfig(*ParseQuota(R"({"ml":{"quota":{"M40":4}}})"));
   EXPECT_EQ(quota.Check(Of("ml", "M40", 1)).message(),
             "namespace \"ml\" may use 4 GPUs of model M40: 8 used, 0 left, 0.001 wanted");
@@ -136,9 +136,10 @@ TEST(QuotaTest, APodIsChargedForItsModelsAndSlices) {
   pick.masks[0] = 0b1100;
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, pick),
             (std::vector{Of("ml", "A100", 285), Of("ml", "A30", 500)}));
-  EXPECT_EQ(ChargeOf("ml", cluster, demand, "A100", GiB(80), "public"), Of("ml", "A100", 570));
+  EXPECT_EQ(EstimatedCharge("ml", cluster, demand, "A100", GiB(80), "public"),
+            Of("ml", "A100", 570));
   EXPECT_TRUE(ChargesOf("ml", cluster, node, MakeDemand(0, 0), {}).empty());
-  EXPECT_EQ(ChargeOf("ml", cluster, MakeDemand(3, 250), "A100", GiB(80), "p").amount,
+  EXPECT_EQ(EstimatedCharge("ml", cluster, MakeDemand(3, 250), "A100", GiB(80), "p").amount,
             MilliGpu(750));
 }
 
@@ -150,7 +151,7 @@ TEST(QuotaTest, AShareOfMemoryIsChargedItsFractionOfTheGpu) {
   Demand demand = MakeDemand(1, 0);
   demand.gpu_demands[0].bytes = GiB(8);
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, {{0b1}})[0].amount, MilliGpu(100));
-  EXPECT_EQ(ChargeOf("ml", cluster, demand, "A100", GiB(24), "p").amount, MilliGpu(334));
+  EXPECT_EQ(EstimatedCharge("ml", cluster, demand, "A100", GiB(24), "p").amount, MilliGpu(334));
   demand.gpu_demands[0].milli = MilliGpu(300);
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, {{0b1}})[0].amount, MilliGpu(300));
 }
@@ -198,7 +199,7 @@ TEST(QuotaTest, ZeroAndTheMaximumAreValidQuotas) {
 
 TEST(QuotaTest, AShareOfAGpuOfUnknownMemoryIsChargedItsCompute) {
   const Cluster cluster;
-  EXPECT_EQ(ChargeOf("ml", cluster, MakeDemand(1, 0, GiB(8)), "A100", Bytes(0), "p").amount,
+  EXPECT_EQ(EstimatedCharge("ml", cluster, MakeDemand(1, 0, GiB(8)), "A100", Bytes(0), "p").amount,
             MilliGpu(0));
 }
 

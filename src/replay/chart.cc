@@ -72,9 +72,9 @@ std::vector<double> Ticks(double min, double max, int count) {
 struct Chart::Scale {
   ChartBox box;
   std::vector<double> x_ticks, y_ticks;
-  double left = 0, right = 1;  // range of x; y ranges from tick to tick
+  double x_min = 0, x_max = 1;  // y ranges from tick to tick
 
-  double X(double x) const { return box.x + (x - left) / (right - left) * box.width; }
+  double X(double x) const { return box.x + (x - x_min) / (x_max - x_min) * box.width; }
   double Y(double y) const {
     return box.y + box.height -
            (y - y_ticks.front()) / (y_ticks.back() - y_ticks.front()) * box.height;
@@ -105,22 +105,22 @@ void Chart::DrawLegend(double x, double y, const std::vector<ChartLine>& lines) 
 
 void Chart::DrawPanel(const PanelOptions& options, const std::vector<ChartLine>& lines) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  double min = options.from_zero ? 0 : kInfinity, max = -kInfinity;
-  double left = kInfinity, right = -kInfinity;
+  double y_min = options.from_zero ? 0 : kInfinity, y_max = -kInfinity;
+  double x_min = kInfinity, x_max = -kInfinity;
   for (const ChartLine& line : lines) {
     for (const LinePoint& point : line.points) {
-      min = std::min(min, point.min);
-      max = std::max(max, point.max);
-      left = std::min(left, point.x);
-      right = std::max(right, point.x);
+      y_min = std::min(y_min, point.min);
+      y_max = std::max(y_max, point.max);
+      x_min = std::min(x_min, point.x);
+      x_max = std::max(x_max, point.x);
     }
   }
-  if (right <= left) right = left + 1;
+  if (x_max <= x_min) x_max = x_min + 1;
   const Scale scale{.box = options.box,
-                    .x_ticks = Ticks(left, right, 8),
-                    .y_ticks = Ticks(min, std::max(max, min + 1e-6), 6),
-                    .left = left,
-                    .right = right};
+                    .x_ticks = Ticks(x_min, x_max, 8),
+                    .y_ticks = Ticks(y_min, std::max(y_max, y_min + 1e-6), 6),
+                    .x_min = x_min,
+                    .x_max = x_max};
   DrawAxes(options, scale);
   const ChartBox& box = options.box;
   AppendLine(
@@ -146,7 +146,7 @@ void Chart::DrawAxes(const PanelOptions& options, const Scale& scale) {
                box.x, scale.Y(y), box.x + box.width, box.x - 8, scale.Y(y) + 4, y);
   }
   for (const double x : scale.x_ticks) {
-    if (x < scale.left || x > scale.right) continue;
+    if (x < scale.x_min || x > scale.x_max) continue;
     AppendLine(&out_,
                "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
                "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>",
@@ -160,10 +160,10 @@ void Chart::DrawAxes(const PanelOptions& options, const Scale& scale) {
 
 // Draws y = x as far as the panel shows it, with its name at the upper end.
 void Chart::DrawDiagonal(std::string_view name, const Scale& scale) {
-  AppendLine(&out_,
-             "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
-             scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
-  const double top = std::min(scale.y_ticks.back(), scale.right);
+  AppendLine(
+      &out_, "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+      scale.X(scale.x_min), scale.Y(scale.x_min), scale.X(scale.x_max), scale.Y(scale.x_max));
+  const double top = std::min(scale.y_ticks.back(), scale.x_max);
   AppendLine(&out_, "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", scale.X(top) + 4,
              scale.Y(top) + 12, EscapeXml(name));
 }

@@ -36,7 +36,7 @@ struct SchedulerMetrics {
   WaitHistogram pod_wait;                   // from the creation of a pod to its binding
   trace::TraceMetrics trace;
 
-  LatencyHistogram& of(ExtenderVerb verb) { return latency[static_cast<size_t>(verb)]; }
+  LatencyHistogram& latency_of(ExtenderVerb verb) { return latency[static_cast<size_t>(verb)]; }
 };
 
 // Current state for gauges.

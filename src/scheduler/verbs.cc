@@ -132,7 +132,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           const Result<BindingArgs> args = ParseBindingArgs(request.body);
           const Binder::Done done = [self, began, args, at = self->clock_.WallNow(), error_status,
                                      reply = std::move(reply)](const Status& status) {
-            self->metrics_.of(ExtenderVerb::kBind).Observe(self->clock_.Now() - began);
+            self->metrics_.latency_of(ExtenderVerb::kBind).Observe(self->clock_.Now() - began);
             self->metrics_.bindings.Add(InfoOf(status.code()).name);
             if (args.ok()) self->TraceBind(*args, at, status);
             reply(JsonResponse(status.ok() ? 200 : error_status,
@@ -214,7 +214,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           if (!active_term.ok()) return reply(Unavailable(active_term.status()));
           const MonotonicTime began = self->clock_.Now();
           Response response = answer(*active_term->extender, request);
-          self->metrics_.of(verb).Observe(self->clock_.Now() - began);
+          self->metrics_.latency_of(verb).Observe(self->clock_.Now() - began);
           reply(std::move(response));
         };
   }

@@ -259,11 +259,11 @@ int State::HolderOf(uint32_t byte) {
 uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   uint64_t sum = 0;
   const GpuLive& live = file_->live[gpu];
-  const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
+  const uint32_t used = file_->slots_end.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const SlotRecord& slot = file_->slots[i];
     const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
-    if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
+    if (bytes == 0 || slot.claim_id.load(std::memory_order_relaxed) == 0) continue;
     if (gpu_instance != kWholeGpu) {
       const uint32_t instance_plus_1 =
           slot.gpus[gpu].instance_plus_1.load(std::memory_order_relaxed);
@@ -273,7 +273,7 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
     }
     if (!only_live || HolderOf(i) >= 0) sum += bytes;
   }
-  const uint32_t shared = file_->shared_used[gpu].load();
+  const uint32_t shared = file_->shared_end[gpu].load();
   for (uint32_t i = 0; i < shared; ++i) {
     const SharedMemory& memory = file_->shared[gpu][i];
     if (gpu_instance != kWholeGpu && memory.gpu_instance_plus_1.load() != gpu_instance + 1)
@@ -288,12 +288,12 @@ uint64_t State::UsedBytes(uint32_t gpu) { return SumBytes(gpu, /*only_live=*/tru
 uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   uint32_t count = 0;
   const uint64_t now = MonotonicNs();
-  const uint64_t newest = NewestUseSample(now);
-  const uint32_t shared = file_->shared_used[gpu].load();
+  const uint64_t newest = NewestProcessTimeSample(now);
+  const uint32_t shared = file_->shared_end[gpu].load();
   std::vector<uint32_t> payers(shared);
   for (uint32_t i = 0; i < shared; ++i)
     payers[i] = FirstHolder(file_->shared[gpu][i], /*only_live=*/true);
-  const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
+  const uint32_t used = file_->slots_end.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const SlotRecord& slot = file_->slots[i];
     const SlotGpu& slot_gpu = slot.gpus[gpu];
@@ -301,7 +301,7 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
     for (uint32_t k = 0; k < shared; ++k) {
       if (payers[k] == i) bytes += file_->shared[gpu][k].bytes.load();
     }
-    if (slot.owner.load() == 0 || (bytes == 0 && slot_gpu.contexts.load() == 0)) continue;
+    if (slot.claim_id.load() == 0 || (bytes == 0 && slot_gpu.contexts.load() == 0)) continue;
     const int pid = HolderOf(i);
     if (pid < 0) continue;
     if (count < capacity) {
@@ -316,7 +316,7 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
           turns == 0 ? 0 : slot_gpu.turns[(turns - 1) % kTurnRecords].end_ns.load();
       view.busy_ns = BusyBefore(slot_gpu.turns_ns.load(), until, now);
       view.sample_index = newest;
-      const UseSample& sample = slot_gpu.samples[newest % kUseSamples];
+      const ProcessTimeSample& sample = slot_gpu.samples[newest % kProcessTimeSamples];
       view.sample_busy_ns = sample.index.load() == newest ? sample.busy_ns.load() : 0;
       memcpy(view.name, slot.name, sizeof(view.name));
       view.name[sizeof(view.name) - 1] = '\0';
@@ -326,9 +326,9 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   return count;
 }
 
-uint64_t State::NewestUseSample(uint64_t now_ns) {
-  const uint64_t shown_until = now_ns > kUseDelayNs ? now_ns - kUseDelayNs : 0;
-  return shown_until < kUsePeriodNs ? 0 : shown_until / kUsePeriodNs - 1;
+uint64_t State::NewestProcessTimeSample(uint64_t now_ns) {
+  const uint64_t shown_until = now_ns > kSampleDelayNs ? now_ns - kSampleDelayNs : 0;
+  return shown_until < kSamplePeriodNs ? 0 : shown_until / kSamplePeriodNs - 1;
 }
 
 uint64_t State::BusyNs(uint32_t gpu) {

@@ -42,7 +42,8 @@ struct ProcessView {
   uint32_t contexts = 0;
   uint32_t instance_plus_1 = 0;  // index of its compute instance + 1; 0: the whole GPU
   uint64_t busy_ns = 0;          // GPU time so far
-  // Index of the newest sample that NVML shows (State::NewestUseSample), and the GPU time in it.
+  // Index of the newest sample that NVML shows (State::NewestProcessTimeSample), and the GPU time
+  // in it.
   uint64_t sample_index = 0, sample_busy_ns = 0;
   char name[32] = "";
 };
@@ -130,10 +131,10 @@ class State {
   // The percentage of the last second in which processes had turns. Memory utilization is half of
   // that.
   GpuUtilization Utilization(uint32_t gpu);
-  // The number of the newest sample that NVML shows, which ended at least kUseDelayNs before
+  // The number of the newest sample that NVML shows, which ended at least kSampleDelayNs before
   // `now_ns` (CLOCK_MONOTONIC).
-  static constexpr uint64_t kUseDelayNs = 200'000'000;
-  static uint64_t NewestUseSample(uint64_t now_ns);
+  static constexpr uint64_t kSampleDelayNs = 200'000'000;
+  static uint64_t NewestProcessTimeSample(uint64_t now_ns);
   // Busy nanoseconds of a GPU, MIG instances included, since the creation of the node.
   uint64_t BusyNs(uint32_t gpu);
 
@@ -285,7 +286,7 @@ class ProcessSlot {
 
   State* state_ = nullptr;
   uint32_t index_ = 0;
-  uint64_t owner_ = 0;
+  uint64_t claim_id_ = 0;
   int pid_ = 0;
 };
 

@@ -22,7 +22,7 @@ inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
 inline constexpr uint32_t kBusySamples = 32;
 inline constexpr uint32_t kTurnRecords = 16;
-inline constexpr uint32_t kUseSamples = 8;
+inline constexpr uint32_t kProcessTimeSamples = 8;
 inline constexpr uint32_t kMaxMigProfiles = 10;
 inline constexpr uint32_t kMaxInstances = 8;  // GPU instances of a GPU, and its compute instances
 inline constexpr int32_t kAllGpus = -1;
@@ -129,7 +129,7 @@ struct BusySample {
 // writes the fields after it.
 struct TurnQueue {
   AtomicU32 lock;               // the holder's slot + 1; 0: free
-  AtomicU32 owner;              // slot + 1 of the process with the last turn; 0: none yet
+  AtomicU32 last_slot_plus_1;   // of the process with the last turn; 0: none yet
   AtomicU64 quantum_start_ns;   // since when this process has turns without a pause
   AtomicU64 busy_ns;            // the sum of all turns
   AtomicU64 busy_until_ns;      // CLOCK_MONOTONIC: end of the last turn, maybe in the future
@@ -202,9 +202,9 @@ struct TurnRecord {
 };
 
 // GPU time of a process in one sample of the driver. Sample `index` is the period from
-// index * kUsePeriodNs to (index + 1) * kUsePeriodNs of CLOCK_MONOTONIC.
-inline constexpr uint64_t kUsePeriodNs = 167'000'000;
-struct UseSample {
+// index * kSamplePeriodNs to (index + 1) * kSamplePeriodNs of CLOCK_MONOTONIC.
+inline constexpr uint64_t kSamplePeriodNs = 167'000'000;
+struct ProcessTimeSample {
   AtomicU64 index;
   AtomicU64 busy_ns;
 };
@@ -216,19 +216,20 @@ struct SlotGpu {
   AtomicU32 contexts;
   AtomicU32 instance_plus_1;  // index of the compute instance + 1; 0: the whole GPU
   AtomicU64 requested_ns;     // total GPU time; the part above `turns_ns` waits for a turn
-  AtomicU64 since_ns;         // CLOCK_MONOTONIC: start of the wait
-  AtomicU64 turns_read;       // turns before the process's current one
+  AtomicU64 wait_start_ns;    // CLOCK_MONOTONIC
+  AtomicU64 turns_consumed;   // turns before the process's current one
   // The holder of TurnQueue::lock writes these fields.
   AtomicU64 turns_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns so far; the ring has the last kTurnRecords
   TurnRecord turns[kTurnRecords];
-  UseSample samples[kUseSamples];  // the sample `index` is at index % kUseSamples
+  // The sample `index` is at index % kProcessTimeSamples.
+  ProcessTimeSample samples[kProcessTimeSamples];
 };
 
 // One process. The slot is valid while its record lock in the file `slots` is held, which the
 // kernel drops at the end of the process. The contents of an unlocked slot are ignored.
 struct SlotRecord {
-  AtomicU64 owner;  // random; 0: never used, or released
+  AtomicU64 claim_id;  // random number of the claim; 0: never used, or released
   AtomicU64 start_ns;
   char name[32];
   SlotGpu gpus[kMaxGpus];
@@ -294,7 +295,7 @@ struct StateFile {
   AtomicU32 event_signal;  // futex, incremented with each event
   AtomicU32 fault_signal;  // futex, incremented when faults change
   AtomicU32 active_faults;
-  AtomicU32 slots_used;   // 1 + the highest slot that was ever claimed
+  AtomicU32 slots_end;    // 1 + the highest slot that was ever claimed
   AtomicU64 event_count;  // events so far; the ring has the last kMaxEvents
 
   GpuFacts facts[kMaxGpus];
@@ -304,7 +305,7 @@ struct StateFile {
   NamedCounter counters[kMaxCounters];         // calls of unimplemented functions
   NamedCounter kernel_counters[kMaxCounters];  // launches that computed nothing
   SlotRecord slots[kMaxSlots];
-  AtomicU32 shared_used[kMaxGpus];  // 1 + the highest entry that was ever used
+  AtomicU32 shared_end[kMaxGpus];  // 1 + the highest entry that was ever used
   SharedMemory shared[kMaxGpus][kMaxShared];
 };
 

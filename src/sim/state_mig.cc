@@ -232,11 +232,12 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
 }
 
 bool State::IsUsed(uint32_t gpu, uint32_t compute_instance) {
-  const uint32_t used = std::min(file_->slots_used.load(), kMaxSlots);
+  const uint32_t used = std::min(file_->slots_end.load(), kMaxSlots);
   for (uint32_t i = 0; i < used; ++i) {
     const SlotRecord& slot = file_->slots[i];
     const SlotGpu& on_gpu = slot.gpus[gpu];
-    if (slot.owner.load() == 0 || on_gpu.instance_plus_1.load() != compute_instance + 1) continue;
+    if (slot.claim_id.load() == 0 || on_gpu.instance_plus_1.load() != compute_instance + 1)
+      continue;
     if ((on_gpu.bytes.load() != 0 || on_gpu.contexts.load() != 0) && HolderOf(i) >= 0) return true;
   }
   return false;

@@ -21,17 +21,18 @@ int ProcessSlot::Claim(State* state) {
   if (!state->writable()) return EROFS;
   const int fd = state->slots_fd_;
   StateFile& file = state->file();
-  uint64_t owner = 0;
-  if (getrandom(&owner, sizeof(owner), GRND_NONBLOCK) != sizeof(owner)) owner = MonotonicNs();
-  owner |= 1;
+  uint64_t claim_id = 0;
+  if (getrandom(&claim_id, sizeof(claim_id), GRND_NONBLOCK) != sizeof(claim_id))
+    claim_id = MonotonicNs();
+  claim_id |= 1;
 
   State::ByteLock claim(state, kClaimByte);
   if (claim.error() != 0) return claim.error();
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     SlotRecord& slot = file.slots[i];
     // Only a claimer locks a slot, and the claim byte is held, so a free slot stays free.
-    if (slot.owner.load() != 0 && state->HolderOf(i) >= 0) continue;
-    slot.owner.store(0);
+    if (slot.claim_id.load() != 0 && state->HolderOf(i) >= 0) continue;
+    slot.claim_id.store(0);
     memset(slot.name, 0, sizeof(slot.name));
     for (SlotGpu& gpu : slot.gpus) {
       gpu.bytes.store(0);
@@ -40,11 +41,11 @@ int ProcessSlot::Claim(State* state) {
       gpu.requested_ns.store(0);
       gpu.turns_ns.store(0);
       gpu.turn_count.store(0);
-      gpu.turns_read.store(0);
-      for (UseSample& sample : gpu.samples) sample.index.store(0);
+      gpu.turns_consumed.store(0);
+      for (ProcessTimeSample& sample : gpu.samples) sample.index.store(0);
     }
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-      const uint32_t shared = file.shared_used[gpu].load();
+      const uint32_t shared = file.shared_end[gpu].load();
       for (uint32_t k = 0; k < shared; ++k) {
         file.shared[gpu][k].holders[i / 64].fetch_and(~(uint64_t(1) << i % 64));
       }
@@ -55,11 +56,11 @@ int ProcessSlot::Claim(State* state) {
     }
     strncpy(slot.name, program_invocation_short_name, sizeof(slot.name) - 1);
     slot.start_ns.store(MonotonicNs());
-    if (file.slots_used.load() <= i) file.slots_used.store(i + 1);
-    slot.owner.store(owner);
+    if (file.slots_end.load() <= i) file.slots_end.store(i + 1);
+    slot.claim_id.store(claim_id);
     state_ = state;
     index_ = i;
-    owner_ = owner;
+    claim_id_ = claim_id;
     pid_ = getpid();
     return 0;
   }
@@ -69,12 +70,12 @@ int ProcessSlot::Claim(State* state) {
 SlotRecord& ProcessSlot::slot() const { return state_->file().slots[index_]; }
 
 bool ProcessSlot::IsOwned() const {
-  return state_ != nullptr && pid_ == getpid() && slot().owner.load() == owner_;
+  return state_ != nullptr && pid_ == getpid() && slot().claim_id.load() == claim_id_;
 }
 
 void ProcessSlot::Release() {
   if (IsOwned()) {
-    slot().owner.store(0);
+    slot().claim_id.store(0);
     SetLock(state_->slots_fd_, index_, F_UNLCK, /*wait=*/false);
   }
   state_ = nullptr;
@@ -124,7 +125,7 @@ uint32_t State::FirstHolder(const SharedMemory& memory, bool only_live) {
   for (uint32_t word = 0; word < kMaxSlots / 64; ++word) {
     for (uint64_t bits = memory.holders[word].load(); bits != 0; bits &= bits - 1) {
       const uint32_t slot = word * 64 + uint32_t(__builtin_ctzll(bits));
-      if (file_->slots[slot].owner.load() == 0) continue;
+      if (file_->slots[slot].claim_id.load() == 0) continue;
       if (!only_live || HolderOf(slot) >= 0) return slot;
     }
   }
@@ -132,7 +133,7 @@ uint32_t State::FirstHolder(const SharedMemory& memory, bool only_live) {
 }
 
 SharedMemory* State::FindShared(uint32_t gpu, uint64_t inode) {
-  const uint32_t used = file_->shared_used[gpu].load();
+  const uint32_t used = file_->shared_end[gpu].load();
   for (uint32_t i = 0; i < used; ++i) {
     if (file_->shared[gpu][i].inode.load() == inode) return &file_->shared[gpu][i];
   }
@@ -159,7 +160,7 @@ int ProcessSlot::Share(uint32_t gpu, uint64_t inode, uint64_t bytes, bool charge
     memory->bytes.store(bytes);
     memory->gpu_instance_plus_1.store(gpu_instance == State::kWholeGpu ? 0 : gpu_instance + 1);
     const auto count = uint32_t(memory - first) + 1;
-    AtomicU32& used = state_->file().shared_used[gpu];
+    AtomicU32& used = state_->file().shared_end[gpu];
     if (used.load() < count) used.store(count);
   }
   memory->holders[index_ / 64].fetch_or(uint64_t(1) << index_ % 64);

@@ -147,7 +147,7 @@ TEST_F(StateTest, OpeningTheStateAgainDoesNotFreeTheSlot) {
 
 TEST_F(StateTest, SlotsOfDeadProcessesAreReused) {
   for (int i = 0; i < 20; ++i) Kill(Child([](ProcessSlot*) {}));
-  EXPECT_EQ(state_.file().slots_used.load(), 1u);
+  EXPECT_EQ(state_.file().slots_end.load(), 1u);
 }
 
 TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {

@@ -28,11 +28,11 @@ void RecordBusySample(TurnQueue* queue, uint64_t now) {
 }
 
 // Adds the time from `start` to `end` to the samples of the process, or takes it away again.
-void UpdateUseSamples(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
+void UpdateProcessTimeSamples(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
   while (start < end) {
-    const uint64_t index = start / kUsePeriodNs;
-    const uint64_t until = std::min(end, (index + 1) * kUsePeriodNs);
-    UseSample& sample = slot_gpu->samples[index % kUseSamples];
+    const uint64_t index = start / kSamplePeriodNs;
+    const uint64_t until = std::min(end, (index + 1) * kSamplePeriodNs);
+    ProcessTimeSample& sample = slot_gpu->samples[index % kProcessTimeSamples];
     if (sample.index.load() < index) {
       sample.busy_ns.store(0);
       sample.index.store(index);
@@ -72,7 +72,7 @@ class Turns::Lock {
 bool Turns::IsAlive(uint32_t slot) {
   if (slot == slot_->index()) return true;
   State& state = slot_->state();
-  return state.file().slots[slot].owner.load() != 0 && state.HolderOf(slot) >= 0;
+  return state.file().slots[slot].claim_id.load() != 0 && state.HolderOf(slot) >= 0;
 }
 
 uint64_t Turns::WaitingNs(uint32_t slot) {
@@ -87,7 +87,8 @@ uint64_t Turns::WaitingNs(uint32_t slot) {
 bool Turns::MayHaveTurn(uint32_t slot) {
   const SlotGpu& slot_gpu = SlotGpuOf(slot);
   return WaitingNs(slot) != 0 &&
-         slot_gpu.turn_count.load() - slot_gpu.turns_read.load() < kTurnRecords && IsAlive(slot);
+         slot_gpu.turn_count.load() - slot_gpu.turns_consumed.load() < kTurnRecords &&
+         IsAlive(slot);
 }
 
 uint64_t Turns::UsedNs() {
@@ -97,17 +98,18 @@ uint64_t Turns::UsedNs() {
   return turn.turns_before_ns.load() + (used_until_ns_ > start ? used_until_ns_ - start : 0);
 }
 
-void Turns::Request(uint64_t work_ns, uint64_t since_ns) {
+void Turns::Request(uint64_t work_ns, uint64_t wait_start_ns) {
   SlotGpu& own = SlotGpuOf(slot_->index());
-  if (WaitingNs(slot_->index()) == 0) own.since_ns.store(since_ns, std::memory_order_relaxed);
+  if (WaitingNs(slot_->index()) == 0)
+    own.wait_start_ns.store(wait_start_ns, std::memory_order_relaxed);
   own.requested_ns.store(UsedNs() + work_ns, std::memory_order_release);
 }
 
-void Turns::RequestMore(uint64_t work_ns, uint64_t since_ns) {
+void Turns::RequestMore(uint64_t work_ns, uint64_t wait_start_ns) {
   SlotGpu& own = SlotGpuOf(slot_->index());
   const uint64_t requested_ns = own.requested_ns.load(std::memory_order_relaxed);
   const uint64_t turns_ns = own.turns_ns.load(std::memory_order_relaxed);
-  if (requested_ns <= turns_ns) own.since_ns.store(since_ns, std::memory_order_relaxed);
+  if (requested_ns <= turns_ns) own.wait_start_ns.store(wait_start_ns, std::memory_order_relaxed);
   own.requested_ns.store(std::max(requested_ns, turns_ns) + work_ns, std::memory_order_release);
 }
 
@@ -127,8 +129,8 @@ void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
     slot_gpu.turn_count.store(count + 1);
   }
   slot_gpu.turns_ns.store(slot_gpu.turns_ns.load() + length);
-  UpdateUseSamples(&slot_gpu, start_ns, start_ns + length, /*added=*/true);
-  turn_queue.owner.store(slot + 1);
+  UpdateProcessTimeSamples(&slot_gpu, start_ns, start_ns + length, /*added=*/true);
+  turn_queue.last_slot_plus_1.store(slot + 1);
   turn_queue.busy_ns.store(turn_queue.busy_ns.load() + length);
   turn_queue.busy_until_ns.store(start_ns + length);
 }
@@ -136,13 +138,14 @@ void Turns::GrantTurn(uint32_t slot, uint64_t start_ns, uint64_t max_ns) {
 // Extends the last turn, if its process still has work and its quantum is not over.
 bool Turns::ContinueTurn(uint64_t from_ns) {
   TurnQueue& turn_queue = queue();
-  const uint32_t owner = turn_queue.owner.load();
+  const uint32_t last_slot_plus_1 = turn_queue.last_slot_plus_1.load();
   const uint64_t quantum_end = turn_queue.quantum_start_ns.load() + kQuantumNs;
-  if (owner == 0 || from_ns >= quantum_end || SlotGpuOf(owner - 1).since_ns.load() > from_ns ||
-      !MayHaveTurn(owner - 1)) {
+  if (last_slot_plus_1 == 0 || from_ns >= quantum_end ||
+      SlotGpuOf(last_slot_plus_1 - 1).wait_start_ns.load() > from_ns ||
+      !MayHaveTurn(last_slot_plus_1 - 1)) {
     return false;
   }
-  GrantTurn(owner - 1, from_ns, quantum_end - from_ns);
+  GrantTurn(last_slot_plus_1 - 1, from_ns, quantum_end - from_ns);
   return true;
 }
 
@@ -150,17 +153,18 @@ bool Turns::ContinueTurn(uint64_t from_ns) {
 // gives it to the process that begins to wait first.
 bool Turns::StartNextTurn(uint64_t from_ns, uint64_t now_ns) {
   TurnQueue& turn_queue = queue();
-  const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = turn_queue.owner.load();
+  const uint32_t slots = std::min(slot_->state().file().slots_end.load(), kMaxSlots);
+  const uint32_t last_slot_plus_1 = turn_queue.last_slot_plus_1.load();
   uint64_t first = now_ns + 1;
   uint32_t next = kMaxSlots;
   for (uint32_t i = 0; i < slots && first > from_ns; ++i) {
-    const uint32_t slot = (owner + i) % slots;  // the last owner comes last
-    const uint64_t since = std::max(SlotGpuOf(slot).since_ns.load(), from_ns);
+    // The process with the last turn comes last.
+    const uint32_t slot = (last_slot_plus_1 + i) % slots;
+    const uint64_t since = std::max(SlotGpuOf(slot).wait_start_ns.load(), from_ns);
     if (since < first && MayHaveTurn(slot)) first = since, next = slot;
   }
   if (next == kMaxSlots) return false;
-  if (owner != 0 && next + 1 != owner && first == from_ns) first += kSwitchNs;
+  if (last_slot_plus_1 != 0 && next + 1 != last_slot_plus_1 && first == from_ns) first += kSwitchNs;
   turn_queue.quantum_start_ns.store(first);
   GrantTurn(next, first, kQuantumNs);
   return true;
@@ -188,7 +192,7 @@ bool Turns::Next(uint64_t now_ns, Turn* turn) {
   *turn = {next.start_ns.load(), next.end_ns.load()};
   used_until_ns_ = turn->start_ns;
   // The current turn may still become longer, so it is not consumed yet.
-  own.turns_read.store(turn_number_++);
+  own.turns_consumed.store(turn_number_++);
   return true;
 }
 
@@ -196,7 +200,8 @@ void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   const Lock lock(this);
   SlotGpu& own = SlotGpuOf(slot_->index());
   TurnQueue& turn_queue = queue();
-  if (own.turn_count.load() != turn_number_ || turn_queue.owner.load() != slot_->index() + 1)
+  if (own.turn_count.load() != turn_number_ ||
+      turn_queue.last_slot_plus_1.load() != slot_->index() + 1)
     return;
   TurnRecord& last = own.turns[(turn_number_ - 1) % kTurnRecords];
   const uint64_t end = last.end_ns.load();
@@ -205,7 +210,7 @@ void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
   turn->end_ns = at_ns;
   const uint64_t unused = end - at_ns;
   own.turns_ns.store(own.turns_ns.load() - unused);
-  UpdateUseSamples(&own, at_ns, end, /*added=*/false);
+  UpdateProcessTimeSamples(&own, at_ns, end, /*added=*/false);
   own.requested_ns.store(own.turns_ns.load());
   turn_queue.busy_ns.store(turn_queue.busy_ns.load() - unused);
   turn_queue.busy_until_ns.store(at_ns);
@@ -213,14 +218,14 @@ void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
 
 uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
   TurnQueue& turn_queue = queue();
-  const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
-  const uint32_t owner = turn_queue.owner.load();
+  const uint32_t slots = std::min(slot_->state().file().slots_end.load(), kMaxSlots);
+  const uint32_t last_slot_plus_1 = turn_queue.last_slot_plus_1.load();
   const uint64_t until = std::max(turn_queue.busy_until_ns.load(), now_ns);
-  const bool my_turn = owner == slot_->index() + 1;
+  const bool my_turn = last_slot_plus_1 == slot_->index() + 1;
   // Time of the other processes before the next turn: a whole round, or its rest.
   uint64_t others = 0;
   for (uint32_t i = 0; i < slots; ++i) {
-    const uint32_t slot = (owner + i) % slots;
+    const uint32_t slot = (last_slot_plus_1 + i) % slots;
     if (slot == slot_->index()) {
       if (!my_turn) break;
       continue;

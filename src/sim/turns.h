@@ -42,10 +42,10 @@ class Turns {
   Turns(ProcessSlot* slot, uint32_t gpu) : slot_(slot), gpu_(gpu) {}
 
   // The process needs `work_ns` of GPU time after the time that SetUsedUntil has set. If it did not
-  // wait before, it waits since `since_ns`.
-  void Request(uint64_t work_ns, uint64_t since_ns);
+  // wait before, its wait starts at `wait_start_ns`.
+  void Request(uint64_t work_ns, uint64_t wait_start_ns);
   // Adds to the requested time. Cost: two stores.
-  void RequestMore(uint64_t work_ns, uint64_t since_ns);
+  void RequestMore(uint64_t work_ns, uint64_t wait_start_ns);
 
   // Writes all turns until now. True: *turn has become longer, or is now a later turn.
   bool Next(uint64_t now_ns, Turn* turn);

@@ -58,10 +58,10 @@ class TurnsTest : public ::testing::Test {
 };
 
 TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
-  const UseSample* samples = state_.file().slots[0].gpus[0].samples;
+  const ProcessTimeSample* samples = state_.file().slots[0].gpus[0].samples;
   Worker worker(&state_);
   const auto used = [&](uint64_t index) {
-    const UseSample& sample = samples[index % kUseSamples];
+    const ProcessTimeSample& sample = samples[index % kProcessTimeSamples];
     return sample.index == index ? sample.busy_ns.load() : 0;
   };
   worker.turns->Request(300 * kMs, 10 * kMs);
@@ -76,12 +76,12 @@ TEST_F(TurnsTest, TheTimeOfAProcessIsCountedInTheSamplesOfTheDriver) {
   worker.turns->GiveBack(&worker.turn, worker.turn.start_ns + kMs);
   EXPECT_EQ(used(3), kMs);
   // The sample that is one ring length older is overwritten.
-  constexpr uint64_t kLater = uint64_t{2} * kUseSamples * kUsePeriodNs;
+  constexpr uint64_t kLater = uint64_t{2} * kProcessTimeSamples * kSamplePeriodNs;
   worker.turns->SetUsedUntil(worker.turn.end_ns);
   worker.turns->Request(kMs, kLater);
   ASSERT_TRUE(worker.turns->Next(kLater + kMs, &worker.turn));
   EXPECT_EQ(used(0), 0u);
-  EXPECT_EQ(used(uint64_t{2} * kUseSamples), kMs);
+  EXPECT_EQ(used(uint64_t{2} * kProcessTimeSamples), kMs);
 }
 
 TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {

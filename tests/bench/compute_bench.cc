@@ -239,7 +239,7 @@ class Bench {
       std::this_thread::sleep_for(seconds(1));
       std::vector<agent::ComputeControl::Member> members;
       for (Container* one : {first_.get(), second_.get()}) {
-        const uint64_t percent = 100 * UseOf(*one).sampled_ns / sim::kUsePeriodNs;
+        const uint64_t percent = 100 * UseOf(*one).sampled_ns / sim::kSamplePeriodNs;
         one->member().utilization = static_cast<double>(std::min<uint64_t>(percent, 100)) / 100;
         members.push_back(one->member());
       }

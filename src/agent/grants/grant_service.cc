@@ -60,12 +60,12 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       occupancy_(ledger, pods),
       planner_(&options_.description, ledger, &occupancy_, &dialects_, pods != nullptr),
       ended_pods_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
-                  [this] { ScheduleUsage(); }),
+                  [this] { ScheduleUsageRefresh(); }),
       unredeemed_(runner, &ended_pods_, pods, ledger, options_.agent_installed_at,
                   options_.on_unredeemed, options_.metrics) {
   if (pods_ != nullptr) pods_->Start(this);
   if (pods_ != nullptr && options_.on_unredeemed) unredeemed_.Start();
-  ScheduleUsage();
+  ScheduleUsageRefresh();
 }
 
 GrantService::~GrantService() = default;
@@ -95,15 +95,15 @@ void GrantService::Decide(PendingRequest pending) {
   WaitForPod(std::move(pending));
 }
 
-Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& holder) {
-  const GrantLedger::Entry* entry = ledger_->Find(unknown);
+Status GrantService::SetHolder(const ContainerRef& placeholder, const ContainerRef& holder) {
+  const GrantLedger::Entry* entry = ledger_->Find(placeholder);
   if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
   device::Assignment chosen;
   if (const auto* before = ledger_->ChosenFor(holder.pod_uid)) chosen = *before;
-  chosen.containers.erase(unknown.container);
+  chosen.containers.erase(placeholder.container);
   chosen.containers[holder.container] = entry->shares;
-  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unknown), holder, &chosen));
-  ScheduleUsage();
+  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(placeholder), holder, &chosen));
+  ScheduleUsageRefresh();
   PublishAssignment(holder.pod_uid);
   return Status::Ok();
 }
@@ -168,7 +168,7 @@ Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const Pla
       options_.metrics->named_other_gpus.Add();
     }
     ended_pods_.SchedulePrune();
-    ScheduleUsage();
+    ScheduleUsageRefresh();
     // Annotations are written after the answer, because the container does not wait for them.
     runner_->Post([this, uid = pending.requester.pod_uid, weak = weak_.Get()] {
       if (!weak) return;
@@ -199,7 +199,7 @@ void GrantService::OnInventoryChanged() {
   if (pods_ != nullptr) {
     for (const auto& [uid, pod] : pods_->pods()) AddOtherPluginGrants(pod);
   }
-  ScheduleUsage();
+  ScheduleUsageRefresh();
 }
 
 void GrantService::OnPod(const Uid& uid) {
@@ -225,7 +225,7 @@ void GrantService::OnPod(const Uid& uid) {
   for (const auto& pending : answerable) PlanAndBind(std::move(*pending));
   if (is_gone || found->second->ended) ended_pods_.ScheduleCheck();
   UpdateAdmissionOrder();
-  ScheduleUsage();
+  ScheduleUsageRefresh();
 }
 
 void GrantService::OnPodsSynced() {
@@ -235,7 +235,7 @@ void GrantService::OnPodsSynced() {
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
   for (const Uid& uid : uids) PublishAssignment(uid);
   ended_pods_.ScheduleCheck();
-  ScheduleUsage();
+  ScheduleUsageRefresh();
 }
 
 void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
@@ -268,13 +268,13 @@ void GrantService::UpdateAdmissionOrder() {
   options_.admission_order->Set(occupancy_.WaitingContainers(set, dialects_.gpu_mem_unit));
 }
 
-void GrantService::ScheduleUsage() {
-  if (!on_usage_changed_ || usage_planned_) return;
-  usage_planned_ = true;
+void GrantService::ScheduleUsageRefresh() {
+  if (!on_usage_changed_ || usage_refresh_scheduled_) return;
+  usage_refresh_scheduled_ = true;
   // Pods come in bursts, and the kubelet updates the Node only every ten seconds.
   runner_->PostDelayed(kUsagePublishDelay, [this, weak = weak_.Get()] {
     if (!weak) return;
-    usage_planned_ = false;
+    usage_refresh_scheduled_ = false;
     RefreshUsage();
   });
 }

@@ -80,8 +80,8 @@ class GrantService final : public Pods::Delegate {
   void Handle(const grant::GrantRequest& request, Reply reply);
   // Decides a request whose tokens are already opened, or that has no tokens.
   void Decide(PendingRequest pending);
-  // Makes `holder` the holder of the grant of `unknown`. Errors: see GrantLedger::SetHolder.
-  Status SetHolder(const ContainerRef& unknown, const ContainerRef& holder);
+  // Makes `holder` the holder of the grant of `placeholder`. Errors: see GrantLedger::SetHolder.
+  Status SetHolder(const ContainerRef& placeholder, const ContainerRef& holder);
 
   NodeOccupancy& occupancy() { return occupancy_; }
   // See LimitChanges.
@@ -107,7 +107,7 @@ class GrantService final : public Pods::Delegate {
   void AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const Uid& uid);
   void UpdateAdmissionOrder();
-  void ScheduleUsage();
+  void ScheduleUsageRefresh();
   void RefreshUsage();
   void PublishUsage();
 
@@ -127,7 +127,7 @@ class GrantService final : public Pods::Delegate {
   EndedPods ended_pods_;
   UnredeemedWatch unredeemed_;
   std::vector<std::shared_ptr<PendingRequest>> waiting_for_pod_;
-  bool usage_planned_ = false;
+  bool usage_refresh_scheduled_ = false;
   WeakPtrFactory<GrantService> weak_{this};
 };
 

@@ -119,8 +119,9 @@ class LocalChooser {
         });
   }
 
-  // The GPU of the pod's other containers, if the dialect keeps them together.
-  const std::string* GpuOfThePod() const {
+  // The GPU of the pod's containers of dialect gpu-mem, which all use one GPU; null if none has it
+  // yet.
+  const std::string* GpuOfGpuMemContainers() const {
     for (const ContainerRequest& other : demand_.request->containers) {
       if (other.dialect != Dialect::kGpuMem) continue;
       const auto found = result_.containers.find(other.name);
@@ -138,7 +139,7 @@ class LocalChooser {
               .compute = container.per_gpu.compute,
               .memory = container.per_gpu.memory};
     if (container.dialect == Dialect::kGpuMem) {
-      if (const std::string* gpu = GpuOfThePod()) return *gpu;
+      if (const std::string* gpu = GpuOfGpuMemContainers()) return *gpu;
       hold.memory = demand_.request->OneGpuShare().memory;
       hold.phase = device::Phase::kMain;
     } else {
@@ -177,23 +178,22 @@ class LocalChooser {
     const std::vector<std::string> group_gpus = GpusOfGroup(GroupOf(container), hold);
     if (group_gpus.size() > count) return ChooseFromGroup(container, group_gpus);
     // GPUs of the pod's other groups are used only if the rest does not suffice.
-    std::vector<std::string> free = group_gpus, not_of_pod = group_gpus;
+    std::vector<std::string> candidates = group_gpus, preferred = group_gpus;
     for (const Gpu& gpu : set_.inventory().gpus) {
       if (set_.Find(gpu.uuid) == nullptr || !IsEligible(gpu, hold)) continue;
       if (Contains(group_gpus, gpu.uuid)) continue;
-      free.push_back(gpu.uuid);
-      if (!PodHas(gpu.uuid)) not_of_pod.push_back(gpu.uuid);
+      candidates.push_back(gpu.uuid);
+      if (!PodHas(gpu.uuid)) preferred.push_back(gpu.uuid);
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> chosen,
-                     ChooseFrom(container, not_of_pod, group_gpus));
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseFrom(container, preferred, group_gpus));
     if (chosen.empty()) {
-      ASSIGN_OR_RETURN(chosen, ChooseFrom(container, free, group_gpus));
+      ASSIGN_OR_RETURN(chosen, ChooseFrom(container, candidates, group_gpus));
     }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
                  "container \"{}\": {} GPUs of this node are free, {} are requested by a pod that "
                  "bypasses the scheduler of Tessera: it starts when others end",
-                 container.name, free.size(), count);
+                 container.name, candidates.size(), count);
   }
 
   // Chooses from `group_gpus`, which has more than enough GPUs: healthy GPUs if they suffice, and
@@ -212,21 +212,22 @@ class LocalChooser {
     return set_.chooser().ChooseDevices(usable, {}, container.count);
   }
 
-  // Chooses from `free`, which includes `group_gpus`: the GPUs that the kubelet named if `free` has
-  // them, else the GPUs with the best links. Empty if `free` does not suffice.
+  // Chooses from `candidates`, which includes `group_gpus`: the GPUs that the kubelet named if
+  // `candidates` has them, else the GPUs with the best links. Empty if `candidates` does not
+  // suffice.
   Result<std::vector<std::string>> ChooseFrom(const ContainerRequest& container,
-                                              const std::vector<std::string>& free,
+                                              const std::vector<std::string>& candidates,
                                               const std::vector<std::string>& group_gpus) const {
     const std::vector<std::string>& named = demand_.kubelet_gpus;
     const auto is_allowed = [&](const std::string& uuid) {
-      return demand_.contested_gpus.contains(uuid) || Contains(free, uuid);
+      return demand_.contested_gpus.contains(uuid) || Contains(candidates, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
     if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_allowed) &&
         std::all_of(group_gpus.begin(), group_gpus.end(), is_named)) {
       return named;
     }
-    return set_.chooser().ChooseDevices(free, group_gpus, container.count);
+    return set_.chooser().ChooseDevices(candidates, group_gpus, container.count);
   }
 
   const LocalDemand& demand_;

@@ -31,7 +31,7 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
                                            const NodeUse& use) {
   std::vector<DeviceSet::Offer> offers;
   offers.reserve(static_cast<size_t>(units.count()));
-  std::vector<size_t> candidates, other_candidates;  // positions of IDs that may be withdrawn
+  std::vector<size_t> candidates, fallback_candidates;  // positions of IDs that may be withdrawn
   int64_t to_withdraw = 0;
   for (const ShareUnits::GpuUnits& gpu_units : units.gpus) {
     const device::Gpu* gpu = set.inventory().Find(gpu_units.uuid);
@@ -45,10 +45,10 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
     for (size_t at = offers.size(); gpu_units.healthy && at > offers.size() - gpu_units.count;) {
       --at;
       if (use.allocated_ids.contains(offers[at].id)) continue;
-      (chosen++ < withdrawn ? candidates : other_candidates).push_back(at);
+      (chosen++ < withdrawn ? candidates : fallback_candidates).push_back(at);
     }
   }
-  candidates.insert(candidates.end(), other_candidates.begin(), other_candidates.end());
+  candidates.insert(candidates.end(), fallback_candidates.begin(), fallback_candidates.end());
   for (const size_t at : candidates) {
     if (to_withdraw-- <= 0) break;
     offers[at].healthy = false;

@@ -200,15 +200,16 @@ void StartChecks::Finish(const CallPtr& call, const Status& status) const {
 
 StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& kubelet_pods) {
   // The kubelet has an entry for each ID of a container, or for each NUMA node.
-  std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>> has;
+  std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>>
+      ids_by_container;
   for (const HeldDevices& held : kubelet_pods.held_devices) {
     if (held.resource != call.resource) continue;
-    has[{held.pod_namespace, held.pod_name, held.container}].insert(held.ids.begin(),
-                                                                    held.ids.end());
+    ids_by_container[{held.pod_namespace, held.pod_name, held.container}].insert(held.ids.begin(),
+                                                                                 held.ids.end());
   }
   const std::set<std::string> wanted(call.ids.begin(), call.ids.end());
   Holders exact, partial;
-  for (const auto& [owner, ids] : has) {
+  for (const auto& [owner, ids] : ids_by_container) {
     const auto& [pod_namespace, pod, container] = owner;
     const ListedHolder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
@@ -257,17 +258,19 @@ std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) cons
                                                : device::UuidsOf(shares->second);
 }
 
-Status StartChecks::MismatchError(const ContainerRef& owner, const std::vector<std::string>& has,
+Status StartChecks::MismatchError(const ContainerRef& owner,
+                                  const std::vector<std::string>& container_gpus,
                                   const std::string& why) const {
   std::vector<std::string> assigned;
   Result<ContainerRef> known = pods_ == nullptr || !owner.owner_known() ? owner : WithUid(owner);
   if (known.ok()) assigned = AssignedTo(*known);
-  return Error(Code::kFailedPrecondition,
-               "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
-               "controller makes a new pod",
-               TextOf(owner), has.empty() ? "nothing" : fmt::format("{}", fmt::join(has, ", ")),
-               why, assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
-               owner.PodText());
+  return Error(
+      Code::kFailedPrecondition,
+      "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
+      "controller makes a new pod",
+      TextOf(owner),
+      container_gpus.empty() ? "nothing" : fmt::format("{}", fmt::join(container_gpus, ", ")), why,
+      assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")), owner.PodText());
 }
 
 }  // namespace tessera::agent

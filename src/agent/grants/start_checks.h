@@ -83,7 +83,7 @@ class StartChecks {
   bool HasRun(const ContainerRef& holder) const;
   std::vector<std::string> AssignedTo(const ContainerRef& owner) const;
   // FAILED_PRECONDITION with a text for users.
-  Status MismatchError(const ContainerRef& owner, const std::vector<std::string>& has,
+  Status MismatchError(const ContainerRef& owner, const std::vector<std::string>& container_gpus,
                        const std::string& why) const;
 
   TaskRunner* const runner_;

@@ -62,7 +62,7 @@ void ContainerUsage::CheckVisibility(const Round& round) {
     const auto work = [pids, hidden, find = options_.find,
                        limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
       for (const int pid : pids) {
-        if (SightOf(limits, pid, find) == LimitsSight::kHidden) hidden->insert(pid);
+        if (VisibilityOf(limits, pid, find) == LimitsVisibility::kHidden) hidden->insert(pid);
       }
     };
     RunJob("usage-sight", work, [watched, hidden] {

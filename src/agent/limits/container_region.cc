@@ -128,23 +128,24 @@ Result<FoundContainer> FindContainer(const std::string& limits,
   return Error(Code::kNotFound, "no process sees {}", limits);
 }
 
-LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options) {
+LimitsVisibility VisibilityOf(const std::string& limits, int pid, const FindOptions& options) {
   struct stat file {};
   const std::string process = LivingThread(fmt::format("{}/{}", options.proc_root, pid));
   const Fd root = OpenRoot(process);
-  if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsSight::kUnknown;
+  if (!root.valid() || ::stat(limits.c_str(), &file) != 0) return LimitsVisibility::kUnknown;
   for (const std::string dir : kLimiterDirs) {
     const Fd limits_fd = OpenBelow(root.get(), dir + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
     // Kernels before 5.6 have no openat2. A seccomp filter that is older than the call answers
     // EPERM.
-    if (!limits_fd.valid() && (errno == ENOSYS || errno == EPERM)) return LimitsSight::kUnknown;
-    if (limits_fd.valid() && IsSame(limits_fd.get(), file)) return LimitsSight::kSeen;
-    if (IsReplaced(root, dir + "/limits", file)) return LimitsSight::kUnknown;
+    if (!limits_fd.valid() && (errno == ENOSYS || errno == EPERM))
+      return LimitsVisibility::kUnknown;
+    if (limits_fd.valid() && IsSame(limits_fd.get(), file)) return LimitsVisibility::kVisible;
+    if (IsReplaced(root, dir + "/limits", file)) return LimitsVisibility::kUnknown;
   }
   const Result<std::string> maps = ReadFile(process + "/maps");
   // A process that ends meanwhile has no map any more.
-  if (!maps.ok() || maps->empty()) return LimitsSight::kUnknown;
-  return HasMapped(*maps, file) ? LimitsSight::kSeen : LimitsSight::kHidden;
+  if (!maps.ok() || maps->empty()) return LimitsVisibility::kUnknown;
+  return HasMapped(*maps, file) ? LimitsVisibility::kVisible : LimitsVisibility::kHidden;
 }
 
 Result<std::unique_ptr<ContainerRegion>> ContainerRegion::Open(const std::string& limits) {

@@ -10,8 +10,8 @@
 // Here the agent, as root, opens paths below a container's root. The kernel resolves paths below
 // that root (openat2, Linux 5.6; on older kernels no container is found), and no symbolic link is
 // followed. A container with sufficient rights can still mount a file system that never answers. So
-// FindContainer and SightOf may hang, and are called on a thread of their own with a deadline. All
-// other functions read /proc, or the tmpfs that FindContainer has opened, and do not hang.
+// FindContainer and VisibilityOf may hang, and are called on a thread of their own with a deadline.
+// All other functions read /proc, or the tmpfs that FindContainer has opened, and do not hang.
 //
 // Threads: one at a time; the files that `limits` and `usage` return may be used on any thread.
 #pragma once
@@ -59,14 +59,14 @@ Result<FoundContainer> FindContainer(const std::string& limits,
                                      const FindOptions& options);
 
 // Whether a process can read the limits that the agent wrote for its container.
-enum class LimitsSight {
-  kSeen,     // the process sees or has mapped the file
+enum class LimitsVisibility {
+  kVisible,  // the process sees or has mapped the file
   kHidden,   // the file was unmounted or covered: its path leads to another file or to none
   kUnknown,  // the process has ended, the kernel has no openat2, or the agent's file was replaced
 };
 // Examines process `pid` like FindContainer. A process that has changed its root after its limiter
 // was loaded still has the file mapped. May hang.
-LimitsSight SightOf(const std::string& limits, int pid, const FindOptions& options);
+LimitsVisibility VisibilityOf(const std::string& limits, int pid, const FindOptions& options);
 
 class ContainerRegion {
  public:

@@ -149,13 +149,13 @@ TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
     });
   });
   if (!started) GTEST_SKIP() << "this process may not mount";
-  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kSeen);
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kVisible);
   ::kill(pid_, SIGUSR1);
   const std::string done = fmt::format("/proc/{}/root/run/tessera/usage/done", pid_);
   for (int i = 0; i < 1000 && !fs::exists(done); ++i) ::usleep(10000);
-  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kHidden);
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kHidden);
   End();
-  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown) << "it has ended";
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kUnknown) << "it has ended";
 }
 
 TEST_F(ContainerRegionTest, ExaminesAProcessWhoseFirstThreadHasEnded) {
@@ -170,7 +170,7 @@ TEST_F(ContainerRegionTest, ExaminesAProcessWhoseFirstThreadHasEnded) {
   const std::string root = fmt::format("/proc/{}/root/", pid_);
   for (int i = 0; i < 1000 && ::access(root.c_str(), F_OK) == 0; ++i) ::usleep(10000);
   EXPECT_NE(::access(root.c_str(), F_OK), 0);
-  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kSeen);
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kVisible);
   EXPECT_TRUE(FindContainer(limits_, {{pid_, "aa"}}, {}).ok());
 }
 
@@ -185,7 +185,7 @@ TEST_F(ContainerRegionTest, ADirectoryRecreatedOnTheHostIsNotHidden) {
   if (::stat(seen.c_str(), &info) != 0 || info.st_nlink != 0) {
     GTEST_SKIP() << "the file system counts no links of folders";
   }
-  EXPECT_EQ(SightOf(limits_, pid_, {}), LimitsSight::kUnknown);
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kUnknown);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace tessera::agent {
 
 void UnaccountedMemory::Add(MonotonicTime now, const MemorySample& sample) {
   const Bytes contexts =
-      std::min(kContextAllowance * sample.processes, std::max(kMinContextTotal, sample.limit));
+      std::min(kContextAllowance * sample.processes, std::max(kContextTotalFloor, sample.limit));
   samples_.push_back({now, std::max(Bytes(0), sample.reported - contexts), sample.held});
   while (samples_.size() > kSamples || now - samples_.front().at > kWindow) samples_.pop_front();
   if (samples_.size() == kSamples) resumed_bytes_ = Bytes(0);

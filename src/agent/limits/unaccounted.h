@@ -3,7 +3,7 @@
 // (src/limiter/region.h) count. A sample is taken once a second:
 //
 //   unaccounted = max(0, min over samples of (reported - allowance) - max over samples of held)
-//   allowance   = min(kContextAllowance * processes, max(kMinContextTotal, limit))
+//   allowance   = min(kContextAllowance * processes, max(kContextTotalFloor, limit))
 //
 // `reported` is NVML's sum over the container's processes, `held` the sum of their slots; the
 // samples are from the last kWindow. NVML and slots cannot be read at the same instant. So a single
@@ -36,7 +36,7 @@ class UnaccountedMemory {
   static constexpr Bytes kContextAllowance{int64_t{512} << 20};
 
   // All contexts of a container together may take at least this, however small its share is.
-  static constexpr Bytes kMinContextTotal{int64_t{1} << 30};
+  static constexpr Bytes kContextTotalFloor{int64_t{1} << 30};
 
   struct MemorySample {
     Bytes reported;

@@ -111,7 +111,7 @@ Result<size_t> ReadHeader(int fd) {
   limiter::Header header{};
   uint32_t slots = 0;
   if (!ReadAt(fd, offsetof(Usage, header), &header, 1) ||
-      !ReadAt(fd, offsetof(Usage, slots_used), &slots, 1)) {
+      !ReadAt(fd, offsetof(Usage, slots_end), &slots, 1)) {
     return TooShort();
   }
   if (!limiter::CanRead(limiter::kUsageLayout, header)) {

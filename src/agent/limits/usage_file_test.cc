@@ -66,7 +66,7 @@ TEST_F(UsageFileTest, PiecesThatTheContainerMadeUpDoNotUnderflow) {
 
 TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
   for (uint32_t slot = 0; slot < 20; ++slot) file_.Hold(slot, UINT64_MAX);
-  file_.usage().slots_used = UINT32_MAX;
+  file_.usage().slots_end = UINT32_MAX;
   file_.usage().gpus[0].peak = UINT64_MAX;
   EXPECT_EQ(Read().held, Bytes(20ll << 50));
   EXPECT_EQ(Read().peak, Bytes(1ll << 50));

@@ -69,7 +69,7 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "serves HTTPS; read again on change");
   AddTextFlag(app, "--tls-private-key-file", &flags->tls_key_file, "TLS_PRIVATE_KEY_FILE",
               "its key");
-  app->add_flag("--behind-https", flags->options.https_proxy,
+  app->add_flag("--behind-https", flags->options.behind_https_proxy,
                 "a proxy serves HTTPS: browsers then send the session's cookie over HTTPS only");
   app->add_flag("--dashboard", flags->options.dashboard,
                 "for one person on this machine, with the kubeconfig's rights; prints the address "
@@ -173,7 +173,7 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
                  "127.0.0.1 or [::1], not \"{}\"",
                  flags.listen);
   }
-  if (!options.tls && !options.https_proxy && !options.dashboard &&
+  if (!options.tls && !options.behind_https_proxy && !options.dashboard &&
       options.listen.unix_path.empty() && !IsLoopback(options.listen.host)) {
     return Error(Code::kInvalidArgument,
                  "--listen={} would accept tokens over HTTP: add --tls-cert-file and "

@@ -43,7 +43,7 @@ int Accounts::FindGpu(const uint8_t (&uuid)[16]) const {
 Accounts::UsageSums Accounts::SumSlots(int gpu) const {
   const GpuUsage& gpu_usage = usage_->gpus[gpu];
   UsageSums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
-  uint32_t slots = usage_->slots_used.load();
+  uint32_t slots = usage_->slots_end.load();
   if (slots > kMaxSlots) slots = kMaxSlots;
   for (uint32_t i = 0; i < slots; ++i) {
     const uint64_t pending = gpu_usage.pending[i].load();

@@ -19,7 +19,7 @@ struct Region {
       : limits(new Limits()), usage(new Usage()), accounts(processes) {
     limits->gpu_count = 1;
     limits->gpus[0].memory = kLimit;
-    usage->slots_used = uint32_t(processes);
+    usage->slots_end = uint32_t(processes);
     for (uint32_t i = 0; i < processes; ++i) {
       accounts[i] = std::make_unique<Accounts>();
       accounts[i]->Open(limits.get(), usage.get(), i, nullptr);

@@ -35,7 +35,7 @@ class SharedPiecesTest : public ::testing::Test {
   SharedPiecesTest() : members_(kMaxHolders + 2) {
     EXPECT_EQ(MakeUsage(path_.c_str()), 0);
     EXPECT_EQ(MapUsage(path_.c_str(), &usage_), 0);
-    usage_->slots_used = uint32_t(members_.size());
+    usage_->slots_end = uint32_t(members_.size());
     limits_->gpu_count = 1;
     for (uint32_t slot = 0; slot < members_.size(); ++slot) {
       members_[slot].pieces.Open(path_.c_str(), usage_, slot);

@@ -143,8 +143,8 @@ void ClearSlot(Usage* usage, uint32_t slot) {
 }
 
 void RaiseSlotsUsed(Usage* usage, uint32_t count) {
-  uint32_t seen = usage->slots_used.load();
-  while (seen < count && !usage->slots_used.compare_exchange_weak(seen, count)) {
+  uint32_t seen = usage->slots_end.load();
+  while (seen < count && !usage->slots_end.compare_exchange_weak(seen, count)) {
   }
 }
 
@@ -221,7 +221,7 @@ int SweepSlots(const char* path, Usage* usage) {
   // Opens a new file description: locks conflict with it even if this process itself holds them.
   const ScopedFd file(::open(path, O_RDWR | O_CLOEXEC));
   if (file.get() < 0) return -1;
-  uint32_t slots = usage->slots_used.load();
+  uint32_t slots = usage->slots_end.load();
   if (slots > kMaxSlots) slots = kMaxSlots;
   int cleared = 0;
   for (uint32_t i = 0; i < slots; ++i) {

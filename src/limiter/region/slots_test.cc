@@ -93,7 +93,7 @@ TEST_F(SlotsTest, TheSlotOfAKilledProcessIsClearedAndOthersStay) {
 
 // A process has closed its files only when it is a zombie or gone.
 TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
-  usage_->slots_used = 1;
+  usage_->slots_end = 1;
   usage_->pids[0] = ::getpid();
   usage_->gpus[0].held[0] = 9;
   EXPECT_EQ(Sweep(), 0);
@@ -104,7 +104,7 @@ TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
 
 // A process that cannot read /proc does not know whether other processes have ended.
 TEST_F(SlotsTest, ASweepWithoutDescriptorsForProcKeepsTheSlot) {
-  usage_->slots_used = 1;
+  usage_->slots_end = 1;
   usage_->pids[0] = ::getpid();
   usage_->gpus[0].held[0] = 9;
   std::vector<int> all;

@@ -42,7 +42,7 @@ class MomentTest : public ::testing::Test {
  protected:
   MomentTest() {
     limits_.gpu_count = 1;
-    usage_.slots_used = 1;
+    usage_.slots_end = 1;
     accounts_.Open(&limits_, &usage_, 0, nullptr);
   }
   static inline Limits limits_{};

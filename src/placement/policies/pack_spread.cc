@@ -56,22 +56,22 @@ class PackSpread : public ScoredPolicy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeBinpackBinpack(Cluster& cluster, const PolicyOptions&) {
+std::unique_ptr<Policy> MakeNodeBinpackGpuBinpack(Cluster& cluster, const PolicyOptions&) {
   return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuBinpack", Preference::kBinpack,
                                       Preference::kBinpack);
 }
 
-std::unique_ptr<Policy> MakeBinpackSpread(Cluster& cluster, const PolicyOptions&) {
+std::unique_ptr<Policy> MakeNodeBinpackGpuSpread(Cluster& cluster, const PolicyOptions&) {
   return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuSpread", Preference::kBinpack,
                                       Preference::kSpread);
 }
 
-std::unique_ptr<Policy> MakeSpreadBinpack(Cluster& cluster, const PolicyOptions&) {
+std::unique_ptr<Policy> MakeNodeSpreadGpuBinpack(Cluster& cluster, const PolicyOptions&) {
   return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuBinpack", Preference::kSpread,
                                       Preference::kBinpack);
 }
 
-std::unique_ptr<Policy> MakeSpreadSpread(Cluster& cluster, const PolicyOptions&) {
+std::unique_ptr<Policy> MakeNodeSpreadGpuSpread(Cluster& cluster, const PolicyOptions&) {
   return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuSpread", Preference::kSpread,
                                       Preference::kSpread);
 }

@@ -16,10 +16,10 @@ std::unique_ptr<Policy> MakeGpuClustering(Cluster& cluster, const PolicyOptions&
 std::unique_ptr<Policy> MakeGpuPacking(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeRandom(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeFgd(Cluster& cluster, const PolicyOptions& options);
-std::unique_ptr<Policy> MakeBinpackBinpack(Cluster& cluster, const PolicyOptions& options);
-std::unique_ptr<Policy> MakeBinpackSpread(Cluster& cluster, const PolicyOptions& options);
-std::unique_ptr<Policy> MakeSpreadBinpack(Cluster& cluster, const PolicyOptions& options);
-std::unique_ptr<Policy> MakeSpreadSpread(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeNodeBinpackGpuBinpack(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeNodeBinpackGpuSpread(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeNodeSpreadGpuBinpack(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeNodeSpreadGpuSpread(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeGpuShare(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeGpuAdmission(Cluster& cluster, const PolicyOptions& options);
 std::unique_ptr<Policy> MakeGpuManager(Cluster& cluster, const PolicyOptions& options);

@@ -100,7 +100,7 @@ Return CreateInstance(const char* function, Device device, unsigned profile_id, 
   std::uint32_t created = 0;
   const int error = gpu.state().CreateGpuInstance(gpu.gpu_index(), profile, start, &created);
   if (error == 0) *instance = HandleOfGpuInstance(gpu.gpu_index(), created);
-  return ResultOfChange(error);
+  return ReturnFromErrno(error);
 }
 
 Return GetAttributes(const char* function, Device device, DeviceAttributes* attributes) {
@@ -139,7 +139,7 @@ GpuInstanceCall::GpuInstanceCall(const char* function, GpuInstance handle)
   if (instance().present.load() != 0) result_ = Return::kSuccess;
 }
 
-Return ResultOfChange(int error) {
+Return ReturnFromErrno(int error) {
   switch (error) {
     case 0:
       return Return::kSuccess;
@@ -183,7 +183,7 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
   if (const Return permission = CheckMayChange(gpu); permission != Return::kSuccess)
     return permission;
-  *activation = ResultOfChange(gpu.state().SetMigMode(gpu.gpu_index(), mode == kFeatureEnabled));
+  *activation = ReturnFromErrno(gpu.state().SetMigMode(gpu.gpu_index(), mode == kFeatureEnabled));
   return Return::kSuccess;
 }
 
@@ -306,7 +306,7 @@ Return nvmlGpuInstanceDestroy(GpuInstance handle) {
   NVML_ENTER_GPU_INSTANCE(call, handle);
   if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
     return permission;
-  return ResultOfChange(call.state().DestroyGpuInstance(call.gpu_index(), call.instance_index()));
+  return ReturnFromErrno(call.state().DestroyGpuInstance(call.gpu_index(), call.instance_index()));
 }
 
 // The instances of a profile. `count` is only written: the caller's array must have room for all of

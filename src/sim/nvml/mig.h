@@ -49,8 +49,8 @@ class GpuInstanceCall {
   Return result_ = Return::kInvalidArgument;
 };
 
-// Converts the errno of a change of instances (src/sim/state.h).
-Return ResultOfChange(int error);
+// Converts an errno of the MIG functions of State (src/sim/state.h).
+Return ReturnFromErrno(int error);
 
 // Writes the placements of `starts` (bit n: start n). If `placements` is null, writes only their
 // number.

@@ -87,7 +87,7 @@ Return CreateComputeInstance(const char* function, GpuInstance handle, unsigned 
   const int error = call.state().CreateComputeInstance(call.gpu_index(), call.instance_index(),
                                                        slices, start, &created);
   if (error == 0) *compute = HandleOfComputeInstance(call.gpu_index(), created);
-  return ResultOfChange(error);
+  return ReturnFromErrno(error);
 }
 
 Return GetComputeInfo(const char* function, ComputeInstance handle, ComputeInstanceInfo* info,
@@ -180,7 +180,7 @@ Return nvmlComputeInstanceDestroy(ComputeInstance handle) {
   if (call.result() != Return::kSuccess) return call.result();
   if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
     return permission;
-  return ResultOfChange(
+  return ReturnFromErrno(
       call.gpu().state().DestroyComputeInstance(call.gpu().gpu_index(), call.instance_index()));
 }
 

@@ -110,12 +110,12 @@ std::uint64_t BootUs() {
 struct ProcessUseSample {
   explicit ProcessUseSample(const GpuCall& gpu) : list(gpu) {
     if (list.size() == 0) return;
-    end_us = BootUs() + (list[0].sample_index + 1) * sim::kUsePeriodNs / 1000;
+    end_us = BootUs() + (list[0].sample_index + 1) * sim::kSamplePeriodNs / 1000;
     for (unsigned i = 0; i < list.size(); ++i) count += PercentOf(i) != 0 ? 1 : 0;
   }
   // Whole percent of the period; 0: the driver has no sample of the process.
   unsigned PercentOf(unsigned i) const {
-    const std::uint64_t percent = list[i].sample_busy_ns * 100 / sim::kUsePeriodNs;
+    const std::uint64_t percent = list[i].sample_busy_ns * 100 / sim::kSamplePeriodNs;
     return percent > 100 ? 100 : static_cast<unsigned>(percent);
   }
   // kSuccess: the caller has not seen the samples, and has room for them.

@@ -18,11 +18,12 @@ class ProcessUseTest : public NvmlTest {
     for (std::uint32_t i = 0; i < count && i < 8; ++i) {
       if (views[i].pid != pid) continue;
       for (std::uint64_t index = views[i].sample_index;
-           index < views[i].sample_index + sim::kUseSamples; ++index) {
-        sim::UseSample& sample =
-            node_.state().file().slots[views[i].slot].gpus[1].samples[index % sim::kUseSamples];
+           index < views[i].sample_index + sim::kProcessTimeSamples; ++index) {
+        sim::ProcessTimeSample& sample =
+            node_.state().file().slots[views[i].slot].gpus[1].samples[index %
+                                                                      sim::kProcessTimeSamples];
         sample.index = index;
-        sample.busy_ns = sim::kUsePeriodNs * percent / 100;
+        sample.busy_ns = sim::kSamplePeriodNs * percent / 100;
       }
     }
   }

@@ -36,19 +36,19 @@ struct SimgpuFlags {
   bool force = false;
   bool device_nodes = false;
   bool device_files = false;
-  bool uuids = false;
+  bool only_uuids = false;
   std::string output = "text";
   int32_t gpu = 0;
   std::string gpu_or_all = "all";
-  uint64_t code = 79;
+  uint64_t xid = 79;
   uint64_t corrected = 0, uncorrected = 0;
   Repairs repairs;
   std::string function;
-  std::string result = "GPU_IS_LOST";
+  std::string nvml_error = "GPU_IS_LOST";
   uint64_t after = 0, times = 0;
   uint32_t value = 0;
-  std::string profile_name;
-  std::string mig = "on";
+  std::string printed_profile;
+  std::string mig_mode = "on";
 };
 
 using SimgpuAction = std::function<Status()>;
@@ -70,7 +70,7 @@ CLI::Validator WholeNumber() {
 }
 
 // Programs on a node keep its files mapped; after a replacement, new programs would see other GPUs.
-Status CheckReplacesNoNode(const SimgpuFlags& flags) {
+Status CheckMayReplaceNode(const SimgpuFlags& flags) {
   if (flags.force) return {};
   State state;
   if (state.Open(StateDir(flags.root)) != 0) return {};
@@ -81,7 +81,7 @@ Status CheckReplacesNoNode(const SimgpuFlags& flags) {
 }
 
 Status Create(const SimgpuFlags& flags) {
-  RETURN_IF_ERROR(CheckReplacesNoNode(flags));
+  RETURN_IF_ERROR(CheckMayReplaceNode(flags));
   DriverRootOptions options;
   ASSIGN_OR_RETURN(options.profile, LoadProfile(flags.profile));
   if (flags.gpus != 0) options.profile.gpus = flags.gpus;
@@ -158,7 +158,7 @@ Status AddFault(const SimgpuFlags& flags, bool hang) {
     ASSIGN_OR_RETURN(const int32_t gpu, GpuOrAll(*state, flags.gpu_or_all));
     uint32_t result = 0;
     if (!hang) {
-      ASSIGN_OR_RETURN(result, NvmlResultFromText(flags.result));
+      ASSIGN_OR_RETURN(result, NvmlResultFromText(flags.nvml_error));
     }
     const int error =
         state->AddFault(flags.function.c_str(), gpu, result, hang, flags.after, flags.times);
@@ -202,15 +202,15 @@ void AddNodeCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   });
 
   CLI::App* profiles = app->add_subcommand("profiles", "List the built-in profiles, or print one");
-  profiles->add_option("NAME", flags->profile_name,
+  profiles->add_option("NAME", flags->printed_profile,
                        "Print this profile, as a template for your own");
   profiles->callback([=] {
     *action = [flags]() -> Status {
-      if (flags->profile_name.empty()) {
+      if (flags->printed_profile.empty()) {
         for (const std::string& name : ProfileNames()) fmt::print("{}\n", name);
         return {};
       }
-      ASSIGN_OR_RETURN(const std::string text, ProfileText(flags->profile_name));
+      ASSIGN_OR_RETURN(const std::string text, ProfileText(flags->printed_profile));
       fmt::print("{}", text);
       return {};
     };
@@ -221,11 +221,11 @@ void AddViewCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   CLI::App* show = app->add_subcommand("show", "Show GPUs, processes and injected failures");
   show->add_option("-o,--output", flags->output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
-  show->add_flag("--uuids", flags->uuids, "Only the UUIDs, one line each");
+  show->add_flag("--uuids", flags->only_uuids, "Only the UUIDs, one line each");
   show->callback([=] {
     *action = [flags] {
       return WithState(*flags, /*wants_write=*/false, [&](State* state) -> Status {
-        fmt::print("{}", flags->uuids              ? ShowUuids(*state)
+        fmt::print("{}", flags->only_uuids         ? ShowUuids(*state)
                          : flags->output == "json" ? ShowJson(state)
                                                    : ShowText(state));
         return {};
@@ -278,7 +278,7 @@ void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action,
   command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")
       ->capture_default_str();
   if (!hang)
-    command->add_option("--code", flags->result, "NVML error, name or number")
+    command->add_option("--code", flags->nvml_error, "NVML error, name or number")
         ->capture_default_str();
   command->add_option("--after", flags->after, "Number of calls that succeed first")
       ->check(WholeNumber());
@@ -290,11 +290,11 @@ void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action,
 void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
   GpuCommand(inject, flags, action, "xid", "Report an XID",
              [=](State* state, uint32_t gpu) -> Status {
-               RETURN_IF_ERROR(CheckXid(flags->code));
-               InjectXid(state, gpu, flags->code);
+               RETURN_IF_ERROR(CheckXid(flags->xid));
+               InjectXid(state, gpu, flags->xid);
                return {};
              })
-      ->add_option("--code", flags->code, "Number of the XID, from NVIDIA's catalog")
+      ->add_option("--code", flags->xid, "Number of the XID, from NVIDIA's catalog")
       ->check(WholeNumber())
       ->capture_default_str();
   GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
@@ -306,10 +306,10 @@ void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action
                  return Error(Code::kFailedPrecondition,
                               "GPU {} does not support MIG: use a profile with A100 or newer", gpu);
                }
-               SetMigMode(state, gpu, flags->mig == "on");
+               SetMigMode(state, gpu, flags->mig_mode == "on");
                return {};
              })
-      ->add_option("--mode", flags->mig, "on or off")
+      ->add_option("--mode", flags->mig_mode, "on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

@@ -10,14 +10,14 @@ enum : unsigned { kCorrected, kUncorrected };
 enum : unsigned { kVolatile, kAggregate };
 enum : unsigned { kL1 = 0, kL2 = 1, kDram = 2, kRegisters = 3, kTexture = 4, kCbu = 6, kSram = 7 };
 
-template <unsigned type, unsigned counter, unsigned location>
+template <unsigned type, unsigned counter_type, unsigned location>
 std::string EccAt(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(gpu.EccErrorsAt(type, counter, location));
+  return Show(gpu.EccErrorsAt(type, counter_type, location));
 }
 
-template <unsigned type, unsigned counter>
+template <unsigned type, unsigned counter_type>
 std::string EccTotal(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(gpu.EccErrors(type, counter));
+  return Show(gpu.EccErrors(type, counter_type));
 }
 
 template <std::uint64_t nvml::EccSramErrorStatus::*member>
@@ -63,21 +63,21 @@ std::string FieldYesNo(const NvmlGpu& gpu, const NodeValues&) {
   return ShowYesNo(gpu.FieldNumber(field));
 }
 
-// The counters of one type and period, by memory.
+// The counters of one error type and counter type, by memory.
 // clang-format off
-#define ECC_FIELDS(name, type, counter, words)                                         \
+#define ECC_FIELDS(name, type, counter_type, words)                                         \
   {name ".device_memory", "", "", words " in the device's memory.",                    \
-   EccAt<type, counter, kDram>},                                                       \
-  {name ".dram", "", "", words " in DRAM.", EccAt<type, counter, kDram>},              \
+   EccAt<type, counter_type, kDram>},                                                       \
+  {name ".dram", "", "", words " in DRAM.", EccAt<type, counter_type, kDram>},              \
   {name ".register_file", "", "", words " in registers.",                              \
-   EccAt<type, counter, kRegisters>},                                                  \
-  {name ".l1_cache", "", "", words " in the L1 cache.", EccAt<type, counter, kL1>},    \
-  {name ".l2_cache", "", "", words " in the L2 cache.", EccAt<type, counter, kL2>},    \
+   EccAt<type, counter_type, kRegisters>},                                                  \
+  {name ".l1_cache", "", "", words " in the L1 cache.", EccAt<type, counter_type, kL1>},    \
+  {name ".l2_cache", "", "", words " in the L2 cache.", EccAt<type, counter_type, kL2>},    \
   {name ".texture_memory", "", "", words " in texture memory.",                        \
-   EccAt<type, counter, kTexture>},                                                    \
-  {name ".cbu", "", "", words " in the CBU.", EccAt<type, counter, kCbu>},             \
-  {name ".sram", "", "", words " in SRAM.", EccAt<type, counter, kSram>},              \
-  {name ".total", "", "", words " in all.", EccTotal<type, counter>}
+   EccAt<type, counter_type, kTexture>},                                                    \
+  {name ".cbu", "", "", words " in the CBU.", EccAt<type, counter_type, kCbu>},             \
+  {name ".sram", "", "", words " in SRAM.", EccAt<type, counter_type, kSram>},              \
+  {name ".total", "", "", words " in all.", EccTotal<type, counter_type>}
 // clang-format on
 
 void AddEcc(std::vector<GpuField>* t) {

@@ -58,7 +58,7 @@ bool InFabric(const NvmlAnswer<nvml::FabricInfoV3>& fabric) {
 constexpr unsigned kMaxClocks = 1024;
 
 using NumberFn = Return (*)(nvml::Device, unsigned*);
-using Number1Fn = Return (*)(nvml::Device, unsigned, unsigned*);
+using NumberWithArgumentFn = Return (*)(nvml::Device, unsigned, unsigned*);
 using Number64Fn = Return (*)(nvml::Device, std::uint64_t*);
 using PairFn = Return (*)(nvml::Device, unsigned*, unsigned*);
 using TextFn = Return (*)(nvml::Device, char*, unsigned);
@@ -262,7 +262,7 @@ NvmlAnswer<unsigned> NvmlGpu::Number(const char* function) const {
 
 NvmlAnswer<unsigned> NvmlGpu::Number(const char* function, unsigned argument) const {
   NvmlAnswer<unsigned> answer;
-  answer.result = client_->Call<Number1Fn>(function, device_, argument, &answer.value);
+  answer.result = client_->Call<NumberWithArgumentFn>(function, device_, argument, &answer.value);
   return answer;
 }
 

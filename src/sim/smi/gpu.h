@@ -89,8 +89,9 @@ class NvmlGpu {
   // The first and the second result of a function (device, unsigned*, unsigned*).
   NvmlAnswer<unsigned> FirstNumber(const char* function) const;
   NvmlAnswer<unsigned> SecondNumber(const char* function) const;
-  NvmlAnswer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
-  NvmlAnswer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
+  NvmlAnswer<std::uint64_t> EccErrors(unsigned type, unsigned counter_type) const;
+  NvmlAnswer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter_type,
+                                        unsigned location) const;
   // Number and addresses of pages retired for a cause: 0 corrected errors, 1 an uncorrected error.
   NvmlAnswer<unsigned> RetiredPageCount(unsigned cause) const;
   std::vector<RetiredPage> RetiredPages() const;

@@ -4,17 +4,17 @@
 
 namespace tessera::smi {
 
-NvmlAnswer<std::uint64_t> NvmlGpu::EccErrors(unsigned type, unsigned counter) const {
+NvmlAnswer<std::uint64_t> NvmlGpu::EccErrors(unsigned type, unsigned counter_type) const {
   NvmlAnswer<std::uint64_t> answer;
   answer.result =
-      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter, &answer.value);
+      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter_type, &answer.value);
   return answer;
 }
 
-NvmlAnswer<std::uint64_t> NvmlGpu::EccErrorsAt(unsigned type, unsigned counter,
+NvmlAnswer<std::uint64_t> NvmlGpu::EccErrorsAt(unsigned type, unsigned counter_type,
                                                unsigned location) const {
   NvmlAnswer<std::uint64_t> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter,
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter_type,
                             location, &answer.value);
   return answer;
 }

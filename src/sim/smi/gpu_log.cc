@@ -43,11 +43,11 @@ bool Contains(std::string_view list, char separator, std::string_view item) {
   return false;
 }
 
-// Finds the labels of `displays`. False: unknown display; *message has the error.
-bool ChooseSections(std::string_view displays, std::string* sections, std::string* message) {
-  while (!displays.empty()) {
-    const size_t end = displays.find(',');
-    const std::string_view name = displays.substr(0, end);
+// Finds the labels of `display_types`. False: unknown type; *message has the error.
+bool ChooseSections(std::string_view display_types, std::string* sections, std::string* message) {
+  while (!display_types.empty()) {
+    const size_t end = display_types.find(',');
+    const std::string_view name = display_types.substr(0, end);
     bool found = false;
     for (const Display& display : kDisplays) {
       if (display.name != name) continue;
@@ -58,7 +58,7 @@ bool ChooseSections(std::string_view displays, std::string* sections, std::strin
       *message = fmt::format("\"{}\" is not a recognized display option.\n", name);
       return false;
     }
-    displays = end == std::string_view::npos ? "" : displays.substr(end + 1);
+    display_types = end == std::string_view::npos ? "" : display_types.substr(end + 1);
   }
   return true;
 }
@@ -66,9 +66,9 @@ bool ChooseSections(std::string_view displays, std::string* sections, std::strin
 }  // namespace
 
 bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<NvmlGpu>& gpus,
-                size_t attached, std::string_view displays, std::string* out) {
+                size_t attached, std::string_view display_types, std::string* out) {
   std::string sections;
-  if (!ChooseSections(displays, &sections, out)) return false;
+  if (!ChooseSections(display_types, &sections, out)) return false;
   *out += "\n==============NVSMI LOG==============\n\n";
   AppendText({"Timestamp", "", date}, 0, out);
   AppendText({"Driver Version", "", versions.driver}, 0, out);

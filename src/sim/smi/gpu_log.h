@@ -12,10 +12,10 @@
 
 namespace tessera::smi {
 
-// `displays` is the list of -d ("MEMORY,UTILIZATION"), empty for all. False: unknown display; *out
-// has the message.
+// `display_types` is the list of -d ("MEMORY,UTILIZATION"), empty for all. False: unknown type;
+// *out has the message.
 bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<NvmlGpu>& gpus,
-                size_t attached, std::string_view displays, std::string* out);
+                size_t attached, std::string_view display_types, std::string* out);
 std::string GpuLogXml(const std::string& date, const Versions& versions,
                       const std::vector<NvmlGpu>& gpus, size_t attached);
 

@@ -75,7 +75,7 @@ bool ParseLoop(const std::string& text, unsigned unit_ms, SmiOptions* options, s
 bool ApplyWithValue(std::string_view option, const std::string& value, SmiOptions* options,
                     std::string* error) {
   if (option == "-i") return options->ids = value, true;
-  if (option == "-d") return options->displays = value, true;
+  if (option == "-d") return options->display_types = value, true;
   if (option == "-f") return options->output = value, true;
   if (option == "-l") return ParseLoop(value, 1000, options, error);
   if (option == "-lms") return ParseLoop(value, 1, options, error);

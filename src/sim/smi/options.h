@@ -45,7 +45,7 @@ struct SmiOptions {
   std::string ids;                    // of -i: index, UUID or bus id, comma separated; "" for all
   QueryKind query = QueryKind::kGpu;  // for kQuery and kHelpQuery
   std::string fields;                 // for kQuery
-  std::string displays;               // value of -d
+  std::string display_types;          // value of -d
   CsvFormat format;
   bool csv = false;               // --format=csv
   Change change;                  // for kChange

@@ -222,8 +222,8 @@ int SmiRun::Render(std::string* out) {
       valid = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
       break;
     case View::kLog:
-      valid =
-          GpuLogText(date, VersionsOf(*client_), gpus_, attached_count_, options_->displays, out);
+      valid = GpuLogText(date, VersionsOf(*client_), gpus_, attached_count_,
+                         options_->display_types, out);
       break;
     case View::kLogXml:
       *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_count_);

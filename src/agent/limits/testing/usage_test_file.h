@@ -32,7 +32,7 @@ class UsageTestFile {
   void Hold(uint32_t slot, uint64_t bytes, int gpu = 0) {
     if (!owners_.contains(slot)) Lock(slot);
     usage_->pids[slot] = static_cast<int32_t>(slot) + 1;
-    if (usage_->slots_used <= slot) usage_->slots_used = slot + 1;
+    if (usage_->slots_end <= slot) usage_->slots_end = slot + 1;
     usage_->gpus[gpu].held[slot] = bytes;
   }
   void Refuse(uint64_t bytes, int gpu = 0) {

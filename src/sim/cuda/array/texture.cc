@@ -18,7 +18,7 @@ unsigned TexelBytes(unsigned format, unsigned channels) {
   return valid ? ElementBytes(format, channels) : 0;
 }
 
-bool IsLinear(Call& call, const ResourceDescriptor& resource) {
+bool IsValidLinear(Call& call, const ResourceDescriptor& resource) {
   const auto& linear = resource.linear;
   const unsigned texel = TexelBytes(linear.format, linear.channels);
   return texel != 0 && linear.pointer % kTextureAlign == 0 && linear.bytes != 0 &&
@@ -26,7 +26,7 @@ bool IsLinear(Call& call, const ResourceDescriptor& resource) {
          call->FindAllocation(linear.pointer, linear.bytes) != nullptr;
 }
 
-bool IsPitched(Call& call, const ResourceDescriptor& resource) {
+bool IsValidPitched(Call& call, const ResourceDescriptor& resource) {
   const auto& pitched = resource.pitched;
   const unsigned texel = TexelBytes(pitched.format, pitched.channels);
   if (texel == 0 || pitched.pointer % kTextureAlign != 0 || pitched.pitch % kPitchAlign != 0 ||
@@ -50,10 +50,10 @@ Result CheckResource(Call& call, const ResourceDescriptor& resource) {
       valid = true;
       break;
     case ResourceType::kLinear:
-      valid = IsLinear(call, resource);
+      valid = IsValidLinear(call, resource);
       break;
     case ResourceType::kPitched:
-      valid = IsPitched(call, resource);
+      valid = IsValidPitched(call, resource);
       break;
   }
   return valid && resource.flags == 0 ? Result::kSuccess : Result::kInvalidValue;
@@ -72,7 +72,7 @@ bool IsValid(const TextureDescriptor& descriptor) {
 }
 
 template <typename Change>
-Result With(unsigned long long handle, bool is_surface, Change change) {
+Result WithObject(unsigned long long handle, bool is_surface, Change change) {
   CUDA_ENTER(ContextCall, call);
   TextureObject* object = call->textures().Find(handle, is_surface);
   return object == nullptr ? Result::kInvalidValue : change(*object);
@@ -129,17 +129,18 @@ CUDA_EXPORT Result cuTexObjectDestroy(Texture texture) {
 }
 
 CUDA_EXPORT Result cuTexObjectGetResourceDesc(ResourceDescriptor* resource, Texture texture) {
-  return With(texture, /*is_surface=*/false,
-              [=](const TextureObject& object) { return Put(resource, object.resource); });
+  return WithObject(texture, /*is_surface=*/false,
+                    [=](const TextureObject& object) { return Put(resource, object.resource); });
 }
 
 CUDA_EXPORT Result cuTexObjectGetTextureDesc(TextureDescriptor* descriptor, Texture texture) {
-  return With(texture, /*is_surface=*/false,
-              [=](const TextureObject& object) { return Put(descriptor, object.descriptor); });
+  return WithObject(texture, /*is_surface=*/false, [=](const TextureObject& object) {
+    return Put(descriptor, object.descriptor);
+  });
 }
 
 CUDA_EXPORT Result cuTexObjectGetResourceViewDesc(ResourceViewDescriptor* view, Texture texture) {
-  return With(texture, /*is_surface=*/false, [=](const TextureObject& object) {
+  return WithObject(texture, /*is_surface=*/false, [=](const TextureObject& object) {
     return object.has_view ? Put(view, object.view) : Result::kInvalidValue;
   });
 }
@@ -161,8 +162,8 @@ CUDA_EXPORT Result cuSurfObjectDestroy(Surface surface) {
 }
 
 CUDA_EXPORT Result cuSurfObjectGetResourceDesc(ResourceDescriptor* resource, Surface surface) {
-  return With(surface, /*is_surface=*/true,
-              [=](const TextureObject& object) { return Put(resource, object.resource); });
+  return WithObject(surface, /*is_surface=*/true,
+                    [=](const TextureObject& object) { return Put(resource, object.resource); });
 }
 
 }  // namespace tessera::cuda

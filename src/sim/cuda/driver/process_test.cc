@@ -173,7 +173,7 @@ TEST_F(ProcessTest, TotalsEqualTheSumOfLiveProcessesAfterRandomKills) {
   while (!children_.empty()) Kill(children_.begin()->first);
   EXPECT_EQ(node_.state().UsedBytes(0), 0u);
   EXPECT_EQ(node_.state().UsedBytes(1), 0u);
-  EXPECT_LE(node_.state().file().slots_used.load(), uint32_t(kProcesses) + 1);
+  EXPECT_LE(node_.state().file().slots_end.load(), uint32_t(kProcesses) + 1);
 }
 
 TEST_F(ProcessTest, AThousandProcessesGetSlots) {
