@@ -99,7 +99,8 @@ struct GpuProcess {
 };
 struct ProcessLoad {
   int pid = 0;
-  int percent = 0;  // of the GPU's multiprocessors, over the driver's last sampling period
+  int percent = 0;      // of the GPU's multiprocessors, over the driver's last sampling period
+  uint64_t end_us = 0;  // end of that period, by a clock of the driver
 };
 
 enum class ClockDomain { kSm, kMemory };
@@ -166,8 +167,8 @@ class Nvml {
   // UNIMPLEMENTED if the GPU reports no XIDs.
   virtual Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) = 0;
   virtual Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) = 0;
-  // Load of each process that was active after `since`.
-  virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) = 0;
+  // The newest load of each process of which the driver has a sample, however old.
+  virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device) = 0;
 
   // The current state of a GPU, for metrics.
   virtual Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) = 0;

@@ -47,7 +47,7 @@ class NvmlLibrary final : public Nvml {
   Status EventSetFree(NvmlEventSet set) override;
   Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) override;
   Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) override;
-  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) override;
+  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device) override;
   Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) override;
 
   Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) override;

@@ -49,32 +49,31 @@ Result<std::vector<GpuProcess>> NvmlLibrary::ComputeProcesses(NvmlDevice device)
   return processes;
 }
 
-Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, WallTime since) {
+Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device) {
   constexpr NvmlCall kCall = NvmlCall::kProcessUtilization;
   const auto function = symbols_.process_utilization;
   if (function == nullptr) {
     return Call(kCall, function, Handle(device), nullptr, nullptr, std::uint64_t{0});
   }
-  const auto micros =
-      std::chrono::duration_cast<std::chrono::microseconds>(since.time_since_epoch()).count();
   const auto read = [&](nvml::ProcessUtilizationSample* entries, unsigned* count,
                         nvml::Return* result) {
-    *result = static_cast<nvml::Return>(
-        function(Handle(device), entries, count, static_cast<std::uint64_t>(micros)));
+    *result = static_cast<nvml::Return>(function(Handle(device), entries, count, std::uint64_t{0}));
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
   auto samples = ReadAllEntries<nvml::ProcessUtilizationSample>(read);
-  // NVML_ERROR_NOT_FOUND: no sample is newer than `since`, so no process was active.
+  // NVML_ERROR_NOT_FOUND: the driver has no sample.
   if (samples.status().code() == Code::kNotFound) return std::vector<ProcessLoad>();
   if (!samples.ok()) return samples.status();
   std::ranges::sort(*samples, {}, &nvml::ProcessUtilizationSample::timestamp);
-  std::map<unsigned, unsigned> last;
-  for (const nvml::ProcessUtilizationSample& sample : *samples) last[sample.pid] = sample.sm;
+  std::map<unsigned, const nvml::ProcessUtilizationSample*> last;
+  for (const nvml::ProcessUtilizationSample& sample : *samples) last[sample.pid] = &sample;
   std::vector<ProcessLoad> loads;
-  for (const auto& [pid, percent] : last) {
+  for (const auto& [pid, sample] : last) {
     // Old drivers leave entries without a process, and invalid percentages.
-    if (pid == 0 || percent > 100) continue;
-    loads.push_back({.pid = static_cast<int>(pid), .percent = static_cast<int>(percent)});
+    if (pid == 0 || sample->sm > 100) continue;
+    loads.push_back({.pid = static_cast<int>(pid),
+                     .percent = static_cast<int>(sample->sm),
+                     .end_us = sample->timestamp});
   }
   return loads;
 }

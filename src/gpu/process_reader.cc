@@ -10,6 +10,30 @@
 
 namespace tessera::gpu {
 
+namespace {
+
+// The newest sample of a GPU. Its age is measured from when it was first seen, because the driver's
+// clock may differ from this program's, for example after the time of the node was set.
+struct NewestSample {
+  uint64_t end_us = 0;  // 0: none
+  MonotonicTime seen_at{};
+};
+
+// The loads of the last kLoadPeriod.
+std::vector<ProcessLoad> RecentLoads(std::vector<ProcessLoad> loads, MonotonicTime now,
+                                     NewestSample* newest) {
+  if (loads.empty()) return loads;
+  const uint64_t end_us = std::ranges::max(loads, {}, &ProcessLoad::end_us).end_us;
+  if (end_us != newest->end_us) *newest = {end_us, now};
+  if (now - newest->seen_at >= ProcessReader::kLoadPeriod) return {};
+  constexpr uint64_t kPeriodUs =
+      std::chrono::duration_cast<std::chrono::microseconds>(ProcessReader::kLoadPeriod).count();
+  std::erase_if(loads, [&](const ProcessLoad& load) { return load.end_us + kPeriodUs <= end_us; });
+  return loads;
+}
+
+}  // namespace
+
 // A session with the driver. The jobs of all GPUs use it at the same time, and its last owner
 // closes it, which can block. The last owner is a job, unless the reader is destroyed.
 struct ProcessReader::NvmlSession {
@@ -30,7 +54,7 @@ struct ProcessReader::NvmlSession {
     return session;
   }
 
-  Result<ProcessReport::GpuProcesses> ReadGpu(int index, WallTime since) {
+  Result<ProcessReport::GpuProcesses> ReadGpu(int index, MonotonicTime now, NewestSample* newest) {
     ASSIGN_OR_RETURN(const NvmlDevice device, nvml->HandleByIndex(index));
     ProcessReport::GpuProcesses gpu;
     ASSIGN_OR_RETURN(gpu.uuid, nvml->Uuid(device));
@@ -40,9 +64,9 @@ struct ProcessReader::NvmlSession {
     }
     std::ranges::sort(gpu.processes, {}, &ProcessUse::pid);
     // GPUs that do not report loads (before Maxwell) still report memory.
-    const Result<std::vector<ProcessLoad>> loads = nvml->ProcessLoads(device, since);
+    Result<std::vector<ProcessLoad>> loads = nvml->ProcessLoads(device);
     if (!loads.ok()) return gpu;
-    for (const ProcessLoad& load : *loads) {
+    for (const ProcessLoad& load : RecentLoads(*std::move(loads), now, newest)) {
       const auto at = std::ranges::lower_bound(gpu.processes, load.pid, {}, &ProcessUse::pid);
       if (at != gpu.processes.end() && at->pid == load.pid) at->percent = load.percent;
     }
@@ -78,8 +102,9 @@ struct ProcessReader::SessionCheck {
 
 struct ProcessReader::State {
   struct GpuQuery {
-    bool query_running = false;                         // true also while it hangs
-    bool awaited = false;                               // the current query waits for it
+    bool query_running = false;  // true also while it hangs
+    bool awaited = false;        // the current query waits for it
+    NewestSample newest_sample;
     std::optional<ProcessReport::GpuProcesses> answer;  // to the current query
   };
 
@@ -103,7 +128,7 @@ struct ProcessReader::State {
   void OnSession(const SessionCheck& check);
   void StartGpu(size_t index);
   void OnGpu(uint64_t of_generation, uint64_t of_query, size_t index,
-             Result<ProcessReport::GpuProcesses> answer);
+             const NewestSample& newest_sample, Result<ProcessReport::GpuProcesses> answer);
   void OnAnswered(uint64_t of_query, size_t index);
   void AnswerGpus();
   void Answer(ProcessReport report);
@@ -169,22 +194,26 @@ void ProcessReader::State::StartGpu(size_t index) {
   gpus[index].query_running = true;
   struct ProcessQuery {
     std::shared_ptr<NvmlSession> session;
+    NewestSample newest_sample;
     Result<ProcessReport::GpuProcesses> answer = ProcessReport::GpuProcesses();
   };
   const auto reading = std::make_shared<ProcessQuery>();
   reading->session = session;
+  reading->newest_sample = gpus[index].newest_sample;
   BlockingCaller::Job job;
   job.name = fmt::format("nvml-procs-{}", index);
   job.deadline = kGpuDeadline;
-  job.work = [reading, index, since = runner->clock().WallNow() - kLoadPeriod] {
+  job.work = [reading, index, now = runner->clock().Now()] {
     const std::shared_ptr<NvmlSession> session = reading->session;
-    reading->answer = session->ReadGpu(static_cast<int>(index), since);
+    reading->answer = session->ReadGpu(static_cast<int>(index), now, &reading->newest_sample);
     if (reading->answer.status().code() == Code::kFailedPrecondition) session->is_dead = true;
     reading->session.reset();
   };
   job.finished = [weak = weak.Get(), reading, generation = generation, query_number = query_number,
                   index] {
-    if (weak) weak->OnGpu(generation, query_number, index, std::move(reading->answer));
+    if (!weak) return;
+    weak->OnGpu(generation, query_number, index, reading->newest_sample,
+                std::move(reading->answer));
   };
   job.overdue = [weak = weak.Get(), generation = generation, query_number = query_number, index] {
     if (weak && generation == weak->generation) weak->OnAnswered(query_number, index);
@@ -193,9 +222,11 @@ void ProcessReader::State::StartGpu(size_t index) {
 }
 
 void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size_t index,
+                                 const NewestSample& newest_sample,
                                  Result<ProcessReport::GpuProcesses> answer) {
   if (of_generation != generation) return;
   gpus[index].query_running = false;
+  gpus[index].newest_sample = newest_sample;
   // An earlier query was answered without this GPU.
   if (of_query != query_number || awaited_count == 0) return;
   if (answer.ok()) gpus[index].answer = *std::move(answer);

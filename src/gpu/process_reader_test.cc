@@ -40,6 +40,27 @@ TEST_F(ProcessReaderTest, ReportsMemoryAndLoadByProcess) {
   EXPECT_EQ(report->gpus[1].processes, (std::vector<ProcessUse>{{8, GiB(1), 0}, {40, MiB(7), 30}}));
 }
 
+// The driver's timestamps need not agree with the clock of the node, which may be set at any time.
+TEST_F(ProcessReaderTest, ALoadCountsForASecondAfterItsSampleWasFirstSeen) {
+  const auto percent_after = [this](Duration pause, uint64_t end_us, uint64_t other_end_us) {
+    loader_->driver->gpus[1].loads = {{.pid = 40, .percent = 30, .end_us = end_us},
+                                      {.pid = 8, .percent = 20, .end_us = other_end_us}};
+    runner_.AdvanceTimeAndRun(pause);
+    const auto report = Read();
+    return std::pair(report->gpus[1].processes[1].percent, report->gpus[1].processes[0].percent);
+  };
+  constexpr uint64_t kSecond = 1'000'000, kLater = 1'000 * kSecond;
+  EXPECT_EQ(percent_after(std::chrono::milliseconds(600), kLater, kLater), std::pair(30, 20));
+  EXPECT_EQ(percent_after(std::chrono::milliseconds(600), kLater, kLater), std::pair(30, 20))
+      << "the driver takes its samples less often than they are read";
+  EXPECT_EQ(percent_after(std::chrono::milliseconds(600), kLater, kLater), std::pair(0, 0))
+      << "no process was active";
+  EXPECT_EQ(percent_after(std::chrono::seconds(1), kLater + 2 * kSecond, kLater), std::pair(30, 0))
+      << "only one process is active again";
+  EXPECT_EQ(percent_after(std::chrono::seconds(1), kSecond, kSecond), std::pair(30, 20))
+      << "the clock was set back";
+}
+
 TEST_F(ProcessReaderTest, SimultaneousRequestsShareOneQuery) {
   Read();
   Read();

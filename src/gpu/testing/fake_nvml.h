@@ -3,6 +3,7 @@
 // hanging call throws, and FakeCaller treats its job as not returned.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,7 +84,7 @@ struct FakeGpu {
   // Links to other GPUs by their address, one NVLink for each entry; "switch" for NVSwitch.
   std::vector<std::string> nvlinks;
   std::vector<GpuProcess> processes;
-  std::vector<ProcessLoad> loads;
+  std::vector<ProcessLoad> loads;  // with `end_us` 0: a new sample at each query
   bool mig = false;
   // Outer nullopt: the GPU has no fabric; inner nullopt: not registered yet.
   std::optional<std::optional<device::FabricClique>> fabric;
@@ -209,8 +210,13 @@ class FakeNvml final : public Nvml {
   Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) override {
     return Answer(NvmlCall::kComputeProcesses, IndexOf(device), Gpu(device).processes);
   }
-  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime) override {
-    return Answer(NvmlCall::kProcessUtilization, IndexOf(device), Gpu(device).loads);
+  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device) override {
+    std::vector<ProcessLoad> loads = Gpu(device).loads;
+    const uint64_t now_us = sample_us_ += 1'000'000;
+    for (ProcessLoad& load : loads) {
+      if (load.end_us == 0) load.end_us = now_us;
+    }
+    return Answer(NvmlCall::kProcessUtilization, IndexOf(device), loads);
   }
   Result<int> ClockMhz(NvmlDevice device, ClockDomain domain) override {
     const FakeTelemetry& telemetry = Gpu(device).telemetry;
@@ -317,6 +323,7 @@ class FakeNvml final : public Nvml {
     return value;
   }
 
+  std::atomic<uint64_t> sample_us_ = 0;  // end of the last sample
   const std::shared_ptr<FakeDriver> driver_;
 };
 
