@@ -158,7 +158,10 @@ struct ComputeCharge {
   // Running mean of the GPU time of launches for which no price, not even a similar one, was known;
   // 0: none yet.
   std::atomic<int64_t> unknown_price;
-  uint64_t reserved_too[2];
+  // Part of `charged` for copies and sets within device memory, as far as they have prices. NVML's
+  // utilization does not include them.
+  std::atomic<int64_t> copied;
+  uint64_t reserved_too;
 };
 static_assert(sizeof(ComputeCharge) == 64);
 

@@ -2,13 +2,15 @@
 // The parts of a simulated GPU's time that two containers get, beside the parts that they should
 // get: the first one alone, both beside each other, and the first one in the three seconds after
 // the other has ended. A second table shows two limits of 40 and 50 hundredths, which leave the GPU
-// partly idle, with the agent and without it: means and deviations of 20 seconds. The limiters, the
-// agent's ComputeControl and the driver's samples of use are real; the GPU's own account of busy
-// time is what is printed.
+// partly idle, with the agent and without it: means and deviations of 20 seconds. A third table
+// shows the seconds after a program has stopped to copy device memory; the driver's samples do not
+// include copies. The limiters, the agent's ComputeControl and the driver's samples are real; the
+// GPU's own account of busy time is what is printed.
 //
-//   compute_bench [--busy LOOPS]     needs root, for mount namespaces; about 20 s for each row
+//   compute_bench [--busy LOOPS | --copies]    needs root, for mount namespaces; about 20 s a row
 //
-// --busy: the second table only, beside so many processes that use the CPU.
+// --busy: the second table only, beside so many processes that use the CPU. --copies: the third
+// table only.
 //
 // Each container is a process of its own, which is this program with "--child".
 #include <fcntl.h>
@@ -65,6 +67,7 @@ struct Program {
   const char* times;  // SIMGPU_KERNEL_NS
   int batch;          // launches of the brief kernel between two waits
   bool exchanges;     // in a graph, in which the lengthy kernel then runs once
+  int copies = 0;     // copies of kCopyBytes before each batch, in the first kCopyTime
 };
 constexpr Program kAllPrograms[] = {
     {"kernels of 50 us", "brief=50000", 200, false},
@@ -72,9 +75,14 @@ constexpr Program kAllPrograms[] = {
     {"1 ms, each waited for", "brief=1000000", 1, false},
     {"graphs of 10 us, 20 times, and 200 ms", "brief=10000,lengthy=200000000", 20, true},
     {"kernels of 2 ms", "brief=2000000", 8, false},
+    {"1 ms, each after a copy at first", "brief=1000000", 1, false, 1},
+    {"1 ms, each after 10 copies at first", "brief=1000000", 1, false, 10},
 };
+constexpr uint64_t kCopyBytes = 16 << 20;
+constexpr seconds kCopyTime(10);
 constexpr size_t kPrograms[] = {0, 1, 2, 3};     // of the first table
 constexpr size_t kStrictPrograms[] = {0, 4, 1};  // of the second table
+constexpr size_t kCopyPrograms[] = {5, 6};       // of the third table
 
 void Require(cuda::Result result, const char* call) {
   if (result == cuda::Result::kSuccess) return;
@@ -125,7 +133,15 @@ void EnterContainer(const std::string& folder) {
   REQUIRE(cuda, cuGraphCreate, &graph, 0);
   REQUIRE(cuda, cuGraphAddKernelNode_v2, &node, graph, nullptr, 0, &of_brief);
   REQUIRE(cuda, cuGraphInstantiateWithFlags, &exec, graph, 0);
+  cuda::DevicePtr to = 0, from = 0;
+  REQUIRE(cuda, cuMemAlloc_v2, &to, kCopyBytes);
+  REQUIRE(cuda, cuMemAlloc_v2, &from, kCopyBytes);
+  const auto start = Clock::now();
   for (;;) {
+    const int copies = Clock::now() - start < kCopyTime ? program.copies : 0;
+    for (int i = 0; i < copies; ++i) {
+      REQUIRE(cuda, cuMemcpyDtoDAsync_v2, to, from, kCopyBytes, nullptr);
+    }
     for (int i = 0; i < program.batch; ++i) {
       if (program.exchanges) {
         REQUIRE(cuda, cuGraphLaunch, exec, nullptr);
@@ -203,6 +219,13 @@ class Bench {
     for (const size_t program : kPrograms) {
       for (const int percent : {30, 70}) Row(program, percent);
     }
+  }
+
+  // A container with 30 hundredths alone, around the end of its copies.
+  void RunCopies() {
+    fmt::print("\n{:40}{:>9}  {}\n", "points of a GPU by kernels, 30 wanted", "copying",
+               "in each second afterwards");
+    for (const size_t program : kCopyPrograms) CopyRow(program);
   }
 
   // 40 and 50 hundredths beside `loops` processes that use the CPU.
@@ -311,6 +334,21 @@ class Bench {
     EndContainers();
   }
 
+  void CopyRow(size_t program) {
+    MakeContainers(program, 30, 70);
+    control_ = std::make_unique<agent::ComputeControl>();
+    first_->Start(program);
+    Pass(seconds(4));
+    const double copying = Measure(kCopyTime - seconds(5)).first;
+    Pass(seconds(2));
+    std::string parts;
+    for (int second = 0; second < 8; ++second)
+      parts += fmt::format("{:6.1f}", Measure(seconds(1)).first);
+    fmt::print("{:40}{:>9.1f}  {}\n", kAllPrograms[program].name, copying, parts);
+    std::fflush(stdout);
+    EndContainers();
+  }
+
   void Row(size_t program, int percent) {
     MakeContainers(program, percent, 100 - percent);
     control_ = std::make_unique<agent::ComputeControl>();
@@ -343,14 +381,17 @@ int main(int argc, char** argv) {
     tessera::Work(tessera::kAllPrograms[std::strtoul(arguments[2].c_str(), nullptr, 10)]);
   }
   int loops = -1;
+  bool only_copies = false;
   CLI::App app{"Parts of a GPU's time that two containers get."};
   app.add_option("--busy", loops, "the second table only, beside so many busy processes");
+  app.add_flag("--copies", only_copies, "the third table only");
   CLI11_PARSE(app, argc, argv);
   if (::geteuid() != 0) {
     fmt::print(stderr, "compute_bench: needs root, for mount namespaces\n");
     return 1;
   }
   tessera::Bench bench;
-  if (loops < 0) bench.Run();
-  bench.RunStrict(std::max(loops, 0));
+  if (loops < 0 && !only_copies) bench.Run();
+  if (!only_copies) bench.RunStrict(std::max(loops, 0));
+  if (loops < 0) bench.RunCopies();
 }

@@ -44,6 +44,7 @@ void AddSlot(uint32_t slot, const ComputeSlot& compute_slot, Arbiter::ContainerR
 uint32_t AddFirstSlots(const FirstSlots& first_slots, Arbiter::ContainerReading* reading,
                        ComputeTotals* totals) {
   reading->charged = first_slots.charge.charged.load(limiter::kRelaxed);
+  reading->copied = first_slots.charge.copied.load(limiter::kRelaxed);
   reading->processes.clear();
   totals->wait_time_ns =
       std::clamp<int64_t>(first_slots.charge.waited.load(limiter::kRelaxed), 0, kMaxNs);

@@ -53,7 +53,7 @@ class Arbiter {
   };
   struct ContainerReading {
     Id id = 0;
-    int64_t charged = 0;
+    int64_t charged = 0, copied = 0;
     std::vector<ProcessReading> processes;
   };
 
@@ -114,6 +114,7 @@ class Arbiter {
   struct MeterCorrection {
     int64_t updated_at = 0;                      // time of the last call of RecordUtilization
     int64_t time_alone = 0, time_contended = 0;  // GPU time since then
+    int64_t time_copied = 0;                     // of it for copies, which NVML does not report
     bool was_contended = false;                  // `time_contended` was not 0 at the last call
     BiasEstimate bias_alone, bias_contended;
   };
@@ -124,7 +125,7 @@ class Arbiter {
     uint32_t epoch = 1, flags = 0;
     double weight = 0, limit = 1;
     int64_t read_at = 0, stopped_at = 0;
-    int64_t charged = 0, pool = 0, used_since_tick = 0;
+    int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
     bool is_known = false, is_present = false, is_idle = true, is_below_share = true,
          is_stopped = false;

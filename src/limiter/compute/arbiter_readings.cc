@@ -87,6 +87,10 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   const int64_t charged = Bounded(reading.charged);
   container.used_since_tick = container.is_known ? charged - container.charged : 0;
   container.charged = charged;
+  const int64_t copied = Bounded(reading.copied);
+  if (container.is_known)
+    container.meter.time_copied += std::max<int64_t>(0, copied - container.copied);
+  container.copied = copied;
   if (!container.is_known) container.pool = charged;
   container.is_known = true;
   container.read_at = now;

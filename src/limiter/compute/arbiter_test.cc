@@ -194,6 +194,26 @@ void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double
   }
 }
 
+// NVML does not report copies, so only the rest of the metered time is compared with NVML.
+TEST(ArbiterTest, CopiesDoNotCorrectTheMeter) {
+  for (const double copied_part : {0.15, 0.9}) {
+    Arbiter arbiter;
+    arbiter.Set(1, {.request = 0.5, .limit = 0.5});
+    int64_t now = kStart, metered = 0;
+    uint32_t bias = 0;
+    for (int second = 0; second < 10; ++second) {
+      for (const int64_t end = now + kSecond; now < end; now += 4 * kMillisecond) {
+        metered += int64_t(0.5 * 4 * kMillisecond);
+        Arbiter::ContainerReading reading = Working(1, now, metered);
+        reading.copied = int64_t(copied_part * double(metered));
+        bias = AllowanceOf(arbiter.Tick(now, Readings{reading}), 1).bias;
+      }
+      arbiter.RecordUtilization(now, 1, 0.5 * (1 - copied_part));
+    }
+    EXPECT_NEAR(double(bias) / kOne, 1, 0.02) << copied_part;
+  }
+}
+
 TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.3, .limit = 0.3});

@@ -20,6 +20,8 @@ constexpr double kMinChange = 0.02;
 // The correction for times beside other containers needs at least this much use beside them,
 // relative to the use alone.
 constexpr double kMinContended = 0.25;
+// Seconds with a larger part of copies are not compared.
+constexpr double kMaxCopied = 0.2;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
 
 }  // namespace
@@ -62,10 +64,16 @@ void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   MeterCorrection& meter = container->meter;
   const bool first = meter.updated_at == 0;
   const auto span = double(std::max<int64_t>(now - std::exchange(meter.updated_at, now), 1));
-  const double alone = double(std::exchange(meter.time_alone, 0)) / span;
-  const double contended = double(std::exchange(meter.time_contended, 0)) / span;
+  double alone = double(std::exchange(meter.time_alone, 0)) / span;
+  double contended = double(std::exchange(meter.time_contended, 0)) / span;
+  const double copied = double(std::exchange(meter.time_copied, 0)) / span;
   const bool was_contended = std::exchange(meter.was_contended, contended > 0);
   if (first || container->longest > kTooLongToCorrect) return;
+  // If copies took much of the time, the rest is too inexact.
+  const double copied_part = copied > 0 ? copied / std::max(alone + contended, copied) : 0;
+  if (copied_part > kMaxCopied) return;
+  alone *= 1 - copied_part;
+  contended *= 1 - copied_part;
   if (was_contended != (contended > 0)) {
     meter.bias_alone.samples = meter.bias_contended.samples = 0;
   } else if (!was_contended) {

@@ -87,6 +87,13 @@ class Books {
     return true;
   }
 
+  // Called after a copy or set within device memory was launched.
+  void RecordCopy(uint64_t key) const {
+    const Price* price = prices_->Find(key);
+    if (price == nullptr || price->samples == 0) return;
+    lines_.charge->copied.fetch_add(price->price.load(std::memory_order_relaxed),
+                                    std::memory_order_relaxed);
+  }
   LaunchDecision Decide(ThreadCredit* thread, const Launch& launch, int64_t now);
   // Follows every LaunchDecision with a mark. `recorded` is false if its events could not be
   // recorded.

@@ -14,7 +14,12 @@ inline constexpr uint64_t kBytesPerNanosecond = 500;
 template <typename Call>
 cuda::Result ChargeCopy(uint64_t bytes, LaunchStream stream, Call call) {
   const auto work = [=] { return Work{0x6d6f7665, bytes}; };
-  return Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+  const cuda::Result result =
+      Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+  Meter* const meter = Throttle::Get().IsCurrent(current_thread) ? current_thread.meter : nullptr;
+  if (meter != nullptr && meter->gate.books().epoch() != 0)
+    meter->gate.books().RecordCopy(PriceKey(work()));
+  return result;
 }
 
 inline uint64_t BytesOf(const cuda::Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
