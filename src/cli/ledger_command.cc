@@ -163,7 +163,7 @@ class LedgerCommandRun {
         return use.ns == pod.meta.ns && use.pod == pod.meta.name;
       });
     }
-    const Status limited = CheckLimited(pod_uses);
+    const Status limited = CheckLimited(pod_uses, {options_.memory, options_.compute});
     if (!limited.ok()) return Quit(Fail(limited));
     const ledger::PodEntry* entry = EntryOf(pod);
     std::string text;

@@ -143,6 +143,13 @@ std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
   return Kind::Text(device::LimitFor(*limits, container, share.uuid).value_or(max));
 }
 
+template <typename Kind>
+bool AppliesTo(const ContainerUse& use, const std::string& text) {
+  if (text == kNone) return false;
+  const auto limits = Kind::Parse(text);
+  return limits.ok() && device::LimitFor(*limits, use.container, use.uuid).has_value();
+}
+
 }  // namespace
 
 Status CheckNewLimits(const NewLimits& limits) {
@@ -164,9 +171,11 @@ Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
                                       {"annotations", std::move(annotations)}})}});
 }
 
-Status CheckLimited(const std::vector<ContainerUse>& uses) {
+Status CheckLimited(const std::vector<ContainerUse>& uses, const NewLimits& limits) {
   for (const ContainerUse& use : uses) {
-    if (use.limited) continue;
+    const bool applies = AppliesTo<MemoryLimitKind>(use, limits.memory) ||
+                         AppliesTo<ComputeLimitKind>(use, limits.compute);
+    if (use.limited || !applies) continue;
     return Error(
         Code::kFailedPrecondition,
         "container {} has no limiter on {}, so no limit can hold: isolation is off on node "

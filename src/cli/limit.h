@@ -26,8 +26,8 @@ Status CheckNewLimits(const NewLimits& limits);
 // exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
 // `uses`: the usage of the pod's containers, as the agent reports it. FAILED_PRECONDITION: a
-// container has no limiter.
-Status CheckLimited(const std::vector<ContainerUse>& uses);
+// container to which one of the valid `limits` applies has no limiter.
+Status CheckLimited(const std::vector<ContainerUse>& uses, const NewLimits& limits);
 // Describes the patch for the user, and which containers of `uses` hold more than the new limit.
 std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
                       const std::vector<ContainerUse>& uses = {});

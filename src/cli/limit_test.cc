@@ -85,12 +85,15 @@ TEST_F(LimitTest, ReportsMemoryThatAContainerHoldsBeyondItsNewLimit) {
 
 TEST_F(LimitTest, NoLimitIsWrittenForAContainerWithoutLimiter) {
   const ContainerUse limited{.node = "n1", .container = "main", .uuid = "GPU-1"};
-  EXPECT_TRUE(CheckLimited({limited}).ok());
+  EXPECT_TRUE(CheckLimited({limited}, {"1Gi", ""}).ok());
   ContainerUse unlimited = limited;
   unlimited.limited = false;
-  const Status status = CheckLimited({limited, unlimited});
+  const Status status = CheckLimited({limited, unlimited}, {"1Gi", ""});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_NE(status.message().find("container main has no limiter on GPU-1"), std::string::npos);
+  EXPECT_FALSE(CheckLimited({unlimited}, {"", "main=20"}).ok());
+  EXPECT_TRUE(CheckLimited({unlimited}, {"side=1Gi", "GPU-2=20"}).ok()) << "for others only";
+  EXPECT_TRUE(CheckLimited({unlimited}, {"none", ""}).ok()) << "an annotation can be removed";
 }
 
 }  // namespace
