@@ -109,18 +109,11 @@ class LedgerCommandRun {
     const Result<const kube::PodObject*> pod = FindPod();
     if (!pod.ok()) return Print();
     const kube::ObjectMeta& meta = (*pod)->meta;
-    list_operation_ = session().client().List(WarningsQuery(meta.ns, meta.uid),
-                                              [this](const Result<kube::ListPage>& page) {
-                                                std::vector<Json> events;
-                                                if (page.ok()) {
-                                                  for (const kube::RawObject& event : page->items) {
-                                                    if (event.json() != nullptr)
-                                                      events.push_back(*event.json());
-                                                  }
-                                                }
-                                                warnings_ = WarningsIn(events);
-                                                ReadUsage();
-                                              });
+    const kube::ListQuery query = WarningsQuery(meta.ns, meta.uid);
+    list_operation_ = session().client().List(query, [this](const Result<kube::ListPage>& page) {
+      if (page.ok()) warnings_ = WarningsIn(page->items);
+      ReadUsage();
+    });
   }
 
   // Reads the pod's usage from the agent of its node. The explanation is printed also without it.

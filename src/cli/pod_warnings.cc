@@ -21,10 +21,11 @@ kube::ListQuery WarningsQuery(const std::string& ns, const Uid& uid) {
           .field_selector = "type=Warning,involvedObject.uid=" + uid.str()};
 }
 
-std::vector<PodWarning> WarningsIn(const std::vector<Json>& events) {
+std::vector<PodWarning> WarningsIn(const std::vector<kube::RawObject>& events) {
   std::vector<PodWarning> warnings;
-  for (const Json& event : events) {
-    if (!IsOfAgent(event)) continue;
+  for (const kube::RawObject& object : events) {
+    if (object.json() == nullptr || !IsOfAgent(*object.json())) continue;
+    const Json& event = *object.json();
     warnings.push_back({.at = event.StringAt("lastTimestamp").value_or(""),
                         .reason = event.StringAt("reason").value_or(""),
                         .message = event.StringAt("message").value_or(""),

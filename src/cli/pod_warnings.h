@@ -22,7 +22,7 @@ struct PodWarning {
 // The Events to list for the pod.
 kube::ListQuery WarningsQuery(const std::string& ns, const Uid& uid);
 // The warnings of agents among `events`, the oldest first. `kubectl describe` shows the others.
-std::vector<PodWarning> WarningsIn(const std::vector<Json>& events);
+std::vector<PodWarning> WarningsIn(const std::vector<kube::RawObject>& events);
 Json JsonOf(const PodWarning& warning);
 
 }  // namespace tessera::cli

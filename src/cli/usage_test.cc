@@ -113,10 +113,11 @@ TEST(UsageTest, ErrorWithoutPermissionNamesTheRole) {
 
 TEST(UsageTest, WarningsAreThoseOfAgentsTheOldestFirst) {
   const auto event = [](const char* component, const char* at, const char* reason) {
-    return ParseJson(fmt::format(R"({{"source":{{"component":"{}"}},"lastTimestamp":"{}",)"
-                                 R"("reason":"{}","message":"text"}})",
-                                 component, at, reason))
-        .value();
+    return kube::RawObject(
+        ParseJson(fmt::format(R"({{"source":{{"component":"{}"}},"lastTimestamp":"{}",)"
+                              R"("reason":"{}","message":"text"}})",
+                              component, at, reason))
+            .value());
   };
   const auto warnings = WarningsIn({event("tessera-agent", "2026-11-28T19:00:01Z", "B"),
                                     event("kubelet", "2026-11-28T19:00:00Z", "Unhealthy"),
