@@ -10,14 +10,21 @@ namespace tessera::limiter {
 // Minimum bytes that a GPU moves within its memory in a nanosecond.
 inline constexpr uint64_t kBytesPerNanosecond = 500;
 
+// The meter of the current context's GPU. Null: the GPU has no limit, or no launch of this thread
+// has used the context yet.
+inline Meter* LimitedGpuMeter() {
+  if (!Throttle::Get().IsCurrent(current_thread)) return nullptr;
+  Meter* const meter = current_thread.meter;
+  return meter != nullptr && meter->gate.books().epoch() != 0 ? meter : nullptr;
+}
+
 // Calls the driver, and charges a copy or set within device memory.
 template <typename Call>
 cuda::Result ChargeCopy(uint64_t bytes, LaunchStream stream, Call call) {
   const auto work = [=] { return Work{0x6d6f7665, bytes}; };
   const cuda::Result result =
       Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
-  Meter* const meter = Throttle::Get().IsCurrent(current_thread) ? current_thread.meter : nullptr;
-  if (meter != nullptr && meter->gate.books().epoch() != 0)
+  if (Meter* const meter = LimitedGpuMeter(); meter != nullptr)
     meter->gate.books().RecordCopy(PriceKey(work()));
   return result;
 }
@@ -34,8 +41,7 @@ inline uint64_t BytesOf(const cuda::Memcpy3DV1& copy) {
 
 // False: the GPU of this thread's context has no limit.
 inline bool MayBeLimited() {
-  if (!Throttle::Get().IsCurrent(current_thread)) return true;
-  return current_thread.meter != nullptr && current_thread.meter->gate.books().epoch() != 0;
+  return !Throttle::Get().IsCurrent(current_thread) || LimitedGpuMeter() != nullptr;
 }
 
 // Calls the driver, so it is used only if the GPU is limited.
