@@ -41,8 +41,8 @@ void AddToSummary(const ContainerRunState& container, PodRunSummary* summary) {
 
 uint64_t FailedAttemptHash(std::string_view reason, std::string_view message) {
   // kube-scheduler's reasons of a failed attempt (PodReasonUnschedulable and
-  // PodReasonSchedulerError in k8s.io/api/core/v1). SchedulingGated is not one: kube-scheduler has
-  // not tried to place such a pod.
+  // PodReasonSchedulerError in k8s.io/api/core/v1). The reason SchedulingGated does not count,
+  // because kube-scheduler does not try to place a gated pod.
   if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
   const std::hash<std::string_view> hash;
   return (hash(reason) * 31 + hash(message)) | 1;

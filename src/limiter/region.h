@@ -158,8 +158,8 @@ struct ComputeCharge {
   // Running mean of the GPU time of launches for which no price, not even a similar one, was known;
   // 0: none yet.
   std::atomic<int64_t> unknown_price;
-  // Part of `charged` for copies and sets within device memory, as far as they have prices. NVML's
-  // utilization does not include them.
+  // GPU time of copies and sets within device memory, by their prices. NVML's utilization does not
+  // include them.
   std::atomic<int64_t> copied;
   uint64_t reserved_too;
 };

@@ -114,7 +114,7 @@ class Arbiter {
   struct MeterCorrection {
     int64_t updated_at = 0;                      // time of the last call of RecordUtilization
     int64_t time_alone = 0, time_contended = 0;  // GPU time since then
-    int64_t time_copied = 0;                     // of it for copies, which NVML does not report
+    int64_t time_copied = 0;                     // GPU time of copies, which NVML does not report
     bool was_contended = false;                  // `time_contended` was not 0 at the last call
     BiasEstimate bias_alone, bias_contended;
   };

@@ -20,7 +20,7 @@ constexpr double kMinChange = 0.02;
 // The correction for times beside other containers needs at least this much use beside them,
 // relative to the use alone.
 constexpr double kMinContended = 0.25;
-// Seconds with a larger part of copies are not compared.
+// NVML's measure of a second corrects nothing if copies took a larger part of the GPU time.
 constexpr double kMaxCopied = 0.2;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
 

@@ -11,7 +11,7 @@ namespace {
 
 struct OwnStream {
   StreamTag* stream;
-  uint64_t id;  // tells the stream from a later stream at the same address
+  uint64_t id;  // differs from that of a later stream at the same address
 
   bool IsAlive(Driver& driver) const { return driver.IsStream(stream) && stream->id == id; }
 };
