@@ -18,10 +18,22 @@ double ErrorOf(const ShareHistory::ShareSample& sample, const ShareHistory::Shar
   return -std::clamp(missing, 0.0, std::max(0.0, sample.waiting));
 }
 
+bool IsIdle(const ShareHistory::ShareSample& sample) {
+  constexpr double kNothing = 0.001;
+  return sample.used < kNothing && sample.waiting < kNothing;
+}
+
 }  // namespace
 
+// In the first and the last second of its work, a program can use only a part of its share.
 void ShareHistory::Add(MonotonicTime now, const ShareSample& sample) {
-  samples_.push_back({now, sample.used, ErrorOf(sample, last_.value_or(sample)), sample.by_driver});
+  double error = ErrorOf(sample, last_.value_or(sample));
+  if (last_ && IsIdle(*last_)) error = std::max(error, 0.0);
+  if (IsIdle(sample) && !samples_.empty()) {
+    double& before = samples_.back().error;
+    before = std::max(before, 0.0);
+  }
+  samples_.push_back({now, sample.used, error, sample.by_driver});
   last_ = sample;
   while (now - samples_.front().at >= kWindow) samples_.pop_front();
 }

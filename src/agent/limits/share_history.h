@@ -9,7 +9,8 @@
 //   worst   the error with the largest absolute value
 //
 // `share` is the fraction of the GPU that the container gets while others want the GPU, `limit` the
-// most that it may use. A container that wants less than its share has no error.
+// most that it may use. A container that wants less than its share has no error, and no sample just
+// after or before an idle one has an error below 0.
 //
 // Does no I/O and reads no clock. Use from one thread.
 #pragma once

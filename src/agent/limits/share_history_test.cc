@@ -64,6 +64,19 @@ TEST(ShareHistoryTest, TheSecondInWhichALimitChangesIsNoError) {
   EXPECT_NEAR(history.Get(At(3))->worst, -0.3, 1e-9);
 }
 
+TEST(ShareHistoryTest, TheSecondsInWhichWorkBeginsAndEndsAreNotBelowTheShare) {
+  const ShareHistory::ShareSample idle{.share = 0.3, .limit = 0.3}, full{0.3, 0.7, 0.3, 0.3},
+      partly{0.1, 0.4, 0.3, 0.3}, starved{0, 1, 0.3, 0.3};
+  ShareHistory history;
+  for (int i = 0; const auto& sample : {idle, partly, full, partly, idle, partly, idle})
+    history.Add(At(++i), sample);
+  EXPECT_NEAR(history.Get(At(7))->worst, 0, 1e-9);
+  for (int i = 7; const auto& sample : {full, partly, full}) history.Add(At(++i), sample);
+  EXPECT_NEAR(history.Get(At(10))->worst, -0.2, 1e-9) << "within its work";
+  for (int i = 10; const auto& sample : {full, starved, full}) history.Add(At(++i), sample);
+  EXPECT_NEAR(history.Get(At(13))->worst, -0.3, 1e-9) << "a container that waits is not idle";
+}
+
 TEST(ShareHistoryTest, AContainerThatEndsIsForgotten) {
   ShareHistories histories;
   ContainerUses uses(1);
