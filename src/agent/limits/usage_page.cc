@@ -44,12 +44,11 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
   memory->Set("unaccounted", Json::Int(use.unaccounted.count()));
   memory->Set("peak", Json::Int(use.peak.count()));
   if (use.reported) memory->Set("driver", Json::Int(use.reported->count()));
-  if (use.compute_limit.count() != 0) {
+  const bool is_limited = use.compute_limit.count() != 0;
+  if (is_limited || use.compute_use)
     json->Set("class", Json::String(std::string(NameOf(use.compute_class))));
-    json->Set("limit_milli", Json::Int(use.compute_limit.count()));
-  }
-  if (use.compute_limit.count() != 0 && use.utilization)
-    json->Set("driver_milli", Json::Int(std::lround(1000 * *use.utilization)));
+  if (is_limited) json->Set("limit_milli", Json::Int(use.compute_limit.count()));
+  if (use.utilization) json->Set("driver_milli", Json::Int(std::lround(1000 * *use.utilization)));
   if (use.compute_use) {
     json->Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
     json->Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
@@ -119,7 +118,7 @@ void WriteCompute(const ContainerUses& uses, MetricsText* text) {
   }
   text->Family("tessera_container_gpu_compute_used_ratio", "gauge",
                "The part of a GPU's compute that a container used in the last second, as its "
-               "limiters measure it; missing where its compute is not limited.");
+               "limiters measure it; missing where compute is not divided.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.compute_use) continue;
     text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), use.compute_use->used);
@@ -141,8 +140,8 @@ void WriteCompute(const ContainerUses& uses, MetricsText* text) {
                  use.share_record->worst);
   }
   text->Family("tessera_container_gpu_compute_wait_seconds_total", "counter",
-               "Time that threads of a container waited for its share of a GPU's compute since it "
-               "started; missing where its compute is not limited.");
+               "Time that threads of a container waited for a GPU's compute since it "
+               "started; missing where compute is not divided.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.compute_use) continue;
     text->Sample("tessera_container_gpu_compute_wait_seconds_total", LabelsOf(use),
