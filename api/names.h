@@ -44,8 +44,8 @@ inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // 
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";
 
-// An annotation for the agent, with its possible values. Users put it on pods with a share of
-// compute. While a pod of class high works on a GPU, pods of class low on this GPU wait and get
+// An annotation for the agent, with its possible values. Users put it on pods with a share of a
+// GPU. While a pod of class high works on a GPU, pods of class low on this GPU wait and get
 // less than their share.
 inline constexpr std::string_view kAnnotationComputeClass = "tessera.dev/compute-class";
 inline constexpr std::string_view kComputeClassHigh = "high";

@@ -94,9 +94,15 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 }
 
-// computeUsed returns the thousandths of its GPU that each pod used in the last second. It is empty while no agent
-// answers, as during an upgrade.
-func computeUsed() map[string]int {
+// computeUsed returns the thousandths of its GPU that each pod used in the last second, as its limiters measure it: 0
+// where compute is not divided. It is empty while no agent answers, as during an upgrade.
+func computeUsed() map[string]int { return containerNumbers("used_milli") }
+
+// driverUsed is computeUsed by the driver's samples.
+func driverUsed() map[string]int { return containerNumbers("driver_milli") }
+
+// containerNumbers returns a number of each pod on the agent's page of containers; 0 where it is missing.
+func containerNumbers(name string) map[string]int {
 	const pods = "/api/v1/namespaces/tessera-system/pods"
 	var agents struct{ Items []bed.PodObject }
 	if err := bed.Call("GET", pods+"?labelSelector=app.kubernetes.io/name%3Dtessera-agent", nil, &agents); err != nil {
@@ -104,19 +110,18 @@ func computeUsed() map[string]int {
 	}
 	for _, agent := range agents.Items {
 		var page struct {
-			Containers []struct {
-				Pod  string `json:"pod"`
-				Used int    `json:"used_milli"`
-			} `json:"containers"`
+			Containers []map[string]any `json:"containers"`
 		}
 		if err := bed.Call("GET", pods+"/"+agent.Metadata.Name+":9400/proxy/containers", nil, &page); err != nil {
 			continue
 		}
-		used := map[string]int{}
+		numbers := map[string]int{}
 		for _, container := range page.Containers {
-			used[container.Pod] = container.Used
+			pod, _ := container["pod"].(string)
+			number, _ := container[name].(float64)
+			numbers[pod] = int(number)
 		}
-		return used
+		return numbers
 	}
 	return nil
 }
@@ -182,15 +187,19 @@ func execAlwaysBusy(t *testing.T, pod string, seconds int) func() float64 {
 }
 
 // Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
-// more than its own. kubectl exec counts for its container.
+// more than its own. kubectl exec counts for its container. A pod with a share of memory alone gets what the shares
+// leave.
 func TestComputeOfSharesIsDivided(t *testing.T) {
-	share := func(name string, cores int) string {
+	busy := func(name string, limits map[string]int) string {
 		return bed.Pod{Name: name, Containers: []bed.Container{{
 			Name: "main", Args: []string{"--busy", "600"},
 			// Launches are so long that the simulated GPU, not this machine, is the bottleneck.
 			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
-			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
+			Limits: limits,
 		}}}.Create(t)
+	}
+	share := func(name string, cores int) string {
+		return busy(name, map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8})
 	}
 	small := share("compute-30", 30)
 	bed.WaitPhase(t, small, "Running")
@@ -208,6 +217,15 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	waitComputeUse(t, "the second pod follows a lower limit", map[string]int{small: 30, large: 20})
 	bed.Kubectl(t, "annotate", "pod", large, "tessera.dev/compute-limit-")
 	waitComputeUse(t, "without it the second pod has its share again", map[string]int{small: 30, large: 70})
+
+	bed.DeletePods(t, small)
+	memory := busy("compute-of-memory", map[string]int{"aliyun.com/gpu-mem": 2})
+	bed.WaitPhase(t, memory, "Running")
+	waitComputeUse(t, "a pod with memory alone gets what the share leaves", map[string]int{large: 70, memory: 30})
+	bed.DeletePods(t, large)
+	bed.Eventually(t, sharesWait, "a pod with memory alone is not limited without shares beside it", func() bool {
+		return driverUsed()[memory] > 900 && computeUsed()[memory] == 0
+	})
 }
 
 // While a pod of class high works on a GPU, one of class low on it waits, and goes on when the other is gone.

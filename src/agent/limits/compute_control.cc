@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -14,6 +15,14 @@ namespace {
 using limiter::Arbiter;
 // The time of CLOCK_MONOTONIC, which the limiters use for the times in `usage`.
 int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
+
+std::set<std::string> GpusWithRequests(const std::vector<ComputeControl::Member>& members) {
+  std::set<std::string> gpus;
+  for (const ComputeControl::Member& member : members) {
+    if (member.share.request > 0) gpus.insert(member.uuid);
+  }
+  return gpus;
+}
 
 }  // namespace
 
@@ -77,13 +86,25 @@ void ComputeControl::Run() {
   }
 }
 
+// An earlier division, perhaps by an earlier agent, may have left the container a rate.
+void ComputeControl::StopLimiting(const Member& member, uint32_t index) {
+  if (member.limits->limits().compute[index].epoch.load() != 0)
+    (void)member.limits->SetCompute(member.uuid.c_str(), 0, 0);
+}
+
 // A container that restarts has a new `usage` file, so it gets a new id and a new meter.
 void ComputeControl::SetMembers(std::vector<Member> members) {
   const int64_t now = NowNs();
+  const std::set<std::string> divided_gpus = GpusWithRequests(members);
   std::map<Key, KnownMember> known;
   for (Member& member : members) {
     const int index = member.limits->Find(member.uuid.c_str());
-    if (index < 0 || member.usage == nullptr) continue;
+    if (index < 0) continue;
+    if (!divided_gpus.contains(member.uuid)) {
+      StopLimiting(member, static_cast<uint32_t>(index));
+      continue;
+    }
+    if (member.usage == nullptr) continue;
     const Key key{member.pod_uid, member.container, member.uuid};
     KnownMember& entry = known[key];
     const auto old = members_.find(key);

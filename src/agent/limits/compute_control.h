@@ -3,8 +3,13 @@
 // reads the GPU time that their limiters have charged, passes it to the GPU's Arbiter
 // (src/limiter/compute/arbiter.h), and writes the Arbiter's decisions into their `limits`.
 //
+// A GPU is divided while a member has a request on it. Members without a request, which have a
+// share of memory alone, then get what the requests leave. On a GPU without requests they are not
+// limited, and their launches cost nothing.
+//
 // A container that is not a member keeps the rate of its grant. After this object is destroyed, all
-// containers return to that rate when their lease of 50 ms has ended.
+// containers return to that rate when their lease of 50 ms has ended; members without a request
+// keep the rate that they would get if all were busy.
 //
 // Threads: Update and Used are called on one thread. The ticks run on another thread, which sleeps
 // while no member has used a GPU. Cost of a tick: about 2,000 instructions for each member, and no
@@ -94,6 +99,7 @@ class ComputeControl {
 
   void Run();
   void SetMembers(std::vector<Member> members);
+  static void StopLimiting(const Member& member, uint32_t index);
   void SortByGpu();
   int64_t Tick(int64_t now);
   void TickGpu(int64_t now, GpuArbiter* gpu);

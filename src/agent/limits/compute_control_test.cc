@@ -110,6 +110,29 @@ TEST_F(ComputeControlTest, ReturnsTheUseSinceTheLastCall) {
   EXPECT_EQ(used->waited_for, std::chrono::milliseconds(50));
 }
 
+TEST_F(ComputeControlTest, AContainerWithoutARequestIsLimitedOnlyBesideRequests) {
+  Container share(dir_.path(), "share", 0.7), memory(dir_.path(), "memory", 0);
+  ComputeControl control;
+  control.Update({memory.member()});
+  memory.Work(kMs);
+  control.Update({share.member(), memory.member()});
+  EXPECT_TRUE(Soon([&] { return memory.line().lease_end.load() > NowNs(); }));
+  EXPECT_NE(memory.line().epoch.load(), 0u);
+  EXPECT_EQ(memory.line().cap.load(), 0u);
+  EXPECT_NEAR(memory.line().floor.load(), 0.3 * limiter::kOne, 2);
+  control.Update({memory.member()});
+  EXPECT_TRUE(Soon([&] { return memory.line().epoch.load() == 0; }));
+  EXPECT_EQ(memory.line().floor.load(), 0u);
+}
+
+TEST_F(ComputeControlTest, AnAgentThatStartsRemovesALimitThatNoRequestNeedsAnyMore) {
+  Container memory(dir_.path(), "memory", 0);
+  memory.member().limits->Write(0, limiter::Arbiter::Allowance{.epoch = 1, .floor = 1});
+  ComputeControl control;
+  control.Update({memory.member()});
+  EXPECT_TRUE(Soon([&] { return memory.line().epoch.load() == 0; }));
+}
+
 // The limiter measures 0.6 of the GPU, of which the driver confirms half.
 TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
   Container container(dir_.path(), "a", 0.9);

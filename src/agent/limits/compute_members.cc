@@ -43,7 +43,7 @@ ComputeShare ShareOf(const ContainerUsage::RegionFiles& container,
   ComputeShare share{.request = PartOfGpu(granted.compute), .limit = PartOfGpu(granted.compute)};
   if (pod != nullptr) {
     share.priority = ClassOf(*pod);
-    if (pod->request.ok() && pod->request->elastic_limit) {
+    if (granted.compute.count() > 0 && pod->request.ok() && pod->request->elastic_limit) {
       share.limit = std::max(share.request, PartOfGpu(*pod->request->elastic_limit));
     }
     const auto text = pod->annotations.find(names::kAnnotationComputeLimit);
@@ -70,7 +70,7 @@ std::vector<ComputeControl::Member> ComputeMembers(
     const auto found = pods.find(container_files.who.pod_uid);
     const PodInfo* pod = found != pods.end() ? &*found->second : nullptr;
     for (const device::DeviceShare& share : container_files.shares) {
-      if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
+      if (share.compute == kWholeGpu) continue;
       ComputeControl::Member member{.pod_uid = container_files.who.pod_uid,
                                     .container = container_files.who.container,
                                     .uuid = share.uuid,

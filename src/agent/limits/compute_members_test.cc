@@ -85,8 +85,15 @@ TEST_F(ComputeMembersTest, TheClassIsThatOfThePod) {
   }
 }
 
-TEST_F(ComputeMembersTest, WholeGpusAndSharesOfMemoryAloneAreNotDivided) {
-  EXPECT_TRUE(ComputeMembers({FilesOf("a", 1000), FilesOf("b", 0)}, {}, pods_.pods()).empty());
+TEST_F(ComputeMembersTest, AWholeGpuIsNotDivided) {
+  EXPECT_TRUE(ComputeMembers({FilesOf("a", 1000)}, {}, pods_.pods()).empty());
+}
+
+TEST_F(ComputeMembersTest, AShareOfMemoryAloneRequestsNoComputeAndHasNoLimit) {
+  SetPod("low", "60", "50");
+  const auto members = ComputeMembers({FilesOf("a", 0)}, {}, pods_.pods());
+  ASSERT_EQ(members.size(), 1u);
+  EXPECT_EQ(members[0].share, (limiter::ComputeShare{.priority = PriorityClass::kLow}));
 }
 
 TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {

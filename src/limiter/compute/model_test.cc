@@ -291,6 +291,26 @@ TEST(ComputeModelTest, WeightsDivideTheGpu) {
   Expect("16 equal weights", many, std::vector<double>(16, 6.2));
 }
 
+// Containers with a share of memory alone have neither request nor limit.
+TEST(ComputeModelTest, ContainersWithoutAShareGetWhatSharesLeave) {
+  for (const double length : {5 * kUs, 100 * kUs, 2 * kMs, 20 * kMs}) {
+    for (const double share : {0.3, 0.7}) {
+      SharedGpuOptions options{.tenants = {HardLimit(share, Steady(100 * kUs))}};
+      for (int i = 0; i < 3; ++i) options.tenants.push_back(Weighted(1, Steady(length)));
+      const double rest = (99.5 - 100 * share) / 3;
+      // The share waits until three kernels of 20 ms have had their turns.
+      const double tolerance = length > 10 * kMs ? 3 : kTolerancePoints;
+      char what[64];
+      std::snprintf(what, sizeof(what), "%.0f beside 3 without, of %.0f us", 100 * share,
+                    length / kUs);
+      Expect(what, options, {100 * share - 0.3, rest, rest, rest}, kSeconds, tolerance);
+    }
+  }
+  const Load waits{.kernels = {{1 * kMs}}, .sync_every = 1};
+  Expect("70: 1 x 1 ms / 1 without",
+         {.tenants = {HardLimit(0.7, waits), Weighted(1, Steady(100 * kUs))}}, {69, 30});
+}
+
 TEST(ComputeModelTest, AnElasticLimitUsesWhatOthersLeave) {
   const TenantOptions elastic{.share = {.request = 0.3, .limit = 0.6},
                               .processes = {Steady(100 * kUs)}};
