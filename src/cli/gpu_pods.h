@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/formats/json.h"
+#include "src/kube/objects.h"
 
 namespace tessera::cli {
 
@@ -14,6 +15,9 @@ bool RequestsGpus(const Json& pod);
 bool HoldsGpus(const Json& pod);
 // Whether the pod succeeded or failed.
 bool HasEnded(const Json& pod);
+// Why the pod has no share of a GPU and will get none: it has ended, or requests no share. "" if it
+// may have one.
+std::string ReasonForNoShare(const kube::PodObject& pod);
 // "namespace/name".
 std::string NameOfPod(const Json& pod);
 

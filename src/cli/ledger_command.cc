@@ -11,6 +11,7 @@
 #include "src/cli/agents.h"
 #include "src/cli/commands.h"
 #include "src/cli/follower.h"
+#include "src/cli/gpu_pods.h"
 #include "src/cli/limit.h"
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
@@ -132,8 +133,7 @@ class LedgerCommandRun {
     if (!pod.ok()) return Quit(Fail(pod.status()));
     const ledger::PodEntry* entry = EntryOf(**pod);
     if (entry == nullptr) {
-      return Quit(Fail(Error(Code::kInvalidArgument, "pod {} has no share of a GPU",
-                             kube::KeyOf((*pod)->meta))));
+      return Quit(Fail(Status(Code::kInvalidArgument, ReasonForNoShare(**pod))));
     }
     const NewLimits limits{options_.memory, options_.compute};
     const Result<Json> patch = LimitPatch(*entry, limits);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/cli/gpu_pods.h"
 #include "src/cli/testing/fake_cluster.h"
 
 namespace tessera::cli {
@@ -81,6 +82,21 @@ TEST_F(LimitTest, ReportsMemoryThatAContainerHoldsBeyondItsNewLimit) {
             "It holds 3 GiB now: its allocations fail until it holds less.\n");
   EXPECT_EQ(LimitText(Entry("nginx"), {"4Gi", ""}, {use}),
             "Container main may use 4 GiB of GPU-big-1.\n");
+}
+
+TEST_F(LimitTest, SaysWhyAPodHasNoShare) {
+  kube::PodObject pod = testing::PodIn("ml", "train", {{names::kResourceGpuMem, "8"}});
+  EXPECT_EQ(ReasonForNoShare(pod), "") << "it waits for its share";
+  pod.phase = kube::PodPhase::kFailed;
+  EXPECT_EQ(ReasonForNoShare(pod),
+            "pod ml/train has ended (phase Failed): it no longer holds a share of a GPU");
+  pod.phase = kube::PodPhase::kSucceeded;
+  EXPECT_EQ(ReasonForNoShare(pod),
+            "pod ml/train has ended (phase Succeeded): it no longer holds a share of a GPU");
+  EXPECT_EQ(ReasonForNoShare(testing::PodIn("ml", "plain", {})),
+            "pod ml/plain requests no share of a GPU");
+  EXPECT_EQ(ReasonForNoShare(testing::PodIn("ml", "whole", {{names::kResourceGpu, "1"}})),
+            "pod ml/whole requests whole GPUs: only shares are limited");
 }
 
 TEST_F(LimitTest, NoLimitIsWrittenForAContainerWithoutLimiter) {
