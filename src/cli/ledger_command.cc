@@ -22,34 +22,6 @@ namespace {
 constexpr Duration kWatchInterval = std::chrono::seconds(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
-// The name in NAME, or in kubectl's notation KIND/NAME if KIND is one of `kinds`.
-std::string NameWithoutKind(const std::string& argument,
-                            std::initializer_list<std::string_view> kinds) {
-  const size_t slash = argument.find('/');
-  const bool is_kind = slash != std::string::npos &&
-                       std::ranges::find(kinds, argument.substr(0, slash)) != kinds.end();
-  return is_kind ? argument.substr(slash + 1) : argument;
-}
-
-std::string PodNameIn(const std::string& argument) {
-  return NameWithoutKind(argument, {"pod", "pods", "po"});
-}
-std::string NodeNameIn(const std::string& argument) {
-  return NameWithoutKind(argument, {"node", "nodes", "no"});
-}
-
-// As in kubectl, names of objects cannot be combined with a selector or with all namespaces.
-Status CheckNames(const LedgerCommandOptions& options) {
-  if (options.names.empty()) return Status::Ok();
-  const char* other = !options.selector.empty()               ? "-l"
-                      : !options.style.field_selector.empty() ? "--field-selector"
-                      : options.ns.all_namespaces             ? "-A"
-                                                              : nullptr;
-  if (other == nullptr) return Status::Ok();
-  return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", other,
-               options.names.front());
-}
-
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class LedgerCommandRun {
  public:
@@ -245,19 +217,14 @@ class LedgerCommandRun {
   std::string KeptPod() const {
     const bool is_about_a_pod =
         options_.verb == LedgerVerb::kExplain || options_.verb == LedgerVerb::kLimit;
-    return is_about_a_pod ? kube::KeyOf(PodName().first, PodName().second) : "";
+    return is_about_a_pod ? kube::KeyOf(PodKey().first, PodKey().second) : "";
   }
 
   // Namespace and name from the command line.
-  std::pair<std::string, std::string> PodName() const {
-    const std::string name = PodNameIn(options_.pod);
-    const size_t slash = name.find('/');
-    if (slash == std::string::npos) return {ns_, name};
-    return {name.substr(0, slash), name.substr(slash + 1)};
-  }
+  std::pair<std::string, std::string> PodKey() const { return PodKeyIn(options_.pod, ns_); }
 
   Result<const kube::PodObject*> FindPod() {
-    const auto [ns, name] = PodName();
+    const auto [ns, name] = PodKey();
     const kube::PodObject* pod = session().FindPod(ns, name);
     if (pod == nullptr) return NoSuchPod(session().ledger(), ns, name);
     return pod;
@@ -287,7 +254,8 @@ class LedgerCommandRun {
 int RunLedgerCommand(const LedgerCommandOptions& options) {
   Result<Style> style = StyleOf(options.style);
   if (!style.ok()) return Fail(style.status());
-  const Status names = CheckNames(options);
+  const std::string name = options.names.empty() ? "" : options.names.front();
+  const Status names = CheckNameAlone(name, options.selector, options.style, options.ns);
   if (!names.ok()) return Fail(names);
   if (options.verb == LedgerVerb::kLimit) {
     const Status valid = CheckNewLimits({options.memory, options.compute});

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
@@ -19,6 +21,14 @@ bool UseColor() {
   const char* term = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
          (term == nullptr || std::string_view(term) != "dumb");
+}
+
+std::string NameWithoutKind(const std::string& argument,
+                            std::initializer_list<std::string_view> kinds) {
+  const size_t slash = argument.find('/');
+  const bool is_kind = slash != std::string::npos &&
+                       std::ranges::find(kinds, argument.substr(0, slash)) != kinds.end();
+  return is_kind ? argument.substr(slash + 1) : argument;
 }
 
 }  // namespace
@@ -87,6 +97,31 @@ void AddSelectorOption(CLI::App* app, std::string* selector, const char* what) {
 
 void AddWatchOption(CLI::App* app, bool* watch) {
   app->add_flag("-w,--watch", *watch, "keep running, and print again after each change");
+}
+
+std::string PodNameIn(const std::string& argument) {
+  return NameWithoutKind(argument, {"pod", "pods", "po"});
+}
+
+std::string NodeNameIn(const std::string& argument) {
+  return NameWithoutKind(argument, {"node", "nodes", "no"});
+}
+
+std::pair<std::string, std::string> PodKeyIn(const std::string& argument, const std::string& ns) {
+  const std::string name = PodNameIn(argument);
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) return {ns, name};
+  return {name.substr(0, slash), name.substr(slash + 1)};
+}
+
+Status CheckNameAlone(const std::string& name, const std::string& selector,
+                      const StyleOptions& style, const NamespaceOptions& ns) {
+  const char* other = !selector.empty()               ? "-l"
+                      : !style.field_selector.empty() ? "--field-selector"
+                      : ns.all_namespaces             ? "-A"
+                                                      : nullptr;
+  if (name.empty() || other == nullptr) return Status::Ok();
+  return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", other, name);
 }
 
 Result<Style> StyleOf(const StyleOptions& options) { return MakeStyle(options, UseColor()); }

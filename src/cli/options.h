@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -48,6 +49,16 @@ void AddOutputOption(CLI::App* app, StyleOptions* options);
 void AddListOptions(CLI::App* app, StyleOptions* options);
 void AddSelectorOption(CLI::App* app, std::string* selector, const char* what);
 void AddWatchOption(CLI::App* app, bool* watch);
+
+// The name in NAME, or in kubectl's notation KIND/NAME.
+std::string PodNameIn(const std::string& argument);
+std::string NodeNameIn(const std::string& argument);
+// Namespace and name in NAME, NAMESPACE/NAME or pod/NAME. `ns`: the namespace of NAME alone.
+std::pair<std::string, std::string> PodKeyIn(const std::string& argument, const std::string& ns);
+// As in kubectl, the name of an object cannot be combined with a selector or with all namespaces.
+// INVALID_ARGUMENT: `name` is not "", and such an option is given.
+Status CheckNameAlone(const std::string& name, const std::string& selector,
+                      const StyleOptions& style, const NamespaceOptions& ns);
 
 // MakeStyle for standard output: colors only on a terminal, and not with NO_COLOR.
 Result<Style> StyleOf(const StyleOptions& options);

@@ -5,17 +5,20 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/cli/agents.h"
+#include "src/cli/gpu_pods.h"
+#include "src/cli/object_lister.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
 #include "src/cli/verbs.h"
+#include "src/cli/view.h"
 #include "src/kube/client.h"
 #include "src/kube/informer.h"
 #include "src/kube/objects.h"
@@ -32,55 +35,18 @@ struct TopOptions {
   ClusterOptions cluster;
   NamespaceOptions ns;
   StyleOptions style;
+  std::string pod;  // NAME, NAMESPACE/NAME or pod/NAME; "": all pods
   std::string selector;
   bool watch = false;
 };
-
-// The pods that a label selector selects, by the API server.
-class PodSelection {
- public:
-  using Done = std::function<void(Result<std::set<std::string>>)>;  // "namespace/name"
-
-  explicit PodSelection(kube::Client& client) : client_(client) {}
-
-  // Calls `done` once, but not after the PodSelection is destroyed. `ns`: "" for all namespaces.
-  void Read(const std::string& ns, const std::string& selector, Done done);
-
- private:
-  void ReadPage(const kube::ListQuery& query);
-
-  kube::Client& client_;
-  std::set<std::string> pods_;
-  Done done_;
-  kube::Operation listing_;
-};
-
-void PodSelection::Read(const std::string& ns, const std::string& selector, Done done) {
-  pods_.clear();
-  done_ = std::move(done);
-  ReadPage({.type = kube::kPods, .ns = ns, .label_selector = selector});
-}
-
-void PodSelection::ReadPage(const kube::ListQuery& query) {
-  listing_ = client_.List(query, [this, query](const Result<kube::ListPage>& page) {
-    if (!page.ok()) return done_(page.status().Annotate("cannot list the pods of --selector"));
-    for (const kube::RawObject& raw : page->items) {
-      kube::PodObject pod;
-      if (kube::DecodeObject(raw, {}, &pod).ok()) pods_.insert(kube::KeyOf(pod.meta));
-    }
-    if (page->continue_token.empty()) return done_(std::move(pods_));
-    kube::ListQuery next = query;
-    next.continue_token = page->continue_token;
-    ReadPage(next);
-  });
-}
 
 class Top {
  public:
   Top(TopOptions options, Style style, kube::Config config)
       : options_(std::move(options)),
         style_(std::move(style)),
-        ns_(options_.ns.Resolve(config.default_namespace)),
+        ns_(NamespaceOf(options_, config.default_namespace)),
+        pod_(PodKeyIn(options_.pod, ns_).second),
         client_(io_, runner_, std::move(config), ClientOptionsOf(options_.cluster.timeout())),
         reader_(client_),
         pods_(client_) {}
@@ -92,21 +58,67 @@ class Top {
   }
 
  private:
+  static std::string NamespaceOf(const TopOptions& options, const std::string& default_namespace) {
+    const std::string ns = options.ns.Resolve(default_namespace);
+    return options.pod.empty() ? ns : PodKeyIn(options.pod, ns).first;
+  }
+
   void Read() {
-    if (options_.selector.empty()) return ReadAgents();
-    pods_.Read(ns_, options_.selector, [this](Result<std::set<std::string>> pods) {
-      if (!pods.ok()) return Print(pods.status());
-      selected_ = *std::move(pods);
-      ReadAgents();
+    if (!pod_.empty()) return ReadPod();
+    if (options_.selector.empty()) return ReadAgents("");
+    pods_.Read({.ns = ns_, .label_selector = options_.selector},
+               [this](const Result<std::vector<kube::PodObject>>& pods) {
+                 if (!pods.ok()) {
+                   return Print(pods.status().Annotate("cannot list the pods of --selector"));
+                 }
+                 selected_.clear();
+                 for (const kube::PodObject& pod : *pods) selected_.insert(kube::KeyOf(pod.meta));
+                 ReadAgents("");
+               });
+  }
+
+  void ReadPod() {
+    pod_operation_ = client_.Get(kube::Pod(ns_, pod_), [this](const Result<Json>& json) {
+      if (json.status().code() == Code::kNotFound) return FindSimilarNames();
+      if (!json.ok()) return Print(json.status());
+      kube::PodObject pod;
+      const Status status = kube::DecodeObject(kube::RawObject(*json), {}, &pod);
+      if (!status.ok()) return Print(status);
+      std::string reason = ReasonForNoShare(pod);
+      if (reason.empty() && pod.node_name.empty()) {
+        reason = fmt::format(
+            "pod {0} has no share of a GPU yet: it waits for a node: see "
+            "\"tessera explain {0}\"",
+            kube::KeyOf(pod.meta));
+      }
+      if (!reason.empty()) return Print(Status(Code::kNotFound, std::move(reason)));
+      selected_ = {kube::KeyOf(pod.meta)};
+      ReadAgents(pod.node_name);
     });
   }
 
-  void ReadAgents() {
-    reader_.Read("", [this](Result<ClusterUses> uses) {
-      if (uses.ok() && !options_.selector.empty()) {
+  void FindSimilarNames() {
+    pods_.Read({.ns = ns_}, [this](const Result<std::vector<kube::PodObject>>& pods) {
+      std::vector<std::string> names;
+      for (size_t i = 0; pods.ok() && i < pods->size(); ++i) names.push_back((*pods)[i].meta.name);
+      Print(Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}{}", pod_, ns_,
+                  DidYouMean(pod_, names)));
+    });
+  }
+
+  // Reads the agent of one node, or all agents if `node` is "".
+  void ReadAgents(const std::string& node) {
+    reader_.Read(node, [this, node](Result<ClusterUses> uses) {
+      if (uses.ok() && (!pod_.empty() || !options_.selector.empty())) {
         std::erase_if(uses->uses, [this](const ContainerUse& use) {
           return !selected_.contains(kube::KeyOf(use.ns, use.pod));
         });
+      }
+      if (uses.ok() && !pod_.empty() && uses->uses.empty() && uses->problems.empty()) {
+        uses = Error(Code::kNotFound,
+                     "no container with a share of pod {0}/{1} runs on node {2}: see \"kubectl -n "
+                     "{0} describe pod {1}\"",
+                     ns_, pod_, node);
       }
       Print(uses);
     });
@@ -145,12 +157,14 @@ class Top {
 
   const TopOptions options_;
   const Style style_;
-  const std::string ns_;  // "": all
+  const std::string ns_;   // "": all
+  const std::string pod_;  // "": all
   EpollTaskRunner runner_;
   net::IoThread io_;
   kube::Client client_;
   AgentReader reader_;
-  PodSelection pods_;
+  ObjectLister<kube::PodObject> pods_;
+  kube::Operation pod_operation_;
   std::set<std::string> selected_;  // "ns/name"
   std::string last_output_;
   int exit_code_ = 0;
@@ -170,6 +184,7 @@ Status ProblemOf(const ClusterUses& uses) {
 
 Action AddTop(CLI::App* app) {
   auto options = std::make_shared<TopOptions>();
+  app->add_option("POD", options->pod, "only this pod: NAME or NAMESPACE/NAME");
   AddNamespaceOption(app, &options->ns);
   AddAllNamespacesOption(app, &options->ns);
   AddSelectorOption(app, &options->selector, "only pods with these labels");
@@ -179,6 +194,9 @@ Action AddTop(CLI::App* app) {
   return [options] {
     Result<Style> style = StyleOf(options->style);
     if (!style.ok()) return Fail(style.status());
+    const Status name =
+        CheckNameAlone(options->pod, options->selector, options->style, options->ns);
+    if (!name.ok()) return Fail(name);
     Result<kube::Config> config = ConfigOf(options->cluster);
     if (!config.ok()) return Fail(config.status());
     return Top(*options, *std::move(style), *std::move(config)).Run();
