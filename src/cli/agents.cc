@@ -33,6 +33,7 @@ void AgentReader::Read(std::string node, Done done) {
 }
 
 void AgentReader::OnPage(const kube::AgentPages::AgentPod& agent, const Result<std::string>& page) {
+  uses_.agent_nodes.insert(agent.node);
   const Result<UsagePage> usage = page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status());
   Status problem = usage.status();
   if (usage.ok()) uses_.uses.insert(uses_.uses.end(), usage->uses.begin(), usage->uses.end());

@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "api/names.h"
 #include "src/cli/agents.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_lister.h"
@@ -19,6 +23,7 @@
 #include "src/cli/session.h"
 #include "src/cli/verbs.h"
 #include "src/cli/view.h"
+#include "src/device/request.h"
 #include "src/kube/client.h"
 #include "src/kube/informer.h"
 #include "src/kube/objects.h"
@@ -29,6 +34,8 @@ namespace {
 
 // The sampling interval of the agents.
 constexpr Duration kRefreshInterval = std::chrono::seconds(1);
+// How often -w lists the nodes, which are large objects.
+constexpr Duration kNodesInterval = std::chrono::minutes(1);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 struct TopOptions {
@@ -49,7 +56,8 @@ class Top {
         pod_(PodKeyIn(options_.pod, ns_).second),
         client_(io_, runner_, std::move(config), ClientOptionsOf(options_.cluster.timeout())),
         reader_(client_),
-        pods_(client_) {}
+        pods_(client_),
+        nodes_(client_, KeptNodeFields()) {}
 
   int Run() {
     runner_.Post([this] { Read(); });
@@ -58,6 +66,13 @@ class Top {
   }
 
  private:
+  // The fields that HasGpuResources reads.
+  static kube::KeptFields KeptNodeFields() {
+    return {.label = [](std::string_view) { return false; },
+            .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
+            .resource = device::IsGpuResource};
+  }
+
   static std::string NamespaceOf(const TopOptions& options, const std::string& default_namespace) {
     const std::string ns = options.ns.Resolve(default_namespace);
     return options.pod.empty() ? ns : PodKeyIn(options.pod, ns).first;
@@ -120,8 +135,37 @@ class Top {
                      "{0} describe pod {1}\"",
                      ns_, pod_, node);
       }
-      Print(uses);
+      if (!uses.ok() || !node.empty()) return Print(uses);
+      ReadNodes(*std::move(uses));
     });
+  }
+
+  // Finds nodes with GPUs and without an agent. A user who may not list nodes sees the rest.
+  void ReadNodes(ClusterUses uses) {
+    const MonotonicTime now = runner_.clock().Now();
+    if (nodes_read_at_ && now < *nodes_read_at_ + kNodesInterval) {
+      return PrintWithNodes(std::move(uses));
+    }
+    nodes_.Read({}, [this, now, uses = std::move(uses)](
+                        const Result<std::vector<kube::NodeObject>>& nodes) mutable {
+      nodes_read_at_ = now;
+      gpu_nodes_.clear();
+      for (size_t i = 0; nodes.ok() && i < nodes->size(); ++i) {
+        if (HasGpuResources((*nodes)[i])) gpu_nodes_.insert((*nodes)[i].meta.name);
+      }
+      if (!nodes.ok() && nodes.status().code() != Code::kPermissionDenied) {
+        std::fprintf(stderr, "tessera: nodes without an agent are unknown: %s\n",
+                     Printable(nodes.status().message()).c_str());
+      }
+      PrintWithNodes(std::move(uses));
+    });
+  }
+
+  void PrintWithNodes(ClusterUses uses) {
+    std::ranges::set_difference(
+        gpu_nodes_, uses.agent_nodes,
+        std::inserter(uses.nodes_without_agent, uses.nodes_without_agent.end()));
+    Print(std::move(uses));
   }
 
   void Print(const Result<ClusterUses>& uses) {
@@ -133,6 +177,9 @@ class Top {
       for (const auto& [node, status] : uses->problems) {
         std::fprintf(stderr, "tessera: node %s: %s\n", Printable(node).c_str(),
                      Printable(status.message()).c_str());
+      }
+      for (const std::string& node : uses->nodes_without_agent) {
+        std::fprintf(stderr, "tessera: %s\n", Printable(TextOfNodeWithoutAgent(node)).c_str());
       }
       const Result<std::string> text = ShowTop(*uses, ns_, style_);
       if (!text.ok()) {
@@ -164,6 +211,9 @@ class Top {
   kube::Client client_;
   AgentReader reader_;
   ObjectLister<kube::PodObject> pods_;
+  ObjectLister<kube::NodeObject> nodes_;
+  std::set<std::string> gpu_nodes_;
+  std::optional<MonotonicTime> nodes_read_at_;
   kube::Operation pod_operation_;
   std::set<std::string> selected_;  // "ns/name"
   std::string last_output_;

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/names.h"
 #include "src/cli/testing/command_fixture.h"
+#include "src/ledger/testing/objects.h"
 
 namespace tessera::cli {
 namespace {
@@ -89,6 +91,39 @@ TEST_F(TopTest, SaysWhyANamedPodIsNotShown) {
   PutPod("alone", R"("aliyun.com/gpu-mem":"8")", "n3");
   EXPECT_THAT(ErrorOf({"alone"}, 66), HasSubstr("no tessera-agent runs on node n3"));
   EXPECT_EQ(ErrorOf({"train", "-A"}, 64), "tessera: -A with the name train: use either of them\n");
+}
+
+TEST_F(TopTest, NamesNodesWithGpusAndWithoutAnAgent) {
+  const auto put_node = [&](const std::string& name, const std::string& capacity,
+                            const std::string& devices) {
+    Json node = ParseJson(fmt::format(R"({{"metadata":{{"name":"{}","annotations":{{}}}},)"
+                                      R"("status":{{"capacity":{{{}}}}}}})",
+                                      name, capacity))
+                    .value();
+    if (!devices.empty()) {
+      node.Find("metadata")
+          ->Find("annotations")
+          ->Set(names::kAnnotationDevices, Json::String(devices));
+    }
+    server_.Put("/api/v1/nodes/" + name, std::move(node));
+  };
+  put_node("n1", R"("nvidia.com/gpu":"1")", "");
+  put_node("n3", R"("aliyun.com/gpu-mem":"80")", "");
+  const std::string devices =
+      ledger::testing::GpuNode("n4", 1).meta.annotations.at(std::string(names::kAnnotationDevices));
+  put_node("n4", R"("nvidia.com/gpu":"0")", devices);
+  put_node("n5", R"("nvidia.com/gpu":"0","cpu":"8")", "");
+  const std::string text =
+      " has GPU resources, but no agent runs on it: its containers are not shown: check "
+      "daemonsets.nodeSelector and daemonsets.tolerations (see \"tessera status\")";
+  testing::CommandResult ran = Run({"top", "-o", "json"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(ran.err, "tessera: node n3" + text + "\ntessera: node n4" + text + "\n");
+  EXPECT_EQ(ParseJson(ran.out)->Find("problems")->StringAt("n3").value(), "node n3" + text);
+  server_.Refuse("nodes", 403);
+  ran = Run({"top"});
+  EXPECT_EQ(ran.exit_code, 0) << "without the right to list nodes";
+  EXPECT_EQ(ran.err, "");
 }
 
 TEST_F(TopTest, ShowsThePodsOfASelector) {

@@ -5,8 +5,11 @@
 #include <array>
 #include <tuple>
 
+#include "api/names.h"
 #include "src/cli/json_of.h"
 #include "src/cli/output/text.h"
+#include "src/device/node_annotation.h"
+#include "src/device/request.h"
 
 namespace tessera::cli {
 namespace {
@@ -153,6 +156,26 @@ Result<UsagePage> DecodeUses(std::string_view text) {
   return page;
 }
 
+// After an agent has ended, the kubelet sets the amounts of its resources to 0, but the annotation
+// stays.
+bool HasGpuResources(const kube::NodeObject& node) {
+  const bool offers = std::ranges::any_of(node.capacity, [](const auto& resource) {
+    return device::IsGpuResource(resource.first) && resource.second != "0";
+  });
+  if (offers) return true;
+  const auto text = node.meta.annotations.find(names::kAnnotationDevices);
+  if (text == node.meta.annotations.end()) return false;
+  const Result<device::NodeInventory> inventory = device::DecodeNodeInventory(text->second);
+  return inventory.ok() && !inventory->gpus.empty();
+}
+
+std::string TextOfNodeWithoutAgent(std::string_view node) {
+  return fmt::format(
+      "node {} has GPU resources, but no agent runs on it: its containers are not shown: check "
+      "daemonsets.nodeSelector and daemonsets.tolerations (see \"tessera status\")",
+      node);
+}
+
 Json JsonOfUse(const ContainerUse& use) {
   Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())}});
   if (use.limited) {
@@ -213,6 +236,9 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
   Json problems = Json::MakeObject();
   for (const auto& [node, status] : all.problems) {
     problems.Set(node, Json::String(status.message()));
+  }
+  for (const std::string& node : all.nodes_without_agent) {
+    problems.Set(node, Json::String(TextOfNodeWithoutAgent(node)));
   }
   list.extra_members.emplace_back("problems", std::move(problems));
   return Print(std::move(list), style);

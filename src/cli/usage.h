@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/output/table.h"
 #include "src/formats/json.h"
+#include "src/kube/objects.h"
 
 namespace tessera::cli {
 
@@ -51,7 +53,15 @@ struct UsagePage {
 struct ClusterUses {
   std::vector<ContainerUse> uses;          // by namespace, pod, container, node, GPU
   std::map<std::string, Status> problems;  // by node: why its agent did not answer
+  std::set<std::string> agent_nodes;       // nodes with an agent, whether it has answered or not
+  // Nodes with GPUs and without an agent. Empty if the nodes were not read.
+  std::set<std::string> nodes_without_agent;
 };
+
+// Whether the node offers GPUs, or offered them while an agent ran.
+bool HasGpuResources(const kube::NodeObject& node);
+// What is missing from the table because the node has no agent, and the remedy.
+std::string TextOfNodeWithoutAgent(std::string_view node);
 
 // Decodes the page /containers of an agent. INVALID_ARGUMENT: it is not that page.
 Result<UsagePage> DecodeUses(std::string_view text);
