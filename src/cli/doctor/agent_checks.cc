@@ -2,6 +2,7 @@
 // Checks of the agents' pages: metrics, and the use of limited containers.
 #include "api/names.h"
 #include "src/cli/doctor/checks.h"
+#include "src/cli/output/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -153,12 +154,13 @@ void CheckRejectedAllocations(const ClusterFacts& facts, DoctorFindings* finding
     if (!page.ok()) continue;
     for (const ContainerUse& use : page->uses) {
       if (use.refused == 0) continue;
-      findings->AddNote(fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
-                        fmt::format("{} allocations were rejected on GPU {} of node {}",
-                                    use.refused, use.gpu, node),
-                        fmt::format("the container may use {} bytes, and used up to {}",
-                                    use.limit.count(), use.peak.count()),
-                        "raise the container's request, or let the program reserve less memory");
+      findings->AddNote(
+          fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
+          fmt::format("{} {} rejected on GPU {} of node {}", use.refused,
+                      use.refused == 1 ? "allocation was" : "allocations were", use.gpu, node),
+          fmt::format("the container may use {}, and used up to {}", MemoryText(use.limit),
+                      MemoryText(use.peak)),
+          "raise the container's request, or let the program reserve less memory");
     }
   }
 }

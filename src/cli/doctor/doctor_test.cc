@@ -311,6 +311,27 @@ TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
   EXPECT_NE(findings[0].fix.find("tessera-view-usage"), std::string::npos);
 }
 
+TEST(DoctorTest, AmountsHaveUnitsAndNumbersTheirPlurals) {
+  ClusterFacts facts = Healthy();
+  Use([](ContainerUse& use) {
+    use.refused = 1;
+    use.limit = GiB(4);
+    use.peak = Bytes(int64_t{3} << 29);
+  })(facts);
+  Oversell(facts);
+  facts.DeriveInventoriesAndAssignments();
+  std::vector<DoctorFinding> findings = Diagnose(facts);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].problem,
+            "pods hold 1.5 of this GPU's compute and 160 GiB of its 80 GiB memory, more than it "
+            "has");
+  EXPECT_EQ(findings[1].problem, "1 allocation was rejected on GPU 0 of node n1");
+  EXPECT_EQ(findings[1].cause, "the container may use 4 GiB, and used up to 1.5 GiB");
+  facts.agent_uses.at("n1")->uses[0].refused = 2;
+  findings = Diagnose(facts);
+  EXPECT_EQ(findings[1].problem, "2 allocations were rejected on GPU 0 of node n1");
+}
+
 TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   ClusterFacts facts = Healthy();
   Plants().at("xids-reported")(facts);

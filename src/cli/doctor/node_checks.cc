@@ -5,6 +5,7 @@
 #include "api/names.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/output/text.h"
 #include "src/device/quantity.h"
 
 namespace tessera::cli {
@@ -90,7 +91,8 @@ void CheckRegistration(const ClusterFacts& facts, DoctorFindings* findings) {
     if (healthy == 0 || AmountOf(node, "capacity", names::kResourceGpu) > 0) continue;
     findings->Add(
         PlaceOfNode(node),
-        fmt::format("{} healthy GPUs, and the kubelet offers no {}", healthy, names::kResourceGpu),
+        fmt::format("{} healthy GPU{}, and the kubelet offers no {}", healthy,
+                    Plural(static_cast<size_t>(healthy)), names::kResourceGpu),
         "the kubelet does not read the agent's device list",
         "check the mount of the kubelet's device-plugins directory in DaemonSet tessera-agent, and "
         "the kubelet's log for "

@@ -7,6 +7,7 @@
 #include "src/cli/doctor/checks.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/output/text.h"
 #include "src/cli/selftest/cases.h"
 
 namespace tessera::cli {
@@ -104,8 +105,10 @@ void CheckOversold(const ClusterFacts& facts, DoctorFindings* findings) {
       }
       findings->Add(
           fmt::format("node {}, GPU {}", node, gpu.uuid),
-          fmt::format("pods hold {} thousandths and {} bytes of this GPU, more than it has",
-                      found->second.milli, found->second.bytes),
+          fmt::format(
+              "pods hold {} of this GPU's compute and {} of its {} memory, more than it has",
+              GpuCountText(found->second.milli), MemoryText(Bytes(found->second.bytes)),
+              MemoryText(gpu.memory)),
           "pods bypassed the scheduler, or two systems assign one GPU",
           "keep one system: tessera migrate --dry-run says how; the scheduler's repair evicts the "
           "newer pod");
