@@ -338,7 +338,9 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
                                    ContainerGpuState* gpu) {
   // A smaller count means that the container has restarted.
   const uint64_t before = gpu->refused.value_or(0);
-  gpu->since_event += reading.refused - (reading.refused < before ? 0 : before);
+  const uint64_t refused_now = reading.refused - (reading.refused < before ? 0 : before);
+  if (refused_now > 0) gpu->refusal_limit = use.limit;
+  gpu->since_event += refused_now;
   gpu->refused = reading.refused;
   const MonotonicTime now = runner_->clock().Now();
   if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))
@@ -356,7 +358,8 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
           "CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
           "{:.0f} MiB{}; {} was refused{}: raise the pod's request of device memory, or allocate "
           "less",
-          use.who.container, MiB(use.limit), use.uuid, MiB(std::max(use.peak, use.used())), part,
+          use.who.container, MiB(gpu->refusal_limit), use.uuid, MiB(std::max(use.peak, use.used())),
+          part,
           reading.refused_bytes == Bytes(0)
               ? "a module or a context"
               : fmt::format("an allocation of {:.1f} MiB", MiB(reading.refused_bytes)),

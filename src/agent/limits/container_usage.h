@@ -135,6 +135,7 @@ class ContainerUsage {
     UnaccountedMemory unaccounted;
     std::optional<uint64_t> refused;  // latest reading; of an earlier agent until the first one
     uint64_t since_event = 0;
+    Bytes refusal_limit;  // the limit when the last refusal was read
     MonotonicTime next_event{};
     std::set<int> without_limiter;  // pids of the last round
     // The pids of `without_limiter` that are new and running, with the names of the programs.

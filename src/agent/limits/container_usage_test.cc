@@ -106,6 +106,23 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
       << events_[1].message;
 }
 
+TEST_F(ContainerUsageTest, ALaterEventNamesTheLimitThatRefused) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  Start();
+  Seconds(4);
+  file.Refuse(5120 * kMebi);
+  Seconds(1);
+  ASSERT_EQ(events_.size(), 1u);
+  file.Refuse(4608 * kMebi);
+  Seconds(1);
+  WriteLimit(2048);
+  Seconds(350);
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_NE(events_[1].message.find("container main may use 4096 MiB of "), std::string::npos)
+      << events_[1].message;
+}
+
 TEST_F(ContainerUsageTest, AContainersFirstRefusalIsReportedAlsoIfNoAgentRan) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
