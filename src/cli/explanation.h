@@ -53,10 +53,10 @@ struct Explanation {
   std::vector<Misfit> nearest;        // nodes that come closest to fitting, closest first
   // Nodes with room that kube-scheduler leaves out, by reason: taints, the node selector, cordoned.
   std::map<std::string, std::vector<std::string>> left_out;
-  // Whether the namespace's quota rejects the pod on each node that it may use, with or without
-  // room.
+  // True: the namespace's quota rejects the pod on every node with suitable GPUs, with room or not.
+  // Nodes that kube-scheduler leaves out do not count.
   bool over_quota = false;
-  // Number of nodes with room that the quota rejects.
+  // Number of nodes with room on which the quota rejects the pod.
   size_t rejected_by_quota = 0;
   // Why the quota rejects the pod: on all nodes if `over_quota`, else on the nodes with room.
   std::set<std::string> quota_rejections;

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 
 struct PodWarning {
-  std::string at;  // of the latest, as Kubernetes writes times
+  std::string at;  // lastTimestamp of the Event
   std::string reason, message;
   int64_t count = 1;
 };

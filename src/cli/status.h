@@ -56,9 +56,9 @@ struct InstallationObjects {
   InstallationAudit audit;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
-  // The latest Event of type Warning about a pod of the system namespace that is not ready, as
-  // "FailedMount: configmap \"metrics\" not found", by the pod's name. Missing for some of these
-  // pods.
+  // By name of a pod of the system namespace that is not ready: its latest Event of type Warning,
+  // such as "FailedMount: configmap \"metrics\" not found". Does not contain pods without such an
+  // Event, nor all pods if many are not ready.
   StringMap warnings;
   // Pods that kube-scheduler cannot place because of an error, such as an error of its
   // extender. Each has its metadata and the condition PodScheduled.

@@ -18,7 +18,8 @@ namespace tessera::components {
 // null is valid everywhere: it stands for a missing value.
 Status CheckAgainstSchema(const Json& schema, const Json& value, const std::string& path);
 
-// The schema of a spec: the schema of the chart's values with its references resolved, and `pools`.
+// The schema of a Tessera resource's spec: the schema of the chart's values with its references
+// resolved, in which every member is optional, and with the additional member `pools`.
 const Json& SpecSchema();
 
 // `schema` as the API server accepts it in a CustomResourceDefinition (a structural schema).

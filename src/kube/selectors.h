@@ -48,7 +48,7 @@ struct Taint {
   auto operator<=>(const Taint&) const = default;
 };
 
-// The constraints in a pod's spec on the node that it may run on.
+// What a pod's spec requires of the pod's node.
 struct NodeConstraints {
   struct Toleration {
     std::string key;  // "": all keys

@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view kLdCache = "/etc/ld.so.cache";
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-// mount(2) ignores other flags together with MS_BIND, so runc and crun remount with them. rprivate
-// keeps mounts below from propagating to the host.
+// mount(2) ignores other flags together with MS_BIND, so runc and crun remount with them. With
+// rprivate, later mounts below the mount point do not propagate to the host.
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
 // The shared tree contains a mount for each file of the driver, which only rbind includes.
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
@@ -347,7 +347,8 @@ class Injector {
   Status AddCache() {
     const std::string merged =
         WriteLdCache(MergeLdCaches(std::move(cache_entries_), target_.linker.cache));
-    // If this process cannot write to the root, ldconfig in the container cannot either.
+    // If this process cannot write to the root, ldconfig in the container cannot either, so a
+    // read-only mount of the cache is enough.
     if (target_.linker.method == LinkerSetup::Method::kWrite &&
         WriteLinkerFiles(target_.root, ContainerPath("lib"), merged).ok()) {
       return Status::Ok();

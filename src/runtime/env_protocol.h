@@ -33,15 +33,16 @@ bool IsLegacyCudaImage(const oci::ConfigDocument& document);
 
 VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document);
 
-// INVALID_ARGUMENT names the variable.
+// INVALID_ARGUMENT: the value is invalid; the message names the variable.
 Result<oci::Capabilities> ReadCapabilities(const oci::ConfigDocument& document);
 
 // Names and values of the image's requirements; empty if NVIDIA_DISABLE_REQUIRE is true.
 std::vector<std::pair<std::string, std::string>> ReadRequirements(
     const oci::ConfigDocument& document);
 
-// Each GPU occurs once, in the order of `gpus`. NOT_FOUND names the item and the node's GPUs.
-// UNIMPLEMENTED for MIG devices and names of the Container Device Interface (CDI).
+// Each GPU occurs once, in the order of `gpus`. NOT_FOUND: the node has no GPU for an item; the
+// message names the item and the node's GPUs. UNIMPLEMENTED for MIG devices and names of the
+// Container Device Interface (CDI).
 Result<std::vector<oci::ProcGpu>> SelectGpus(const VisibleDevices& visible,
                                              const std::vector<oci::ProcGpu>& gpus);
 

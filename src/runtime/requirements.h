@@ -28,7 +28,8 @@ struct NodeFacts {
 };
 
 // `requirements` are names and values of variables. INVALID_ARGUMENT: invalid condition.
-// FAILED_PRECONDITION names the unmet condition, the value found, and the remedy.
+// FAILED_PRECONDITION: a condition is not met; the message has the condition, the value found, and
+// the remedy.
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const NodeFacts& facts);
 

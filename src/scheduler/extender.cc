@@ -70,7 +70,7 @@ std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
   std::vector<std::pair<float, ScoreGroup*>> best_first;
   for (auto& [score, group] : groups) best_first.emplace_back(score, &group);
   std::ranges::sort(best_first, std::greater());
-  // The second score gets 9 points, the last one 0.
+  // The best node gets 10 points (below), the next best 9, and the others fewer, evenly by rank.
   const size_t steps = std::max<size_t>(fitting_count, 2) - 1;
   size_t better = 0;
   for (const auto& [score, group] : best_first) {
@@ -315,7 +315,8 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
     names_remaining = names_remaining || status.code() == Code::kResourceExhausted;
   }
   if (message.empty()) return;
-  // If no model of the quota has room, only models outside of the quota were checked.
+  // The quota is checked only for nodes with room. If no such node has a model of the quota, no
+  // message has the remaining quota, so its lines are added.
   const std::string lines = ledger_.quota().TextOfLines(pod.meta.ns);
   if (!names_remaining && !lines.empty()) message += fmt::format(" ({})", lines);
   const auto recorded = recorded_events_.find(pod.meta.uid);

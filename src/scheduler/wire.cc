@@ -24,8 +24,7 @@ bool KeyIs(std::string_view key, std::string_view name) {
   return true;
 }
 
-// A pod has some kilobytes. The text of a longer pod is not kept, so that pod is decoded at each
-// request.
+// A pod has some kilobytes. Longer texts are not kept, and their pods are decoded at each request.
 constexpr size_t kMaxKeptPodBytes = 256 << 10;
 
 Status ReadPod(std::string_view text, kube::PodObject* out) {
@@ -209,7 +208,7 @@ Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
     } else if (KeyIs(key, "Nodes") && !has_names) {
       RETURN_IF_ERROR(ReadNodes(reader, out));
     } else if (!KeyIs(key, "NodeNames")) {
-      reader.Skip();  // "Nodes", too, after names: the caller has the nodes itself
+      reader.Skip();  // also Nodes after NodeNames: names suffice for the reply
     }
   }
   RETURN_IF_ERROR(reader.Finish());

@@ -11,7 +11,8 @@
 
 namespace tessera::sim {
 
-// Bytes of `slots` after the bytes of processes, for locks that guard changes.
+// Each process locks the byte of its slot. The locks of these later bytes guard changes of the
+// state.
 inline constexpr uint32_t kClaimByte = kMaxSlots;
 inline constexpr uint32_t kChargeByte = kMaxSlots + 1;        // + gpu
 inline constexpr uint32_t kMigByte = kChargeByte + kMaxGpus;  // + gpu

@@ -41,8 +41,8 @@ void Exporter::SetContainerUses(std::shared_ptr<const ContainerUses> uses) {
   if (uses_ != nullptr) meter_.AddUses(*uses_);
 }
 
-// Uses the holders of GPUs that the grants' thread reported in the previous round, so that no round
-// waits for that thread.
+// Renders with the holdings that the previous round requested, so that no round waits for the
+// grants thread.
 void Exporter::OnRound() {
   UpdateMeter();
   RequestHoldings();

@@ -3,9 +3,9 @@
 // other. The sampler has its own session with the driver. It reopens the session when the driver
 // was replaced or the session died, and closes the session when the driver was unloaded.
 //
-// A round ends when all GPUs have answered, at the latest after kRoundDeadline. Each later answer
-// calls `on_round` once more. Threads: lives on `runner`. Cost: a short-lived thread for each GPU
-// in each round.
+// A round ends when all GPUs have answered, at the latest after kRoundDeadline. The sampler calls
+// `on_round` at the end of each round, and again for each later answer. Threads: lives on `runner`.
+// Cost: a short-lived thread for each GPU in each round.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
 
 device::NodeInventory DeviceSet::PublishedInventory() const {
   device::NodeInventory published = *inventory_;
-  // This note comes first, because only some notes are kept.
+  // This note comes first, because the node's annotation has room only for the first notes.
   if (!shares_.note().empty()) published.notes.insert(published.notes.begin(), shares_.note());
   return published;
 }

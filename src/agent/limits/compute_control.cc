@@ -86,7 +86,7 @@ void ComputeControl::Run() {
   }
 }
 
-// An earlier division, perhaps by an earlier agent, may have left the container a rate.
+// The container's limits file may still have a rate, from an earlier tick or an earlier agent.
 void ComputeControl::StopLimiting(const Member& member, uint32_t index) {
   if (member.limits->limits().compute[index].epoch.load() != 0)
     (void)member.limits->SetCompute(member.uuid.c_str(), 0, 0);

@@ -19,8 +19,8 @@
 namespace tessera::agent {
 
 struct DeviceNodeKeeperOptions {
-  std::string dev_root;                      // path of this process
-  std::function<std::string()> driver_root;  // the driver's root now, as a path of this process
+  std::string dev_root;                      // as this process sees it
+  std::function<std::string()> driver_root;  // the current driver's root, as this process sees it
   std::function<bool()> driver_has_gpus;     // false: the driver may wait for device nodes
 };
 
@@ -36,8 +36,8 @@ class DeviceNodeKeeper {
   void Start();
   // Call when the GPUs or the driver have changed. Makes missing nodes now.
   void Update();
-  // Makes the nodes of the driver at `driver_root`, a path of this process. Call before a session
-  // with this driver is opened: the session counts only GPUs that have nodes.
+  // Makes the nodes of the driver whose root this process sees at `driver_root`. Call before a
+  // session with this driver is opened: the session counts only GPUs that have nodes.
   void MakeNodes(const std::string& driver_root);
 
  private:

@@ -28,7 +28,7 @@ namespace tessera::agent {
 
 struct EngineWatchOptions {
   std::vector<std::string> command;  // tessera-runtime configure …
-  // Directories of the engine's configuration, as paths of this process.
+  // Directories of the engine's configuration, as this process sees them.
   std::vector<std::string> dirs;
   bool repair = false;
 };

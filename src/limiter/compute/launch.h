@@ -10,7 +10,7 @@ namespace tessera::limiter {
 
 extern constinit thread_local ThrottledThread current_thread;
 
-// Price of a launch of a kernel or graph until one is timed.
+// Price of a launch of a kernel or graph if no similar launch was timed.
 inline constexpr int64_t kGuessedKernelTime = 20 * kMicrosecond;
 
 // True, the usual case: the launch may be made at once. `work` is called only if the GPU has a

@@ -38,7 +38,7 @@ class Charges {
   // False: the table does not have the handle.
   bool Find(const void* handle, ChargedObject* found);
   // Ends the charge of an object that the driver has destroyed. `call_moment` is from before that
-  // call. Unknown and younger handles have no effect.
+  // call. No effect if the handle is unknown, or was added after `call_moment`.
   void End(const void* handle, uint64_t call_moment, Accounts* accounts);
   // Ends all charges of a destroyed context.
   void EndContext(uint64_t id, Accounts* accounts);

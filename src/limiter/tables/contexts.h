@@ -32,7 +32,8 @@ class Contexts {
   // 0 if there is none. False: the table is full.
   bool AddCounted(const void* handle, int gpu, uint64_t last_id, bool* is_new, Info* replaced);
   // Removes a context that the driver has destroyed. `last_id` is the value of last_id() before the
-  // driver call. False: the table does not have the handle, or has a younger context.
+  // driver call. False: the table does not have the handle, or has it with a higher id than
+  // `last_id`.
   bool Remove(const void* handle, uint64_t last_id, Info* removed);
   static constexpr uint32_t kCapacity = 1024;  // a power of two
   // False: there is no context at `i`. REQUIRES: i < kCapacity.

@@ -29,7 +29,7 @@ class Libraries {
   // handle, which the driver has unloaded; its id is 0 if there is none. False: out of host memory.
   bool Add(const void* handle, const LoadedLibrary& info, LoadedLibrary* replaced);
   // Removes a library that the driver has unloaded. `call_moment` is from before the driver call.
-  // False: the table does not have the handle, or has a younger library.
+  // False: the table does not have the handle, or the handle was added after `call_moment`.
   bool Remove(const void* handle, uint64_t call_moment, LoadedLibrary* removed);
   uint32_t capacity();
   // False: there is no library at `i`. REQUIRES: i < capacity().

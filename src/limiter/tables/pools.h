@@ -43,7 +43,7 @@ class Pools {
   // Number of trims that have begun. A trim may return memory that was reserved before the trim.
   uint32_t TrimCount(int index) const { return At(index).trims.load(); }
   // Ends the charge of a pool that the driver has destroyed. `call_moment` (moment.h) is from
-  // before the driver call. A younger pool with the same index stays.
+  // before the driver call. A pool that was added at the index after `call_moment` stays.
   void Remove(int index, uint64_t call_moment, Accounts* accounts);
   void Reset();
 

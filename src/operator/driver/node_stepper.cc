@@ -102,7 +102,7 @@ void NodeStepper::Begin() {
   UpgradeAction& action = Enter(UpgradeState::kCordonRequired, "begins to upgrade the driver");
   if (node_.annotations.contains(names::kAnnotationUpgradeProblem))
     action.annotations[std::string(names::kAnnotationUpgradeProblem)] = std::nullopt;
-  // GPUs that the old driver could not use need not work with the new driver.
+  // If GPUs are unhealthy before the upgrade, validation accepts unhealthy GPUs after it.
   const std::string unhealthy(names::kAnnotationUpgradeUnhealthyBefore);
   if (node_.gpus_unhealthy) action.annotations[unhealthy] = "true";
   if (!node_.gpus_unhealthy && node_.annotations.contains(unhealthy))

@@ -34,7 +34,7 @@ class HostRoot {
   explicit HostRoot(std::string_view root);
 
   const std::string& root() const { return root_; }
-  // Whether host paths are also the paths of this process.
+  // Whether this process sees host paths unchanged.
   bool IsOwnRoot() const { return root_.empty(); }
 
   // The path under which this process sees the host path `path`; does not follow links.

@@ -12,8 +12,8 @@
 
 namespace tessera::engine {
 
-// Copies `from` (path of this process) to `to` (host path) atomically. Returns whether it wrote:
-// false if `to` already has the same content.
+// Copies `from`, a path as this process sees it, to the host path `to` atomically. Returns whether
+// it wrote: false if `to` already has the same content.
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to);
 
 // Copies the limiter's libraries, which are in ../lib of each program's directory. Returns false

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the exports of a simulated library to the exports of a driver version. A build of the
 // library has the functions of every version; a node gets a copy without the functions that its
-// driver lacks. Other files, which tests of the layout use in place of libraries, are not changed.
-// Threads: any.
+// driver lacks. Files that are not ELF files stay unchanged, because tests use text files as
+// placeholders for libraries. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@ struct Change {
   unsigned values[2] = {};  // such as minimum and maximum clock
 };
 
-// Starts the change of an option such as "-pl" or "--power-limit". False: the option changes no
-// GPU.
+// Sets `*change` to the kind of an option such as "-pl" or "--power-limit", without values. False:
+// the option changes no GPU.
 bool FindChange(std::string_view option, Change* change);
 bool TakesValue(const Change& change);
 // False: invalid value for the option.

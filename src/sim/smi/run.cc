@@ -111,7 +111,7 @@ bool Matches(const NvmlGpu& gpu, std::string_view id) {
 // A run of the program, from the open library to the output.
 class SmiRun {
  public:
-  // `prints_header`: dmon and pmon begin with their header, as in the first output.
+  // `prints_header`: dmon and pmon print their header. False for repeated outputs after the first.
   SmiRun(const NvmlClient* client, const SmiOptions* options, bool prints_header)
       : client_(client), options_(options), prints_header_(prints_header) {}
 
@@ -178,7 +178,7 @@ int SmiRun::SelectGpus(std::string* out) {
   return kExitOk;
 }
 
-// The lines of dmon or pmon. The first output begins with the header.
+// The lines of dmon or pmon.
 std::string SmiRun::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
     return options_->timestamp_letters.find(letter) != std::string::npos ? Now(format) : "";
