@@ -268,7 +268,9 @@ void Agent::Impl::StartInventory() {
 Status Agent::Impl::StartGrants() {
   GrantsThreadOptions grants = GrantsThreadOptionsOf(options_);
   grants.nvml = MakeLoaderOfFoundGpus();
-  grants.service.description.find_driver_root = [this] { return readiness_->driver_root().host; };
+  grants.service.description.find_driver_root = [this] {
+    return readiness_->driver_root().host_path;
+  };
   grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
   if (tracer_) grants.record_span = tracer_->recorder();

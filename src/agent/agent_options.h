@@ -60,7 +60,7 @@ struct AgentOptions {
   std::string engine_host_root = "/";  // root of the engine's files
   bool repair_engine = false;
   // How long the GPUs of a deleted pod wait for its processes before they are withheld.
-  Duration release_timeout = std::chrono::seconds(30);
+  Duration gpu_release_timeout = std::chrono::seconds(30);
   gpu::XidPolicy xids;
 };
 

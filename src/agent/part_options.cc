@@ -56,7 +56,7 @@ GrantsThreadOptions GrantsThreadOptionsOf(const AgentOptions& options) {
   grants.service.limits_dir = options.limits_dir;
   grants.service.limits_fail_open = options.limits_fail_open;
   grants.service.gpu_mem_unit = options.gpu_mem_unit;
-  grants.service.release.timeout = options.release_timeout;
+  grants.service.release.timeout = options.gpu_release_timeout;
   grants.kill_on_bypass_namespaces = options.limits_stop_bypass;
   grants.state_dir = options.state_dir;
   grants.socket = options.grant_socket;

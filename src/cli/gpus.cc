@@ -44,7 +44,7 @@ std::vector<Cell> CellsOf(const NodeRow& node, const DeviceView& device, const S
                         device.name,
                         model.empty() ? "-" : model,
                         GpuCountText(device.used_milli),
-                        MemoryText(device.used, device.memory),
+                        MemoryText(device.used_memory, device.memory),
                         HoldersText(device, style.wide())};
   if (style.wide()) {
     row.emplace_back(device.uuid);
@@ -96,7 +96,7 @@ Json JsonOfDevice(const DeviceView& device) {
     if (device.gpu->numa_node) json.Set("numa", Json::Int(*device.gpu->numa_node));
   }
   if (device.slice != nullptr) json.Set("mig", Json::String(device.slice->profile));
-  json.Set("bytes", Json::MakeObject({{"used", Json::Int(device.used.count())},
+  json.Set("bytes", Json::MakeObject({{"used", Json::Int(device.used_memory.count())},
                                       {"total", Json::Int(device.memory.count())}}));
   json.Set("milli", Json::MakeObject({{"used", Json::Int(device.used_milli)},
                                       {"total", Json::Int(kWholeGpu.count())}}));

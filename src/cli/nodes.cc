@@ -36,7 +36,7 @@ Json JsonOfNode(const NodeRow& node) {
                                  {"unhealthy", JsonOf(node.unhealthy_devices())}})},
       {"milli", Json::MakeObject({{"used", Json::Int(node.used_milli())},
                                   {"total", JsonOf(1000 * node.devices.size())}})},
-      {"bytes", Json::MakeObject({{"used", Json::Int(node.used().count())},
+      {"bytes", Json::MakeObject({{"used", Json::Int(node.used_memory().count())},
                                   {"total", Json::Int(node.memory().count())}})},
       {"pods", JsonOf(node.pods.size())},
   });
@@ -54,7 +54,7 @@ std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
       fmt::format("{}", node.devices.size()),
       fmt::format("{}", node.idle_devices()),
       fmt::format("{}/{}", GpuCountText(node.used_milli()), node.devices.size()),
-      MemoryText(node.used(), node.memory()),
+      MemoryText(node.used_memory(), node.memory()),
       fmt::format("{}", node.pods.size())};
   if (style.wide()) {
     cells.emplace_back(OrDash(node.entry->node.pool));

@@ -66,7 +66,7 @@ bool InstallationStatus::works() const {
   return nodes.empty() && std::ranges::all_of(components, &StatusLine::works);
 }
 
-bool NamesExtender(std::string_view message) {
+bool MentionsExtender(std::string_view message) {
   return message.find("/v1/extender/") != message.npos ||
          message.find("/gpushare-scheduler/") != message.npos;
 }

@@ -50,7 +50,7 @@ struct InstallationObjects {
   Result<Json> scheduler_endpoints = Status(Code::kNotFound, "");
   Result<Json> webhook = Status(Code::kNotFound, "");
   Result<Json> operator_deployment = Status(Code::kNotFound, "");
-  Result<Json> resource = Status(Code::kNotFound, "");  // the Tessera that the operator follows
+  Result<Json> tessera_resource = Status(Code::kNotFound, "");  // which the operator follows
   // The metrics page of the scheduler's leader; an error if it cannot be read.
   Result<std::string> leader_metrics = Status(Code::kNotFound, "");
   InstallationAudit audit;
@@ -68,7 +68,7 @@ struct InstallationObjects {
 
 InstallationStatus StatusOf(const InstallationObjects& objects);
 // Whether a message of kube-scheduler is about a call of its extender.
-bool NamesExtender(std::string_view message);
+bool MentionsExtender(std::string_view message);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 

@@ -192,7 +192,7 @@ RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
             Kubectl(fmt::format("describe deployment {}", names::kOperator))};
   }
   const Json* degraded =
-      objects.resource.ok() ? ConditionOf(*objects.resource, "Degraded") : nullptr;
+      objects.tessera_resource.ok() ? ConditionOf(*objects.tessera_resource, "Degraded") : nullptr;
   if (!IsTrue(degraded)) return {};
   return {TextOfCondition(*degraded), FixOfResource(degraded->StringAt("reason").value_or(""))};
 }
@@ -293,7 +293,7 @@ std::string FixOfCondition(std::string_view reason, const std::string& message,
 // What to do if kube-scheduler has this error when it asks its extender.
 std::string FixOfExtender(std::string_view message, const Json& pod) {
   const auto has = [&](std::string_view text) { return message.find(text) != message.npos; };
-  if (!NamesExtender(message)) {
+  if (!MentionsExtender(message)) {
     return Kubectl(fmt::format("describe pod {}", TextAt(pod, {"metadata", "name"})),
                    TextAt(pod, {"metadata", "namespace"}));
   }
@@ -456,7 +456,7 @@ StatusLine KubeSchedulerLine(const InstallationObjects& objects) {
 
 std::vector<StatusLine> OperatorLines(const InstallationObjects& objects) {
   const Result<Json>& deployment = objects.operator_deployment;
-  const Result<Json>& resource = objects.resource;
+  const Result<Json>& resource = objects.tessera_resource;
   const bool no_deployment = deployment.status().code() == Code::kNotFound;
   const bool no_resource = resource.status().code() == Code::kNotFound;
   if (no_deployment && no_resource) return {};

@@ -38,9 +38,9 @@ Json Reduced(const Json& object) {
 Json FailedPlacement(const Json& pod) {
   const Json* scheduled = ConditionOf(pod, "PodScheduled");
   if (scheduled == nullptr || IsTrue(scheduled)) return {};
-  const bool names_extender = NamesExtender(scheduled->StringAt("message").value_or(""));
+  const bool mentions_extender = MentionsExtender(scheduled->StringAt("message").value_or(""));
   const bool failed = scheduled->StringAt("reason").value_or("") == "SchedulerError";
-  if (!names_extender && !(failed && RequestsGpus(pod))) return {};
+  if (!mentions_extender && !(failed && RequestsGpus(pod))) return {};
   return Reduced(pod);
 }
 
@@ -102,7 +102,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   api.ReadObject({kube::kDeployments, std::string(names::kOperator), ns, ""},
                  &objects.operator_deployment);
   api.ReadObject({kube::kTesseras, std::string(names::kCustomResourceName), "", ""},
-                 &objects.resource);
+                 &objects.tessera_resource);
   api.ReadObject({kube::kDeployments, scheduler, ns, ""}, &objects.scheduler_deployment);
   api.ReadObject({kube::kEndpointSlices, scheduler, ns, ""}, &objects.scheduler_endpoints);
   api.ReadObject({kube::kValidatingWebhooks, webhook, "", ""}, &objects.webhook);
@@ -117,7 +117,7 @@ Result<InstallationObjects> ReadInstallation(ClusterClient& api, const std::stri
   if (unplaced.ok()) objects.failed_placements = *std::move(unplaced);
   std::erase_if(objects.failed_placements, [](const Json& pod) { return pod.is_null(); });
   objects.leader_metrics = ReadLeaderMetrics(api, LeaderOf(objects));
-  objects.audit = AuditInstallation(api, objects.resource);
+  objects.audit = AuditInstallation(api, objects.tessera_resource);
   return objects;
 }
 

@@ -224,15 +224,15 @@ TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
   EXPECT_NE(Evaluate().components[0].name, "operator") << "an installation without an operator";
   objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
   EXPECT_THAT(Component("resource Tessera").fix, HasSubstr("tessera install --operator"));
-  objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "True");
+  objects_.tessera_resource = ResourceOf(2, "True", "AllComponentsReady", "True");
   EXPECT_TRUE(Evaluate().works());
   EXPECT_EQ(Component("operator").detail, "2 of 2 replicas ready");
   EXPECT_EQ(Component("resource Tessera").detail, "AllComponentsReady: m; it manages 2 nodes");
-  objects_.resource = ResourceOf(3, "True", "AllComponentsReady", "False");
+  objects_.tessera_resource = ResourceOf(3, "True", "AllComponentsReady", "False");
   EXPECT_THAT(Component("resource Tessera").detail, HasSubstr("has not read its last change yet"));
   EXPECT_THAT(Component("resource Tessera").fix, HasSubstr("logs deployment/tessera-operator"));
   EXPECT_FALSE(Component("resource Tessera").works);
-  objects_.resource = ResourceOf(2, "False", "InvalidSpec", "False");
+  objects_.tessera_resource = ResourceOf(2, "False", "InvalidSpec", "False");
   EXPECT_EQ(Component("resource Tessera").detail, "InvalidSpec: m");
   EXPECT_FALSE(Component("resource Tessera").works);
   EXPECT_EQ(Component("resource Tessera").fix, "kubectl edit tessera tessera");
@@ -241,7 +241,7 @@ TEST_F(InstallationStatusTest, ShowsTheOperatorAndTheConditionsOfItsResource) {
 TEST_F(InstallationStatusTest, SaysWhatToDoForEachReasonOfTheOperator) {
   objects_.operator_deployment = Object(R"({"spec":{"replicas":2},"status":{"readyReplicas":2}})");
   const auto fix = [&](const char* reason) {
-    objects_.resource = ResourceOf(2, "False", reason, "False");
+    objects_.tessera_resource = ResourceOf(2, "False", reason, "False");
     EXPECT_EQ(Component("resource Tessera").detail, fmt::format("{}: m", reason));
     return Component("resource Tessera").fix;
   };
@@ -255,7 +255,7 @@ TEST_F(InstallationStatusTest, SaysWhatToDoForEachReasonOfTheOperator) {
 }
 
 TEST_F(InstallationStatusTest, NamesAnOperatorThatIsMissingOrScaledToZero) {
-  objects_.resource = ResourceOf(2, "True", "AllComponentsReady", "False");
+  objects_.tessera_resource = ResourceOf(2, "True", "AllComponentsReady", "False");
   EXPECT_THAT(Component("operator").detail,
               HasSubstr("changes of the resource Tessera have no effect"));
   objects_.operator_deployment = Object(R"({"spec":{"replicas":0},"status":{}})");

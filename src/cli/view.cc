@@ -53,9 +53,9 @@ Bytes NodeRow::memory() const {
   for (const DeviceView& device : devices) sum += device.memory;
   return sum;
 }
-Bytes NodeRow::used() const {
+Bytes NodeRow::used_memory() const {
   Bytes sum;
-  for (const DeviceView& device : devices) sum += device.used;
+  for (const DeviceView& device : devices) sum += device.used_memory;
   return sum;
 }
 
@@ -81,7 +81,7 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
                   .gpu = gpu,
                   .slice = slice,
                   .memory = Bytes(state.total_bytes),
-                  .used = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
+                  .used_memory = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
                   .used_milli = kWholeGpu.count() - state.free_milli};
   if (const auto holders = holders_.find(uuid); holders != holders_.end()) {
     for (const PodShare& pod_share : holders->second) {

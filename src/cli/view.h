@@ -37,7 +37,7 @@ struct DeviceView {
   const device::Gpu* gpu = nullptr;  // null: gone, but still held
   const device::MigSlice* slice = nullptr;
   Bytes memory;
-  Bytes used;  // of `memory`
+  Bytes used_memory;
   int64_t used_milli = 0;
   std::string unhealthy_reason;   // "" if the device is offered
   std::string suspect_reason;     // a reported problem of a GPU that is still offered
@@ -57,7 +57,7 @@ struct NodeRow {
   size_t unhealthy_devices() const;
   int64_t used_milli() const;
   Bytes memory() const;
-  Bytes used() const;
+  Bytes used_memory() const;
 };
 
 class ClusterView {

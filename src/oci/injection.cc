@@ -232,16 +232,13 @@ class Injector {
   }
 
   // In a limited container the limiter's libraries replace the driver's. The limiter loads the
-  // driver's libraries from real/NAME, where this function adds them.
-  std::string HostFileFor(const DriverLibrary& library) {
-    std::string limiter = LimiterFileFor(library.soname);
-    if (limiter.empty()) return library.host_path;
-    tree_.AddDriverFile("real/" + RealNameOf(library.soname), library.host_path);
-    return limiter;
-  }
-
+  // driver's libraries from real/NAME.
   void AddLibrary(const DriverLibrary& library) {
-    tree_.AddDriverFile("lib/" + library.file_name, HostFileFor(library));
+    const std::string limiter = LimiterFileFor(library.soname);
+    if (!limiter.empty()) {
+      tree_.AddDriverFile("real/" + RealNameOf(library.soname), library.host_path);
+    }
+    tree_.AddDriverFile("lib/" + library.file_name, limiter.empty() ? library.host_path : limiter);
     AddCacheEntry(library.file_name);
     // The GBM loader requests the driver of the kernel module nvidia-drm by this name.
     if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {

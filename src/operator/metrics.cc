@@ -14,7 +14,7 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
                  uint64_t{one.state == ComponentState::kReady ? 1u : 0u});
   }
   WriteGauge("tessera_operator_spec_valid", "1 if the spec of the resource is valid.",
-             status.spec.ok() ? 1 : 0, text);
+             status.spec_status.ok() ? 1 : 0, text);
   WriteGauge("tessera_operator_nodes", "Nodes of the cluster.", status.nodes.total, text);
   WriteGauge("tessera_operator_nodes_ready", "Nodes with GPUs that pods can use.",
              status.nodes.ready, text);

@@ -243,7 +243,7 @@ const std::string& Reconciler::respected_policy() const {
 }
 
 StatusInput Reconciler::Report() const {
-  StatusInput report{.generation = generation_, .spec = spec_error_};
+  StatusInput report{.generation = generation_, .spec_status = spec_error_};
   if (is_removing()) report.deletion_waits_for = removal_->step();
   report.components = objects_->Reports();
   if (definition_ != nullptr) {

@@ -79,9 +79,9 @@ const ComponentReport* FirstOf(const StatusInput& input, ComponentState state) {
 
 ConditionFields DegradedOf(const StatusInput& input) {
   ConditionFields out{.type = "Degraded"};
-  if (!input.spec.ok()) {
+  if (!input.spec_status.ok()) {
     return {"Degraded", true, "InvalidSpec",
-            input.spec.message() + "; the objects of the last valid spec stay"};
+            input.spec_status.message() + "; the objects of the last valid spec stay"};
   }
   if (const ComponentReport* failed = FirstOf(input, ComponentState::kFailed)) {
     return {"Degraded", true, failed->reason, MessagesOf(input, ComponentState::kFailed)};
@@ -121,7 +121,7 @@ Json ComponentsJson(const StatusInput& input) {
                           {"state", Json::String(NameOfState(component.state))},
                           {"reason", Json::String(component.reason)},
                           {"message", Json::String(CutMessage(component.message))},
-                          {"objects", Json::Int(static_cast<int64_t>(component.objects))}}));
+                          {"objects", Json::Int(static_cast<int64_t>(component.object_count))}}));
   }
   return list;
 }

@@ -26,13 +26,13 @@ struct ComponentReport {
   ComponentState state = ComponentState::kProgressing;
   std::string reason;   // a word in camel case
   std::string message;  // the problem and the remedy
-  size_t objects = 0;
+  size_t object_count = 0;
   bool operator==(const ComponentReport&) const = default;
 };
 
 struct StatusInput {
   int64_t generation = 0;
-  Status spec;  // OK, or why the spec is invalid
+  Status spec_status;  // OK, or why the spec is invalid
   std::vector<ComponentReport> components;
   NodeHealth nodes;
   std::string coexistence_text;        // which nodes NVIDIA's operator manages; "": none

@@ -31,7 +31,7 @@ TEST(ResourceStatusTest, IsReadyIfEverythingIs) {
 
 TEST(ResourceStatusTest, AnInvalidSpecNamesTheFieldAndSaysThatObjectsStay) {
   StatusInput input = Healthy();
-  input.spec = Error(Code::kInvalidArgument, "spec.x: invalid value 7: want 1 to 5");
+  input.spec_status = Error(Code::kInvalidArgument, "spec.x: invalid value 7: want 1 to 5");
   const Json status = StatusOf(input, nullptr, kNow);
   const Json degraded = ConditionOf(status, "Degraded");
   EXPECT_EQ(degraded.StringAt("reason").value(), "InvalidSpec");
@@ -55,7 +55,7 @@ TEST(ResourceStatusTest, ATimeChangesOnlyWithTheStatusOfItsCondition) {
   input.generation = 4;
   const Json same = StatusOf(input, &before, kNow + std::chrono::hours(1));
   EXPECT_EQ(ConditionOf(same, "Ready").StringAt("lastTransitionTime").value(), Rfc3339(kNow));
-  input.spec = Error(Code::kInvalidArgument, "x");
+  input.spec_status = Error(Code::kInvalidArgument, "x");
   const Json other = StatusOf(input, &same, kNow + std::chrono::hours(1));
   EXPECT_EQ(ConditionOf(other, "Ready").StringAt("lastTransitionTime").value(),
             Rfc3339(kNow + std::chrono::hours(1)));

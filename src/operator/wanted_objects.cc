@@ -135,7 +135,7 @@ bool WantedObjects::IsContested(const WantedObject& object) const {
 
 ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {
   ComponentReport report{component.name, ComponentState::kReady, "Ready", "", 0};
-  report.objects = component.keys.size();
+  report.object_count = component.keys.size();
   size_t failed = 0;
   std::string waiting, contested;
   for (const std::string& key : component.keys) {

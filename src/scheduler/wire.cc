@@ -39,9 +39,9 @@ Status ReadPod(std::string_view text, kube::PodObject* out) {
 
 // Reads metadata.name of a node from its text; empty if missing. API servers write metadata before
 // spec and status, so the rest of the text is not read.
-std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
+std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* unescaped,
                               std::string_view* quoted) {
-  JsonReader reader(node, kept);
+  JsonReader reader(node, unescaped);
   std::string_view key;
   for (reader.BeginObject(); reader.NextMember(&key);) {
     if (key != "metadata") {

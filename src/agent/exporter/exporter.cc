@@ -23,7 +23,7 @@ Exporter::Exporter(TaskRunner* runner, const ExporterOptions& options, Sources s
       page_options_(PageOptionsOf(options)),
       xid_window_(options.xid_window),
       sources_(std::move(sources)),
-      meter_(options.interval + Sampler::kDeadline),
+      meter_(options.interval + Sampler::kReadDeadline),
       sampler_(runner, sources_.loader, sources_.caller, page_options_.counters, options.interval,
                [this] { OnRound(); }) {}
 

@@ -81,7 +81,7 @@ void Sampler::StartRound() {
 void Sampler::CheckSession() {
   if (checking_session_) return;
   checking_session_ = true;
-  next_check_ = runner_->clock().Now() + kSessionInterval;
+  next_check_ = runner_->clock().Now() + kSessionCheckInterval;
   struct Check {
     std::shared_ptr<NvmlSession> current_session;
     Result<std::shared_ptr<NvmlSession>> new_session = std::shared_ptr<NvmlSession>();
@@ -91,7 +91,7 @@ void Sampler::CheckSession() {
   check->current_session = session_;
   gpu::BlockingCaller::Job job;
   job.name = "exporter-driver";
-  job.deadline = kSessionDeadline;
+  job.deadline = kOpenCloseDeadline;
   job.work = [check, loader = loader_, counters = counters_] {
     const std::shared_ptr<NvmlSession> current_session = check->current_session;
     check->is_current = current_session != nullptr && current_session->IsCurrent(loader.get());
@@ -132,7 +132,7 @@ void Sampler::Close(std::shared_ptr<NvmlSession> session) {
   const auto last = std::make_shared<std::shared_ptr<NvmlSession>>(std::move(session));
   gpu::BlockingCaller::Job job;
   job.name = "exporter-close";
-  job.deadline = kSessionDeadline;
+  job.deadline = kOpenCloseDeadline;
   job.work = [last] { last->reset(); };
   job.finished = [] {};
   job.overdue = [] { Log(Severity::kError, "the driver has not closed a session in time"); };
@@ -149,7 +149,7 @@ void Sampler::ReadGpu(size_t index) {
   reading->session = session_;
   gpu::BlockingCaller::Job job;
   job.name = fmt::format("exporter-gpu{}", index);
-  job.deadline = kDeadline;
+  job.deadline = kReadDeadline;
   job.work = [reading, index] {
     const std::shared_ptr<NvmlSession> session = reading->session;
     reading->sample = session->readers[index]->Read();

@@ -26,10 +26,11 @@ class Sampler {
  public:
   static constexpr Duration kRoundDeadline = std::chrono::milliseconds(100);
   // After this time without an answer a GPU has no sample.
-  static constexpr Duration kDeadline = std::chrono::seconds(2);
-  static constexpr Duration kSessionDeadline = std::chrono::seconds(60);
+  static constexpr Duration kReadDeadline = std::chrono::seconds(2);
+  // For opening or closing a session.
+  static constexpr Duration kOpenCloseDeadline = std::chrono::seconds(60);
   // How often the sampler checks whether the driver was replaced.
-  static constexpr Duration kSessionInterval = std::chrono::seconds(1);
+  static constexpr Duration kSessionCheckInterval = std::chrono::seconds(1);
 
   struct SampledGpu {
     std::shared_ptr<const GpuSample> sample;  // null: the GPU does not answer

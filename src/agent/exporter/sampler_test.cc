@@ -59,7 +59,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   ASSERT_EQ(rounds_.size(), 1u);
   EXPECT_EQ(AgeOf(0), Sampler::kRoundDeadline);
   EXPECT_TRUE(Answers(1)) << "its last sample stands until the deadline";
-  Run(Sampler::kDeadline);
+  Run(Sampler::kReadDeadline);
   EXPECT_FALSE(Answers(1));
   EXPECT_EQ(sampler_->gpus()[1].late_queries, 1u);
   EXPECT_TRUE(Answers(0) && Answers(2));

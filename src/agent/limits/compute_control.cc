@@ -132,10 +132,10 @@ void ComputeControl::SetMembers(std::vector<Member> members) {
     meters_.erase(key);
   }
   members_ = std::move(known);
-  SortByGpu();
+  GroupByGpu();
 }
 
-void ComputeControl::SortByGpu() {
+void ComputeControl::GroupByGpu() {
   for (auto& [uuid, gpu] : gpus_) gpu.members.clear();
   const std::lock_guard lock(mutex_);
   for (const auto& [key, known] : members_) {

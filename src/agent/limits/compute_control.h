@@ -100,7 +100,7 @@ class ComputeControl {
   void Run();
   void SetMembers(std::vector<Member> members);
   static void StopLimiting(const Member& member, uint32_t index);
-  void SortByGpu();
+  void GroupByGpu();
   int64_t Tick(int64_t now);
   void TickGpu(int64_t now, GpuArbiter* gpu);
   void ReadMembers(int64_t now, const GpuArbiter& gpu);

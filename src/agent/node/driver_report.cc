@@ -32,17 +32,18 @@ std::string VersionOf(const std::string& root, std::string_view stem) {
   return version.find('.') == std::string::npos ? std::string(kUnknownVersion) : version;
 }
 
-bool IsContainerRoot(const DriverRoot& root) { return root.host != "/"; }
+bool IsContainerRoot(const DriverRoot& root) { return root.host_path != "/"; }
 
 std::string OwnerOf(const DriverRoot& root) {
-  return IsContainerRoot(root) ? fmt::format("a driver container ({})", root.host) : "the host";
+  return IsContainerRoot(root) ? fmt::format("a driver container ({})", root.host_path)
+                               : "the host";
 }
 
 std::string RootsText(const DriverFacts& facts) {
   std::string text;
   for (size_t i = 0; i < facts.candidates.size(); ++i) {
     if (i > 0) text += i + 1 == facts.candidates.size() ? " nor in " : ", ";
-    text += facts.candidates[i].root.host;
+    text += facts.candidates[i].root.host_path;
   }
   return (facts.candidates.size() > 1 ? "neither in " : "not in ") + text;
 }
@@ -76,7 +77,7 @@ std::string MissingText(const DriverFacts& facts) {
 }
 
 std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_problem) {
-  const std::string& root = driver.root.host;
+  const std::string& root = driver.root.host_path;
   const std::string_view remedy = IsContainerRoot(driver.root)
                                       ? "see the log of the driver container"
                                       : "install the driver's packages again";

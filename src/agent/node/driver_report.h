@@ -20,7 +20,7 @@
 namespace tessera::agent {
 
 struct DriverRoot {
-  std::string host;            // "/run/nvidia/driver"
+  std::string host_path;       // "/run/nvidia/driver"
   std::string container_path;  // the same directory for this process
   bool operator==(const DriverRoot&) const = default;
 };

@@ -78,7 +78,8 @@ std::vector<DriverRoot> DriverWatch::Roots() const {
   std::vector<DriverRoot> roots = options_.roots;
   if (options_.driver_ready.empty()) return roots;
   const std::string validated_root = DriverRootNamedIn(options_.driver_ready);
-  if (validated_root.empty() || std::ranges::count(roots, validated_root, &DriverRoot::host) != 0)
+  if (validated_root.empty() ||
+      std::ranges::count(roots, validated_root, &DriverRoot::host_path) != 0)
     return roots;
   roots.insert(roots.begin(), {validated_root, JoinPath(options_.host_mount, validated_root)});
   return roots;
@@ -103,7 +104,7 @@ void DriverWatch::FindDriver() {
   const DriverCandidate& chosen = facts.candidates[ChooseDriver(facts.candidates)];
   if (chosen.root != root()) {
     Log(Severity::kInfo, "found the root of the driver",
-        {{"root", chosen.root.host},
+        {{"root", chosen.root.host_path},
          {"driver", chosen.nvml_version.empty() ? "none" : chosen.nvml_version}});
     if (options_.before_use) options_.before_use(chosen.root);
     const std::lock_guard<std::mutex> lock(mutex_);

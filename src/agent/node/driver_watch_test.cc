@@ -47,18 +47,18 @@ class DriverWatchTest : public ::testing::Test {
 
 TEST_F(DriverWatchTest, FollowsTheRootOfADriverContainer) {
   Start();
-  EXPECT_EQ(watch_->root().host, "/");
+  EXPECT_EQ(watch_->root().host_path, "/");
   Tick();
   EXPECT_EQ(changes_, 0);
   // A mount appears all at once, below a directory that inotify would not report.
   Install(dir_.path() + "/made", "550.1");
   std::filesystem::rename(dir_.path() + "/made", Container());
   Tick();
-  EXPECT_EQ(watch_->root().host, "/run/nvidia/driver");
+  EXPECT_EQ(watch_->root().host_path, "/run/nvidia/driver");
   EXPECT_EQ(changes_, 1);
   std::filesystem::rename(Container(), dir_.path() + "/gone");
   Tick();
-  EXPECT_EQ(watch_->root().host, "/");
+  EXPECT_EQ(watch_->root().host_path, "/");
   EXPECT_EQ(changes_, 2);
   Tick();
   EXPECT_EQ(changes_, 2);
@@ -83,10 +83,10 @@ TEST_F(DriverWatchTest, PreparesARootBeforeItIsUsed) {
 TEST_F(DriverWatchTest, TheHostsDriverIsPreferred) {
   Install(Container(), "550.1");
   Start();
-  EXPECT_EQ(watch_->root().host, "/run/nvidia/driver");
+  EXPECT_EQ(watch_->root().host_path, "/run/nvidia/driver");
   Install(Host(), "550.2");
   Tick();
-  EXPECT_EQ(watch_->root().host, "/");
+  EXPECT_EQ(watch_->root().host_path, "/");
   EXPECT_EQ(watch_->facts().candidates.size(), 2u);
 }
 
@@ -94,13 +94,13 @@ TEST_F(DriverWatchTest, UsesTheRootThatNvidiasValidatorNames) {
   Install(Host(), "550.1");
   Install(Host() + "/opt/driver", "570.1");
   Start();
-  EXPECT_EQ(watch_->root().host, "/");
+  EXPECT_EQ(watch_->root().host_path, "/");
   std::ofstream(dir_.path() + "/driver-ready") << "NVIDIA_DRIVER_ROOT=/opt/driver\n";
   Tick();
   EXPECT_EQ(watch_->root(), (DriverRoot{"/opt/driver", Host() + "/opt/driver"}));
   std::filesystem::remove(dir_.path() + "/driver-ready");
   Tick();
-  EXPECT_EQ(watch_->root().host, "/");
+  EXPECT_EQ(watch_->root().host_path, "/");
 }
 
 TEST_F(DriverWatchTest, ALibraryThatIsBeingWrittenIsNotOpened) {

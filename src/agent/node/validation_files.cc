@@ -76,15 +76,15 @@ void ValidationFiles::Write() {
 }
 
 std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
-  const bool is_host_driver = driver.host == "/";
+  const bool is_host_driver = driver.host_path == "/";
   const bool own_dev = dev_root != "/";
   // NVIDIA's containers have the host's root at /host, and the root of a driver container at its
   // host path.
   return fmt::format(
       "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
       "DEV_ROOT_CTR_PATH={}\n",
-      kOwnMarker, is_host_driver, driver.host, is_host_driver ? "/host" : driver.host, dev_root,
-      own_dev ? dev_root : "/host");
+      kOwnMarker, is_host_driver, driver.host_path, is_host_driver ? "/host" : driver.host_path,
+      dev_root, own_dev ? dev_root : "/host");
 }
 
 std::string DriverRootNamedIn(const std::string& driver_ready) {

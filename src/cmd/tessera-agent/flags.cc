@@ -154,7 +154,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   app->add_flag("--supervise", flags->runs_supervised,
                 "run in a child process and restart it at once if it is killed")
       ->envname("SUPERVISE");
-  app->add_option("--release-timeout", flags->release_timeout_s,
+  app->add_option("--release-timeout", flags->gpu_release_timeout_s,
                   "seconds to wait for the processes of a deleted pod to exit; after that its GPUs "
                   "are withheld until the processes exit, and a process is reported as the reason")
       ->envname("RELEASE_TIMEOUT")
@@ -205,7 +205,7 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   options.binding =
       flags.binding_mode == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
   options.startup_taints.erase("none");
-  options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
+  options.gpu_release_timeout = std::chrono::seconds(flags.gpu_release_timeout_s);
   options.collect_interval = std::chrono::milliseconds(flags.collect_interval_ms);
   options.xid_window = std::chrono::milliseconds(flags.xid_window_ms);
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),

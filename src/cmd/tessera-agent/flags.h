@@ -18,7 +18,7 @@ struct AgentFlags {
   std::vector<std::string> shared_resources = {"gpu-mem", "vcuda"};
   std::string memory_unit = "GiB";
   std::string log_format = "text";
-  int release_timeout_s = 30;
+  int gpu_release_timeout_s = 30;
   int64_t collect_interval_ms = 1000;
   int64_t xid_window_ms = 300000;
   bool runs_supervised = false;

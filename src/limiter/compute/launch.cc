@@ -21,10 +21,10 @@ using limiter::kGuessedKernelTime;
 using limiter::Launch;
 using limiter::LaunchStream;
 using limiter::LaunchThrottled;
-using limiter::MayLaunchNow;
 using limiter::Meter;
 using limiter::Process;
 using limiter::Throttle;
+using limiter::TryAdmitLaunch;
 using limiter::Work;
 
 Work KernelWork(Function function, uint64_t x, uint64_t y, uint64_t z) {
@@ -74,17 +74,17 @@ Result AfterContextChange(Result result) {
 
 // A launch that must wait or be timed continues in a separate function, so that the usual path
 // stays short.
-#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream)  \
-  namespace {                                                                                   \
-  [[gnu::noinline]] Result name##_throttled parameters {                                        \
-    return LaunchThrottled(KernelWork(function, grid_x, grid_y, grid_z), kGuessedKernelTime,    \
-                           {stream, per_thread_stream}, [&] { return driver.name arguments; }); \
-  }                                                                                             \
-  }                                                                                             \
-  LIMITER_EXPORT Result name parameters {                                                       \
-    if (MayLaunchNow([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]]  \
-      return driver.name arguments;                                                             \
-    return name##_throttled arguments;                                                          \
+#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream)   \
+  namespace {                                                                                    \
+  [[gnu::noinline]] Result name##_throttled parameters {                                         \
+    return LaunchThrottled(KernelWork(function, grid_x, grid_y, grid_z), kGuessedKernelTime,     \
+                           {stream, per_thread_stream}, [&] { return driver.name arguments; });  \
+  }                                                                                              \
+  }                                                                                              \
+  LIMITER_EXPORT Result name parameters {                                                        \
+    if (TryAdmitLaunch([=] { return KernelWork(function, grid_x, grid_y, grid_z); })) [[likely]] \
+      return driver.name arguments;                                                              \
+    return name##_throttled arguments;                                                           \
   }
 
 #define PARAMETERS                                                                            \

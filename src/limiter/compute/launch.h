@@ -13,10 +13,10 @@ extern constinit thread_local ThrottledThread current_thread;
 // Price of a launch of a kernel or graph if no similar launch was timed.
 inline constexpr int64_t kGuessedKernelTime = 20 * kMicrosecond;
 
-// True, the usual case: the launch may be made at once. `work` is called only if the GPU has a
-// limit.
+// True, the usual case: the launch may be made at once. Only on a GPU with a limit, `make_work` is
+// called and the thread's credit pays for the launch.
 template <typename MakeWork>
-[[gnu::always_inline]] inline bool MayLaunchNow(MakeWork make_work) {
+[[gnu::always_inline]] inline bool TryAdmitLaunch(MakeWork make_work) {
   if (!Throttle::Get().IsCurrent(current_thread)) [[unlikely]]
     return false;
   Meter* const meter = current_thread.meter;
@@ -47,8 +47,8 @@ cuda::Result LaunchThrottled(const Work& work, int64_t fallback_price, LaunchStr
 
 template <typename MakeWork, typename Call>
 cuda::Result Launch(MakeWork make_work, int64_t fallback_price, LaunchStream stream, Call call) {
-  return MayLaunchNow(make_work) ? call()
-                                 : LaunchThrottled(make_work(), fallback_price, stream, call);
+  return TryAdmitLaunch(make_work) ? call()
+                                   : LaunchThrottled(make_work(), fallback_price, stream, call);
 }
 
 }  // namespace tessera::limiter

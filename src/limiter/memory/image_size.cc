@@ -72,10 +72,10 @@ class PtxWords {
   }
   char first() const { return *word_; }
   char second() const { return length_ > 1 ? word_[1] : '\0'; }
-  // The first number in the word; 0: none.
-  uint64_t Number(bool in_name) const {
+  // The number at the start of the word, or with `skip_prefix` the first number in it; 0: none.
+  uint64_t Number(bool skip_prefix) const {
     size_t i = 0;
-    while (in_name && i < length_ && (word_[i] < '0' || word_[i] > '9')) ++i;
+    while (skip_prefix && i < length_ && (word_[i] < '0' || word_[i] > '9')) ++i;
     char copy[24] = {};
     for (size_t k = 0; i < length_ && k + 1 < sizeof(copy); ++i, ++k) copy[k] = word_[i];
     return ::strtoull(copy, nullptr, 0);
@@ -124,15 +124,15 @@ uint64_t StatementBytes(PtxWords* words) {
     } else if (words->first() == '[') {
       const bool has_size = words->Next() && words->first() != ']';
       variable_bytes =
-          has_size ? SaturatedProduct(variable_bytes, words->Number(/*in_name=*/false)) : 0;
+          has_size ? SaturatedProduct(variable_bytes, words->Number(/*skip_prefix=*/false)) : 0;
     } else if (words->first() == '(') {
       while (words->Next() && words->first() != ')') {
       }
     } else if (words->first() == '.' && words->second() == 'v') {
-      lanes = words->Number(/*in_name=*/true);
-    } else if (words->first() == '.' && words->Number(/*in_name=*/true) != 0) {
+      lanes = words->Number(/*skip_prefix=*/true);
+    } else if (words->first() == '.' && words->Number(/*skip_prefix=*/true) != 0) {
       element_bytes =
-          SaturatedProduct(words->Number(/*in_name=*/true) / 8 * words->PackedCount(), lanes);
+          SaturatedProduct(words->Number(/*skip_prefix=*/true) / 8 * words->PackedCount(), lanes);
     } else if (words->first() != ']' && words->first() != ',' && words->first() != '.') {
       sum += variable_bytes;
       variable_bytes = element_bytes;

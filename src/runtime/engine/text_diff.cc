@@ -20,8 +20,10 @@ struct DiffLine {
   std::string_view text;
 };
 
-std::vector<std::string_view> Lines(std::string_view text) {
-  std::vector<std::string_view> lines;
+using LineList = std::vector<std::string_view>;
+
+LineList SplitLines(std::string_view text) {
+  LineList lines;
   while (!text.empty()) {
     const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
     lines.push_back(text.substr(0, size));
@@ -30,10 +32,8 @@ std::vector<std::string_view> Lines(std::string_view text) {
   return lines;
 }
 
-using LineRange = std::vector<std::string_view>;
-
 // Diffs by the longest common subsequence.
-void DiffMiddle(const LineRange& a, const LineRange& b, std::vector<DiffLine>* out) {
+void DiffMiddle(const LineList& a, const LineList& b, std::vector<DiffLine>* out) {
   const size_t n = a.size();
   const size_t m = b.size();
   std::vector<uint32_t> length;
@@ -61,8 +61,8 @@ void DiffMiddle(const LineRange& a, const LineRange& b, std::vector<DiffLine>* o
 }
 
 std::vector<DiffLine> Diff(std::string_view before, std::string_view after) {
-  LineRange a = Lines(before);
-  LineRange b = Lines(after);
+  LineList a = SplitLines(before);
+  LineList b = SplitLines(after);
   size_t head = 0;
   while (head < a.size() && head < b.size() && a[head] == b[head]) ++head;
   size_t tail = 0;

@@ -128,7 +128,7 @@ class SmiRun {
   bool prints_header_;
   std::vector<NvmlGpu> gpus_;
   size_t attached_count_ = 0;
-  bool lost_ = false;
+  bool has_lost_gpu_ = false;
 };
 
 // A GPU without a handle is reported and skipped; the other GPUs are shown.
@@ -147,7 +147,7 @@ int SmiRun::FindGpus(std::string* out) {
       gpus_.emplace_back(client_, device, i);
       continue;
     }
-    lost_ = true;
+    has_lost_gpu_ = true;
     *out += fmt::format(
         "Unable to determine the device handle for GPU{}: {}{}\n", i, client_->ErrorText(found),
         found == Return::kGpuIsLost ? ".  Reboot the system to recover this GPU" : "");
@@ -246,7 +246,7 @@ int SmiRun::Run(std::string* out) {
   if (code != kExitOk) return *out = errors, code;
   *out = errors;
   code = Render(out);
-  return code == kExitOk && lost_ ? kExitLost : code;
+  return code == kExitOk && has_lost_gpu_ ? kExitLost : code;
 }
 
 std::string VersionText(const NvmlClient& client) {

@@ -61,7 +61,8 @@ class PtxTokenizer {
   std::string_view rest_;
 };
 
-uint32_t NumberOf(std::string_view text) {
+// The decimal number at the beginning of the text; 0: none.
+uint32_t LeadingNumber(std::string_view text) {
   uint32_t value = 0;
   for (char c : text) {
     if (!std::isdigit(static_cast<unsigned char>(c))) break;
@@ -74,14 +75,14 @@ uint32_t NumberOf(std::string_view text) {
 int VersionOf(std::string_view text) {
   const size_t dot = text.find('.');
   if (dot == std::string_view::npos) return 0;
-  return int(NumberOf(text) * 10 + NumberOf(text.substr(dot + 1)));
+  return int(LeadingNumber(text) * 10 + LeadingNumber(text.substr(dot + 1)));
 }
 
 // Size of a type such as ".u64" in bytes; 0: not a type.
 uint32_t SizeOfType(std::string_view type) {
   if (type == ".pred") return 1;
   if (type.size() < 3 || type[0] != '.' || !std::strchr("busf", type[1])) return 0;
-  return NumberOf(type.substr(2)) / 8;
+  return LeadingNumber(type.substr(2)) / 8;
 }
 
 // An integer of PTX: decimal, hexadecimal (0x), octal (0) or binary (0b). 0: no integer.
@@ -101,7 +102,7 @@ std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
     if (word == ".align" && after_ptr)
       words->Next();
     else if (word == ".align")
-      align = NumberOf(words->Next());
+      align = LeadingNumber(words->Next());
     else if (word == "[")
       count = uint32_t(IntegerOf(words->Next()));
     else if (word == ".ptr")
@@ -180,7 +181,7 @@ Global ReadGlobal(PtxTokenizer* words) {
   std::string_view word = words->Next();
   for (; !word.empty() && word != ";" && word != "="; word = words->Next()) {
     if (word == ".align")
-      global.align = NumberOf(words->Next());
+      global.align = LeadingNumber(words->Next());
     else if (word == ".v2")
       vector = 2;
     else if (word == ".v4")
@@ -218,7 +219,7 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
   if (words.Next() != ".target") return Result::kInvalidPtx;
   const std::string_view target = words.Next();
   if (!target.starts_with("sm_")) return Result::kInvalidPtx;
-  image->target = int(NumberOf(target.substr(3)));
+  image->target = int(LeadingNumber(target.substr(3)));
   if (image->target > cc) return Result::kInvalidPtx;
   int depth = 0;
   std::string_view last;
@@ -274,7 +275,7 @@ std::string_view BareName(std::string_view name) {
   const std::string_view rest = name.substr(2);
   size_t digits = 0;
   while (digits < rest.size() && std::isdigit(static_cast<unsigned char>(rest[digits]))) ++digits;
-  const uint32_t length = NumberOf(rest);
+  const uint32_t length = LeadingNumber(rest);
   return digits == 0 || digits + length > rest.size() ? name : rest.substr(digits, length);
 }
 
