@@ -282,11 +282,31 @@ TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
       FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
       {{"main", {kUuid}}, {"side", {kUuid}}});
   ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
-  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}, "side").ok());
   SetLimit("a", std::string(kUuid) + "=10", names::kAnnotationComputeLimit);
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged)
       << pods_.events[0].second.message;
+}
+
+TEST_F(LimitedGrantsTest, AnEventNamesOnlyContainersWhoseLimitChanged) {
+  pods_.Sync();
+  Assign(
+      FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
+      {{"main", {kUuid}}, {"side", {kUuid}}});
+  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}, "side").ok());
+  PodInfo pod = *pods_.pods().at(Uid("uid-a"));
+  pod.annotations[std::string(names::kAnnotationMemoryLimit)] = "side=1Gi";
+  pod.annotations[std::string(names::kAnnotationComputeLimit)] = "nonsense";
+  pods_.Set(std::move(pod));
+  ASSERT_EQ(pods_.events.size(), 2u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
+  EXPECT_EQ(pods_.events[1].second.message,
+            std::string("container side may use 1024 MiB of ") + kUuid);
+  SetLimit("a", "side=1024Mi");
+  EXPECT_EQ(pods_.events.back().second.reason, names::kReasonLimitRejected)
+      << "another text with the same limits: " << pods_.events.back().second.message;
 }
 
 TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {

@@ -274,14 +274,17 @@ StringMap LimitChanges::AcceptedTexts(const PodInfo& pod, const StringMap& befor
 }
 
 PodInfo LimitChanges::WithAcceptedTexts(const PodInfo& pod) const {
-  PodInfo in_force = pod;
   const auto texts_of_pod = limit_texts_.find(pod.uid);
-  if (texts_of_pod == limit_texts_.end()) return in_force;
+  return texts_of_pod == limit_texts_.end() ? pod : WithTexts(pod, texts_of_pod->second.accepted);
+}
+
+PodInfo LimitChanges::WithTexts(const PodInfo& pod, const StringMap& texts) {
+  PodInfo with_texts = pod;
   for (const std::string_view annotation : kLimitAnnotations) {
-    in_force.annotations.erase(std::string(annotation));
+    with_texts.annotations.erase(std::string(annotation));
   }
-  in_force.annotations.merge(StringMap(texts_of_pod->second.accepted));
-  return in_force;
+  with_texts.annotations.merge(StringMap(texts));
+  return with_texts;
 }
 
 Pods::Map LimitChanges::PodsWithAcceptedLimits() const {
@@ -374,7 +377,7 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   const bool is_start = is_new && !pods_->synced();
   if (!is_start || (HasDirectory(pod.uid) && before.current != texts.current)) RecordProblems(pod);
   // Limits are written for a new pod, too: its annotations may have changed while no agent ran.
-  Write(WithAcceptedTexts(pod), texts.accepted != before.accepted);
+  Write(WithTexts(pod, before.accepted), WithAcceptedTexts(pod));
   WriteTexts(pod.uid);
 }
 
@@ -400,24 +403,29 @@ void LimitChanges::RecordProblems(const PodInfo& pod) {
   }
 }
 
-void LimitChanges::Write(const PodInfo& pod, bool changed) {
+void LimitChanges::Write(const PodInfo& before, const PodInfo& pod) {
   std::vector<std::string> changes;
   for (const auto& [key, entry] : ledger_->entries()) {
     // Containers that are not limited have no file.
     if (key.first != pod.uid || dir_.empty() || !PathExists(LimitsPath(dir_, key))) continue;
     std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
+    std::vector<grant::GrantedDevice> devices_before = devices;
     ApplyLimits(&pod, entry, &devices);
-    const bool must_report = changed || !limits_->HasMemoryLimits(entry.holder, devices);
+    ApplyLimits(&before, entry, &devices_before);
+    const bool has_other_memory = !limits_->HasMemoryLimits(entry.holder, devices);
     const auto written = limits_->Write(entry.holder, devices);
     if (!written.ok()) {
       Log(Severity::kError, "cannot change the limits of a container",
           {{"pod", pod.Text()}, {"container", key.second}, {"error", written.status().ToString()}});
       continue;
     }
-    for (const grant::GrantedDevice& device : devices) {
-      if (device.bytes == 0 || !must_report) continue;
-      changes.push_back(fmt::format("container {} may use {} of {}", key.second,
-                                    TextOf(pod, key.second, device), device.uuid));
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const std::string text = TextOf(pod, key.second, devices[i]);
+      const bool changed =
+          has_other_memory || text != TextOf(before, key.second, devices_before[i]);
+      if (devices[i].bytes == 0 || !changed) continue;
+      changes.push_back(
+          fmt::format("container {} may use {} of {}", key.second, text, devices[i].uuid));
     }
   }
   if (changes.empty()) return;

@@ -54,6 +54,7 @@ class LimitChanges {
   // Returns the current texts, with the text of `before` in place of each rejected text.
   StringMap AcceptedTexts(const PodInfo& pod, const StringMap& before) const;
   PodInfo WithAcceptedTexts(const PodInfo& pod) const;
+  static PodInfo WithTexts(const PodInfo& pod, const StringMap& texts);
 
   // False: the pod has no limited container.
   bool HasDirectory(const Uid& uid) const;
@@ -63,9 +64,9 @@ class LimitChanges {
   void WriteTexts(const Uid& uid);
 
   void RecordProblems(const PodInfo& pod);
-  // Writes the limits of all limited containers of the pod. Records an Event if `changed`, or for a
-  // container whose memory limit differs from the written one.
-  void Write(const PodInfo& pod, bool changed);
+  // Writes the limits of all limited containers of the pod. Records an Event about each container
+  // whose limits differ from those of `before`, or whose memory limit differs from the written one.
+  void Write(const PodInfo& before, const PodInfo& pod);
 
   const std::string dir_;
   ContainerLimits* const limits_;
