@@ -127,10 +127,11 @@ void FillGpu(const Profile& profile, std::string_view node_name, uint32_t index,
   }
 }
 
-void FillLive(const GpuFacts& facts, GpuLive* live) {
-  live->ecc_mode_pending.store(facts.ecc_enabled);
-  for (AtomicU32* value : {&live->temperature_c, &live->memory_temperature_c, &live->power_mw,
-                           &live->utilization_gpu, &live->utilization_memory}) {
+void InitGpuState(const GpuFacts& facts, SimGpuState* gpu_state) {
+  gpu_state->ecc_mode_pending.store(facts.ecc_enabled);
+  for (AtomicU32* value :
+       {&gpu_state->temperature_c, &gpu_state->memory_temperature_c, &gpu_state->power_mw,
+        &gpu_state->utilization_gpu, &gpu_state->utilization_memory}) {
     value->store(kDerived);
   }
 }
@@ -165,7 +166,7 @@ Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string
   state->gpu_count = profile.gpus;
   for (uint32_t i = 0; i < profile.gpus; ++i) {
     FillGpu(profile, node_name, i, &state->facts[i]);
-    FillLive(state->facts[i], &state->live[i]);
+    InitGpuState(state->facts[i], &state->gpu_states[i]);
   }
   RETURN_IF_ERROR(ConnectGpus(profile, state.get()));
   return state;

@@ -258,7 +258,7 @@ int State::HolderOf(uint32_t byte) {
 
 uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   uint64_t sum = 0;
-  const GpuLive& live = file_->live[gpu];
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
   const uint32_t used = file_->slots_end.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
     const SlotRecord& slot = file_->slots[i];
@@ -268,7 +268,7 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
       const uint32_t instance_plus_1 =
           slot.gpus[gpu].instance_plus_1.load(std::memory_order_relaxed);
       if (instance_plus_1 == 0 ||
-          live.compute_instances[instance_plus_1 - 1].gpu_instance.load() != gpu_instance)
+          gpu_state.compute_instances[instance_plus_1 - 1].gpu_instance.load() != gpu_instance)
         continue;
     }
     if (!only_live || HolderOf(i) >= 0) sum += bytes;
@@ -333,9 +333,10 @@ uint64_t State::NewestProcessTimeSample(uint64_t now_ns) {
 
 uint64_t State::BusyNs(uint32_t gpu) {
   const uint64_t now = MonotonicNs();
-  const GpuLive& live = file_->live[gpu];
-  uint64_t sum = BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), now);
-  for (const ComputeInstance& instance : live.compute_instances) {
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
+  uint64_t sum =
+      BusyBefore(gpu_state.turns.busy_ns.load(), gpu_state.turns.busy_until_ns.load(), now);
+  for (const ComputeInstance& instance : gpu_state.compute_instances) {
     const TurnQueue& turns = instance.turns;
     sum += BusyBefore(turns.busy_ns.load(), turns.busy_until_ns.load(), now);
   }
@@ -343,61 +344,61 @@ uint64_t State::BusyNs(uint32_t gpu) {
 }
 
 uint32_t State::PowerLimitMw(uint32_t gpu) const {
-  const uint32_t chosen = file_->live[gpu].power_limit_mw.load();
+  const uint32_t chosen = file_->gpu_states[gpu].power_limit_mw.load();
   return chosen != 0 ? chosen : facts(gpu).power_limit_mw;
 }
 
 bool State::IsThermallyThrottled(uint32_t gpu) const {
-  const uint32_t injected_c = file_->live[gpu].temperature_c.load();
+  const uint32_t injected_c = file_->gpu_states[gpu].temperature_c.load();
   const uint32_t slowdown = facts(gpu).temperature_slowdown_c;
   return injected_c != kDerived && slowdown != 0 && injected_c >= slowdown;
 }
 
 bool State::IsPowerThrottled(uint32_t gpu) const {
-  const uint32_t injected_mw = file_->live[gpu].power_mw.load();
+  const uint32_t injected_mw = file_->gpu_states[gpu].power_mw.load();
   return injected_mw != kDerived && injected_mw >= PowerLimitMw(gpu);
 }
 
 void State::UpdateThrottling(uint32_t gpu) {
-  GpuLive& live = file_->live[gpu];
-  UpdateSpan(IsThermallyThrottled(gpu), &live.thermal_throttling_since_ns,
-             &live.thermal_throttling_before_ns);
-  UpdateSpan(IsPowerThrottled(gpu), &live.power_throttling_since_ns,
-             &live.power_throttling_before_ns);
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  UpdateSpan(IsThermallyThrottled(gpu), &gpu_state.thermal_throttling_since_ns,
+             &gpu_state.thermal_throttling_before_ns);
+  UpdateSpan(IsPowerThrottled(gpu), &gpu_state.power_throttling_since_ns,
+             &gpu_state.power_throttling_before_ns);
 }
 
 uint64_t State::ThermalThrottlingNs(uint32_t gpu) const {
-  const GpuLive& live = file_->live[gpu];
-  return SpanNs(live.thermal_throttling_since_ns, live.thermal_throttling_before_ns);
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
+  return SpanNs(gpu_state.thermal_throttling_since_ns, gpu_state.thermal_throttling_before_ns);
 }
 
 uint64_t State::PowerThrottlingNs(uint32_t gpu) const {
-  const GpuLive& live = file_->live[gpu];
-  return SpanNs(live.power_throttling_since_ns, live.power_throttling_before_ns);
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
+  return SpanNs(gpu_state.power_throttling_since_ns, gpu_state.power_throttling_before_ns);
 }
 
 GpuUtilization State::Utilization(uint32_t gpu) {
-  const GpuLive& live = file_->live[gpu];
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
   const uint64_t now = MonotonicNs();
   const uint64_t from = now > kLoadWindowNs ? now - kLoadWindowNs : 0;
   const uint64_t busy_now = BusyNs(gpu);
   // The last sample at or before the start of the window has the busy time until then.
   uint64_t busy_then = 0;
-  const uint64_t samples = live.turns.busy_sample_count.load();
+  const uint64_t samples = gpu_state.turns.busy_sample_count.load();
   bool found = false;
   for (uint64_t i = samples; i > 0 && i + kBusySamples > samples && !found; --i) {
-    const BusySample& sample = live.turns.busy_samples[(i - 1) % kBusySamples];
+    const BusySample& sample = gpu_state.turns.busy_samples[(i - 1) % kBusySamples];
     busy_then = BusyBefore(sample.total_ns.load(), sample.until_ns.load(), from);
     found = sample.time_ns.load() <= from;
   }
   // A process that is killed leaves no sample of its last turns; they end at `busy_until_ns`.
-  busy_then = std::max(
-      busy_then, BusyBefore(live.turns.busy_ns.load(), live.turns.busy_until_ns.load(), from));
+  busy_then = std::max(busy_then, BusyBefore(gpu_state.turns.busy_ns.load(),
+                                             gpu_state.turns.busy_until_ns.load(), from));
   uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;
   if (percent > 100) percent = 100;
   GpuUtilization load;
-  const uint32_t set_gpu = live.utilization_gpu.load();
-  const uint32_t set_memory = live.utilization_memory.load();
+  const uint32_t set_gpu = gpu_state.utilization_gpu.load();
+  const uint32_t set_memory = gpu_state.utilization_memory.load();
   load.gpu = set_gpu != kDerived ? set_gpu : uint32_t(percent);
   load.memory = set_memory != kDerived ? set_memory : load.gpu / 2;
   return load;

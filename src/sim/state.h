@@ -111,8 +111,8 @@ class State {
   StateFile& file() { return *file_; }
   uint32_t gpu_count() const { return file_->gpu_count; }
   const GpuFacts& facts(uint32_t gpu) const { return file_->facts[gpu]; }
-  GpuLive& live(uint32_t gpu) { return file_->live[gpu]; }
-  bool is_lost(uint32_t gpu) const { return file_->live[gpu].lost.load() != 0; }
+  SimGpuState& gpu_state(uint32_t gpu) { return file_->gpu_states[gpu]; }
+  bool is_lost(uint32_t gpu) const { return file_->gpu_states[gpu].lost.load() != 0; }
 
   // True: $SIMGPU_DEV_ROOT/dev/nvidia<minor> exists. Programs see only such GPUs.
   bool DeviceFileExists(uint32_t gpu) const;
@@ -140,13 +140,14 @@ class State {
 
   // The turns of a compute instance (SlotGpu::instance_plus_1), or of the GPU for 0.
   TurnQueue& TurnQueueOf(uint32_t gpu, uint32_t instance_plus_1) {
-    GpuLive& live = file_->live[gpu];
-    return instance_plus_1 == 0 ? live.turns : live.compute_instances[instance_plus_1 - 1].turns;
+    SimGpuState& gpu_state = file_->gpu_states[gpu];
+    return instance_plus_1 == 0 ? gpu_state.turns
+                                : gpu_state.compute_instances[instance_plus_1 - 1].turns;
   }
 
-  // MIG. Instances are indices in the tables of GpuLive. EINVAL: MIG mode is off, or no such
+  // MIG. Instances are indices in the tables of SimGpuState. EINVAL: MIG mode is off, or no such
   // profile or placement; ENOSPC: the slices are taken; EBUSY: in use. EROFS: read-only.
-  bool MigOn(uint32_t gpu) const { return file_->live[gpu].mig_mode.load() != 0; }
+  bool MigOn(uint32_t gpu) const { return file_->gpu_states[gpu].mig_mode.load() != 0; }
   // EBUSY: instances exist, or processes use the GPU; the mode stays pending.
   int SetMigMode(uint32_t gpu, bool on);
   static constexpr uint32_t kAnyStart = 0xFFFFFFFF;
@@ -161,7 +162,8 @@ class State {
   // FreeStarts for a compute instance with this number of slices.
   uint32_t FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const;
   const MigProfile& ProfileOf(uint32_t gpu, uint32_t gpu_instance) const {
-    return facts(gpu).mig_profiles[file_->live[gpu].gpu_instances[gpu_instance].profile.load()];
+    return facts(gpu)
+        .mig_profiles[file_->gpu_states[gpu].gpu_instances[gpu_instance].profile.load()];
   }
   uint32_t MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const;
   // "MIG-<uuid>", and "1c.2g.20gb" or "2g.20gb" if it has all slices of its GPU instance.

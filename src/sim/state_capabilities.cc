@@ -107,8 +107,8 @@ void State::RemoveCapabilityFiles(const MigCapability& capability) const {
 }
 
 bool State::MayUse(uint32_t gpu, uint32_t compute_instance) const {
-  const ComputeInstance& compute = file_->live[gpu].compute_instances[compute_instance];
-  const uint32_t gi = file_->live[gpu].gpu_instances[compute.gpu_instance.load()].id.load();
+  const ComputeInstance& compute = file_->gpu_states[gpu].compute_instances[compute_instance];
+  const uint32_t gi = file_->gpu_states[gpu].gpu_instances[compute.gpu_instance.load()].id.load();
   const MigCapability parent{facts(gpu).minor, gi};
   const MigCapability own{facts(gpu).minor, gi, int(compute.id.load())};
   return MayOpen(parent.device().c_str(), O_RDONLY) && MayOpen(own.device().c_str(), O_RDONLY);

@@ -146,7 +146,7 @@ struct GpuInstance {
 };
 struct ComputeInstance {
   AtomicU32 present;       // written last
-  AtomicU32 gpu_instance;  // index in GpuLive::gpu_instances
+  AtomicU32 gpu_instance;  // index in SimGpuState::gpu_instances
   AtomicU32 id;            // in its GPU instance
   AtomicU32 start, slices;
   uint32_t pad;
@@ -154,8 +154,9 @@ struct ComputeInstance {
   TurnQueue turns;
 };
 
-// Condition of a GPU. Every process may read it; only simgpu and the two libraries write it.
-struct GpuLive {
+// The variable state of a simulated GPU; GpuFacts has the constants. Every process may read it;
+// only simgpu and the two libraries write it.
+struct SimGpuState {
   AtomicU32 lost;             // fallen off the bus
   AtomicU32 recovery_action;  // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
   AtomicU32 poison_epoch;     // contexts of an older epoch are dead, with poison_result
@@ -299,7 +300,7 @@ struct StateFile {
   AtomicU64 event_count;  // events so far; the ring has the last kMaxEvents
 
   GpuFacts facts[kMaxGpus];
-  GpuLive live[kMaxGpus];
+  SimGpuState gpu_states[kMaxGpus];
   Event events[kMaxEvents];
   Fault faults[kMaxFaults];
   NamedCounter counters[kMaxCounters];         // calls of unimplemented functions

@@ -14,9 +14,9 @@ namespace {
 uint32_t MaskOf(uint32_t start, uint32_t size) { return ((1U << size) - 1) << start; }
 
 // The slices of memory that GPU instances occupy.
-uint32_t TakenSlices(const GpuFacts& facts, const GpuLive& live) {
+uint32_t TakenSlices(const GpuFacts& facts, const SimGpuState& gpu_state) {
   uint32_t taken = 0;
-  for (const GpuInstance& instance : live.gpu_instances) {
+  for (const GpuInstance& instance : gpu_state.gpu_instances) {
     if (instance.present.load() == 0) continue;
     taken |= MaskOf(instance.start.load(), facts.mig_profiles[instance.profile.load()].size);
   }
@@ -49,9 +49,9 @@ uint32_t BestStart(const GpuFacts& facts, const MigProfile& profile, uint32_t ta
 }
 
 // The slices of compute of a GPU instance that its compute instances occupy.
-uint32_t TakenByCompute(const GpuLive& live, uint32_t gpu_instance) {
+uint32_t TakenByCompute(const SimGpuState& gpu_state, uint32_t gpu_instance) {
   uint32_t taken = 0;
-  for (const ComputeInstance& other : live.compute_instances) {
+  for (const ComputeInstance& other : gpu_state.compute_instances) {
     if (other.present.load() == 0 || other.gpu_instance.load() != gpu_instance) continue;
     taken |= MaskOf(other.start.load(), other.slices.load());
   }
@@ -104,13 +104,13 @@ uint64_t HashUuid(std::string_view gpu_uuid, uint64_t place) {
 }
 
 // The lowest number that no present compute instance of the GPU instance has.
-uint32_t FreeComputeId(const GpuLive& live, uint32_t gpu_instance) {
+uint32_t FreeComputeId(const SimGpuState& gpu_state, uint32_t gpu_instance) {
   for (uint32_t id = 0;; ++id) {
     const auto has_id = [&](const ComputeInstance& other) {
       return other.present.load() != 0 && other.gpu_instance.load() == gpu_instance &&
              other.id.load() == id;
     };
-    if (std::none_of(std::begin(live.compute_instances), std::end(live.compute_instances),
+    if (std::none_of(std::begin(gpu_state.compute_instances), std::end(gpu_state.compute_instances),
                      has_id)) {
       return id;
     }
@@ -137,23 +137,23 @@ int State::SetMigMode(uint32_t gpu, bool on) {
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  GpuLive& live = file_->live[gpu];
-  live.mig_pending.store(on ? 1 : 0);
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  gpu_state.mig_pending.store(on ? 1 : 0);
   if (on == MigOn(gpu)) return 0;
-  if (AnyPresent(live.gpu_instances) || Processes(gpu, nullptr, 0) != 0) return EBUSY;
-  live.mig_mode.store(on ? 1 : 0);
+  if (AnyPresent(gpu_state.gpu_instances) || Processes(gpu, nullptr, 0) != 0) return EBUSY;
+  gpu_state.mig_mode.store(on ? 1 : 0);
   return 0;
 }
 
 uint32_t State::FreeStarts(uint32_t gpu, uint32_t profile) const {
   const GpuFacts& facts = file_->facts[gpu];
-  const GpuLive& live = file_->live[gpu];
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
   uint32_t same = 0;
-  for (const GpuInstance& other : live.gpu_instances) {
+  for (const GpuInstance& other : gpu_state.gpu_instances) {
     if (other.present.load() != 0 && other.profile.load() == profile) ++same;
   }
   const MigProfile& wanted = facts.mig_profiles[profile];
-  return same >= wanted.instances ? 0 : FreeStartsIn(wanted, TakenSlices(facts, live));
+  return same >= wanted.instances ? 0 : FreeStartsIn(wanted, TakenSlices(facts, gpu_state));
 }
 
 int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance) {
@@ -165,13 +165,13 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   const MigProfile& wanted = facts.mig_profiles[profile];
   if (wanted.size == 0) return EINVAL;
   if (start != kAnyStart && (start >= 16 || (wanted.starts >> start & 1) == 0)) return EINVAL;
-  GpuLive& live = file_->live[gpu];
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
   const uint32_t starts = FreeStarts(gpu, profile);
-  const uint32_t entry = FreeEntry(live.gpu_instances);
+  const uint32_t entry = FreeEntry(gpu_state.gpu_instances);
   if (starts == 0 || entry == kMaxInstances) return ENOSPC;
-  if (start == kAnyStart) start = BestStart(facts, wanted, TakenSlices(facts, live), starts);
+  if (start == kAnyStart) start = BestStart(facts, wanted, TakenSlices(facts, gpu_state), starts);
   if ((starts >> start & 1) == 0) return ENOSPC;
-  GpuInstance& created = live.gpu_instances[entry];
+  GpuInstance& created = gpu_state.gpu_instances[entry];
   created.profile.store(profile);
   created.start.store(start);
   created.id.store(GpuInstanceIdOf(wanted, start));
@@ -185,19 +185,19 @@ int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  GpuLive& live = file_->live[gpu];
-  if (live.gpu_instances[instance].present.load() == 0) return EINVAL;
-  for (const ComputeInstance& compute : live.compute_instances) {
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  if (gpu_state.gpu_instances[instance].present.load() == 0) return EINVAL;
+  for (const ComputeInstance& compute : gpu_state.compute_instances) {
     if (compute.present.load() != 0 && compute.gpu_instance.load() == instance) return EBUSY;
   }
-  live.gpu_instances[instance].present.store(0);
-  RemoveCapabilityFiles({facts(gpu).minor, live.gpu_instances[instance].id.load()});
+  gpu_state.gpu_instances[instance].present.store(0);
+  RemoveCapabilityFiles({facts(gpu).minor, gpu_state.gpu_instances[instance].id.load()});
   return 0;
 }
 
 uint32_t State::FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const {
   const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
-  return ComputeStartsIn(all, slices, TakenByCompute(file_->live[gpu], gpu_instance));
+  return ComputeStartsIn(all, slices, TakenByCompute(file_->gpu_states[gpu], gpu_instance));
 }
 
 int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t slices,
@@ -205,19 +205,19 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  GpuLive& live = file_->live[gpu];
-  const GpuInstance& parent = live.gpu_instances[gpu_instance];
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  const GpuInstance& parent = gpu_state.gpu_instances[gpu_instance];
   if (parent.present.load() == 0 || slices == 0) return EINVAL;
   const uint32_t starts = FreeComputeStarts(gpu, gpu_instance, slices);
-  const uint32_t entry = FreeEntry(live.compute_instances);
+  const uint32_t entry = FreeEntry(gpu_state.compute_instances);
   if (starts == 0 || entry == kMaxInstances) return ENOSPC;
   if (start == kAnyStart) {
     const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
-    start = BestComputeStart(all, slices, TakenByCompute(live, gpu_instance), starts);
+    start = BestComputeStart(all, slices, TakenByCompute(gpu_state, gpu_instance), starts);
   }
   if (start >= 16 || (starts >> start & 1) == 0) return ENOSPC;
-  ComputeInstance& created = live.compute_instances[entry];
-  const uint32_t id = FreeComputeId(live, gpu_instance);
+  ComputeInstance& created = gpu_state.compute_instances[entry];
+  const uint32_t id = FreeComputeId(gpu_state, gpu_instance);
   const uint64_t place = uint64_t(parent.id.load()) * kMaxInstances + id;
   created.gpu_instance.store(gpu_instance);
   created.id.store(id);
@@ -247,11 +247,11 @@ int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  ComputeInstance& compute = file_->live[gpu].compute_instances[instance];
+  ComputeInstance& compute = file_->gpu_states[gpu].compute_instances[instance];
   if (compute.present.load() == 0) return EINVAL;
   if (IsUsed(gpu, instance)) return EBUSY;
   compute.present.store(0);
-  const GpuInstance& parent = file_->live[gpu].gpu_instances[compute.gpu_instance.load()];
+  const GpuInstance& parent = file_->gpu_states[gpu].gpu_instances[compute.gpu_instance.load()];
   RemoveCapabilityFiles({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
   return 0;
 }
@@ -268,7 +268,7 @@ uint32_t State::MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t 
 }
 
 std::string State::InstanceUuid(uint32_t gpu, uint32_t compute_instance) const {
-  const ComputeInstance& compute = file_->live[gpu].compute_instances[compute_instance];
+  const ComputeInstance& compute = file_->gpu_states[gpu].compute_instances[compute_instance];
   const uint64_t high = compute.uuid_high.load(), low = compute.uuid_low.load();
   char text[48];
   // Version 5, which the driver's UUIDs of instances have.
@@ -280,22 +280,22 @@ std::string State::InstanceUuid(uint32_t gpu, uint32_t compute_instance) const {
 }
 
 std::string State::InstanceProfile(uint32_t gpu, uint32_t compute_instance) const {
-  const ComputeInstance& compute = file_->live[gpu].compute_instances[compute_instance];
+  const ComputeInstance& compute = file_->gpu_states[gpu].compute_instances[compute_instance];
   const MigProfile& profile = ProfileOf(gpu, compute.gpu_instance.load());
   const uint32_t slices = compute.slices.load();
   return (slices < profile.slices ? std::to_string(slices) + "c." : "") + profile.name;
 }
 
 uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, InstanceFilter filter) const {
-  const GpuLive& live = file_->live[gpu];
+  const SimGpuState& gpu_state = file_->gpu_states[gpu];
   bool is_counted[kMaxInstances];
   for (uint32_t i = 0; i < kMaxInstances; ++i) {
-    is_counted[i] = live.compute_instances[i].present.load() != 0 &&
+    is_counted[i] = gpu_state.compute_instances[i].present.load() != 0 &&
                     (filter == InstanceFilter::kAll || MayUse(gpu, i));
   }
   const auto key = [&](uint32_t index) {
-    const ComputeInstance& compute = live.compute_instances[index];
-    return live.gpu_instances[compute.gpu_instance.load()].id.load() * kMaxInstances +
+    const ComputeInstance& compute = gpu_state.compute_instances[index];
+    return gpu_state.gpu_instances[compute.gpu_instance.load()].id.load() * kMaxInstances +
            compute.id.load();
   };
   for (uint32_t index = 0; index < kMaxInstances; ++index) {

@@ -63,7 +63,7 @@ TEST_F(StateMigTest, MemoryIsChargedToTheInstanceAndToTheGpu) {
   EXPECT_EQ(in_quarter.Charge(0, 100 * kInstanceMiB), 0);
   EXPECT_EQ(in_quarter.Charge(0, 1 * kInstanceMiB), ENOMEM);
   EXPECT_EQ(state_.UsedBytes(0), 250 * kInstanceMiB);
-  EXPECT_EQ(state_.UsedBytesOf(0, state_.live(0).compute_instances[half].gpu_instance),
+  EXPECT_EQ(state_.UsedBytesOf(0, state_.gpu_state(0).compute_instances[half].gpu_instance),
             150 * kInstanceMiB);
   EXPECT_EQ(state_.DestroyComputeInstance(0, quarter), EBUSY);
   in_quarter.Release();
@@ -92,7 +92,7 @@ TEST_F(StateMigTest, InstancesWorkBesideEachOtherAndProcessesOfOneTakeTurns) {
   const bool ordered = turn[0].end_ns <= turn[1].start_ns || turn[1].end_ns <= turn[0].start_ns;
   EXPECT_TRUE(ordered) << "one instance has one process at a time";
   EXPECT_EQ(turn[2].start_ns, start) << "another instance does not wait";
-  EXPECT_EQ(state_.live(0).turns.busy_ns.load(), 0u);
+  EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load(), 0u);
   for (ProcessSlot& slot : slots) slot.Release();
 }
 

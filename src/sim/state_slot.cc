@@ -84,7 +84,7 @@ void ProcessSlot::Release() {
 uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
   const uint32_t instance = slot().gpus[gpu].instance_plus_1.load();
   if (instance == 0) return State::kWholeGpu;
-  return state_->live(gpu).compute_instances[instance - 1].gpu_instance.load();
+  return state_->gpu_state(gpu).compute_instances[instance - 1].gpu_instance.load();
 }
 
 // The first sum includes dead processes. Only if it exceeds the capacity, the second sum checks

@@ -36,8 +36,8 @@ class StateTest : public ::testing::Test {
       image->facts[i].minor = i;
       image->facts[i].memory_bytes = 1100 * kMiB;
       image->facts[i].reserved_bytes = 100 * kMiB;
-      image->live[i].utilization_gpu = kDerived;
-      image->live[i].utilization_memory = kDerived;
+      image->gpu_states[i].utilization_gpu = kDerived;
+      image->gpu_states[i].utilization_memory = kDerived;
     }
     EXPECT_EQ(State::Create(folder_.path(), *image), 0);
     EXPECT_EQ(state_.Open(folder_.path()), 0);
@@ -160,7 +160,7 @@ TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {
   turns.Request(400'000'000, now - 400'000'000);
   while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
   EXPECT_NEAR(state_.Utilization(0).gpu, 40, 2);
-  state_.live(0).utilization_gpu = 77;
+  state_.gpu_state(0).utilization_gpu = 77;
   EXPECT_EQ(state_.Utilization(0).gpu, 77u);
 }
 

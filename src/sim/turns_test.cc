@@ -90,18 +90,18 @@ TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   EXPECT_EQ(worker.Run(1000 * kMs), 50 * kMs);
   EXPECT_EQ(worker.turn.start_ns, 100 * kMs) << "no pause between its turns";
   EXPECT_EQ(worker.turn.end_ns, 150 * kMs);
-  EXPECT_EQ(state_.live(0).turns.busy_ns.load(), 50 * kMs);
+  EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load(), 50 * kMs);
 }
 
 // A killed process does not mark its last turns.
 TEST_F(TurnsTest, TurnsAfterTheLastMarkDoNotKeepTheGpuBusy) {
-  state_.live(0).utilization_gpu.store(kDerived);
+  state_.gpu_state(0).utilization_gpu.store(kDerived);
   Worker worker(&state_);
   const uint64_t begin = MonotonicNs() - 3000 * kMs;
   worker.turns->Request(45 * kMs, begin);
   EXPECT_EQ(worker.Run(begin + kMs), kMs);
   EXPECT_EQ(worker.Run(begin + 45 * kMs), 45 * kMs);
-  EXPECT_EQ(state_.live(0).turns.busy_sample_count.load(), 1u);
+  EXPECT_EQ(state_.gpu_state(0).turns.busy_sample_count.load(), 1u);
   EXPECT_EQ(state_.Utilization(0).gpu, 0u);
 }
 
@@ -134,7 +134,7 @@ TEST_F(TurnsTest, AnIdleProcessGivesBackTheRestOfItsTurn) {
   b.turns->Request(kMs, kMs / 2);
   EXPECT_EQ(b.Run(10 * kMs), kMs);
   EXPECT_EQ(b.turn.start_ns, kMs + kSwitchNs);
-  EXPECT_EQ(state_.live(0).turns.busy_ns.load(), 2 * kMs);
+  EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load(), 2 * kMs);
 }
 
 TEST_F(TurnsTest, NewWorkWithinAQuantumContinuesTheTurn) {
@@ -162,7 +162,7 @@ TEST_F(TurnsTest, AKilledProcessGetsNoTurn) {
     if (state.Open(folder_.path()) != 0 || slot.Claim(&state) != 0) _exit(1);
     Turns turns(&slot, 0);
     turns.Request(1000 * kMs, 0);
-    state.live(0).turns.lock = slot.index() + 1;  // as if the process had died with the lock
+    state.gpu_state(0).turns.lock = slot.index() + 1;  // as if the process had died with the lock
     if (write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }
@@ -181,8 +181,8 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
   constexpr int kWorkers = 5;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
-    const uint64_t base = state_.live(0).turns.busy_until_ns.load();
-    const uint64_t busy_before = state_.live(0).turns.busy_ns.load();
+    const uint64_t base = state_.gpu_state(0).turns.busy_until_ns.load();
+    const uint64_t busy_before = state_.gpu_state(0).turns.busy_ns.load();
     std::vector<std::unique_ptr<Worker>> workers;
     for (int i = 0; i < kWorkers; ++i) workers.push_back(std::make_unique<Worker>(&state_));
     uint64_t wanted = 0, had = 0;
@@ -202,8 +202,8 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
     }
     for (auto& worker : workers) had += worker->had;
     EXPECT_EQ(had, wanted) << "seed " << seed;
-    EXPECT_EQ(state_.live(0).turns.busy_ns.load() - busy_before, wanted) << "seed " << seed;
-    const uint64_t span = state_.live(0).turns.busy_until_ns.load() - base;
+    EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load() - busy_before, wanted) << "seed " << seed;
+    const uint64_t span = state_.gpu_state(0).turns.busy_until_ns.load() - base;
     EXPECT_GE(span, wanted) << "seed " << seed;
     EXPECT_LE(span, wanted + 150 * kMs) << "seed " << seed;
     for (auto& worker : workers) worker->slot.Release();

@@ -115,7 +115,7 @@ Return nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned* ki
 
 Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, static_cast<unsigned>(gpu.live().pcie_replays.load()));
+  return Put(count, static_cast<unsigned>(gpu.gpu_state().pcie_replays.load()));
 }
 
 Return nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned* mhz) {

@@ -32,8 +32,8 @@ class ErrorsTest : public NvmlTest {
 
 TEST_F(ErrorsTest, CountersOfOneErrorAgreeInAllViews) {
   Init();
-  node_.state().live(0).ecc_uncorrected_volatile = 3;
-  node_.state().live(0).ecc_uncorrected_aggregate = 8;
+  node_.state().gpu_state(0).ecc_uncorrected_volatile = 3;
+  node_.state().gpu_state(0).ecc_uncorrected_aggregate = 8;
   EXPECT_EQ(Total(kUncorrected, kVolatile), 3u);
   EXPECT_EQ(Total(kUncorrected, kAggregate), 8u);
   EXPECT_EQ(Total(kCorrected, kVolatile), 0u);
@@ -53,8 +53,8 @@ TEST_F(ErrorsTest, CountersOfOneErrorAgreeInAllViews) {
 TEST_F(ErrorsTest, RootClearsCountersOfOneKind) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may clear counters";
   Init();
-  node_.state().live(0).ecc_corrected_volatile = 3;
-  node_.state().live(0).ecc_corrected_aggregate = 8;
+  node_.state().gpu_state(0).ecc_corrected_volatile = 3;
+  node_.state().gpu_state(0).ecc_corrected_aggregate = 8;
   ASSERT_EQ(NVML(nvmlDeviceClearEccErrorCounts)(Handle(0), kVolatile), Return::kSuccess);
   EXPECT_EQ(Total(kCorrected, kVolatile), 0u);
   EXPECT_EQ(Total(kCorrected, kAggregate), 8u);
@@ -63,10 +63,10 @@ TEST_F(ErrorsTest, RootClearsCountersOfOneKind) {
 
 TEST_F(ErrorsTest, AmpereRemapsRowsInsteadOfRetiringPages) {
   Init();
-  sim::GpuLive& live = node_.state().live(1);
-  live.remapped_corrected = 2;
-  live.remapped_uncorrected = 1;
-  live.remapped_pending = 1;
+  sim::SimGpuState& gpu_state = node_.state().gpu_state(1);
+  gpu_state.remapped_corrected = 2;
+  gpu_state.remapped_uncorrected = 1;
+  gpu_state.remapped_pending = 1;
   std::array<unsigned, 4> rows;
   ASSERT_EQ(NVML(nvmlDeviceGetRemappedRows)(Handle(1), &rows[0], &rows[1], &rows[2], &rows[3]),
             Return::kSuccess);
@@ -84,8 +84,8 @@ TEST_F(ErrorsTest, AmpereRemapsRowsInsteadOfRetiringPages) {
 
 TEST_F(ErrorsTest, TuringRetiresPagesInsteadOfRemappingRows) {
   SetArchitecture(kArchTuring);
-  node_.state().live(0).retired_uncorrected = 2;
-  node_.state().live(0).retired_pending = 1;
+  node_.state().gpu_state(0).retired_uncorrected = 2;
+  node_.state().gpu_state(0).retired_pending = 1;
   Init();
   unsigned count = 0;
   EXPECT_EQ(NVML(nvmlDeviceGetRetiredPages)(Handle(0), 1, &count, nullptr),
@@ -124,7 +124,7 @@ TEST_F(ErrorsTest, FieldsOfLinksNeedNvLink) {
 TEST_F(ErrorsTest, ResetStatusFollowsTheRecoveryAction) {
   Init();
   EXPECT_EQ(Field(0, kFieldResetStatus).value.ui, 0u);
-  node_.state().live(0).recovery_action = kRecoveryResetGpu;
+  node_.state().gpu_state(0).recovery_action = kRecoveryResetGpu;
   EXPECT_EQ(Field(0, kFieldResetStatus).value.ui, 1u);
   EXPECT_EQ(Field(0, kFieldDrainAndResetStatus).value.ui, 0u);
 }

@@ -80,29 +80,29 @@ bool FillZeroFields(const GpuCall& gpu, FieldValue* field) {
 
 // All injected errors are errors of device memory.
 bool FillEcc(const GpuCall& gpu, FieldValue* field) {
-  const sim::GpuLive& live = gpu.live();
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
   switch (field->field_id) {
     case kFieldEccCurrent:
       PutUnsigned(gpu.facts().ecc_enabled, field);
       return true;
     case kFieldEccPending:
-      PutUnsigned(live.ecc_mode_pending, field);
+      PutUnsigned(gpu_state.ecc_mode_pending, field);
       return true;
     case kFieldEccSbeVolatile:
     case kFieldEccSbeVolatileDevice:
-      PutLong(live.ecc_corrected_volatile, field);
+      PutLong(gpu_state.ecc_corrected_volatile, field);
       break;
     case kFieldEccDbeVolatile:
     case kFieldEccDbeVolatileDevice:
-      PutLong(live.ecc_uncorrected_volatile, field);
+      PutLong(gpu_state.ecc_uncorrected_volatile, field);
       break;
     case kFieldEccSbeAggregate:
     case kFieldEccSbeAggregateDevice:
-      PutLong(live.ecc_corrected_aggregate, field);
+      PutLong(gpu_state.ecc_corrected_aggregate, field);
       break;
     case kFieldEccDbeAggregate:
     case kFieldEccDbeAggregateDevice:
-      PutLong(live.ecc_uncorrected_aggregate, field);
+      PutLong(gpu_state.ecc_uncorrected_aggregate, field);
       break;
     default:
       if (field->field_id < kFieldEccFirstLocation || field->field_id > kFieldEccLastLocation) {
@@ -119,39 +119,39 @@ bool FillEcc(const GpuCall& gpu, FieldValue* field) {
 }
 
 bool FillRepairs(const GpuCall& gpu, FieldValue* field) {
-  const sim::GpuLive& live = gpu.live();
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
   const bool is_row_field = field->field_id >= kFieldRemappedCorrectable;
   switch (field->field_id) {
     case kFieldRetiredSbe:
-      PutLong(live.retired_corrected, field);
+      PutLong(gpu_state.retired_corrected, field);
       break;
     case kFieldRetiredDbe:
-      PutLong(live.retired_uncorrected, field);
+      PutLong(gpu_state.retired_uncorrected, field);
       break;
     case kFieldRetiredPendingSbe:
       PutUnsigned(0, field);
       break;
     case kFieldRetiredPending:
     case kFieldRetiredPendingDbe:
-      PutUnsigned(live.retired_pending, field);
+      PutUnsigned(gpu_state.retired_pending, field);
       break;
     case kFieldRemappedCorrectable:
-      PutUnsigned(Unsigned(live.remapped_corrected), field);
+      PutUnsigned(Unsigned(gpu_state.remapped_corrected), field);
       break;
     case kFieldRemappedUncorrectable:
-      PutUnsigned(Unsigned(live.remapped_uncorrected), field);
+      PutUnsigned(Unsigned(gpu_state.remapped_uncorrected), field);
       break;
     case kFieldRemappedPending:
-      PutUnsigned(live.remapped_pending != 0 ? 1 : 0, field);
+      PutUnsigned(gpu_state.remapped_pending != 0 ? 1 : 0, field);
       break;
     case kFieldRemappedFailure:
-      PutUnsigned(live.remapped_failed != 0 ? 1 : 0, field);
+      PutUnsigned(gpu_state.remapped_failed != 0 ? 1 : 0, field);
       break;
     case kFieldResetStatus:
-      PutUnsigned(live.recovery_action == kRecoveryResetGpu ? 1 : 0, field);
+      PutUnsigned(gpu_state.recovery_action == kRecoveryResetGpu ? 1 : 0, field);
       return true;
     case kFieldDrainAndResetStatus:
-      PutUnsigned(live.recovery_action == kRecoveryDrainAndReset ? 1 : 0, field);
+      PutUnsigned(gpu_state.recovery_action == kRecoveryDrainAndReset ? 1 : 0, field);
       return true;
     default:
       return false;
@@ -190,7 +190,7 @@ bool FillPower(const GpuCall& gpu, FieldValue* field) {
       PutUnsigned(PowerLimitOf(gpu), field);
       return true;
     case kFieldPcieReplay:
-      PutUnsigned(static_cast<unsigned>(gpu.live().pcie_replays.load()), field);
+      PutUnsigned(static_cast<unsigned>(gpu.gpu_state().pcie_replays.load()), field);
       return true;
     default:
       return false;
@@ -272,7 +272,7 @@ void Fill(const GpuCall& gpu, FieldValue* field) {
   field->timestamp = static_cast<std::int64_t>(NowUs());
   field->latency_us = 0;
   if (field->field_id == kFieldRecoveryAction) {  // also known for a lost GPU
-    PutUnsigned(gpu.live().recovery_action.load(), field);
+    PutUnsigned(gpu.gpu_state().recovery_action.load(), field);
   } else if (gpu.state().is_lost(gpu.gpu_index())) {
     field->result = Return::kGpuIsLost;
   } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&

@@ -61,7 +61,7 @@ bool IsSupported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
 // State::Utilization.
 double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
                    const GpmSampleTag& later) {
-  const std::uint32_t injected = state.file().live[later.gpu].utilization_gpu.load();
+  const std::uint32_t injected = state.file().gpu_states[later.gpu].utilization_gpu.load();
   if (injected != sim::kDerived) return injected;
   const double busy = static_cast<double>(later.busy_ns - earlier.busy_ns) * 100;
   const double percent = busy / static_cast<double>(later.time_ns - earlier.time_ns);
@@ -70,7 +70,7 @@ double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
 
 // Half of the busy time, as in State::Utilization.
 double MemoryPercent(const sim::State& state, const GpmSampleTag& later, double busy) {
-  const std::uint32_t injected = state.file().live[later.gpu].utilization_memory.load();
+  const std::uint32_t injected = state.file().gpu_states[later.gpu].utilization_memory.load();
   return injected != sim::kDerived ? injected : busy / 2;
 }
 

@@ -49,7 +49,7 @@ TEST_F(GpmTest, MetricsAreTheBusyTimeBetweenTwoSamples) {
   const std::uint64_t start = sim::MonotonicNs();
   timespec pause = {0, 20'000'000};
   nanosleep(&pause, nullptr);
-  node_.state().live(1).turns.busy_ns += (sim::MonotonicNs() - start) / 2;
+  node_.state().gpu_state(1).turns.busy_ns += (sim::MonotonicNs() - start) / 2;
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
   ASSERT_EQ(Ask({kGraphics, kDramBandwidth, kPcieTx, kUnknownMetric}), Return::kSuccess);
   EXPECT_GT(metric(0).value, 25);
@@ -64,7 +64,7 @@ TEST_F(GpmTest, MetricsAreTheBusyTimeBetweenTwoSamples) {
 TEST_F(GpmTest, InjectedUtilizationIsReported) {
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), earlier_), Return::kSuccess);
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
-  node_.state().live(1).utilization_gpu = 73;
+  node_.state().gpu_state(1).utilization_gpu = 73;
   ASSERT_EQ(Ask({kGraphics, kGraphics, kGraphics, kGraphics}), Return::kSuccess);
   EXPECT_DOUBLE_EQ(metric(0).value, 73);
 }

@@ -54,7 +54,7 @@ Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
   for (std::uint32_t i = 0; i < call.visible().count; ++i) {
     const std::uint32_t gpu = call.visible().gpus[i];
     for (std::uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
-      if (state.file().live[gpu].compute_instances[instance].present.load() == 0) continue;
+      if (state.file().gpu_states[gpu].compute_instances[instance].present.load() == 0) continue;
       if (strcasecmp(uuid, state.InstanceUuid(gpu, instance).c_str()) != 0) continue;
       if (!state.MayUse(gpu, instance)) continue;
       if (state.is_lost(gpu)) return Return::kGpuIsLost;

@@ -12,11 +12,13 @@ enum CounterType : unsigned { kVolatile, kAggregate, kCounterTypes };
 enum EccLocation : unsigned { kL1, kL2, kDram, kRegisterFile, kSram = 7, kLocations };
 
 std::uint64_t EccCount(const GpuCall& gpu, unsigned type, unsigned counter) {
-  const sim::GpuLive& live = gpu.live();
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
   if (type == kCorrected) {
-    return counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate;
+    return counter == kVolatile ? gpu_state.ecc_corrected_volatile
+                                : gpu_state.ecc_corrected_aggregate;
   }
-  return counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate;
+  return counter == kVolatile ? gpu_state.ecc_uncorrected_volatile
+                              : gpu_state.ecc_uncorrected_aggregate;
 }
 
 // The checks that all functions for ECC counters need.
@@ -35,9 +37,10 @@ Return GetRetiredPages(const char* function, Device device, unsigned cause, unsi
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(cause < 2 && count != nullptr);
   if (gpu.remaps_rows()) return Return::kNotSupported;
-  const sim::GpuLive& live = gpu.live();
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
   const unsigned capacity = *count;
-  *count = static_cast<unsigned>(cause == 0 ? live.retired_corrected : live.retired_uncorrected);
+  *count = static_cast<unsigned>(cause == 0 ? gpu_state.retired_corrected
+                                            : gpu_state.retired_uncorrected);
   if (*count == 0) return Return::kSuccess;
   if (capacity < *count || addresses == nullptr) return Return::kInsufficientSize;
   const std::uint64_t pages = gpu.facts().memory_bytes / kPageBytes;
@@ -115,25 +118,25 @@ Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
 
 Return nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
   NVML_ENTER_ANY(gpu, device);
-  return Put(mode, gpu.live().compute_mode.load());
+  return Put(mode, gpu.gpu_state().compute_mode.load());
 }
 
 Return nvmlDeviceSetComputeMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kComputeExclusiveProcess);
   if (mode == kComputeExclusiveThread) return Return::kNotSupported;
-  return SetMode(gpu, &gpu.live().compute_mode, mode);
+  return SetMode(gpu, &gpu.gpu_state().compute_mode, mode);
 }
 
 Return nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, gpu.live().persistence_mode.load());
+  return Put(mode, gpu.gpu_state().persistence_mode.load());
 }
 
 Return nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kFeatureEnabled);
-  return SetMode(gpu, &gpu.live().persistence_mode, mode);
+  return SetMode(gpu, &gpu.gpu_state().persistence_mode, mode);
 }
 
 Return nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
@@ -168,7 +171,7 @@ Return nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending)
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   *current = gpu.facts().ecc_enabled;
-  *pending = gpu.live().ecc_mode_pending.load();
+  *pending = gpu.gpu_state().ecc_mode_pending.load();
   return Return::kSuccess;
 }
 
@@ -226,9 +229,10 @@ Return nvmlDeviceClearEccErrorCounts(Device device, unsigned counter) {
   if (gpu.facts().ecc_enabled == 0) return Return::kNotSupported;
   const Return permission = CheckMayChange(gpu);
   if (permission != Return::kSuccess) return permission;
-  sim::GpuLive& live = gpu.live();
-  (counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate) = 0;
-  (counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate) = 0;
+  sim::SimGpuState& gpu_state = gpu.gpu_state();
+  (counter == kVolatile ? gpu_state.ecc_corrected_volatile : gpu_state.ecc_corrected_aggregate) = 0;
+  (counter == kVolatile ? gpu_state.ecc_uncorrected_volatile
+                        : gpu_state.ecc_uncorrected_aggregate) = 0;
   return Return::kSuccess;
 }
 
@@ -245,7 +249,8 @@ Return nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* pending) 
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(pending != nullptr);
   if (gpu.remaps_rows()) return Return::kNotSupported;
-  return Put(pending, gpu.live().retired_pending.load() != 0 ? kFeatureEnabled : kFeatureDisabled);
+  return Put(pending,
+             gpu.gpu_state().retired_pending.load() != 0 ? kFeatureEnabled : kFeatureDisabled);
 }
 
 Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned* uncorrectable,
@@ -254,11 +259,11 @@ Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned*
   NVML_REQUIRE(correctable != nullptr && uncorrectable != nullptr && pending != nullptr &&
                failure != nullptr);
   if (!gpu.remaps_rows()) return Return::kNotSupported;
-  const sim::GpuLive& live = gpu.live();
-  *correctable = static_cast<unsigned>(live.remapped_corrected.load());
-  *uncorrectable = static_cast<unsigned>(live.remapped_uncorrected.load());
-  *pending = live.remapped_pending.load() != 0 ? 1 : 0;
-  *failure = live.remapped_failed.load() != 0 ? 1 : 0;
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
+  *correctable = static_cast<unsigned>(gpu_state.remapped_corrected.load());
+  *uncorrectable = static_cast<unsigned>(gpu_state.remapped_uncorrected.load());
+  *pending = gpu_state.remapped_pending.load() != 0 ? 1 : 0;
+  *failure = gpu_state.remapped_failed.load() != 0 ? 1 : 0;
   return Return::kSuccess;
 }
 
@@ -267,8 +272,8 @@ Return nvmlDeviceGetRowRemapperHistogram(Device device, RowRemapperHistogram* va
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(values != nullptr);
   if (!gpu.remaps_rows()) return Return::kNotSupported;
-  const sim::GpuLive& live = gpu.live();
-  const std::uint64_t rows = live.remapped_corrected + live.remapped_uncorrected;
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
+  const std::uint64_t rows = gpu_state.remapped_corrected + gpu_state.remapped_uncorrected;
   const unsigned banks = gpu.facts().row_banks;
   *values = {};
   values->high = rows < banks ? static_cast<unsigned>(rows) : banks;

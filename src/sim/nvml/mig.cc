@@ -171,8 +171,8 @@ Return nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending)
   NVML_ENTER_ANY(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  *current = gpu.live().mig_mode.load();
-  *pending = gpu.live().mig_pending.load();
+  *current = gpu.gpu_state().mig_mode.load();
+  *pending = gpu.gpu_state().mig_pending.load();
   return Return::kSuccess;
 }
 
@@ -218,7 +218,7 @@ Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
   NVML_ENTER_ANY(gpu, device);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
   NVML_REQUIRE(gpu.instance_number() != 0);
-  return Put(id, gpu.live().gpu_instances[gpu.gpu_instance()].id.load());
+  return Put(id, gpu.gpu_state().gpu_instances[gpu.gpu_instance()].id.load());
 }
 Return nvmlDeviceGetComputeInstanceId(Device device, unsigned* id) {
   NVML_ENTER_ANY(gpu, device);
@@ -285,7 +285,7 @@ Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile
   const auto free =
       static_cast<unsigned>(std::popcount(gpu.state().FreeStarts(gpu.gpu_index(), profile)));
   unsigned same = 0;
-  for (const sim::GpuInstance& other : gpu.live().gpu_instances) {
+  for (const sim::GpuInstance& other : gpu.gpu_state().gpu_instances) {
     if (other.present.load() != 0 && other.profile.load() == profile) ++same;
   }
   const unsigned left = gpu.facts().mig_profiles[profile].instances - same;
@@ -319,7 +319,7 @@ Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
   *count = 0;
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
-    const sim::GpuInstance& other = gpu.live().gpu_instances[i];
+    const sim::GpuInstance& other = gpu.gpu_state().gpu_instances[i];
     if (other.present.load() == 0 || other.profile.load() != profile) continue;
     instances[(*count)++] = HandleOfGpuInstance(gpu.gpu_index(), i);
   }
@@ -330,7 +330,7 @@ Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, GpuInstance* ins
   NVML_ENTER_MIG(gpu, device);
   NVML_REQUIRE(instance != nullptr);
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
-    const sim::GpuInstance& other = gpu.live().gpu_instances[i];
+    const sim::GpuInstance& other = gpu.gpu_state().gpu_instances[i];
     if (other.present.load() == 0 || other.id.load() != id) continue;
     return Put(instance, HandleOfGpuInstance(gpu.gpu_index(), i));
   }

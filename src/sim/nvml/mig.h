@@ -40,7 +40,7 @@ class GpuInstanceCall {
   sim::State& state() const { return gpu_.state(); }
   std::uint32_t gpu_index() const { return gpu_.gpu_index(); }
   std::uint32_t instance_index() const { return index_; }
-  sim::GpuInstance& instance() const { return gpu_.live().gpu_instances[index_]; }
+  sim::GpuInstance& instance() const { return gpu_.gpu_state().gpu_instances[index_]; }
   const sim::MigProfile& profile() const { return state().ProfileOf(gpu_index(), index_); }
 
  private:

@@ -34,7 +34,7 @@ class ComputeInstanceCall {
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
   std::uint32_t instance_index() const { return index_; }
-  sim::ComputeInstance& instance() const { return gpu_.live().compute_instances[index_]; }
+  sim::ComputeInstance& instance() const { return gpu_.gpu_state().compute_instances[index_]; }
 
  private:
   const GpuCall gpu_;
@@ -192,7 +192,7 @@ Return nvmlGpuInstanceGetComputeInstances(GpuInstance handle, unsigned profile,
   if (slices == 0) return Return::kNotSupported;
   *count = 0;
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
-    const sim::ComputeInstance& other = call.gpu().live().compute_instances[i];
+    const sim::ComputeInstance& other = call.gpu().gpu_state().compute_instances[i];
     if (other.present.load() == 0 || other.gpu_instance.load() != call.instance_index()) continue;
     if (other.slices.load() != slices) continue;
     computes[(*count)++] = HandleOfComputeInstance(call.gpu_index(), i);
@@ -205,7 +205,7 @@ Return nvmlGpuInstanceGetComputeInstanceById(GpuInstance handle, unsigned id,
   NVML_ENTER_GPU_INSTANCE(call, handle);
   NVML_REQUIRE(compute != nullptr);
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
-    const sim::ComputeInstance& other = call.gpu().live().compute_instances[i];
+    const sim::ComputeInstance& other = call.gpu().gpu_state().compute_instances[i];
     if (other.present.load() == 0 || other.gpu_instance.load() != call.instance_index()) continue;
     if (other.id.load() == id) return Put(compute, HandleOfComputeInstance(call.gpu_index(), i));
   }

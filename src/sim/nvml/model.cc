@@ -42,10 +42,10 @@ unsigned Clamp(unsigned value, unsigned low, unsigned high) {
 
 // Locked clocks also apply to idle GPUs.
 unsigned LockedClock(const GpuCall& gpu, unsigned type, unsigned mhz) {
-  const sim::GpuLive& live = gpu.live();
-  if (type == kClockMem) return Clamp(mhz, live.locked_mem_min, live.locked_mem_max);
+  const sim::SimGpuState& gpu_state = gpu.gpu_state();
+  if (type == kClockMem) return Clamp(mhz, gpu_state.locked_mem_min, gpu_state.locked_mem_max);
   if (type == kClockVideo) return mhz;
-  return Clamp(mhz, live.locked_graphics_min, live.locked_graphics_max);
+  return Clamp(mhz, gpu_state.locked_graphics_min, gpu_state.locked_graphics_max);
 }
 
 unsigned ThrottledClock(std::uint64_t reasons, unsigned type, unsigned mhz) {
@@ -62,7 +62,7 @@ bool InUse(const GpuCall& gpu) {
 }
 
 unsigned TemperatureOf(const GpuCall& gpu) {
-  const std::uint32_t injected = gpu.live().temperature_c.load();
+  const std::uint32_t injected = gpu.gpu_state().temperature_c.load();
   if (injected != sim::kDerived) return injected;
   const sim::GpuFacts& facts = gpu.facts();
   const unsigned busy =
@@ -71,7 +71,7 @@ unsigned TemperatureOf(const GpuCall& gpu) {
 }
 
 unsigned MemoryTemperatureOf(const GpuCall& gpu) {
-  const std::uint32_t injected = gpu.live().memory_temperature_c.load();
+  const std::uint32_t injected = gpu.gpu_state().memory_temperature_c.load();
   return injected != sim::kDerived ? injected : TemperatureOf(gpu) + kMemoryOverCoreC;
 }
 
@@ -79,7 +79,7 @@ unsigned MemoryTemperatureOf(const GpuCall& gpu) {
 bool HasMemoryTemperature(const GpuCall& gpu) { return gpu.facts().temperature_memory_max_c != 0; }
 
 unsigned PowerOf(const GpuCall& gpu) {
-  const std::uint32_t injected = gpu.live().power_mw.load();
+  const std::uint32_t injected = gpu.gpu_state().power_mw.load();
   if (injected != sim::kDerived) return injected;
   return Interpolate(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
                      gpu.state().Utilization(gpu.gpu_index()).gpu);
@@ -94,7 +94,7 @@ std::uint64_t EnergyOf(const GpuCall& gpu) {
   const std::uint64_t now_us = NowUs();
   const std::uint64_t age_ms = now_us > created_us ? (now_us - created_us) / 1000 : 0;
   const std::uint64_t busy_ms = gpu.state().BusyNs(gpu.gpu_index()) / 1000000;
-  return gpu.live().energy_base_mj.load() + age_ms * facts.power_idle_mw / 1000 +
+  return gpu.gpu_state().energy_base_mj.load() + age_ms * facts.power_idle_mw / 1000 +
          busy_ms * (BusyPower(facts, facts.power_limit_mw) - facts.power_idle_mw) / 1000;
 }
 
@@ -123,8 +123,8 @@ bool MaxClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
 
 bool ApplicationClockOf(const GpuCall& gpu, unsigned type, unsigned* mhz) {
   if (!MaxClockOf(gpu, type, mhz)) return false;
-  if (type == kClockMem) *mhz = SettingOr(gpu.live().application_mem, *mhz);
-  if (type <= kClockSm) *mhz = SettingOr(gpu.live().application_graphics, *mhz);
+  if (type == kClockMem) *mhz = SettingOr(gpu.gpu_state().application_mem, *mhz);
+  if (type <= kClockSm) *mhz = SettingOr(gpu.gpu_state().application_graphics, *mhz);
   return true;
 }
 
@@ -136,7 +136,7 @@ unsigned PerformanceStateOf(const GpuCall& gpu) {
 std::uint64_t EventReasonsOf(const GpuCall& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const bool busy = IsBusy(gpu);
-  const std::uint32_t chosen = gpu.live().application_graphics.load();
+  const std::uint32_t chosen = gpu.gpu_state().application_graphics.load();
   std::uint64_t reasons = 0;
   if (!busy) reasons |= kReasonGpuIdle;
   if (gpu.state().IsThermallyThrottled(gpu.gpu_index()))

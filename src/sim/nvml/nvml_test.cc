@@ -270,8 +270,8 @@ TEST_F(NvmlTest, TopologyNamesLinksAndLevels) {
 TEST_F(NvmlTest, ALostGpuReturnsOnlyCachedValues) {
   Init();
   const Device device = Handle(1);
-  node_.state().live(1).lost = 1;
-  node_.state().live(1).recovery_action = kRecoveryReboot;
+  node_.state().gpu_state(1).lost = 1;
+  node_.state().gpu_state(1).recovery_action = kRecoveryReboot;
   Memory memory;
   EXPECT_EQ(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), Return::kGpuIsLost);
   EXPECT_EQ(NVML(nvmlDeviceGetMemoryInfo)(Handle(0), &memory), Return::kSuccess);
@@ -286,13 +286,13 @@ TEST_F(NvmlTest, ALostGpuReturnsOnlyCachedValues) {
   EXPECT_EQ(NVML(nvmlDeviceGetFieldValues)(device, 2, fields), Return::kSuccess);
   EXPECT_EQ(fields[0].value.ui, kRecoveryReboot);
   EXPECT_EQ(fields[1].result, Return::kGpuIsLost);
-  node_.state().live(1).lost = 0;
+  node_.state().gpu_state(1).lost = 0;
   EXPECT_EQ(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), Return::kSuccess);
 }
 
 TEST_F(NvmlTest, EachFieldHasItsOwnResult) {
   Init();
-  node_.state().live(0).ecc_uncorrected_volatile = 7;
+  node_.state().gpu_state(0).ecc_uncorrected_volatile = 7;
   FieldValue fields[3] = {};
   fields[0].field_id = kFieldEccDbeVolatile;
   fields[1].field_id = 9999;

@@ -53,8 +53,9 @@ class ProcessList {
 struct InstanceIds {
   InstanceIds(const GpuCall& gpu, const sim::ProcessView& view) {
     if (view.instance_plus_1 == 0) return;
-    const sim::ComputeInstance& instance = gpu.live().compute_instances[view.instance_plus_1 - 1];
-    gpu_instance = gpu.live().gpu_instances[instance.gpu_instance.load()].id.load();
+    const sim::ComputeInstance& instance =
+        gpu.gpu_state().compute_instances[view.instance_plus_1 - 1];
+    gpu_instance = gpu.gpu_state().gpu_instances[instance.gpu_instance.load()].id.load();
     compute_instance = instance.id.load();
   }
   unsigned gpu_instance = kNoInstance;

@@ -108,7 +108,7 @@ bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu,
       continue;
     }
     *instance_number = device->instance_number;
-    const auto& instances = state.file().live[*gpu].compute_instances;
+    const auto& instances = state.file().gpu_states[*gpu].compute_instances;
     return instances[*instance_number - 1].present.load() != 0;
   }
   return false;

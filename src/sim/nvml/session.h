@@ -81,12 +81,12 @@ class GpuCall {
   std::uint32_t instance_number() const { return instance_number_; }
   // REQUIRES: a MIG device.
   sim::ComputeInstance& compute_instance() const {
-    return live().compute_instances[instance_number_ - 1];
+    return gpu_state().compute_instances[instance_number_ - 1];
   }
   std::uint32_t gpu_instance() const { return compute_instance().gpu_instance.load(); }
   const sim::MigProfile& mig_profile() const { return state_->ProfileOf(gpu_, gpu_instance()); }
   const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
-  sim::GpuLive& live() const { return state_->live(gpu_); }
+  sim::SimGpuState& gpu_state() const { return state_->gpu_state(gpu_); }
   bool at_least(Architecture architecture) const { return facts().architecture >= architecture; }
   // Ampere and later replace bad rows of memory by spare rows; older GPUs retire pages.
   bool remaps_rows() const { return facts().row_banks != 0; }

@@ -10,7 +10,7 @@ Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
   NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
   const Return permission = CheckMayChange(gpu);
   if (permission != Return::kSuccess) return permission;
-  gpu.live().power_limit_mw.store(milliwatts);
+  gpu.gpu_state().power_limit_mw.store(milliwatts);
   gpu.state().UpdateThrottling(gpu.gpu_index());
   return Return::kSuccess;
 }
@@ -26,21 +26,22 @@ Return LockClocks(const GpuCall& gpu, sim::AtomicU32* low, sim::AtomicU32* high,
 }
 
 Return LockGraphics(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
-  return LockClocks(gpu, &gpu.live().locked_graphics_min, &gpu.live().locked_graphics_max, min_mhz,
-                    max_mhz);
+  return LockClocks(gpu, &gpu.gpu_state().locked_graphics_min, &gpu.gpu_state().locked_graphics_max,
+                    min_mhz, max_mhz);
 }
 
 // Locks memory clocks, which needs Ampere or later.
 Return LockMemory(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
   if (!gpu.at_least(kArchAmpere)) return Return::kNotSupported;
-  return LockClocks(gpu, &gpu.live().locked_mem_min, &gpu.live().locked_mem_max, min_mhz, max_mhz);
+  return LockClocks(gpu, &gpu.gpu_state().locked_mem_min, &gpu.gpu_state().locked_mem_max, min_mhz,
+                    max_mhz);
 }
 
 Return SetApplicationClocks(const GpuCall& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
   const Return permission = CheckMayChange(gpu);
   if (permission != Return::kSuccess) return permission;
-  gpu.live().application_mem.store(memory_mhz);
-  gpu.live().application_graphics.store(graphics_mhz);
+  gpu.gpu_state().application_mem.store(memory_mhz);
+  gpu.gpu_state().application_graphics.store(graphics_mhz);
   return Return::kSuccess;
 }
 
@@ -102,7 +103,7 @@ Return nvmlDeviceSetEccMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kFeatureEnabled);
   const Return permission = CheckMayChange(gpu);
-  if (permission == Return::kSuccess) gpu.live().ecc_mode_pending.store(mode);
+  if (permission == Return::kSuccess) gpu.gpu_state().ecc_mode_pending.store(mode);
   return permission;
 }
 

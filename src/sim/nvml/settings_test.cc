@@ -27,7 +27,7 @@ class SettingsTest : public NvmlTest {
     EXPECT_EQ(NVML(nvmlDeviceGetCurrentClocksEventReasons)(Handle(0), &reasons), Return::kSuccess);
     return reasons;
   }
-  void MakeBusy() { node_.state().live(0).utilization_gpu = 100; }
+  void MakeBusy() { node_.state().gpu_state(0).utilization_gpu = 100; }
 };
 
 TEST_F(SettingsTest, APowerLimitHoldsOnlyWithinTheConstraints) {
@@ -84,19 +84,19 @@ TEST_F(SettingsTest, ApplicationClocksLimitABusyGpuWithAReason) {
 
 TEST_F(SettingsTest, HeatAndPowerLowerTheClocks) {
   MakeBusy();
-  node_.state().live(0).temperature_c = 89;
+  node_.state().gpu_state(0).temperature_c = 89;
   EXPECT_EQ(Reasons(), kReasonHwSlowdown | kReasonHwThermal);
   EXPECT_EQ(Clock(kClockSm), 705u);
-  node_.state().live(0).temperature_c = 88;
+  node_.state().gpu_state(0).temperature_c = 88;
   EXPECT_EQ(Reasons(), 0u);
-  node_.state().live(0).power_mw = 400000;
+  node_.state().gpu_state(0).power_mw = 400000;
   EXPECT_EQ(Reasons(), kReasonSwPowerCap);
   EXPECT_LT(Clock(kClockSm), 1410u);
 }
 
 TEST_F(SettingsTest, ViolationTimesCountThrottling) {
-  node_.state().live(0).thermal_throttling_before_ns = 7000;
-  node_.state().live(0).power_mw = 300000;
+  node_.state().gpu_state(0).thermal_throttling_before_ns = 7000;
+  node_.state().gpu_state(0).power_mw = 300000;
   ViolationTime time{};
   ASSERT_EQ(NVML(nvmlDeviceGetViolationStatus)(Handle(0), 1, &time), Return::kSuccess);
   EXPECT_EQ(time.violation_time, 7000u);
@@ -147,7 +147,7 @@ TEST_F(SettingsTest, WithoutRootNothingChanges) {
     return 0;
   });
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(node_.state().live(0).power_limit_mw.load(), 0u);
+  EXPECT_EQ(node_.state().gpu_state(0).power_limit_mw.load(), 0u);
 }
 
 TEST_F(NvmlTest, ATuringGpuHasTwoMemoryClocksAndTwoStates) {

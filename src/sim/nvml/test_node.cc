@@ -86,10 +86,10 @@ void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
                               : other / 2 == gpu / 2 ? kTopologyMultiple
                                                      : kTopologySystem;
   }
-  sim::GpuLive& live = image->live[gpu];
-  live.temperature_c = live.memory_temperature_c = live.power_mw = sim::kDerived;
-  live.ecc_mode_pending = facts.ecc_enabled;
-  live.utilization_gpu = live.utilization_memory = sim::kDerived;
+  sim::SimGpuState& gpu_state = image->gpu_states[gpu];
+  gpu_state.temperature_c = gpu_state.memory_temperature_c = gpu_state.power_mw = sim::kDerived;
+  gpu_state.ecc_mode_pending = facts.ecc_enabled;
+  gpu_state.utilization_gpu = gpu_state.utilization_memory = sim::kDerived;
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST_F(CapabilitiesTest, TheNumbersAreThoseOfTheUserGuide) {
 TEST_F(CapabilitiesTest, AnInstanceHasItsFilesAsLongAsItLives) {
   const uint32_t parent = NewInstance("2g.20gb");
   const uint32_t compute = NewComputeInstance(parent);
-  const uint32_t gi = node_.state().live(1).gpu_instances[parent].id;
+  const uint32_t gi = node_.state().gpu_state(1).gpu_instances[parent].id;
   const int number = 3 + 135 + 9 * int(gi);
   const std::string folder = "nvidia/capabilities/gpu1/mig/gi" + std::to_string(gi);
   EXPECT_EQ(Proc(folder + "/access"),
@@ -93,7 +93,7 @@ TEST(CapabilityNodesTest, DevicesAreOfTheKindOfTheGpusDevice) {
   ASSERT_EQ(node.state().SetMigMode(0, true), 0);
   uint32_t instance = 0;
   ASSERT_EQ(node.state().CreateGpuInstance(0, 0, State::kAnyStart, &instance), 0);
-  const MigCapability capability{0, node.state().live(0).gpu_instances[instance].id};
+  const MigCapability capability{0, node.state().gpu_state(0).gpu_instances[instance].id};
   struct stat info = {};
   ASSERT_EQ(stat((node.dev_root() + "/dev/" + capability.device()).c_str(), &info), 0);
   EXPECT_TRUE(S_ISCHR(info.st_mode));

@@ -255,9 +255,9 @@ CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action,
 // Adds a command that sets a value of a GPU. Without the command, the value derives from the load.
 void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
-                     AtomicU32 GpuLive::*member) {
+                     AtomicU32 SimGpuState::*member) {
   GpuCommand(inject, flags, action, name, help, Infallible([=](State* state, uint32_t gpu) {
-               state->live(gpu).*member = flags->value * factor;
+               state->gpu_state(gpu).*member = flags->value * factor;
                state->UpdateThrottling(gpu);
              }))
       ->add_option("--value", flags->value, "The value")
@@ -380,11 +380,11 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
   AddEventCommands(inject, flags, action);
   AddMemoryErrorCommands(inject, flags, action);
   AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1,
-                  &GpuLive::temperature_c);
+                  &SimGpuState::temperature_c);
   AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000,
-                  &GpuLive::power_mw);
+                  &SimGpuState::power_mw);
   AddValueCommand(inject, flags, action, "utilization", "Set the utilization, %", 100, 1,
-                  &GpuLive::utilization_gpu);
+                  &SimGpuState::utilization_gpu);
   AddFaultCommand(inject, flags, action, /*hang=*/false);
   AddFaultCommand(inject, flags, action, /*hang=*/true);
   AddClearCommand(inject, flags, action);

@@ -169,11 +169,11 @@ TEST(InjectTest, ALostGpuComesBackAfterRecover) {
   EXPECT_EQ(event.data, 79u);
   EXPECT_EQ(event.gpu, 1u);
   EXPECT_TRUE(state.is_lost(1));
-  EXPECT_EQ(state.live(1).recovery_action.load(), 1u);
+  EXPECT_EQ(state.gpu_state(1).recovery_action.load(), 1u);
   EXPECT_THAT(ShowText(&state), HasSubstr("LOST"));
   Recover(&state, 1);
   EXPECT_FALSE(state.is_lost(1));
-  EXPECT_EQ(state.live(1).recovery_action.load(), 0u);
+  EXPECT_EQ(state.gpu_state(1).recovery_action.load(), 0u);
 }
 
 TEST(InjectTest, RecoverClearsOnlyTheFaultsOfItsGpu) {
@@ -189,16 +189,16 @@ TEST(InjectTest, RecoverClearsOnlyTheFaultsOfItsGpu) {
 TEST(InjectTest, AnUncorrectedErrorWaitsForTheRepairThatTheGpuSupports) {
   testing::SimNode a100({.profile = "a100-sxm4-80gb", .gpus = 1});
   InjectEcc(&a100.state(), 0, 0, 1);
-  EXPECT_EQ(a100.state().live(0).remapped_pending.load(), 1u);
-  EXPECT_EQ(a100.state().live(0).retired_pending.load(), 0u);
+  EXPECT_EQ(a100.state().gpu_state(0).remapped_pending.load(), 1u);
+  EXPECT_EQ(a100.state().gpu_state(0).retired_pending.load(), 0u);
   Recover(&a100.state(), 0);
-  EXPECT_EQ(a100.state().live(0).remapped_uncorrected.load(), 1u);
-  EXPECT_EQ(a100.state().live(0).remapped_pending.load(), 0u);
+  EXPECT_EQ(a100.state().gpu_state(0).remapped_uncorrected.load(), 1u);
+  EXPECT_EQ(a100.state().gpu_state(0).remapped_pending.load(), 0u);
   testing::SimNode t4({.profile = "t4", .gpus = 1});
   InjectEcc(&t4.state(), 0, 0, 1);
-  EXPECT_EQ(t4.state().live(0).remapped_pending.load(), 0u);
+  EXPECT_EQ(t4.state().gpu_state(0).remapped_pending.load(), 0u);
   Recover(&t4.state(), 0);
-  EXPECT_EQ(t4.state().live(0).retired_uncorrected.load(), 1u);
+  EXPECT_EQ(t4.state().gpu_state(0).retired_uncorrected.load(), 1u);
 }
 
 TEST(InjectTest, RepairsCountAndReportTheirXids) {
@@ -206,50 +206,50 @@ TEST(InjectTest, RepairsCountAndReportTheirXids) {
   State& state = node.state();
   uint64_t last = state.event_count();
   InjectRepairs(&state, 1, {.correctable = 2, .uncorrectable = 3, .failed = true});
-  EXPECT_EQ(state.live(1).remapped_corrected.load(), 2u);
-  EXPECT_EQ(state.live(1).remapped_uncorrected.load(), 3u);
-  EXPECT_EQ(state.live(1).remapped_failed.load(), 1u);
+  EXPECT_EQ(state.gpu_state(1).remapped_corrected.load(), 2u);
+  EXPECT_EQ(state.gpu_state(1).remapped_uncorrected.load(), 3u);
+  EXPECT_EQ(state.gpu_state(1).remapped_failed.load(), 1u);
   for (const uint64_t xid : {63u, 64u}) {
     EventView event;
     ASSERT_TRUE(state.WaitEvent(&last, 0, &event));
     EXPECT_EQ(event.data, xid);
   }
-  EXPECT_EQ(state.live(1).recovery_action.load(), 1u);
+  EXPECT_EQ(state.gpu_state(1).recovery_action.load(), 1u);
   EXPECT_THAT(ShowJson(&state), HasSubstr("\"repair_failed\": true"));
 }
 
 TEST(InjectTest, ThrottlingTimesCountUntilTheCauseEnds) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   State& state = node.state();
-  GpuLive& live = state.live(0);
-  live.temperature_c = 93;  // slowdown
-  live.power_mw = 69'999;
+  SimGpuState& gpu_state = state.gpu_state(0);
+  gpu_state.temperature_c = 93;  // slowdown
+  gpu_state.power_mw = 69'999;
   state.UpdateThrottling(0);
   const uint64_t start = MonotonicNs();
   while (MonotonicNs() - start < 2'000'000) {
   }
   EXPECT_GE(state.ThermalThrottlingNs(0), 2'000'000u);
   EXPECT_EQ(state.PowerThrottlingNs(0), 0u);
-  live.temperature_c = 92;
+  gpu_state.temperature_c = 92;
   state.UpdateThrottling(0);
   const uint64_t total = state.ThermalThrottlingNs(0);
   EXPECT_GE(total, 2'000'000u);
   EXPECT_EQ(state.ThermalThrottlingNs(0), total);
-  live.power_limit_mw = 69'999;
+  gpu_state.power_limit_mw = 69'999;
   state.UpdateThrottling(0);
-  EXPECT_NE(live.power_throttling_since_ns.load(), 0u);
+  EXPECT_NE(gpu_state.power_throttling_since_ns.load(), 0u);
   Recover(&state, 0);
   EXPECT_EQ(state.PowerThrottlingNs(0), 0u);
 }
 
 TEST(InjectTest, RecoverClearsPowerLimitAndLockedClocks) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
-  GpuLive& live = node.state().live(0);
-  live.power_limit_mw = 65'000;
-  live.locked_graphics_max = 600;
+  SimGpuState& gpu_state = node.state().gpu_state(0);
+  gpu_state.power_limit_mw = 65'000;
+  gpu_state.locked_graphics_max = 600;
   Recover(&node.state(), 0);
-  EXPECT_EQ(live.power_limit_mw.load(), 0u);
-  EXPECT_EQ(live.locked_graphics_max.load(), 0u);
+  EXPECT_EQ(gpu_state.power_limit_mw.load(), 0u);
+  EXPECT_EQ(gpu_state.locked_graphics_max.load(), 0u);
 }
 
 TEST(InjectTest, NvmlErrorsAreNamesOrNumbers) {

@@ -23,19 +23,19 @@ constexpr uint32_t kCudaEccUncorrectable = 214;
 // XIDs for which NVIDIA's catalog requires a reset of the GPU.
 constexpr uint64_t kXidsThatRequireReset[] = {48, 64, 74, 79, 95, 119, 120, 140, 143};
 
-void KillContexts(GpuLive* live, uint32_t result) {
-  live->poison_result = result;
-  live->poison_epoch.fetch_add(1);
-  FutexWakeAll(&live->poison_epoch);  // programs that wait for the GPU
+void KillContexts(SimGpuState* gpu_state, uint32_t result) {
+  gpu_state->poison_result = result;
+  gpu_state->poison_epoch.fetch_add(1);
+  FutexWakeAll(&gpu_state->poison_epoch);  // programs that wait for the GPU
 }
 
 // Marks a bad row or page that is repaired at the next reset.
 void SetRepairPending(State* state, uint32_t gpu) {
-  GpuLive& live = state->live(gpu);
+  SimGpuState& gpu_state = state->gpu_state(gpu);
   if (state->facts(gpu).row_banks != 0) {
-    live.remapped_pending = 1;
+    gpu_state.remapped_pending = 1;
   } else {
-    live.retired_pending = 1;
+    gpu_state.retired_pending = 1;
   }
 }
 
@@ -43,75 +43,78 @@ void SetRepairPending(State* state, uint32_t gpu) {
 
 void InjectXid(State* state, uint32_t gpu, uint64_t code) {
   if (std::ranges::count(kXidsThatRequireReset, code) != 0) {
-    state->live(gpu).recovery_action = kRecoveryReset;
+    state->gpu_state(gpu).recovery_action = kRecoveryReset;
   }
   state->PostEvent(gpu, nvml::kEventXid, code);
 }
 
 void InjectLost(State* state, uint32_t gpu) {
-  GpuLive& live = state->live(gpu);
-  live.lost = 1;
-  KillContexts(&live, kCudaUnknown);
+  SimGpuState& gpu_state = state->gpu_state(gpu);
+  gpu_state.lost = 1;
+  KillContexts(&gpu_state, kCudaUnknown);
   InjectXid(state, gpu, kXidOffTheBus);
 }
 
 void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected) {
-  GpuLive& live = state->live(gpu);
-  live.ecc_corrected_volatile += corrected;
-  live.ecc_corrected_aggregate += corrected;
-  live.ecc_uncorrected_volatile += uncorrected;
-  live.ecc_uncorrected_aggregate += uncorrected;
+  SimGpuState& gpu_state = state->gpu_state(gpu);
+  gpu_state.ecc_corrected_volatile += corrected;
+  gpu_state.ecc_corrected_aggregate += corrected;
+  gpu_state.ecc_uncorrected_volatile += uncorrected;
+  gpu_state.ecc_uncorrected_aggregate += uncorrected;
   if (corrected != 0) state->PostEvent(gpu, nvml::kEventSingleBitEcc, 0);
   if (uncorrected == 0) return;
   SetRepairPending(state, gpu);
-  KillContexts(&live, kCudaEccUncorrectable);
+  KillContexts(&gpu_state, kCudaEccUncorrectable);
   state->PostEvent(gpu, nvml::kEventDoubleBitEcc, 0);
   InjectXid(state, gpu, kXidDoubleBit);
 }
 
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs) {
-  GpuLive& live = state->live(gpu);
+  SimGpuState& gpu_state = state->gpu_state(gpu);
   const bool has_rows = state->facts(gpu).row_banks != 0;
-  (has_rows ? live.remapped_corrected : live.retired_corrected) += repairs.correctable;
-  (has_rows ? live.remapped_uncorrected : live.retired_uncorrected) += repairs.uncorrectable;
+  (has_rows ? gpu_state.remapped_corrected : gpu_state.retired_corrected) += repairs.correctable;
+  (has_rows ? gpu_state.remapped_uncorrected : gpu_state.retired_uncorrected) +=
+      repairs.uncorrectable;
   if (repairs.pending) SetRepairPending(state, gpu);
   if (repairs.correctable != 0 || repairs.uncorrectable != 0 || repairs.pending) {
     InjectXid(state, gpu, kXidRepaired);
   }
   if (!repairs.failed) return;
-  live.remapped_failed = 1;
+  gpu_state.remapped_failed = 1;
   InjectXid(state, gpu, kXidRepairFailed);
 }
 
 void SetMigMode(State* state, uint32_t gpu, bool on) {
-  GpuLive& live = state->live(gpu);
-  live.mig_pending = on ? 1 : 0;
-  live.mig_mode = on ? 1 : 0;
+  SimGpuState& gpu_state = state->gpu_state(gpu);
+  gpu_state.mig_pending = on ? 1 : 0;
+  gpu_state.mig_mode = on ? 1 : 0;
   // As after a reset of the GPU: instances do not survive.
-  for (ComputeInstance& instance : live.compute_instances) instance.present = 0;
-  for (GpuInstance& instance : live.gpu_instances) instance.present = 0;
+  for (ComputeInstance& instance : gpu_state.compute_instances) instance.present = 0;
+  for (GpuInstance& instance : gpu_state.gpu_instances) instance.present = 0;
 }
 
 void Recover(State* state, uint32_t gpu) {
-  GpuLive& live = state->live(gpu);
-  for (auto* value : {&live.temperature_c, &live.memory_temperature_c, &live.power_mw,
-                      &live.utilization_gpu, &live.utilization_memory}) {
+  SimGpuState& gpu_state = state->gpu_state(gpu);
+  for (auto* value :
+       {&gpu_state.temperature_c, &gpu_state.memory_temperature_c, &gpu_state.power_mw,
+        &gpu_state.utilization_gpu, &gpu_state.utilization_memory}) {
     value->store(kDerived);
   }
-  live.ecc_corrected_volatile = 0;
-  live.ecc_uncorrected_volatile = 0;
-  live.remapped_uncorrected += live.remapped_pending.exchange(0);
-  live.retired_uncorrected += live.retired_pending.exchange(0);
-  for (auto* setting : {&live.power_limit_mw, &live.locked_graphics_min, &live.locked_graphics_max,
-                        &live.locked_mem_min, &live.locked_mem_max, &live.application_graphics,
-                        &live.application_mem}) {
+  gpu_state.ecc_corrected_volatile = 0;
+  gpu_state.ecc_uncorrected_volatile = 0;
+  gpu_state.remapped_uncorrected += gpu_state.remapped_pending.exchange(0);
+  gpu_state.retired_uncorrected += gpu_state.retired_pending.exchange(0);
+  for (auto* setting :
+       {&gpu_state.power_limit_mw, &gpu_state.locked_graphics_min, &gpu_state.locked_graphics_max,
+        &gpu_state.locked_mem_min, &gpu_state.locked_mem_max, &gpu_state.application_graphics,
+        &gpu_state.application_mem}) {
     setting->store(0);
   }
   state->UpdateThrottling(gpu);
-  live.thermal_throttling_before_ns = 0;
-  live.power_throttling_before_ns = 0;
-  live.recovery_action = 0;
-  live.lost = 0;
+  gpu_state.thermal_throttling_before_ns = 0;
+  gpu_state.power_throttling_before_ns = 0;
+  gpu_state.recovery_action = 0;
+  gpu_state.lost = 0;
   for (const Fault& fault : state->file().faults) {
     if (fault.state == kFaultActive && fault.gpu == int32_t(gpu)) {
       state->ClearFaults(fault.function, int32_t(gpu));

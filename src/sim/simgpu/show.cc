@@ -35,7 +35,7 @@ std::string LinksOf(const GpuFacts& gpu) {
 
 Json GpuJson(State* state, uint32_t index) {
   const GpuFacts& gpu = state->facts(index);
-  GpuLive& live = state->live(index);
+  SimGpuState& gpu_state = state->gpu_state(index);
   Json json = Json::MakeObject();
   json.Set("index", Json::Int(index));
   json.Set("uuid", Json::String(gpu.uuid));
@@ -47,20 +47,22 @@ Json GpuJson(State* state, uint32_t index) {
   json.Set("reserved_bytes", Json::Int(int64_t(gpu.reserved_bytes)));
   json.Set("used_bytes", Json::Int(int64_t(state->UsedBytes(index))));
   json.Set("utilization", Json::Int(state->Utilization(index).gpu));
-  json.Set("lost", Json::Bool(live.lost != 0));
-  json.Set("recovery_action", Json::Int(live.recovery_action));
-  json.Set("ecc_corrected", Json::Int(int64_t(live.ecc_corrected_volatile.load())));
-  json.Set("ecc_uncorrected", Json::Int(int64_t(live.ecc_uncorrected_volatile.load())));
+  json.Set("lost", Json::Bool(gpu_state.lost != 0));
+  json.Set("recovery_action", Json::Int(gpu_state.recovery_action));
+  json.Set("ecc_corrected", Json::Int(int64_t(gpu_state.ecc_corrected_volatile.load())));
+  json.Set("ecc_uncorrected", Json::Int(int64_t(gpu_state.ecc_uncorrected_volatile.load())));
   const bool has_rows = gpu.row_banks != 0;
   json.Set("repaired", Json::String(has_rows ? "rows" : "pages"));
-  json.Set(
-      "repaired_corrected",
-      Json::Int(int64_t((has_rows ? live.remapped_corrected : live.retired_corrected).load())));
+  json.Set("repaired_corrected",
+           Json::Int(int64_t(
+               (has_rows ? gpu_state.remapped_corrected : gpu_state.retired_corrected).load())));
   json.Set(
       "repaired_uncorrected",
-      Json::Int(int64_t((has_rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
-  json.Set("repair_pending", Json::Bool(live.remapped_pending != 0 || live.retired_pending != 0));
-  json.Set("repair_failed", Json::Bool(live.remapped_failed != 0));
+      Json::Int(int64_t(
+          (has_rows ? gpu_state.remapped_uncorrected : gpu_state.retired_uncorrected).load())));
+  json.Set("repair_pending",
+           Json::Bool(gpu_state.remapped_pending != 0 || gpu_state.retired_pending != 0));
+  json.Set("repair_failed", Json::Bool(gpu_state.remapped_failed != 0));
   json.Set("nvlinks", Json::String(LinksOf(gpu)));
   Json processes = Json::MakeArray();
   for (const ProcessView& view : ProcessesOf(state, index)) {
@@ -87,17 +89,18 @@ std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
 }
 
 uint64_t UsedByInstance(State* state, uint32_t gpu, uint32_t instance) {
-  return state->UsedBytesOf(gpu, state->live(gpu).compute_instances[instance].gpu_instance);
+  return state->UsedBytesOf(gpu, state->gpu_state(gpu).compute_instances[instance].gpu_instance);
 }
 
 Json MigJson(State* state, uint32_t gpu) {
   Json devices = Json::MakeArray();
   for (const uint32_t instance : InstancesOf(*state, gpu)) {
-    const ComputeInstance& compute = state->live(gpu).compute_instances[instance];
+    const ComputeInstance& compute = state->gpu_state(gpu).compute_instances[instance];
     Json device = Json::MakeObject();
     device.Set("uuid", Json::String(state->InstanceUuid(gpu, instance)));
     device.Set("profile", Json::String(state->InstanceProfile(gpu, instance)));
-    device.Set("gpu_instance", Json::Int(state->live(gpu).gpu_instances[compute.gpu_instance].id));
+    device.Set("gpu_instance",
+               Json::Int(state->gpu_state(gpu).gpu_instances[compute.gpu_instance].id));
     device.Set("compute_instance", Json::Int(compute.id));
     device.Set("memory_bytes",
                Json::Int(int64_t(state->ProfileOf(gpu, compute.gpu_instance).memory_bytes)));
@@ -111,10 +114,10 @@ std::string MigText(State* state, uint32_t gpu) {
   if (!state->MigOn(gpu)) return "";
   std::string text = "  MIG mode is on\n";
   for (const uint32_t instance : InstancesOf(*state, gpu)) {
-    const ComputeInstance& compute = state->live(gpu).compute_instances[instance];
+    const ComputeInstance& compute = state->gpu_state(gpu).compute_instances[instance];
     text += fmt::format("  MIG {} ({}): instance {}/{}, {} of {} MiB used\n",
                         state->InstanceProfile(gpu, instance), state->InstanceUuid(gpu, instance),
-                        state->live(gpu).gpu_instances[compute.gpu_instance].id.load(),
+                        state->gpu_state(gpu).gpu_instances[compute.gpu_instance].id.load(),
                         compute.id.load(), UsedByInstance(state, gpu, instance) >> 20,
                         state->ProfileOf(gpu, compute.gpu_instance).memory_bytes >> 20);
   }
@@ -162,7 +165,7 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
   };
   if (is_hit(/*hang=*/true)) return "HANGS";
   if (is_hit(/*hang=*/false)) return "FAILS";
-  return state->live(gpu).recovery_action != 0 ? "NEEDS A RESET" : "healthy";
+  return state->gpu_state(gpu).recovery_action != 0 ? "NEEDS A RESET" : "healthy";
 }
 
 // A line for each counter, the largest first.

@@ -48,8 +48,8 @@ TEST_F(StateServerTest, AClientGetsTheNodeForReadingAndWriting) {
   EXPECT_TRUE(state.writable());
   EXPECT_EQ(state.inode(), node_.state().inode());
   EXPECT_STREQ(state.facts(0).uuid, node_.state().facts(0).uuid);
-  state.live(0).temperature_c = 77;
-  EXPECT_EQ(node_.state().live(0).temperature_c, 77u);
+  state.gpu_state(0).temperature_c = 77;
+  EXPECT_EQ(node_.state().gpu_state(0).temperature_c, 77u);
 }
 
 // POSIX drops the locks of a process when it closes any descriptor of their file.

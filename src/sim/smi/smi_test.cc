@@ -146,7 +146,7 @@ TEST_F(SmiTest, NvLinkShowsEachLinkOfEachGpu) {
 }
 
 TEST_F(SmiTest, DeviceMonitorHasTheChosenColumns) {
-  node_.state().live(2).utilization_gpu = 60;
+  node_.state().gpu_state(2).utilization_gpu = 60;
   EXPECT_EQ(RunSmi("dmon -c 1 -s uc -i 2").text,
             "# gpu     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n"
             "# Idx      %      %      %      %      %      %    MHz    MHz \n"
@@ -176,9 +176,9 @@ TEST_F(SmiTest, ProcessMonitorNamesTheProcesses) {
 }
 
 TEST_F(SmiTest, CsvHasMemoryErrors) {
-  node_.state().live(0).ecc_uncorrected_volatile = 2;
-  node_.state().live(0).remapped_uncorrected = 1;
-  node_.state().live(0).remapped_pending = 1;
+  node_.state().gpu_state(0).ecc_uncorrected_volatile = 2;
+  node_.state().gpu_state(0).remapped_uncorrected = 1;
+  node_.state().gpu_state(0).remapped_pending = 1;
   EXPECT_EQ(RunSmi("-i 0 --format=csv,noheader --query-gpu=ecc.errors.uncorrected.volatile.dram,"
                    "ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.l1_cache,"
                    "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure,"
@@ -188,7 +188,7 @@ TEST_F(SmiTest, CsvHasMemoryErrors) {
 }
 
 TEST_F(SmiTest, LogShowsThatAGpuNeedsAReset) {
-  node_.state().live(1).recovery_action = nvml::kRecoveryResetGpu;
+  node_.state().gpu_state(1).recovery_action = nvml::kRecoveryResetGpu;
   EXPECT_THAT(RunSmi("-q -i 1 -d RESET_STATUS").text,
               HasSubstr("    GPU Reset Status\n"
                         "        Reset Required                    : Yes\n"
@@ -196,10 +196,10 @@ TEST_F(SmiTest, LogShowsThatAGpuNeedsAReset) {
 }
 
 TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
-  node_.image().live[1].remapped_uncorrected = 4;
+  node_.image().gpu_states[1].remapped_uncorrected = 4;
   node_.image().facts[2].row_banks = 0;
-  node_.image().live[2].retired_corrected = 1;
-  node_.image().live[2].retired_uncorrected = 1;
+  node_.image().gpu_states[2].retired_corrected = 1;
+  node_.image().gpu_states[2].retired_uncorrected = 1;
   node_.Write();
   EXPECT_EQ(RunSmi("-i 1,2 --format=csv --query-remapped-rows=gpu_bus_id,"
                    "remapped_rows.uncorrectable,remapped_rows.failure")
@@ -225,7 +225,7 @@ TEST_F(SmiTest, CsvListsSupportedClocks) {
 }
 
 TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
-  node_.state().live(0).temperature_c = 95;
+  node_.state().gpu_state(0).temperature_c = 95;
   EXPECT_EQ(RunSmi("-i 0 --format=csv --query-gpu=clocks_throttle_reasons.hw_thermal_slowdown,"
                    "clocks_event_reasons.active,driver_model.current,temperature.gpu.tlimit")
                 .text,
@@ -236,7 +236,7 @@ TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
 
 TEST_F(SmiTest, LogHasRowsOfOneGpuAndPagesOfTheOther) {
   node_.image().facts[1].row_banks = 0;
-  node_.image().live[1].retired_uncorrected = 3;
+  node_.image().gpu_states[1].retired_uncorrected = 3;
   node_.Write();
   const std::string rows = RunSmi("-q -i 0 -d ROW_REMAPPER,PAGE_RETIREMENT").text;
   EXPECT_THAT(rows, HasSubstr("            Max                           : 640 bank(s)\n"));
@@ -260,7 +260,7 @@ TEST_F(SmiTest, ExplainsAMissingDriver) {
 }
 
 TEST_F(SmiTest, ALostGpuIsReportedAndTheOthersShown) {
-  node_.state().live(0).lost = 1;
+  node_.state().gpu_state(0).lost = 1;
   const Output output = RunSmi("-L");
   EXPECT_EQ(output.code, 15);
   EXPECT_THAT(output.text,

@@ -107,13 +107,13 @@ TEST_F(MigCudaTest, AProcessSeesOneInstanceOrTheOtherGpus) {
 // A container gets the device files of its instance only.
 TEST_F(MigCudaTest, AProcessNeedsTheCapabilityFilesOfItsInstance) {
   const std::string first = NewDevice("1g.10gb"), second = NewDevice("1g.10gb");
-  const sim::GpuLive& live = node_.state().live(0);
+  const sim::SimGpuState& gpu_state = node_.state().gpu_state(0);
   const auto remove = [&](const sim::MigCapability& capability) {
     EXPECT_EQ(unlink((node_.dev_root() + "/dev/" + capability.device()).c_str()), 0);
   };
   const uint32_t instance = node_.state().InstanceByRank(0, 0);
   const uint32_t gi =
-      live.gpu_instances[live.compute_instances[instance].gpu_instance.load()].id.load();
+      gpu_state.gpu_instances[gpu_state.compute_instances[instance].gpu_instance.load()].id.load();
   const bool is_first = node_.state().InstanceUuid(0, instance) == first;
   const std::string& uuid = is_first ? first : second;
   remove({0, gi, 0});

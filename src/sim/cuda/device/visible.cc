@@ -34,11 +34,11 @@ int Match(const sim::State& state, const std::vector<uint32_t>& gpus, std::strin
 std::vector<VisibleDevice> MatchInstance(const sim::State& state, const std::vector<uint32_t>& gpus,
                                          std::string_view uuid) {
   for (const uint32_t gpu : gpus) {
-    const sim::GpuLive& live = state.file().live[gpu];
+    const sim::SimGpuState& gpu_state = state.file().gpu_states[gpu];
     for (uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
-      const sim::ComputeInstance& compute = live.compute_instances[instance];
+      const sim::ComputeInstance& compute = gpu_state.compute_instances[instance];
       if (compute.present.load() == 0 || !state.MayUse(gpu, instance)) continue;
-      const uint32_t parent = live.gpu_instances[compute.gpu_instance.load()].id.load();
+      const uint32_t parent = gpu_state.gpu_instances[compute.gpu_instance.load()].id.load();
       const std::string old = std::string("MIG-") + state.facts(gpu).uuid + "/" +
                               std::to_string(parent) + "/" + std::to_string(compute.id.load());
       if (uuid == old || state.InstanceUuid(gpu, instance) == uuid) return {{gpu, instance}};

@@ -101,7 +101,7 @@ Result Driver::FindGpus() {
 void Driver::UseInstance() {
   const uint32_t gpu = gpus_[0];
   slot_.UseInstance(gpu, instance_);
-  const sim::ComputeInstance& compute = state_.live(gpu).compute_instances[instance_];
+  const sim::ComputeInstance& compute = state_.gpu_state(gpu).compute_instances[instance_];
   const uint32_t parent = compute.gpu_instance.load();
   const sim::MigProfile& profile = state_.ProfileOf(gpu, parent);
   mig_facts_ = std::make_unique<sim::GpuFacts>(state_.facts(gpu));
@@ -121,7 +121,7 @@ void Driver::UseInstance() {
 
 uint64_t Driver::UsedBytes(uint32_t gpu) {
   if (mig_facts_ == nullptr) return state_.UsedBytes(gpu);
-  const uint32_t parent = state_.live(gpu).compute_instances[instance_].gpu_instance.load();
+  const uint32_t parent = state_.gpu_state(gpu).compute_instances[instance_].gpu_instance.load();
   return state_.UsedBytesOf(gpu, parent);
 }
 
@@ -129,10 +129,10 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
                              ContextTag** context) {
   const uint32_t gpu = GpuOf(device);
   // Read before the check for a lost GPU, so that a loss in between ends this context.
-  const uint32_t epoch = state_.live(gpu).poison_epoch.load();
+  const uint32_t epoch = state_.gpu_state(gpu).poison_epoch.load();
   if (state_.is_lost(gpu)) return Result::kDeviceUnavailable;
-  const bool gone =
-      mig_facts_ != nullptr && state_.live(gpu).compute_instances[instance_].present.load() == 0;
+  const bool gone = mig_facts_ != nullptr &&
+                    state_.gpu_state(gpu).compute_instances[instance_].present.load() == 0;
   if (gone) return Result::kDeviceUnavailable;
   if (slot_.Charge(gpu, state_.facts(gpu).context_bytes) != 0) return Result::kOutOfMemory;
   auto* created = new ContextTag();
@@ -199,9 +199,9 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
 
 Result Driver::HealthOf(ContextTag* context) {
   if (context->error != Result::kSuccess) return context->error;
-  sim::GpuLive& live = state_.live(GpuOf(context->device));
-  if (live.poison_epoch.load() != context->epoch) {
-    context->error = static_cast<Result>(live.poison_result.load());
+  sim::SimGpuState& gpu_state = state_.gpu_state(GpuOf(context->device));
+  if (gpu_state.poison_epoch.load() != context->epoch) {
+    context->error = static_cast<Result>(gpu_state.poison_result.load());
   }
   return context->error;
 }

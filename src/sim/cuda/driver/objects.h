@@ -188,7 +188,7 @@ struct tessera::cuda::ContextTag {
   uint64_t id = 0;
   unsigned api_version = 0;
   unsigned attach_count = 1;        // the cuCtxDetach call that lowers it to 0 destroys the context
-  uint32_t epoch = 0;               // GpuLive::poison_epoch at its creation
+  uint32_t epoch = 0;               // SimGpuState::poison_epoch at its creation
   Result error = Result::kSuccess;  // the error that ended the context, for good
   StreamTag legacy;
   std::set<StreamTag*> streams;
