@@ -147,7 +147,7 @@ class State {
 
   // MIG. Instances are indices in the tables of SimGpuState. EINVAL: MIG mode is off, or no such
   // profile or placement; ENOSPC: the slices are taken; EBUSY: in use. EROFS: read-only.
-  bool MigOn(uint32_t gpu) const { return file_->gpu_states[gpu].mig_mode.load() != 0; }
+  bool IsMigEnabled(uint32_t gpu) const { return file_->gpu_states[gpu].mig_mode.load() != 0; }
   // EBUSY: instances exist, or processes use the GPU; the mode stays pending.
   int SetMigMode(uint32_t gpu, bool on);
   static constexpr uint32_t kAnyStart = 0xFFFFFFFF;

@@ -139,7 +139,7 @@ int State::SetMigMode(uint32_t gpu, bool on) {
   if (lock.error() != 0) return lock.error();
   SimGpuState& gpu_state = file_->gpu_states[gpu];
   gpu_state.mig_pending.store(on ? 1 : 0);
-  if (on == MigOn(gpu)) return 0;
+  if (on == IsMigEnabled(gpu)) return 0;
   if (AnyPresent(gpu_state.gpu_instances) || Processes(gpu, nullptr, 0) != 0) return EBUSY;
   gpu_state.mig_mode.store(on ? 1 : 0);
   return 0;
@@ -160,7 +160,7 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  if (!MigOn(gpu) || profile >= kMaxMigProfiles) return EINVAL;
+  if (!IsMigEnabled(gpu) || profile >= kMaxMigProfiles) return EINVAL;
   const GpuFacts& facts = file_->facts[gpu];
   const MigProfile& wanted = facts.mig_profiles[profile];
   if (wanted.size == 0) return EINVAL;

@@ -190,7 +190,7 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
 // NVML's documentation: "Returns zero if MIG is not supported or enabled."
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, gpu.state().MigOn(gpu.gpu_index()) ? gpu.facts().max_mig_devices : 0U);
+  return Put(count, gpu.state().IsMigEnabled(gpu.gpu_index()) ? gpu.facts().max_mig_devices : 0U);
 }
 
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device* mig) {

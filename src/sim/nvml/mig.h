@@ -26,7 +26,7 @@ class MigGpuCall : public GpuCall {
   MigGpuCall(const char* function, Device device) : GpuCall(function, device) {}
   Return result() const {
     if (GpuCall::result() != Return::kSuccess) return GpuCall::result();
-    return state().MigOn(gpu_index()) ? Return::kSuccess : Return::kNotSupported;
+    return state().IsMigEnabled(gpu_index()) ? Return::kSuccess : Return::kNotSupported;
   }
 };
 

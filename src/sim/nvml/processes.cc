@@ -215,7 +215,7 @@ Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* 
                                        unsigned* count, std::uint64_t last_seen) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
-  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  if (gpu.state().IsMigEnabled(gpu.gpu_index())) return Return::kNotSupported;
   const ProcessUseSample use(gpu);
   if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = *count;
@@ -236,7 +236,7 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
   if (info->version != VersionOf<ProcessesUtilizationInfo>(1)) {
     return Return::kArgumentVersionMismatch;
   }
-  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  if (gpu.state().IsMigEnabled(gpu.gpu_index())) return Return::kNotSupported;
   const ProcessUseSample use(gpu);
   if (!use.list.valid()) return Return::kMemory;
   const unsigned capacity = info->count;
@@ -255,7 +255,7 @@ Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilization
 Return nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(utilization != nullptr);
-  if (gpu.state().MigOn(gpu.gpu_index())) return Return::kNotSupported;
+  if (gpu.state().IsMigEnabled(gpu.gpu_index())) return Return::kNotSupported;
   const sim::GpuUtilization load = gpu.state().Utilization(gpu.gpu_index());
   *utilization = {load.gpu, load.memory};
   return Return::kSuccess;

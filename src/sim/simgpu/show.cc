@@ -111,7 +111,7 @@ Json MigJson(State* state, uint32_t gpu) {
 }
 
 std::string MigText(State* state, uint32_t gpu) {
-  if (!state->MigOn(gpu)) return "";
+  if (!state->IsMigEnabled(gpu)) return "";
   std::string text = "  MIG mode is on\n";
   for (const uint32_t instance : InstancesOf(*state, gpu)) {
     const ComputeInstance& compute = state->gpu_state(gpu).compute_instances[instance];
@@ -218,7 +218,7 @@ std::string ShowJson(State* state) {
   Json gpus = Json::MakeArray();
   for (uint32_t i = 0; i < file.gpu_count; ++i) {
     Json gpu = GpuJson(state, i);
-    gpu.Set("mig", Json::Bool(state->MigOn(i)));
+    gpu.Set("mig", Json::Bool(state->IsMigEnabled(i)));
     gpu.Set("mig_devices", MigJson(state, i));
     gpus.Append(std::move(gpu));
   }

@@ -56,7 +56,7 @@ std::vector<VisibleDevice> FindDevices(const sim::State& state, const char* visi
   if (first.starts_with("MIG-")) return MatchInstance(state, gpus, first);
   std::vector<VisibleDevice> devices;
   for (const uint32_t gpu : ApplyVisibleDevices(state, gpus, visible_devices)) {
-    if (!state.MigOn(gpu)) {
+    if (!state.IsMigEnabled(gpu)) {
       devices.push_back({gpu, sim::kMaxInstances});
       continue;
     }
