@@ -7,6 +7,8 @@
 #include <cmath>
 #include <span>
 
+#include "src/sim/smi/parse_number.h"
+
 namespace tessera::smi {
 
 struct ChangeKind {
@@ -26,12 +28,6 @@ using nvml::Return;
 using NoValueFn = Return (*)(nvml::Device);
 using OneValueFn = Return (*)(nvml::Device, unsigned);
 using TwoValuesFn = Return (*)(nvml::Device, unsigned, unsigned);
-
-bool ParseUnsigned(std::string_view text, unsigned* value) {
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stopped == end;
-}
 
 // Parses one of `names`, or its index.
 bool ParseChoice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <tuple>
+
+#include "src/sim/smi/parse_number.h"
 
 namespace tessera::smi {
 namespace {
@@ -213,16 +214,10 @@ std::vector<std::string> Split(std::string_view list) {
   return items;
 }
 
-bool ParseNumber(std::string_view text, unsigned* value) {
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stopped == end && !text.empty();
-}
-
 // True: `text` is the id, the name, or the name without "MIG ".
 bool IsProfile(std::string_view text, unsigned id, std::string_view name) {
   unsigned number = 0;
-  if (ParseNumber(text, &number)) return number == id;
+  if (ParseUnsigned(text, &number)) return number == id;
   return text == name || (name.starts_with("MIG ") && text == name.substr(4));
 }
 
@@ -260,7 +255,7 @@ Return CreateInstance(const MigOptions& options, const NvmlGpu& gpu, const std::
   const size_t colon = request.find(':');
   nvml::Placement placement = {};
   bool valid =
-      colon == std::string::npos || ParseNumber(request.substr(colon + 1), &placement.start);
+      colon == std::string::npos || ParseUnsigned(request.substr(colon + 1), &placement.start);
   for (const ListedProfile& profile : ProfilesOf(gpu)) {
     if (!valid ||
         !IsProfile(std::string_view(request).substr(0, colon), profile.id, profile.name)) {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
 #include <string_view>
 
+#include "src/sim/smi/parse_number.h"
 #include "src/sim/smi/subcommand.h"
 
 namespace tessera::smi {
@@ -61,13 +61,12 @@ bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error)
 }
 
 bool ParseLoop(const std::string& text, unsigned unit_ms, SmiOptions* options, std::string* error) {
-  char* end = nullptr;
-  const unsigned long value = std::strtoul(text.c_str(), &end, 10);
-  if (end == text.c_str() || *end != '\0' || value == 0 || value > 86400000) {
+  unsigned value = 0;
+  if (!ParseUnsigned(text, &value) || value == 0 || value > 86400000) {
     *error = fmt::format("Invalid loop interval \"{}\".\n", text);
     return false;
   }
-  options->loop_ms = static_cast<unsigned>(value) * unit_ms;
+  options->loop_ms = value * unit_ms;
   options->rounds = 0;
   return true;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include "src/sim/smi/parse_number.h"
 
 namespace tessera::smi {
 namespace {
@@ -15,10 +15,8 @@ bool OnlyLettersOf(std::string_view letters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-bool ParseNumber(const std::string& text, unsigned max, unsigned* value) {
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stopped == end && *value > 0 && *value <= max;
+bool ParseUpTo(unsigned max, const std::string& text, unsigned* value) {
+  return ParseUnsigned(text, value) && *value > 0 && *value <= max;
 }
 
 using Apply = bool (*)(const std::string& value, SmiOptions* options);
@@ -55,12 +53,12 @@ bool SetTimestampLetters(const std::string& value, SmiOptions* options) {
 }
 
 bool SetRounds(const std::string& value, SmiOptions* options) {
-  return ParseNumber(value, kMaxRounds, &options->rounds);
+  return ParseUpTo(kMaxRounds, value, &options->rounds);
 }
 
 bool SetDelay(const std::string& value, SmiOptions* options) {
   unsigned seconds = 0;
-  if (!ParseNumber(value, kMaxSeconds, &seconds)) return false;
+  if (!ParseUpTo(kMaxSeconds, value, &seconds)) return false;
   return options->loop_ms = seconds * 1000, true;
 }
 
