@@ -17,7 +17,7 @@ namespace {
 // object.
 Json* FindOrAddObject(Json* object, const std::vector<std::string_view>& path) {
   for (const std::string_view key : path) {
-    auto next = object->ObjectAt(key);
+    auto next = object->EnsureObject(key);
     if (!next.ok()) return nullptr;
     object = *next;
   }
@@ -53,12 +53,12 @@ void ExcludeNvidiaNodes(Json* daemonset) {
       FindOrAddObject(daemonset, {"spec", "template", "spec", "affinity", "nodeAffinity",
                                   "requiredDuringSchedulingIgnoredDuringExecution"});
   if (required == nullptr) return;
-  auto terms = required->ArrayAt("nodeSelectorTerms");
+  auto terms = required->EnsureArray("nodeSelectorTerms");
   if (!terms.ok()) return;
   // A node must match one of the terms, so each term gets the expression.
   if ((*terms)->items().empty()) (*terms)->Append(Json::MakeObject());
   for (Json& term : (*terms)->items()) {
-    auto expressions = term.ArrayAt("matchExpressions");
+    auto expressions = term.EnsureArray("matchExpressions");
     if (expressions.ok()) (*expressions)->Append(NotManagedByNvidia());
   }
 }

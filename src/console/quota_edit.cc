@@ -227,7 +227,7 @@ Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::stri
     quotas.Set(change.ns, change.entry);
   }
   RETURN_IF_ERROR(ConfigOf(quotas).status());
-  ASSIGN_OR_RETURN(Json * data, out.ObjectAt("data"));
+  ASSIGN_OR_RETURN(Json * data, out.EnsureObject("data"));
   data->Set(key, Json::String(quotas.Serialize()));
   return out;
 }

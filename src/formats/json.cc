@@ -121,14 +121,14 @@ Json& Json::Set(std::string_view key, Json value) {
   return members().emplace_back(key, std::move(value)).second;
 }
 
-Result<Json*> Json::ObjectAt(std::string_view key) {
+Result<Json*> Json::EnsureObject(std::string_view key) {
   Json* found = Find(key);
   if (found == nullptr || found->is_null()) found = &Set(key, MakeObject());
   if (!found->is_object()) return WrongKind(key, "an object", found);
   return found;
 }
 
-Result<Json*> Json::ArrayAt(std::string_view key) {
+Result<Json*> Json::EnsureArray(std::string_view key) {
   Json* found = Find(key);
   if (found == nullptr || found->is_null()) found = &Set(key, MakeArray());
   if (!found->is_array()) return WrongKind(key, "an array", found);

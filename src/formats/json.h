@@ -64,8 +64,8 @@ class Json {
   Json& Set(std::string_view key, Json value);
   // The member as an object (array), created if it is missing or null. INVALID_ARGUMENT if it is of
   // another kind. REQUIRES: object.
-  Result<Json*> ObjectAt(std::string_view key);
-  Result<Json*> ArrayAt(std::string_view key);
+  Result<Json*> EnsureObject(std::string_view key);
+  Result<Json*> EnsureArray(std::string_view key);
   // Removes every member with that name.
   void Erase(std::string_view key);
   // Arrays. REQUIRES: array.

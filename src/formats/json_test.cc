@@ -50,11 +50,11 @@ TEST(JsonTest, TypedAccessNamesTheFieldAndItsKind) {
   EXPECT_FALSE(json.IntAt("f").ok());
 }
 
-TEST(JsonTest, ObjectAtCreatesMissingMembersAndRejectsOtherKinds) {
+TEST(JsonTest, EnsureObjectCreatesMissingMembersAndRejectsOtherKinds) {
   auto json = *ParseJson(R"({"linux":null,"process":3})");
-  (*json.ObjectAt("linux"))->Set("x", Json::Bool(true));
+  (*json.EnsureObject("linux"))->Set("x", Json::Bool(true));
   EXPECT_EQ(json.Serialize(), R"({"linux":{"x":true},"process":3})");
-  EXPECT_FALSE(json.ObjectAt("process").ok());
+  EXPECT_FALSE(json.EnsureObject("process").ok());
 }
 
 TEST(JsonTest, PrettyIndentsByTwo) {

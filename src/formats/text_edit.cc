@@ -18,7 +18,7 @@ constexpr std::array<std::pair<EditKind, std::string_view>, 4> kKindNames = {{
 bool CreatesParents(EditKind kind) { return kind == EditKind::kSet || kind == EditKind::kAppend; }
 
 Status AppendItem(const TextEdit& edit, Json* parent) {
-  ASSIGN_OR_RETURN(Json * array, parent->ArrayAt(edit.path.back()));
+  ASSIGN_OR_RETURN(Json * array, parent->EnsureArray(edit.path.back()));
   const Json::Array& items = array->items();
   if (std::find(items.begin(), items.end(), edit.value) == items.end()) array->Append(edit.value);
   return Status::Ok();
@@ -47,7 +47,7 @@ Status ApplyEdit(const TextEdit& edit, Json* document) {
       }
       continue;
     }
-    ASSIGN_OR_RETURN(parent, parent->ObjectAt(edit.path[i]));
+    ASSIGN_OR_RETURN(parent, parent->EnsureObject(edit.path[i]));
   }
   switch (edit.kind) {
     case EditKind::kSet:

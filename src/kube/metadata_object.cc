@@ -135,8 +135,8 @@ void SetOwner(Json* object, const OwnerReference& owner) {
                                      {"name", Json::String(owner.name)},
                                      {"uid", Json::String(owner.uid.str())}});
   if (owner.controller) reference.Set("controller", Json::Bool(true));
-  Json* metadata = object->ObjectAt("metadata").value();
-  Json::Array& owners = metadata->ArrayAt("ownerReferences").value()->items();
+  Json* metadata = object->EnsureObject("metadata").value();
+  Json::Array& owners = metadata->EnsureArray("ownerReferences").value()->items();
   std::erase_if(owners, [&](const Json& other) {
     return other.StringAt("uid").value_or("") == owner.uid.str();
   });

@@ -28,7 +28,7 @@ const Json* FindPath(const Json& json, std::initializer_list<std::string_view> p
 
 Result<Json*> MakePath(Json* json, std::initializer_list<std::string_view> path) {
   for (const std::string_view key : path) {
-    ASSIGN_OR_RETURN(json, json->ObjectAt(key));
+    ASSIGN_OR_RETURN(json, json->EnsureObject(key));
   }
   return json;
 }
@@ -154,8 +154,8 @@ std::string ConfigDocument::MountLabel() const {
 EnvView ConfigDocument::env() const { return EnvView(FindPath(json_, {"process", "env"})); }
 
 Result<EnvList> ConfigDocument::MutableEnv() {
-  ASSIGN_OR_RETURN(Json * process, json_.ObjectAt("process"));
-  ASSIGN_OR_RETURN(Json * list, process->ArrayAt("env"));
+  ASSIGN_OR_RETURN(Json * process, json_.EnsureObject("process"));
+  ASSIGN_OR_RETURN(Json * list, process->EnsureArray("env"));
   return EnvList(list);
 }
 
@@ -177,7 +177,7 @@ std::vector<Mount> ConfigDocument::Mounts() const {
 }
 
 Status ConfigDocument::AddMount(const Mount& mount) {
-  ASSIGN_OR_RETURN(Json * list, json_.ArrayAt("mounts"));
+  ASSIGN_OR_RETURN(Json * list, json_.EnsureArray("mounts"));
   const std::string destination = CleanPath(mount.destination);
   std::erase_if(list->items(), [&](const Json& item) {
     const std::string existing = TextOf(item.Find("destination"));
@@ -210,8 +210,8 @@ void ConfigDocument::EraseGpuNodes() {
 }
 
 Status ConfigDocument::AddDevice(const DeviceNode& node) {
-  ASSIGN_OR_RETURN(Json * linux_part, json_.ObjectAt("linux"));
-  ASSIGN_OR_RETURN(Json * devices, linux_part->ArrayAt("devices"));
+  ASSIGN_OR_RETURN(Json * linux_part, json_.EnsureObject("linux"));
+  ASSIGN_OR_RETURN(Json * devices, linux_part->EnsureArray("devices"));
   std::erase_if(devices->items(), [&](const Json& item) {
     const std::string existing = TextOf(item.Find("path"));
     return !existing.empty() && CleanPath(existing) == node.path;
@@ -222,7 +222,7 @@ Status ConfigDocument::AddDevice(const DeviceNode& node) {
 
 Status ConfigDocument::AddRule(Json rule) {
   ASSIGN_OR_RETURN(Json * resources, MakePath(&json_, {"linux", "resources"}));
-  ASSIGN_OR_RETURN(Json * rules, resources->ArrayAt("devices"));
+  ASSIGN_OR_RETURN(Json * rules, resources->EnsureArray("devices"));
   // runc and crun apply the rules in order and a later rule overrides earlier rules, so the new
   // rule comes after the rule for all devices.
   std::erase(rules->items(), rule);
@@ -257,7 +257,7 @@ bool ConfigDocument::AllowsAllDevices() const {
 
 Status ConfigDocument::AddGroup(uint32_t gid) {
   ASSIGN_OR_RETURN(Json * user, MakePath(&json_, {"process", "user"}));
-  ASSIGN_OR_RETURN(Json * groups, user->ArrayAt("additionalGids"));
+  ASSIGN_OR_RETURN(Json * groups, user->EnsureArray("additionalGids"));
   const Json group = Json::Int(gid);
   const auto& items = groups->items();
   if (std::find(items.begin(), items.end(), group) == items.end()) groups->Append(group);

@@ -43,7 +43,7 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   ASSIGN_OR_RETURN(Json process, ParseJson(text));
   if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is not a JSON object", file);
-  ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
+  ASSIGN_OR_RETURN(Json * list, process.EnsureArray("env"));
   oci::EnvList env(list);
   oci::RemovePreloadsOfDriver(&env);
   for (const std::string_view name : oci::DirListVariables()) {

@@ -87,7 +87,7 @@ void PutTypes(kube::testing::FakeApiServer* server) {
         (version.find('/') == std::string::npos ? "/api/" : "/apis/") + version;
     const std::string kind = object.StringAt("kind").value();
     Json& list = lists.emplace(path, Json::MakeObject()).first->second;
-    list.ArrayAt("resources")
+    list.EnsureArray("resources")
         .value()
         ->Append(Json::MakeObject(
             {{"name", Json::String(PluralOf(kind))},

@@ -119,7 +119,7 @@ void ContainerFixture::AddEnv(const std::string& entry) {
 }
 
 void ContainerFixture::AddAnnotation(const std::string& name, const std::string& value) {
-  config_.ObjectAt("annotations").value()->Set(name, Json::String(value));
+  config_.EnsureObject("annotations").value()->Set(name, Json::String(value));
 }
 
 void ContainerFixture::AddMount(const std::string& destination, const std::string& type,

@@ -41,7 +41,7 @@ class Ldconfig : public ContainerFixture {
     config().Find("root")->Set("readonly", Json::Bool(false));
     const Json capabilities = Json::Strings(
         {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETUID", "CAP_SETGID"});
-    Json& sets = *config().Find("process")->ObjectAt("capabilities").value();
+    Json& sets = *config().Find("process")->EnsureObject("capabilities").value();
     for (const char* set : {"bounding", "effective", "permitted"}) sets.Set(set, capabilities);
     AddMount("/tmp", "tmpfs", "tmpfs", {"mode=1777"});
     AddMount("/package", "tmpfs", "tmpfs", {});

@@ -32,7 +32,7 @@ net::Response ErrorResponse(int status, std::string_view reason) {
 void Merge(Json* into, const Json& patch) {
   for (const auto& [key, value] : patch.members()) {
     if (value.is_object()) {
-      Merge(into->ObjectAt(key).value(), value);
+      Merge(into->EnsureObject(key).value(), value);
     } else {
       into->Set(key, value);
     }
@@ -132,7 +132,7 @@ net::Response ApiServer::HandleObject(const net::Request& request) {
       Merge(&next, body);
     }
   }
-  next.ObjectAt("metadata")
+  next.EnsureObject("metadata")
       .value()
       ->Set("resourceVersion", Json::String(std::to_string(++object_version_)));
   objects_[path] = next;

@@ -126,14 +126,14 @@ std::string ManagerMetricPage(const ManagerState& state) {
 Json ManagerUsage(const ManagerState& state) {
   Json usage = Json::MakeObject();
   for (const ManagedContainer* container : Sorted(state)) {
-    Json* pod = usage.ObjectAt(container->pod_uid.str()).value();
+    Json* pod = usage.EnsureObject(container->pod_uid.str()).value();
     Json devices = Json::MakeArray();
     for (const ManagedGpu& gpu : container->gpus) devices.Append(JsonOfDevice(gpu));
-    pod->ObjectAt("stat").value()->Set(container->container,
-                                       Json::MakeObject({{"dev", std::move(devices)}}));
+    pod->EnsureObject("stat").value()->Set(container->container,
+                                           Json::MakeObject({{"dev", std::move(devices)}}));
     pod->Set("project", Json::String(container->ns));
     const double limit_gpus = static_cast<double>(container->milli) / 1000;
-    pod->ObjectAt("spec").value()->Set(
+    pod->EnsureObject("spec").value()->Set(
         container->container,
         Json::MakeObject({{"gpu", Json::NumberText(Decimal(limit_gpus))},
                           {"mem", Json::NumberText(Decimal(Mib(container->memory)))}}));

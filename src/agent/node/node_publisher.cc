@@ -166,7 +166,7 @@ void NodePublisher::PlanFor(const Json& node) {
                                                  : std::optional<Json>();
   if (count && patches_.status) {
     for (const auto& [part, value] : count->Find("status")->members()) {
-      (*patches_.status->ObjectAt("status"))->Set(part, value);
+      (*patches_.status->EnsureObject("status"))->Set(part, value);
     }
   } else if (count) {
     patches_.status = count;

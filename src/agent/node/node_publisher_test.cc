@@ -42,7 +42,7 @@ class FakeNodeApi : public NodeApi {
     runner->Post([this, done, patch] {
       if (!status.ok()) return done(status);
       for (const auto& [part, changes] : patch.Find("metadata")->members()) {
-        Json& object = **node.Find("metadata")->ObjectAt(part);
+        Json& object = **node.Find("metadata")->EnsureObject(part);
         for (const auto& [name, value] : changes.members()) {
           value.is_null() ? object.Erase(name) : (void)object.Set(name, value);
         }
@@ -164,7 +164,7 @@ TEST_F(NodePublisherTest, PublishesTheGpuCountAndRestoresIt) {
   };
   EXPECT_EQ(count("capacity"), "8");
   EXPECT_EQ(count("allocatable"), "8");
-  (*api_.node.ObjectAt("status"))
+  (*api_.node.EnsureObject("status"))
       ->Set("capacity", *ParseJson(R"({"aliyun.com/gpu-count":"0","cpu":"4"})"));
   publisher_.Recheck();
   runner_.RunUntilIdle();
@@ -177,11 +177,11 @@ TEST_F(NodePublisherTest, PublishesTheGpuCountAndRestoresIt) {
 
 TEST_F(NodePublisherTest, RestoresAnOverwrittenAnnotation) {
   Publish(Node(8));
-  Json* annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
+  Json* annotations = *(*api_.node.EnsureObject("metadata"))->EnsureObject("annotations");
   annotations->Set("tessera.dev/devices", Json::String("{bad"));
   publisher_.Recheck();
   runner_.RunUntilIdle();
-  annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
+  annotations = *(*api_.node.EnsureObject("metadata"))->EnsureObject("annotations");
   EXPECT_EQ(*device::DecodeNodeInventory(*annotations->StringAt("tessera.dev/devices")), Node(8));
 }
 
@@ -284,7 +284,7 @@ TEST_F(NodePublisherTest, PublishesGpuManagersModelLabelWhileThereAreGpus) {
 
 TEST_F(NodePublisherTest, KeepsTheModelLabelOfAnotherWriter) {
   const std::string label = "gaia.tencent.com/gpu-model";
-  (*api_.node.Find("metadata")->ObjectAt("labels"))->Set(label, Json::String("fast"));
+  (*api_.node.Find("metadata")->EnsureObject("labels"))->Set(label, Json::String("fast"));
   Publish(Node(8));
   EXPECT_EQ(api_.AnyLabel(label), "fast") << "the owner is unknown";
   api_.Own(label, "kubectl-label");
@@ -294,7 +294,7 @@ TEST_F(NodePublisherTest, KeepsTheModelLabelOfAnotherWriter) {
   EXPECT_EQ(api_.AnyLabel(label), "fast");
   EXPECT_EQ(api_.Label("count"), "-");
   // The other writer removes its label.
-  (*api_.node.Find("metadata")->ObjectAt("labels"))->Erase(label);
+  (*api_.node.Find("metadata")->EnsureObject("labels"))->Erase(label);
   Publish(Node(8));
   EXPECT_EQ(api_.AnyLabel(label), "A100");
 }

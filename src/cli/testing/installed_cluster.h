@@ -60,7 +60,7 @@ inline void PutAll(kube::testing::FakeApiServer& server, const std::vector<Json>
 // Adds the annotations that Helm sets on the objects of its release "gpus".
 inline std::vector<Json> AsInstalledByHelm(std::vector<Json> objects) {
   for (Json& object : objects) {
-    Json* annotations = object.Find("metadata")->ObjectAt("annotations").value();
+    Json* annotations = object.Find("metadata")->EnsureObject("annotations").value();
     annotations->Set("meta.helm.sh/release-name", Json::String("gpus"));
     annotations->Set("meta.helm.sh/release-namespace", Json::String("tessera-system"));
   }

@@ -40,7 +40,7 @@ void ApplyMergePatch(Json* into, const Json& patch) {
     if (value.is_null()) {
       into->Erase(key);
     } else if (value.is_object()) {
-      ApplyMergePatch(into->ObjectAt(key).value(), value);
+      ApplyMergePatch(into->EnsureObject(key).value(), value);
     } else {
       into->Set(key, value);
     }
@@ -195,7 +195,7 @@ const Json* FakeApiServer::Find(const std::string& path) const {
 }
 
 void FakeApiServer::Put(const std::string& path, Json object) {
-  object.ObjectAt("metadata")
+  object.EnsureObject("metadata")
       .value()
       ->Set("resourceVersion", Json::String(std::to_string(++version_)));
   const std::string type = objects_.contains(path) ? "MODIFIED" : "ADDED";
@@ -357,7 +357,7 @@ net::Response FakeApiServer::Apply(const net::Request& request) {
   const Json* before = Find(path);
   if (Conflicts(object, before)) return ErrorResponse(409, "Conflict");
   const std::string text = object.Serialize();
-  Json& metadata = *object.ObjectAt("metadata").value();
+  Json& metadata = *object.EnsureObject("metadata").value();
   for (const char* key : {"uid", "finalizers", "deletionTimestamp"}) {
     const Json* old = before == nullptr ? nullptr : before->Find("metadata")->Find(key);
     if (old != nullptr) metadata.Set(key, *old);

@@ -275,7 +275,7 @@ std::string JsonOf(const PodObject& pod) {
   const bool scheduled = pod.scheduled_at != WallTime{};
   const std::string since = Rfc3339(pod.scheduled_at);
   for (const auto& [type, holds] : {std::pair("Ready", true), {"PodScheduled", scheduled}}) {
-    status.ArrayAt("conditions")
+    status.EnsureArray("conditions")
         .value()
         ->Append(Json::MakeObject({{"type", Json::String(type)},
                                    {"status", Json::String(holds ? "True" : "False")},
@@ -290,7 +290,7 @@ std::string JsonOf(const PodObject& pod) {
     const bool main = container.kind == ContainerKind::kMain;
     const bool ended = pod.ended_containers.contains(container.name);
     Json state = Json::MakeObject({{ended ? "terminated" : "running", Json::MakeObject()}});
-    status.ArrayAt(main ? "containerStatuses" : "initContainerStatuses")
+    status.EnsureArray(main ? "containerStatuses" : "initContainerStatuses")
         .value()
         ->Append(Json::MakeObject({{"name", Json::String(container.name)},
                                    {"state", std::move(state)},
