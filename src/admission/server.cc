@@ -31,8 +31,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
   ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
   tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
-  http.limits.body_bytes = kMaxAdmissionBytes;
-  http.limits.connections = kMaxConnections;
+  http.limits.max_body_bytes = kMaxAdmissionBytes;
+  http.limits.max_connections = kMaxConnections;
   ASSIGN_OR_RETURN(self->server_, net::HttpServer::Start(
                                       io, client.runner(), std::move(http),
                                       [server = self.get()](const net::Request& request,

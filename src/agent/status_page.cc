@@ -123,10 +123,10 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
                                                       PostToGrants post_to_grants) {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--metrics-address"));
-  options.limits.connections = 16;
-  options.limits.body_bytes = 4 << 10;
-  options.limits.handler = std::chrono::seconds(5);
-  options.limits.idle = kIdle;
+  options.limits.max_connections = 16;
+  options.limits.max_body_bytes = 4 << 10;
+  options.limits.handler_timeout = std::chrono::seconds(5);
+  options.limits.idle_timeout = kIdle;
   auto handler = [get_status = std::move(get_status), post_to_grants = std::move(post_to_grants)](
                      const net::Request& request, net::HttpServer::Reply reply) {
     if (!IsGetOrHead(request)) {

@@ -74,7 +74,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
 
   Status Start(std::function<void(Result<std::string>)> on_url) {
     net::HttpServer::Options server_options{.address = options.listen, .tls = options.tls};
-    server_options.limits.connections = kMaxConnections;
+    server_options.limits.max_connections = kMaxConnections;
     ASSIGN_OR_RETURN(server, net::HttpServer::Start(
                                  io, runner, server_options,
                                  [this](const net::Request& request, net::HttpServer::Reply reply) {
@@ -99,8 +99,8 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
 
   Status ServeMetrics() {
     net::HttpServer::Options status_options{.address = *options.metrics_listen};
-    status_options.limits.connections = 16;
-    status_options.limits.body_bytes = 4 << 10;
+    status_options.limits.max_connections = 16;
+    status_options.limits.max_body_bytes = 4 << 10;
     ASSIGN_OR_RETURN(status_server,
                      net::HttpServer::Start(io, runner, std::move(status_options),
                                             [this](const net::Request& request, const auto& reply) {

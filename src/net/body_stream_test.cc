@@ -199,14 +199,16 @@ TEST_F(BodyStreamTest, AClosedClientEndsTheStream) {
 }
 
 TEST_F(BodyStreamTest, AClientThatDoesNotReadEndsTheStreamAfterTheWriteLimit) {
-  Start({.write = milliseconds(500)});
+  Start({.write_timeout = milliseconds(500)});
   RawClient client = Open();
   stream_->Push(PieceOf(std::string(16 << 20, 'x')));
   EXPECT_TRUE(runner_.RunUntil([&] { return closed_ == 1; }));
 }
 
 TEST_F(BodyStreamTest, AnIdleStreamOutlivesTheLimits) {
-  Start({.handler = milliseconds(50), .write = milliseconds(50), .idle = milliseconds(50)});
+  Start({.handler_timeout = milliseconds(50),
+         .write_timeout = milliseconds(50),
+         .idle_timeout = milliseconds(50)});
   RawClient client = Open();
   runner_.RunFor(milliseconds(300));
   stream_->Push(PieceOf("late"));
@@ -214,7 +216,7 @@ TEST_F(BodyStreamTest, AnIdleStreamOutlivesTheLimits) {
 }
 
 TEST_F(BodyStreamTest, IdleStreamsAreNotEvicted) {
-  Start({.connections = 2});
+  Start({.max_connections = 2});
   RawClient first = Open();
   const auto kept = std::move(stream_);
   RawClient second = Open();
@@ -305,7 +307,8 @@ TEST_F(BodyStreamTest, RequestsNameTheirPeer) {
 
 TEST_F(BodyStreamTest, APeerThatReadsSlowlyGetsALongResponse) {
   constexpr auto kLimit = std::chrono::seconds(1);
-  HttpServer::Options options{.address = {.host = "127.0.0.1"}, .limits = {.write = kLimit}};
+  HttpServer::Options options{.address = {.host = "127.0.0.1"},
+                              .limits = {.write_timeout = kLimit}};
   auto server =
       HttpServer::Start(io_, runner_, options, [](const Request&, const HttpServer::Reply& reply) {
         reply(TextResponse(200, std::string(24 << 20, 'x')));

@@ -112,7 +112,8 @@ struct Http2Session::Hooks {
     }
     // As RFC 9113 §6.5.2 counts them.
     stream->header_bytes += name_size + value_size + 32;
-    if (stream->header_bytes > Of(data).limits_.header_bytes) return 0;  // OnHeadersEnd rejects it
+    if (stream->header_bytes > Of(data).limits_.max_header_bytes)
+      return 0;  // OnHeadersEnd rejects it
     StoreField(View(name, name_size), std::string(View(value, value_size)), &stream->request);
     return 0;
   }
@@ -156,12 +157,12 @@ struct Http2Session::Hooks {
     stream->body_bytes += size;
     if (stream->state != Stream::State::kReading) {
       // Clients may discard the response to a request that is reset while they send it.
-      if (stream->body_bytes > self.limits_.body_bytes + kDiscardedBytes) {
+      if (stream->body_bytes > self.limits_.max_body_bytes + kDiscardedBytes) {
         self.Reset(id, NGHTTP2_NO_ERROR);
       }
       return 0;
     }
-    if (stream->body_bytes > self.limits_.body_bytes) {
+    if (stream->body_bytes > self.limits_.max_body_bytes) {
       self.Respond(*stream, TextResponse(413, "the body is too large\n"));
       return 0;
     }
@@ -226,7 +227,7 @@ void Http2Session::Start() {
   nghttp2_session_callbacks_del(hooks);
   const nghttp2_settings_entry settings[] = {
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMaxStreams},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(limits_.header_bytes)}};
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(limits_.max_header_bytes)}};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   last_activity_ = std::chrono::steady_clock::now();
   CheckTimes();
@@ -277,7 +278,7 @@ void Http2Session::Flush() {
 
 void Http2Session::OnHeadersEnd(Stream& stream) {
   stream.head_only = stream.request.method == "HEAD";
-  if (stream.header_bytes > limits_.header_bytes) {
+  if (stream.header_bytes > limits_.max_header_bytes) {
     return Respond(stream, TextResponse(431, "the header is too large\n"));
   }
   if (!stream.request.target.starts_with('/')) {
@@ -372,10 +373,10 @@ void Http2Session::Reset(int32_t id, uint32_t error) {
 
 void Http2Session::CheckTimes() {
   const Time now = std::chrono::steady_clock::now();
-  if (writing_ && now - transport_->written_at() > limits_.write) return Close();
-  if (streams_.empty() && now - last_activity_ > limits_.idle) return Close();
+  if (writing_ && now - transport_->written_at() > limits_.write_timeout) return Close();
+  if (streams_.empty() && now - last_activity_ > limits_.idle_timeout) return Close();
   std::erase_if(unanswered_,
-                [&](const auto& entry) { return now - entry.second > limits_.handler; });
+                [&](const auto& entry) { return now - entry.second > limits_.handler_timeout; });
   for (const auto& [id, stream] : streams_) CheckStream(*stream, now);
   Flush();
   if (closed_) return;
@@ -390,14 +391,15 @@ void Http2Session::CheckStream(Stream& stream, Time now) {
                                        : stream.progress_at);
   switch (stream.state) {
     case Stream::State::kReading:
-      if (age > limits_.request) Respond(stream, TextResponse(408, "the request took too long\n"));
+      if (age > limits_.request_timeout)
+        Respond(stream, TextResponse(408, "the request took too long\n"));
       break;
     case Stream::State::kHandling:
-      if (age > limits_.handler) Respond(stream, TextResponse(503, "no answer in time\n"));
+      if (age > limits_.handler_timeout) Respond(stream, TextResponse(503, "no answer in time\n"));
       break;
     case Stream::State::kSending:
       // The peer does not open its flow-control window.
-      if (!stream.waits_for_piece && age > limits_.write) Reset(stream.id, NGHTTP2_CANCEL);
+      if (!stream.waits_for_piece && age > limits_.write_timeout) Reset(stream.id, NGHTTP2_CANCEL);
       break;
   }
 }

@@ -74,7 +74,7 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
   // The time at which each request was passed to the handler. An entry stays until the request is
-  // answered or ServerLimits::handler has passed, even if its stream is gone.
+  // answered or ServerLimits::handler_timeout has passed, even if its stream is gone.
   std::map<int32_t, Time> unanswered_;
   Time last_activity_{};  // when a stream last began or ended
   bool writing_ = false;

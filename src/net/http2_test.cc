@@ -143,7 +143,7 @@ TEST_F(Http2Test, HeadersAndBodiesAreBounded) {
         ++requests;
         reply(TextResponse(200, "ok\n"));
       },
-      {.header_bytes = 4096, .body_bytes = 10'000});
+      {.max_header_bytes = 4096, .max_body_bytes = 10'000});
   const std::string large(6000, 'h');
   EXPECT_THAT(Curl(fmt::format("-H 'X-Large: {}' {{url}}/", large)), StartsWith("HTTP/2 431"));
   const TempDir dir;
@@ -157,7 +157,7 @@ TEST_F(Http2Test, HeadersAndBodiesAreBounded) {
 TEST_F(Http2Test, AHandlerThatDoesNotAnswerIsReported) {
   std::vector<HttpServer::Reply> held;
   Start([&](const Request&, const HttpServer::Reply& reply) { held.push_back(reply); },
-        {.handler = std::chrono::milliseconds(300)});
+        {.handler_timeout = std::chrono::milliseconds(300)});
   EXPECT_THAT(Curl("{url}/"), StartsWith("HTTP/2 503"));
 }
 

@@ -138,7 +138,7 @@ HttpCall HttpClient::Start(Request request, CallOptions options, StatePtr state)
       .bytes = *std::move(bytes),
       .kind = method == "HEAD" ? HttpParser::MessageKind::kResponseToHead
                                : HttpParser::MessageKind::kResponse,
-      .limits = {.header_bytes = 64 << 10, .body_bytes = options.max_body},
+      .limits = {.max_header_bytes = 64 << 10, .max_body_bytes = options.max_body},
       .deadlines = options.deadlines,
       .delivers_pieces = state->stream.on_end != nullptr,
       .may_resend = method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE",

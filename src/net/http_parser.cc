@@ -66,7 +66,7 @@ class Collector final : public http::basic_parser<kIsRequest> {
 
 Status FromBeast(const error_code& error, const HttpParser::SizeLimits& limits) {
   if (error == http::error::body_limit) {
-    return Error(Code::kResourceExhausted, "body is longer than {} bytes", limits.body_bytes);
+    return Error(Code::kResourceExhausted, "body is longer than {} bytes", limits.max_body_bytes);
   }
   if (error == http::error::partial_message || error == http::error::end_of_stream) {
     return Error(Code::kUnavailable, "connection closed in the middle of a message");
@@ -97,9 +97,9 @@ HttpParser::HttpParser(MessageKind kind, SizeLimits limits)
   }
   impl_->Visit([&](auto& parser) {
     parser.eager(true);
-    parser.body_limit(limits.body_bytes);
+    parser.body_limit(limits.max_body_bytes);
     // Put passes the complete header to Beast at once, because Beast's own limit applies per call.
-    parser.header_limit(static_cast<uint32_t>(limits.header_bytes) + 4);
+    parser.header_limit(static_cast<uint32_t>(limits.max_header_bytes) + 4);
   });
 }
 
@@ -130,8 +130,8 @@ Status HttpParser::Put(std::string_view bytes) {
     const size_t end = pending_.find("\r\n\r\n", scanned_ < 3 ? 0 : scanned_ - 3);
     scanned_ = pending_.size();
     const size_t length = end == std::string::npos ? pending_.size() : end + 4;
-    if (length > limits_.header_bytes) {
-      return Error(Code::kOutOfRange, "header is longer than {} bytes", limits_.header_bytes);
+    if (length > limits_.max_header_bytes) {
+      return Error(Code::kOutOfRange, "header is longer than {} bytes", limits_.max_header_bytes);
     }
     if (end == std::string::npos) return Status::Ok();
   }
@@ -154,8 +154,9 @@ Status HttpParser::Feed(std::string_view* bytes) {
     if (error) break;
   }
   // Only chunk extensions and trailers can remain here.
-  if (!done() && bytes->size() > limits_.header_bytes) {
-    return Error(Code::kOutOfRange, "chunk header is longer than {} bytes", limits_.header_bytes);
+  if (!done() && bytes->size() > limits_.max_header_bytes) {
+    return Error(Code::kOutOfRange, "chunk header is longer than {} bytes",
+                 limits_.max_header_bytes);
   }
   return Status::Ok();
 }

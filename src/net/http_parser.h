@@ -26,8 +26,8 @@ class HttpParser {
  public:
   enum class MessageKind { kRequest, kResponse, kResponseToHead };
   struct SizeLimits {
-    size_t header_bytes = 16 << 10;
-    uint64_t body_bytes = 1 << 20;
+    size_t max_header_bytes = 16 << 10;
+    uint64_t max_body_bytes = 1 << 20;
   };
 
   HttpParser(MessageKind kind, SizeLimits limits);

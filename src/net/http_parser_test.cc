@@ -75,7 +75,7 @@ class HttpParserRejectsTest : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(HttpParserRejectsTest, ParsesInputInOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
-    HttpParser parser(MessageKind::kRequest, {.header_bytes = 1024, .body_bytes = 16});
+    HttpParser parser(MessageKind::kRequest, {.max_header_bytes = 1024, .max_body_bytes = 16});
     const Status status = PutAll(&parser, GetParam().text, step);
     EXPECT_EQ(status.code(), GetParam().code) << status.ToString();
   }

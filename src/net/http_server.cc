@@ -41,7 +41,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   }
 
   void Admit(TransportPtr transport) {
-    if (connections.size() >= options.limits.connections && !EvictSlowest())
+    if (connections.size() >= options.limits.max_connections && !EvictSlowest())
       return transport->Close();
     std::shared_ptr<ssl_ctx_st> context;
     if (tls) {
@@ -91,7 +91,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     }
     const ServerLimits& limits = options.limits;
     const size_t max =
-        limits.all_bodies_bytes > 0 ? limits.all_bodies_bytes : 4 * limits.body_bytes;
+        limits.max_total_body_bytes > 0 ? limits.max_total_body_bytes : 4 * limits.max_body_bytes;
     if (all > max && largest) largest->RejectLargestRequest();
   }
 

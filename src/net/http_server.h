@@ -29,20 +29,20 @@
 namespace tessera::net {
 
 struct ServerLimits {
-  size_t connections = 64;
-  size_t header_bytes = 16 << 10;  // more: 431
-  size_t body_bytes = 1 << 20;     // more: 413
-  // Total size of the bodies being read or handled; more: 503. 0: four times body_bytes.
-  size_t all_bodies_bytes = 0;
+  size_t max_connections = 64;
+  size_t max_header_bytes = 16 << 10;  // more: 431
+  size_t max_body_bytes = 1 << 20;     // more: 413
+  // Total size of the bodies being read or handled; more: 503. 0: four times max_body_bytes.
+  size_t max_total_body_bytes = 0;
   // From accept, or from a request's first byte, to its last byte. Exceeded: 408, then closed.
-  Duration request = std::chrono::seconds(10);
+  Duration request_timeout = std::chrono::seconds(10);
   // From the last byte of a request until the handler replies. Exceeded: 503.
-  Duration handler = std::chrono::seconds(30);
+  Duration handler_timeout = std::chrono::seconds(30);
   // How long a peer that has not received the whole response may make no progress. Exceeded:
   // closed.
-  Duration write = std::chrono::seconds(30);
+  Duration write_timeout = std::chrono::seconds(30);
   // Between two requests on one connection. Exceeded: closed.
-  Duration idle = std::chrono::seconds(60);
+  Duration idle_timeout = std::chrono::seconds(60);
 };
 
 class HttpServer {

@@ -116,7 +116,7 @@ TEST_F(HttpServerTest, SendsContinueToAWaitingClient) {
 }
 
 TEST_F(HttpServerTest, RejectsInvalidAndOversizedRequests) {
-  Start({.limits = {.header_bytes = 512, .body_bytes = 100}});
+  Start({.limits = {.max_header_bytes = 512, .max_body_bytes = 100}});
   EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
   EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");
   EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").substr(9, 3), "413");
@@ -131,7 +131,7 @@ TEST_F(HttpServerTest, RejectsInvalidAndOversizedRequests) {
 }
 
 TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
-  Start({.limits = {.request = milliseconds(100)}});
+  Start({.limits = {.request_timeout = milliseconds(100)}});
   RawClient client = Dial();
   std::atomic<bool> stop = false;
   std::thread trickle([&] {
@@ -147,14 +147,14 @@ TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
 }
 
 TEST_F(HttpServerTest, ASilentPeerIsClosed) {
-  Start({.limits = {.request = milliseconds(50), .idle = milliseconds(50)}});
+  Start({.limits = {.request_timeout = milliseconds(50), .idle_timeout = milliseconds(50)}});
   EXPECT_EQ(Talk(""), "");
   EXPECT_EQ(Talk("GET /").substr(9, 3), "408");
   EXPECT_NE(Talk("GET / HTTP/1.1\r\n\r\n").find("200 OK"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, IdlePeersMakeRoomForNewPeers) {
-  Start({.limits = {.connections = 4}});
+  Start({.limits = {.max_connections = 4}});
   std::vector<RawClient> idle;
   for (int i = 0; i < 12; ++i) idle.push_back(Dial());
   EXPECT_NE(Talk("GET /probe HTTP/1.1\r\nConnection: close\r\n\r\n").find("GET /probe"),
@@ -162,7 +162,7 @@ TEST_F(HttpServerTest, IdlePeersMakeRoomForNewPeers) {
 }
 
 TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
-  Start({.limits = {.connections = 2}});
+  Start({.limits = {.max_connections = 2}});
   std::vector<HttpServer::Reply> replies;
   handler_ = [&](const Request&, HttpServer::Reply reply) { replies.push_back(std::move(reply)); };
   RawClient first = Dial();
@@ -177,7 +177,7 @@ TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
 }
 
 TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
-  Start({.limits = {.connections = 16}});
+  Start({.limits = {.max_connections = 16}});
   handler_ = [](const Request& request, const HttpServer::Reply& reply) {
     const bool large = request.target == "/metrics";
     reply(TextResponse(200, large ? std::string(8 << 20, 'x') : "healthy"));
@@ -198,7 +198,7 @@ TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
 }
 
 TEST_F(HttpServerTest, APeerThatReadsStaysLongerThanAPeerThatDoesNotRead) {
-  Start({.limits = {.connections = 2}});
+  Start({.limits = {.max_connections = 2}});
   handler_ = [](const Request&, const HttpServer::Reply& reply) {
     reply(TextResponse(200, std::string(32 << 20, 'x')));
   };
@@ -221,8 +221,8 @@ TEST_F(HttpServerTest, APeerThatReadsStaysLongerThanAPeerThatDoesNotRead) {
 
 TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
   HttpServer::Options options;
-  options.limits = {.body_bytes = 1'000'000, .all_bodies_bytes = 2'000'000};
-  options.limits.request = std::chrono::seconds(2);
+  options.limits = {.max_body_bytes = 1'000'000, .max_total_body_bytes = 2'000'000};
+  options.limits.request_timeout = std::chrono::seconds(2);
   Start(options);
   std::vector<RawClient> large;
   for (int i = 0; i < 4; ++i) {
@@ -245,7 +245,7 @@ TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
 }
 
 TEST_F(HttpServerTest, AHandlerThatNeverRepliesGets503) {
-  Start({.limits = {.handler = milliseconds(50)}});
+  Start({.limits = {.handler_timeout = milliseconds(50)}});
   HttpServer::Reply late;
   handler_ = [&](const Request&, HttpServer::Reply reply) { late = std::move(reply); };
   EXPECT_EQ(Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(9, 3), "503");
@@ -253,7 +253,7 @@ TEST_F(HttpServerTest, AHandlerThatNeverRepliesGets503) {
 }
 
 TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
-  Start({.limits = {.write = milliseconds(50)}});
+  Start({.limits = {.write_timeout = milliseconds(50)}});
   handler_ = [](const Request&, const HttpServer::Reply& reply) {
     reply(TextResponse(200, std::string(32 << 20, 'x')));
   };

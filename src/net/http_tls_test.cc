@@ -127,7 +127,7 @@ TEST_F(HttpTlsTest, TheOldestHandshakeMakesRoom) {
   HttpServer::Options options;
   options.address.host = "127.0.0.1";
   options.tls = ServerTls(ca_);
-  options.limits.connections = 4;
+  options.limits.max_connections = 4;
   auto server = HttpServer::Start(
       io_, runner_, std::move(options),
       [](const Request&, const HttpServer::Reply& reply) { reply(TextResponse(200, "secret")); });

@@ -41,7 +41,7 @@ ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dis
 void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls) {
   waiting_since_ = std::chrono::steady_clock::now();
   peer_ = transport->PeerAddress();
-  StartTimer(limits_.request, [](ServerConnection* self) { self->Close(); });
+  StartTimer(limits_.request_timeout, [](ServerConnection* self) { self->Close(); });
   if (!tls) {
     transport_ = std::move(transport);
     return NextRequest({});
@@ -104,12 +104,13 @@ void ServerConnection::NextRequest(std::string rest) {
   sent_100_continue_ = false;
   on_gone_ = nullptr;
   rest += std::exchange(read_ahead_, {});
-  parser_ =
-      std::make_unique<HttpParser>(HttpParser::MessageKind::kRequest,
-                                   HttpParser::SizeLimits{.header_bytes = limits_.header_bytes,
-                                                          .body_bytes = limits_.body_bytes});
+  parser_ = std::make_unique<HttpParser>(
+      HttpParser::MessageKind::kRequest,
+      HttpParser::SizeLimits{.max_header_bytes = limits_.max_header_bytes,
+                             .max_body_bytes = limits_.max_body_bytes});
   // The first request has no idle time: its limit counts from accept.
-  if (request_number_ > 0) StartTimer(limits_.idle, [](ServerConnection* self) { self->Close(); });
+  if (request_number_ > 0)
+    StartTimer(limits_.idle_timeout, [](ServerConnection* self) { self->Close(); });
   if (rest.empty()) return ReadMore();
   OnRead(Status::Ok(), rest);
 }
@@ -132,7 +133,7 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (!status.ok() || bytes.empty()) return Close();
   if (!parser_->started()) {
     // Started once per request, so that a request that arrives byte by byte does not get more time.
-    StartTimer(limits_.request, [](ServerConnection* self) {
+    StartTimer(limits_.request_timeout, [](ServerConnection* self) {
       self->Write(TextResponse(408, "the request took too long\n"), /*with_body=*/true,
                   /*keep_alive=*/false);
     });
@@ -186,7 +187,7 @@ void ServerConnection::Advance() {
     http_1_0_ = request.http_1_0;
     keep_alive_ = parser_->keep_alive();
     state_ = ConnectionState::kHandling;
-    StartTimer(limits_.handler, [](ServerConnection* self) {
+    StartTimer(limits_.handler_timeout, [](ServerConnection* self) {
       self->Answer(self->request_number_, TextResponse(503, "no answer in time\n"));
     });
     dispatch_(std::move(request), shared_from_this(), ++request_number_);
@@ -224,7 +225,7 @@ void ServerConnection::Reject(const Status& status) {
 
 void ServerConnection::Write(Response response, bool with_body, bool keep_alive) {
   state_ = ConnectionState::kWriting;
-  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  StartTimer(limits_.write_timeout, &ServerConnection::CheckProgress);
   std::string head = SerializeResponseHead(response, keep_alive);
   transport_->Write(std::move(head), with_body ? std::move(response.body) : std::string(),
                     [self = shared_from_this(), keep_alive](const Status& status) {
@@ -238,8 +239,8 @@ void ServerConnection::Write(Response response, bool with_body, bool keep_alive)
 // The deadline counts from the peer's last progress, so that a slow peer gets a long response.
 void ServerConnection::CheckProgress() {
   const Duration waited = std::chrono::steady_clock::now() - transport_->written_at();
-  if (waited >= limits_.write) return Close();
-  StartTimer(limits_.write - waited, &ServerConnection::CheckProgress);
+  if (waited >= limits_.write_timeout) return Close();
+  StartTimer(limits_.write_timeout - waited, &ServerConnection::CheckProgress);
 }
 
 void ServerConnection::StartStream(Response response, bool keep_alive) {
@@ -255,7 +256,7 @@ void ServerConnection::StartStream(Response response, bool keep_alive) {
   std::string head = SerializeResponseHead(
       response, keep_alive_, chunked_ ? BodyFraming::kChunked : BodyFraming::kUntilClose);
   writing_ = true;
-  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  StartTimer(limits_.write_timeout, &ServerConnection::CheckProgress);
   transport_->Write(std::move(head), [self = shared_from_this()](const Status& status) {
     if (self->head_only_ && self->stream_) self->stream_->Close();
     self->OnStreamed(status, 0);
@@ -271,7 +272,7 @@ void ServerConnection::StreamMore() {
     return;
   }
   writing_ = true;
-  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  StartTimer(limits_.write_timeout, &ServerConnection::CheckProgress);
   BodyStream::Piece piece = stream_->Take();
   const size_t bytes = piece->size();
   std::string head = chunked_ ? fmt::format("{:x}\r\n", bytes) : std::string();
@@ -293,7 +294,7 @@ void ServerConnection::EndStream() {
   state_ = ConnectionState::kWriting;
   std::exchange(stream_, nullptr)->Close();
   if (!chunked_) return Close();
-  StartTimer(limits_.write, &ServerConnection::CheckProgress);
+  StartTimer(limits_.write_timeout, &ServerConnection::CheckProgress);
   transport_->Write("0\r\n\r\n", [self = shared_from_this()](const Status& status) {
     if (self->state_ != ConnectionState::kWriting) return;
     if (!status.ok() || !self->keep_alive_) return self->Close();

@@ -135,8 +135,8 @@ Status OperatorProgram::Impl::Listen() {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address,
                    net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
-  options.limits.connections = 16;
-  options.limits.body_bytes = 4 << 10;
+  options.limits.max_connections = 16;
+  options.limits.max_body_bytes = 4 << 10;
   ASSIGN_OR_RETURN(server_, net::HttpServer::Start(io_, runner_, std::move(options),
                                                    [this](const net::Request& request,
                                                           const net::HttpServer::Reply& reply) {

@@ -209,8 +209,8 @@ Status Scheduler::Impl::Listen() {
   net::HttpServer::Options plain;
   ASSIGN_OR_RETURN(plain.address,
                    net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
-  plain.limits.connections = 16;
-  plain.limits.body_bytes = 4 << 10;
+  plain.limits.max_connections = 16;
+  plain.limits.max_body_bytes = 4 << 10;
   ASSIGN_OR_RETURN(status_server_, net::HttpServer::Start(io_, runner_, std::move(plain),
                                                           status_router_.AsHandler()));
   return {};

@@ -97,7 +97,7 @@ TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
   constexpr Duration kDelay = std::chrono::seconds(4);
   net::HttpServer::Options slow;
   slow.address.host = "127.0.0.1";
-  slow.limits.connections = 2 * kBindings;
+  slow.limits.max_connections = 2 * kBindings;
   const auto api_server = net::HttpServer::Start(
       io_, runner_, slow, [this, kDelay](const net::Request&, net::HttpServer::Reply reply) {
         runner_.PostDelayed(kDelay, [reply = std::move(reply)] {

@@ -245,12 +245,12 @@ std::string Inspect(const ledger::ClusterLedger& ledger, std::string_view node) 
 
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
-  limits.connections = 4096;
-  limits.body_bytes = max_request_bytes;
+  limits.max_connections = 4096;
+  limits.max_body_bytes = max_request_bytes;
   // kube-scheduler filters one pod at a time. Concurrent bind requests take a few bytes each.
-  limits.all_bodies_bytes = 3 * max_request_bytes;
+  limits.max_total_body_bytes = 3 * max_request_bytes;
   // kube-scheduler reuses its connection.
-  limits.idle = std::chrono::minutes(5);
+  limits.idle_timeout = std::chrono::minutes(5);
   return limits;
 }
 

@@ -151,7 +151,7 @@ class Server {
         },
         runner.clock(), metrics_, nullptr, &router_);
     net::HttpServer::Options options{.address = {.host = "127.0.0.1"}, .limits = {}, .tls = {}};
-    options.limits.body_bytes = 48 << 20;
+    options.limits.max_body_bytes = 48 << 20;
     http_ = net::HttpServer::Start(io_, runner, options, router_.AsHandler()).value();
   }
 

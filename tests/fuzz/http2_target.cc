@@ -12,7 +12,7 @@ namespace {
 
 // Fewer than Http2Session::kResetBurst frames fit, because that limit depends on the time.
 constexpr size_t kLongestInput = 2500;
-constexpr net::ServerLimits kLimits{.header_bytes = 512, .body_bytes = 256};
+constexpr net::ServerLimits kLimits{.max_header_bytes = 512, .max_body_bytes = 256};
 
 constexpr size_t kFrameHeader = 9, kLongestFrame = 16 << 10;
 enum FrameType : uint8_t {
@@ -48,13 +48,13 @@ bool IsText(std::string_view text) {
 void CheckRequest(const net::Request& request) {
   TESSERA_CHECK(!request.method.empty() && IsText(request.method));
   TESSERA_CHECK(request.target.starts_with('/') && IsText(request.target));
-  TESSERA_CHECK(request.body.size() <= kLimits.body_bytes);
+  TESSERA_CHECK(request.body.size() <= kLimits.max_body_bytes);
   size_t bytes = 0;
   for (const auto& [name, value] : request.headers) {
     TESSERA_CHECK(!name.empty() && name.front() != ':' && IsText(name) && IsText(value));
     bytes += name.size() + value.size();
   }
-  TESSERA_CHECK(bytes <= kLimits.header_bytes);
+  TESSERA_CHECK(bytes <= kLimits.max_header_bytes);
 }
 
 std::string TextOf(const net::Request& request) {

@@ -117,8 +117,8 @@ Result<std::unique_ptr<ManagerPage>> ManagerPage::Start(net::IoThread* io, TaskR
                                                         std::string node, Sources sources) {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--gpu-manager-address"));
-  options.limits.connections = 16;
-  options.limits.body_bytes = 4 << 10;
+  options.limits.max_connections = 16;
+  options.limits.max_body_bytes = 4 << 10;
   auto page =
       std::unique_ptr<ManagerPage>(new ManagerPage(runner, std::move(node), std::move(sources)));
   ManagerPage* self = page.get();

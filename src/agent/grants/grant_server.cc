@@ -82,7 +82,7 @@ void GrantServer::OnConnection(Fd fd) {
 }
 
 void GrantServer::MakeRoom() {
-  if (connections_.size() < limits_.connections) return accept_loop_.Resume();
+  if (connections_.size() < limits_.max_connections) return accept_loop_.Resume();
   accept_loop_.Pause();
   const auto oldest = std::find_if(connections_.begin(), connections_.end(),
                                    [](const auto& each) { return !each.second.handling; });
@@ -159,7 +159,7 @@ void GrantServer::Close(uint64_t id) {
   if (found == connections_.end()) return;
   runner_->Unwatch(found->second.fd.get());
   connections_.erase(found);
-  if (connections_.size() < limits_.connections) accept_loop_.Resume();
+  if (connections_.size() < limits_.max_connections) accept_loop_.Resume();
 }
 
 }  // namespace tessera::agent

@@ -21,7 +21,7 @@
 namespace tessera::agent {
 
 struct GrantServerLimits {
-  size_t connections = 64;
+  size_t max_connections = 64;
   // From accept to the last byte of the request.
   Duration request_timeout = std::chrono::seconds(5);
   // A connection older than this may be closed.

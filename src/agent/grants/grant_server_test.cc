@@ -53,7 +53,7 @@ class GrantServerTest : public ::testing::Test {
   std::vector<GrantServer::Reply> waiting_;
   bool hold_ = false;
   GrantServer server_{&runner_,
-                      {.connections = 4, .request_timeout = 5s, .uid = ::geteuid()},
+                      {.max_connections = 4, .request_timeout = 5s, .uid = ::geteuid()},
                       &metrics_,
                       [this](const grant::GrantRequest&, GrantServer::Reply reply) {
                         if (hold_) return waiting_.push_back(std::move(reply));

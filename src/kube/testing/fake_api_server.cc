@@ -160,8 +160,8 @@ struct FakeApiServer::Target {
 
 FakeApiServer::FakeApiServer(net::IoThread& io, TaskRunner& runner, const net::Address& address) {
   net::HttpServer::Options options{.address = address};
-  options.limits.handler = std::chrono::hours(1);
-  options.limits.connections = 4096;  // includes watches of destroyed clients
+  options.limits.handler_timeout = std::chrono::hours(1);
+  options.limits.max_connections = 4096;  // includes watches of destroyed clients
   const auto answer = [this](const net::Request& request, net::HttpServer::Reply reply) {
     Answer(request, reply);
   };
