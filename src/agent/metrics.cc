@@ -8,7 +8,7 @@ namespace {
 
 void WriteLatency(std::string_view name, std::string_view help, std::string_view resource,
                   const LatencyHistogram& histogram, MetricsText* text) {
-  text->Family(name, "histogram", help);
+  text->AddFamily(name, "histogram", help);
   WriteHistogram(name, MetricLabel("resource", resource), histogram, text);
 }
 
@@ -55,18 +55,18 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                "With --binding=allocate: PreStartContainer calls that were rejected, because the "
                "container's GPUs are unknown or differ from its assignment.",
                metrics.grants.starts_refused, text);
-  text->Family("tessera_leaving_containers", "gauge",
-               "Containers of deleted pods that still have processes on their GPUs.");
-  text->Sample("tessera_leaving_containers", "", metrics.grants.leaving_containers.load());
+  text->AddFamily("tessera_leaving_containers", "gauge",
+                  "Containers of deleted pods that still have processes on their GPUs.");
+  text->AddSample("tessera_leaving_containers", "", metrics.grants.leaving_containers.load());
   WriteCounter("tessera_release_timeouts_total",
                "Containers whose GPUs were withheld, because processes of the pod had not ended "
                "within --release-timeout.",
                metrics.grants.release_timeouts, text);
-  text->Family(
+  text->AddFamily(
       "tessera_unredeemed_tokens", "gauge",
       "Containers that run with a token and without their GPUs, because tessera-runtime has "
       "not requested their grants.");
-  text->Sample("tessera_unredeemed_tokens", "", metrics.grants.unredeemed_tokens.load());
+  text->AddSample("tessera_unredeemed_tokens", "", metrics.grants.unredeemed_tokens.load());
   WriteLabeled(
       "tessera_engine_checks_total",
       "Checks of the container engine's configuration, by result: configured, changed or failed.",

@@ -18,16 +18,16 @@ void WriteReasons(const AgentStatus& status, std::string_view name, const Condit
   if (status.devices == nullptr) return;
   for (const device::Gpu& gpu : status.devices->inventory().gpus) {
     if (!condition(gpu.health)) continue;
-    text->Sample(name,
-                 MetricLabel("uuid", gpu.uuid) + "," +
-                     MetricLabel("state", device::NameOf(gpu.health.state)) + "," +
-                     MetricLabel("reason", gpu.health.reason),
-                 uint64_t{1});
+    text->AddSample(name,
+                    MetricLabel("uuid", gpu.uuid) + "," +
+                        MetricLabel("state", device::NameOf(gpu.health.state)) + "," +
+                        MetricLabel("reason", gpu.health.reason),
+                    uint64_t{1});
   }
 }
 
 void WriteDevices(const AgentStatus& status, MetricsText* text) {
-  text->Family("tessera_devices", "gauge", "Devices offered to the kubelet, by health.");
+  text->AddFamily("tessera_devices", "gauge", "Devices offered to the kubelet, by health.");
   uint64_t healthy = 0;
   uint64_t all = 0;
   if (status.devices != nullptr) {
@@ -37,51 +37,51 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
     }
   }
   const std::string resource = MetricLabel("resource", status.resource) + ",";
-  text->Sample("tessera_devices", resource + MetricLabel("state", "healthy"), healthy);
-  text->Sample("tessera_devices", resource + MetricLabel("state", "unhealthy"), all - healthy);
-  text->Family("tessera_device_unhealthy_info", "gauge", "GPUs that are not offered, and why.");
+  text->AddSample("tessera_devices", resource + MetricLabel("state", "healthy"), healthy);
+  text->AddSample("tessera_devices", resource + MetricLabel("state", "unhealthy"), all - healthy);
+  text->AddFamily("tessera_device_unhealthy_info", "gauge", "GPUs that are not offered, and why.");
   WriteReasons(
       status, "tessera_device_unhealthy_info",
       [](const device::Health& health) { return !health.ok(); }, text);
-  text->Family("tessera_device_suspect_info", "gauge",
-               "GPUs that stay on offer after an XID that an application caused, with the XID.");
+  text->AddFamily("tessera_device_suspect_info", "gauge",
+                  "GPUs that stay on offer after an XID that an application caused, with the XID.");
   WriteReasons(
       status, "tessera_device_suspect_info",
       [](const device::Health& health) { return health.state == device::Health::State::kSuspect; },
       text);
   if (status.devices == nullptr) return;
-  text->Family("tessera_driver_problem", "gauge",
-               "1 while the driver as a whole is missing or unhealthy.");
-  text->Sample("tessera_driver_problem", "",
-               uint64_t{status.devices->inventory().problem.empty() ? 0u : 1u});
+  text->AddFamily("tessera_driver_problem", "gauge",
+                  "1 while the driver as a whole is missing or unhealthy.");
+  text->AddSample("tessera_driver_problem", "",
+                  uint64_t{status.devices->inventory().problem.empty() ? 0u : 1u});
 }
 
 void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
-  text->Family("tessera_nvml_errors_total", "counter", "NVML calls that failed.");
+  text->AddFamily("tessera_nvml_errors_total", "counter", "NVML calls that failed.");
   for (const auto& [key, count] : stats.nvml_errors) {
-    text->Sample(
+    text->AddSample(
         "tessera_nvml_errors_total",
         MetricLabel("call", gpu::NvmlCallName(key.first)) + "," + MetricLabel("code", key.second),
         count);
   }
-  text->Family("tessera_nvml_hung_calls_total", "counter",
-               "NVML calls that missed their deadline.");
+  text->AddFamily("tessera_nvml_hung_calls_total", "counter",
+                  "NVML calls that missed their deadline.");
   for (const auto& [call, count] : stats.hung_calls) {
-    text->Sample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)),
-                 count);
+    text->AddSample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)),
+                    count);
   }
-  text->Family("tessera_nvml_stuck_calls", "gauge",
-               "NVML calls that have missed their deadline and still run.");
-  text->Sample("tessera_nvml_stuck_calls", "", static_cast<uint64_t>(stats.calls_stuck));
-  text->Family("tessera_xids_total", "counter", "XIDs that the driver reported.");
+  text->AddFamily("tessera_nvml_stuck_calls", "gauge",
+                  "NVML calls that have missed their deadline and still run.");
+  text->AddSample("tessera_nvml_stuck_calls", "", static_cast<uint64_t>(stats.calls_stuck));
+  text->AddFamily("tessera_xids_total", "counter", "XIDs that the driver reported.");
   for (const auto& [key, count] : stats.xids) {
-    text->Sample(
+    text->AddSample(
         "tessera_xids_total",
         MetricLabel("uuid", key.first) + "," + MetricLabel("xid", std::to_string(key.second)),
         count);
   }
-  text->Family("tessera_driver_loads_total", "counter", "Times that NVML was loaded.");
-  text->Sample("tessera_driver_loads_total", "", stats.driver_loads);
+  text->AddFamily("tessera_driver_loads_total", "counter", "Times that NVML was loaded.");
+  text->AddSample("tessera_driver_loads_total", "", stats.driver_loads);
 }
 
 net::Response ContainersPage(const AgentStatus& status) {
@@ -97,11 +97,12 @@ net::Response ContainersPage(const AgentStatus& status) {
 
 std::string MetricsPage(const AgentStatus& status) {
   MetricsText text;
-  text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
-  text.Family("tessera_registered", "gauge", "1 while the kubelet reads the agent's device list.");
-  text.Sample("tessera_registered", MetricLabel("resource", status.resource),
-              uint64_t{status.registered ? 1u : 0u});
+  text.AddFamily("tessera_build_info", "gauge", "The program's version.");
+  text.AddSample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
+  text.AddFamily("tessera_registered", "gauge",
+                 "1 while the kubelet reads the agent's device list.");
+  text.AddSample("tessera_registered", MetricLabel("resource", status.resource),
+                 uint64_t{status.registered ? 1u : 0u});
   WriteDevices(status, &text);
   if (status.inventory != nullptr) WriteInventory(*status.inventory, &text);
   WriteMetrics(*status.metrics, status.resource, &text);

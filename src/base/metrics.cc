@@ -19,14 +19,14 @@ void WriteBuckets(std::string_view name, std::string_view labels,
   uint64_t count = 0;
   for (size_t i = 0; i < bounds.size(); ++i) {
     count += histogram.bucket(i);
-    text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", Seconds(bounds[i])),
-                 count);
+    text->AddSample(fmt::format("{}_bucket", name), before + MetricLabel("le", Seconds(bounds[i])),
+                    count);
   }
   count += histogram.bucket(bounds.size());
-  text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
-  text->Sample(fmt::format("{}_sum", name), labels,
-               std::chrono::duration<double>(histogram.sum()).count());
-  text->Sample(fmt::format("{}_count", name), labels, count);
+  text->AddSample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
+  text->AddSample(fmt::format("{}_sum", name), labels,
+                  std::chrono::duration<double>(histogram.sum()).count());
+  text->AddSample(fmt::format("{}_count", name), labels, count);
 }
 
 }  // namespace
@@ -46,17 +46,17 @@ std::map<std::string, uint64_t> LabeledCounter::values() const {
   return {values_.begin(), values_.end()};
 }
 
-void MetricsText::Family(std::string_view name, std::string_view type, std::string_view help) {
+void MetricsText::AddFamily(std::string_view name, std::string_view type, std::string_view help) {
   fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
 
-void MetricsText::Sample(std::string_view name, std::string_view labels, uint64_t value) {
+void MetricsText::AddSample(std::string_view name, std::string_view labels, uint64_t value) {
   text_.append(name);
   if (!labels.empty()) text_.append("{").append(labels).append("}");
   fmt::format_to(std::back_inserter(text_), " {}\n", value);
 }
 
-void MetricsText::Sample(std::string_view name, std::string_view labels, double value) {
+void MetricsText::AddSample(std::string_view name, std::string_view labels, double value) {
   text_.append(name);
   if (!labels.empty()) text_.append("{").append(labels).append("}");
   fmt::format_to(std::back_inserter(text_), " {}\n", value);
@@ -77,21 +77,21 @@ std::string MetricLabel(std::string_view name, std::string_view value) {
 }
 
 void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text) {
-  text->Family(name, "gauge", help);
-  text->Sample(name, "", value);
+  text->AddFamily(name, "gauge", help);
+  text->AddSample(name, "", value);
 }
 
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text) {
-  text->Family(name, "counter", help);
-  text->Sample(name, "", counter.value());
+  text->AddFamily(name, "counter", help);
+  text->AddSample(name, "", counter.value());
 }
 
 void WriteLabeled(std::string_view name, std::string_view help, std::string_view label,
                   const LabeledCounter& counter, MetricsText* text) {
-  text->Family(name, "counter", help);
+  text->AddFamily(name, "counter", help);
   for (const auto& [value, count] : counter.values()) {
-    text->Sample(name, MetricLabel(label, value), count);
+    text->AddSample(name, MetricLabel(label, value), count);
   }
 }
 

@@ -75,10 +75,10 @@ using WaitHistogram = Histogram<kWaitBounds>;        // how long a pod waits
 // Appends families in the text format of Prometheus.
 class MetricsText {
  public:
-  void Family(std::string_view name, std::string_view type, std::string_view help);
+  void AddFamily(std::string_view name, std::string_view type, std::string_view help);
   // `labels` without their braces, "" for none.
-  void Sample(std::string_view name, std::string_view labels, uint64_t value);
-  void Sample(std::string_view name, std::string_view labels, double value);
+  void AddSample(std::string_view name, std::string_view labels, uint64_t value);
+  void AddSample(std::string_view name, std::string_view labels, double value);
   std::string Take() { return std::move(text_); }
 
  private:

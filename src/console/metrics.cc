@@ -17,13 +17,13 @@ uint64_t HeapBytes() {
 
 std::string MetricsPage(const ConsoleMetrics& metrics, const ConsoleState& state) {
   MetricsText text;
-  text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
+  text.AddFamily("tessera_build_info", "gauge", "The program's version.");
+  text.AddSample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   WriteLabeled("tessera_console_responses_total", "Responses to browsers, by HTTP status.", "code",
                metrics.responses, &text);
   constexpr std::string_view kLatency = "tessera_console_response_seconds";
-  text.Family(kLatency, "histogram",
-              "Time from a complete request to its response; of streams, to their start.");
+  text.AddFamily(kLatency, "histogram",
+                 "Time from a complete request to its response; of streams, to their start.");
   WriteHistogram(kLatency, "", metrics.latency, &text);
   WriteGauge("tessera_console_sessions", "Sessions of people.", state.sessions, &text);
   WriteGauge("tessera_console_viewers", "Pages that follow the cluster now.", state.viewers, &text);
@@ -42,9 +42,10 @@ std::string MetricsPage(const ConsoleMetrics& metrics, const ConsoleState& state
   WriteGauge("tessera_console_synced", "1 if the console has read the cluster.",
              state.synced ? 1 : 0, &text);
   constexpr std::string_view kOutage = "tessera_console_outage_seconds";
-  text.Family(kOutage, "gauge", "For how long the API server has not answered; 0 if it answers.");
-  text.Sample(kOutage, "",
-              state.outage ? std::chrono::duration<double>(*state.outage).count() : 0.0);
+  text.AddFamily(kOutage, "gauge",
+                 "For how long the API server has not answered; 0 if it answers.");
+  text.AddSample(kOutage, "",
+                 state.outage ? std::chrono::duration<double>(*state.outage).count() : 0.0);
   WriteLabeled("tessera_console_watch_errors_total", "Errors of watches, by collection.",
                "collection", metrics.watch_errors, &text);
   return text.Take();

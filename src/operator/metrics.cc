@@ -8,10 +8,10 @@ namespace {
 
 void WriteResource(const StatusInput& status, MetricsText* text) {
   constexpr std::string_view kReady = "tessera_operator_component_ready";
-  text->Family(kReady, "gauge", "1 if all objects of the component are applied and ready.");
+  text->AddFamily(kReady, "gauge", "1 if all objects of the component are applied and ready.");
   for (const ComponentReport& one : status.components) {
-    text->Sample(kReady, MetricLabel("component", one.name),
-                 uint64_t{one.state == ComponentState::kReady ? 1u : 0u});
+    text->AddSample(kReady, MetricLabel("component", one.name),
+                    uint64_t{one.state == ComponentState::kReady ? 1u : 0u});
   }
   WriteGauge("tessera_operator_spec_valid", "1 if the spec of the resource is valid.",
              status.spec_status.ok() ? 1 : 0, text);
@@ -26,9 +26,10 @@ void WriteResource(const StatusInput& status, MetricsText* text) {
 
 void WriteDrivers(const FleetReport& drivers, MetricsText* text) {
   constexpr std::string_view kNodes = "tessera_operator_driver_nodes";
-  text->Family(kNodes, "gauge",
-               "Nodes with a managed driver, by pool and state of their upgrade: total, pending, "
-               "in_progress, done, failed, unavailable; on_host have a driver of the host.");
+  text->AddFamily(
+      kNodes, "gauge",
+      "Nodes with a managed driver, by pool and state of their upgrade: total, pending, "
+      "in_progress, done, failed, unavailable; on_host have a driver of the host.");
   for (const DriverPoolReport& pool : drivers.pools) {
     const driver::UpgradeCounts& counts = pool.counts;
     for (const auto& [state, value] : {std::pair{"total", counts.total},
@@ -38,7 +39,7 @@ void WriteDrivers(const FleetReport& drivers, MetricsText* text) {
                                        {"failed", counts.failed},
                                        {"unavailable", counts.unavailable},
                                        {"on_host", pool.on_host}}) {
-      text->Sample(
+      text->AddSample(
           kNodes, fmt::format("{},{}", MetricLabel("pool", pool.name), MetricLabel("state", state)),
           static_cast<uint64_t>(value));
     }
@@ -49,8 +50,8 @@ void WriteDrivers(const FleetReport& drivers, MetricsText* text) {
 
 std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& state) {
   MetricsText text;
-  text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
+  text.AddFamily("tessera_build_info", "gauge", "The program's version.");
+  text.AddSample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   WriteGauge("tessera_operator_leading", "1 if this replica leads.", state.leading ? 1 : 0, &text);
   WriteGauge("tessera_operator_synced", "1 if the leader has read the cluster.",
              state.synced ? 1 : 0, &text);
@@ -67,8 +68,8 @@ std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& sta
   WriteLabeled("tessera_operator_watch_errors_total", "Errors of watches, by collection.",
                "collection", metrics.errors, &text);
   constexpr std::string_view kReconcile = "tessera_operator_reconcile_seconds";
-  text.Family(kReconcile, "histogram",
-              "Time to compare the wanted with the actual state, without requests.");
+  text.AddFamily(kReconcile, "histogram",
+                 "Time to compare the wanted with the actual state, without requests.");
   WriteHistogram(kReconcile, "", metrics.reconcile, &text);
   WriteLabeled(
       "tessera_operator_driver_upgrades_total",

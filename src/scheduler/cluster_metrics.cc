@@ -97,20 +97,21 @@ void WriteAllocation(const ClusterLedger& ledger, MetricsText* text) {
   }
   const auto write = [&](std::string_view name, const auto& value_of) {
     for (const Dialect dialect : device::kDialects) {
-      text->Sample(name, MetricLabel("dialect", device::NameOf(dialect)),
-                   value_of(allocated[dialect]));
+      text->AddSample(name, MetricLabel("dialect", device::NameOf(dialect)),
+                      value_of(allocated[dialect]));
     }
   };
-  text->Family(
+  text->AddFamily(
       "tessera_scheduler_allocated_devices", "gauge",
       "GPUs and MIG slices that pods hold or share, by the dialect of the pods; a GPU that "
       "pods of two dialects share counts for each.");
   write("tessera_scheduler_allocated_devices", [](const AllocatedAmounts& amounts) {
     return static_cast<uint64_t>(amounts.whole + amounts.shared.size());
   });
-  text->Family("tessera_scheduler_allocated_gpus", "gauge",
-               "Compute that pods hold, in GPUs, by the dialect of the pods. A pod that requests "
-               "device memory alone counts with its part of the memory.");
+  text->AddFamily(
+      "tessera_scheduler_allocated_gpus", "gauge",
+      "Compute that pods hold, in GPUs, by the dialect of the pods. A pod that requests "
+      "device memory alone counts with its part of the memory.");
   write("tessera_scheduler_allocated_gpus",
         [](const AllocatedAmounts& amounts) { return InGpus(amounts.compute); });
 }
@@ -131,10 +132,11 @@ double FragmentationOf(const ClusterLedger& ledger) {
 }
 
 void WriteFragmentation(const ClusterLedger& ledger, MetricsText* text) {
-  text->Family("tessera_scheduler_fragmentation_ratio", "gauge",
-               "The part of the free compute that a typical pod cannot use: the mean over the pods "
-               "that hold GPUs now. 0: each of these pods could use all free compute.");
-  text->Sample("tessera_scheduler_fragmentation_ratio", "", FragmentationOf(ledger));
+  text->AddFamily(
+      "tessera_scheduler_fragmentation_ratio", "gauge",
+      "The part of the free compute that a typical pod cannot use: the mean over the pods "
+      "that hold GPUs now. 0: each of these pods could use all free compute.");
+  text->AddSample("tessera_scheduler_fragmentation_ratio", "", FragmentationOf(ledger));
 }
 
 void WriteQuota(const placement::Quota& quota, MetricsText* text) {
@@ -142,19 +144,20 @@ void WriteQuota(const placement::Quota& quota, MetricsText* text) {
     for (const auto& [ns, namespace_quota] : quota.config()) {
       if (!namespace_quota.limits) continue;
       for (const placement::QuotaLimit& limit : *namespace_quota.limits) {
-        text->Sample(name, MetricLabel("namespace", ns) + "," + MetricLabel("model", limit.model),
-                     value_of(ns, limit));
+        text->AddSample(name,
+                        MetricLabel("namespace", ns) + "," + MetricLabel("model", limit.model),
+                        value_of(ns, limit));
       }
     }
   };
-  text->Family("tessera_scheduler_quota_limit_gpus", "gauge",
-               "GPUs of a model that a namespace may hold.");
+  text->AddFamily("tessera_scheduler_quota_limit_gpus", "gauge",
+                  "GPUs of a model that a namespace may hold.");
   write("tessera_scheduler_quota_limit_gpus",
         [](const std::string&, const placement::QuotaLimit& limit) {
           return static_cast<uint64_t>(limit.gpus);
         });
-  text->Family("tessera_scheduler_quota_used_gpus", "gauge",
-               "GPUs of a model that the pods of a namespace with a quota hold.");
+  text->AddFamily("tessera_scheduler_quota_used_gpus", "gauge",
+                  "GPUs of a model that the pods of a namespace with a quota hold.");
   write("tessera_scheduler_quota_used_gpus",
         [&](const std::string& ns, const placement::QuotaLimit& limit) {
           return InGpus(quota.Used(ns, limit.model));
@@ -185,31 +188,33 @@ std::string_view SizeOf(const device::DeviceRequest& request) {
 void WriteWaitingPods(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
                       MetricsText* text) {
   const WaitingByReason all = WaitingOf(ledger, reasons, now);
-  text->Family("tessera_scheduler_waiting_pods", "gauge",
-               "Pods with GPUs that are not bound, by the reason at their last attempt and by the "
-               "number of GPUs they request.");
+  text->AddFamily(
+      "tessera_scheduler_waiting_pods", "gauge",
+      "Pods with GPUs that are not bound, by the reason at their last attempt and by the "
+      "number of GPUs they request.");
   for (const auto& [reason, waiting] : all) {
     for (const auto& [size, count] : waiting.by_size) {
-      text->Sample("tessera_scheduler_waiting_pods",
-                   MetricLabel("reason", reason) + "," + MetricLabel("size", size),
-                   uint64_t{count});
+      text->AddSample("tessera_scheduler_waiting_pods",
+                      MetricLabel("reason", reason) + "," + MetricLabel("size", size),
+                      uint64_t{count});
     }
   }
-  text->Family("tessera_scheduler_oldest_waiting_pod_seconds", "gauge",
-               "Age of the oldest waiting pod, by the reason at its last attempt.");
+  text->AddFamily("tessera_scheduler_oldest_waiting_pod_seconds", "gauge",
+                  "Age of the oldest waiting pod, by the reason at its last attempt.");
   for (const auto& [reason, waiting] : all) {
-    text->Sample("tessera_scheduler_oldest_waiting_pod_seconds", MetricLabel("reason", reason),
-                 static_cast<uint64_t>(waiting.oldest_seconds));
+    text->AddSample("tessera_scheduler_oldest_waiting_pod_seconds", MetricLabel("reason", reason),
+                    static_cast<uint64_t>(waiting.oldest_seconds));
   }
-  text->Family("tessera_scheduler_waiting_pods_by_age", "gauge",
-               "Waiting pods older than the label older_than_seconds, by the reason at their last "
-               "attempt.");
+  text->AddFamily(
+      "tessera_scheduler_waiting_pods_by_age", "gauge",
+      "Waiting pods older than the label older_than_seconds, by the reason at their last "
+      "attempt.");
   for (const auto& [reason, waiting] : all) {
     for (size_t i = 0; i < kAgesInSeconds.size(); ++i) {
-      text->Sample("tessera_scheduler_waiting_pods_by_age",
-                   MetricLabel("reason", reason) + "," +
-                       MetricLabel("older_than_seconds", std::to_string(kAgesInSeconds[i])),
-                   uint64_t{waiting.older[i]});
+      text->AddSample("tessera_scheduler_waiting_pods_by_age",
+                      MetricLabel("reason", reason) + "," +
+                          MetricLabel("older_than_seconds", std::to_string(kAgesInSeconds[i])),
+                      uint64_t{waiting.older[i]});
     }
   }
 }

@@ -34,18 +34,18 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
   WriteGauge("tessera_scheduler_problem_pods",
              "Pods with an invalid request or invalid annotations, whose GPUs cannot be counted.",
              problems, text);
-  text->Family("tessera_scheduler_gpus", "gauge",
-               "Compute of healthy GPUs in number of GPUs: total and free.");
+  text->AddFamily("tessera_scheduler_gpus", "gauge",
+                  "Compute of healthy GPUs in number of GPUs: total and free.");
   const placement::Cluster& cluster = ledger.cluster();
-  text->Sample("tessera_scheduler_gpus", MetricLabel("state", "all"),
-               static_cast<double>(cluster.total_milli()) / kWholeGpu.count());
-  text->Sample("tessera_scheduler_gpus", MetricLabel("state", "free"),
-               static_cast<double>(cluster.free_milli()) / kWholeGpu.count());
+  text->AddSample("tessera_scheduler_gpus", MetricLabel("state", "all"),
+                  static_cast<double>(cluster.total_milli()) / kWholeGpu.count());
+  text->AddSample("tessera_scheduler_gpus", MetricLabel("state", "free"),
+                  static_cast<double>(cluster.free_milli()) / kWholeGpu.count());
 }
 
 void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text) {
   constexpr std::string_view kName = "tessera_scheduler_admissions_total";
-  text->Family(
+  text->AddFamily(
       kName, "counter",
       "Admission reviews by result; the result changed counts allowed reviews with a patch.");
   const std::pair<std::string_view, int64_t> samples[] = {{"allowed", counts.allowed},
@@ -53,7 +53,7 @@ void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text)
                                                           {"refused", counts.rejected},
                                                           {"unreadable", counts.unreadable}};
   for (const auto& [result, count] : samples) {
-    text->Sample(kName, MetricLabel("result", result), static_cast<uint64_t>(count));
+    text->AddSample(kName, MetricLabel("result", result), static_cast<uint64_t>(count));
   }
 }
 
@@ -61,14 +61,15 @@ void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text)
 
 std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state) {
   MetricsText text;
-  text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
+  text.AddFamily("tessera_build_info", "gauge", "The program's version.");
+  text.AddSample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   WriteGauge("tessera_scheduler_leading", "1 if this replica leads, else 0.", state.leading, &text);
   WriteGauge("tessera_scheduler_synced",
              "1 if the state of the whole cluster has been received, else 0.", state.synced, &text);
   constexpr std::string_view kLatency = "tessera_scheduler_request_duration_seconds";
-  text.Family(kLatency, "histogram",
-              "Time from a complete request to its response; bind includes the API server's time.");
+  text.AddFamily(
+      kLatency, "histogram",
+      "Time from a complete request to its response; bind includes the API server's time.");
   for (size_t i = 0; i < kVerbNames.size(); ++i) {
     WriteHistogram(kLatency, MetricLabel("verb", kVerbNames[i]), metrics.latency[i], &text);
   }
@@ -89,7 +90,7 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
                "Evictions of pods that were assigned a GPU of an older pod, by result.", "result",
                metrics.overassignment_evictions, &text);
   constexpr std::string_view kWait = "tessera_scheduler_pod_wait_seconds";
-  text.Family(kWait, "histogram", "Time from the creation of a pod to its binding.");
+  text.AddFamily(kWait, "histogram", "Time from the creation of a pod to its binding.");
   WriteHistogram(kWait, "", metrics.pod_wait, &text);
   trace::WriteMetrics(metrics.trace, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",

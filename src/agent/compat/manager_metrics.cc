@@ -104,20 +104,20 @@ std::string ManagerMetricPage(const ManagerState& state) {
   for (const Family& family : Families()) {
     // Unknown usage is left out, because it is not 0.
     if (containers.empty() || (family.value_on_gpu && !state.problem.empty())) continue;
-    text.Family(family.name, "gauge", family.help);
+    text.AddFamily(family.name, "gauge", family.help);
     for (const ManagedContainer* container : containers) {
       for (const ManagedGpu& gpu : container->gpus) {
         if (!family.value_on_gpu) break;
         if (!gpu.is_known) continue;
         const std::string which = fmt::format("gpu{}", gpu.index);
-        text.Sample(family.name, LabelsOf(state, *container, family, which),
-                    family.value_on_gpu(gpu));
+        text.AddSample(family.name, LabelsOf(state, *container, family, which),
+                       family.value_on_gpu(gpu));
       }
       if (family.value_on_gpu && !std::ranges::all_of(container->gpus, &ManagedGpu::is_known)) {
         continue;
       }
-      text.Sample(family.name, LabelsOf(state, *container, family, "total"),
-                  family.total_of(*container));
+      text.AddSample(family.name, LabelsOf(state, *container, family, "total"),
+                     family.total_of(*container));
     }
   }
   return text.Take();

@@ -32,7 +32,7 @@ void WriteAccounts(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus
   for (const auto& [uuid, gpu] : gpus) {
     for (const auto& [who, account] : gpu.containers) {
       const std::optional<double> value = value_of(account);
-      if (value) text->Sample(name, LabelsOf(who, uuid), *value);
+      if (value) text->AddSample(name, LabelsOf(who, uuid), *value);
     }
   }
 }
@@ -135,27 +135,27 @@ void ContainerMeter::Write(MetricsText* text) const {
   const auto seconds = [](std::optional<Duration> time) {
     return time ? std::optional(SecondsOf(*time)) : std::nullopt;
   };
-  text->Family("tessera_container_gpu_allocated_seconds_total", "counter",
-               "Time that a container has held a GPU, or a share of it.");
+  text->AddFamily("tessera_container_gpu_allocated_seconds_total", "counter",
+                  "Time that a container has held a GPU, or a share of it.");
   WriteAccounts(gpus_, "tessera_container_gpu_allocated_seconds_total", text,
                 [&](const Account& account) { return seconds(account.allocated()); });
-  text->Family(
+  text->AddFamily(
       "tessera_container_gpu_idle_seconds_total", "counter",
       "Time that a container has held a GPU without running a kernel on it; missing if the "
       "container's use is unknown.");
   WriteAccounts(gpus_, "tessera_container_gpu_idle_seconds_total", text,
                 [&](const Account& account) { return seconds(account.idle_time); });
-  text->Family("tessera_container_gpu_energy_joules_total", "counter",
-               "Energy of a GPU, divided by the GPU's time that each container used. The series "
-               "without a pod has the rest. Missing where the GPU has no energy counter.");
+  text->AddFamily("tessera_container_gpu_energy_joules_total", "counter",
+                  "Energy of a GPU, divided by the GPU's time that each container used. The series "
+                  "without a pod has the rest. Missing where the GPU has no energy counter.");
   WriteAccounts(
       gpus_, "tessera_container_gpu_energy_joules_total", text, [](const Account& account) {
         return account.energy_mj ? std::optional(JoulesOf(*account.energy_mj)) : std::nullopt;
       });
   for (const auto& [uuid, gpu] : gpus_) {
     if (!gpu.rest_mj) continue;
-    text->Sample("tessera_container_gpu_energy_joules_total", MetricLabel("uuid", uuid),
-                 JoulesOf(*gpu.rest_mj));
+    text->AddSample("tessera_container_gpu_energy_joules_total", MetricLabel("uuid", uuid),
+                    JoulesOf(*gpu.rest_mj));
   }
 }
 

@@ -100,21 +100,21 @@ void Exporter::WriteOwnMetrics(MetricsText* text) const {
   };
   const auto label = [](size_t index) { return MetricLabel("gpu", std::to_string(index)); };
   const std::vector<Sampler::SampledGpu>& gpus = sampler_.gpus();
-  text->Family("tessera_exporter_sample_age_seconds", "gauge",
-               "Time since a GPU last answered all queries for dcgm-exporter's metrics.");
+  text->AddFamily("tessera_exporter_sample_age_seconds", "gauge",
+                  "Time since a GPU last answered all queries for dcgm-exporter's metrics.");
   for (size_t i = 0; i < gpus.size(); ++i) {
-    text->Sample("tessera_exporter_sample_age_seconds", label(i),
-                 seconds(now - gpus[i].answered_at));
+    text->AddSample("tessera_exporter_sample_age_seconds", label(i),
+                    seconds(now - gpus[i].answered_at));
   }
-  text->Family(
+  text->AddFamily(
       "tessera_exporter_late_samples_total", "counter",
       "Queries of a GPU that missed their deadline; the GPU's series are absent meanwhile.");
   for (size_t i = 0; i < gpus.size(); ++i) {
-    text->Sample("tessera_exporter_late_samples_total", label(i), gpus[i].late_queries);
+    text->AddSample("tessera_exporter_late_samples_total", label(i), gpus[i].late_queries);
   }
-  text->Family("tessera_exporter_render_seconds", "gauge",
-               "Time to render the last text of dcgm-exporter's metrics.");
-  text->Sample("tessera_exporter_render_seconds", "", seconds(render_time_));
+  text->AddFamily("tessera_exporter_render_seconds", "gauge",
+                  "Time to render the last text of dcgm-exporter's metrics.");
+  text->AddSample("tessera_exporter_render_seconds", "", seconds(render_time_));
 }
 
 }  // namespace tessera::agent

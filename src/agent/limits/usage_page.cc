@@ -22,7 +22,8 @@ uint64_t Count(Bytes bytes) { return static_cast<uint64_t>(bytes.count()); }
 template <typename Value>
 void WriteSamples(const ContainerUses& uses, std::string_view name, MetricsText* text,
                   const Value& value) {
-  for (const ContainerGpuUse& use : uses) text->Sample(name, LabelsOf(use), uint64_t{value(use)});
+  for (const ContainerGpuUse& use : uses)
+    text->AddSample(name, LabelsOf(use), uint64_t{value(use)});
 }
 
 std::string_view NameOf(limiter::PriorityClass priority) {
@@ -69,95 +70,100 @@ void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
 }
 
 void WriteMemory(const ContainerUses& uses, MetricsText* text) {
-  text->Family("tessera_container_gpu_memory_limit_bytes", "gauge",
-               "Device memory that a container with a share may use of a GPU.");
+  text->AddFamily("tessera_container_gpu_memory_limit_bytes", "gauge",
+                  "Device memory that a container with a share may use of a GPU.");
   WriteSamples(uses, "tessera_container_gpu_memory_limit_bytes", text,
                [](const ContainerGpuUse& use) { return Count(use.limit); });
-  text->Family("tessera_container_gpu_memory_used_bytes", "gauge",
-               "Device memory that counts against the limit, unaccounted memory included.");
+  text->AddFamily("tessera_container_gpu_memory_used_bytes", "gauge",
+                  "Device memory that counts against the limit, unaccounted memory included.");
   WriteSamples(uses, "tessera_container_gpu_memory_used_bytes", text,
                [](const ContainerGpuUse& use) { return Count(use.used()); });
-  text->Family("tessera_container_gpu_memory_peak_bytes", "gauge",
-               "The most that counted against the limit at once since the container started.");
+  text->AddFamily("tessera_container_gpu_memory_peak_bytes", "gauge",
+                  "The most that counted against the limit at once since the container started.");
   WriteSamples(uses, "tessera_container_gpu_memory_peak_bytes", text,
                [](const ContainerGpuUse& use) { return Count(use.peak); });
-  text->Family("tessera_container_gpu_memory_unaccounted_bytes", "gauge",
-               "Device memory of a container that the driver reports beyond what its limiters "
-               "count and beyond its contexts.");
+  text->AddFamily("tessera_container_gpu_memory_unaccounted_bytes", "gauge",
+                  "Device memory of a container that the driver reports beyond what its limiters "
+                  "count and beyond its contexts.");
   WriteSamples(uses, "tessera_container_gpu_memory_unaccounted_bytes", text,
                [](const ContainerGpuUse& use) { return Count(use.unaccounted); });
-  text->Family("tessera_container_gpu_memory_driver_bytes", "gauge",
-               "Device memory that the driver reports for the processes of a container, contexts "
-               "included; missing while the driver does not answer.");
+  text->AddFamily(
+      "tessera_container_gpu_memory_driver_bytes", "gauge",
+      "Device memory that the driver reports for the processes of a container, contexts "
+      "included; missing while the driver does not answer.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.reported) continue;
-    text->Sample("tessera_container_gpu_memory_driver_bytes", LabelsOf(use), Count(*use.reported));
+    text->AddSample("tessera_container_gpu_memory_driver_bytes", LabelsOf(use),
+                    Count(*use.reported));
   }
 }
 
 void WriteProcesses(const ContainerUses& uses, MetricsText* text) {
-  text->Family("tessera_container_gpu_processes_without_limiter", "gauge",
-               "Processes of a container with a share that use the GPU without the limiter.");
+  text->AddFamily("tessera_container_gpu_processes_without_limiter", "gauge",
+                  "Processes of a container with a share that use the GPU without the limiter.");
   WriteSamples(uses, "tessera_container_gpu_processes_without_limiter", text,
                [](const ContainerGpuUse& use) { return static_cast<uint64_t>(use.bypassing); });
 }
 
 void WriteCompute(const ContainerUses& uses, MetricsText* text) {
-  text->Family("tessera_container_gpu_compute_limit_ratio", "gauge",
-               "The share of a GPU's compute that a container may use at most, lowered by an "
-               "annotation or raised by tencent.com/vcuda-core-limit; 0: not limited.");
+  text->AddFamily("tessera_container_gpu_compute_limit_ratio", "gauge",
+                  "The share of a GPU's compute that a container may use at most, lowered by an "
+                  "annotation or raised by tencent.com/vcuda-core-limit; 0: not limited.");
   for (const ContainerGpuUse& use : uses) {
-    text->Sample("tessera_container_gpu_compute_limit_ratio", LabelsOf(use),
-                 static_cast<double>(use.compute_limit.count()) / 1000);
+    text->AddSample("tessera_container_gpu_compute_limit_ratio", LabelsOf(use),
+                    static_cast<double>(use.compute_limit.count()) / 1000);
   }
-  text->Family("tessera_container_gpu_compute_granted_ratio", "gauge",
-               "The share of a GPU's compute that a container was granted; 0: not limited.");
+  text->AddFamily("tessera_container_gpu_compute_granted_ratio", "gauge",
+                  "The share of a GPU's compute that a container was granted; 0: not limited.");
   for (const ContainerGpuUse& use : uses) {
-    text->Sample("tessera_container_gpu_compute_granted_ratio", LabelsOf(use),
-                 static_cast<double>(use.compute.count()) / 1000);
+    text->AddSample("tessera_container_gpu_compute_granted_ratio", LabelsOf(use),
+                    static_cast<double>(use.compute.count()) / 1000);
   }
-  text->Family("tessera_container_gpu_compute_used_ratio", "gauge",
-               "The part of a GPU's compute that a container used in the last second, as its "
-               "limiters measure it; missing where compute is not divided.");
+  text->AddFamily("tessera_container_gpu_compute_used_ratio", "gauge",
+                  "The part of a GPU's compute that a container used in the last second, as its "
+                  "limiters measure it; missing where compute is not divided.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.compute_use) continue;
-    text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), use.compute_use->used);
+    text->AddSample("tessera_container_gpu_compute_used_ratio", LabelsOf(use),
+                    use.compute_use->used);
   }
-  text->Family("tessera_container_gpu_compute_driver_ratio", "gauge",
-               "The part of a GPU's compute that a container used in the last second, by the "
-               "driver's samples; missing while the driver does not answer.");
+  text->AddFamily("tessera_container_gpu_compute_driver_ratio", "gauge",
+                  "The part of a GPU's compute that a container used in the last second, by the "
+                  "driver's samples; missing while the driver does not answer.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.utilization) continue;
-    text->Sample("tessera_container_gpu_compute_driver_ratio", LabelsOf(use), *use.utilization);
+    text->AddSample("tessera_container_gpu_compute_driver_ratio", LabelsOf(use), *use.utilization);
   }
-  text->Family("tessera_container_gpu_compute_share_error_ratio", "gauge",
-               "The largest error of a container's share of a GPU's compute in a second of the "
-               "last minute: above 0 beyond its limit, below 0 less than its share while its "
-               "threads waited; missing where its compute is not limited.");
+  text->AddFamily("tessera_container_gpu_compute_share_error_ratio", "gauge",
+                  "The largest error of a container's share of a GPU's compute in a second of the "
+                  "last minute: above 0 beyond its limit, below 0 less than its share while its "
+                  "threads waited; missing where its compute is not limited.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.share_record) continue;
-    text->Sample("tessera_container_gpu_compute_share_error_ratio", LabelsOf(use),
-                 use.share_record->worst);
+    text->AddSample("tessera_container_gpu_compute_share_error_ratio", LabelsOf(use),
+                    use.share_record->worst);
   }
-  text->Family("tessera_container_gpu_compute_wait_seconds_total", "counter",
-               "Time that threads of a container waited for a GPU's compute since it "
-               "started; missing where compute is not divided.");
+  text->AddFamily("tessera_container_gpu_compute_wait_seconds_total", "counter",
+                  "Time that threads of a container waited for a GPU's compute since it "
+                  "started; missing where compute is not divided.");
   for (const ContainerGpuUse& use : uses) {
     if (!use.compute_use) continue;
-    text->Sample("tessera_container_gpu_compute_wait_seconds_total", LabelsOf(use),
-                 std::chrono::duration<double>(use.compute_use->waited_for).count());
+    text->AddSample("tessera_container_gpu_compute_wait_seconds_total", LabelsOf(use),
+                    std::chrono::duration<double>(use.compute_use->waited_for).count());
   }
 }
 
 }  // namespace
 
 void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
-  text->Family("tessera_container_gpu_limited", "gauge",
-               "1: the limiter holds the container to its share of the GPU. 0: isolation was off "
-               "when it started.");
+  text->AddFamily(
+      "tessera_container_gpu_limited", "gauge",
+      "1: the limiter holds the container to its share of the GPU. 0: isolation was off "
+      "when it started.");
   for (const ContainerGpuUse& use : all) {
     if (use.is_read)
-      text->Sample("tessera_container_gpu_limited", LabelsOf(use), uint64_t{use.limited ? 1u : 0u});
+      text->AddSample("tessera_container_gpu_limited", LabelsOf(use),
+                      uint64_t{use.limited ? 1u : 0u});
   }
   ContainerUses uses;
   std::ranges::copy_if(all, std::back_inserter(uses),
@@ -165,8 +171,9 @@ void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
   WriteMemory(uses, text);
   WriteProcesses(uses, text);
   WriteCompute(uses, text);
-  text->Family("tessera_container_gpu_allocations_refused_total", "counter",
-               "Allocations of device memory that the limit refused since the container started.");
+  text->AddFamily(
+      "tessera_container_gpu_allocations_refused_total", "counter",
+      "Allocations of device memory that the limit refused since the container started.");
   WriteSamples(uses, "tessera_container_gpu_allocations_refused_total", text,
                [](const ContainerGpuUse& use) { return use.refused; });
 }
