@@ -108,7 +108,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   const std::string& LeaseNamespace() const {
     return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
   }
-  trace::SpanRecorder RecordSpan() const { return tracer_ ? tracer_->recorder() : nullptr; }
+  trace::SpanRecorder span_recorder() const { return tracer_ ? tracer_->recorder() : nullptr; }
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
   Status CheckLeading() const {
     if (MayWrite()) return Status::Ok();
@@ -191,7 +191,7 @@ Status Scheduler::Impl::Listen() {
         if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
         return ActiveTerm{&term_->extender(), &term_->ledger()};
       },
-      runner_.clock(), metrics_, RecordSpan(), &verbs_router_);
+      runner_.clock(), metrics_, span_recorder(), &verbs_router_);
   AddStatusPages(&verbs_router_);
   AddStatusPages(&status_router_);
   net::HttpServer::Options options;
@@ -274,7 +274,7 @@ Status Scheduler::Impl::ServeAdmission() {
                                                                            options_.webhook_names)},
                        .configurations = {{kube::kMutatingWebhooks, name, "", ""},
                                           {kube::kValidatingWebhooks, name, "", ""}}},
-      .record_span = RecordSpan()};
+      .record_span = span_recorder()};
   ASSIGN_OR_RETURN(options.address,
                    net::ParseAddress(options_.webhook_address).Annotate("--webhook-address"));
   ASSIGN_OR_RETURN(admission_, admission::AdmissionServer::Start(
