@@ -68,14 +68,14 @@ class ExplanationWriter {
     const std::string name = "Pod " + pod.request.Text();
     switch (explanation_.finding) {
       case Finding::kEnded:
-        output_.Line(name + " has ended: it no longer holds a GPU.");
+        output_.AddLine(name + " has ended: it no longer holds a GPU.");
         break;
       case Finding::kUnreadable:
-        output_.Line(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
-        output_.Line("  " + explanation_.unreadable);
+        output_.AddLine(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
+        output_.AddLine("  " + explanation_.unreadable);
         break;
       case Finding::kNoGpus:
-        output_.Line(name + " requests no GPU: Tessera does not place it.");
+        output_.AddLine(name + " requests no GPU: Tessera does not place it.");
         break;
       case Finding::kPlaced:
         WritePlaced(name);
@@ -90,12 +90,13 @@ class ExplanationWriter {
  private:
   void WritePlaced(const std::string& name) {
     const ledger::PodEntry& pod = explanation_.pod;
-    output_.Line(fmt::format("{} requests {} and is on node {}{}.", name, explanation_.request_text,
-                             pod.node, pod.deleting ? ", terminating" : ""),
-                 Tone::kHead);
-    if (!pod.problem().empty()) output_.Line("  " + pod.problem(), Tone::kBad);
+    output_.AddLine(
+        fmt::format("{} requests {} and is on node {}{}.", name, explanation_.request_text,
+                    pod.node, pod.deleting ? ", terminating" : ""),
+        Tone::kHead);
+    if (!pod.problem().empty()) output_.AddLine("  " + pod.problem(), Tone::kBad);
     if (pod.guessed()) {
-      output_.Line(
+      output_.AddLine(
           "  It bypassed the scheduler, so its GPUs are unknown. The GPUs below are set aside "
           "until the node's agent reports the actual ones.");
     }
@@ -108,23 +109,23 @@ class ExplanationWriter {
   }
 
   void WriteWaits(const std::string& name) {
-    output_.Line(fmt::format("{} requests {} and waits.", name, explanation_.request_text),
-                 Tone::kHead);
+    output_.AddLine(fmt::format("{} requests {} and waits.", name, explanation_.request_text),
+                    Tone::kHead);
     for (const std::string& gate : explanation_.gates) {
-      output_.Line(
+      output_.AddLine(
           fmt::format("  Scheduling gate {} holds it back: no node is chosen until the gate is "
                       "removed.",
                       gate));
     }
     if (!explanation_.nominated_node.empty()) {
-      output_.Line(fmt::format(
+      output_.AddLine(fmt::format(
           "  kube-scheduler is placing it on node {}, where tessera-scheduler holds GPUs "
           "for it: it waits for other pods of its group, for volumes, or for evicted "
           "pods to end.",
           explanation_.nominated_node));
     }
     if (explanation_.nodes == 0) {
-      output_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
+      output_.AddLine("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
       return;
     }
     WriteRejections();
@@ -145,17 +146,17 @@ class ExplanationWriter {
   void WriteRejections() {
     const std::string quota = fmt::format("{}", fmt::join(explanation_.quota_rejections, "; "));
     if (explanation_.over_quota) {
-      output_.Line("  Its quota does not allow it on any node: " + quota + ".", Tone::kBad);
+      output_.AddLine("  Its quota does not allow it on any node: " + quota + ".", Tone::kBad);
     }
-    output_.Line("  " + explanation_.summary + ".");
+    output_.AddLine("  " + explanation_.summary + ".");
     if (explanation_.rejected_by_quota > 0 && !explanation_.over_quota) {
-      output_.Line(
+      output_.AddLine(
           fmt::format("  The quota rejects {} node{} with room: {}", explanation_.rejected_by_quota,
                       Plural(explanation_.rejected_by_quota), quota),
           Tone::kBad);
     }
     for (const std::string& reservation : explanation_.reservations) {
-      output_.Line("  A node with room does not take it: " + reservation, Tone::kBad);
+      output_.AddLine("  A node with room does not take it: " + reservation, Tone::kBad);
     }
   }
 
@@ -165,9 +166,9 @@ class ExplanationWriter {
       std::string names = fmt::format(
           "{}", fmt::join(nodes.begin(), nodes.begin() + std::min(nodes.size(), kNamed), ", "));
       if (nodes.size() > kNamed) names += ", …";
-      output_.Line(fmt::format("  kube-scheduler leaves out {} node{} with room ({}): {}.",
-                               nodes.size(), Plural(nodes.size()), names, reason),
-                   Tone::kBad);
+      output_.AddLine(fmt::format("  kube-scheduler leaves out {} node{} with room ({}): {}.",
+                                  nodes.size(), Plural(nodes.size()), names, reason),
+                      Tone::kBad);
     }
   }
 
@@ -188,29 +189,29 @@ class ExplanationWriter {
       }
     }
     if (table.empty()) return;
-    output_.Space();
-    output_.Add(table, 2);
+    output_.AddEmptyLine();
+    output_.AddTable(table, 2);
   }
 
   void WriteUsage() {
     if (uses_ == nullptr || !HasShares(explanation_.pod)) return;
     const auto problem = UsageProblem(*uses_);
     if (!problem.ok()) {
-      output_.Space();
-      output_.Line("The usage of its shares is unknown: " + problem.message());
+      output_.AddEmptyLine();
+      output_.AddLine("The usage of its shares is unknown: " + problem.message());
       return;
     }
     const std::vector<ContainerUse> uses = UsesOf(explanation_.pod, **uses_);
     if (uses.empty()) return;
-    output_.Space();
-    output_.Line("Usage of its shares by container:");
-    output_.Add(UsesTable(uses), 2);
+    output_.AddEmptyLine();
+    output_.AddLine("Usage of its shares by container:");
+    output_.AddTable(UsesTable(uses), 2);
     for (const ContainerUse& use : uses) {
       const std::string sentence = ShareSentence(use);
-      if (!sentence.empty()) output_.Line("  " + sentence);
+      if (!sentence.empty()) output_.AddLine("  " + sentence);
     }
     if (std::ranges::all_of(uses, &ContainerUse::limited)) return;
-    output_.Line(
+    output_.AddLine(
         fmt::format("  A container that is not limited can exceed its share: isolation was off on "
                     "node {} when it started (tessera-agent --limits-dir, node label {}), or its "
                     "limits could not be set and limits.failOpen has its namespace.",
@@ -219,19 +220,20 @@ class ExplanationWriter {
 
   void WriteWarnings() {
     if (warnings_.empty()) return;
-    output_.Space();
-    output_.Line("Warnings (Events of the last hour):");
+    output_.AddEmptyLine();
+    output_.AddLine("Warnings (Events of the last hour):");
     for (const PodWarning& warning : warnings_) {
-      output_.Line(fmt::format("  {} {}: {}{}", warning.at, warning.reason, warning.message,
-                               warning.count > 1 ? fmt::format(" ({} times)", warning.count) : ""),
-                   Tone::kBad);
+      output_.AddLine(
+          fmt::format("  {} {}: {}{}", warning.at, warning.reason, warning.message,
+                      warning.count > 1 ? fmt::format(" ({} times)", warning.count) : ""),
+          Tone::kBad);
     }
   }
 
   void WriteCandidates(const std::string& heading) {
     if (explanation_.candidates.empty()) return;
-    output_.Space();
-    output_.Line(heading);
+    output_.AddEmptyLine();
+    output_.AddLine(heading);
     TextTable table({"RANK", "NODE", "SCORE", "MADE OF"});
     for (const Candidate& candidate : explanation_.candidates) {
       const bool here = candidate.node == explanation_.pod.node;
@@ -240,29 +242,29 @@ class ExplanationWriter {
                       here ? Tone::kGood : Tone::kPlain),
                  ScoreText(candidate.score), TermsText(candidate)});
     }
-    output_.Add(table, 2);
+    output_.AddTable(table, 2);
   }
 
   void WriteNearest() {
     if (explanation_.nearest.empty()) return;
-    output_.Space();
-    output_.Line("Nodes closest to having room:");
+    output_.AddEmptyLine();
+    output_.AddLine("Nodes closest to having room:");
     for (const Misfit& misfit : explanation_.nearest) {
-      output_.Line(fmt::format("  {}: {}", misfit.node, misfit.reason));
+      output_.AddLine(fmt::format("  {}: {}", misfit.node, misfit.reason));
       TextTable table({"GPU", "WHY NOT"});
       for (const auto& [gpu, why] : misfit.gpus) {
         table.Add({gpu, why.empty() ? Cell("fits", Tone::kGood) : Cell(why)});
       }
-      if (!table.empty()) output_.Add(table, 4);
+      if (!table.empty()) output_.AddTable(table, 4);
     }
   }
 
   void WriteQuota() {
     if (explanation_.quota.empty()) return;
-    output_.Space();
-    output_.Line(
+    output_.AddEmptyLine();
+    output_.AddLine(
         fmt::format("Quota of namespace {}, without this pod:", explanation_.pod.request.ns));
-    output_.Add(QuotaTable(explanation_.quota), 2);
+    output_.AddTable(QuotaTable(explanation_.quota), 2);
   }
 
   const Explanation& explanation_;

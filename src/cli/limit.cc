@@ -197,8 +197,8 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
       const std::string compute = TextOf<ComputeLimitKind>(pod, container, share, limits.compute);
       if (memory.empty() && compute.empty()) continue;
       const char* between = memory.empty() || compute.empty() ? "" : " and ";
-      output.Line(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
-                              compute, share.uuid));
+      output.AddLine(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
+                                 compute, share.uuid));
       any = true;
       const auto use = std::ranges::find_if(uses, [&, &name = container](const ContainerUse& each) {
         return each.container == name && each.uuid == share.uuid;
@@ -208,14 +208,14 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits,
       const Bytes max = device::LimitFor(*parsed, container, share.uuid)
                             .value_or(MemoryLimitKind::MaxOf(pod, share));
       if (use->used <= max) continue;
-      output.Line(fmt::format("It holds {} now: its allocations fail until it holds less.",
-                              MemoryText(use->used)));
+      output.AddLine(fmt::format("It holds {} now: its allocations fail until it holds less.",
+                                 MemoryText(use->used)));
     }
   }
   if (!pod.holds_gpus()) {
-    output.Line("The limit takes effect when the pod is placed.");
+    output.AddLine("The limit takes effect when the pod is placed.");
   } else if (!any) {
-    output.Line("Nothing changes: no container of the pod has such a limit.");
+    output.AddLine("Nothing changes: no container of the pod has such a limit.");
   }
   return output.Take();
 }

@@ -18,11 +18,11 @@ void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, Lin
   TextTable table(std::move(columns));
   const size_t shown = wide ? rows.size() : std::min(rows.size(), kMaxRows);
   for (size_t i = 0; i < shown; ++i) table.Add(line(rows[i]));
-  output->Add(table);
+  output->AddTable(table);
   if (shown < rows.size()) {
-    output->Line(fmt::format("and {} more: -o wide shows all", rows.size() - shown));
+    output->AddLine(fmt::format("and {} more: -o wide shows all", rows.size() - shown));
   }
-  output->Space();
+  output->AddEmptyLine();
 }
 
 std::vector<Cell> UnmappedRow(const std::string& unmapped) {
@@ -31,12 +31,12 @@ std::vector<Cell> UnmappedRow(const std::string& unmapped) {
 }
 
 void AddSteps(const Migration& migration, TextOutput* output) {
-  if (!migration.obstacles.empty()) output->Line("BEFORE", Tone::kHead);
-  for (const std::string& obstacle : migration.obstacles) output->Line("- " + obstacle);
-  if (!migration.obstacles.empty()) output->Space();
-  output->Line("STEPS", Tone::kHead);
+  if (!migration.obstacles.empty()) output->AddLine("BEFORE", Tone::kHead);
+  for (const std::string& obstacle : migration.obstacles) output->AddLine("- " + obstacle);
+  if (!migration.obstacles.empty()) output->AddEmptyLine();
+  output->AddLine("STEPS", Tone::kHead);
   for (size_t i = 0; i < migration.steps.size(); ++i) {
-    output->Line(fmt::format("{}. {}", i + 1, migration.steps[i]));
+    output->AddLine(fmt::format("{}. {}", i + 1, migration.steps[i]));
   }
 }
 

@@ -55,7 +55,7 @@ Result<std::string> CustomColumnsText(const Listing& listing, const Style& style
     table.Add(std::move(cells));
   }
   TextOutput output(false);
-  output.Add(table);
+  output.AddTable(table);
   return output.Take();
 }
 
@@ -70,10 +70,10 @@ std::string TableText(Listing listing, const Style& style) {
     table.Add(std::move(listing.rows[i].cells));
     if (!listing.rows[i].second_line.empty()) table.Add(std::move(listing.rows[i].second_line));
   }
-  if (!table.empty()) output.Add(table);
-  if (shown < all) output.Line(fmt::format("and {} {}", all - shown, listing.hidden_rows));
-  if (table.empty() && !listing.empty_text.empty()) output.Line(listing.empty_text);
-  if (!listing.note.empty()) output.Line(listing.note);
+  if (!table.empty()) output.AddTable(table);
+  if (shown < all) output.AddLine(fmt::format("and {} {}", all - shown, listing.hidden_rows));
+  if (table.empty() && !listing.empty_text.empty()) output.AddLine(listing.empty_text);
+  if (!listing.note.empty()) output.AddLine(listing.note);
   return output.Take();
 }
 

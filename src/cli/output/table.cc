@@ -36,12 +36,12 @@ void TextOutput::Append(std::string_view printable, Tone tone) {
   text_.append(EscapeCodeOf(tone)).append(printable).append("\033[0m");
 }
 
-void TextOutput::Line(std::string_view text, Tone tone) {
+void TextOutput::AddLine(std::string_view text, Tone tone) {
   Append(Printable(text), tone);
   text_ += '\n';
 }
 
-void TextOutput::Add(const TextTable& table, size_t indent) {
+void TextOutput::AddTable(const TextTable& table, size_t indent) {
   std::vector<std::vector<Cell>> rows(table.shows_header() ? 1 : 0);
   for (const std::string& column : table.columns()) {
     if (table.shows_header()) rows[0].emplace_back(column, Tone::kHead);

@@ -44,10 +44,10 @@ class TextOutput {
  public:
   explicit TextOutput(bool color) : color_(color) {}
 
-  void Line(std::string_view text, Tone tone = Tone::kPlain);
-  void Space() { text_ += '\n'; }
+  void AddLine(std::string_view text, Tone tone = Tone::kPlain);
+  void AddEmptyLine() { text_ += '\n'; }
   // Columns are as wide as their widest cell, separated by three spaces, without trailing spaces.
-  void Add(const TextTable& table, size_t indent = 0);
+  void AddTable(const TextTable& table, size_t indent = 0);
   std::string Take() { return std::exchange(text_, {}); }
 
  private:

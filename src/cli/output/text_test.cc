@@ -34,7 +34,7 @@ TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
   table.Add({"显存", "1", "é"});
   table.Add({"a-name-of-some-length", "", "b"});
   TextOutput output(false);
-  output.Add(table);
+  output.AddTable(table);
   EXPECT_EQ(output.Take(),
             "NAME                    X   LAST\n"
             "显存                    1   é\n"
@@ -45,7 +45,7 @@ TEST(TableTest, ColorsAreOutsideOfTheCells) {
   TextTable table({"A", "B"});
   table.Add({Cell("x\033[0m", Tone::kBad), "y"});
   TextOutput output(true);
-  output.Add(table);
+  output.AddTable(table);
   EXPECT_EQ(output.Take(),
             "\033[1mA\033[0m       \033[1mB\033[0m\n\033[31mx\uFFFD[0m\033[0m   y\n");
 }
