@@ -80,12 +80,6 @@ Json EnvOf(const StringMap& variables) {
   return env;
 }
 
-Json Labels(const StringMap& labels) {
-  Json object = Json::MakeObject();
-  for (const auto& [name, value] : labels) object.Set(name, Text(value));
-  return object;
-}
-
 // Collects the volumes of the pod together with their mounts in the driver's containers.
 class Volumes {
  public:
@@ -330,7 +324,7 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   Json release = ContainerOf("release-driver", image, spec, volumes);
   release.Set("command", Command(kReleaseScript));
   Json pod = Json::MakeObject(
-      {{"nodeSelector", Labels(selector)},
+      {{"nodeSelector", Json::StringObject(selector)},
        {"tolerations", Tolerations(spec)},
        {"priorityClassName", Text(spec.priority_class)},
        {"hostPID", Json::Bool(true)},
@@ -348,16 +342,17 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   return Json::MakeObject(
       {{"apiVersion", Text("apps/v1")},
        {"kind", Text("DaemonSet")},
-       {"metadata",
-        Json::MakeObject(
-            {{"name", Text(name)}, {"namespace", Text(spec.ns)}, {"labels", Labels(identity)}})},
+       {"metadata", Json::MakeObject({{"name", Text(name)},
+                                      {"namespace", Text(spec.ns)},
+                                      {"labels", Json::StringObject(identity)}})},
        {"spec",
         Json::MakeObject(
-            {{"selector", Json::MakeObject({{"matchLabels", Labels({{"app", name}})}})},
+            {{"selector", Json::MakeObject({{"matchLabels", Json::StringObject({{"app", name}})}})},
              {"updateStrategy", Json::MakeObject({{"type", Text("OnDelete")}})},
              {"template",
-              Json::MakeObject({{"metadata", Json::MakeObject({{"labels", Labels(pod_labels)}})},
-                                {"spec", std::move(pod)}})}})}});
+              Json::MakeObject(
+                  {{"metadata", Json::MakeObject({{"labels", Json::StringObject(pod_labels)}})},
+                   {"spec", std::move(pod)}})}})}});
 }
 
 std::string DriverVersionOf(const Json& set) {

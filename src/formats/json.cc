@@ -80,6 +80,12 @@ Json Json::Strings(const std::vector<std::string>& values) {
   return MakeArray(std::move(items));
 }
 
+Json Json::StringObject(const StringMap& members) {
+  Object object;
+  for (const auto& [name, value] : members) object.emplace_back(name, String(value));
+  return MakeObject(std::move(object));
+}
+
 bool Json::bool_value() const { return Get<bool>(value_); }
 const std::string& Json::string_value() const { return Get<std::string>(value_); }
 const std::string& Json::number_text() const { return Get<Number>(value_).text; }

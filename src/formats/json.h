@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/strings.h"
 
 namespace tessera {
 
@@ -34,7 +35,10 @@ class Json {
   static Json String(std::string_view value);
   static Json MakeArray(Array items = {});
   static Json MakeObject(Object members = {});
+  // An array of strings.
   static Json Strings(const std::vector<std::string>& values);
+  // An object whose members are strings.
+  static Json StringObject(const StringMap& members);
 
   Kind kind() const { return static_cast<Kind>(value_.index()); }
   bool is_null() const { return kind() == Kind::kNull; }

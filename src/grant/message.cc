@@ -139,12 +139,10 @@ Json EncodeGrant(const Grant& grant) {
   for (const GrantedDevice& device : grant.devices) devices.Append(EncodeDevice(device));
   Json mounts = Json::MakeArray();
   for (const GrantedMount& mount : grant.mounts) mounts.Append(EncodeMount(mount));
-  Json env = Json::MakeObject();
-  for (const auto& [name, value] : grant.env) env.Set(name, Json::String(value));
   Json json = Json::MakeObject();
   json.Set("devices", std::move(devices));
   json.Set("mounts", std::move(mounts));
-  json.Set("env", std::move(env));
+  json.Set("env", Json::StringObject(grant.env));
   json.Set("driver_root", Json::String(grant.driver_root));
   json.Set("dev_root", Json::String(grant.dev_root));
   if (!grant.limits_dir.empty()) json.Set("limits_dir", Json::String(grant.limits_dir));
@@ -202,10 +200,7 @@ std::string EncodeRequest(const GrantRequest& request) {
     tokens.Append(std::move(item));
   }
   json.Set("tokens", std::move(tokens));
-  if (request.variables.empty()) return json.Serialize();
-  Json variables = Json::MakeObject();
-  for (const auto& [name, value] : request.variables) variables.Set(name, Json::String(value));
-  json.Set("variables", std::move(variables));
+  if (!request.variables.empty()) json.Set("variables", Json::StringObject(request.variables));
   return json.Serialize();
 }
 

@@ -13,9 +13,9 @@ Operation BindPod(Client& client, const PodBinding& binding,
   // The API server copies the annotations to the pod in the transaction that sets its node, and
   // rejects the binding if the pod has another UID (setPodNodeAndMetadata in
   // pkg/registry/core/pod/storage).
-  Json annotations = Json::MakeObject();
-  for (const auto& [key, value] : binding.annotations) annotations.Set(key, Json::String(value));
-  if (!binding.annotations.empty()) metadata.Set("annotations", std::move(annotations));
+  if (!binding.annotations.empty()) {
+    metadata.Set("annotations", Json::StringObject(binding.annotations));
+  }
   const Json body =
       Json::MakeObject({{"apiVersion", Json::String("v1")},
                         {"kind", Json::String("Binding")},

@@ -25,15 +25,13 @@ bool NeedsPods(const UpgradeNode& node) {
 }
 
 Json ConfigMapOf(const std::string& ns, const driver::Revisions& revisions) {
-  Json data = Json::MakeObject();
-  for (const auto& [revision, text] : revisions) data.Set(revision, Json::String(text));
   Json labels = Json::MakeObject({{"app.kubernetes.io/part-of", Json::String("tessera")}});
   return Json::MakeObject({{"apiVersion", Json::String("v1")},
                            {"kind", Json::String("ConfigMap")},
                            {"metadata", Json::MakeObject({{"name", Json::String(kRevisionsName)},
                                                           {"namespace", Json::String(ns)},
                                                           {"labels", std::move(labels)}})},
-                           {"data", std::move(data)}});
+                           {"data", Json::StringObject(revisions)}});
 }
 
 }  // namespace

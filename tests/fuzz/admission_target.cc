@@ -51,12 +51,6 @@ void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer)
   }
 }
 
-Json ObjectOf(const StringMap& texts) {
-  Json object = Json::MakeObject();
-  for (const auto& [key, value] : texts) object.Set(key, Json::String(value));
-  return object;
-}
-
 // Returns the request that creates the pod described by lines of pod_text.h.
 std::string ReviewOfText(std::string_view text) {
   const device::PodSpec pod = ParsePodText(text);
@@ -64,15 +58,15 @@ std::string ReviewOfText(std::string_view text) {
   for (const device::ContainerSpec& container : pod.containers) {
     Json made = Json::MakeObject(
         {{"name", Json::String(container.name)},
-         {"resources", Json::MakeObject({{"limits", ObjectOf(container.limits)},
-                                         {"requests", ObjectOf(container.requests)}})}});
+         {"resources", Json::MakeObject({{"limits", Json::StringObject(container.limits)},
+                                         {"requests", Json::StringObject(container.requests)}})}});
     if (container.phase == device::Phase::kSidecar) {
       made.Set("restartPolicy", Json::String("Always"));
     }
     (container.phase == device::Phase::kMain ? main : init).Append(std::move(made));
   }
   return admission::testing::ReviewOf(admission::testing::CreateOf(Json::MakeObject(
-      {{"metadata", Json::MakeObject({{"annotations", ObjectOf(pod.annotations)}})},
+      {{"metadata", Json::MakeObject({{"annotations", Json::StringObject(pod.annotations)}})},
        {"spec", Json::MakeObject(
                     {{"initContainers", std::move(init)}, {"containers", std::move(main)}})}})));
 }

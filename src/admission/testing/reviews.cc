@@ -4,23 +4,14 @@
 #include <utility>
 
 namespace tessera::admission::testing {
-namespace {
-
-Json ObjectOf(const StringMap& texts) {
-  Json object = Json::MakeObject();
-  for (const auto& [key, value] : texts) object.Set(key, Json::String(value));
-  return object;
-}
-
-}  // namespace
 
 Json PodJson(const StringMap& limits, const StringMap& annotations) {
   Json container =
       Json::MakeObject({{"name", Json::String("main")},
                         {"image", Json::String("x")},
-                        {"resources", Json::MakeObject({{"limits", ObjectOf(limits)}})}});
+                        {"resources", Json::MakeObject({{"limits", Json::StringObject(limits)}})}});
   Json metadata = Json::MakeObject({{"name", Json::String("p")}});
-  if (!annotations.empty()) metadata.Set("annotations", ObjectOf(annotations));
+  if (!annotations.empty()) metadata.Set("annotations", Json::StringObject(annotations));
   return Json::MakeObject(
       {{"apiVersion", Json::String("v1")},
        {"kind", Json::String("Pod")},

@@ -44,11 +44,7 @@ void EncodeGrant(const LedgerRecord& record, Json* json) {
   Json shares = Json::MakeArray();
   for (const device::DeviceShare& share : entry.shares) shares.Append(EncodeShare(share));
   json->Set("shares", std::move(shares));
-  if (!entry.env.empty()) {
-    Json env = Json::MakeObject();
-    for (const auto& [name, value] : entry.env) env.Set(name, Json::String(value));
-    json->Set("env", std::move(env));
-  }
+  if (!entry.env.empty()) json->Set("env", Json::StringObject(entry.env));
   if (entry.guessed) json->Set("guessed", Json::Bool(true));
   if (!record.chosen) return;
   Result<std::string> chosen = device::EncodeAssignment(*record.chosen);

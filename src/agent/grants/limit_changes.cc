@@ -42,12 +42,6 @@ constexpr std::string_view kLimitAnnotations[] = {
 // Names in the file of a pod's texts.
 constexpr std::string_view kCurrentTexts = "current", kAcceptedTexts = "accepted";
 
-Json JsonOf(const StringMap& texts) {
-  Json json = Json::MakeObject();
-  for (const auto& [annotation, text] : texts) json.Set(annotation, Json::String(text));
-  return json;
-}
-
 Result<StringMap> TextsIn(const Json& json, std::string_view name) {
   const Json* member = json.Find(name);
   if (member == nullptr || !member->is_object())
@@ -328,8 +322,9 @@ void LimitChanges::WriteTexts(const Uid& uid) {
   const LimitTexts& texts = texts_of_pod->second;
   const std::string path = TextsPath(uid);
   if (texts.current.empty() && texts.accepted.empty() && !PathExists(path)) return;
-  const Json json = Json::MakeObject({{std::string(kCurrentTexts), JsonOf(texts.current)},
-                                      {std::string(kAcceptedTexts), JsonOf(texts.accepted)}});
+  const Json json =
+      Json::MakeObject({{std::string(kCurrentTexts), Json::StringObject(texts.current)},
+                        {std::string(kAcceptedTexts), Json::StringObject(texts.accepted)}});
   const Status written = WriteFileAtomically(path, json.Serialize(), 0600);
   if (!written.ok()) {
     Log(Severity::kError, "cannot record the limit annotations of a pod",

@@ -120,12 +120,10 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     const auto pod = pods.find(uid);
     const auto annotations_to_write = pending.find(uid);
     if (pod == pods.end() || annotations_to_write == pending.end()) return done(Status::Ok());
-    Json annotations = Json::MakeObject();
-    for (const auto& [key, value] : annotations_to_write->second)
-      annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
-        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid).str())},
-                                        {"annotations", std::move(annotations)}})}});
+        {{"metadata",
+          Json::MakeObject({{"uid", Json::String(api_uids.at(uid).str())},
+                            {"annotations", Json::StringObject(annotations_to_write->second)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
         {.field_manager = std::string(names::kAgent)},

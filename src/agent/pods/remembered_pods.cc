@@ -98,8 +98,6 @@ std::string GoneRecord(const Uid& uid) {
 }  // namespace
 
 std::string EncodePod(const PodInfo& pod) {
-  Json annotations = Json::MakeObject();
-  for (const auto& [key, value] : pod.annotations) annotations.Set(key, Json::String(value));
   const auto created =
       std::chrono::duration_cast<std::chrono::nanoseconds>(pod.created.time_since_epoch());
   return Json::MakeObject({{"do", Json::String("pod")},
@@ -107,7 +105,7 @@ std::string EncodePod(const PodInfo& pod) {
                            {"namespace", Json::String(pod.ns)},
                            {"pod", Json::String(pod.name)},
                            {"created", Json::Int(created.count())},
-                           {"annotations", std::move(annotations)},
+                           {"annotations", Json::StringObject(pod.annotations)},
                            {"request", EncodeRequest(*pod.request)}})
       .Serialize();
 }

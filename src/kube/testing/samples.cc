@@ -48,12 +48,6 @@ ObjectMeta SampleMeta(Random& random, std::string_view kind, int number, bool na
           .has_controller = Chance(random, 70)};
 }
 
-Json JsonOfMap(const StringMap& map) {
-  Json out = Json::MakeObject();
-  for (const auto& [key, value] : map) out.Set(key, Json::String(value));
-  return out;
-}
-
 // metadata.managedFields, the largest part of many objects.
 const std::string& ManagedFields() {
   static const std::string text = [] {
@@ -70,8 +64,8 @@ Json JsonOfMeta(const ObjectMeta& meta) {
                                {"resourceVersion", Json::String(meta.resource_version)},
                                {"creationTimestamp", Json::String(Rfc3339(meta.created))}});
   if (!meta.ns.empty()) out.Set("namespace", Json::String(meta.ns));
-  if (!meta.labels.empty()) out.Set("labels", JsonOfMap(meta.labels));
-  if (!meta.annotations.empty()) out.Set("annotations", JsonOfMap(meta.annotations));
+  if (!meta.labels.empty()) out.Set("labels", Json::StringObject(meta.labels));
+  if (!meta.annotations.empty()) out.Set("annotations", Json::StringObject(meta.annotations));
   if (meta.deleting) out.Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
   if (meta.has_controller) {
     const Json other = Json::MakeObject({{"uid", Json::String("o")}, {"kind", Json::String("X")}});
@@ -138,8 +132,8 @@ Json JsonOfContainer(const Container& container) {
       {{"name", Json::String(container.name)},
        {"image", Json::String("registry.example/team/train:1.2.3")},
        {"env", std::move(env)},
-       {"resources", Json::MakeObject({{"limits", JsonOfMap(container.limits)},
-                                       {"requests", JsonOfMap(container.requests)}})},
+       {"resources", Json::MakeObject({{"limits", Json::StringObject(container.limits)},
+                                       {"requests", Json::StringObject(container.requests)}})},
        {"terminationMessagePath", Json::String("/dev/termination-log")},
        {"imagePullPolicy", Json::String("IfNotPresent")}});
   if (container.kind == ContainerKind::kSidecar) out.Set("restartPolicy", Json::String("Always"));
@@ -326,8 +320,8 @@ std::string JsonOf(const NodeObject& node) {
     addresses.Append(address("InternalIP", "fd00::1"));
   }
   out.Set("status",
-          Json::MakeObject({{"capacity", JsonOfMap(node.capacity)},
-                            {"allocatable", JsonOfMap(node.allocatable)},
+          Json::MakeObject({{"capacity", Json::StringObject(node.capacity)},
+                            {"allocatable", Json::StringObject(node.allocatable)},
                             {"conditions", Json::MakeArray({condition("DiskPressure", !node.ready),
                                                             condition("Ready", node.ready)})},
                             {"addresses", std::move(addresses)}}));
@@ -336,7 +330,7 @@ std::string JsonOf(const NodeObject& node) {
 
 std::string JsonOf(const ConfigMapObject& map) {
   Json out = ObjectJson("ConfigMap", map.meta);
-  if (!map.data.empty()) out.Set("data", JsonOfMap(map.data));
+  if (!map.data.empty()) out.Set("data", Json::StringObject(map.data));
   return out.Serialize();
 }
 
