@@ -46,21 +46,15 @@ GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* pr
   return service;
 }
 
+// `pods` may be null.
 bool HasEnded(const Pods* pods, const ContainerRef& holder) {
-  if (pods == nullptr) return false;
-  const auto pod = pods->pods().find(holder.pod_uid);
-  return pod != pods->pods().end() &&
-         (pod->second->ended || pod->second->ended_containers.contains(holder.container));
+  const PodInfo* pod = pods == nullptr ? nullptr : pods->Find(holder.pod_uid);
+  return pod != nullptr && pod->HasEnded(holder.container);
 }
 
-// The pod's status has the ID as "containerd://<ID>".
 std::string ContainerIdOf(const Pods* pods, const ContainerRef& holder) {
-  if (pods == nullptr) return "";
-  const auto pod = pods->pods().find(holder.pod_uid);
-  if (pod == pods->pods().end()) return "";
-  const auto id = pod->second->container_ids.find(holder.container);
-  if (id == pod->second->container_ids.end()) return "";
-  return id->second.substr(id->second.rfind('/') + 1);
+  const PodInfo* pod = pods == nullptr ? nullptr : pods->Find(holder.pod_uid);
+  return pod == nullptr ? "" : pod->ContainerId(holder.container);
 }
 
 ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pods* pods) {
@@ -136,8 +130,7 @@ struct GrantsThread::State {
     Log(event.warning ? Severity::kWarning : Severity::kInfo, event.message,
         {{"pod", holder.PodText()}, {"reason", event.reason}});
     if (pods == nullptr) return;
-    const auto pod = pods->pods().find(holder.pod_uid);
-    if (pod != pods->pods().end()) pods->Record(*pod->second, event);
+    if (const PodInfo* pod = pods->Find(holder.pod_uid)) pods->Record(*pod, event);
   }
 
   // Creates the socket again if a user or systemd-tmpfiles has deleted it from /run.

@@ -28,7 +28,7 @@ class ManagerStateTest : public ::testing::Test {
     return holdings_.containers.emplace_back(
         HeldContainer{.holder = {Uid(kPodUid), "default", "nginx", container},
                       .shares = {{fmt::format("GPU-{}", gpu), MilliGpu(milli), memory}},
-                      .engine_id = ""});
+                      .container_id = ""});
   }
   ManagerState State() {
     return ManagerStateOf("10.0.0.127", holdings_, inventory_, report_,
@@ -66,8 +66,8 @@ container_request_gpu_utilization{container_name="nginx",namespace="default",nod
 }
 
 TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
-  Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
-  Hold("side", 0, 200, GiB(2)).engine_id = "bb";
+  Hold("nginx", 0, 300, GiB(5)).container_id = "aa";
+  Hold("side", 0, 200, GiB(2)).container_id = "bb";
   report_.gpus[0].processes = {
       {10, MiB(100), 20}, {11, MiB(50), 5}, {12, MiB(7), 1}, {13, MiB(9), 9}};
   owners_ = {{10, {Uid(kPodUid), "aa"}}, {11, {Uid(kPodUid), "aa"}}, {12, {Uid(kPodUid), "bb"}}};
@@ -79,7 +79,7 @@ TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
   EXPECT_EQ(state.gpus[0].used, MiB(166)) << "with processes of no container";
 }
 
-TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoEngineId) {
+TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoContainerId) {
   Hold("nginx", 0, 300, GiB(5));
   report_.gpus[0].processes = {{10, MiB(100), 20}};
   owners_ = {{10, {Uid(kPodUid), "aa"}}};
@@ -90,7 +90,7 @@ TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoEngineId) {
 }
 
 TEST_F(ManagerStateTest, AProcessOfAContainerWithoutGpusDoesNotCount) {
-  Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
+  Hold("nginx", 0, 300, GiB(5)).container_id = "aa";
   report_.gpus[0].processes = {{10, MiB(100), 20}};
   owners_ = {{10, {Uid(kPodUid), "bb"}}};
   EXPECT_EQ(State().containers[0].gpus[0].used, Bytes(0));
@@ -113,8 +113,8 @@ TEST_F(ManagerStateTest, UseThatIsNotKnownIsNotZero) {
 }
 
 TEST_F(ManagerStateTest, AGpuThatDoesNotAnswerHidesOnlyItsOwnUse) {
-  Hold("nginx", 0, 300, GiB(5)).engine_id = "aa";
-  Hold("train", 0, 300, GiB(5)).engine_id = "bb";
+  Hold("nginx", 0, 300, GiB(5)).container_id = "aa";
+  Hold("train", 0, 300, GiB(5)).container_id = "bb";
   holdings_.containers.back().shares.push_back({"GPU-1", kWholeGpu, GiB(16)});
   report_.gpus[0].processes = {{10, MiB(100), 20}, {11, MiB(50), 5}};
   report_.gpus.pop_back();

@@ -21,13 +21,13 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
   size_t count = 0;
   for (const HeldContainer& container : holdings.containers) {
     if (container.holder.pod_uid != owner.pod_uid) continue;
-    if (!container.engine_id.empty() && container.engine_id == owner.container_id) {
+    if (!container.container_id.empty() && container.container_id == owner.container_id) {
       return &container;
     }
     ++count;
     only = &container;
   }
-  return count == 1 && only->engine_id.empty() ? only : nullptr;
+  return count == 1 && only->container_id.empty() ? only : nullptr;
 }
 
 // The limits of one container.

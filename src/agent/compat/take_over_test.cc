@@ -85,7 +85,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 3u);
   EXPECT_EQ(shown.containers[1].holder.pod_name, "b");
-  EXPECT_EQ(shown.containers[1].engine_id, "1") << "the engine's ID finds the processes";
+  EXPECT_EQ(shown.containers[1].container_id, "1") << "the ID finds the processes";
   // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
   EXPECT_FALSE(RequestGrant("new", {Token(kMem, 12)}).ok());

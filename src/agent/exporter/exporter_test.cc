@@ -53,7 +53,7 @@ TEST_F(ExporterTest, SeriesGetTheirPodWithinTwoRounds) {
   EXPECT_THAT(exporter_->text(), Not(HasSubstr("pod=")));
   holdings_.containers = {{.holder = {Uid("uid"), "ml", "train", "main"},
                            .shares = {{Uuid(1), kWholeGpu, GiB(80)}},
-                           .engine_id = ""}};
+                           .container_id = ""}};
   runner_.AdvanceTimeAndRun(seconds(2));
   EXPECT_THAT(exporter_->text(),
               HasSubstr("container=\"main\",namespace=\"ml\",pod=\"train\"} 50"));
@@ -75,7 +75,7 @@ TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
   ContainerUses uses = {{.who = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
   uses[0].utilization = 0.2;
   holdings_.containers = {
-      {.holder = uses[0].who, .shares = {{Uuid(0), MilliGpu(300), GiB(1)}}, .engine_id = ""}};
+      {.holder = uses[0].who, .shares = {{Uuid(0), MilliGpu(300), GiB(1)}}, .container_id = ""}};
   loader_->driver->gpus[0].telemetry.fields = {{83, 1000}};
   runner_.AdvanceTimeAndRun(seconds(2));
   exporter_->SetContainerUses(std::make_shared<const ContainerUses>(uses));

@@ -14,8 +14,8 @@ namespace tessera::agent {
 struct HeldContainer {
   ContainerRef holder;
   std::vector<device::DeviceShare> shares;
-  std::string engine_id;  // the container's ID at the engine; "": unknown
-  bool ended = false;     // the container has ended, and its pod keeps the GPUs
+  std::string container_id;  // PodInfo::ContainerId
+  bool ended = false;        // the container has ended, and its pod keeps the GPUs
 };
 
 struct Holdings {

@@ -35,6 +35,14 @@ struct PodInfo {
   WallTime created{};
 
   std::string Text() const { return ns + "/" + name; }
+  bool HasEnded(std::string_view container) const {
+    return ended || ended_containers.contains(container);
+  }
+  // The <id> of "containerd://<id>", which also names the container's cgroup. "": unknown.
+  std::string ContainerId(std::string_view container) const {
+    const auto found = container_ids.find(container);
+    return found == container_ids.end() ? "" : found->second.substr(found->second.rfind('/') + 1);
+  }
 };
 
 // An Event about a pod, as `kubectl describe pod` shows it.
@@ -62,6 +70,11 @@ class Pods {
   // REQUIRES: called once, before anything else. The delegate outlives the pods.
   virtual void Start(Delegate* delegate) = 0;
   virtual const Map& pods() const = 0;
+  // Null for an unknown pod. Valid until the next change of the pods.
+  const PodInfo* Find(const Uid& uid) const {
+    const auto found = pods().find(uid);
+    return found == pods().end() ? nullptr : found->second.get();
+  }
   // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;
   // For users: why pods are unknown or out of date.

@@ -14,7 +14,7 @@ inline HeldContainer Held(const std::string& pod, const std::string& uuid, Milli
                           const std::string& container = "main") {
   return {.holder = {Uid("uid-" + pod), "ml", pod, container},
           .shares = {{uuid, compute, GiB(1)}},
-          .engine_id = ""};
+          .container_id = ""};
 }
 
 // A share of 0.3 GPUs, held by container "main".
