@@ -20,7 +20,6 @@ namespace tessera::cli {
 namespace {
 
 constexpr Duration kCompletionTimeout = std::chrono::seconds(3);
-constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
 
 constexpr const char* kBash = R"(# bash completion of tessera: source <(tessera completion bash)
 _tessera() {
@@ -142,7 +141,7 @@ std::vector<std::string> ValuesOf(const TypedWords& typed, const std::string& op
   if (option == "output") {
     return {"table", "wide", "json", "yaml", "name", "jsonpath=", "custom-columns="};
   }
-  if (option == "namespace") return ObjectNames(typed, kNamespaces);
+  if (option == "namespace") return ObjectNames(typed, kube::kNamespaces);
   return option == "context" ? ContextNames(typed) : std::vector<std::string>();
 }
 

@@ -11,8 +11,6 @@
 namespace tessera::console {
 namespace {
 
-constexpr kube::ResourceType kNamespaces{"", "v1", "namespaces", false};
-
 kube::ObjectRef QuotaMapOf(const ledger::FeedOptions& feed) {
   return {kube::kConfigMaps, feed.quota_name, feed.quota_ns, ""};
 }
@@ -66,7 +64,7 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& 
   Send(
       session,
       [&](const kube::Client::OnObject& on_done) {
-        return session->client->Get({kNamespaces, change->ns, "", ""}, on_done);
+        return session->client->Get({kube::kNamespaces, change->ns, "", ""}, on_done);
       },
       // A user without the right to read namespaces gets no warning.
       [answer = std::move(answer)](const Result<Json>& found) mutable {

@@ -18,14 +18,17 @@ struct ResourceType {
 };
 
 inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
+inline constexpr ResourceType kNamespaces{"", "v1", "namespaces", false};
 inline constexpr ResourceType kPods{"", "v1", "pods", true};
 inline constexpr ResourceType kEvents{"", "v1", "events", true};
+inline constexpr ResourceType kServices{"", "v1", "services", true};
 inline constexpr ResourceType kConfigMaps{"", "v1", "configmaps", true};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets", true};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases", true};
 inline constexpr ResourceType kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices", true};
 inline constexpr ResourceType kDaemonSets{"apps", "v1", "daemonsets", true};
 inline constexpr ResourceType kDeployments{"apps", "v1", "deployments", true};
+inline constexpr ResourceType kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", false};
 inline constexpr ResourceType kPodDisruptionBudgets{"policy", "v1", "poddisruptionbudgets", true};
 inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io", "v1",
                                                 "mutatingwebhookconfigurations", false};

@@ -87,7 +87,7 @@ struct ExtenderCertificates::Impl {
 
   void Adopt(const certificates::Authorities& current) {
     authorities = current;
-    operation = client.Get({kServices, options.service, options.ns, ""},
+    operation = client.Get({kube::kServices, options.service, options.ns, ""},
                            [this](const Result<Json>& answer) {
                              if (answer.ok()) addresses = AddressesOf(*answer);
                              // An error does not stop the port. The certificate then lacks the
@@ -134,8 +134,6 @@ struct ExtenderCertificates::Impl {
           rounds.Succeed();
         });
   }
-
-  static constexpr kube::ResourceType kServices{"", "v1", "services", true};
 
   kube::Client& client;
   const ExtenderCertificateOptions options;

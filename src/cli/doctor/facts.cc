@@ -14,8 +14,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr kube::ResourceType kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", false};
-
 // Reads name="value" pairs up to the closing brace. Returns the text after the brace.
 std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
   while (!text.empty() && text[0] != '}') {
@@ -109,7 +107,7 @@ Result<std::unique_ptr<ClusterFacts>> ReadFacts(ClusterClient& api) {
   api.ReadList({.type = kube::kNodes}, &facts->nodes);
   api.ReadList({.type = kube::kPods}, &facts->pods);
   api.ReadList({.type = kube::kDaemonSets}, &facts->daemon_sets);
-  api.ReadList({.type = kRuntimeClasses}, &facts->runtime_classes);
+  api.ReadList({.type = kube::kRuntimeClasses}, &facts->runtime_classes);
   api.ReadObject({kube::kConfigMaps, "gpuquota", "kube-system", ""}, &facts->quota);
   api.Wait();
   RETURN_IF_ERROR(facts->nodes.status().Annotate("cannot list nodes"));

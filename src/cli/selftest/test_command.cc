@@ -28,7 +28,6 @@ constexpr std::chrono::seconds kDeadlineAfterTimeout{30};
 constexpr size_t kMaxTestLog = 64 << 10;
 constexpr int kExitFailed = 1;
 constexpr int kExitInterrupted = 130;
-constexpr kube::ResourceType kNamespaceType{"", "v1", "namespaces", false};
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -91,7 +90,7 @@ class SelfTest {
           Json::MakeObject({{"name", Json::String(ns_)},
                             {"labels", Json::MakeObject({{"app.kubernetes.io/name",
                                                           Json::String(kTestName)}})}})}});
-    const Status created = api_.Create({kNamespaceType, ns_, "", ""}, body).status();
+    const Status created = api_.Create({kube::kNamespaces, ns_, "", ""}, body).status();
     // After a timeout the namespace may exist.
     namespace_may_exist_ = created.ok() || created.code() == Code::kDeadlineExceeded;
     return created.Annotate("tessera test needs a namespace of its own");
@@ -171,7 +170,7 @@ class SelfTest {
 
   Status RemoveNamespace() {
     if (!namespace_may_exist_) return Status::Ok();
-    const kube::ObjectRef object{kNamespaceType, ns_, "", ""};
+    const kube::ObjectRef object{kube::kNamespaces, ns_, "", ""};
     const MonotonicTime end = api_.Now() + kRemovalTimeout;
     Status status = api_.Delete(object);
     while (status.code() != Code::kNotFound) {

@@ -41,9 +41,6 @@ constexpr const char* kReadMe =
     "logs.\n"
     "Names of pods, namespaces, nodes and images are in it: read it before you pass it on.\n";
 
-constexpr kube::ResourceType kServices{"", "v1", "services", true};
-constexpr kube::ResourceType kRuntimeClassType{"node.k8s.io", "v1", "runtimeclasses", false};
-
 struct SysdumpOptions {
   ClusterOptions cluster;
   std::string file;
@@ -138,11 +135,11 @@ class Sysdump {
     const Kind kinds[] = {{"daemonsets", kube::kDaemonSets, system},
                           {"deployments", kube::kDeployments, system},
                           {"configmaps", kube::kConfigMaps, system},
-                          {"services", kServices, system},
+                          {"services", kube::kServices, system},
                           {"endpointslices", kube::kEndpointSlices, system},
                           {"leases", kube::kLeases, system},
                           {"events", kube::kEvents, system},
-                          {"runtimeclasses", kRuntimeClassType, ""},
+                          {"runtimeclasses", kube::kRuntimeClasses, ""},
                           {"validatingwebhooks", kube::kValidatingWebhooks, ""},
                           {"tesseras", kube::kTesseras, ""}};
     std::map<std::string, Result<std::vector<Json>>> lists;
