@@ -183,7 +183,7 @@ void Session::OnError(std::string_view what, const Status& status) {
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv) {
   const auto load = [&](const std::string& path) {
-    return WithUsableCertificates(kube::LoadKubeconfig(path, context), path);
+    return WithUsableCertificates(kube::LoadKubeconfig(path, context, getenv), path);
   };
   if (!kubeconfig.empty()) return load(kubeconfig);
   const auto variable = [&](const char* name) {
@@ -192,7 +192,8 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
   };
   const std::string kubeconfig_list = variable("KUBECONFIG");
   if (!kubeconfig_list.empty()) {
-    return WithUsableCertificates(kube::LoadKubeconfigs(kubeconfig_list, context), "$KUBECONFIG");
+    return WithUsableCertificates(kube::LoadKubeconfigs(kubeconfig_list, context, getenv),
+                                  "$KUBECONFIG");
   }
   const std::string user_kubeconfig = JoinPath(variable("HOME"), ".kube/config");
   if (PathExists(user_kubeconfig)) return load(user_kubeconfig);

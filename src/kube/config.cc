@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "src/base/file.h"
@@ -59,11 +58,11 @@ class KubeconfigFile {
     return nullptr;
   }
 
-  Status ReadCluster(const Json& cluster, Config* config) const {
+  Status ReadCluster(const Json& cluster, const GetEnv& getenv, Config* config) const {
     auto url = net::ParseUrl(Text(cluster, "server"));
     if (!url.ok()) return Invalid(cluster, "server: " + url.status().message());
     config->server = *std::move(url);
-    RETURN_IF_ERROR(ReadProxy(cluster, config));
+    RETURN_IF_ERROR(ReadProxy(cluster, getenv, config));
     ASSIGN_OR_RETURN(config->tls.ca, Pem(cluster, "certificate-authority"));
     config->tls.server_name = Text(cluster, "tls-server-name");
     ASSIGN_OR_RETURN(config->tls.skip_verify, Flag(cluster, "insecure-skip-tls-verify"));
@@ -71,7 +70,7 @@ class KubeconfigFile {
       return Status::Ok();
     }
     // As in kubectl: a public authority may have signed the server's certificate.
-    auto roots = net::SystemRoots(::getenv);
+    auto roots = net::SystemRoots(getenv);
     if (!roots.ok()) {
       return Invalid(cluster, "certificate-authority is missing, and " + roots.status().message());
     }
@@ -122,10 +121,10 @@ class KubeconfigFile {
     return Error(Code::kInvalidArgument, "{}:{}: {}", path_, where.line(), why);
   }
 
-  Status ReadProxy(const Json& cluster, Config* config) const {
+  Status ReadProxy(const Json& cluster, const GetEnv& getenv, Config* config) const {
     const std::string url = Text(cluster, "proxy-url");
     if (url.empty()) {
-      ASSIGN_OR_RETURN(config->proxy, ProxyFromEnvironment(::getenv, config->server));
+      ASSIGN_OR_RETURN(config->proxy, ProxyFromEnvironment(getenv, config->server));
       return Status::Ok();
     }
     if (!config->server.tls) {
@@ -236,7 +235,7 @@ class Kubeconfig {
  public:
   explicit Kubeconfig(std::vector<KubeconfigFile> files) : files_(std::move(files)) {}
 
-  Result<Config> Load(std::string context_name) const {
+  Result<Config> Load(std::string context_name, const GetEnv& getenv) const {
     for (const KubeconfigFile& file : files_) {
       if (context_name.empty()) context_name = file.current_context();
     }
@@ -248,7 +247,7 @@ class Kubeconfig {
     }
     ASSIGN_OR_RETURN(const FileEntry cluster,
                      Find("clusters", "cluster", Text(*context.entry, "cluster")));
-    RETURN_IF_ERROR(cluster.file->ReadCluster(*cluster.entry, &config));
+    RETURN_IF_ERROR(cluster.file->ReadCluster(*cluster.entry, getenv, &config));
     const std::string user_name = Text(*context.entry, "user");
     if (user_name.empty()) return config;
     ASSIGN_OR_RETURN(const FileEntry user, Find("users", "user", user_name));
@@ -325,20 +324,22 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
   return config;
 }
 
-Result<Config> LoadKubeconfig(const std::string& path, const std::string& context) {
+Result<Config> LoadKubeconfig(const std::string& path, const std::string& context,
+                              const GetEnv& getenv) {
   const Result<std::string> text = ReadFile(path, kMaxFile);
   if (text.status().code() == Code::kNotFound) return NoKubeconfig(path);
   RETURN_IF_ERROR(text.status());
-  return ParseKubeconfig(*text, path, context);
+  return ParseKubeconfig(*text, path, context, getenv);
 }
 
 Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
-                               const std::string& context) {
+                               const std::string& context, const GetEnv& getenv) {
   ASSIGN_OR_RETURN(KubeconfigFile file, ParseFile(text, path));
-  return Kubeconfig({std::move(file)}).Load(context);
+  return Kubeconfig({std::move(file)}).Load(context, getenv);
 }
 
-Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context) {
+Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context,
+                               const GetEnv& getenv) {
   std::vector<KubeconfigFile> files;
   for (const std::string_view path : SplitList(paths, ':')) {
     const auto text = ReadFile(std::string(path), kMaxFile);
@@ -348,7 +349,7 @@ Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& cont
     files.push_back(std::move(file));
   }
   if (files.empty()) return NoKubeconfig(paths);
-  return Kubeconfig(std::move(files)).Load(context);
+  return Kubeconfig(std::move(files)).Load(context, getenv);
 }
 
 Status CheckCertificates(const Config& config) {
@@ -370,13 +371,9 @@ Status CheckCertificates(const Config& config) {
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
   const std::string from_env = EnvOrEmpty(getenv, "KUBECONFIG");
   // The default of --kubeconfig is $KUBECONFIG, which may name several files.
-  if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig);
-  if (!from_env.empty()) return LoadKubeconfigs(from_env);
+  if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig, "", getenv);
+  if (!from_env.empty()) return LoadKubeconfigs(from_env, "", getenv);
   return InClusterConfig(getenv);
-}
-
-Result<Config> FindConfig(const std::string& kubeconfig) {
-  return FindConfig(kubeconfig, [](const char* name) -> const char* { return std::getenv(name); });
 }
 
 TokenSource::TokenSource(const Config& config) : token_(config.token), file_(config.token_file) {}

@@ -5,6 +5,7 @@
 // plugins. Threads: any number, on separate objects.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -48,30 +49,31 @@ inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.i
 // FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
 
-// InClusterConfig and the functions below use the proxy that the environment names (proxy.h).
+// InClusterConfig and the functions below use the proxy that the environment names (proxy.h). The
+// default of `getenv` is the environment of this process.
 
 // Reads the named context, or the current one. File names are relative to the kubeconfig's
 // directory. An https server without certificate-authority is verified with the system's roots
-// (net/tls.h). INVALID_ARGUMENT names the file, the entry and the reason. FAILED_PRECONDITION: no
-// such file.
-Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "");
+// (net/tls.h), which the environment may name. INVALID_ARGUMENT names the file, the entry and the
+// reason. FAILED_PRECONDITION: no such file.
+Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "",
+                              const GetEnv& getenv = ::getenv);
 
 // Parses a kubeconfig; `path` is for messages and relative names.
 Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
-                               const std::string& context = "");
+                               const std::string& context = "", const GetEnv& getenv = ::getenv);
 
 // Merges the files of a list separated by ':', as in $KUBECONFIG. The first file that has an entry
 // wins; missing files are skipped. FAILED_PRECONDITION if no file exists.
-Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
+Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "",
+                               const GetEnv& getenv = ::getenv);
 
 // Checks that the certificates and the key for an https server are readable and match.
 // INVALID_ARGUMENT names the field and the reason.
 Status CheckCertificates(const Config& config);
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.
-Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv);
-// FindConfig with the environment of this process.
-Result<Config> FindConfig(const std::string& kubeconfig);
+Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv = ::getenv);
 
 // Provides the bearer token of the next request. Checks the file each time and reads it again if it
 // was replaced, so a rotated token is used at once. Threads: one.

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 
 #include "src/base/file.h"
@@ -182,6 +181,14 @@ TEST_F(ConfigTest, InAPodUsesTheProxyOfTheEnvironment) {
   EXPECT_FALSE(InClusterConfig(Env(), dir_.path())->proxy.has_value());
 }
 
+TEST_F(ConfigTest, AKubeconfigUsesTheProxyOfTheGivenEnvironment) {
+  env_ = {{"KUBECONFIG", Write("config", kKubeconfig)}, {"HTTPS_PROXY", "http://proxy:3128"}};
+  EXPECT_EQ(FindConfig("", Env())->proxy->address.host, "proxy");
+  EXPECT_EQ(FindConfig(env_["KUBECONFIG"], Env())->proxy->address.host, "proxy");
+  env_.erase("HTTPS_PROXY");
+  EXPECT_FALSE(FindConfig("", Env())->proxy.has_value());
+}
+
 TEST_F(ConfigTest, ReadsAnExecPlugin) {
   const Config config = LoadKubeconfig(Write("config", kKubeconfig), "login").value();
   ASSERT_TRUE(config.exec.has_value());
@@ -220,14 +227,12 @@ contexts:
 - {name: plain, context: {cluster: plain}}
 - {name: careless, context: {cluster: careless}}
 )");
-  const std::string roots = Write("roots.pem", "roots");
-  ASSERT_EQ(::setenv("SSL_CERT_FILE", roots.c_str(), 1), 0);
-  EXPECT_EQ(LoadKubeconfig(path).value().tls.ca.file, roots);
-  EXPECT_TRUE(LoadKubeconfig(path, "plain").value().tls.ca.empty());
-  EXPECT_TRUE(LoadKubeconfig(path, "careless").value().tls.ca.empty());
-  ASSERT_EQ(::setenv("SSL_CERT_FILE", "/nonexistent/roots.pem", 1), 0);
-  const Status missing = LoadKubeconfig(path).status();
-  ASSERT_EQ(::unsetenv("SSL_CERT_FILE"), 0);
+  env_["SSL_CERT_FILE"] = Write("roots.pem", "roots");
+  EXPECT_EQ(LoadKubeconfig(path, "", Env()).value().tls.ca.file, env_["SSL_CERT_FILE"]);
+  EXPECT_TRUE(LoadKubeconfig(path, "plain", Env()).value().tls.ca.empty());
+  EXPECT_TRUE(LoadKubeconfig(path, "careless", Env()).value().tls.ca.empty());
+  env_["SSL_CERT_FILE"] = "/nonexistent/roots.pem";
+  const Status missing = LoadKubeconfig(path, "", Env()).status();
   EXPECT_EQ(missing.code(), Code::kInvalidArgument);
   EXPECT_NE(missing.message().find("certificate-authority is missing"), std::string::npos);
   EXPECT_NE(missing.message().find("/nonexistent/roots.pem"), std::string::npos);

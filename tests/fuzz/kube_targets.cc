@@ -82,7 +82,7 @@ void KubeObject(std::string_view input) {
 }
 
 void Kubeconfig(std::string_view input) {
-  const auto config = kube::ParseKubeconfig(input, "file");
+  const auto config = kube::ParseKubeconfig(input, "file", "", [](const char*) { return nullptr; });
   if (!config.ok()) {
     TESSERA_CHECK(config.status().message().find("file") != std::string::npos);
     return;
