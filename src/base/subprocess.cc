@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
+#include <thread>
 
 #include "src/base/file.h"
 
@@ -53,6 +54,20 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
     if (polls[1].revents != 0 && !ReadOnce(err, &result->err)) polls[1].fd = -1;
   }
   return true;
+}
+
+// Waits until the program ends, because it can close its output and continue to run. Returns false
+// if the deadline passes first. Polls: Linux before 5.3 has no pidfd.
+bool WaitUntilEnd(pid_t pid, MonotonicTime end, int* wait_status) {
+  const SystemClock clock;
+  Duration pause = std::chrono::microseconds(100);
+  while (true) {
+    const pid_t ended = ::waitpid(pid, wait_status, WNOHANG);
+    if (ended == pid || (ended < 0 && errno != EINTR)) return true;
+    if (clock.Now() >= end) return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(20));
+  }
 }
 
 // `extra`, and the variables of this program's environment that `extra` does not set.
@@ -105,12 +120,13 @@ Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Durati
   err.write_end.Reset();
 
   SubprocessResult result;
-  const bool ended_in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result);
-  if (!ended_in_time) ::kill(pid, SIGKILL);
   int wait_status = 0;
-  while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
-  }
+  const bool ended_in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result) &&
+                             WaitUntilEnd(pid, end, &wait_status);
   if (!ended_in_time) {
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
+    }
     return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; its output: {}{}",
                  argv[0], result.out, result.err);
   }

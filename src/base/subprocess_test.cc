@@ -32,6 +32,17 @@ TEST(SubprocessTest, ProgramIsKilledAtTheDeadline) {
   EXPECT_EQ(result.status().code(), Code::kDeadlineExceeded);
 }
 
+TEST(SubprocessTest, AProgramThatClosesItsOutputIsKilledAtTheDeadline) {
+  const auto result = RunProgram({"sh", "-c", "exec sleep 60 >&- 2>&-"}, milliseconds(50));
+  EXPECT_EQ(result.status().code(), Code::kDeadlineExceeded);
+}
+
+TEST(SubprocessTest, AProgramMayEndAfterItClosesItsOutput) {
+  const auto result = RunProgram({"sh", "-c", "exec >&- 2>&-; sleep 0.1; exit 3"}, seconds(10));
+  ASSERT_TRUE(result.ok()) << result.status().ToString();
+  EXPECT_EQ(result->exit_code, 3);
+}
+
 TEST(SubprocessTest, AMissingProgramIsNotFound) {
   EXPECT_EQ(RunProgram({"no-such-program"}, seconds(1)).status().code(), Code::kNotFound);
 }
