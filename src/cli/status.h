@@ -29,8 +29,9 @@ struct StatusLine {
   std::string name;
   bool works = true;
   std::string detail;
-  std::string fix;          // what the user can do; "" if the component works
-  bool is_unknown = false;  // `works` is true because nothing shows a problem
+  std::string fix;           // what the user can do; "" if the component works
+  bool is_unknown = false;   // `works` is true because nothing shows a problem
+  bool agent_fails = false;  // a node: its agent is missing or does not become ready
 };
 
 struct InstallationStatus {

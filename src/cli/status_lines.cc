@@ -515,9 +515,11 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   for (const Json* pod : {driver, agent}) {
     const std::string problem = pod == nullptr ? "" : ProblemOfPod(*pod, warnings);
     if (problem.empty()) continue;
-    return StatusLine{name, false,
-                      fmt::format("{}: {}", TextAt(*pod, {"metadata", "name"}), problem),
-                      FixOfPod(*pod, problem)};
+    return StatusLine{.name = name,
+                      .works = false,
+                      .detail = fmt::format("{}: {}", TextAt(*pod, {"metadata", "name"}), problem),
+                      .fix = FixOfPod(*pod, problem),
+                      .agent_fails = pod == agent};
   }
   if (TextAt(node, {"metadata", "labels", names::kLabelUpgradeState}) == kUpgradeFailed) {
     return StatusLine{
@@ -530,7 +532,11 @@ std::optional<StatusLine> NodeLine(const Json& node, const Json* agent, const Js
   if (gpus == nullptr) return std::nullopt;
   // The condition outlives the agent.
   if (agent == nullptr) {
-    return StatusLine{name, false, "it has GPUs, and no agent runs on it", fix_without_agent};
+    return StatusLine{.name = name,
+                      .works = false,
+                      .detail = "it has GPUs, and no agent runs on it",
+                      .fix = fix_without_agent,
+                      .agent_fails = true};
   }
   if (IsTrue(gpus)) return std::nullopt;
   const std::string reason = gpus->StringAt("reason").value_or("");

@@ -332,6 +332,23 @@ TEST(DoctorTest, AmountsHaveUnitsAndNumbersTheirPlurals) {
   EXPECT_EQ(findings[1].problem, "2 allocations were rejected on GPU 0 of node n1");
 }
 
+TEST(DoctorTest, TheAgentsPodIsKnownByItsLabel) {
+  const Json failing = Parsed(R"({"initContainerStatuses":[{"name":"wait","state":{"waiting":)"
+                              R"({"reason":"ErrImagePull"}}}]})");
+  ClusterFacts facts = Healthy();
+  facts.installation.pods[0].Set("status", failing);
+  facts.installation.pods[0].Find("metadata")->Set("name", Json::String("x"));
+  EXPECT_TRUE(ChecksIn(Diagnose(facts)).contains("agent-not-ready"));
+
+  facts = Healthy();
+  Json driver = Parsed(kAgentPod);
+  driver.Find("metadata")->Set("name", Json::String("driver-of-agent"));
+  driver.Find("metadata")->Erase("labels");
+  driver.Set("status", failing);
+  facts.installation.driver_pods = {driver};
+  EXPECT_FALSE(ChecksIn(Diagnose(facts)).contains("agent-not-ready"));
+}
+
 TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   ClusterFacts facts = Healthy();
   Plants().at("xids-reported")(facts);

@@ -27,8 +27,7 @@ void CheckComponents(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckAgentPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const StatusLine& line : StatusOf(facts.installation).nodes) {
-    // Other checks report problems of the condition GPUReady.
-    if (line.detail.find("agent") == std::string::npos) continue;
+    if (!line.agent_fails) continue;  // other checks report the condition GPUReady
     findings->Add("node " + line.name, line.detail, "the agent's pod does not become ready",
                   line.fix);
   }
