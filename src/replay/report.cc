@@ -42,9 +42,14 @@ void AppendCsv(std::string_view policy, const std::string& seed,
   }
 }
 
-std::vector<int> LoadsOf(const Study& study) {
+int LastLoad(const Study& study) {
   int last = 0;
   for (const PolicyMean& mean : study.means) last = std::max(last, mean.points.back().load);
+  return last;
+}
+
+std::vector<int> LoadsOf(const Study& study) {
+  const int last = LastLoad(study);
   std::vector<int> loads;
   for (const int load : {80, 90, 100}) {
     if (load < last) loads.push_back(load);
@@ -125,12 +130,6 @@ std::vector<ChartLine> LinesOf(const Study& study, PointField field, int first) 
     lines.push_back(LineOf(study, n, field, first));
   }
   return lines;
-}
-
-int LastLoad(const Study& study) {
-  int last = 0;
-  for (const PolicyMean& mean : study.means) last = std::max(last, mean.points.back().load);
-  return last;
 }
 
 }  // namespace
