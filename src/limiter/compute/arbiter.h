@@ -95,7 +95,9 @@ class Arbiter {
     uint32_t slot = 0;
     size_t rank = 0;  // in short_active_
     int64_t metered = 0, part_integral = 0, part_integral_at = 0, read_at = 0, busy_at = 0;
-    double rate = 0;  // exponential mean of the fraction of the GPU that it uses
+    int64_t first_read_at = 0;
+    int64_t sampled_time = 0;  // GPU time since the last RecordUtilization that NVML includes
+    double rate = 0;           // exponential mean of the fraction of the GPU that it uses
     double part = 1;
     int64_t in_flight = 0;
     bool is_active = false, has_long_work = false, was_read = false;
@@ -114,8 +116,12 @@ class Arbiter {
   struct MeterCorrection {
     int64_t updated_at = 0;                      // time of the last call of RecordUtilization
     int64_t time_alone = 0, time_contended = 0;  // GPU time since then
-    int64_t time_copied = 0;                     // GPU time of copies, which NVML does not report
-    bool was_contended = false;                  // `time_contended` was not 0 at the last call
+    // GPU time since then that NVML leaves out: of copies and of processes that have ended.
+    int64_t time_unsampled = 0;
+    int64_t time_young = 0;      // GPU time since then of processes that have just started
+    int64_t ended_at = 0;        // when a process last ended
+    double unsampled_part = 0;   // of the GPU time, at the last call
+    bool was_contended = false;  // `time_contended` was not 0 at the last call
     BiasEstimate bias_alone, bias_contended;
   };
   struct ContainerState {
@@ -156,6 +162,9 @@ class Arbiter {
   double SampleWeight(int64_t dt);
   void ReadContainer(int64_t now, const ContainerReading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, ContainerState* container);
+  static void MeterProcess(int64_t now, int64_t metered, ProcessState* process,
+                           ContainerState* container);
+  static void EndProcess(int64_t now, ProcessState* process, ContainerState* container);
   void DecideWeights();
   double PartOf(const ProcessState& process) const;
   void CollectActiveProcesses();
@@ -174,7 +183,7 @@ class Arbiter {
   int64_t BacklogMemory() const;  // how long after a wait a container counts as having a backlog
   int64_t NextTick(int64_t now);
   int64_t MaxLead(const ContainerState& container, double weights) const;
-  static void CorrectBias(double metered, double used, BiasEstimate* estimate);
+  static void CorrectBias(double metered, double certain_part, double used, BiasEstimate* estimate);
   void WriteDivision(int64_t now);
 
   std::vector<ContainerState> containers_;  // sorted by id

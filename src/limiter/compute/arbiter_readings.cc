@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/limiter/compute/tuning.h"
 
@@ -21,6 +22,8 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process that writes nothing for this time has ended or is stopped. Its work in flight no longer
 // counts.
 constexpr int64_t kSilentTime = 100 * kMillisecond;
+// NVML reports nothing, or too little, about a process that ends after a shorter time.
+constexpr int64_t kYoungAge = kSecond;
 // Bounds for values that a container writes.
 constexpr int64_t kMaxMagnitude = int64_t(1) << 60;
 constexpr int64_t kMaxSample = 16 * kSecond;
@@ -46,6 +49,33 @@ double Arbiter::SampleWeight(int64_t dt) {
   return sample_weight_;
 }
 
+// A process corrects its count by small amounts, so a slot whose count has fallen by more than half
+// has another process.
+void Arbiter::MeterProcess(int64_t now, int64_t metered, ProcessState* process,
+                           ContainerState* container) {
+  if (metered < process->metered / 2) EndProcess(now, process, container);
+  if (process->first_read_at == 0) {
+    process->first_read_at = now;
+    process->metered = process->read_at == 0 ? metered : 0;
+  }
+  const int64_t more =
+      std::clamp<int64_t>(metered - std::exchange(process->metered, metered), 0, kMaxSample);
+  MeterCorrection& meter = container->meter;
+  int64_t& total = container->is_contended ? meter.time_contended : meter.time_alone;
+  total = Bounded(total + more);
+  const bool is_sampled = now - process->first_read_at > kYoungAge;
+  int64_t& part = is_sampled ? process->sampled_time : meter.time_young;
+  part = Bounded(part + more);
+}
+
+// NVML does not report a process that has ended, nor what it did since the last report.
+void Arbiter::EndProcess(int64_t now, ProcessState* process, ContainerState* container) {
+  MeterCorrection& meter = container->meter;
+  meter.ended_at = now;
+  meter.time_unsampled = Bounded(meter.time_unsampled + std::exchange(process->sampled_time, 0));
+  process->first_read_at = 0;
+}
+
 void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
                           ContainerState* container) {
   // A time in the future counts as now.
@@ -55,16 +85,13 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& unchecked_reading,
     *time = std::clamp<int64_t>(*time, 0, now);
   }
   ProcessState& process = ProcessOf(reading.slot, container);
-  const int64_t metered = Bounded(reading.metered);
-  const int64_t more = std::clamp<int64_t>(metered - process.metered, 0, kMaxSample);
-  int64_t& total =
-      container->is_contended ? container->meter.time_contended : container->meter.time_alone;
-  if (process.read_at != 0) total = Bounded(total + more);
-  if (process.read_at != 0 && now > process.read_at) {
-    const double dt = double(now - process.read_at);
-    process.rate += (double(more) / dt - process.rate) * SampleWeight(now - process.read_at);
+  const int64_t before = process.metered, read_before = process.read_at;
+  MeterProcess(now, Bounded(reading.metered), &process, container);
+  if (read_before != 0 && now > read_before) {
+    const int64_t more = std::clamp<int64_t>(process.metered - before, 0, kMaxSample);
+    const double dt = double(now - read_before);
+    process.rate += (double(more) / dt - process.rate) * SampleWeight(now - read_before);
   }
-  process.metered = metered;
   process.read_at = now;
   process.was_read = true;
   const bool silent = now - reading.last_written > kSilentTime;
@@ -89,7 +116,7 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   container.charged = charged;
   const int64_t copied = Bounded(reading.copied);
   if (container.is_known)
-    container.meter.time_copied += std::max<int64_t>(0, copied - container.copied);
+    container.meter.time_unsampled += std::max<int64_t>(0, copied - container.copied);
   container.copied = copied;
   if (!container.is_known) container.pool = charged;
   container.is_known = true;
@@ -97,7 +124,10 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   container.in_flight = container.longest = 0;
   for (ProcessState& process : container.processes) process.was_read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
-  std::erase_if(container.processes, [](const ProcessState& process) { return !process.was_read; });
+  std::erase_if(container.processes, [&](ProcessState& process) {
+    if (!process.was_read) EndProcess(now, &process, &container);
+    return !process.was_read;
+  });
   container.is_idle = container.in_flight == 0 && now - container.last_activity() > kIdleTime;
 }
 

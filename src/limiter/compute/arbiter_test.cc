@@ -214,6 +214,27 @@ TEST(ArbiterTest, CopiesDoNotCorrectTheMeter) {
   }
 }
 
+// NVML misses processes that end within a second. Each of them uses the same slot for 50 ms.
+TEST(ArbiterTest, ShortProcessesDoNotCorrectTheMeter) {
+  for (const bool beside : {false, true}) {
+    Arbiter arbiter;
+    arbiter.Set(1, {.request = 0.5, .limit = 0.5});
+    arbiter.Set(2, {.request = 0.5, .limit = 0.5});
+    int64_t now = kStart, charged = 0;
+    uint32_t bias = 0;
+    for (int i = 0; i < 5000; ++i, now += 2 * kMillisecond) {
+      charged += kMillisecond;
+      Arbiter::ContainerReading reading = Working(1, now, charged);
+      reading.processes[0].metered = (1 + i % 25) * kMillisecond;
+      Readings readings{reading};
+      if (beside) readings.push_back(Working(2, now, 0));
+      bias = AllowanceOf(arbiter.Tick(now, readings), 1).bias;
+      if (i % 500 == 499) arbiter.RecordUtilization(now, 1, 0.05);
+    }
+    EXPECT_EQ(bias, kOne) << beside;
+  }
+}
+
 TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.3, .limit = 0.3});

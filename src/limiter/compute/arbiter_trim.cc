@@ -20,15 +20,18 @@ constexpr double kMinChange = 0.02;
 // The correction for times beside other containers needs at least this much use beside them,
 // relative to the use alone.
 constexpr double kMinContended = 0.25;
-// NVML's measure of a second corrects nothing if copies took a larger part of the GPU time.
-constexpr double kMaxCopied = 0.2;
+// Processes that live for less than this are reported too late or not at all.
+constexpr int64_t kShortLife = 2 * kSecond;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
 
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
-// each comparison corrects only a part of the difference.
-void Arbiter::CorrectBias(double metered, double used, BiasEstimate* estimate) {
+// each comparison corrects only a part of the difference. NVML may leave out all but `certain_part`
+// of the metered time, so no measure between that and all of it is an error.
+void Arbiter::CorrectBias(double metered, double certain_part, double used,
+                          BiasEstimate* estimate) {
+  metered = std::clamp(used / estimate->bias, metered * certain_part, metered);
   const auto changed = [](double mean, double value) {
     return std::abs(value - mean) > std::max(kMinChange, 0.2 * mean);
   };
@@ -64,22 +67,25 @@ void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   MeterCorrection& meter = container->meter;
   const bool first = meter.updated_at == 0;
   const auto span = double(std::max<int64_t>(now - std::exchange(meter.updated_at, now), 1));
-  double alone = double(std::exchange(meter.time_alone, 0)) / span;
-  double contended = double(std::exchange(meter.time_contended, 0)) / span;
-  const double copied = double(std::exchange(meter.time_copied, 0)) / span;
+  const double alone = double(std::exchange(meter.time_alone, 0)) / span;
+  const double contended = double(std::exchange(meter.time_contended, 0)) / span;
+  double unsampled = double(std::exchange(meter.time_unsampled, 0)) / span;
+  const double young = double(std::exchange(meter.time_young, 0)) / span;
+  // Where processes have ended, the young ones may end soon too.
+  if (meter.ended_at != 0 && now - meter.ended_at < kShortLife) unsampled += young;
+  for (ProcessState& process : container->processes) process.sampled_time = 0;
   const bool was_contended = std::exchange(meter.was_contended, contended > 0);
+  // NVML's samples may be of the second before.
+  const double part = unsampled / std::max({alone + contended, unsampled, 1e-9});
+  const double certain_part = 1 - std::max(part, std::exchange(meter.unsampled_part, part));
   if (first || container->longest > kTooLongToCorrect) return;
-  // If copies took much of the time, the rest is too inexact.
-  const double copied_part = copied > 0 ? copied / std::max(alone + contended, copied) : 0;
-  if (copied_part > kMaxCopied) return;
-  alone *= 1 - copied_part;
-  contended *= 1 - copied_part;
   if (was_contended != (contended > 0)) {
     meter.bias_alone.samples = meter.bias_contended.samples = 0;
   } else if (!was_contended) {
-    CorrectBias(alone, used, &meter.bias_alone);
+    CorrectBias(alone, certain_part, used, &meter.bias_alone);
   } else if (contended > kMinContended * alone) {
-    CorrectBias(contended, used - alone * meter.bias_alone.bias, &meter.bias_contended);
+    CorrectBias(contended, certain_part, used - alone * meter.bias_alone.bias,
+                &meter.bias_contended);
   }
 }
 
