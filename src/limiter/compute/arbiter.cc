@@ -60,8 +60,11 @@ void Arbiter::Remove(Id id) {
 // Containers without a request divide the GPU time that requests leave.
 void Arbiter::DecideWeights() {
   double requested = 0, weights = 0;
+  bool has_low_request = false;
   for (const ContainerState& container : containers_) {
     requested += container.share.request;
+    has_low_request |=
+        container.share.request > 0 && container.share.priority == PriorityClass::kLow;
     if (container.share.request <= 0) weights += container.share.weight;
   }
   const double rest = std::max(0.01, 1 - requested);
@@ -71,6 +74,9 @@ void Arbiter::DecideWeights() {
     container.weight =
         share.request > 0 ? share.request : rest * share.weight / std::max(weights, 1e-9);
     container.limit = share.limit > 0 ? share.limit : 1;
+    container.is_low =
+        share.priority == PriorityClass::kLow ||
+        (has_low_request && share.request <= 0 && share.priority == PriorityClass::kNormal);
     by_limit_.push_back(&container);
   }
   std::ranges::stable_sort(by_limit_, {}, [](const ContainerState* container) {
@@ -119,7 +125,7 @@ int64_t Arbiter::NextTick(int64_t now) {
   int active = 0;
   for (const ContainerState& container : containers_) {
     high |= container.share.priority == PriorityClass::kHigh;
-    low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
+    low |= container.is_low && container.in_flight > 0;
     active += container.is_known && now - container.last_launch < kRecentTime;
   }
   tick_interval_ = active > kManyContainers ? kManyContainersTick : kTick;

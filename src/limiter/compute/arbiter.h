@@ -130,6 +130,9 @@ class Arbiter {
     std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
     double weight = 0, limit = 1;
+    // Of the low class, or without a request beside a request of the low class: it must not have
+    // more than such a container while a high class works.
+    bool is_low = false;
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;

@@ -36,8 +36,8 @@ constexpr int64_t kWorkingTime = 300 * kMicrosecond, kAtLimitTime = 5 * kMillise
 // True: the container has kernels in flight that need several turns of the GPU, and that a high
 // class waits for.
 bool Arbiter::HasAwaitedKernels(const ContainerState& container) {
-  return container.share.priority == PriorityClass::kLow && container.in_flight > 0 &&
-         container.longest > kQuantum && container.longest <= kMaxAwaitedTime;
+  return container.is_low && container.in_flight > 0 && container.longest > kQuantum &&
+         container.longest <= kMaxAwaitedTime;
 }
 
 // True: the container's own limit has just delayed a launch. `last_limited` is 0 if it never has.
@@ -54,7 +54,7 @@ void Arbiter::DecideStops(int64_t now) {
     high |= works && container.share.priority == PriorityClass::kHigh;
   }
   for (ContainerState& container : containers_) {
-    const bool low = container.share.priority == PriorityClass::kLow;
+    const bool low = container.is_low;
     const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
     // At a stop, threads give up the GPU time that they have taken in advance.
     if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) {

@@ -311,6 +311,20 @@ TEST(ComputeModelTest, ContainersWithoutAShareGetWhatSharesLeave) {
          {.tenants = {HardLimit(0.7, waits), Weighted(1, Steady(100 * kUs))}}, {69, 30});
 }
 
+// Otherwise the containers without a share would run whenever the low class is stopped.
+TEST(ComputeModelTest, ALowClassWithAShareGetsMoreThanContainersWithoutAShare) {
+  TenantOptions high = HardLimit(0.3, Steady(100 * kUs)), low = HardLimit(0.6, Steady(100 * kUs));
+  high.share.priority = PriorityClass::kHigh;
+  low.share.priority = PriorityClass::kLow;
+  const TenantOptions without = Weighted(1, Steady(100 * kUs));
+  SharedGpu gpu({.tenants = {high, low, without, without}});
+  gpu.Run();
+  std::printf("high 30 / low 60 / 2 without: %.1f %.1f %.1f %.1f\n", gpu.Of(0).mean, gpu.Of(1).mean,
+              gpu.Of(2).mean, gpu.Of(3).mean);
+  EXPECT_NEAR(gpu.Of(0).mean, 30, kTolerancePoints);
+  EXPECT_GE(gpu.Of(1).mean, 42);
+}
+
 TEST(ComputeModelTest, AnElasticLimitUsesWhatOthersLeave) {
   const TenantOptions elastic{.share = {.request = 0.3, .limit = 0.6},
                               .processes = {Steady(100 * kUs)}};
