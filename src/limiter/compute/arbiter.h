@@ -108,6 +108,8 @@ class Arbiter {
   struct BiasEstimate {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
+    double last_nvml = 0;
+    double noise = 0;  // mean difference between NVML's measures of two seconds of the same load
     int samples = 0;
   };
   // A container's metered GPU time, and the factors that correct it. The events that time launches

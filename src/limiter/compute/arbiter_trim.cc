@@ -17,6 +17,8 @@ namespace {
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToCorrect = 150 * kMillisecond;
 constexpr double kMinChange = 0.02;
+// The usual difference between NVML's measures of two seconds of the same load.
+constexpr double kUsualNoise = 0.01;
 // The correction for times beside other containers needs at least this much use beside them,
 // relative to the use alone.
 constexpr double kMinContended = 0.25;
@@ -32,18 +34,26 @@ constexpr double kMinBias = 0.1, kMaxBias = 10;
 void Arbiter::CorrectBias(double metered, double certain_part, double used,
                           BiasEstimate* estimate) {
   metered = std::clamp(used / estimate->bias, metered * certain_part, metered);
-  const auto changed = [](double mean, double value) {
-    return std::abs(value - mean) > std::max(kMinChange, 0.2 * mean);
+  const auto changed = [](double mean, double value, double noise) {
+    return std::abs(value - mean) > std::max({kMinChange, 0.2 * mean, 3 * noise});
   };
-  if (changed(estimate->mean_metered, metered) || changed(estimate->mean_nvml, used))
+  if (changed(estimate->mean_metered, metered, 0)) {
     estimate->samples = 0;
+  } else {
+    estimate->noise += 0.2 * (std::abs(used - estimate->last_nvml) - estimate->noise);
+    if (changed(estimate->mean_nvml, used, estimate->noise)) estimate->samples = 0;
+  }
+  estimate->last_nvml = used;
   ++estimate->samples;
-  const double weight = estimate->samples == 1 ? 1 : 0.5;
+  // The mean of a noisy measure needs more samples.
+  const double last_weight = std::clamp(kUsualNoise / std::max(estimate->noise, 1e-9), 0.05, 0.5);
+  const double weight = std::max(last_weight, 1.0 / estimate->samples);
   estimate->mean_metered += (metered - estimate->mean_metered) * weight;
   estimate->mean_nvml += (used - estimate->mean_nvml) * weight;
   const double biased = estimate->mean_metered * estimate->bias;
+  const double uncertainty = std::max(0.0, estimate->noise - kUsualNoise) * 1.5 * std::sqrt(weight);
   if (estimate->samples < 3 || biased < kDeadBand || estimate->mean_nvml < kDeadBand ||
-      std::abs(estimate->mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
+      std::abs(estimate->mean_nvml - biased) <= std::max({kDeadBand, 0.01 * biased, uncertainty})) {
     return;
   }
   const double ratio = estimate->mean_nvml / biased;
