@@ -215,8 +215,8 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.message,
             std::string("container main may use 5120 MiB and 20 hundredths (up to 100 while others "
-                        "leave it idle), class low of ") +
-                kUuid);
+                        "leave it idle) of ") +
+                kUuid + ", in class low");
   SetLimit("a", "bogus", names::kAnnotationComputeClass);
   SetLimit("a", "worse", names::kAnnotationComputeClass);
   ASSERT_EQ(pods_.events.size(), 3u);
@@ -307,6 +307,17 @@ TEST_F(LimitedGrantsTest, AnEventNamesOnlyContainersWhoseLimitChanged) {
   SetLimit("a", "side=1024Mi");
   EXPECT_EQ(pods_.events.back().second.reason, names::kReasonLimitRejected)
       << "another text with the same limits: " << pods_.events.back().second.message;
+}
+
+TEST_F(LimitedGrantsTest, TheEventOfAShareOfMemoryNamesItsClass) {
+  pods_.Sync();
+  AssignShare("a");
+  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
+  SetLimit("a", "low", names::kAnnotationComputeClass);
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_NE(pods_.events[0].second.message.find("MiB of " + std::string(kUuid) + ", in class low"),
+            std::string::npos)
+      << pods_.events[0].second.message;
 }
 
 TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {

@@ -214,13 +214,9 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
   return problems;
 }
 
-// "4096 MiB and 20 hundredths (up to 50 while others leave it idle), class low"
-std::string TextOf(const PodInfo& pod, const std::string& container,
-                   const grant::GrantedDevice& device) {
-  std::vector<std::string> limits;
-  if (GrantedMemoryLimit::IsLimited(device))
-    limits.push_back(GrantedMemoryLimit::Text(GrantedMemoryLimit::Of(device)));
-  if (!GrantedComputeLimit::IsLimited(device)) return fmt::format("{}", fmt::join(limits, ""));
+// "20 hundredths (up to 50 while others leave it idle)"
+std::string ComputeTextOf(const PodInfo& pod, const std::string& container,
+                          const grant::GrantedDevice& device) {
   std::string compute = GrantedComputeLimit::Text(GrantedComputeLimit::Of(device));
   const auto annotation_limits =
       GrantedComputeLimit::Parse(TextOf(pod, GrantedComputeLimit::kAnnotation));
@@ -231,10 +227,20 @@ std::string TextOf(const PodInfo& pod, const std::string& container,
   if (max > GrantedComputeLimit::Of(device)) {
     compute += fmt::format(" (up to {} while others leave it idle)", max.count() / 10);
   }
-  limits.push_back(std::move(compute));
+  return compute;
+}
+
+// "container main may use 4096 MiB and 20 hundredths of GPU-f1e2…, in class low"
+std::string DescribeLimits(const PodInfo& pod, const std::string& container,
+                           const grant::GrantedDevice& device) {
+  std::vector<std::string> limits;
+  if (GrantedMemoryLimit::IsLimited(device))
+    limits.push_back(GrantedMemoryLimit::Text(GrantedMemoryLimit::Of(device)));
+  if (GrantedComputeLimit::IsLimited(device))
+    limits.push_back(ComputeTextOf(pod, container, device));
   const std::string priority = TextOf(pod, names::kAnnotationComputeClass);
-  return fmt::format("{}{}", fmt::join(limits, " and "),
-                     priority.empty() ? "" : ", class " + priority);
+  return fmt::format("container {} may use {} of {}{}", container, fmt::join(limits, " and "),
+                     device.uuid, priority.empty() ? "" : ", in class " + priority);
 }
 
 // Lowers the limits of `devices`, which `entry` holds, to the limits of annotations and variables.
@@ -415,12 +421,10 @@ void LimitChanges::Write(const PodInfo& before, const PodInfo& pod) {
       continue;
     }
     for (size_t i = 0; i < devices.size(); ++i) {
-      const std::string text = TextOf(pod, key.second, devices[i]);
+      std::string text = DescribeLimits(pod, key.second, devices[i]);
       const bool changed =
-          has_other_memory || text != TextOf(before, key.second, devices_before[i]);
-      if (devices[i].bytes == 0 || !changed) continue;
-      changes.push_back(
-          fmt::format("container {} may use {} of {}", key.second, text, devices[i].uuid));
+          has_other_memory || text != DescribeLimits(before, key.second, devices_before[i]);
+      if (devices[i].bytes != 0 && changed) changes.push_back(std::move(text));
     }
   }
   if (changes.empty()) return;
