@@ -18,9 +18,9 @@
 namespace tessera::agent {
 namespace {
 
-// The supervisor is the first process of the container's PID namespace. The kernel drops signals to
-// such a process that it neither handles nor blocks (sig_task_ignored and sig_ignored in
-// kernel/signal.c), so the supervisor blocks its signals and receives them with sigwaitinfo.
+// The supervisor is the first process of the container's PID namespace. The kernel drops a signal
+// that such a process neither handles nor blocks (sig_task_ignored and sig_ignored in
+// kernel/signal.c). So the supervisor blocks its signals and receives them with sigwaitinfo.
 sigset_t HandledSignals() {
   sigset_t set;
   ::sigemptyset(&set);

@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// Why no agent has reported usage, with the remedy; OK if one has, or if no agent failed.
+// An error with its remedy if agents failed and none reported usage; otherwise OK.
 Status ProblemOf(const ClusterUses& uses);
 
 }  // namespace tessera::cli

@@ -29,7 +29,7 @@ std::string SummaryOf(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Quer
 
 // Adds to `out` how many nodes fit and the reasons of the others. `details`, for users who may list
 // all nodes and pods: also the names of nodes, reasons that may name other pods, the best nodes,
-// and the GPUs of the nodes that come closest (JsonOfNearNodes).
+// and the GPUs of the nodes that come closest to fitting (JsonOfNearNodes).
 void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query, bool details,
                    Json* out);
 

@@ -17,14 +17,14 @@
 
 namespace tessera::console {
 
-// The nodes that come closest, with each of their GPUs:
+// The nodes that fit the pod or come closest to fitting, with each of their GPUs:
 // [{"node":"n1","fits":false,"text":"3 GPUs wanted, 2 of 8 free: …",
 //   "gpus":[{"name":"0","reason":"held-whole","text":"…","chosen":false}]}]
 // "reason" is "" for a GPU with room; "chosen": the engine would take the GPU. REQUIRES: the ledger
 // has not changed since `query` was made.
 Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// The pods of which each alone, by leaving its node, makes room there for a waiting pod; the
+// Pods of which any single one would make room for the waiting pod if it left its node; the
 // smallest first. "otherNodes": to how many nodes the pod could move.
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
 //  "complete":true}, or false if there are too many pods to try all.

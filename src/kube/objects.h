@@ -84,9 +84,11 @@ struct PodObject {
   std::string scheduler_name;
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
-  std::string nominated_node;         // status.nominatedNodeName
-  WallTime scheduled_at;              // time of binding, from condition PodScheduled
-  uint64_t failed_attempt_hash = 0;   // of condition PodScheduled=False; 0: none
+  std::string nominated_node;  // status.nominatedNodeName
+  WallTime scheduled_at;       // time of binding, from condition PodScheduled
+  // Hash of the reason and the message of a failed scheduling attempt, from condition
+  // PodScheduled=False; 0: none.
+  uint64_t failed_attempt_hash = 0;
   std::vector<std::string> gates;     // remaining scheduling gates
   std::vector<Container> containers;  // init containers and sidecars first, in order of the spec
   NodeConstraints constraints;        // only with KeptFields::constraints

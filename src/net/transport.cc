@@ -144,7 +144,8 @@ class StreamTransport : public Transport,
 using PlainTransport = StreamTransport<Socket>;
 using TlsTransport = StreamTransport<ssl::stream<Socket>>;
 
-// ssl::stream needs a context object, which takes its own reference.
+// ssl::stream needs an ssl::context. Its destructor releases a reference to the SSL_CTX, so one is
+// added for it.
 ssl::context SslContextOf(const std::shared_ptr<SSL_CTX>& context) {
   SSL_CTX_up_ref(context.get());
   return ssl::context(context.get());

@@ -3,8 +3,8 @@
 // Eviction API, and restarts driver pods. Records each step as an Event on the Node.
 //
 // Each patch has the resourceVersion on which the step was decided, so a concurrent cordon by an
-// administrator is not overwritten. Threads: the client's runner. What ClusterAccess refers to, the
-// reader and the delegate must outlive the executor.
+// administrator is not overwritten. Threads: the client's runner. The reader, the delegate and
+// the objects that ClusterAccess refers to must outlive the executor.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class UpgradeExecutor {
     virtual void OnNodeWritten() = 0;
     // A pod was evicted or deleted, or the API server rejected the request.
     virtual void OnPodAnswer() = 0;
-    // error() has changed, or a node could not be written for another reason.
+    // A write of a node has failed and set error(), or has succeeded and cleared an earlier error.
     virtual void OnWriteError() = 0;
   };
 

@@ -90,8 +90,9 @@ struct ExtenderCertificates::Impl {
     operation = client.Get({kube::kServices, options.service, options.ns, ""},
                            [this](const Result<Json>& answer) {
                              if (answer.ok()) addresses = AddressesOf(*answer);
-                             // An error does not stop the port. The certificate then lacks the
-                             // addresses, but clients can connect by the Service's names.
+                             // The port is served even if the Service cannot be read. The
+                             // certificate then lacks the addresses, but clients can connect by
+                             // the Service's names.
                              if (!answer.ok() && answer.status().code() != Code::kNotFound) {
                                delegate.OnCertificateError(answer.status());
                              }

@@ -52,8 +52,8 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& holder,
   file.SetFailOpen(FailsOpen(holder));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
-    // SetCompute takes the share's floor and its cap. They apply while no allowance of the arbiter
-    // is valid; an allowance may be larger. A share of 0 or 1000 thousandths is not limited.
+    // The limiter enforces this rate, as cap and as floor, until the arbiter writes an allowance,
+    // whose cap may exceed the share. A share of 0 or 1000 thousandths is not limited.
     const double rate = device.milli % 1000 / 1000.0;
     if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);

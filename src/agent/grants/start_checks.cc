@@ -111,7 +111,8 @@ Status StartChecks::CompareHolders(const Entry& entry, const Holders& holders,
 
 Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
   const ContainerRef unknown = entry.holder;
-  // Without access to pods, a container that the kubelet does not list is an init container.
+  // The kubelet does not list init containers. Without access to pods, a container that it does not
+  // list is taken for one.
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
     return MismatchError(unknown, device::UuidsOf(entry.shares),
@@ -142,8 +143,8 @@ void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
                               call->resource));
   }
   const ContainerRef& owner = holders[0].ref;
-  // The GPUs came from another device plugin, or the IDs are vcuda-memory together with whole GPUs,
-  // which does not choose a GPU.
+  // Either another device plugin gave the GPUs, so the entry has no claims, or the IDs are of
+  // vcuda-memory beside whole GPUs. Such a request for memory chooses no GPU.
   for (const auto& [key, entry] : ledger_->entries()) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&

@@ -51,8 +51,8 @@ class Registrar {
   static constexpr Duration kStreamWait = std::chrono::seconds(5);
   static constexpr Duration kShortStreamWait = std::chrono::milliseconds(250);
 
-  // The arguments must outlive the object. Calls `on_change` when registered() changes; may be
-  // null.
+  // The arguments must outlive the object. Calls `on_change`, unless it is null, when registered()
+  // changes.
   Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
             Registration registration, KubeletMetrics* metrics, std::function<void()> on_change);
   ~Registrar();
@@ -79,7 +79,8 @@ class Registrar {
   void ScheduleRetry(Code reason);
   void OnRegistered(const Status& status);
   void UpdateRegistered();
-  // Runs `task` unless the registrar, or the attempt that it belongs to, is over.
+  // Runs `task` after `delay`, unless the registrar was destroyed or the attempt that posted the
+  // task has ended by then.
   void PostForAttempt(Duration delay, std::function<void()> task);
 
   TaskRunner* const runner_;
@@ -98,7 +99,7 @@ class Registrar {
   uint64_t attempt_ = 0;  // tasks of earlier attempts do nothing
   Duration pause_ = kFirstPause;
   MonotonicTime starting_until_{};
-  std::string tried_kubelet_;  // identity of its socket, at the latest attempt
+  std::string tried_kubelet_;  // identity of the kubelet's socket at the latest attempt
   std::string known_kubelet_;  // the kubelet that accepted the plugin last
   WeakPtrFactory<Registrar> weak_{this};
 };

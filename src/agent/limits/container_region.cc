@@ -85,7 +85,8 @@ bool HasMapped(const std::string& maps, const struct stat& file) {
 }
 
 // Whether the container still sees the agent's earlier directory of `limits`, which was deleted on
-// the host and created again. No container can write to that file system.
+// the host and created again. A container cannot fake this, because it cannot write to that file
+// system.
 bool IsReplaced(const Fd& root, const std::string& folder, const struct stat& limits) {
   const Fd dir_fd = OpenBelow(root.get(), folder, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
   struct stat info {};

@@ -44,8 +44,8 @@
 
 namespace tessera::agent {
 
-// How exactly a share of compute was kept in the last minute (share_history.h), in fractions of the
-// GPU.
+// How closely a container followed its share of compute in the last minute (share_history.h), in
+// fractions of the GPU.
 struct ShareRecord {
   double mean = 0;   // average use, measured by the limiters
   double worst = 0;  // largest error in a second; > 0: above the limit, < 0: below the share

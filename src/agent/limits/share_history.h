@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How exactly the shares of compute were kept in the last minute, from samples of about a second
-// each:
+// How closely a container followed its share of compute in the last minute. Each sample covers
+// about a second:
 //
 //   mean    average of the used fraction, by the limiters and by the driver
-//   error   of a sample: used - limit, if positive: more than the container may use
-//                        -min(share - used, waiting), if negative: less than its share,
-//                        although its threads waited for at least as much GPU time
+//   error   of a sample. Above 0: used - limit, the use beyond the limit.
+//           Below 0: -min(share - used, waiting), the part of the share that the container did not
+//           get although its threads waited for it
 //   worst   the error with the largest absolute value
 //
 // `share` is the fraction of the GPU that the container gets while others want the GPU, `limit` the
-// most that it may use. A container that wants less than its share has no error, and no sample just
-// after or before an idle one has an error below 0.
+// most that it may use. A container that wants less than its share has no error. A sample next to
+// an idle sample has no error below 0.
 //
 // Does no I/O and reads no clock. Use from one thread.
 #pragma once

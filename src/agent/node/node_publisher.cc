@@ -181,8 +181,8 @@ void NodePublisher::WriteMetadata() {
   if (!patches_.metadata) return WriteStatus();
   api_->MergePatch(*patches_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
-    // The Events follow from the earlier state, which this write has replaced, so they are kept
-    // now.
+    // The Events tell what changed against the state that this write has just replaced. They cannot
+    // be computed again, so they are queued now.
     for (Json& event : patches_.events) {
       if (TakeEventToken()) events_.push_back(std::move(event));
     }

@@ -17,10 +17,12 @@ namespace tessera::agent {
 
 class NodeReporter {
  public:
-  // Time after a plugin's registration in which the kubelet registers its Node. The Node is read
-  // again after this time, because the kubelet sets each resource that it does not know to 0.
+  // Time after a plugin's registration in which the kubelet registers its Node. When the kubelet
+  // registers its Node, it sets the resources that it does not know to 0. So the Node is read again
+  // after this time.
   static constexpr Duration kKubeletRegistrationTime = std::chrono::seconds(20);
-  // Interval of the only request of an idle agent, which corrects other writers' changes.
+  // How often the Node is read to correct changes by other writers. An idle agent sends no other
+  // request.
   static constexpr Duration kCheckInterval = std::chrono::minutes(5);
   struct Sources {
     std::function<std::optional<device::NodeInventory>()> inventory;  // nullopt: not known yet

@@ -4,9 +4,9 @@
 // conditions that agents set on Nodes, and tessera-runtime in the engines' configurations. All pods
 // continue, also pods with GPUs.
 //
-// The quotas (ConfigMap gpuquota), annotations of pods, and /opt/tessera on each node stay, because
-// containerd stops running containers through /opt/tessera. The kubelet itself sets the resources
-// of the device plugins to 0.
+// The quotas (ConfigMap gpuquota) and annotations of pods stay. /opt/tessera stays on each node,
+// because containerd needs it to stop the containers that still run. The kubelet itself sets the
+// resources of the device plugins to 0.
 //
 // Threads: one; blocks. After a run that fails or is killed, the user runs the command again.
 #pragma once

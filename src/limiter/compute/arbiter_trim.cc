@@ -19,8 +19,8 @@ constexpr int64_t kTooLongToCorrect = 150 * kMillisecond;
 constexpr double kMinChange = 0.02;
 // The usual difference between NVML's measures of two seconds of the same load.
 constexpr double kUsualNoise = 0.01;
-// The correction for times beside other containers needs at least this much use beside them,
-// relative to the use alone.
+// A second corrects the factor for contended times only if the container used more than this
+// fraction of its use alone while other containers were active.
 constexpr double kMinContended = 0.25;
 // Processes that live for less than this are reported too late or not at all.
 constexpr int64_t kShortLife = 2 * kSecond;
@@ -29,8 +29,9 @@ constexpr double kMinBias = 0.1, kMaxBias = 10;
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
-// each comparison corrects only a part of the difference. NVML may leave out all but `certain_part`
-// of the metered time, so no measure between that and all of it is an error.
+// each comparison corrects only a part of the difference. NVML certainly sees `certain_part` of the
+// metered time and may miss the rest. So a measure between that part and the whole metered time is
+// not an error.
 void Arbiter::CorrectBias(double metered, double certain_part, double used,
                           BiasEstimate* estimate) {
   metered = std::clamp(used / estimate->bias, metered * certain_part, metered);
@@ -68,9 +69,10 @@ void Arbiter::ResumeBias(Id id, double bias) {
   meter.bias_alone.bias = meter.bias_contended.bias = std::clamp(bias, kMinBias, kMaxBias);
 }
 
-// A second in which other containers were active for a part of the time counts as time beside them.
-// The factor for times alone corrects the use in the rest of that second. NVML's samples are so old
-// that the first second after a change still includes use from before the change.
+// A second in which other containers were active for a part of the time counts as contended. In the
+// rest of such a second the container ran alone; that use is corrected with the factor for times
+// alone. NVML's samples are so old that the first second after a change still includes use from
+// before the change.
 void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   ContainerState* const container = Find(id);
   if (container == nullptr) return;

@@ -50,7 +50,7 @@ class Accounts {
   // False: the container would exceed its limit; nothing is reserved.
   bool Reserve(int gpu, uint64_t bytes);
   void Cancel(int gpu, uint64_t bytes);
-  // Reserve, Add and Cancel. False: as Reserve.
+  // Reserve, Add and Cancel. False: the container would exceed its limit; nothing is charged.
   bool Hold(int gpu, uint64_t bytes);
   // Charges bytes that the driver has allocated, with or without a reservation.
   void Add(int gpu, uint64_t bytes);

@@ -243,9 +243,10 @@ void Forecast::AddGpu(ModelId model, int slack, int sign) {
   capacity_[model].slack += sign * slack;
 }
 
-// The horizon in arrivals. By Little's law there are as many arrivals in a pod lifetime as there
-// are pods; pods that arrive later find that others have left. At least kArrivalsPerPrice, for
-// which prices stay valid.
+// The horizon in arrivals: until no GPU has slack, but at most one pod lifetime, because pods that
+// arrive later use the room of pods that have left. By Little's law, as many pods arrive in a pod
+// lifetime as there are pods. A lifetime counts as at least kArrivalsPerPrice arrivals, because a
+// price stays in use for that many.
 double Forecast::Horizon() const {
   int64_t slack = 0;
   for (const ModelCapacity& model : capacity_) slack += model.slack;

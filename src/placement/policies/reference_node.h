@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the node by which the policies of the FGD experiments scale CPU and GPU. Included
-// only in src/placement.
+// The policies of the FGD experiments divide amounts of CPU and GPU by the size of this node.
+// Included only in src/placement.
 #pragma once
 
 #include <cstdint>

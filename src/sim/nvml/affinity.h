@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs near each GPU. The simulated node has only the NUMA node of each GPU. The CPUs of the
-// real machine are assigned to these nodes in equal blocks, so that pinning works everywhere.
-// Threads: any.
+// The CPUs near each GPU. The state of the simulated node tells the NUMA node of each GPU, but not
+// the CPUs of a NUMA node. So the CPUs of the real machine are assigned to the NUMA nodes in equal
+// blocks, and pinning works everywhere. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ namespace tessera::sim {
 std::string ShowText(State* state);
 std::string ShowJson(State* state);
 std::string ShowUuids(const State& state);
-// Names and counts for both libraries, the most frequent first.
+// The functions of libcuda and libnvidia-ml that programs called although they are not implemented,
+// then the kernels that computed nothing. Each with the number of calls, the most frequent first.
 std::string ShowUnimplemented(const State& state);
 
 }  // namespace tessera::sim

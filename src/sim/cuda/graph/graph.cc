@@ -9,7 +9,8 @@
 namespace tessera::cuda {
 namespace {
 
-// True: `predicate` holds for the graph, for the graph of a child node, or for a body.
+// Whether `predicate` holds for the graph or for any graph in it: the graph of a child graph node,
+// or a body of a conditional node.
 bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& predicate) {
   return predicate(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
            return std::ranges::any_of(
