@@ -279,7 +279,7 @@ Status Agent::Impl::StartGrants() {
     if (options_.binding == BindingMode::kLate) {
       grants.service.on_unredeemed =
           OnMain<std::vector<std::string>>([this](const std::vector<std::string>& containers) {
-            node_report_.SetUnredeemed(containers);
+            node_report_.SetContainersWithoutGpus(containers);
           });
     }
   }

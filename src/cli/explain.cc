@@ -33,7 +33,7 @@ std::string TermsText(const Candidate& candidate) {
 }
 
 std::string NoteOf(const Candidate& candidate) {
-  return candidate.note.empty() ? "" : ": " + candidate.note;
+  return candidate.exclusion_reason.empty() ? "" : ": " + candidate.exclusion_reason;
 }
 
 bool HasShares(const ledger::PodEntry& pod) {
@@ -72,7 +72,7 @@ class ExplanationWriter {
         break;
       case Finding::kUnreadable:
         output_.AddLine(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
-        output_.AddLine("  " + explanation_.unreadable);
+        output_.AddLine("  " + explanation_.unreadable_reason);
         break;
       case Finding::kNoGpus:
         output_.AddLine(name + " requests no GPU: Tessera does not place it.");
@@ -124,17 +124,17 @@ class ExplanationWriter {
           "pods to end.",
           explanation_.nominated_node));
     }
-    if (explanation_.nodes == 0) {
+    if (explanation_.gpu_node_count == 0) {
       output_.AddLine("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
       return;
     }
     WriteRejections();
     WriteLeftOut();
-    if (explanation_.fitting > 0) {
+    if (explanation_.fitting_count > 0) {
       WriteCandidates(
           fmt::format("{} node{} with room for its GPUs. If it still waits, see kube-scheduler's "
                       "reasons (CPU, memory, volumes, affinity to pods): kubectl describe pod.",
-                      explanation_.fitting, Plural(explanation_.fitting)));
+                      explanation_.fitting_count, Plural(explanation_.fitting_count)));
     } else {
       WriteNearest();
     }
@@ -155,8 +155,8 @@ class ExplanationWriter {
                       Plural(explanation_.rejected_by_quota), quota),
           Tone::kBad);
     }
-    for (const std::string& reservation : explanation_.reservations) {
-      output_.AddLine("  A node with room does not take it: " + reservation, Tone::kBad);
+    for (const std::string& reason : explanation_.other_reasons) {
+      output_.AddLine("  A node with room does not take it: " + reason, Tone::kBad);
     }
   }
 
@@ -237,7 +237,7 @@ class ExplanationWriter {
     TextTable table({"RANK", "NODE", "SCORE", "MADE OF"});
     for (const Candidate& candidate : explanation_.candidates) {
       const bool here = candidate.node == explanation_.pod.node;
-      table.Add({fmt::format("{}/{}", candidate.rank, explanation_.fitting),
+      table.Add({fmt::format("{}/{}", candidate.rank, explanation_.fitting_count),
                  Cell(candidate.node + (here ? " (here" + NoteOf(candidate) + ")" : ""),
                       here ? Tone::kGood : Tone::kPlain),
                  ScoreText(candidate.score), TermsText(candidate)});
@@ -326,7 +326,8 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
                                 {"pod", JsonOfPod(view, explanation.pod)},
                                 {"asks", Json::String(explanation.request_text)},
                                 {"policy", Json::String(explanation.policy)}});
-  if (!explanation.unreadable.empty()) json.Set("problem", Json::String(explanation.unreadable));
+  if (!explanation.unreadable_reason.empty())
+    json.Set("problem", Json::String(explanation.unreadable_reason));
   if (!explanation.gates.empty()) json.Set("gates", Json::Strings(explanation.gates));
   if (!explanation.nominated_node.empty()) {
     json.Set("nominatedNode", Json::String(explanation.nominated_node));
@@ -334,8 +335,8 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
   if (!explanation.summary.empty()) {
     json.Set("summary", Json::String(explanation.summary));
     json.Set("nodes",
-             Json::MakeObject({{"withGpus", JsonOf(explanation.nodes)},
-                               {"fitting", JsonOf(explanation.fitting)},
+             Json::MakeObject({{"withGpus", JsonOf(explanation.gpu_node_count)},
+                               {"fitting", JsonOf(explanation.fitting_count)},
                                {"refusedByQuota", JsonOf(explanation.rejected_by_quota)}}));
     json.Set("overQuota", Json::Bool(explanation.over_quota));
     json.Set("candidates", JsonOfCandidates(explanation));

@@ -95,7 +95,7 @@ Explanation Explainer::Explain() {
       ledger::PodRequestOf(object_, {.gpu_mem_unit = ledger_.options().gpu_mem_unit});
   if (!request.ok()) {
     explanation_.finding = Finding::kUnreadable;
-    explanation_.unreadable = request.status().message();
+    explanation_.unreadable_reason = request.status().message();
     return std::move(explanation_);
   }
   const auto known = ledger_.pods().find(object_.meta.uid);
@@ -130,7 +130,7 @@ void Explainer::QueryLedger() {
   Result<ClusterLedger::Query> query = ledger_.MakeQuery(object_);
   if (!query.ok()) {
     explanation_.finding = Finding::kUnreadable;
-    explanation_.unreadable = query.status().message();
+    explanation_.unreadable_reason = query.status().message();
     return;
   }
   explanation_.summary = ledger_.Summary(*query);
@@ -145,7 +145,7 @@ void Explainer::Evaluate(ClusterLedger::Query& query) {
   const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
-    ++explanation_.nodes;
+    ++explanation_.gpu_node_count;
     const placement::NodeShortfall shortfall =
         placement::ShortfallOf(ledger_.cluster().node(node.id), demand);
     if (PermanenceOf(shortfall.reason) >= kOtherGpus) continue;
@@ -168,12 +168,12 @@ void Explainer::Evaluate(ClusterLedger::Query& query) {
       ++explanation_.rejected_by_quota;
       explanation_.quota_rejections.emplace(verdict.reason);
     } else {
-      explanation_.reservations.emplace(verdict.reason);
+      explanation_.other_reasons.emplace(verdict.reason);
     }
   }
   explanation_.over_quota = rejected > 0 && rejected == usable;
   if (explanation_.over_quota) explanation_.quota_rejections = std::move(rejections);
-  explanation_.fitting = fitting.size();
+  explanation_.fitting_count = fitting.size();
   Rank(query, fitting);
 }
 
@@ -184,7 +184,7 @@ void Explainer::Rank(const ClusterLedger::Query& query, const std::set<std::stri
     const ledger::NodeEntry& node = ledger_.nodes().find(name)->second;
     const auto left_out = ClusterLedger::WhyLeftOut(query.request, node);
     all.push_back({.node = std::string(name),
-                   .note = left_out ? left_out->reason : "",
+                   .exclusion_reason = left_out ? left_out->reason : "",
                    .score = scores[node.id]});
   }
   std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.score > b.score; });

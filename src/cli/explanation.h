@@ -22,7 +22,8 @@ enum class Finding : uint8_t { kEnded, kNoGpus, kUnreadable, kPlaced, kWaits };
 // A node that fits the pod.
 struct Candidate {
   std::string node;
-  std::string note;  // why kube-scheduler would leave out the pod's own node now; mostly ""
+  // Why kube-scheduler would leave out the pod's own node now; mostly "".
+  std::string exclusion_reason;
   float score = 0;
   size_t rank = 0;  // from 1; equal scores are ranked by node name
   std::vector<std::pair<std::string, double>> terms;
@@ -39,15 +40,15 @@ struct Explanation {
   Finding finding = Finding::kWaits;
   ledger::PodEntry pod;  // in its current state
   std::string request_text;
-  std::string unreadable;          // kUnreadable: the reason
+  std::string unreadable_reason;   // if kUnreadable
   std::vector<std::string> gates;  // scheduling gates that keep the pod from being scheduled
   std::string nominated_node;      // where kube-scheduler is placing the pod
   std::string policy;
   std::vector<DeviceView> devices;  // kPlaced: its devices; the uuids point into `pod`
 
   // The members below describe the cluster without this pod.
-  size_t nodes = 0;                   // number of nodes with GPUs
-  size_t fitting = 0;                 // number of nodes that fit the pod
+  size_t gpu_node_count = 0;          // number of nodes with GPUs
+  size_t fitting_count = 0;           // number of nodes that fit the pod
   std::string summary;                // in one line
   std::vector<Candidate> candidates;  // the best nodes first, and the pod's own node
   std::vector<Misfit> nearest;        // nodes that come closest to fitting, closest first
@@ -61,7 +62,7 @@ struct Explanation {
   // Why the quota rejects the pod: on all nodes if `over_quota`, else on the nodes with room.
   std::set<std::string> quota_rejections;
   // Why further nodes with room do not fit, such as GPUs that are reserved for another pod.
-  std::set<std::string> reservations;
+  std::set<std::string> other_reasons;
   std::vector<QuotaLine> quota;  // lines that limit the namespace
 };
 

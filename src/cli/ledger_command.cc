@@ -20,7 +20,6 @@ namespace tessera::cli {
 namespace {
 
 constexpr Duration kWatchInterval = std::chrono::seconds(1);
-constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 // Runs one command: waits for the cluster, prints, and repeats if it watches.
 class LedgerCommandRun {

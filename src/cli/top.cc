@@ -36,7 +36,6 @@ namespace {
 constexpr Duration kRefreshInterval = std::chrono::seconds(1);
 // How often -w lists the nodes, which are large objects.
 constexpr Duration kNodesInterval = std::chrono::minutes(1);
-constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 struct TopOptions {
   ClusterOptions cluster;

@@ -115,8 +115,9 @@ struct ConsoleSettings {
   bool enabled = false;
   std::string tls_secret;  // "": none
   bool behind_https_proxy = false;
-  std::string other_tenants_view;  // namespaces, shares or sums: see OtherTenants in src/console
-  std::string prometheus_url;      // "": none
+  // namespaces, shares or sums: see OtherTenantsDetail in src/console
+  std::string other_tenants_view;
+  std::string prometheus_url;  // "": none
   PrometheusAccess prometheus;
   ConsoleLoginSettings oidc;
   Json resources;  // object

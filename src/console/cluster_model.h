@@ -38,7 +38,7 @@ namespace tessera::console {
 
 struct ModelOptions {
   std::string policy{placement::kDefaultPolicy};
-  OtherTenants other_tenants = OtherTenants::kShares;
+  OtherTenantsDetail other_tenants = OtherTenantsDetail::kShares;
   ledger::FeedOptions feed;
   Duration probe = ledger::ServerProbe::kInterval;
 };
@@ -86,7 +86,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   // Publishes the collected changes at once, so that the texts belong to version(). Otherwise an
   // object that changes back before the next version could stay wrong for a viewer.
   void Flush();
-  // REQUIRES: the object is published. `sees`: as in HolderView.
+  // REQUIRES: the object is published. `sees`: as in ViewerRights.
   std::string NodeText(const std::string& name,
                        const std::function<bool(const std::string& ns)>& sees_namespace) const;
   std::string PodText(const Uid& uid) const;

@@ -94,18 +94,18 @@ void AddHealth(const Device& found, ObjectText* out) {
   if (!health.reason.empty()) out->Add("why", health.reason);
 }
 
-void AppendHolders(const std::vector<ShareHolder>& holders, const HolderView& view,
+void AppendHolders(const std::vector<ShareHolder>& holders, const ViewerRights& rights,
                    std::string* out) {
   out->push_back('[');
   for (const ShareHolder& holder : holders) {
     const std::string& ns = holder.pod->request.ns;
-    const bool visible = !view.sees_namespace || view.sees_namespace(ns);
-    if (!visible && view.other_tenants == OtherTenants::kSums) continue;
+    const bool visible = !rights.sees_namespace || rights.sees_namespace(ns);
+    if (!visible && rights.other_tenants == OtherTenantsDetail::kSums) continue;
     *out += out->back() == '[' ? "[" : ",[";
     AppendJsonString(holder.pod->request.uid.str(), out);
     fmt::format_to(std::back_inserter(*out), ",{},{}", holder.share.compute.count(),
                    holder.share.memory.count());
-    if (!visible && view.other_tenants == OtherTenants::kNamespaces) {
+    if (!visible && rights.other_tenants == OtherTenantsDetail::kNamespaces) {
       out->push_back(',');
       AppendJsonString(ns, out);
     }
@@ -119,11 +119,11 @@ struct DeviceContext {
   const NodeEntry& node;
   const std::string& model;  // of the node
   const SharesByUuid& holders;
-  const HolderView& view;
+  const ViewerRights& rights;
 };
 
 void AppendDevice(const DeviceContext& context, size_t index, std::string* text) {
-  const auto& [ledger, node, model, holders, view] = context;
+  const auto& [ledger, node, model, holders, rights] = context;
   const placement::GpuSpec spec = ledger.cluster().gpu(node.id, index);
   const placement::GpuState& state = ledger.cluster().node(node.id).gpus[index];
   const Device found = node.node.inventory.Find(spec.uuid);
@@ -146,7 +146,7 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
   }
   if (const auto held = holders.find(spec.uuid); held != holders.end()) {
     out.Key("held");
-    AppendHolders(held->second, view, text);
+    AppendHolders(held->second, rights, text);
   }
   out.End();
 }
@@ -173,12 +173,14 @@ constexpr std::string_view kOtherTenants[] = {"namespaces", "shares", "sums"};
 
 }  // namespace
 
-std::string_view NameOf(OtherTenants others) { return kOtherTenants[static_cast<size_t>(others)]; }
+std::string_view NameOf(OtherTenantsDetail others) {
+  return kOtherTenants[static_cast<size_t>(others)];
+}
 
-std::optional<OtherTenants> OtherTenantsOf(std::string_view name) {
+std::optional<OtherTenantsDetail> OtherTenantsDetailOf(std::string_view name) {
   const auto* found = std::ranges::find(kOtherTenants, name);
   if (found == std::end(kOtherTenants)) return std::nullopt;
-  return static_cast<OtherTenants>(found - std::begin(kOtherTenants));
+  return static_cast<OtherTenantsDetail>(found - std::begin(kOtherTenants));
 }
 
 SharesByUuid HoldersOf(const std::vector<const PodEntry*>& pods) {
@@ -195,7 +197,7 @@ bool IsGpuNode(const NodeEntry& node) {
 }
 
 std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
-                     const SharesByUuid& holders, const HolderView& view) {
+                     const SharesByUuid& holders, const ViewerRights& rights) {
   const device::NodeInventory& inventory = node.node.inventory.without_uuids();
   const std::string model = ModelOf(node);
   std::string text;
@@ -214,7 +216,7 @@ std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
   out.Key("gpus");
   text.push_back('[');
   if (node.id != placement::kNoNode) {
-    const DeviceContext context{ledger, node, model, holders, view};
+    const DeviceContext context{ledger, node, model, holders, rights};
     const size_t count = ledger.cluster().node(node.id).gpus.size();
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) text.push_back(',');

@@ -27,26 +27,26 @@ using SharesByUuid = std::unordered_map<std::string, std::vector<ShareHolder>>;
 SharesByUuid HoldersOf(const std::vector<const ledger::PodEntry*>& pods);
 
 // What a user sees of pods in namespaces whose pods the user may not list.
-enum class OtherTenants {
+enum class OtherTenantsDetail {
   kNamespaces,  // each share of a GPU, with the namespace
   kShares,      // each share of a GPU
   kSums,        // how much of each GPU is in use
 };
 // "namespaces", "shares", "sums"; nullopt for another name.
-std::string_view NameOf(OtherTenants others);
-std::optional<OtherTenants> OtherTenantsOf(std::string_view name);
+std::string_view NameOf(OtherTenantsDetail others);
+std::optional<OtherTenantsDetail> OtherTenantsDetailOf(std::string_view name);
 
-struct HolderView {
+struct ViewerRights {
   std::function<bool(const std::string& ns)>
       sees_namespace;  // empty: sees the pods of all namespaces
-  OtherTenants other_tenants = OtherTenants::kShares;
+  OtherTenantsDetail other_tenants = OtherTenantsDetail::kShares;
 };
 
 // A node with its GPUs, or MIG slices instead of a GPU in MIG mode. Holders are named by the UID of
 // the pod. To keep the text of a large cluster short, a GPU's field is omitted if it is 0,
 // "healthy", or the same model as the node's.
 std::string NodeJson(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
-                     const SharesByUuid& holders, const HolderView& view);
+                     const SharesByUuid& holders, const ViewerRights& rights);
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 

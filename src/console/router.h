@@ -35,7 +35,7 @@ namespace tessera::console {
 struct RouterOptions {
   bool secure_cookie = false;
   bool dashboard = false;
-  OtherTenants other_tenants = OtherTenants::kShares;  // only reported to the page
+  OtherTenantsDetail other_tenants = OtherTenantsDetail::kShares;  // only reported to the page
 };
 
 class ConsoleRouter {

@@ -52,7 +52,7 @@ struct Rights {
   std::string Key() const;
   bool operator==(const Rights&) const = default;
 };
-// For HolderView (json_of.h): empty if the user sees the pods of all namespaces. `rights` must
+// For ViewerRights (json_of.h): empty if the user sees the pods of all namespaces. `rights` must
 // outlive the result.
 std::function<bool(const std::string& ns)> PodsSeenBy(const Rights& rights);
 

@@ -104,11 +104,11 @@ class LargeClusterTest : public ViewersTestBase {
  protected:
   static constexpr size_t kNodes = 300;
 
-  void StartCluster(OtherTenants others) {
+  void StartCluster(OtherTenantsDetail others) {
     BeginToRead(others);
     ASSERT_TRUE(runner_.RunUntil([&] { return model_->synced(); }));
   }
-  void BeginToRead(OtherTenants others) {
+  void BeginToRead(OtherTenantsDetail others) {
     std::vector<std::string> nodes;
     for (size_t i = 0; i < kNodes; ++i) {
       kube::NodeObject node = ledger::testing::GpuNode(fmt::format("n{:03}", i), 8);
@@ -164,7 +164,7 @@ class LargeClusterTest : public ViewersTestBase {
 };
 
 TEST_F(LargeClusterTest, ASnapshotComesInPartsThatHaveEachObjectOnce) {
-  StartCluster(OtherTenants::kShares);
+  StartCluster(OtherTenantsDetail::kShares);
   auto session = SessionOf("ann");
   session->rights = {.nodes = true, .all_pods = true, .namespaces = {}};
   stream_ = viewers_->Add(session).value();
@@ -189,7 +189,7 @@ TEST_F(LargeClusterTest, ASnapshotComesInPartsThatHaveEachObjectOnce) {
 }
 
 TEST_F(LargeClusterTest, AViewerFromBeforeTheClusterWasReadGetsItInParts) {
-  BeginToRead(OtherTenants::kShares);
+  BeginToRead(OtherTenantsDetail::kShares);
   stream_ = viewers_->Add(TenantOf("mine")).value();
   const std::string got = Receive("\"more\":false", 1);
   EXPECT_EQ(CountOf("event: snapshot\n", got), 1U);
@@ -197,7 +197,7 @@ TEST_F(LargeClusterTest, AViewerFromBeforeTheClusterWasReadGetsItInParts) {
 }
 
 TEST_F(LargeClusterTest, ADownloadIsOneJsonObject) {
-  StartCluster(OtherTenants::kShares);
+  StartCluster(OtherTenantsDetail::kShares);
   stream_ = viewers_->AddDownload(TenantOf("theirs")).value();
   std::string got = Receive("\r\n0\r\n\r", 1);
   // Without the frames of the chunks.
@@ -217,7 +217,7 @@ TEST_F(LargeClusterTest, ADownloadIsOneJsonObject) {
 }
 
 TEST_F(LargeClusterTest, SumsHideWhoHoldsWhat) {
-  StartCluster(OtherTenants::kSums);
+  StartCluster(OtherTenantsDetail::kSums);
   const Json node = FirstNode(TenantOf("theirs"));
   const auto& gpus = node.Find("gpus")->items();
   EXPECT_EQ(gpus[0].IntAt("usedMilli").value(), 300);
@@ -226,13 +226,13 @@ TEST_F(LargeClusterTest, SumsHideWhoHoldsWhat) {
 }
 
 TEST_F(LargeClusterTest, SharesOfOtherTenantsHaveNoNamespace) {
-  StartCluster(OtherTenants::kShares);
+  StartCluster(OtherTenantsDetail::kShares);
   EXPECT_EQ(FirstNode(TenantOf("theirs")).Find("gpus")->items()[0].Find("held")->Serialize(),
             R"([["uid-a",300,5368709120]])");
 }
 
 TEST_F(LargeClusterTest, NamespacesOfOtherTenantsAreShownIfTheOptionSaysSo) {
-  StartCluster(OtherTenants::kNamespaces);
+  StartCluster(OtherTenantsDetail::kNamespaces);
   EXPECT_EQ(FirstNode(TenantOf("theirs")).Find("gpus")->items()[0].Find("held")->Serialize(),
             R"([["uid-a",300,5368709120,"mine"]])");
 }

@@ -20,7 +20,7 @@ using ledger::PodEntry;
 using ledger::PodRequest;
 
 constexpr size_t kMaxReports = 200;  // nodes that JsonOfNearNodes compares
-constexpr size_t kMaxNear = 6;
+constexpr size_t kMaxListedNodes = 6;
 constexpr size_t kMaxTries = 400;
 constexpr size_t kMaxMoves = 5;
 
@@ -29,7 +29,7 @@ bool IsCandidate(const PodRequest& request, const NodeEntry& node) {
   return node.id != placement::kNoNode && !ClusterLedger::WhyLeftOut(request, node);
 }
 
-struct NearNode {
+struct CandidateNode {
   std::string name;
   placement::NodeReport report;
   int64_t free = 0;         // GPUs with room
@@ -50,13 +50,13 @@ placement::GpuShortfall ShortfallAt(const placement::NodeReport& report, size_t 
   return first;
 }
 
-Json JsonOfNear(const ClusterLedger& ledger, const NearNode& near) {
-  const NodeEntry& node = *ledger.FindNode(near.name);
+Json JsonOfCandidate(const ClusterLedger& ledger, const CandidateNode& candidate) {
+  const NodeEntry& node = *ledger.FindNode(candidate.name);
   const auto gpus = ledger.cluster().node(node.id).gpus;
-  const uint64_t chosen = near.report.pick ? near.report.pick->all() : 0;
+  const uint64_t chosen = candidate.report.pick ? candidate.report.pick->all() : 0;
   Json list = Json::MakeArray();
   for (size_t i = 0; i < gpus.size(); ++i) {
-    const placement::GpuShortfall shortfall = ShortfallAt(near.report, i);
+    const placement::GpuShortfall shortfall = ShortfallAt(candidate.report, i);
     const bool short_of = shortfall.reason != placement::UnfitReason::kNothing;
     list.Append(Json::MakeObject(
         {{"name", Json::String(fmt::format("{}", i))},
@@ -65,16 +65,17 @@ Json JsonOfNear(const ClusterLedger& ledger, const NearNode& near) {
          {"chosen", Json::Bool(i < 64 && ((chosen >> i) & 1) != 0)}}));
   }
   return Json::MakeObject(
-      {{"node", Json::String(near.name)},
-       {"fits", Json::Bool(near.fits())},
-       {"text", Json::String(near.not_allowed.empty() ? near.report.text : near.not_allowed)},
+      {{"node", Json::String(candidate.name)},
+       {"fits", Json::Bool(candidate.fits())},
+       {"text", Json::String(candidate.not_allowed.empty() ? candidate.report.text
+                                                           : candidate.not_allowed)},
        {"gpus", std::move(list)}});
 }
 
 struct Move {
   Uid uid;
   std::string node;
-  int64_t milli = 0;
+  int64_t milli_gpu = 0;
 };
 
 // Whether the pod fits on the node in the present state of the ledger.
@@ -91,10 +92,10 @@ bool CanSkip(ClusterLedger& ledger, const PodRequest& request, const NodeEntry& 
   return verdict.fits || verdict.unresolvable;
 }
 
-int64_t MilliOf(const PodEntry& pod) {
-  int64_t milli = 0;
-  for (const auto& [uuid, share] : ledger::SharesOf(pod)) milli += share.compute.count();
-  return milli;
+int64_t MilliGpuOf(const PodEntry& pod) {
+  int64_t milli_gpu = 0;
+  for (const auto& [uuid, share] : ledger::SharesOf(pod)) milli_gpu += share.compute.count();
+  return milli_gpu;
 }
 
 // Adds how many other nodes fit the moved pod, and the best of them.
@@ -130,7 +131,7 @@ Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
        {"name", Json::String(request.name)},
        {"node", Json::String(move.node)},
        {"request", Json::String(RequestTextOf(*request.devices, ledger.options().gpu_mem_unit))},
-       {"milli", Json::Int(move.milli)}});
+       {"milli", Json::Int(move.milli_gpu)}});
   AddTargets(ledger, move, &out);
   return out;
 }
@@ -150,9 +151,9 @@ std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bo
         *complete = false;
         return moves;
       }
-      const int64_t milli = MilliOf(pod);
+      const int64_t milli_gpu = MilliGpuOf(pod);
       const WithoutPod without(ledger, uid);
-      if (FitsOn(ledger, request, node)) moves.push_back({uid, name, milli});
+      if (FitsOn(ledger, request, node)) moves.push_back({uid, name, milli_gpu});
     }
   }
   return moves;
@@ -204,29 +205,30 @@ Result<PodRequest> ChangedRequest(const PodRequest& request, const WhatIf& what_
 }  // namespace
 
 Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
-  std::vector<NearNode> near;
+  std::vector<CandidateNode> candidates;
   size_t reports = 0;
   for (const auto& [name, node] : ledger.nodes()) {
     if (!IsCandidate(query.request, node) || ++reports > kMaxReports) continue;
     Result<placement::NodeReport> report = ledger.Report(query, name);
     if (!report.ok()) continue;
-    NearNode one{name, *std::move(report)};
+    CandidateNode candidate{name, *std::move(report)};
     const ledger::Verdict verdict = ledger.Evaluate(query, &node);
-    if (one.report.shortfall.ok() && !verdict.fits) one.not_allowed = verdict.reason;
+    if (candidate.report.shortfall.ok() && !verdict.fits) candidate.not_allowed = verdict.reason;
     for (size_t i = 0; i < ledger.cluster().node(node.id).gpus.size(); ++i) {
-      if (ShortfallAt(one.report, i).reason == placement::UnfitReason::kNothing) ++one.free;
+      if (ShortfallAt(candidate.report, i).reason == placement::UnfitReason::kNothing)
+        ++candidate.free;
     }
-    near.push_back(std::move(one));
+    candidates.push_back(std::move(candidate));
   }
-  std::ranges::stable_sort(near, [](const NearNode& a, const NearNode& b) {
+  std::ranges::stable_sort(candidates, [](const CandidateNode& a, const CandidateNode& b) {
     if (a.fits() != b.fits()) return a.fits();
     if (a.fits()) return a.report.score.value_or(0) > b.report.score.value_or(0);
     return a.free > b.free;
   });
   Json out = Json::MakeArray();
-  for (const NearNode& one : near) {
-    if (out.items().size() >= kMaxNear) break;
-    out.Append(JsonOfNear(ledger, one));
+  for (const CandidateNode& candidate : candidates) {
+    if (out.items().size() >= kMaxListedNodes) break;
+    out.Append(JsonOfCandidate(ledger, candidate));
   }
   return out;
 }
@@ -234,7 +236,8 @@ Json JsonOfNearNodes(ClusterLedger& ledger, ClusterLedger::Query& query) {
 Json FindPodsToMove(ClusterLedger& ledger, const PodRequest& request) {
   bool complete = true;
   std::vector<Move> moves = FindMoves(ledger, request, &complete);
-  std::ranges::stable_sort(moves, [](const Move& a, const Move& b) { return a.milli < b.milli; });
+  std::ranges::stable_sort(moves,
+                           [](const Move& a, const Move& b) { return a.milli_gpu < b.milli_gpu; });
   Json list = Json::MakeArray();
   for (const Move& move : moves) {
     if (list.items().size() >= kMaxMoves) break;

@@ -56,7 +56,7 @@ void ObjectSet::SetWanted(std::vector<components::Component> components,
   removing_ = false;
   wanted_.Set(std::move(components), owner);
   for (const auto& [key, wanted] : wanted_.objects()) watches_.Follow(wanted.object);
-  for (const WantedObjects::AppliedComponent& component : wanted_.components())
+  for (const WantedObjects::WantedComponent& component : wanted_.components())
     queue_.Add(component.name);
   queue_.AddAfter(std::string(kPruneKey), options_.prune_delay);
 }
@@ -95,7 +95,7 @@ void ObjectSet::OnScopeSynced(const WatchScope& scope) {
     });
   }
   // Objects that were deleted while the watch was broken are noticed now.
-  for (const WantedObjects::AppliedComponent& component : wanted_.components())
+  for (const WantedObjects::WantedComponent& component : wanted_.components())
     queue_.Add(component.name);
   queue_.AddAfter(std::string(kPruneKey), options_.prune_delay);
   delegate_.OnObjectsChanged();
@@ -104,7 +104,7 @@ void ObjectSet::OnScopeSynced(const WatchScope& scope) {
 // --- Applying.
 void ObjectSet::Work(const std::string& key, kube::KeyedQueue::Done done) {
   if (key == kPruneKey) return Prune(done);
-  const WantedObjects::AppliedComponent* component = wanted_.FindComponent(key);
+  const WantedObjects::WantedComponent* component = wanted_.FindComponent(key);
   if (component == nullptr || removing_) return done(Status::Ok());
   auto run = std::make_shared<ComponentRun>();
   run->component = key;
@@ -231,7 +231,7 @@ void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<PendingDeletion>>& d
 // --- Reports.
 std::vector<ComponentReport> ObjectSet::Reports() const {
   std::vector<ComponentReport> reports;
-  for (const WantedObjects::AppliedComponent& component : wanted_.components()) {
+  for (const WantedObjects::WantedComponent& component : wanted_.components()) {
     reports.push_back(wanted_.ReportOf(component));
   }
   if (!prune_error_.ok()) {

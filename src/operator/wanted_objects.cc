@@ -43,8 +43,8 @@ void WantedObjects::Set(std::vector<components::Component> components,
   components_.clear();
   std::map<std::string, WantedObject> before = std::exchange(objects_, {});
   for (components::Component& wanted_component : components) {
-    AppliedComponent& component =
-        components_.emplace_back(AppliedComponent{wanted_component.name, {}});
+    WantedComponent& component =
+        components_.emplace_back(WantedComponent{wanted_component.name, {}});
     for (Json& object : wanted_component.objects) {
       if (!owner.uid.empty()) kube::SetOwner(&object, owner);
       const std::string key = KeyOf(object);
@@ -59,8 +59,8 @@ void WantedObjects::Set(std::vector<components::Component> components,
   }
 }
 
-const WantedObjects::AppliedComponent* WantedObjects::FindComponent(std::string_view name) const {
-  const auto found = std::ranges::find(components_, name, &AppliedComponent::name);
+const WantedObjects::WantedComponent* WantedObjects::FindComponent(std::string_view name) const {
+  const auto found = std::ranges::find(components_, name, &WantedComponent::name);
   return found == components_.end() ? nullptr : &*found;
 }
 
@@ -133,7 +133,7 @@ bool WantedObjects::IsContested(const WantedObject& object) const {
   return object.repairs >= kContestedRepairs && clock_.Now() - object.repaired_at < kContestedTime;
 }
 
-ComponentReport WantedObjects::ReportOf(const AppliedComponent& component) const {
+ComponentReport WantedObjects::ReportOf(const WantedComponent& component) const {
   ComponentReport report{component.name, ComponentState::kReady, "Ready", "", 0};
   report.object_count = component.keys.size();
   size_t failed = 0;

@@ -43,7 +43,7 @@ enum class ApplyEffect : uint8_t { kUnchanged, kChanged, kCreated };
 
 class WantedObjects {
  public:
-  struct AppliedComponent {
+  struct WantedComponent {
     std::string name;
     std::vector<std::string> keys;  // of objects, in the order in which they are applied
   };
@@ -55,8 +55,8 @@ class WantedObjects {
   // objects, unless its uid is empty.
   void Set(std::vector<components::Component> components, const kube::OwnerReference& owner);
 
-  const std::vector<AppliedComponent>& components() const { return components_; }
-  const AppliedComponent* FindComponent(std::string_view name) const;
+  const std::vector<WantedComponent>& components() const { return components_; }
+  const WantedComponent* FindComponent(std::string_view name) const;
   const std::map<std::string, WantedObject>& objects() const { return objects_; }
   // Null if the object is not wanted.
   WantedObject* Find(const std::string& key);
@@ -81,7 +81,7 @@ class WantedObjects {
   // Call when an object that had drifted was restored.
   void OnRepaired(WantedObject* object) const;
 
-  ComponentReport ReportOf(const AppliedComponent& component) const;
+  ComponentReport ReportOf(const WantedComponent& component) const;
 
  private:
   // Whether another client has changed the object repeatedly in recent time.
@@ -91,7 +91,7 @@ class WantedObjects {
 
   const ObjectWatches& watches_;
   const Clock& clock_;
-  std::vector<AppliedComponent> components_;
+  std::vector<WantedComponent> components_;
   std::map<std::string, WantedObject> objects_;  // by key
 };
 

@@ -115,11 +115,11 @@ struct ExtenderCertificates::Impl {
                       .key = {.text = serving.key}});
     }
     operation = client_secret.Read([this](const Result<SecretContent>& found) {
-      found.ok() ? OnClient(*found) : Fail(found.status());
+      found.ok() ? OnClientSecret(*found) : Fail(found.status());
     });
   }
 
-  void OnClient(const SecretContent& found) {
+  void OnClientSecret(const SecretContent& found) {
     net::CertificatePair pair{found.Text(kCertificate), found.Text(kKey)};
     const auto next = certificates::NextClient(pair, authorities, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());

@@ -168,20 +168,21 @@ void StartChecks::AdoptGpus(const CallPtr& call, const ContainerRef& holder) {
   const ContainerRef owner = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
   const std::vector<std::string> assigned = AssignedTo(owner);
-  const std::string why = "by a device plugin that did not know its assignment";
+  const std::string how_given = "by a device plugin that did not know its assignment";
   if (!assigned.empty() && !SameIds(assigned, call->ids)) {
-    return Finish(call, MismatchError(owner, call->ids, why));
+    return Finish(call, MismatchError(owner, call->ids, how_given));
   }
   service_->Decide({.requester = owner,
                     .claims = {claim},
-                    .reply = [this, call, owner, why](const Result<grant::Grant>& grant) {
+                    .reply = [this, call, owner, how_given](const Result<grant::Grant>& grant) {
                       if (!grant.ok()) return Finish(call, grant.status());
                       const Entry* entry = ledger_->Find(owner);
                       if (entry != nullptr && SameIds(device::UuidsOf(entry->shares), call->ids)) {
                         return Finish(call, Status::Ok());
                       }
                       const Status released = ledger_->Release(GrantLedger::KeyOf(owner));
-                      Finish(call, released.ok() ? MismatchError(owner, call->ids, why) : released);
+                      Finish(call,
+                             released.ok() ? MismatchError(owner, call->ids, how_given) : released);
                     }});
 }
 
@@ -261,7 +262,7 @@ std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) cons
 
 Status StartChecks::MismatchError(const ContainerRef& owner,
                                   const std::vector<std::string>& container_gpus,
-                                  const std::string& why) const {
+                                  const std::string& how_given) const {
   std::vector<std::string> assigned;
   Result<ContainerRef> known = pods_ == nullptr || !owner.owner_known() ? owner : WithUid(owner);
   if (known.ok()) assigned = AssignedTo(*known);
@@ -270,8 +271,9 @@ Status StartChecks::MismatchError(const ContainerRef& owner,
       "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
       "controller makes a new pod",
       TextOf(owner),
-      container_gpus.empty() ? "nothing" : fmt::format("{}", fmt::join(container_gpus, ", ")), why,
-      assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")), owner.PodText());
+      container_gpus.empty() ? "nothing" : fmt::format("{}", fmt::join(container_gpus, ", ")),
+      how_given, assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
+      owner.PodText());
 }
 
 }  // namespace tessera::agent

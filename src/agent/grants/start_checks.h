@@ -84,7 +84,7 @@ class StartChecks {
   std::vector<std::string> AssignedTo(const ContainerRef& owner) const;
   // FAILED_PRECONDITION with a text for users.
   Status MismatchError(const ContainerRef& owner, const std::vector<std::string>& container_gpus,
-                       const std::string& why) const;
+                       const std::string& how_given) const;
 
   TaskRunner* const runner_;
   GrantService* const service_;

@@ -81,7 +81,7 @@ bool ContainerUsage::IsOwn(const WatchedContainer& watched, const ProcessOwner& 
 // limits. If a search has found the container, a stuck check is ignored.
 bool ContainerUsage::IsHidden(const WatchedContainer& watched, int pid) const {
   const bool is_stuck =
-      watched.checking_since && runner_->clock().Now() > *watched.checking_since + kDeadline;
+      watched.checking_since && runner_->clock().Now() > *watched.checking_since + kReadDeadline;
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 

@@ -151,7 +151,7 @@ void ContainerUsage::RunJob(const char* name, std::function<void()> work,
                             std::function<void()> finished) {
   gpu::BlockingCaller::Job job;
   job.name = name;
-  job.deadline = kDeadline;
+  job.deadline = kReadDeadline;
   job.work = std::move(work);
   job.finished = [finished = std::move(finished), weak = weak_.Get()] {
     if (weak) finished();
@@ -253,9 +253,9 @@ void ContainerUsage::FinishRound(const Round& round) {
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
       ContainerGpuUse use = MeasureUse(watched.get(), share, round);
-      // A container that is not found within kDeadline after the start does not run.
+      // A container that is not found within kReadDeadline after the start does not run.
       use.is_read = is_known;
-      if (is_known || runner_->clock().Now() < started_at_ + kDeadline)
+      if (is_known || runner_->clock().Now() < started_at_ + kReadDeadline)
         uses.push_back(std::move(use));
     }
     if (watched->readable) watched->existed_before_agent = false;

@@ -98,7 +98,7 @@ class ContainerUsage {
   // The longest pause between two searches for a container. The pause begins with kInterval and
   // doubles.
   static constexpr Duration kLongestPause = std::chrono::seconds(8);
-  static constexpr Duration kDeadline = std::chrono::seconds(5);
+  static constexpr Duration kReadDeadline = std::chrono::seconds(5);
   // Minimum time between two Events of one kind about one container and GPU.
   static constexpr Duration kEventPause = std::chrono::minutes(5);
 

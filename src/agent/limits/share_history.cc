@@ -33,7 +33,7 @@ void ShareHistory::Add(MonotonicTime now, const ShareSample& sample) {
     double& before = samples_.back().error;
     before = std::max(before, 0.0);
   }
-  samples_.push_back({now, sample.used, error, sample.by_driver});
+  samples_.push_back({now, sample.used, error, sample.used_by_driver});
   last_ = sample;
   while (now - samples_.front().at >= kWindow) samples_.pop_front();
 }
@@ -46,8 +46,8 @@ std::optional<ShareRecord> ShareHistory::Get(MonotonicTime now) const {
     if (now - sample.at >= kWindow) continue;
     ++count;
     record.mean += sample.used;
-    driver_sum += sample.by_driver.value_or(0);
-    driver_count += sample.by_driver.has_value();
+    driver_sum += sample.used_by_driver.value_or(0);
+    driver_count += sample.used_by_driver.has_value();
     if (std::abs(sample.error) > std::abs(record.worst)) record.worst = sample.error;
   }
   if (count == 0) return std::nullopt;
@@ -67,7 +67,7 @@ void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
                         .waiting = use.compute_use->waiting,
                         .share = static_cast<double>(use.compute.count()) / 1000,
                         .limit = static_cast<double>(use.compute_limit.count()) / 1000,
-                        .by_driver = use.utilization});
+                        .used_by_driver = use.utilization});
     }
     use.share_record = history.Get(now);
     current[key] = std::move(history);

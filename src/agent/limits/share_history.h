@@ -33,7 +33,7 @@ class ShareHistory {
   // Fractions of the GPU; `waiting` is an average number of threads.
   struct ShareSample {
     double used = 0, waiting = 0, share = 0, limit = 0;
-    std::optional<double> by_driver;  // nullopt: the driver reports nothing
+    std::optional<double> used_by_driver;  // nullopt: the driver reports nothing
   };
   void Add(MonotonicTime now, const ShareSample& sample);
   // Nullopt if no sample is within kWindow.
@@ -43,7 +43,7 @@ class ShareHistory {
   struct TimedShare {
     MonotonicTime at;
     double used, error;
-    std::optional<double> by_driver;
+    std::optional<double> used_by_driver;
   };
   std::deque<TimedShare> samples_;  // the newest last
   std::optional<ShareSample> last_;

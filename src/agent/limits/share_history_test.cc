@@ -47,8 +47,8 @@ TEST(ShareHistoryTest, TheMeanByTheDriverIsOfTheSecondsInWhichItAnswered) {
   ShareHistory history;
   history.Add(At(0), {.used = 0.3, .share = 0.3, .limit = 0.3});
   EXPECT_EQ(history.Get(At(0))->mean_by_driver, std::nullopt);
-  history.Add(At(1), {.used = 0.3, .share = 0.3, .limit = 0.3, .by_driver = 0.38});
-  history.Add(At(2), {.used = 0.3, .share = 0.3, .limit = 0.3, .by_driver = 0.34});
+  history.Add(At(1), {.used = 0.3, .share = 0.3, .limit = 0.3, .used_by_driver = 0.38});
+  history.Add(At(2), {.used = 0.3, .share = 0.3, .limit = 0.3, .used_by_driver = 0.34});
   EXPECT_NEAR(*history.Get(At(2))->mean_by_driver, 0.36, 1e-9);
   EXPECT_NEAR(history.Get(At(2))->worst, 0, 1e-9) << "errors are those of the limiters' measure";
 }

@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-std::string UnredeemedProblem(const std::vector<std::string>& containers) {
+std::string WithoutGpusProblem(const std::vector<std::string>& containers) {
   if (containers.empty()) return {};
   const bool single = containers.size() == 1;
   return fmt::format(
@@ -40,12 +40,12 @@ void NodeReporter::Publish() {
   if (publisher_ == nullptr) return;
   std::optional<device::NodeInventory> inventory = sources_.inventory();
   if (!inventory) return;
-  inventory->runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
+  inventory->runtime_problem = engine_problem_.empty() ? without_gpus_problem_ : engine_problem_;
   publisher_->Publish(*inventory, sources_.findings());
 }
 
-void NodeReporter::SetUnredeemed(const std::vector<std::string>& containers) {
-  unredeemed_problem_ = UnredeemedProblem(containers);
+void NodeReporter::SetContainersWithoutGpus(const std::vector<std::string>& containers) {
+  without_gpus_problem_ = WithoutGpusProblem(containers);
   if (!containers.empty()) {
     Log(Severity::kError, "containers run without their GPUs",
         {{"containers", fmt::format("{}", fmt::join(containers, " "))}});

@@ -44,7 +44,7 @@ class NodeReporter {
   // afterwards.
   void SetEngineProblem(const std::string& problem) { engine_problem_ = problem; }
   // Publishes the containers that run without their GPUs, as "namespace/pod/container".
-  void SetUnredeemed(const std::vector<std::string>& containers);
+  void SetContainersWithoutGpus(const std::vector<std::string>& containers);
   void OnKubeletRegistered();
 
  private:
@@ -54,7 +54,7 @@ class NodeReporter {
   NodeMetrics* const metrics_;
   const Sources sources_;
   std::string engine_problem_;
-  std::string unredeemed_problem_;
+  std::string without_gpus_problem_;
   std::unique_ptr<NodeApi> api_;
   std::unique_ptr<NodePublisher> publisher_;  // null until Start
   WeakPtrFactory<NodeReporter> weak_{this};

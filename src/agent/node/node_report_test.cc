@@ -76,7 +76,7 @@ TEST_F(NodeReportTest, NothingIsPublishedBeforeTheGpusAreKnown) {
 
 TEST_F(NodeReportTest, AProblemOfTheEngineHidesContainersWithoutTheirGpus) {
   Start();
-  report_.SetUnredeemed({"default/a/main", "default/b/main"});
+  report_.SetContainersWithoutGpus({"default/a/main", "default/b/main"});
   runner_.RunUntilIdle();
   EXPECT_TRUE(Says("2 containers run without their GPUs")) << condition_;
   EXPECT_TRUE(Says("default/a/main and others")) << condition_;
@@ -85,7 +85,7 @@ TEST_F(NodeReportTest, AProblemOfTheEngineHidesContainersWithoutTheirGpus) {
   runner_.RunUntilIdle();
   EXPECT_TRUE(Says("RuntimeNotConfigured: the engine has another")) << condition_;
   report_.SetEngineProblem("");
-  report_.SetUnredeemed({});
+  report_.SetContainersWithoutGpus({});
   runner_.RunUntilIdle();
   EXPECT_TRUE(Says("GPUsHealthy")) << condition_;
 }

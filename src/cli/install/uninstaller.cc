@@ -62,7 +62,7 @@ Status Uninstaller::Run() {
   ASSIGN_OR_RETURN(const std::optional<InstallationRecord> found, FindInstallation(api_));
   has_inventory_ = found.has_value();
   installation_ = found.value_or(InstallationRecord{.version = "", .spec = Json::MakeObject()});
-  if (!found) RETURN_IF_ERROR(ReadSpecOfResource());
+  if (!found) RETURN_IF_ERROR(ReadSpecOfTesseraResource());
   // If this version rejects the stored settings, the defaults are used instead, so that an
   // installation can always be removed.
   settings_ = components::ParseSettings(installation_.spec)
@@ -74,7 +74,7 @@ Status Uninstaller::Run() {
     if (!no_pods.ok() && !options_.dry_run) return no_pods;
     if (!no_pods.ok()) fmt::print(out_, "{}\n", no_pods.message());
   }
-  if (!options_.dry_run) RETURN_IF_ERROR(DeleteResource());
+  if (!options_.dry_run) RETURN_IF_ERROR(DeleteTesseraResource());
   ASSIGN_OR_RETURN(const std::vector<ObjectId> objects, FindObjects());
   for (const ObjectId& id : objects) {
     if (options_.dry_run) fmt::print(out_, "{}: would be deleted\n", id.Text());
@@ -112,7 +112,7 @@ Status Uninstaller::WaitUntilGone(const ObjectId& id) {
 }
 
 // If the operator has installed Tessera, its resource has the settings.
-Status Uninstaller::ReadSpecOfResource() {
+Status Uninstaller::ReadSpecOfTesseraResource() {
   const Result<Json> resource = api_.Get(TesseraResourceId());
   if (resource.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(resource.status());
@@ -121,7 +121,7 @@ Status Uninstaller::ReadSpecOfResource() {
   return Status::Ok();
 }
 
-Status Uninstaller::DeleteResource() {
+Status Uninstaller::DeleteTesseraResource() {
   RETURN_IF_ERROR(api_.Delete(TesseraResourceId()));
   Status gone = WaitUntilGone(TesseraResourceId());
   if (gone.code() != Code::kDeadlineExceeded) return gone;

@@ -40,9 +40,9 @@ class Uninstaller {
 
  private:
   Status CheckNoGpuPods();
-  Status ReadSpecOfResource();
+  Status ReadSpecOfTesseraResource();
   // The first step, because a running operator restores deleted objects.
-  Status DeleteResource();
+  Status DeleteTesseraResource();
   // The objects, in the order in which they are deleted.
   Result<std::vector<ObjectId>> FindObjects();
   Result<std::vector<ObjectId>> FindByLabel();

@@ -25,10 +25,10 @@ constexpr std::string_view kGpuManager = "gpu-manager";
 // The device plugins that run now.
 struct RunningPlugins {
   std::map<std::string, std::string> system_of_node;
-  std::map<std::string, std::string> object_of_node;
+  std::map<std::string, std::string> daemon_set_of_node;
 };
 
-std::string ObjectOf(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
+std::string DaemonSetText(const Json& daemon_set) { return "DaemonSet " + NameOfPod(daemon_set); }
 
 // The nodes that run pods of each owner, such as a DaemonSet, by the owner's UID.
 std::map<Uid, std::set<std::string>> NodesOfOwners(const std::vector<Json>& pods) {
@@ -136,21 +136,21 @@ class MigrationPlanner {
           found == nodes.end() ? std::set<std::string>() : found->second;
       for (const std::string& node : plugin_nodes) {
         running_.system_of_node[node] = system;
-        running_.object_of_node[node] = ObjectOf(set);
+        running_.daemon_set_of_node[node] = DaemonSetText(set);
       }
-      plan_.sources.push_back({ObjectOf(set), std::string(system), plugin_nodes.size()});
+      plan_.sources.push_back({DaemonSetText(set), std::string(system), plugin_nodes.size()});
       PlanFlags(set, system);
       if (plugin_nodes.empty()) continue;
       plan_.obstacles.push_back(fmt::format(
           "{} ({}) offers the same GPUs on {} node{}; pods go on without it: kubectl -n {} delete "
           "daemonset {}",
-          ObjectOf(set), system, plugin_nodes.size(), plugin_nodes.size() == 1 ? "" : "s",
+          DaemonSetText(set), system, plugin_nodes.size(), plugin_nodes.size() == 1 ? "" : "s",
           TextAt(set, {"metadata", "namespace"}), TextAt(set, {"metadata", "name"})));
     }
   }
 
   void PlanFlags(const Json& set, std::string_view system) {
-    const std::string object = ObjectOf(set);
+    const std::string object = DaemonSetText(set);
     if (system == "gpushare" && FlagOf(set, "--memory-unit") == "MiB") {
       Json sharing = Json::MakeObject({{"memoryUnit", Json::String("MiB")}});
       plan_.resource.Find("spec")->Set("sharing", std::move(sharing));
@@ -199,7 +199,7 @@ class MigrationPlanner {
         line.system = kNvidiaOperator;
         line.outcome = "no agent until its label nvidia.com/gpu.deploy.device-plugin is false";
       } else if (!line.system.empty()) {
-        line.outcome = "an agent, once " + running_.object_of_node[line.name] + " is deleted";
+        line.outcome = "an agent, once " + running_.daemon_set_of_node[line.name] + " is deleted";
       } else {
         line.outcome = "an agent starts";
       }

@@ -42,6 +42,9 @@ std::string RequestText(const device::ContainerRequest& container, device::Memor
 // The requests of all containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" without requests.
 std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit);
 
+// Clears a terminal and its scrollback.
+inline constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
+
 // "s" unless n is 1.
 inline std::string_view Plural(size_t n) { return n == 1 ? "" : "s"; }
 

@@ -189,7 +189,7 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
                  "--quota-configmap: invalid value \"{}\": want NAMESPACE/NAME",
                  flags.quota_config_map);
   }
-  const auto others = console::OtherTenantsOf(flags.other_tenants_view);
+  const auto others = console::OtherTenantsDetailOf(flags.other_tenants_view);
   if (!others) {
     return Error(Code::kInvalidArgument,
                  "--other-tenants: invalid value \"{}\": want namespaces, shares or sums",

@@ -188,7 +188,8 @@ class Arbiter {
   int64_t BacklogMemory() const;  // how long after a wait a container counts as having a backlog
   int64_t NextTick(int64_t now);
   int64_t MaxLead(const ContainerState& container, double weights) const;
-  static void CorrectBias(double metered, double certain_part, double used, BiasEstimate* estimate);
+  static void CorrectBias(double metered, double surely_sampled_part, double used,
+                          BiasEstimate* estimate);
   void WriteDivision(int64_t now);
 
   std::vector<ContainerState> containers_;  // sorted by id

@@ -29,12 +29,12 @@ constexpr double kMinBias = 0.1, kMaxBias = 10;
 }  // namespace
 
 // NVML reports old samples in whole percents. So only means over steady seconds are compared, and
-// each comparison corrects only a part of the difference. NVML certainly sees `certain_part` of the
-// metered time and may miss the rest. So a measure between that part and the whole metered time is
-// not an error.
-void Arbiter::CorrectBias(double metered, double certain_part, double used,
+// each comparison corrects only a part of the difference. NVML certainly sees
+// `surely_sampled_part` of the metered time and may miss the rest. So a measure between that part
+// and the whole metered time is not an error.
+void Arbiter::CorrectBias(double metered, double surely_sampled_part, double used,
                           BiasEstimate* estimate) {
-  metered = std::clamp(used / estimate->bias, metered * certain_part, metered);
+  metered = std::clamp(used / estimate->bias, metered * surely_sampled_part, metered);
   const auto changed = [](double mean, double value, double noise) {
     return std::abs(value - mean) > std::max({kMinChange, 0.2 * mean, 3 * noise});
   };
@@ -89,14 +89,14 @@ void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   const bool was_contended = std::exchange(meter.was_contended, contended > 0);
   // NVML's samples may be of the second before.
   const double part = unsampled / std::max({alone + contended, unsampled, 1e-9});
-  const double certain_part = 1 - std::max(part, std::exchange(meter.unsampled_part, part));
+  const double surely_sampled_part = 1 - std::max(part, std::exchange(meter.unsampled_part, part));
   if (first || container->longest > kTooLongToCorrect) return;
   if (was_contended != (contended > 0)) {
     meter.bias_alone.samples = meter.bias_contended.samples = 0;
   } else if (!was_contended) {
-    CorrectBias(alone, certain_part, used, &meter.bias_alone);
+    CorrectBias(alone, surely_sampled_part, used, &meter.bias_alone);
   } else if (contended > kMinContended * alone) {
-    CorrectBias(contended, certain_part, used - alone * meter.bias_alone.bias,
+    CorrectBias(contended, surely_sampled_part, used - alone * meter.bias_alone.bias,
                 &meter.bias_contended);
   }
 }

@@ -40,7 +40,7 @@ int Accounts::FindGpu(const uint8_t (&uuid)[16]) const {
 
 // A process adds to `held` before it subtracts from `pending`. So this function reads `pending`
 // first: bytes that move meanwhile are counted twice, and never missed.
-Accounts::UsageSums Accounts::SumSlots(int gpu) const {
+Accounts::UsageSums Accounts::SumUsageWithDuplicates(int gpu) const {
   const GpuUsage& gpu_usage = usage_->gpus[gpu];
   UsageSums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
   uint32_t slots = usage_->slots_end.load();
@@ -62,7 +62,7 @@ Accounts::UsageSums Accounts::SumSlots(int gpu) const {
 Accounts::UsageSums Accounts::SumUsage(int gpu) const {
   const uint32_t departures = usage_->piece_departures.load();
   const uint64_t duplicates = DuplicateBytes(*usage_, gpu);
-  UsageSums sums = SumSlots(gpu);
+  UsageSums sums = SumUsageWithDuplicates(gpu);
   if (duplicates == 0 || usage_->piece_departures.load() != departures) return sums;
   sums.held -= duplicates < sums.held ? duplicates : sums.held;
   return sums;

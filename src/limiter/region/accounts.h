@@ -76,7 +76,8 @@ class Accounts {
     bool has_lower_pending;   // a slot with a lower index has pending bytes
   };
   UsageSums SumUsage(int gpu) const;
-  UsageSums SumSlots(int gpu) const;
+  // Counts memory that several processes share once for each of them.
+  UsageSums SumUsageWithDuplicates(int gpu) const;
   bool TryHold(int gpu, uint64_t bytes);
   enum class ReserveResult { kFits, kFull, kContended };
   ReserveResult TryReserve(int gpu, uint64_t bytes, bool* must_yield);
