@@ -115,6 +115,16 @@ class LimitedGrantsTest : public GrantsFixture {
     pods_.Set(std::move(now));
   }
 
+  // Pod "a" starts: container "main" with a share of compute, "side" with a share of memory alone.
+  void GrantComputeAndMemoryAlone() {
+    pods_.Sync();
+    Assign(FakeApiPods::Make("a",
+                             {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
+           {{"main", {kUuid}}, {"side", {kUuid}}});
+    ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
+    ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}, "side").ok());
+  }
+
   TempDir temp_;
 };
 
@@ -277,12 +287,7 @@ TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) 
 }
 
 TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
-  pods_.Sync();
-  Assign(
-      FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
-      {{"main", {kUuid}}, {"side", {kUuid}}});
-  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
-  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}, "side").ok());
+  GrantComputeAndMemoryAlone();
   SetLimit("a", std::string(kUuid) + "=10", names::kAnnotationComputeLimit);
   ASSERT_EQ(pods_.events.size(), 1u);
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged)
@@ -290,12 +295,7 @@ TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
 }
 
 TEST_F(LimitedGrantsTest, AnEventNamesOnlyContainersWhoseLimitChanged) {
-  pods_.Sync();
-  Assign(
-      FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}, {"side", {{kMem, "2"}}}}),
-      {{"main", {kUuid}}, {"side", {kUuid}}});
-  ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
-  ASSERT_TRUE(RequestGrant("a", {Token(kMem, 2)}, "side").ok());
+  GrantComputeAndMemoryAlone();
   PodInfo pod = *pods_.pods().at(Uid("uid-a"));
   pod.annotations[std::string(names::kAnnotationMemoryLimit)] = "side=1Gi";
   pod.annotations[std::string(names::kAnnotationComputeLimit)] = "nonsense";
