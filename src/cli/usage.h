@@ -60,7 +60,8 @@ struct ClusterUses {
 
 // Whether the node offers GPUs, or offered them while an agent ran.
 bool HasGpuResources(const kube::NodeObject& node);
-// What is missing from the table because the node has no agent, and the remedy.
+// The message for a node with GPUs and without an agent: `tessera top` cannot show its containers,
+// and what the user can do.
 std::string TextOfNodeWithoutAgent(std::string_view node);
 
 // Decodes the page /containers of an agent. INVALID_ARGUMENT: it is not that page.

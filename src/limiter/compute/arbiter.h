@@ -132,8 +132,9 @@ class Arbiter {
     std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
     double weight = 0, limit = 1;
-    // Of the low class, or without a request beside a request of the low class: it must not have
-    // more than such a container while a high class works.
+    // True: the container is stopped while a high class works. This holds for the low class, and
+    // for normal containers without a request while a container of the low class has a request.
+    // Otherwise they would use the GPU whenever that container is stopped.
     bool is_low = false;
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs near each GPU. The state of the simulated node tells the NUMA node of each GPU, but not
-// the CPUs of a NUMA node. So the CPUs of the real machine are assigned to the NUMA nodes in equal
-// blocks, and pinning works everywhere. Threads: any.
+// The CPUs near each GPU. The state of the simulated node has the NUMA node of each GPU, but does
+// not say which CPUs belong to a NUMA node. So the CPUs of the real machine are divided into equal
+// blocks, one for each NUMA node. A program can therefore be pinned to these CPUs on any machine.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
