@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 
 #include "src/base/log.h"
@@ -77,9 +78,11 @@ std::string RequestOf(Json spans, const Tracer::Options& options) {
   return Json::MakeObject({{"resourceSpans", ListOf(std::move(spans_of_service))}}).Serialize();
 }
 
-// Whether the OTLP specification allows a retry after this answer.
+// Whether the OTLP specification allows a retry after this answer. Another status, 500 among them,
+// means that the collector will not accept the batch later either.
 bool IsRetryable(const Result<net::Response>& answer) {
-  return !answer.ok() || answer->status == 429 || answer->status >= 500;
+  static constexpr int kRetryable[] = {429, 502, 503, 504};
+  return !answer.ok() || std::ranges::find(kRetryable, answer->status) != std::end(kRetryable);
 }
 
 }  // namespace
@@ -165,15 +168,18 @@ void Tracer::Send() {
 
 void Tracer::OnAnswer(const Result<net::Response>& answer) {
   const bool accepted = answer.ok() && answer->status / 100 == 2;
+  const bool retry = IsRetryable(answer);
   if (!accepted && runner_.clock().Now() >= next_warning_) {
     next_warning_ = runner_.clock().Now() + kWarningInterval;
-    Log(Severity::kWarning, "cannot send spans to the collector, retrying",
+    Log(Severity::kWarning,
+        retry ? "cannot send spans to the collector, retrying"
+              : "the collector rejected spans, dropped them",
         {{"endpoint", options_.endpoint},
          {"why", answer.ok()
                      ? fmt::format("HTTP {} {}", answer->status, net::ReasonPhrase(answer->status))
                      : answer.status().ToString()}});
   }
-  if (accepted || !IsRetryable(answer)) {
+  if (accepted || !retry) {
     (accepted ? metrics_.sent : metrics_.dropped).Add(batch_size_);
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(batch_size_));
     span_id_seed_ += kMaxBatch;

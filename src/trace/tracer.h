@@ -4,7 +4,8 @@
 //
 // An unreachable collector never delays a pod: spans wait in a queue of at most kMaxWaiting.
 // Further spans are dropped and counted. The tracer sends at most one batch in kInterval. It
-// retries a batch if the collector does not answer, or answers 429 or a 5xx status.
+// retries a batch if the collector does not answer, or answers 429, 502, 503 or 504. After any
+// other error it drops the batch.
 //
 // Threads: any for Record, otherwise the runner's. The I/O thread, the runner and the metrics must
 // outlive the tracer. Idle cost: none.
