@@ -22,7 +22,6 @@ using device::Dialect;
 constexpr std::array kRequestAnnotations = {
     names::kAnnotationGpuModels, names::kAnnotationGpuUuids, names::kAnnotationGpuUuidsExcluded,
     names::kAnnotationPolicy, names::kAnnotationVcudaCoreLimit};
-constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
 constexpr std::string_view kNodeUserPrefix = "system:node:";
 
 bool IsRequestAnnotation(std::string_view key) {
@@ -56,7 +55,7 @@ std::optional<std::string> SkipReason(const AdmissionRequest& request) {
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
   return request.user.starts_with(kNodeUserPrefix) && annotations != nullptr &&
-         annotations->Find(kMirrorAnnotation) != nullptr;
+         annotations->Find(names::kAnnotationConfigMirror) != nullptr;
 }
 
 // The JSON Pointer (RFC 6901) to member `key` of the object at `path`.

@@ -13,7 +13,6 @@ namespace {
 // Prefixes of the resources by which pods hold GPUs.
 constexpr std::string_view kGpuResourcePrefixes[] = {"nvidia.com/gpu", "nvidia.com/mig-",
                                                      "aliyun.com/gpu", "tencent.com/vcuda-"};
-constexpr std::string_view kMirrorPodAnnotation = "kubernetes.io/config.mirror";
 // Nodes in JSON are tens of KiB each.
 constexpr int kNodesPerPage = 100;
 
@@ -163,7 +162,7 @@ driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for) {
   out.uses_gpu = UsesGpu(pod);
   out.ended = phase == "Succeeded" || phase == "Failed";
   out.deleting = metadata.Find("deletionTimestamp") != nullptr;
-  out.is_daemon = PartAt(metadata, "annotations").Find(kMirrorPodAnnotation) != nullptr;
+  out.is_daemon = PartAt(metadata, "annotations").Find(names::kAnnotationConfigMirror) != nullptr;
   for (const Json& owner : ListAt(metadata, "ownerReferences")) {
     if (!owner.BoolAt("controller").value_or(false)) continue;
     out.controlled = true;
