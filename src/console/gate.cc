@@ -8,12 +8,18 @@
 namespace tessera::console {
 
 bool RateLimit::Allow(const std::string& client, MonotonicTime now) {
-  if (buckets_.size() >= kMaxClients && !buckets_.contains(client)) buckets_.clear();
-  Bucket& bucket = buckets_.try_emplace(client, Bucket{burst_, now}).first->second;
-  const double passed = std::chrono::duration<double>(now - bucket.refilled_at).count();
-  bucket = {std::min(burst_, bucket.tokens + passed * per_second_), now};
-  if (bucket.tokens < 1) return false;
-  bucket.tokens -= 1;
+  const auto known = full_at_.find(client);
+  const MonotonicTime full_at =
+      interval_ + (known == full_at_.end() ? now : std::max(known->second, now));
+  if (full_at > now + burst_) return false;
+  if (known != full_at_.end()) {
+    by_time_.erase({known->second, client});
+  } else if (full_at_.size() >= kMaxClients) {
+    full_at_.erase(by_time_.begin()->second);
+    by_time_.erase(by_time_.begin());
+  }
+  full_at_[client] = full_at;
+  by_time_.emplace(full_at, client);
   return true;
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -13,24 +15,26 @@
 
 namespace tessera::console {
 
-// Each client may send a burst of requests, and then a limited number per second. Bounds:
-// kMaxClients; the table is emptied when it is full.
+// Each client may send a burst of requests, and then a limited number per second. Other clients do
+// not use up the requests of a client. Bounds: kMaxClients. A further client replaces the client
+// with the most requests left, so a client that has used up its burst is replaced last.
 class RateLimit {
  public:
   static constexpr size_t kMaxClients = 10'000;
 
-  RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
-  // Counts the request. False: it exceeds the limit.
+  // REQUIRES: per_second > 0.
+  RateLimit(int per_second, int burst)
+      : interval_(Duration(std::chrono::seconds(1)) / per_second), burst_(interval_ * burst) {}
+  // Counts the request if the client may send it. Returns false, and counts nothing, if the request
+  // exceeds the limit.
   bool Allow(const std::string& client, MonotonicTime now);
 
  private:
-  struct Bucket {
-    double tokens;
-    MonotonicTime refilled_at;
-  };
-  const double per_second_;
-  const double burst_;
-  std::map<std::string, Bucket> buckets_;
+  const Duration interval_;  // in which a client gets back one request
+  const Duration burst_;     // in which a client gets back its whole burst
+  // When each client has its whole burst back, by client, and the same entries by time.
+  std::map<std::string, MonotonicTime> full_at_;
+  std::set<std::pair<MonotonicTime, std::string>> by_time_;
 };
 
 // PERMISSION_DENIED for a request that the page of another site may have caused: a foreign Origin,

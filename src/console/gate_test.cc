@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tessera::console {
 namespace {
 
@@ -30,6 +32,29 @@ TEST(RateLimitTest, AllowsABurstAndThenTheRate) {
   EXPECT_TRUE(limit.Allow("b", start));
   EXPECT_TRUE(limit.Allow("a", start + std::chrono::milliseconds(500)));
   EXPECT_FALSE(limit.Allow("a", start + std::chrono::milliseconds(600)));
+}
+
+TEST(RateLimitTest, ManyOtherClientsDoNotResetAClientsCount) {
+  RateLimit limit(2, 3);
+  const MonotonicTime start{};
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(limit.Allow("a", start));
+  for (size_t i = 0; i < 2 * RateLimit::kMaxClients; ++i) {
+    ASSERT_TRUE(limit.Allow(std::to_string(i), start)) << "no new client is rejected";
+  }
+  EXPECT_FALSE(limit.Allow("a", start));
+  EXPECT_TRUE(limit.Allow("a", start + std::chrono::milliseconds(500)));
+  EXPECT_FALSE(limit.Allow("a", start + std::chrono::milliseconds(500)));
+}
+
+TEST(RateLimitTest, ManyOtherClientsDoNotRejectAClientThatSendsSlowly) {
+  RateLimit limit(2, 3);
+  MonotonicTime now{};
+  for (int second = 0; second < 5; ++second, now += std::chrono::seconds(1)) {
+    for (size_t i = 0; i < RateLimit::kMaxClients; ++i) {
+      while (limit.Allow(std::to_string(i), now)) continue;
+    }
+    EXPECT_TRUE(limit.Allow("a", now)) << second;
+  }
 }
 
 TEST(GateTest, ReadsCookiesAndBearerTokens) {
