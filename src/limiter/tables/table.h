@@ -30,16 +30,16 @@ class Table {
     return entry->key == 0 ? nullptr : entry;
   }
 
-  // Returns the entry of the key. Sets `*added` if the key is new; its value is then empty. Null:
-  // out of host memory.
+  // Returns the entry of the key. `*added` becomes true if the key is new, and false otherwise. The
+  // value of a new key is empty. Null: the key is new, and the host's memory is exhausted.
   Entry* Add(uint64_t key, bool* added) {
+    *added = false;
+    if (Entry* known = Find(key); known != nullptr) return known;
     if (count_ * 10 >= capacity_ * 7 && !Grow()) return nullptr;
     Entry* entry = EntryFor(key);
-    *added = entry->key == 0;
-    if (*added) {
-      ++count_;
-      *entry = {key, Value{}};
-    }
+    *entry = {key, Value{}};
+    ++count_;
+    *added = true;
     return entry;
   }
 
