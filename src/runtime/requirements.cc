@@ -74,35 +74,39 @@ bool Holds(Relation op, int order) {
   return false;
 }
 
-// The reason why a condition does not hold for one GPU; empty if it holds.
+// How the value found compares to the condition's value: 0 if they are equal.
+Result<int> Compare(const PropertyCondition& condition, std::string_view found) {
+  if (condition.property == "brand") return ToLower(condition.value) == ToLower(found) ? 0 : 1;
+  return CompareVersions(found, condition.value).Annotate(condition.text);
+}
+
+// The reason why a condition does not hold for one GPU; empty if it holds. `gpu` is null if the
+// container gets no GPU; every valid condition on arch or brand then holds.
 Result<std::string> UnmetReason(const PropertyCondition& condition, const NodeFacts& facts,
-                                const GpuProperties& gpu) {
+                                const GpuProperties* gpu) {
   std::string found;
-  int order = 0;
-  if (condition.property == "brand") {
+  if (condition.property == "cuda") {
+    found = facts.cuda;
+  } else if (condition.property == "driver") {
+    found = facts.driver;
+  } else if (condition.property == "arch") {
+    found = gpu == nullptr ? "" : gpu->arch;
+  } else if (condition.property == "brand") {
     if (condition.op != Relation::kEqual && condition.op != Relation::kNotEqual) {
       return Error(Code::kInvalidArgument, "\"{}\": brands have no order", condition.text);
     }
-    found = gpu.brand;
-    order = ToLower(condition.value) == ToLower(found) ? 0 : 1;
+    found = gpu == nullptr ? "" : gpu->brand;
   } else {
-    if (condition.property == "cuda") {
-      found = facts.cuda;
-    } else if (condition.property == "driver") {
-      found = facts.driver;
-    } else if (condition.property == "arch") {
-      found = gpu.arch;
-    } else {
-      return Error(Code::kInvalidArgument,
-                   "\"{}\": unknown property \"{}\": use cuda, driver, arch or brand",
-                   condition.text, condition.property);
-    }
-    if (found.empty()) {
-      return fmt::format("{} (the {} of this node is unknown)", condition.text, condition.property);
-    }
-    Result<int> compared = CompareVersions(found, condition.value);
-    if (!compared.ok()) return compared.status().Annotate(condition.text);
-    order = *compared;
+    return Error(Code::kInvalidArgument,
+                 "\"{}\": unknown property \"{}\": use cuda, driver, arch or brand", condition.text,
+                 condition.property);
+  }
+  // Checks the condition's value also if the node's value is unknown.
+  ASSIGN_OR_RETURN(const int order, Compare(condition, found.empty() ? "0" : found));
+  const bool is_of_gpu = condition.property == "arch" || condition.property == "brand";
+  if (is_of_gpu && gpu == nullptr) return std::string();
+  if (found.empty()) {
+    return fmt::format("{} (the {} of this node is unknown)", condition.text, condition.property);
   }
   if (Holds(condition.op, order)) return std::string();
   return fmt::format("{} (found {} {})", condition.text, condition.property, found);
@@ -111,7 +115,7 @@ Result<std::string> UnmetReason(const PropertyCondition& condition, const NodeFa
 // The reasons why no alternative holds for one GPU; empty if an alternative holds. Parses every
 // condition, so that an invalid condition is found even after an alternative that holds.
 Result<std::string> UnmetReasons(std::string_view requirement, const NodeFacts& facts,
-                                 const GpuProperties& gpu) {
+                                 const GpuProperties* gpu) {
   std::string reasons;
   bool satisfied = false;
   for (const std::string_view alternative : SplitList(requirement, ' ')) {
@@ -186,18 +190,19 @@ std::string ArchOfNumber(std::string_view word) {
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const NodeFacts& facts) {
-  // Without GPUs the conditions on driver and CUDA are checked against this placeholder.
-  static const std::vector<GpuProperties> kNoGpu = {{"", "", "unknown"}};
+  std::vector<const GpuProperties*> gpus;
+  for (const GpuProperties& gpu : facts.gpus) gpus.push_back(&gpu);
+  if (gpus.empty()) gpus.push_back(nullptr);
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;
-    for (const GpuProperties& gpu : facts.gpus.empty() ? kNoGpu : facts.gpus) {
-      Result<std::string> why = UnmetReasons(value, facts, gpu);
-      if (!why.ok()) return why.status().Annotate(name);
-      if (why->empty()) continue;
+    for (const GpuProperties* gpu : gpus) {
+      Result<std::string> reasons = UnmetReasons(value, facts, gpu);
+      if (!reasons.ok()) return reasons.status().Annotate(name);
+      if (reasons->empty()) continue;
       return Error(Code::kFailedPrecondition,
                    "{}: the image is not for this node{}: unsatisfied condition: {}; update the "
                    "driver, use an older image, or set NVIDIA_DISABLE_REQUIRE=1",
-                   name, gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")", *why);
+                   name, gpu == nullptr ? "" : " (" + gpu->uuid + ")", *reasons);
     }
   }
   return Status::Ok();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA_REQUIRE_*: an image's requirements on driver and GPU. Spaces in a value separate
 // alternatives. Commas in an alternative separate conditions that must all hold: "cuda>=12.4
-// brand=tesla,driver>=470". Every GPU must satisfy every variable. The properties of GPUs and
-// driver are derived from their names, because a query to the driver would initialize the GPU,
-// which takes seconds. Pure; any thread.
+// brand=tesla,driver>=470". Every GPU must satisfy every variable. For a container without GPUs, every
+// condition on arch or brand holds.
+//
+// The properties of GPUs and driver are derived from their names, because a query to the driver
+// would initialize the GPU, which takes seconds. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -18,13 +20,13 @@ namespace tessera::runtime {
 struct GpuProperties {
   std::string uuid;
   std::string arch;   // "8.0"; empty if unknown
-  std::string brand;  // "nvidia"
+  std::string brand;  // "nvidia"; "unknown" if unknown
 };
 
 struct NodeFacts {
-  std::string cuda;    // "12.4"; empty if unknown
-  std::string driver;  // "550.54.15"
-  std::vector<GpuProperties> gpus;
+  std::string cuda;                 // "12.4"; empty if unknown
+  std::string driver;               // "550.54.15"
+  std::vector<GpuProperties> gpus;  // those that the container gets
 };
 
 // `requirements` are names and values of variables. INVALID_ARGUMENT: invalid condition.

@@ -54,11 +54,27 @@ TEST(Requirements, InvalidConditionIsRejectedAtAnyPosition) {
   }
 }
 
-TEST(Requirements, DriverConditionsApplyWithoutGpus) {
+TEST(Requirements, WithoutGpusOnlyConditionsOnTheDriverCanFail) {
   NodeFacts facts = Node();
   facts.gpus.clear();
-  EXPECT_TRUE(CheckRequirements({{"X", "cuda>=12.0"}}, facts).ok());
-  EXPECT_FALSE(CheckRequirements({{"X", "arch>=7.0"}}, facts).ok());
+  const auto check = [&facts](const std::string& requirement) {
+    return CheckRequirements({{"X", requirement}}, facts).code();
+  };
+  for (const char* holds : {"cuda>=12.0", "arch>=7.0", "arch<1.0", "brand=tesla", "brand!=unknown",
+                            "brand=tesla,driver>=550"}) {
+    EXPECT_EQ(check(holds), Code::kOk) << holds;
+  }
+  EXPECT_EQ(check("cuda>=13.0"), Code::kFailedPrecondition);
+  EXPECT_EQ(check("brand=tesla,driver>=551"), Code::kFailedPrecondition);
+  EXPECT_EQ(check("arch>=x"), Code::kInvalidArgument);
+  EXPECT_EQ(check("brand>tesla"), Code::kInvalidArgument);
+}
+
+TEST(Requirements, InvalidValueIsRejectedEvenIfTheNodesValueIsUnknown) {
+  NodeFacts facts = Node();
+  facts.cuda.clear();
+  EXPECT_EQ(CheckRequirements({{"X", "cuda>=x"}}, facts).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CheckRequirements({{"X", "cuda>=12.0"}}, facts).code(), Code::kFailedPrecondition);
 }
 
 TEST(GpuModels, KnowsCommonModelsAndDrivers) {
