@@ -2,18 +2,20 @@
 #include "src/runtime/engine/host_root.h"
 
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/formats/json.h"
 
 namespace tessera::engine {
@@ -194,15 +196,30 @@ Result<std::vector<std::string>> HostRoot::MakeParents(const std::string& path) 
   return created;
 }
 
+// glob(3) would follow absolute links from the root of this process.
 std::vector<std::string> HostRoot::Glob(const std::string& pattern) const {
-  std::vector<std::string> paths;
-  glob_t found{};
-  if (::glob(Map(pattern).c_str(), 0, nullptr, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; ++i) {
-      paths.push_back(std::string(found.gl_pathv[i]).substr(root_.size()));
+  std::vector<std::string> paths = {""};
+  for (const std::string_view part : SplitList(pattern, '/')) {
+    const std::string name_pattern(part);
+    std::vector<std::string> next;
+    for (const std::string& parent : paths) {
+      if (part.find_first_of("*?[\\") == std::string_view::npos) {
+        next.push_back(parent + "/" + name_pattern);
+        continue;
+      }
+      const auto dir = Resolve(parent.empty() ? "/" : parent);
+      if (!dir.ok()) continue;
+      for (const std::string& name : ListDir(*dir).value_or({})) {
+        if (::fnmatch(name_pattern.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+        next.push_back(parent + "/" + name);
+      }
     }
+    paths = std::move(next);
   }
-  ::globfree(&found);
+  std::erase_if(paths, [this](const std::string& path) {
+    return !OpenInRoot(root_, path, O_PATH | O_NOFOLLOW).valid();
+  });
+  std::ranges::sort(paths);
   return paths;
 }
 

@@ -54,7 +54,7 @@ class HostRoot {
   // Creates the directories above `path`. Returns the directories that were missing, outermost
   // first.
   Result<std::vector<std::string>> MakeParents(const std::string& path) const;
-  // Host paths that match a glob pattern, sorted.
+  // Host paths that match an absolute glob pattern, sorted. Includes dangling links.
   std::vector<std::string> Glob(const std::string& pattern) const;
 
  private:

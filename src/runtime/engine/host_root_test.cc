@@ -13,7 +13,9 @@
 namespace tessera::engine {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class HostRootTest : public ::testing::Test {
  protected:
@@ -50,6 +52,26 @@ TEST_F(HostRootTest, LinkCannotLeadOutOfTheRoot) {
   ASSERT_EQ(::symlink("../../../../../../../../etc/passwd", (dir_.path() + "/etc/config").c_str()),
             0);
   EXPECT_EQ((*host_.Read("/etc/config"))->text, "inside");
+}
+
+TEST_F(HostRootTest, APatternFollowsLinksBelowTheHostsRoot) {
+  Put("/etc/real/b.toml", "");
+  Put("/etc/real/a.toml", "");
+  Put("/etc/real/a.json", "");
+  Put("/etc/real/.hidden.toml", "");
+  ASSERT_EQ(::symlink("/etc/real", (dir_.path() + "/etc/conf.d").c_str()), 0);
+  ASSERT_EQ(::symlink("/nowhere", (dir_.path() + "/etc/real/c.toml").c_str()), 0);
+  EXPECT_THAT(host_.Glob("/etc/conf.d/*.toml"),
+              ElementsAre("/etc/conf.d/a.toml", "/etc/conf.d/b.toml", "/etc/conf.d/c.toml"));
+  EXPECT_THAT(host_.Glob("/etc/*/a.toml"), ElementsAre("/etc/conf.d/a.toml", "/etc/real/a.toml"));
+  EXPECT_THAT(host_.Glob("/etc/conf.d/a.toml"), ElementsAre("/etc/conf.d/a.toml"));
+  EXPECT_THAT(host_.Glob("/etc/nothing/*"), IsEmpty());
+}
+
+// From the root of this process, the link would lead to a directory with matching files.
+TEST_F(HostRootTest, APatternCannotLeadOutOfTheRoot) {
+  ASSERT_EQ(::symlink("/proc/self", (dir_.path() + "/etc/out").c_str()), 0);
+  EXPECT_THAT(host_.Glob("/etc/out/stat*"), IsEmpty());
 }
 
 TEST_F(HostRootTest, NamesADanglingLink) {
