@@ -15,9 +15,11 @@ constexpr size_t kInitialLogSize = 1024;
 int16_t SlackNow(const GpuState& gpu) {
   if (!gpu.healthy || gpu.kind != kWholeDevice || gpu.held_whole) return 0;
   if (gpu.idle()) return 1000;
-  int64_t slack = gpu.free_milli;
-  if (gpu.total_bytes > 0) slack = std::min(slack, gpu.free_bytes * 1000 / gpu.total_bytes);
-  return static_cast<int16_t>(std::max<int64_t>(slack, 0));
+  int64_t slack = std::max(gpu.free_milli, 0);
+  if (gpu.total_bytes > 0) {
+    slack = std::min(slack, std::max<int64_t>(gpu.free_bytes, 0) * 1000 / gpu.total_bytes);
+  }
+  return static_cast<int16_t>(slack);
 }
 
 uint32_t SlotIndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
@@ -379,6 +381,20 @@ Status Cluster::Remove(PodId pod) {
 
 std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]; }
 
+// Whether a pod other than `pod` holds the whole GPU at position `i` of its node. This is possible
+// only for adopted pods.
+bool Cluster::OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const {
+  return std::ranges::any_of(node_pods_[pod.node], [&](PodId id) {
+    const PlacedPod& other = pods_[SlotIndexOf(id)].pod;
+    if (&other == &pod) return false;
+    const std::vector<GpuDemand>& gpu_demands = demand(other.shape).gpu_demands;
+    for (size_t n = 0; n < gpu_demands.size(); ++n) {
+      if (gpu_demands[n].whole() && (other.pick.masks[n] >> i & 1) != 0) return true;
+    }
+    return false;
+  });
+}
+
 // Takes (sign 1) or frees (sign -1) what the pod holds. A pod with a whole GPU takes all memory of
 // the GPU, so that freeing restores the exact amount even if adopted pods share the GPU.
 void Cluster::Apply(const PlacedPod& pod, int sign) {
@@ -391,12 +407,15 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     const GpuDemand& gpu_demand = demand.gpu_demands[n];
     for (uint64_t left = pod.pick.masks[n]; left != 0; left &= left - 1) {
-      GpuState& gpu = chunk.gpus[state.first_gpu + std::countr_zero(left)];
+      const size_t i = static_cast<size_t>(std::countr_zero(left));
+      GpuState& gpu = chunk.gpus[state.first_gpu + i];
       const int before = std::max<int>(gpu.free_milli, 0);
       gpu.free_milli -= sign * static_cast<int32_t>(gpu_demand.milli.count());
       gpu.free_bytes -= sign * (gpu_demand.whole() ? gpu.total_bytes : gpu_demand.bytes.count());
       gpu.pods += sign;
-      if (gpu_demand.whole()) gpu.held_whole = sign > 0;
+      if (gpu_demand.whole()) {
+        gpu.held_whole = sign > 0 || (gpu.pods > 0 && OtherPodHoldsWhole(pod, i));
+      }
       gpu.slack = SlackNow(gpu);
       if (gpu.healthy && gpu.kind == kWholeDevice) {
         free_milli_ += std::max<int>(gpu.free_milli, 0) - before;

@@ -224,6 +224,7 @@ class Cluster {
   void DropNames(std::vector<GpuNames::Name>& gpus);
   PodId Record(ShapeId shape, NodeId node, const Pick& pick);
   void Apply(const PlacedPod& pod, int sign);
+  bool OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const;
   void CountMilli(const NodeView& view, int sign);
   PodSlot* SlotOf(PodId pod);
 
@@ -243,8 +244,8 @@ class Cluster {
   int64_t total_milli_ = 0;
   int64_t free_milli_ = 0;
   uint64_t version_ = 0;
-  std::vector<NodeId>
-      change_log_;  // a ring: the node that changed in version v is at v modulo its size
+  // A ring: the node that changed in version v is at v modulo its size.
+  std::vector<NodeId> change_log_;
 };
 
 }  // namespace tessera::placement

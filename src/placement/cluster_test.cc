@@ -66,6 +66,30 @@ TEST(ClusterTest, AnAdoptedPodMayOversubscribeAndBlocksPlacementUntilItLeaves) {
   EXPECT_EQ(cluster.free_milli(), 1000);
 }
 
+TEST(ClusterTest, AGpuIsHeldWholeUntilTheLastAdoptedPodThatHoldsItWholeHasLeft) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 1));
+  const ShapeId whole = *cluster.Intern(MakeDemand(1, 1000));
+  const ShapeId share = *cluster.Intern(MakeDemand(1, 10));
+  const PodId first = *cluster.Adopt(whole, node, PickOf(1));
+  const PodId second = *cluster.Adopt(whole, node, PickOf(1));
+  ASSERT_TRUE(cluster.Adopt(share, node, PickOf(1)).ok());
+  ASSERT_TRUE(cluster.Remove(first).ok());
+  EXPECT_TRUE(cluster.node(node).gpus[0].held_whole);
+  ASSERT_TRUE(cluster.Remove(second).ok());
+  EXPECT_FALSE(cluster.node(node).gpus[0].held_whole) << "a share remains";
+}
+
+TEST(ClusterTest, AGpuWithFarTooMuchAdoptedMemoryHasNoSlack) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 1));
+  const ShapeId huge = *cluster.Intern(MakeDemand(1, 10, kMaxRequestedMemory));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(cluster.Adopt(huge, node, PickOf(1)).ok());
+    EXPECT_EQ(cluster.node(node).gpus[0].slack, 0) << i;
+  }
+}
+
 TEST(ClusterTest, PodsStayOnTheirGpuWhenANodeIsUpdated) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 3);

@@ -20,9 +20,13 @@ int64_t Demand::milli() const {
 }
 
 Status Validate(const Demand& demand) {
-  if (demand.cpu_milli < 0 || demand.memory < Bytes(0)) {
-    return Error(Code::kInvalidArgument, "invalid request of {} thousandths of CPU and {} bytes",
-                 demand.cpu_milli, demand.memory.count());
+  if (demand.cpu_milli < 0 || demand.cpu_milli > kMaxRequestedCpuMilli) {
+    return Error(Code::kInvalidArgument, "invalid request of {} thousandths of CPU: want 0 to {}",
+                 demand.cpu_milli, kMaxRequestedCpuMilli);
+  }
+  if (demand.memory < Bytes(0) || demand.memory > kMaxRequestedMemory) {
+    return Error(Code::kInvalidArgument, "invalid request of {} bytes of memory: want 0 to {}",
+                 demand.memory.count(), kMaxRequestedMemory.count());
   }
   if (demand.gpu_demands.size() > kMaxGpuDemands) {
     return Error(Code::kInvalidArgument, "{} GPU containers in one pod: at most {} can be placed",
@@ -36,11 +40,12 @@ Status Validate(const Demand& demand) {
                    gpu_demand.count < 1 ? gpu_demand.count : gpus, kMaxGpusPerNode);
     }
     if (gpu_demand.milli < MilliGpu(0) || gpu_demand.milli > kWholeGpu ||
-        gpu_demand.bytes < Bytes(0)) {
+        gpu_demand.bytes < Bytes(0) || gpu_demand.bytes > kMaxRequestedMemory) {
       return Error(Code::kInvalidArgument,
-                   "{} thousandths and {} bytes of one GPU: it has 1000 thousandths, and none is "
-                   "negative",
-                   gpu_demand.milli.count(), gpu_demand.bytes.count());
+                   "invalid request of {} thousandths and {} bytes of one GPU: want 0 to {} "
+                   "thousandths and 0 to {} bytes",
+                   gpu_demand.milli.count(), gpu_demand.bytes.count(), kWholeGpu.count(),
+                   kMaxRequestedMemory.count());
     }
   }
   if (demand.gpu_filter.size() > kMaxFilterGpus) {

@@ -39,6 +39,10 @@ inline constexpr size_t kMaxGpusPerNode = 64;
 inline constexpr size_t kMaxGpuDemands = 16;
 // The most GPUs that one demand may list; bounds the memory that thousands of idle demands hold.
 inline constexpr size_t kMaxFilterGpus = 1024;
+// The most CPU, and the most memory of the host or of one GPU, that a demand may request. No node
+// has so much, and sums over thousands of pods fit in 64 bits.
+inline constexpr int64_t kMaxRequestedCpuMilli = int64_t{1} << 40;
+inline constexpr Bytes kMaxRequestedMemory = GiB(1 << 20);
 
 // `count` different GPUs, with `milli` and `bytes` on each of them. A whole GPU (milli = 1000) is
 // shared with no other pod and includes all its memory. `bytes` is then the least memory that the
@@ -76,8 +80,8 @@ struct Demand {
   }
 };
 
-// INVALID_ARGUMENT: negative numbers, a GPU demand without GPUs, more than 1000 thousandths, more
-// GPU demands or GPUs than the limits above, a GPU filter that is not ascending.
+// INVALID_ARGUMENT: negative numbers, a GPU demand without GPUs, more than 1000 thousandths, amounts
+// or counts above the limits in this file, a GPU filter that is not ascending.
 Status Validate(const Demand& demand);
 
 struct DemandHash {

@@ -32,6 +32,22 @@ TEST(DemandTest, TheLimitsThemselvesAreAllowed) {
   EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
 }
 
+TEST(DemandTest, AmountsThatNoNodeHasAreRejected) {
+  Demand demand{.cpu_milli = kMaxRequestedCpuMilli, .memory = kMaxRequestedMemory};
+  demand.gpu_demands = {{.milli = kWholeGpu, .bytes = kMaxRequestedMemory}};
+  EXPECT_TRUE(Validate(demand).ok());
+  demand.cpu_milli += 1;
+  EXPECT_EQ(Validate(demand).message(),
+            "invalid request of 1099511627777 thousandths of CPU: want 0 to 1099511627776");
+  demand.cpu_milli = 0;
+  demand.memory += Bytes(1);
+  EXPECT_EQ(Validate(demand).message(),
+            "invalid request of 1125899906842625 bytes of memory: want 0 to 1125899906842624");
+  demand.memory = Bytes(0);
+  demand.gpu_demands[0].bytes += Bytes(1);
+  EXPECT_FALSE(Validate(demand).ok());
+}
+
 TEST(FitTest, APickNamesTheGpuThatTheNodeDoesNotHave) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 4));
