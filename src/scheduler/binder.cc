@@ -60,6 +60,7 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
   pending.ns = pod.meta.ns;
   pending.name = pod.meta.name;
   pending.node = node;
+  pending.done = std::move(done);
   pending.operation = api_.Bind(
       {.ns = pod.meta.ns,
        .pod = pod.meta.name,
@@ -67,39 +68,39 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
        .node = node,
        .annotations = assumed->annotations},
       [this, uid] { return BeforeSend(uid); },
-      [this, uid, done = std::move(done)](const Status& status) { OnAnswer(uid, status, done); });
+      [this, uid](const Status& status) { OnAnswer(uid, status); });
 }
 
 Status Binder::BeforeSend(const Uid& uid) {
   if (!may_write_()) return Error(Code::kUnavailable, "this replica no longer leads");
-  // The entry is missing if the feed has already shown that the pod is gone. The API server then
-  // rejects the request.
-  if (const auto found = pending_.find(uid); found != pending_.end()) {
-    found->second.state = State::kSent;
-    found->second.sent_at = clock_.Now();
-  }
+  Pending& pending = pending_.at(uid);
+  pending.state = State::kSent;
+  pending.sent_at = clock_.Now();
   return Status::Ok();
 }
 
-void Binder::OnAnswer(const Uid& uid, const Status& status, const Done& done) {
-  // The entry is missing if the feed has already shown that the pod is gone.
-  const auto found = pending_.find(uid);
-  const Done report = done;  // DropPending destroys the operation, which owns `done`
-  const Uid id = uid;
-  if (found != pending_.end()) {
-    Pending& pending = found->second;
-    if (status.ok()) {
-      pending.state = State::kBound;
-      pending.next_check = clock_.Now() + options_.unseen_limit;
-    } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
-      pending.state = State::kUnclear;
-      pending.next_check = clock_.Now() + options_.read_interval;
-      return report(status.Annotate("it is unclear whether the pod is bound"));
-    } else {
-      DropPending(id);
-    }
+void Binder::OnAnswer(const Uid& uid, const Status& status) {
+  const Uid id = uid;  // DropPending destroys the operation, which owns `uid`
+  Pending& pending = pending_.at(id);
+  const Done done = std::exchange(pending.done, nullptr);
+  if (status.ok()) {
+    pending.state = State::kBound;
+    pending.next_check = clock_.Now() + options_.unseen_limit;
+  } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
+    pending.state = State::kUnclear;
+    pending.next_check = clock_.Now() + options_.read_interval;
+    return done(status.Annotate("it is unclear whether the pod is bound"));
+  } else {
+    DropPending(id);
   }
-  report(status);
+  done(status);
+}
+
+void Binder::OnPodGone(const Uid& uid) {
+  const auto gone = pending_.extract(uid);
+  if (!gone || !gone.mapped().done) return;
+  gone.mapped().done(Error(Code::kAborted, "pod {}/{} was deleted while it was being bound",
+                           gone.mapped().ns, gone.mapped().name));
 }
 
 void Binder::DropPending(const Uid& uid) {

@@ -82,8 +82,9 @@ class Binder {
 
   // `pod` is the last known object. INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
   // PERMISSION_DENIED, NOT_FOUND: see ClusterLedger::Assume. ABORTED: the pod is already bound,
-  // being bound or being deleted, or another pod has its name. UNAVAILABLE: this replica is not the
-  // leader. Other errors come from the API server, with "unclear" if the outcome is unknown.
+  // being bound or being deleted, was deleted meanwhile, or another pod has its name. UNAVAILABLE:
+  // this replica is not the leader. Other errors come from the API server, with "unclear" if the
+  // outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
   // Why no decision about the pod is allowed now; "" if it is allowed.
@@ -94,7 +95,8 @@ class Binder {
 
   // The feed has received a change of the pod.
   void OnPod(const kube::PodObject& pod);
-  void OnPodGone(const Uid& uid) { pending_.erase(uid); }
+  // The feed no longer has the pod. Cancels the pod's binding request, and answers its caller.
+  void OnPodGone(const Uid& uid);
   // Reads pods whose binding is unclear or not shown by the feed. Call about once a second.
   void Tick();
 
@@ -106,14 +108,15 @@ class Binder {
     MonotonicTime sent_at{};
     MonotonicTime read_sent_at{};  // when the last read was sent
     MonotonicTime next_check;
-    kube::Operation operation;
+    Done done;                  // null once the caller has the answer
+    kube::Operation operation;  // cancels the request when the entry is erased
   };
 
   static bool HasAnswer(const Pending& pending) {
     return pending.state == State::kUnclear || pending.state == State::kBound;
   }
   Status BeforeSend(const Uid& uid);
-  void OnAnswer(const Uid& uid, const Status& status, const Done& done);
+  void OnAnswer(const Uid& uid, const Status& status);
   void Check(const Uid& uid, Pending& pending);
   void OnRead(const Uid& uid, const Result<kube::PodObject>& pod);
   void DropPending(const Uid& uid);

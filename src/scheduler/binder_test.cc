@@ -231,8 +231,24 @@ TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-// The settle time counts from when the request was sent, not from when it was queued.
-TEST_F(BinderTest, TheSettleTimeOfALostRequestCountsFromItsSending) {
+TEST_F(BinderTest, ABindingIsAnsweredAndNotSentIfItsPodIsDeletedMeanwhile) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.Hold();
+  std::optional<Status> answer;
+  d.binder->Bind(pod, "n1", [&](const Status& status) { answer = status; });
+  d.RemovePod(pod);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->code(), Code::kAborted);
+  EXPECT_EQ(answer->message(), "pod ns/a was deleted while it was being bound");
+  d.api.Release();
+  EXPECT_EQ(d.api.requests(), 0);
+  EXPECT_EQ(d.binder->pending_count(), 0u);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+// `unclear_limit` counts from the sending of the request, not from its entry into the queue.
+TEST_F(BinderTest, TheLimitOfALostRequestCountsFromItsSending) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetFate(Fate::kLost);
