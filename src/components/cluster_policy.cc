@@ -288,8 +288,11 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
 
 bool IsManagedByNvidia(const Json& node) {
   const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
-  return label != nullptr && label->is_string() &&
-         std::ranges::find(kManagedValues, label->string_value()) != kManagedValues.end();
+  return label != nullptr && label->is_string() && IsManagedByNvidia(label->string_value());
+}
+
+bool IsManagedByNvidia(std::string_view deploy_device_plugin) {
+  return std::ranges::find(kManagedValues, deploy_device_plugin) != kManagedValues.end();
 }
 
 Json TesseraResource(Json spec) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/status.h"
@@ -20,8 +21,11 @@ void KeepOffNvidiaNodes(std::vector<Json>* objects);
 // NVIDIA's operator.
 void KeepOffNvidiaNodes(std::vector<Component>* components);
 
-// Whether NVIDIA's operator runs its device plugin on the node, or has paused it there.
+// Whether NVIDIA's operator runs its device plugin on the node, or has paused it there: the nodes
+// that KeepOffNvidiaNodes excludes.
 bool IsManagedByNvidia(const Json& node);
+// The same for the value of the node's label nvidia.com/gpu.deploy.device-plugin; "": no label.
+bool IsManagedByNvidia(std::string_view deploy_device_plugin);
 
 struct MappedSetting {
   std::string field;    // of the ClusterPolicy: "spec.toolkit.enabled"

@@ -173,6 +173,8 @@ TEST(ClusterPolicyTest, APausedNodeIsManaged) {
   EXPECT_TRUE(IsManagedByNvidia(node("paused-for-mig-change")));
   EXPECT_FALSE(IsManagedByNvidia(node("false")));
   EXPECT_FALSE(IsManagedByNvidia(Json::MakeObject()));
+  EXPECT_TRUE(IsManagedByNvidia("paused-for-driver-upgrade"));
+  EXPECT_FALSE(IsManagedByNvidia(""));
 }
 
 TEST(ClusterPolicyTest, RejectsAnotherKind) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/components/cluster_policy.h"
 #include "src/formats/wire_reader.h"
 
 namespace tessera::operators {
@@ -111,9 +112,7 @@ bool GpuNodeState::has_gpus() const {
 
 bool GpuNodeState::managed_by_nvidia() const {
   const auto label = meta.labels.find(names::kLabelDeployDevicePlugin);
-  // Values such as "paused-for-driver-upgrade" pause components on a node that NVIDIA's operator
-  // still manages.
-  return label != meta.labels.end() && label->second != "false";
+  return label != meta.labels.end() && components::IsManagedByNvidia(label->second);
 }
 
 kube::KeptFields KeptFieldsOfNodes() {

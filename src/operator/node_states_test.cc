@@ -102,6 +102,12 @@ TEST(NodeStatesTest, AGpuNodeWithoutAgentIsAProblemUnlessNvidiaManagesIt) {
   const NodeHealth skipped = HealthOf({node}, {}, true);
   EXPECT_TRUE(skipped.problems.empty());
   EXPECT_EQ(skipped.managed_by_nvidia, 1u);
+  // KeepOffNvidiaNodes keeps no agent off a node with another value.
+  labels = GpuLabel();
+  labels.Entry(11, "nvidia.com/gpu.deploy.device-plugin", "disabled");
+  const NodeHealth other = HealthOf({NodeOf("n", labels, Conditions("True", "", ""))}, {}, true);
+  EXPECT_EQ(other.problems.at(0).reason, "NoAgent");
+  EXPECT_EQ(other.managed_by_nvidia, 0u);
   // A node without GPUs needs no agent.
   EXPECT_TRUE(HealthOf({NodeOf("m", {}, Conditions("True", "", ""))}, {}).problems.empty());
 }

@@ -116,7 +116,8 @@ class MigrationPlanner {
     const Json* policy = PolicyInForce(facts_.policies);
     if (policy == nullptr) return Status::Ok();
     ASSIGN_OR_RETURN(components::MigrationPlan plan, components::PlanMigration(*policy));
-    const auto nodes = std::ranges::count_if(facts_.nodes, components::IsManagedByNvidia);
+    const auto nodes = std::ranges::count_if(
+        facts_.nodes, [](const Json& node) { return components::IsManagedByNvidia(node); });
     plan_.sources.push_back({"ClusterPolicy " + TextAt(*policy, {"metadata", "name"}),
                              std::string(kNvidiaOperator), static_cast<size_t>(nodes)});
     plan_.resource = std::move(plan.resource);

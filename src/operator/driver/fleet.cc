@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "api/names.h"
+#include "src/components/cluster_policy.h"
 #include "src/operator/driver/node_stepper.h"
 
 namespace tessera::driver {
@@ -26,11 +27,6 @@ struct RenderedPool {
 
 std::string NameOfSet(const Json& set) {
   return set.Find("metadata")->StringAt("name").value_or("");
-}
-
-bool IsManagedByNvidia(const FleetNode& node) {
-  const std::string value = ValueAt(node.labels, names::kLabelDeployDevicePlugin);
-  return !value.empty() && value != "false";
 }
 
 // Whether the agent can use the driver, regardless of other problems; nullopt: the agent has not
@@ -163,7 +159,9 @@ void FleetViewer::AddNode(const FleetNode& node) {
     return;
   }
   const std::optional<bool> answers = DriverAnswers(node);
-  if (!has_pool_label && (IsManagedByNvidia(node) || (pod == nullptr && answers.value_or(false)))) {
+  const bool managed_by_nvidia = components::IsManagedByNvidia(
+      std::string_view(ValueAt(node.labels, names::kLabelDeployDevicePlugin)));
+  if (!has_pool_label && (managed_by_nvidia || (pod == nullptr && answers.value_or(false)))) {
     ++pool->on_host;
     return;
   }
