@@ -90,8 +90,8 @@ void DriverController::OnWriteError() {
 // --- One pass over the fleet: reads the pods of some nodes, then acts.
 void DriverController::Step(const kube::KeyedQueue::Done& done) {
   if (!reader_.known()) return done(Status::Ok());
-  reader_.ReadPods(PodsToRead(), [this, done](const Status& last_read) {
-    if (!last_read.ok()) StepAfter(options_.retry);
+  reader_.ReadPods(PodsToRead(), [this, done](const Status& error) {
+    if (!error.ok()) StepAfter(options_.retry);
     Act();
     done(Status::Ok());
   });
@@ -219,9 +219,9 @@ std::string DriverController::AccessError() const {
 }
 
 std::optional<FleetReport> DriverController::report() const {
-  if (!managed_ && last_report_.problems.empty()) return std::nullopt;
   FleetReport report = last_report_;
   report.access_error = AccessError();
+  if (!managed_ && report.problems.empty() && report.access_error.empty()) return std::nullopt;
   return report;
 }
 

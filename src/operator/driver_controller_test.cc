@@ -42,11 +42,13 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     });
   }
   void Start() {
-    controller_ = std::make_unique<DriverController>(
-        ClusterAccess{client_, events_, metrics_, nullptr},
-        DriverController::Options{
-            .ns = "ns", .step_delay = milliseconds(20), .poll = milliseconds(100)},
-        static_cast<DriverController::Delegate&>(*this));
+    controller_ =
+        std::make_unique<DriverController>(ClusterAccess{client_, events_, metrics_, nullptr},
+                                           DriverController::Options{.ns = "ns",
+                                                                     .step_delay = milliseconds(20),
+                                                                     .poll = milliseconds(100),
+                                                                     .retry = milliseconds(100)},
+                                           static_cast<DriverController::Delegate&>(*this));
   }
   static std::vector<driver::FleetPool> WantedPools(const std::string& version,
                                                     const std::string& policy = "") {
@@ -116,6 +118,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
       return answer(201, "{}");
     }
     if (path != "/api/v1/pods" || !selector.starts_with("spec.nodeName=")) return false;
+    if (fails_pods_) return answer(500, R"({"kind":"Status","message":"no pods"})");
     Json items = Json::MakeArray();
     for (const std::string& name : pods_) {
       const Json* pod = server_.Find(PodPath("d", name));
@@ -256,7 +259,8 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   std::vector<std::string> pods_;       // names of pods with GPUs
   std::map<std::string, std::chrono::steady_clock::time_point> made_;
   int uids_ = 0;
-  int protected_ = 0;  // evictions that a budget still rejects
+  int protected_ = 0;        // evictions that a budget still rejects
+  bool fails_pods_ = false;  // lists of the pods of a node
   bool publishes_ = true;
   std::unique_ptr<DriverController> controller_;
 };
@@ -358,6 +362,42 @@ TEST_F(DriverControllerTest, AnUnwantedDriverStaysWhilePodsUseIt) {
   EXPECT_TRUE(RunUntil([&] { return controller_->released(); }));
   EXPECT_EQ(DriverOn("a"), "");
   EXPECT_EQ(StateOf("a") + LabelOf("a", names::kLabelDriverPool), "");
+}
+
+// Without this wait the reconciler would delete the DaemonSets of drivers that pods use.
+TEST_F(DriverControllerTest, ObjectsAreUnknownUntilTheNodesWereReadWithoutError) {
+  AddNode("a", Takes::kWell);
+  InstallOldDriver();
+  AddGpuPod("job", "a");
+  pods_ = {"job"};
+  controller_.reset();
+  server_.Refuse("nodes", 500);
+  Start();
+  controller_->SetPools(WantedPools(""));
+  ASSERT_TRUE(runner_.RunUntil([&] { return controller_->has_access_error(); }));
+  runner_.RunFor(milliseconds(300));
+  EXPECT_FALSE(controller_->ready());
+  ASSERT_TRUE(controller_->report());
+  EXPECT_THAT(controller_->report()->access_error,
+              HasSubstr("cannot look for drivers of earlier settings on nodes"));
+  server_.Allow("nodes");
+  ASSERT_TRUE(runner_.RunUntil([&] { return controller_->ready(); }));
+  EXPECT_FALSE(controller_->objects().empty()) << "pod job uses the driver";
+}
+
+TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {
+  AddNode("a", Takes::kWell);
+  InstallOldDriver();
+  AddGpuPod("job", "a");
+  pods_ = {"job"};
+  fails_pods_ = true;
+  controller_->Release(WantedPools(kOldDriver));
+  ASSERT_TRUE(RunUntil([&] { return controller_->has_access_error(); }));
+  EXPECT_EQ(DriverOn("a"), kOldDriver);
+  // With managed drivers again, no node needs its pods to be read.
+  controller_->SetPools(WantedPools(kOldDriver));
+  EXPECT_TRUE(RunUntil([&] { return !controller_->has_access_error(); }));
+  EXPECT_EQ(DriverOn("a"), kOldDriver);
 }
 
 }  // namespace

@@ -31,6 +31,9 @@ void FleetReader::Follow(LabelKeys selectors) {
         kube::ListQuery{.ns = options_.ns, .label_selector = std::string(kDriverPodSelector)},
         KeptFieldsOfDriverPods(), *pod_handler_);
     ReadRevisions();
+    leftovers_read_.Cancel();
+    on_leftovers_known_ = nullptr;
+    leftovers_error_ = Status::Ok();
   }
   if (nodes_ == nullptr || selectors != selectors_) FollowNodes(std::move(selectors));
 }
@@ -42,15 +45,32 @@ void FleetReader::FollowNodes(LabelKeys selectors) {
       KeptFieldsOfDriverNodes(std::move(selectors)), *node_handler_);
 }
 
-void FleetReader::FindLeftovers(std::function<void(bool found)> on_done) {
-  leftovers_read_ =
-      client_.List({.type = kube::kNodes,
-                    .label_selector = std::string(names::kLabelDriverPool),
-                    .limit = 1,
-                    .metadata_only = true},
-                   [on_done = std::move(on_done)](const Result<kube::ListPage>& page) {
-                     on_done(page.ok() && !page->items.empty());
-                   });
+void FleetReader::FindLeftovers(std::function<void(bool found)> on_known) {
+  const bool is_checking = on_leftovers_known_ != nullptr;
+  on_leftovers_known_ = std::move(on_known);
+  if (!is_checking) ReadLeftovers();
+}
+
+void FleetReader::ReadLeftovers() {
+  leftovers_read_ = client_.List({.type = kube::kNodes,
+                                  .label_selector = std::string(names::kLabelDriverPool),
+                                  .limit = 1,
+                                  .metadata_only = true},
+                                 [this](const Result<kube::ListPage>& page) { OnLeftovers(page); });
+}
+
+void FleetReader::OnLeftovers(const Result<kube::ListPage>& page) {
+  const bool is_new = page.status().code() != leftovers_error_.code();
+  leftovers_error_ = page.status();
+  if (page.ok()) {
+    const auto on_known = std::exchange(on_leftovers_known_, nullptr);
+    on_known(!page->items.empty());
+  } else {
+    client_.runner().PostDelayed(options_.retry, [this, weak = weak_.Get()] {
+      if (weak && on_leftovers_known_ != nullptr) ReadLeftovers();
+    });
+  }
+  if (is_new) delegate_.OnErrorsChanged();
 }
 
 void FleetReader::ReadRevisions() {
@@ -108,8 +128,9 @@ const DriverPodState* FleetReader::FindDriverPod(const std::string& key) const {
 }
 
 void FleetReader::ReadPods(std::deque<PodsToRead> nodes,
-                           std::function<void(const Status& last_read)> on_done) {
+                           std::function<void(const Status& error)> on_done) {
   node_pods_.clear();
+  pods_read_error_ = Status::Ok();
   to_read_ = std::move(nodes);
   on_pods_read_ = std::move(on_done);
   ReadNextPods();
@@ -117,6 +138,9 @@ void FleetReader::ReadPods(std::deque<PodsToRead> nodes,
 
 void FleetReader::ReadNextPods() {
   if (to_read_.empty()) {
+    const bool is_new = pods_read_error_.code() != pods_error_.code();
+    pods_error_ = pods_read_error_;
+    if (is_new) delegate_.OnErrorsChanged();
     const auto on_done = std::exchange(on_pods_read_, nullptr);
     return on_done(pods_error_);
   }
@@ -125,8 +149,7 @@ void FleetReader::ReadNextPods() {
   if (node_pods_.contains(next.node)) return ReadNextPods();
   pods_read_ = client_.List({.type = kube::kPods, .field_selector = "spec.nodeName=" + next.node},
                             [this, next](const Result<kube::ListPage>& page) {
-                              const bool is_new = page.status().code() != pods_error_.code();
-                              pods_error_ = page.status();
+                              if (pods_read_error_.ok()) pods_read_error_ = page.status();
                               if (page.ok()) {
                                 std::vector<driver::UpgradePod>& found = node_pods_[next.node];
                                 for (const kube::RawObject& pod : page->items) {
@@ -134,7 +157,6 @@ void FleetReader::ReadNextPods() {
                                     found.push_back(UpgradePodOf(*pod.json(), next.wait_for));
                                 }
                               }
-                              if (is_new) delegate_.OnErrorsChanged();
                               ReadNextPods();
                             });
 }
@@ -145,12 +167,14 @@ const std::vector<driver::UpgradePod>* FleetReader::PodsOf(const std::string& no
 }
 
 std::vector<std::pair<std::string_view, Status>> FleetReader::Errors() const {
-  if (!following()) return {};
   std::vector<std::pair<std::string_view, Status>> errors = {
-      {"watch nodes", node_handler_->error},
-      {"watch driver pods", pod_handler_->error},
-      {"read ConfigMap tessera-driver-revisions", revisions_error_},
-      {"read pods of nodes to upgrade", pods_error_}};
+      {"look for drivers of earlier settings on nodes", leftovers_error_}};
+  if (following()) {
+    errors.emplace_back("watch nodes", node_handler_->error);
+    errors.emplace_back("watch driver pods", pod_handler_->error);
+    errors.emplace_back("read ConfigMap tessera-driver-revisions", revisions_error_);
+    errors.emplace_back("read pods of nodes to upgrade", pods_error_);
+  }
   std::erase_if(errors, [](const auto& error) { return error.second.ok(); });
   return errors;
 }

@@ -55,9 +55,9 @@ class FleetReader {
   // Follows nodes and driver pods. `selectors`: the labels by which pools select nodes.
   void Follow(LabelKeys selectors);
   bool following() const { return node_handler_.has_value(); }
-  // Checks once whether a node still has a driver of earlier settings. If the check fails, `found`
-  // is false.
-  void FindLeftovers(std::function<void(bool found)> on_done);
+  // Checks whether a node still has a driver of earlier settings. An attempt that fails is
+  // repeated, and its error is in Errors(). Calls `on_known` once, or never after Follow.
+  void FindLeftovers(std::function<void(bool found)> on_known);
 
   // Whether nodes, driver pods and revisions are known.
   bool known() const;
@@ -71,8 +71,8 @@ class FleetReader {
   const DriverPodState* FindDriverPod(const std::string& key) const;
 
   // Forgets the pods that were read before, and reads the pods of these nodes. `on_done` gets the
-  // status of the last read. PodsOf returns null for a node whose pods could not be read.
-  void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& last_read)> on_done);
+  // first error. PodsOf returns null for a node whose pods could not be read.
+  void ReadPods(std::deque<PodsToRead> nodes, std::function<void(const Status& error)> on_done);
   // Null if the pods of the node have not been read.
   const std::vector<driver::UpgradePod>* PodsOf(const std::string& node) const;
 
@@ -81,6 +81,8 @@ class FleetReader {
 
  private:
   void FollowNodes(LabelKeys selectors);
+  void ReadLeftovers();
+  void OnLeftovers(const Result<kube::ListPage>& page);
   void ReadRevisions();
   void OnRevisions(const Result<Json>& map);
   void ReadNextPods();
@@ -99,7 +101,9 @@ class FleetReader {
   std::map<std::string, std::vector<driver::UpgradePod>> node_pods_;
   std::deque<PodsToRead> to_read_;
   std::function<void(const Status&)> on_pods_read_;
-  Status revisions_error_, pods_error_;
+  Status pods_read_error_;                              // the first error of the present ReadPods
+  std::function<void(bool found)> on_leftovers_known_;  // null: no check is under way
+  Status leftovers_error_, revisions_error_, pods_error_;
   kube::Operation leftovers_read_, revisions_read_, pods_read_;
   WeakPtrFactory<FleetReader> weak_{this};
 };
