@@ -72,6 +72,9 @@ class ControllerTest : public ::testing::Test {
     Rendering rendering{
         .render = RenderMaps, .definition = Json(), .examples = {MapNamed("a1", "")}};
     rendering.cleanup = [this](const Json&) { return cleanup_; };
+    if (manages_drivers_) {
+      rendering.pools = [](const Json&) { return std::vector<driver::FleetPool>(); };
+    }
     controller_ = std::make_unique<Controller>(
         ClusterAccess{client_, events_, metrics_, nullptr}, std::move(rendering),
         ControllerOptions{.ns = "ns",
@@ -149,6 +152,7 @@ class ControllerTest : public ::testing::Test {
   kube::Operation deletion_;
   std::string rejected_;    // end of the path of objects that the server does not let write
   bool throttles_ = false;  // and answers 429 instead of 403
+  bool manages_drivers_ = false;
   std::unique_ptr<Controller> controller_;
 };
 
@@ -357,6 +361,29 @@ TEST_F(ControllerTest, AnObjectThatALateListLacksIsNotDeleted) {
   }
   ASSERT_TRUE(RunUntil([&] { return Ready(); }));
   EXPECT_TRUE(metrics_.repairs.values().empty());
+}
+
+TEST_F(ControllerTest, IsNotReadyBeforeTheNodesWereCheckedForDrivers) {
+  manages_drivers_ = true;
+  std::vector<net::HttpServer::Reply> checks;
+  server_.SetFault([&](const net::Request& request, const net::HttpServer::Reply& reply) {
+    const bool is_check = request.path() == "/api/v1/nodes" && request.Query("limit") == "1";
+    if (is_check) checks.push_back(reply);
+    return is_check;
+  });
+  PutResource(R"({"value":"x"})", 1);
+  Start();
+  ASSERT_TRUE(RunUntil([&] { return !checks.empty(); }));
+  runner_.RunFor(milliseconds(300));
+  EXPECT_EQ(ConditionText("Ready", "status"), "");
+  EXPECT_EQ(Values(), "nonenonenone");
+  const auto answer = [](int status, const std::string& text) {
+    net::Response response = net::TextResponse(status, text);
+    response.headers.Set("Content-Type", "application/json");
+    return response;
+  };
+  checks.back()(answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[]})"));
+  EXPECT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
 }
 
 TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {

@@ -234,7 +234,9 @@ std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, c
 }
 
 bool Reconciler::is_applying() const {
-  return !is_removing() && spec_error_.ok() && !objects_->all_applied() && Now() < applied_by_;
+  if (is_removing() || !spec_error_.ok()) return false;
+  if (drivers_ != nullptr && !drivers_->ready()) return !drivers_->has_access_error();
+  return !objects_->all_applied() && Now() < applied_by_;
 }
 
 const std::string& Reconciler::respected_policy() const {

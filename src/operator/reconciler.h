@@ -50,7 +50,8 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   // The generation of the resource that was reconciled last; 0 if none was.
   int64_t generation() const { return generation_; }
   // Whether the objects of a new term of leading or a new spec are still being applied for the
-  // first time. Most of these applies change nothing, so the status can wait for them.
+  // first time, or wait for the state of the drivers. Most of these applies change nothing, so the
+  // status can wait for them.
   bool is_applying() const;
   bool is_removing() const { return removal_ != nullptr; }
   // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.
