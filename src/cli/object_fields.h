@@ -34,6 +34,10 @@ inline const Json::Array& ItemsAt(const Json& json, std::initializer_list<std::s
   return at != nullptr && at->is_array() ? at->items() : kNone;
 }
 
+inline bool IsBeingDeleted(const Json& object) {
+  return !TextAt(object, {"metadata", "deletionTimestamp"}).empty();
+}
+
 inline const Json* ConditionOf(const Json& object, std::string_view type) {
   for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
     if (condition.StringAt("type").value_or("") == type) return &condition;

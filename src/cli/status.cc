@@ -18,13 +18,16 @@ constexpr size_t kMaxNodes = 20;  // one screen
 
 using PodsByNode = std::map<std::string, const Json*>;
 
-// The bound pods of one program, or of all programs if `program` is "", by node.
+// The bound pods of one program, or of all programs if `program` is "", by node. During an update a
+// node has a new pod and an old pod that is being deleted; the new pod counts.
 PodsByNode ByNode(const std::vector<Json>& pods, std::string_view program) {
   PodsByNode by_node;
   for (const Json& pod : pods) {
     if (!program.empty() && TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
     const std::string node = TextAt(pod, {"spec", "nodeName"});
-    if (!node.empty()) by_node[node] = &pod;
+    if (node.empty()) continue;
+    const auto [entry, is_new] = by_node.emplace(node, &pod);
+    if (!is_new && IsBeingDeleted(*entry->second)) entry->second = &pod;
   }
   return by_node;
 }

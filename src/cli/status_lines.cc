@@ -93,11 +93,13 @@ std::string FixOfPod(const Json& pod, const std::string& problem) {
   return Kubectl(fmt::format("describe pod {}", name), ns);
 }
 
-// Adds the problem of the first pod of a Deployment that has one.
+// Adds the problem of the first pod of a Deployment that has one. A pod that is being deleted is
+// not ready either, but its replacement counts.
 void AddProblemOfPod(const InstallationObjects& objects, std::string_view program,
                      StatusLine* line) {
   for (const Json& pod : objects.pods) {
     if (TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
+    if (IsBeingDeleted(pod)) continue;
     const std::string problem = ProblemOfPod(pod, objects.warnings);
     if (problem.empty()) continue;
     line->detail += fmt::format("; {}: {}", TextAt(pod, {"metadata", "name"}), problem);

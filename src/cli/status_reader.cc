@@ -24,8 +24,9 @@ Json Reduced(const Json& object) {
     const Json* value = object.Find(part);
     if (value == nullptr) continue;
     Json kept = Json::MakeObject();
-    for (const std::string_view key : {"name", "namespace", "labels", "conditions", "podIP",
-                                       "initContainerStatuses", "containerStatuses", "nodeName"}) {
+    for (const std::string_view key :
+         {"name", "namespace", "labels", "deletionTimestamp", "conditions", "podIP",
+          "initContainerStatuses", "containerStatuses", "nodeName"}) {
       if (const Json* member = value->Find(key)) kept.Set(key, *member);
     }
     reduced.Set(part, std::move(kept));

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tessera::cli {
 namespace {
 
@@ -286,6 +288,18 @@ TEST_F(InstallationStatusTest, ShowsDriverContainersAndTheNodeOfTheBrokenOne) {
   EXPECT_EQ(OnlyNode().detail, "driver-x: container nvidia-driver-ctr ended with exit code 1");
   EXPECT_EQ(OnlyNode().fix,
             "kubectl -n gpu-operator logs driver-x -c nvidia-driver-ctr --previous");
+}
+
+TEST_F(InstallationStatusTest, APodThatIsBeingDeletedHidesNoNewPod) {
+  Json old_agent = PodOf("tessera-agent", "agent-old", "{}");
+  old_agent.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
+  objects_.pods.push_back(old_agent);
+  EXPECT_TRUE(Evaluate().works());
+  std::ranges::reverse(objects_.pods);
+  EXPECT_TRUE(Evaluate().works());
+  // Without a new pod, the old pod counts.
+  objects_.pods = {old_agent};
+  EXPECT_EQ(OnlyNode().detail, "agent-old: not ready yet");
 }
 
 TEST_F(InstallationStatusTest, ATableHasAtMostTwentyNodes) {
