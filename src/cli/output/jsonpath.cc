@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "src/base/strings.h"
@@ -50,7 +51,7 @@ Status SliceOf(const Json& list, const SliceStep& slice, Values* found) {
   }
   const int64_t step = slice.step.value_or(1);
   if (step <= 0) return Error(Code::kInvalidArgument, "step {} of a slice: want 1 or more", step);
-  for (int64_t i = begin; i < end; i += step) found->push_back(&list.items()[i]);
+  for (int64_t i = begin; i < end; i += std::min(step, size)) found->push_back(&list.items()[i]);
   return Status::Ok();
 }
 
@@ -197,18 +198,29 @@ Status FindInBlock(const JsonPath::Block& block, const Json& document, Values* f
   return Status::Ok();
 }
 
-// The number in Go's shortest form. From `plain_below` on it has an exponent; Go uses 1e21 in JSON
-// and 1e6 elsewhere.
-std::string NumberText(const Json& value, double plain_below) {
+// The two ways in which Go writes numbers.
+enum class GoFormat : uint8_t {
+  kJson,  // encoding/json: an exponent below 1e-6 and from 1e21
+  kText,  // fmt: an exponent below 1e-4 and from 1e6
+};
+
+// The number in Go's shortest form.
+std::string NumberText(const Json& value, GoFormat format) {
   if (IsInteger(value)) return value.number_text();
   const Result<double> number = value.ToDouble();
   if (!number.ok()) return value.number_text();
+  const bool is_json = format == GoFormat::kJson;
   const double size = std::abs(*number);
-  const bool plain = size == 0 || (size >= 1e-4 && size < plain_below);
+  const bool plain =
+      size == 0 || (size >= (is_json ? 1e-6 : 1e-4) && size < (is_json ? 1e21 : 1e6));
   char text[64];
   const auto end = std::to_chars(text, text + sizeof(text), *number,
                                  plain ? std::chars_format::fixed : std::chars_format::scientific);
-  return {text, end.ptr};
+  std::string out(text, end.ptr);
+  // encoding/json writes e-7 where fmt and std::to_chars write e-07.
+  const size_t exponent = is_json ? out.find("e-0") : std::string::npos;
+  if (exponent != std::string::npos) out.erase(exponent + 2, 1);
+  return out;
 }
 
 // Go's encoder also escapes the characters '<', '>' and '&' of HTML.
@@ -245,7 +257,7 @@ void AppendSortedJson(const Json& value, std::string* out) {
     }
     *out += '}';
   } else if (value.is_number()) {
-    *out += NumberText(value, 1e21);
+    *out += NumberText(value, GoFormat::kJson);
   } else if (value.is_string()) {
     AppendGoString(value.string_value(), out);
   } else {
@@ -257,7 +269,7 @@ void AppendSortedJson(const Json& value, std::string* out) {
 
 std::string TextOfValue(const Json& value) {
   if (value.is_string()) return value.string_value();
-  if (value.is_number()) return NumberText(value, 1e6);
+  if (value.is_number()) return NumberText(value, GoFormat::kText);
   std::string text;
   AppendSortedJson(value, &text);
   return text;

@@ -11,6 +11,9 @@ namespace {
 
 using Block = JsonPath::Block;
 
+// Far beyond any list, so that an index can be added to a length.
+constexpr int64_t kMaxIndex = int64_t{1} << 40;
+
 bool EndsName(char c) { return std::string_view(" \t\r\n.,[]$@{}").find(c) != std::string::npos; }
 bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -194,7 +197,8 @@ class ExpressionParser {
       const size_t end = std::min(text.find(':', begin), text.size());
       const std::string_view part = text.substr(begin, end - begin);
       const Result<int64_t> number = part.empty() ? Result<int64_t>(0) : ParseInt(part);
-      if (!number.ok() || numbers.size() == 3) {
+      const bool fits = number.ok() && *number >= -kMaxIndex && *number <= kMaxIndex;
+      if (!fits || numbers.size() == 3) {
         return Error(Code::kInvalidArgument,
                      "invalid index [{}]: want a number, a slice, * or a 'name'", text);
       }

@@ -34,6 +34,27 @@ TEST(JsonPathTest, FindsWhatKubectlFinds) {
   EXPECT_EQ(Rendered("{.missing.field}"), "");
 }
 
+TEST(JsonPathTest, WritesNumbersAsGoDoes) {
+  const Json list =
+      ParseJson("[0.00005,0.000001,5e-7,1.5e-10,-2.5e-8,123.5,12345678.5,1e20,1e21,-1e300]")
+          .value();
+  EXPECT_EQ(TextOfValue(list),
+            "[0.00005,0.000001,5e-7,1.5e-10,-2.5e-8,123.5,12345678.5,100000000000000000000,1e+21,"
+            "-1e+300]");
+  std::string texts;
+  for (const Json& number : list.items()) texts += TextOfValue(number) + " ";
+  EXPECT_EQ(texts, "5e-05 1e-06 5e-07 1.5e-10 -2.5e-08 123.5 1.23456785e+07 1e+20 1e+21 -1e+300 ");
+}
+
+TEST(JsonPathTest, AnIndexBeyondAllListsIsRejected) {
+  for (const char* index :
+       {"9223372036854775807", "-9223372036854775808", "::9223372036854775807"}) {
+    EXPECT_NE(Rendered(fmt::format("{{.items[{}]}}", index)).find("invalid index"),
+              std::string::npos)
+        << index;
+  }
+}
+
 TEST(JsonPathTest, InvalidTemplatesAreRejectedWithTheirPlace) {
   EXPECT_EQ(Rendered("{.items"), "rejected: JSONPath {.items: \"{\" at column 1 is not closed");
   EXPECT_EQ(Rendered("{end}"), "rejected: JSONPath {end}: {end} without {range}");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares our output with that of the real kubectl for the same list. A server that answers like
-// an API server gives kubectl that list; a real one cannot be made to serve arbitrary objects.
+// Compares the output of tessera with that of the real kubectl for the same list. kubectl gets the
+// list from a server that answers like an API server, because a real API server cannot be made to
+// serve arbitrary objects.
 #include <glob.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +38,8 @@ std::string KubectlProgram() {
 constexpr char kList[] = R"({"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},
 "items":[
  {"apiVersion":"v1","kind":"Node","metadata":{"name":"n10","labels":{"nvidia.com/gpu.present":"true",
-   "zone":"b"}},"spec":{"unschedulable":true,"size":3,"share":0.25,"taints":[]},
+   "zone":"b"}},"spec":{"unschedulable":true,"size":3,"share":0.25,"taints":[],
+   "tiny":[0.00005,0.0000005]},
   "status":{"capacity":{"memory":"2Gi"},"conditions":[{"type":"Ready","status":"True"},
    {"type":"GPUReady","status":"False","reason":"GPUUnhealthy"}],"addresses":["a","b","c","d","e"]}},
  {"apiVersion":"v1","kind":"Node","metadata":{"name":"n2","labels":{"zone":"a"}},
@@ -107,7 +109,7 @@ class KubectlOutputTest : public ::testing::Test {
     return (*done)->exit_code == 0 ? (*done)->out : "failed";
   }
 
-  static std::string Ours(const StyleOptions& options) {
+  static std::string Tessera(const StyleOptions& options) {
     const Result<Style> style = MakeStyle(options, false);
     if (!style.ok()) return "failed";
     Listing list{.kind = "Node"};
@@ -169,6 +171,8 @@ constexpr const char* kTemplates[] = {
     "{.items[0].spec.taints[*]}",
     "{.items[*].spec.share}",
     "{.items[*].spec.size}",
+    "{.items[0].spec.tiny}",
+    "{.items[0].spec.tiny[*]}",
     "{.items[0].spec.unschedulable}",
     "{.items[2].spec.podCIDR}",
     "{.items[2].spec}",
@@ -231,8 +235,8 @@ TEST_F(KubectlOutputTest, JsonPathGivesWhatKubectlGives) {
   for (const char* text : kTemplates) {
     const StyleOptions options{.output = std::string("jsonpath=") + text};
     const std::string theirs = Kubectl(options);
-    EXPECT_EQ(Ours(options), theirs) << text << "\n" << last_error_;
-    same += Ours(options) == theirs ? 1 : 0;
+    EXPECT_EQ(Tessera(options), theirs) << text << "\n" << last_error_;
+    same += Tessera(options) == theirs ? 1 : 0;
   }
   RecordProperty("templates", std::to_string(same));
 }
@@ -247,8 +251,8 @@ TEST_F(KubectlOutputTest, CustomColumnsAndNamesAreTheSame) {
         "custom-columns=", "custom-columns=N:.a[", "name", "nonsense"}) {
     for (const bool no_headers : {false, true}) {
       const StyleOptions options{.output = output, .no_headers = no_headers};
-      EXPECT_EQ(Squeezed(Ours(options)), Squeezed(Kubectl(options))) << output << "\n"
-                                                                     << last_error_;
+      EXPECT_EQ(Squeezed(Tessera(options)), Squeezed(Kubectl(options))) << output << "\n"
+                                                                        << last_error_;
     }
   }
 }
@@ -258,14 +262,14 @@ TEST_F(KubectlOutputTest, SortByGivesTheSameOrder) {
        {".metadata.name", "{.metadata.name}", "metadata.name", ".spec.size", ".spec.share",
         ".status.capacity.memory", ".metadata.labels.zone", ".missing"}) {
     const StyleOptions options{.output = "name", .sort_by = path};
-    EXPECT_EQ(Ours(options), Kubectl(options)) << path << "\n" << last_error_;
+    EXPECT_EQ(Tessera(options), Kubectl(options)) << path << "\n" << last_error_;
   }
 }
 
 TEST_F(KubectlOutputTest, JsonAndYamlHaveTheSameItems) {
   const std::string theirs = Kubectl({.output = "json"});
   EXPECT_EQ(ParseJson(theirs)->Find("items")->items().size(), 3u);
-  EXPECT_EQ(ParseJson(Ours({.output = "json"}))->Find("items")->items().size(), 3u);
+  EXPECT_EQ(ParseJson(Tessera({.output = "json"}))->Find("items")->items().size(), 3u);
 }
 
 }  // namespace
