@@ -87,6 +87,16 @@ Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects) {
                problems.size(), objects.size(), fmt::join(problems, "; "));
 }
 
+Status CheckServerVersion(ClusterClient& api) {
+  ASSIGN_OR_RETURN(const Json version, api.GetDocument("/version"));
+  const std::string minor = version.StringAt("minor").value_or("");
+  if (std::atoi(minor.c_str()) >= kMinMinor) return Status::Ok();
+  return Error(Code::kFailedPrecondition,
+               "the cluster has Kubernetes {}: Tessera needs Kubernetes 1.{} or later, where "
+               "the token of a pod names the pod's node, which Tessera checks",
+               version.StringAt("gitVersion").value_or("of an unknown version"), kMinMinor);
+}
+
 Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api) {
   const Result<Json> object = api.Get(InventoryId());
   if (object.status().code() == Code::kNotFound) return std::optional<InstallationRecord>();
@@ -117,7 +127,7 @@ Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE
     const Result<Json> ns = api.Get(id);
     if (ns.status().code() == Code::kNotFound) return true;
     RETURN_IF_ERROR(ns.status());
-    if (TextAt(*ns, {"metadata", "deletionTimestamp"}).empty()) return true;
+    if (!IsBeingDeleted(*ns)) return true;
     if (!is_being_deleted)
       fmt::print(out, "{} is being deleted: waiting until it is gone\n", id.Text());
     std::fflush(out);
@@ -167,18 +177,8 @@ Status PrintChanges(ClusterClient& api, std::FILE* out, const InstallationRecord
   return Status::Ok();
 }
 
-Status Installer::CheckServerVersion() {
-  ASSIGN_OR_RETURN(const Json version, api_.GetDocument("/version"));
-  const std::string minor = version.StringAt("minor").value_or("");
-  if (std::atoi(minor.c_str()) >= kMinMinor) return Status::Ok();
-  return Error(Code::kFailedPrecondition,
-               "the cluster has Kubernetes {}: Tessera needs Kubernetes 1.{} or later, where "
-               "the token of a pod names the pod's node, which Tessera checks",
-               version.StringAt("gitVersion").value_or("of an unknown version"), kMinMinor);
-}
-
 Status Installer::CheckNothingInstalled() {
-  RETURN_IF_ERROR(CheckServerVersion());
+  RETURN_IF_ERROR(CheckServerVersion(api_));
   RETURN_IF_ERROR(CheckNoOperator(api_));
   ASSIGN_OR_RETURN(const std::optional<InstallationRecord> installed, FindInstallation(api_));
   if (!installed) return CheckNoHelmRelease(api_);
@@ -205,7 +205,7 @@ Status Installer::Install(const Json& spec, bool force) {
   RETURN_IF_ERROR(lock_.Acquire("tessera install"));
   InstallationRecord before;
   if (force) {
-    RETURN_IF_ERROR(CheckServerVersion());
+    RETURN_IF_ERROR(CheckServerVersion(api_));
     RETURN_IF_ERROR(CheckNoOperator(api_));
     // A damaged inventory does not matter, because the objects are found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(InstallationRecord{});
@@ -224,7 +224,7 @@ Status Installer::Install(const Json& spec, bool force) {
 
 Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
   if (!dry_run) RETURN_IF_ERROR(lock_.Acquire("tessera upgrade"));
-  RETURN_IF_ERROR(CheckServerVersion());
+  RETURN_IF_ERROR(CheckServerVersion(api_));
   RETURN_IF_ERROR(CheckNoOperator(api_));
   ASSIGN_OR_RETURN(const std::optional<InstallationRecord> before, FindInstallation(api_));
   if (!before) {

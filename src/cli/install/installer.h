@@ -30,6 +30,8 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 // INVALID_ARGUMENT names each object that it rejects, with the field. Other errors: not checked.
 Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
 
+// FAILED_PRECONDITION if the cluster's Kubernetes is too old for Tessera.
+Status CheckServerVersion(ClusterClient& api);
 // The installation that `tessera install` made; nullopt if there is none.
 Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api);
 // The resource with the settings of an installation by the operator.
@@ -67,7 +69,6 @@ class Installer {
   Status Upgrade(const Json& changes, bool reset, bool dry_run);
 
  private:
-  Status CheckServerVersion();
   // Deletes the record of a release of Helm, whose objects this installation takes over.
   Status DeleteHelmRecords();
   Status SkipObjectsOfOthers(std::vector<Json>* objects);

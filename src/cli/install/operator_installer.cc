@@ -52,18 +52,33 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   ASSIGN_OR_RETURN(const std::vector<Json> objects, OperatorObjects(spec));
   InstallLock lock(api_);
   RETURN_IF_ERROR(lock.Acquire("tessera install --operator"));
-  Installer installer(api_, out_, waits_);
-  const Status nothing_installed = installer.CheckNothingInstalled();
-  const bool replaces_spec = api_.Get(TesseraResourceId()).ok();
-  // The operator and the tool that installed the objects would undo each other's changes.
-  if (!nothing_installed.ok() && !(force && replaces_spec)) return nothing_installed;
+  bool replaces_spec = false;
+  if (force) {
+    RETURN_IF_ERROR(CheckServerVersion(api_));
+    const Result<Json> resource = api_.Get(TesseraResourceId());
+    if (!resource.ok() && resource.status().code() != Code::kNotFound) return resource.status();
+    replaces_spec = resource.ok();
+  }
+  if (!replaces_spec) RETURN_IF_ERROR(CheckNothingInstalled(force));
   return Apply(objects, replaces_spec, &lock);
+}
+
+Status OperatorInstaller::CheckNothingInstalled(bool force) {
+  Status status = Installer(api_, out_, waits_).CheckNothingInstalled();
+  const bool installed =
+      status.code() == Code::kAlreadyExists || status.code() == Code::kFailedPrecondition;
+  if (!force || !installed) return status;
+  // The operator and the tool that installed the objects would undo each other's changes.
+  return Error(status.code(),
+               "Tessera is installed without the operator, and --operator --force replaces only an "
+               "installation by the operator: run \"tessera uninstall\" first");
 }
 
 Status OperatorInstaller::Upgrade(const Json& resource, const Json& changes, bool reset,
                                   bool dry_run) {
   InstallLock lock(api_);
   if (!dry_run) RETURN_IF_ERROR(lock.Acquire("tessera upgrade"));
+  RETURN_IF_ERROR(CheckServerVersion(api_));
   const Json* stored = resource.Find("spec");
   const InstallationRecord before{.version = std::string(kTesseraVersion),
                                   .spec = stored == nullptr ? Json::MakeObject() : *stored,

@@ -25,7 +25,8 @@ class OperatorInstaller {
   OperatorInstaller(ClusterClient& api, std::FILE* out, InstallWaits waits)
       : api_(api), out_(out), waits_(waits) {}
 
-  // `force`: also if the operator is installed; replaces its settings.
+  // `force`: also if the operator is installed; replaces its settings. Even with `force` fails if
+  // Tessera is installed without the operator.
   Status Install(const Json& spec, bool force);
   // Applies the operator of this version, and merges `changes` over the settings of its resource,
   // or replaces them if `reset`. Prints the changes of objects before it applies them. `dry_run`:
@@ -33,6 +34,7 @@ class OperatorInstaller {
   Status Upgrade(const Json& resource, const Json& changes, bool reset, bool dry_run);
 
  private:
+  Status CheckNothingInstalled(bool force);
   Status Apply(const std::vector<Json>& objects, bool replaces_spec, InstallLock* lock);
   Status ReplaceSpec(const Json& spec);
   Status ApplyResource(const Json& resource);

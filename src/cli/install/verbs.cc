@@ -169,6 +169,7 @@ Status Upgrade(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestTimeout);
   const Result<Json> resource = api.Get(TesseraResourceId());
+  if (!resource.ok() && resource.status().code() != Code::kNotFound) return resource.status();
   if (!flags.output.empty()) {
     if (resource.ok()) {
       const Json* stored = flags.reset ? nullptr : resource->Find("spec");
@@ -214,7 +215,8 @@ Action AddInstall(CLI::App* app) {
                 "install the operator and its resource; the operator installs all other objects");
   app->add_flag(
       "--force", flags->force,
-      "also where Tessera is installed, by this command or by Helm: replace its settings");
+      "also where Tessera is installed, by this command or by Helm: replace its settings. With "
+      "--operator: only where the operator is installed");
   return [flags] { return ExitCodeOf(Install(*flags)); };
 }
 
