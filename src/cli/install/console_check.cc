@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/install/console_check.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace tessera::cli {
+namespace {
+
+struct NamedValue {
+  std::string_view setting;
+  const std::string& value;
+};
+
+Status Missing(std::string_view setting, std::string_view missing) {
+  return Error(Code::kInvalidArgument, "{}: it needs {}: set both, or neither", setting, missing);
+}
+
+bool HasFlag(const components::ConsoleSettings& console, std::string_view prefix) {
+  return std::ranges::any_of(console.extra_args,
+                             [&](const std::string& arg) { return arg.starts_with(prefix); });
+}
+
+Status CheckLogin(const components::ConsoleLoginSettings& login) {
+  const NamedValue issuer{"console.oidc.issuerUrl", login.issuer_url};
+  const NamedValue required[] = {{"console.oidc.clientId", login.client_id},
+                                 {"console.oidc.redirectUrl", login.redirect_url}};
+  const NamedValue optional[] = {{"console.oidc.clientSecret", login.client_secret},
+                                 {"console.oidc.caConfigMap", login.ca_config_map}};
+  for (const NamedValue& given : required) {
+    if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
+    if (!issuer.value.empty() && given.value.empty()) return Missing(issuer.setting, given.setting);
+  }
+  for (const NamedValue& given : optional) {
+    if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
+  }
+  return Status::Ok();
+}
+
+Status CheckPrometheus(const std::string& url, const components::PrometheusAccess& access) {
+  const NamedValue optional[] = {{"console.prometheus.caConfigMap", access.ca_config_map},
+                                 {"console.prometheus.tokenSecret", access.token_secret},
+                                 {"console.prometheus.basicAuthSecret", access.basic_auth_secret}};
+  for (const NamedValue& given : optional) {
+    if (url.empty() && !given.value.empty()) return Missing(given.setting, "console.prometheusUrl");
+  }
+  if (access.token_secret.empty() || access.basic_auth_secret.empty()) return Status::Ok();
+  return Error(Code::kInvalidArgument,
+               "console.prometheus.tokenSecret and console.prometheus.basicAuthSecret exclude each "
+               "other: set one of them");
+}
+
+}  // namespace
+
+Status CheckConsole(const components::ConsoleSettings& console) {
+  if (!console.enabled) return Status::Ok();
+  if (!HasFlag(console, "--oidc-")) RETURN_IF_ERROR(CheckLogin(console.oidc));
+  if (HasFlag(console, "--prometheus-")) return Status::Ok();
+  return CheckPrometheus(console.prometheus_url, console.prometheus);
+}
+
+}  // namespace tessera::cli
