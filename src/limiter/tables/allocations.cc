@@ -107,7 +107,9 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
 void Allocations::RemoveContext(uint64_t context, void (*visit)(void*, uint64_t, const Allocation&),
                                 void* argument) {
   for (Shard& shard : shards_) {
-    for (uint32_t i = 0;; ++i) {
+    uint32_t i = 0;
+    bool has_removed = false;  // in this pass
+    while (true) {
       Table<Allocation, HashOfPointer>::Entry found{};
       {
         const SpinGuard lock(&shard.lock);
@@ -115,12 +117,17 @@ void Allocations::RemoveContext(uint64_t context, void (*visit)(void*, uint64_t,
           return entry.key == 0 || entry.value.context != context;
         };
         while (i < shard.table.capacity() && is_other(*shard.table.At(i))) ++i;
-        if (i >= shard.table.capacity()) break;
+        if (i >= shard.table.capacity()) {
+          if (!has_removed) break;
+          // While the lock was free, other threads may have moved entries to lower indexes.
+          i = 0, has_removed = false;
+          continue;
+        }
         found = *shard.table.At(i);
         shard.table.Erase(shard.table.At(i));
+        has_removed = true;
       }
-      visit(argument, found.key, found.value);
-      --i;  // another entry may have moved here
+      visit(argument, found.key, found.value);  // the next entry may have moved to index i
     }
   }
 }

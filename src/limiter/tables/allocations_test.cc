@@ -67,6 +67,33 @@ TEST(AllocationsTest, RemovesAllAllocationsOfOneContextAndNoOthers) {
   EXPECT_TRUE(allocations.Remove(2 << 21, &removed));
 }
 
+// The lock is free during `visit`. Other threads may then remove entries, which moves further ones.
+TEST(AllocationsTest, RemovesAllAllocationsOfAContextWhileEntriesMove) {
+  static Allocations allocations;
+  struct Progress {
+    std::vector<uint64_t> others;  // pointers of context 2
+    uint64_t visits = 0, visit_that_removes_others = 0;
+  };
+  std::mt19937_64 random(7);
+  for (uint64_t trial = 1; trial <= 100; ++trial) {
+    allocations.Reset();
+    Progress progress{.visit_that_removes_others = trial * 20};
+    for (uint64_t i = 1; i <= 5000; ++i) {
+      const uint64_t pointer = i << 32 | random() % (1 << 20) * 512, context = 1 + i % 2;
+      Insert(&allocations, pointer, Allocation::InOwnBlocks(1, 0, context));
+      if (context == 2) progress.others.push_back(pointer);
+    }
+    const auto visit = [](void* argument, uint64_t, const Allocation&) {
+      auto* state = static_cast<Progress*>(argument);
+      if (++state->visits != state->visit_that_removes_others) return;
+      Allocation removed;
+      for (const uint64_t other : state->others) (void)allocations.Remove(other, &removed);
+    };
+    allocations.RemoveContext(1, visit, &progress);
+    EXPECT_EQ(progress.visits, 2500u) << "trial " << trial;
+  }
+}
+
 TEST(SharedBlocksTest, ABlockIsChargedWithItsFirstAllocationAndReleasedWithItsLast) {
   static SharedBlocks blocks;
   blocks.Reset();
