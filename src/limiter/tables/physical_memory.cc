@@ -71,15 +71,16 @@ bool PhysicalPieces::JoinSharedCharge(uint64_t id, Piece* piece) {
 bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const PieceMark& mark,
                                  uint64_t* charge) {
   EndedCharge ended;
+  bool is_added = true;
   {
     const SpinGuard lock(&lock_);
-    bool added = false;
-    auto* entry = pieces_.Add(handle, &added);
+    bool is_new = false;
+    auto* entry = pieces_.Add(handle, &is_new);
     if (entry == nullptr) return false;
-    if (!added) {
+    if (!is_new) {
       entry->value.references = 1;
       ended = DropReference(handle);
-      entry = pieces_.Add(handle, &added);
+      entry = pieces_.Add(handle, &is_new);
     }
     entry->value = {.bytes = mark.bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
     entry->value.is_growing = mark.id == 0;
@@ -88,12 +89,12 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const PieceMark& mark
       if (shared_charges_.Find(mark.id) != nullptr) *charge = 0;
       if (!JoinSharedCharge(mark.id, &entry->value)) {
         pieces_.Erase(entry);
-        return false;
+        is_added = false;
       }
     }
   }
   NotifyEnd(ended);
-  return true;
+  return is_added;
 }
 
 bool PhysicalPieces::IsChargedFor(uint64_t id) {

@@ -2,27 +2,14 @@
 #include "src/limiter/tables/table.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+
+#include "src/limiter/testing/exhausted_memory.h"
 
 namespace tessera::limiter {
 namespace {
 
 uint32_t HashOfKey(uint64_t key) { return uint32_t(key); }
 using Numbers = Table<uint64_t, HashOfKey>;
-
-// The kernel refuses every mmap of this process while the object exists.
-class ExhaustedMemory {
- public:
-  ExhaustedMemory() {
-    EXPECT_EQ(::getrlimit(RLIMIT_AS, &before_), 0);
-    const rlimit none{0, before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_AS, &none), 0);
-  }
-  ~ExhaustedMemory() { EXPECT_EQ(::setrlimit(RLIMIT_AS, &before_), 0); }
-
- private:
-  rlimit before_{};
-};
 
 TEST(TableTest, AKnownKeyIsFoundWhenTheTableCannotGrow) {
   static Numbers table;
