@@ -18,6 +18,8 @@ struct Spelling {
   bool has_value;
 };
 
+constexpr unsigned kMaxLoopMs = 86'400'000;  // a day
+
 constexpr std::array kSpellings = {
     Spelling{"-h", "-h", false},
     Spelling{"--help", "-h", false},
@@ -62,7 +64,7 @@ bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error)
 
 bool ParseLoop(const std::string& text, unsigned unit_ms, SmiOptions* options, std::string* error) {
   unsigned value = 0;
-  if (!ParseUnsigned(text, &value) || value == 0 || value > 86400000) {
+  if (!ParseUnsigned(text, &value) || value == 0 || value > kMaxLoopMs / unit_ms) {
     *error = fmt::format("Invalid loop interval \"{}\".\n", text);
     return false;
   }

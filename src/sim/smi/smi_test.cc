@@ -310,6 +310,21 @@ TEST(SmiOptionsTest, RefusesUnknownArguments) {
   EXPECT_FALSE(ParseOptions({"-i"}, &options, &error));
 }
 
+TEST(SmiOptionsTest, RefusesALoopIntervalOfMoreThanADay) {
+  SmiOptions options;
+  std::string error;
+  EXPECT_TRUE(ParseOptions({"-l", "86400"}, &options, &error));
+  EXPECT_EQ(options.loop_ms, 86'400'000u);
+  EXPECT_TRUE(ParseOptions({"-lms", "86400000"}, &options, &error));
+  EXPECT_EQ(options.loop_ms, 86'400'000u);
+  // In milliseconds, 4294968 seconds do not fit in 32 bits.
+  for (const char* seconds : {"86401", "4294968"}) {
+    EXPECT_FALSE(ParseOptions({"-l", seconds}, &options, &error)) << seconds;
+    EXPECT_EQ(error, fmt::format("Invalid loop interval \"{}\".\n", seconds));
+  }
+  EXPECT_FALSE(ParseOptions({"-lms", "86400001"}, &options, &error));
+}
+
 TEST(SmiLogTest, ANodeWithoutLabelIsOnlyInTheXml) {
   LogNode node = {"", "retired", "", true, {}};
   node.Add("", "count", "3");
