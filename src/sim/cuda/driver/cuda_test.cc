@@ -402,6 +402,42 @@ TEST_F(CudaTest, PoolsAndManagedMemoryAreCharged) {
   EXPECT_EQ(Free(), 900 * kMiB);
 }
 
+TEST_F(CudaTest, AttributesOfAnUnknownPointerHaveDefaults) {
+  int local = 0;
+  const auto unknown = reinterpret_cast<DevicePtr>(&local);
+  // Values that differ from the defaults: the call must write every one.
+  void* context = &local;
+  unsigned memory_type = 9;
+  DevicePtr device_pointer = 9, range_start = 9;
+  void* host_pointer = &local;
+  bool is_managed = true, is_mapped = true;
+  int ordinal = 9;
+  size_t range_size = 9;
+  int attributes[] = {1, 2, 3, 4, 8, 9, 11, 12, 13};
+  void* data[] = {&context, &memory_type, &device_pointer, &host_pointer, &is_managed,
+                  &ordinal, &range_start, &range_size,     &is_mapped};
+  ASSERT_OK(CU(*cuda_, cuPointerGetAttributes)(9, attributes, data, unknown));
+  EXPECT_EQ(context, nullptr);
+  EXPECT_EQ(memory_type, 0u);
+  EXPECT_EQ(device_pointer, 0u);
+  EXPECT_EQ(host_pointer, nullptr);
+  EXPECT_FALSE(is_managed);
+  EXPECT_EQ(ordinal, -2) << "CU_DEVICE_INVALID";
+  EXPECT_EQ(range_start, 0u);
+  EXPECT_EQ(range_size, 0u);
+  EXPECT_FALSE(is_mapped);
+
+  const DevicePtr known = Alloc(400);
+  host_pointer = &local;
+  ASSERT_OK(CU(*cuda_, cuPointerGetAttributes)(9, attributes, data, known));
+  EXPECT_EQ(ordinal, 0);
+  EXPECT_EQ(range_start, known);
+  EXPECT_EQ(host_pointer, nullptr) << "the default: the host cannot access device memory";
+  attributes[0] = 99;
+  EXPECT_EQ(CU(*cuda_, cuPointerGetAttributes)(9, attributes, data, known), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemFree_v2)(known));
+}
+
 TEST_F(CudaTest, BadHandlesAreRefused) {
   int local = 0;
   EXPECT_EQ(CU(*cuda_, cuCtxSetCurrent)(reinterpret_cast<Context>(&local)),

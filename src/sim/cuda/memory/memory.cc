@@ -21,8 +21,12 @@ constexpr int kReservedCurrent = 5, kReservedHigh = 6, kUsedCurrent = 7, kUsedHi
 // CUpointer_attribute
 constexpr int kPointerContext = 1, kPointerMemoryType = 2, kPointerDevice = 3, kPointerHost = 4,
               kPointerSyncMemops = 6, kPointerBufferId = 7, kPointerIsManaged = 8,
-              kPointerOrdinal = 9, kPointerRangeStart = 11, kPointerRangeSize = 12,
-              kPointerMapped = 13, kPointerLast = 20;
+              kPointerOrdinal = 9, kPointerIsLegacyIpcCapable = 10, kPointerRangeStart = 11,
+              kPointerRangeSize = 12, kPointerMapped = 13, kPointerHandleTypes = 14,
+              kPointerIsRdmaCapable = 15, kPointerAccessFlags = 16, kPointerPool = 17,
+              kPointerMappingSize = 18, kPointerMappingBase = 19, kPointerBlockId = 20,
+              kPointerLast = kPointerBlockId;
+constexpr int kInvalidOrdinal = -2;  // CU_DEVICE_INVALID
 
 Result MemInfo(uint64_t* free, uint64_t* total) {
   CUDA_ENTER(ContextCall, call);
@@ -85,7 +89,42 @@ Result HostAlloc(void** pointer, size_t bytes, unsigned flags) {
   return Result::kSuccess;
 }
 
-// One attribute of a pointer into known memory.
+// Writes the value that an attribute has for an unknown pointer. False: no such attribute.
+bool WriteDefaultPointerAttribute(int attribute, void* data) {
+  switch (attribute) {
+    case kPointerContext:
+    case kPointerDevice:
+    case kPointerHost:
+    case kPointerBufferId:
+    case kPointerRangeStart:
+    case kPointerRangeSize:
+    case kPointerHandleTypes:
+    case kPointerPool:
+    case kPointerMappingSize:
+    case kPointerMappingBase:
+    case kPointerBlockId:
+      *static_cast<uint64_t*>(data) = 0;
+      return true;
+    case kPointerMemoryType:
+    case kPointerSyncMemops:
+    case kPointerAccessFlags:
+      *static_cast<unsigned*>(data) = 0;
+      return true;
+    case kPointerIsManaged:
+    case kPointerIsLegacyIpcCapable:
+    case kPointerMapped:
+    case kPointerIsRdmaCapable:
+      *static_cast<bool*>(data) = false;
+      return true;
+    case kPointerOrdinal:
+      *static_cast<int*>(data) = kInvalidOrdinal;
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Writes an attribute of a pointer into `allocation`.
 Result GetPointerAttribute(const Allocation& allocation, int attribute, DevicePtr pointer,
                            void* data) {
   const bool host =
@@ -395,19 +434,19 @@ CUDA_EXPORT Result cuPointerGetAttribute(void* data, int attribute, DevicePtr po
                                : GetPointerAttribute(*allocation, attribute, pointer, data);
 }
 
+// An attribute that `pointer` does not have gets its default value, and the call succeeds.
 CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void** data,
                                           DevicePtr pointer) {
   CUDA_ENTER(Call, call);
   if (count == 0 || attributes == nullptr || data == nullptr) return Result::kInvalidValue;
   const Allocation* allocation = call->FindAllocation(pointer);
   for (unsigned i = 0; i < count; ++i) {
-    // All attributes of an unknown pointer are zero.
-    if (allocation != nullptr)
+    if (data[i] == nullptr || !WriteDefaultPointerAttribute(attributes[i], data[i])) {
+      return Result::kInvalidValue;
+    }
+    if (allocation != nullptr) {
       (void)GetPointerAttribute(*allocation, attributes[i], pointer, data[i]);
-    else if (attributes[i] == kPointerMemoryType)
-      *static_cast<unsigned*>(data[i]) = 0;
-    else if (attributes[i] == kPointerContext)
-      *static_cast<void**>(data[i]) = nullptr;
+    }
   }
   return Result::kSuccess;
 }
