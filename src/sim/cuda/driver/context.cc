@@ -30,11 +30,14 @@ Result Create(Context* context, unsigned flags, Device device, unsigned api_vers
   return result;
 }
 
-Result ReleasePrimary(Call& call, PrimaryContext* primary) {
+// Destroys the primary context after its commands. `if_unused`: keeps the context if another thread
+// retains it meanwhile.
+Result DestroyPrimary(Call& call, PrimaryContext* primary, bool if_unused) {
   ContextTag* context = primary->context;
   (void)call.Wait(context);
-  // Another thread may have released the context meanwhile.
+  // Another thread may have destroyed the context meanwhile.
   if (primary->context != context) return Result::kSuccess;
+  if (if_unused && primary->retain_count != 0) return Result::kSuccess;
   primary->context = nullptr;
   primary->retain_count = 0;
   call->DestroyContext(context, call.lock());
@@ -62,7 +65,8 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   PrimaryContext& primary = call->PrimaryContextOf(device);
   if (primary.retain_count == 0) return Result::kInvalidContext;
-  return --primary.retain_count == 0 ? ReleasePrimary(call, &primary) : Result::kSuccess;
+  if (--primary.retain_count != 0) return Result::kSuccess;
+  return DestroyPrimary(call, &primary, /*if_unused=*/true);
 }
 CUDA_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)
 
@@ -70,7 +74,8 @@ CUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   PrimaryContext& primary = call->PrimaryContextOf(device);
-  return primary.context == nullptr ? Result::kSuccess : ReleasePrimary(call, &primary);
+  if (primary.context == nullptr) return Result::kSuccess;
+  return DestroyPrimary(call, &primary, /*if_unused=*/false);
 }
 CUDA_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -285,6 +286,27 @@ TEST_F(CudaTest, ALostGpuEndsWaitsAndContexts) {
 TEST_F(CudaTest, UncorrectableMemoryErrorsEndContexts) {
   sim::InjectEcc(&node_->state(), 0, 0, 1);
   EXPECT_EQ(CU(*cuda_, cuCtxSynchronize)(), Result::kEccUncorrectable);
+}
+
+TEST_F(CudaTest, APrimaryContextThatIsRetainedDuringItsReleaseLives) {
+  // While this function of the program runs, the other thread waits in the release.
+  static std::atomic<bool> may_end;
+  may_end = false;
+  ASSERT_OK(CU(*cuda_, cuLaunchHostFunc)(
+      nullptr,
+      [](void*) {
+        while (!may_end) usleep(1000);
+      },
+      nullptr));
+  std::thread releaser([] { EXPECT_OK(CU(*cuda_, cuDevicePrimaryCtxRelease_v2)(0)); });
+  usleep(50'000);  // gives the other thread the time to begin
+  Context retained = nullptr;
+  EXPECT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&retained, 0));
+  may_end = true;
+  releaser.join();
+  EXPECT_EQ(retained, context_);
+  EXPECT_OK(CU(*cuda_, cuCtxSetCurrent)(retained));
+  EXPECT_OK(CU(*cuda_, cuCtxSynchronize)());
 }
 
 TEST_F(CudaTest, AForkedChildIsNotInitialized) {
