@@ -55,8 +55,8 @@ int OpenDescriptor(sim::State& state, uint32_t slot, int foreign_fd, struct stat
 int OpenFile(sim::State& state, const MemoryHandleData& contents, uint64_t* bytes) {
   struct stat info;
   const int fd = OpenDescriptor(state, contents.slot, contents.fd, &info);
-  if (fd >= 0 && info.st_ino == contents.inode &&
-      contents.offset + contents.bytes <= uint64_t(info.st_size)) {
+  if (fd >= 0 && info.st_ino == contents.inode && contents.offset <= uint64_t(info.st_size) &&
+      contents.bytes <= uint64_t(info.st_size) - contents.offset) {
     *bytes = uint64_t(info.st_size);
     return fd;
   }
@@ -123,6 +123,14 @@ Result OpenMemoryHandle(ContextCall& call, const IpcMemHandle& handle, MemPoolTa
   call->imports()[allocation.base] = memory;
   *pointer = allocation.base;
   return Result::kSuccess;
+}
+
+// Memory that cuIpcOpenMemHandle has opened at this address; null: none.
+ImportedMemory* FindOpened(ContextCall& call, DevicePtr pointer) {
+  auto found = call->imports().find(pointer);
+  const bool is_opened =
+      found != call->imports().end() && call->allocations()[pointer].pool == nullptr;
+  return is_opened ? &found->second : nullptr;
 }
 
 // Contents of the file of a shared pool.
@@ -193,14 +201,15 @@ CUDA_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2)
 
 CUDA_EXPORT Result cuIpcCloseMemHandle(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
-  auto found = call->imports().find(pointer);
-  if (found == call->imports().end() || call->allocations()[pointer].pool != nullptr) {
-    return Result::kInvalidValue;
+  ImportedMemory* memory = FindOpened(call, pointer);
+  if (memory == nullptr) return Result::kInvalidValue;
+  if (memory->open_count == 1) {
+    // No running command may lose its memory. Meanwhile, other threads may open or close the memory.
+    call.WaitForAll();
+    memory = FindOpened(call, pointer);
+    if (memory == nullptr) return Result::kInvalidValue;
   }
-  if (--found->second.open_count != 0) return Result::kSuccess;
-  // No running command may lose its memory.
-  call.WaitForAll();
-  if (call->imports().contains(pointer)) call->Unimport(pointer);
+  if (--memory->open_count == 0) call->Unimport(pointer);
   return Result::kSuccess;
 }
 

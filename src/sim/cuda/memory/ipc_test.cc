@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/sim/cuda/cuda_library.h"
@@ -198,6 +200,75 @@ TEST_F(IpcTest, OpenedMemoryEndsWithItsContext) {
     Send(to_exporter_, 'e');
   }));
   ExpectWell(exporter);
+}
+
+TEST_F(IpcTest, AHandleOfBytesOutsideOfTheMemoryIsRefused) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    IpcMemHandle handle;
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
+    Send(to_opener_, handle);
+    Receive<char>(to_exporter_);
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const auto handle = Receive<IpcMemHandle>(to_opener_);
+    constexpr size_t kOffset = 24;  // of the field that has the offset of the allocation
+    DevicePtr pointer = 0;
+    for (const uint64_t offset : {kIpcMiB, 0 - kIpcMiB}) {
+      IpcMemHandle forged = handle;
+      memcpy(reinterpret_cast<char*>(&forged) + kOffset, &offset, sizeof(offset));
+      EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, forged, 1), Result::kInvalidValue)
+          << offset;
+    }
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, handle, 1));
+    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(pointer));
+    Send(to_exporter_, 'e');
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+}
+
+TEST_F(IpcTest, MemoryThatAnotherThreadOpensDuringACloseStaysOpen) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    IpcMemHandle handle;
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
+    Send(to_opener_, handle);
+    Receive<char>(to_exporter_);
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const auto handle = Receive<IpcMemHandle>(to_opener_);
+    DevicePtr pointer = 0, again = 0;
+    Context context = nullptr;
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, handle, 1));
+    ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
+    // While this function of the program runs, the other thread waits in cuIpcCloseMemHandle.
+    static std::atomic<bool> may_end;
+    may_end = false;
+    ASSERT_OK(CU(cuda, cuLaunchHostFunc)(
+        nullptr,
+        [](void*) {
+          while (!may_end) usleep(1000);
+        },
+        nullptr));
+    std::thread closer([&] {
+      EXPECT_OK(CU(cuda, cuCtxSetCurrent)(context));
+      EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(pointer));
+    });
+    usleep(50'000);  // gives the other thread the time to begin
+    EXPECT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&again, handle, 1));
+    may_end = true;
+    closer.join();
+    EXPECT_EQ(again, pointer);
+    EXPECT_OK(CU(cuda, cuMemsetD8_v2)(again, 7, 1));
+    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(again));
+    EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(again), Result::kInvalidValue);
+    Send(to_exporter_, 'e');
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
 }
 
 // The child inherits the descriptor of the pool here; programs send it through a socket.

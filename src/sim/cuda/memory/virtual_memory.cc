@@ -167,6 +167,7 @@ CUDA_EXPORT Result cuMemAddressReserve(DevicePtr* pointer, size_t bytes, size_t 
   if (alignment == 0) alignment = kBlockBytes;
   if ((alignment & (alignment - 1)) != 0) return Result::kInvalidValue;
   if (alignment < kBlockBytes) alignment = kBlockBytes;
+  if (bytes > UINT64_MAX - alignment) return Result::kOutOfMemory;
   void* memory = Reserve(reinterpret_cast<void*>(wanted), bytes + alignment, 0);
   if (memory == MAP_FAILED) return Result::kOutOfMemory;
   const auto begin = reinterpret_cast<DevicePtr>(memory);
@@ -268,12 +269,13 @@ CUDA_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset, Phys
 
 CUDA_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
   CUDA_ENTER(Call, call);
+  if (MappingsIn(call, pointer, bytes).empty()) return Result::kInvalidValue;
+  // No running command may lose its memory. Meanwhile, other threads may unmap the range.
+  call.WaitForAll();
   const std::vector<Allocation*> mappings = MappingsIn(call, pointer, bytes);
   if (mappings.empty()) return Result::kInvalidValue;
-  // No running command may lose its memory.
-  call.WaitForAll();
   (void)Reserve(reinterpret_cast<void*>(pointer), bytes, MAP_FIXED);
-  for (Allocation* mapping : MappingsIn(call, pointer, bytes)) {
+  for (Allocation* mapping : mappings) {
     const PhysicalMemory memory = mapping->physical;
     call->allocations().erase(mapping->base);
     --call->physical()[memory].mappings;

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "src/sim/cuda/one_gpu_test.h"
@@ -178,11 +180,44 @@ TEST_F(VirtualMemoryTest, ImportsThatAreReleasedKeepNoDescriptors) {
   EXPECT_EQ(open_descriptors(), before - 2);
 }
 
+TEST_F(VirtualMemoryTest, OnlyOneOfTwoThreadsUnmapsAMapping) {
+  const DevicePtr pointer = Reserve(kBlock);
+  const PhysicalMemory memory = Create(kBlock);
+  ASSERT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, memory, 0));
+  // While this function of the program runs, both threads wait in cuMemUnmap.
+  static std::atomic<bool> may_end;
+  may_end = false;
+  ASSERT_OK(CU(*cuda_, cuLaunchHostFunc)(
+      nullptr,
+      [](void*) {
+        while (!may_end) usleep(1000);
+      },
+      nullptr));
+  std::atomic<int> unmapped = 0, refused = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const Result result = CU(*cuda_, cuMemUnmap)(pointer, kBlock);
+      unmapped += result == Result::kSuccess;
+      refused += result == Result::kInvalidValue;
+    });
+  }
+  usleep(50'000);  // gives both threads the time to begin
+  may_end = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(unmapped, 1);
+  EXPECT_EQ(refused, 1);
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, kBlock));
+}
+
 TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
   PhysicalMemory memory = 0;
   PhysicalMemoryProperties how = kOnDevice;
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kMiB, &how, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, 2000 * kMiB, &how, 0), Result::kOutOfMemory);
+  DevicePtr too_large = 0;
+  EXPECT_EQ(CU(*cuda_, cuMemAddressReserve)(&too_large, 0 - kBlock, 0, 0, 0), Result::kOutOfMemory);
   how.location.id = 3;
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &how, 0), Result::kInvalidDevice);
   how.location = {kLocationHost, 0};
