@@ -55,7 +55,7 @@ CUDA_EXPORT Result cuStreamBeginCaptureToGraph(Stream stream, void* graph, const
                      (count == 0 || from != nullptr);
   if (!valid) return Result::kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
-    if (!call->graphs().IsNode(from[i]) || from[i]->graph != into) return Result::kInvalidValue;
+    if (!call->graphs().IsNodeOf(into, from[i])) return Result::kInvalidValue;
   }
   if (HasPorts(static_cast<const GraphEdge*>(edges), count)) return Result::kNotSupported;
   Capture* capture =
@@ -133,8 +133,7 @@ CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphN
     return Result::kInvalidValue;
   }
   for (size_t i = 0; i < count; ++i) {
-    const bool known = call->graphs().IsNode(nodes[i]) && nodes[i]->graph == capture->graph;
-    if (!known) return Result::kInvalidValue;
+    if (!call->graphs().IsNodeOf(capture->graph, nodes[i])) return Result::kInvalidValue;
   }
   std::vector<GraphNodeTag*>& last = capture->streams[found];
   if (flags == kReplaceDependencies) last.clear();

@@ -73,9 +73,11 @@ Result Graphs::AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type
 
 Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from,
                        size_t count, std::unique_ptr<GraphNodeTag> created) {
-  if (node == nullptr || !IsGraph(graph)) return Result::kInvalidValue;
+  if (node == nullptr || !IsGraph(graph) || (count != 0 && from == nullptr)) {
+    return Result::kInvalidValue;
+  }
   for (size_t i = 0; i < count; ++i) {
-    if (!IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
+    if (!IsNodeOf(graph, from[i])) return Result::kInvalidValue;
     created->dependencies.push_back(from[i]);
   }
   created->graph = graph;
@@ -153,6 +155,10 @@ bool Graphs::IsNode(GraphNodeTag* node) const {
     return std::ranges::any_of(graph.nodes,
                                [&](const auto& candidate) { return candidate.get() == node; });
   });
+}
+
+bool Graphs::IsNodeOf(const GraphTag* graph, GraphNodeTag* node) const {
+  return IsNode(node) && node->graph == graph;
 }
 
 const GraphTag* Graphs::OwnerOf(ConditionalHandle handle, const GraphTag* graph) const {

@@ -176,6 +176,10 @@ class Graphs {
   // their nodes.
   bool IsGraph(GraphTag* graph) const;
   bool IsNode(GraphNodeTag* node) const;
+  // True: `graph` itself has the node, not a graph in it.
+  bool IsNodeOf(const GraphTag* graph, GraphNodeTag* node) const;
+  // True: the graph is neither in another graph nor created by a capture in progress.
+  bool IsOwnedByProgram(GraphTag* graph) const { return graphs_.contains(graph); }
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
   // The graph with this handle that contains `graph` or is `graph`; or null.
   const GraphTag* OwnerOf(ConditionalHandle handle, const GraphTag* graph) const;

@@ -76,7 +76,7 @@ class Launcher {
     }
     if (node.type == GraphNodeType::kEventRecord) {
       const Result result = Flush();
-      if (call_->events().contains(node.event)) {
+      if (result == Result::kSuccess && call_->events().contains(node.event)) {
         node.event->ticket = call_->engine().Record(stream_);
       }
       return result;
@@ -117,7 +117,8 @@ CUDA_EXPORT Result cuGraphCreate(Graph* graph, unsigned flags) {
 CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
   UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph) || call->graphs().IsCapturing(graph)) {
+  // A node owns the graph of a child node and a body.
+  if (!call->graphs().IsOwnedByProgram(graph) || call->graphs().IsCapturing(graph)) {
     return Result::kInvalidValue;
   }
   call->user_objects().Release(*graph, &deferred);

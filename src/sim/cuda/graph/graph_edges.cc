@@ -32,11 +32,13 @@ bool HasPorts(const GraphEdge* edges, size_t count) {
 CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
                                           size_t count) {
   CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  if (!call->graphs().IsGraph(graph) || (count != 0 && (from == nullptr || to == nullptr))) {
+    return Result::kInvalidValue;
+  }
   for (size_t i = 0; i < count; ++i) {
-    if (!call->graphs().IsNode(from[i]) || !call->graphs().IsNode(to[i])) {
-      return Result::kInvalidValue;
-    }
+    const bool in_graph =
+        call->graphs().IsNodeOf(graph, from[i]) && call->graphs().IsNodeOf(graph, to[i]);
+    if (!in_graph) return Result::kInvalidValue;
   }
   for (size_t i = 0; i < count; ++i) to[i]->dependencies.push_back(from[i]);
   std::vector<std::unique_ptr<GraphNodeTag>> ordered;
@@ -72,12 +74,13 @@ CUDA_EXPORT Result cuGraphAddDependencies_v2(Graph graph, const GraphNode* from,
 CUDA_EXPORT Result cuGraphRemoveDependencies(Graph graph, const GraphNode* from,
                                              const GraphNode* to, size_t count) {
   CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  if (!call->graphs().IsGraph(graph) || (count != 0 && (from == nullptr || to == nullptr))) {
+    return Result::kInvalidValue;
+  }
   for (size_t i = 0; i < count; ++i) {
-    const bool edge = call->graphs().IsNode(from[i]) && call->graphs().IsNode(to[i]) &&
-                      to[i]->graph == graph &&
-                      std::ranges::count(to[i]->dependencies, from[i]) != 0;
-    if (!edge) return Result::kInvalidValue;
+    const bool is_edge = call->graphs().IsNodeOf(graph, to[i]) &&
+                         std::ranges::count(to[i]->dependencies, from[i]) != 0;
+    if (!is_edge) return Result::kInvalidValue;
   }
   for (size_t i = 0; i < count; ++i) std::erase(to[i]->dependencies, from[i]);
   return Result::kSuccess;

@@ -89,7 +89,10 @@ CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdate
   CopyOrigins(*exec->graph, updated.get());
   call->user_objects().Retain(*updated);
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
-  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  if (!call->graphs().IsExec(exec)) {
+    call->user_objects().Release(*updated, &deferred);
+    return Result::kInvalidValue;
+  }
   call->user_objects().Release(*exec->graph, &deferred);
   exec->graph = std::move(updated);
   return Result::kSuccess;

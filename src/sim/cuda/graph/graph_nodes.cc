@@ -288,8 +288,10 @@ CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const 
   if (child->has_memory() || HasConditionalNodes(*child)) return Result::kNotSupported;
   auto created = NewNode(GraphNodeType::kGraph);
   created->children.push_back(Clone(*child));
-  call->user_objects().Retain(*created->children[0]);
-  return call->graphs().AddNode(node, graph, from, count, std::move(created));
+  const GraphTag& clone = *created->children[0];
+  const Result result = call->graphs().AddNode(node, graph, from, count, std::move(created));
+  if (result == Result::kSuccess) call->user_objects().Retain(clone);
+  return result;
 }
 
 }  // namespace tessera::cuda

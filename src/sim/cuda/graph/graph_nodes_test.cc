@@ -154,6 +154,41 @@ TEST_F(GraphNodesTest, ReturnsTheEdgesOfAGraph) {
   EXPECT_EQ(to[0], host_);
 }
 
+TEST_F(GraphNodesTest, ANodeOfAnotherGraphIsNoDependency) {
+  Graph other = nullptr;
+  GraphNode node = nullptr, first = nullptr;
+  ASSERT_OK(CU(*cuda_, cuGraphCreate)(&other, 0));
+  ASSERT_OK(CU(*cuda_, cuGraphAddEmptyNode)(&first, other, nullptr, 0));
+  EXPECT_EQ(CU(*cuda_, cuGraphAddEmptyNode)(&node, other, &kernel_, 1), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuGraphAddEmptyNode)(&node, other, nullptr, 1), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(other, &kernel_, &first, 1), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(other, &first, &kernel_, 1), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(other, &kernel_, &host_, 1), Result::kInvalidValue)
+      << "both nodes are of another graph";
+  EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(other, nullptr, nullptr, 1), Result::kInvalidValue);
+  size_t count = 0;
+  ASSERT_OK(CU(*cuda_, cuGraphGetEdges)(other, nullptr, nullptr, &count));
+  EXPECT_EQ(count, 0u);
+  ASSERT_OK(CU(*cuda_, cuGraphGetEdges)(graph_, nullptr, nullptr, &count));
+  EXPECT_EQ(count, 2u);
+}
+
+TEST_F(GraphNodesTest, AChildGraphThatIsRefusedTakesNoReference) {
+  static int ended;
+  ended = 0;
+  UserObject object = nullptr;
+  const auto end = [](void*) { ++ended; };
+  ASSERT_OK(CU(*cuda_, cuUserObjectCreate)(&object, nullptr, end, 1, 1));
+  ASSERT_OK(CU(*cuda_, cuGraphRetainUserObject)(graph_, object, 1, 1));
+  Graph outer = nullptr;
+  GraphNode node = nullptr;
+  ASSERT_OK(CU(*cuda_, cuGraphCreate)(&outer, 0));
+  EXPECT_EQ(CU(*cuda_, cuGraphAddChildGraphNode)(&node, outer, &kernel_, 1, graph_),
+            Result::kInvalidValue);
+  ASSERT_OK(CU(*cuda_, cuGraphDestroy)(graph_));
+  EXPECT_EQ(ended, 1);
+}
+
 TEST_F(GraphNodesTest, ADestroyedNodeAndItsEdgesAreGone) {
   ASSERT_OK(CU(*cuda_, cuGraphDestroyNode)(copy_));
   size_t count = 0;
@@ -177,6 +212,7 @@ TEST_F(GraphNodesTest, TheGraphOfAChildNodeIsAGraph) {
   EXPECT_EQ(count, 3u);
   const HostNodeParameters host = HostOf(100);
   ASSERT_OK(CU(*cuda_, cuGraphHostNodeSetParams)(nodes[2], &host));
+  EXPECT_EQ(CU(*cuda_, cuGraphDestroy)(child), Result::kInvalidValue) << "the node owns it";
   Run(Instantiate(outer));
   EXPECT_EQ(called_, 100);
 }
