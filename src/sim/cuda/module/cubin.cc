@@ -28,15 +28,29 @@ struct ParameterInfo {
 };
 static_assert(sizeof(ParameterInfo) == 12);
 
-// The sections of the file. The driver gets an address without a size, so it must trust the file.
+// The sections of the file. If the size is unknown, the driver must trust the header's offsets.
 class Elf {
  public:
-  explicit Elf(const char* data) : data_(data) { std::memcpy(&header_, data, sizeof(header_)); }
+  // REQUIRES: `size` is at least the size of the header.
+  Elf(const char* data, size_t size) : data_(data), size_(size) {
+    std::memcpy(&header_, data, sizeof(header_));
+  }
 
+  // True: the sections and their names are within the file. Other functions require this.
   bool valid() const {
-    return header_.e_ident[EI_CLASS] == ELFCLASS64 && header_.e_machine == kCudaMachine &&
-           header_.e_shoff != 0 && header_.e_shentsize == sizeof(Elf64_Shdr) &&
-           header_.e_shstrndx < header_.e_shnum;
+    const bool has_sections =
+        header_.e_machine == kCudaMachine && header_.e_shoff != 0 &&
+        header_.e_shentsize == sizeof(Elf64_Shdr) && header_.e_shstrndx < header_.e_shnum &&
+        Contains(header_.e_shoff, uint64_t(header_.e_shnum) * sizeof(Elf64_Shdr));
+    if (!has_sections) return false;
+    for (unsigned i = 0; i < count(); ++i) {
+      const Elf64_Shdr section = Section(i);
+      if (section.sh_type != SHT_NOBITS && !Contains(section.sh_offset, section.sh_size)) {
+        return false;
+      }
+      if (!HasText(Section(header_.e_shstrndx), section.sh_name)) return false;
+    }
+    return true;
   }
   // The architecture: 80 for sm_80.
   int architecture() const {
@@ -50,6 +64,12 @@ class Elf {
   const char* NameOf(const Elf64_Shdr& section) const {
     return At(Section(header_.e_shstrndx).sh_offset + section.sh_name);
   }
+  // True: the section of texts has a text at the offset, with its NUL.
+  bool HasText(const Elf64_Shdr& texts, uint64_t offset) const {
+    return texts.sh_type == SHT_STRTAB && Contains(texts.sh_offset, texts.sh_size) &&
+           offset < texts.sh_size &&
+           std::memchr(At(texts.sh_offset + offset), 0, texts.sh_size - offset) != nullptr;
+  }
   const char* At(uint64_t offset) const { return data_ + offset; }
   template <typename T>
   T Read(uint64_t offset) const {
@@ -59,7 +79,12 @@ class Elf {
   }
 
  private:
+  bool Contains(uint64_t offset, uint64_t bytes) const {
+    return offset <= size_ && bytes <= size_ - offset;
+  }
+
   const char* const data_;
+  const size_t size_;
   Elf64_Ehdr header_;
 };
 
@@ -72,6 +97,7 @@ void ReadParameters(const Elf& elf, const Elf64_Shdr& section, Entry* entry) {
     const auto attribute = elf.Read<InfoAttribute>(at);
     at += sizeof(InfoAttribute);
     if (attribute.format != kSizedValue) continue;
+    if (attribute.size > end - at) return;
     if (attribute.name == kParameterInfo && attribute.size == sizeof(ParameterInfo)) {
       const auto info = elf.Read<ParameterInfo>(at);
       if (entry->parameters.size() <= info.ordinal) entry->parameters.resize(info.ordinal + 1u);
@@ -82,6 +108,7 @@ void ReadParameters(const Elf& elf, const Elf64_Shdr& section, Entry* entry) {
 }
 
 void ReadGlobals(const Elf& elf, const Elf64_Shdr& symbols, Image* image) {
+  if (symbols.sh_link >= elf.count()) return;
   const Elf64_Shdr names = elf.Section(symbols.sh_link);
   for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols.sh_size; at += sizeof(Elf64_Sym)) {
     const auto symbol = elf.Read<Elf64_Sym>(symbols.sh_offset + at);
@@ -89,6 +116,9 @@ void ReadGlobals(const Elf& elf, const Elf64_Shdr& symbols, Image* image) {
     const Elf64_Shdr section = elf.Section(symbol.st_shndx);
     const std::string_view place = elf.NameOf(section);
     if (!place.starts_with(".nv.global") && place != ".nv.constant3") continue;
+    const bool is_inside =
+        symbol.st_value <= section.sh_size && symbol.st_size <= section.sh_size - symbol.st_value;
+    if (!is_inside || !elf.HasText(names, symbol.st_name)) continue;
     Global global;
     global.name = elf.At(names.sh_offset + symbol.st_name);
     global.size = symbol.st_size;
@@ -107,10 +137,13 @@ Entry* FindEntry(Image* image, std::string_view name) {
 
 }  // namespace
 
-Result ReadCubin(const char* data, int cc, Image* image) {
+Result ReadCubin(const char* data, size_t size, int cc, Image* image) {
   constexpr std::string_view kText = ".text.", kInfo = ".nv.info.";
-  if (std::memcmp(data, ELFMAG, SELFMAG) != 0) return Result::kInvalidImage;
-  const Elf elf(data);
+  constexpr char kIdentity[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64};
+  if (size < sizeof(Elf64_Ehdr)) return Result::kInvalidImage;
+  // Stops at the first difference: a short text may have an unknown size.
+  if (!std::equal(std::begin(kIdentity), std::end(kIdentity), data)) return Result::kInvalidImage;
+  const Elf elf(data, size);
   if (!elf.valid()) return Result::kInvalidImage;
   image->target = elf.architecture();
   // A cubin runs on later GPUs of the same major version.

@@ -239,12 +239,10 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
   return depth == 0 ? Result::kSuccess : Result::kInvalidPtx;
 }
 
-Result ReadImage(const void* data, int cc, int cuda_version, Image* image) {
+Result ReadImage(const void* data, size_t size, int cc, int cuda_version, Image* image) {
   if (data == nullptr) return Result::kInvalidValue;
   const char* bytes = static_cast<const char*>(data);
-  if (std::memcmp(bytes, ELFMAG, 1) == 0) {
-    return ReadCubin(bytes, cc, image);
-  }
+  if (bytes[0] == ELFMAG0) return ReadCubin(bytes, size, cc, image);
   uint32_t magic = 0;
   if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);
   if (magic == kFatBinaryMagic || magic == kFatBinaryWrapperMagic) {

@@ -45,12 +45,16 @@ struct Image {
   const Entry* Find(std::string_view name) const;
 };
 
-// Reads an image of cuModuleLoadData. It must run on compute capability `cc` (75 for 7.5) and on a
+// Size of an image for which the program gives only an address, as for cuModuleLoadData.
+inline constexpr size_t kUnknownSize = SIZE_MAX;
+
+// Reads an image of `size` bytes. It must run on compute capability `cc` (75 for 7.5) and on a
 // driver of `cuda_version`, else: kInvalidPtx, kUnsupportedPtxVersion, kNoBinaryForGpu,
-// kInvalidImage.
-Result ReadImage(const void* data, int cc, int cuda_version, Image* image);
+// kInvalidImage. REQUIRES: a NUL follows the last byte, unless the size is unknown.
+Result ReadImage(const void* data, size_t size, int cc, int cuda_version, Image* image);
 Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image);
-Result ReadCubin(const char* data, int cc, Image* image);
+// Reads no byte after the first `size` bytes.
+Result ReadCubin(const char* data, size_t size, int cc, Image* image);
 
 // Reads a file with an image. False: errno has the reason.
 bool ReadWholeFile(const char* path, std::string* bytes);

@@ -3,6 +3,8 @@
 
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -12,6 +14,10 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kCuda124 = 12040;
+
+Result ReadBytes(const std::string& bytes, int cc, Image* image) {
+  return ReadImage(bytes.c_str(), bytes.size(), cc, kCuda124, image);
+}
 
 TEST(ImageTest, FindsEntriesAndTheirParameters) {
   Image image;
@@ -174,7 +180,7 @@ TEST(ImageTest, FindsParametersAndVariablesOfACubin) {
                 Cubin::Symbol(15, constants, 0, 2),
             0, names);
   Image image;
-  ASSERT_EQ(ReadImage(cubin.Bytes().c_str(), 86, kCuda124, &image), Result::kSuccess);
+  ASSERT_EQ(ReadBytes(cubin.Bytes(), 86, &image), Result::kSuccess);
   EXPECT_EQ(image.target, 80);
   ASSERT_EQ(image.entries.size(), 2u);
   const Entry* fill = image.Find("fill");
@@ -200,7 +206,7 @@ TEST(ImageTest, ACubinRunsOnItsMajorVersionFromItsMinorVersionOn) {
     Cubin cubin(flags, abi);
     cubin.Add(".text.x", SHT_PROGBITS, "code");
     Image image;
-    return ReadImage(cubin.Bytes().c_str(), cc, kCuda124, &image);
+    return ReadBytes(cubin.Bytes(), cc, &image);
   };
   EXPECT_EQ(load(0x500550, 7, 80), Result::kSuccess);
   EXPECT_EQ(load(0x500550, 7, 86), Result::kSuccess);
@@ -212,19 +218,81 @@ TEST(ImageTest, ACubinRunsOnItsMajorVersionFromItsMinorVersionOn) {
 
 TEST(ImageTest, InvalidImagesAreRefused) {
   Image image;
-  EXPECT_EQ(ReadImage("hello", 80, kCuda124, &image), Result::kInvalidImage);
-  EXPECT_EQ(ReadImage("", 80, kCuda124, &image), Result::kInvalidImage);
-  EXPECT_EQ(ReadImage("\x7f"
+  EXPECT_EQ(ReadBytes("hello", 80, &image), Result::kInvalidImage);
+  EXPECT_EQ(ReadBytes("", 80, &image), Result::kInvalidImage);
+  EXPECT_EQ(ReadBytes("\x7f"
                       "elf",
-                      80, kCuda124, &image),
+                      80, &image),
             Result::kInvalidImage);
-  EXPECT_EQ(ReadImage(".version 8.0\n", 80, kCuda124, &image), Result::kInvalidPtx);
-  EXPECT_EQ(ReadImage(".version 8.0\n.target sm_90\n", 80, kCuda124, &image), Result::kInvalidPtx);
-  EXPECT_EQ(ReadImage(".version 8.5\n.target sm_50\n", 80, kCuda124, &image),
-            Result::kUnsupportedPtxVersion);
-  EXPECT_EQ(ReadImage(".version 8.4\n.target sm_50\n.entry x() {", 80, kCuda124, &image),
+  EXPECT_EQ(ReadBytes(".version 8.0\n", 80, &image), Result::kInvalidPtx);
+  EXPECT_EQ(ReadBytes(".version 8.0\n.target sm_90\n", 80, &image), Result::kInvalidPtx);
+  EXPECT_EQ(ReadBytes(".version 8.5\n.target sm_50\n", 80, &image), Result::kUnsupportedPtxVersion);
+  EXPECT_EQ(ReadBytes(".version 8.4\n.target sm_50\n.entry x() {", 80, &image),
             Result::kInvalidPtx);
-  EXPECT_EQ(ReadImage(nullptr, 80, kCuda124, &image), Result::kInvalidValue);
+  EXPECT_EQ(ReadImage(nullptr, kUnknownSize, 80, kCuda124, &image), Result::kInvalidValue);
+}
+
+// Bytes directly before a page that no program may read.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(std::string_view bytes) {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    bytes_ = (bytes.size() + page - 1) / page * page + page;
+    pages_ = static_cast<char*>(
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(static_cast<void*>(pages_), MAP_FAILED);
+    EXPECT_EQ(mprotect(pages_ + bytes_ - page, page, PROT_NONE), 0);
+    data_ = pages_ + bytes_ - page - bytes.size();
+    std::memcpy(data_, bytes.data(), bytes.size());
+  }
+  ~GuardedBytes() { munmap(pages_, bytes_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+  const char* data() const { return data_; }
+
+ private:
+  size_t bytes_ = 0;
+  char* pages_ = nullptr;
+  char* data_ = nullptr;
+};
+
+TEST(ImageTest, ACubinThatIsCutOffIsRefused) {
+  Cubin cubin(0x500550);
+  cubin.Add(".text.fill", SHT_PROGBITS, "code");
+  cubin.Add(".nv.info.fill", SHT_LOPROC, kFillInfo);
+  const std::string whole = cubin.Bytes();
+  for (size_t size = 1; size < whole.size(); ++size) {
+    const GuardedBytes part(std::string_view(whole).substr(0, size));
+    Image image;
+    EXPECT_EQ(ReadCubin(part.data(), size, 80, &image), Result::kInvalidImage) << size;
+  }
+  const GuardedBytes complete(whole);
+  Image image;
+  EXPECT_EQ(ReadCubin(complete.data(), whole.size(), 80, &image), Result::kSuccess);
+}
+
+TEST(ImageTest, ATextThatBeginsLikeACubinIsRefused) {
+  const GuardedBytes text(std::string_view("\x7f\x45LF", 5));  // "\x7fELF" with its NUL
+  Image image;
+  EXPECT_EQ(ReadImage(text.data(), kUnknownSize, 80, kCuda124, &image), Result::kInvalidImage);
+}
+
+TEST(ImageTest, AttributesAndVariablesOutsideOfTheirSectionsAreSkipped) {
+  Cubin cubin(0x500550);
+  cubin.Add(".text.fill", SHT_PROGBITS, "code");
+  cubin.Add(".nv.info.fill", SHT_LOPROC, kFillInfo.substr(0, 20));  // ends within an attribute
+  const unsigned initial = cubin.Add(".nv.global.init", SHT_PROGBITS, "....");
+  const unsigned names = cubin.Add(".strtab", SHT_STRTAB, std::string("\0large\0ok\0", 10));
+  cubin.Add(".symtab", SHT_SYMTAB,
+            Cubin::Symbol(1, initial, 2, 4) + Cubin::Symbol(7, initial, 0, 4) +
+                Cubin::Symbol(10, initial, 0, 4),
+            0, names);
+  const std::string bytes = cubin.Bytes();
+  Image image;
+  ASSERT_EQ(ReadBytes(bytes, 80, &image), Result::kSuccess);
+  EXPECT_TRUE(image.Find("fill")->parameters.empty());
+  ASSERT_EQ(image.globals.size(), 1u);
+  EXPECT_EQ(image.globals[0].name, "ok");
 }
 
 TEST(ImageTest, BareNameUnmanglesFunctions) {

@@ -33,7 +33,7 @@ Result Add(Driver& driver, LinkStateTag* link, int type, std::string piece) {
     }
     case kCubin: {
       Image image;
-      const Result result = ReadCubin(piece.c_str(), link->cc, &image);
+      const Result result = ReadCubin(piece.data(), piece.size(), link->cc, &image);
       if (result == Result::kSuccess) link->other_inputs.push_back(std::move(piece));
       return result;
     }

@@ -7,14 +7,14 @@
 namespace tessera::cuda {
 namespace {
 
-Result LoadModule(Module* module, const void* image) {
+Result LoadModule(Module* module, const void* image, size_t size) {
   CUDA_ENTER(ContextCall, call);
   if (module == nullptr) return Result::kInvalidValue;
   auto created = std::make_unique<ModuleTag>();
   created->context = call.context();
   const int cc = CcOf(call->FactsOf(call.context()->device));
   const int cuda_version = int(call->state().file().cuda_version);
-  Result result = ReadImage(image, cc, cuda_version, &created->image);
+  Result result = ReadImage(image, size, cc, cuda_version, &created->image);
   if (result == Result::kSuccess) result = call->AllocateGlobals(created.get());
   if (result != Result::kSuccess) return result;
   *module = created.get();
@@ -22,7 +22,7 @@ Result LoadModule(Module* module, const void* image) {
   return Result::kSuccess;
 }
 
-Result LoadLibrary(Library* library, const void* image) {
+Result LoadLibrary(Library* library, const void* image, size_t size) {
   CUDA_ENTER(Call, call);
   if (library == nullptr) return Result::kInvalidValue;
   auto created = std::make_unique<LibraryTag>();
@@ -30,7 +30,7 @@ Result LoadLibrary(Library* library, const void* image) {
   int cc = 0;
   for (int i = 0; i < call->device_count(); ++i) cc = std::max(cc, CcOf(call->FactsOf(i)));
   const int cuda_version = int(call->state().file().cuda_version);
-  const Result result = ReadImage(image, cc, cuda_version, &created->image);
+  const Result result = ReadImage(image, size, cc, cuda_version, &created->image);
   if (result != Result::kSuccess) return result;
   *library = created.get();
   call->libraries()[created.get()] = std::move(created);
@@ -40,17 +40,18 @@ Result LoadLibrary(Library* library, const void* image) {
 }  // namespace
 
 CUDA_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
-  return LoadModule(module, image);
+  return LoadModule(module, image, kUnknownSize);
 }
 CUDA_EXPORT Result cuModuleLoadDataEx(Module* module, const void* image, unsigned, int*, void**) {
-  return LoadModule(module, image);
+  return LoadModule(module, image, kUnknownSize);
 }
 CUDA_ALIAS(cuModuleLoadFatBinary, cuModuleLoadData)
 
 CUDA_EXPORT Result cuModuleLoad(Module* module, const char* file) {
   std::string image;
   if (file == nullptr) return Result::kInvalidValue;
-  return ReadWholeFile(file, &image) ? LoadModule(module, image.c_str()) : Result::kFileNotFound;
+  if (!ReadWholeFile(file, &image)) return Result::kFileNotFound;
+  return LoadModule(module, image.c_str(), image.size());
 }
 
 CUDA_EXPORT Result cuModuleUnload(Module module) {
@@ -92,14 +93,15 @@ CUDA_EXPORT Result cuModuleEnumerateFunctions(Function* functions, unsigned coun
 
 CUDA_EXPORT Result cuLibraryLoadData(Library* library, const void* image, int*, void**, unsigned,
                                      int*, void**, unsigned) {
-  return LoadLibrary(library, image);
+  return LoadLibrary(library, image, kUnknownSize);
 }
 
 CUDA_EXPORT Result cuLibraryLoadFromFile(Library* library, const char* file, int*, void**, unsigned,
                                          int*, void**, unsigned) {
   std::string image;
   if (file == nullptr) return Result::kInvalidValue;
-  return ReadWholeFile(file, &image) ? LoadLibrary(library, image.c_str()) : Result::kFileNotFound;
+  if (!ReadWholeFile(file, &image)) return Result::kFileNotFound;
+  return LoadLibrary(library, image.c_str(), image.size());
 }
 
 CUDA_EXPORT Result cuLibraryUnload(Library library) {
