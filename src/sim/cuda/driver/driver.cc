@@ -344,7 +344,9 @@ Result Call::Push(StreamTag* stream, Command command, GraphNodeType type) {
     return driver_.graphs().AddTo(capture, stream, type, std::move(command));
   }
   driver_.engine().WaitForRoom(stream, &lock_);
+  // Another thread may have destroyed the context or the stream meanwhile.
   if (!driver_.IsContext(context)) return Result::kContextIsDestroyed;
+  if (!driver_.IsStream(stream)) return Result::kInvalidHandle;
   if (const Result health = driver_.HealthOf(context); health != Result::kSuccess) return health;
   driver_.engine().Push(stream, std::move(command));
   return Result::kSuccess;

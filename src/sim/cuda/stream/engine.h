@@ -108,7 +108,8 @@ class Engine {
   // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller then checks the
   // ticket and the health of the context.
   void Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket);
-  // Waits until the stream has room for a command, or the context of the stream is dead.
+  // Waits until the stream has room for a command, its context is dead, or another thread has
+  // destroyed the stream.
   void WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock);
 
   // Takes over a stream that the program has destroyed, and deletes the stream when it is idle. Its

@@ -152,7 +152,7 @@ void Engine::Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket) {
 }
 
 void Engine::WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock) {
-  while (stream->queue.commands.size() >= kQueueDepth) {
+  while (driver_->IsStream(stream) && stream->queue.commands.size() >= kQueueDepth) {
     Advance(lock);
     if (!driver_->IsStream(stream) || stream->queue.commands.size() < kQueueDepth) return;
     // Sleeps until several commands are done: waking for each would cost too much CPU time.

@@ -64,7 +64,9 @@ Result PackParameters(const Entry& entry, void** parameters, void** extra, unsig
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const Parameter& parameter = entry.parameters[i];
       if (parameters[i] == nullptr) return Result::kInvalidValue;
-      if (parameter.offset + parameter.size > kMaxParameterBytes) return Result::kInvalidValue;
+      if (uint64_t(parameter.offset) + parameter.size > kMaxParameterBytes) {
+        return Result::kInvalidValue;
+      }
       memcpy(buffer + parameter.offset, parameters[i], parameter.size);
     }
     *has_parameters = true;
@@ -168,7 +170,10 @@ Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunc
 // Makes each stream wait for the commands that the other streams have now.
 Result WaitForEachOther(Call& call, const DeviceLaunch* launches, unsigned count) {
   std::vector<TicketRef> ends;
-  for (unsigned i = 0; i < count; ++i) ends.push_back(call->engine().EndTicket(launches[i].stream));
+  for (unsigned i = 0; i < count; ++i) {
+    if (!call->IsStream(launches[i].stream)) return Result::kInvalidHandle;  // destroyed meanwhile
+    ends.push_back(call->engine().EndTicket(launches[i].stream));
+  }
   for (unsigned i = 0; i < count * count; ++i) {
     StreamTag* stream = launches[i / count].stream;
     if (i / count == i % count) continue;
