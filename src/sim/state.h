@@ -150,6 +150,9 @@ class State {
   bool IsMigEnabled(uint32_t gpu) const { return file_->gpu_states[gpu].mig_mode.load() != 0; }
   // EBUSY: instances exist, or processes use the GPU; the mode stays pending.
   int SetMigMode(uint32_t gpu, bool on);
+  // SetMigMode without a check for instances and processes. As a reset of the GPU does, it destroys
+  // all instances, even if processes use them. REQUIRES: the GPU supports MIG.
+  int ForceMigMode(uint32_t gpu, bool on);
   static constexpr uint32_t kAnyStart = 0xFFFFFFFF;
   // Without a start, the instance gets the placement that leaves most placements of others free.
   int CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance);
@@ -234,6 +237,9 @@ class State {
   uint32_t FirstHolder(const SharedMemory& memory, bool only_live);
   SharedMemory* FindShared(uint32_t gpu, uint64_t inode);
   bool IsUsed(uint32_t gpu, uint32_t compute_instance);
+  // Removes an instance with its files. REQUIRES: the lock of kMigByte; the instance is present.
+  void RemoveComputeInstance(uint32_t gpu, uint32_t instance);
+  void RemoveGpuInstance(uint32_t gpu, uint32_t instance);
   // Create and remove the files of a capability, as far as this process has the permission.
   void CreateCapabilityFiles(const MigCapability& capability) const;
   void RemoveCapabilityFiles(const MigCapability& capability) const;

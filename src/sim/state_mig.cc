@@ -145,6 +145,36 @@ int State::SetMigMode(uint32_t gpu, bool on) {
   return 0;
 }
 
+int State::ForceMigMode(uint32_t gpu, bool on) {
+  if (!writable_) return EROFS;
+  const ByteLock lock(this, kMigByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  for (uint32_t i = 0; i < kMaxInstances; ++i) {
+    if (gpu_state.compute_instances[i].present.load() != 0) RemoveComputeInstance(gpu, i);
+  }
+  for (uint32_t i = 0; i < kMaxInstances; ++i) {
+    if (gpu_state.gpu_instances[i].present.load() != 0) RemoveGpuInstance(gpu, i);
+  }
+  gpu_state.mig_pending.store(on ? 1 : 0);
+  gpu_state.mig_mode.store(on ? 1 : 0);
+  return 0;
+}
+
+void State::RemoveComputeInstance(uint32_t gpu, uint32_t instance) {
+  SimGpuState& gpu_state = file_->gpu_states[gpu];
+  ComputeInstance& compute = gpu_state.compute_instances[instance];
+  compute.present.store(0);
+  const GpuInstance& parent = gpu_state.gpu_instances[compute.gpu_instance.load()];
+  RemoveCapabilityFiles({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
+}
+
+void State::RemoveGpuInstance(uint32_t gpu, uint32_t instance) {
+  GpuInstance& removed = file_->gpu_states[gpu].gpu_instances[instance];
+  removed.present.store(0);
+  RemoveCapabilityFiles({facts(gpu).minor, removed.id.load()});
+}
+
 uint32_t State::FreeStarts(uint32_t gpu, uint32_t profile) const {
   const GpuFacts& facts = file_->facts[gpu];
   const SimGpuState& gpu_state = file_->gpu_states[gpu];
@@ -190,8 +220,7 @@ int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
   for (const ComputeInstance& compute : gpu_state.compute_instances) {
     if (compute.present.load() != 0 && compute.gpu_instance.load() == instance) return EBUSY;
   }
-  gpu_state.gpu_instances[instance].present.store(0);
-  RemoveCapabilityFiles({facts(gpu).minor, gpu_state.gpu_instances[instance].id.load()});
+  RemoveGpuInstance(gpu, instance);
   return 0;
 }
 
@@ -247,12 +276,9 @@ int State::DestroyComputeInstance(uint32_t gpu, uint32_t instance) {
   if (!writable_) return EROFS;
   const ByteLock lock(this, kMigByte + gpu);
   if (lock.error() != 0) return lock.error();
-  ComputeInstance& compute = file_->gpu_states[gpu].compute_instances[instance];
-  if (compute.present.load() == 0) return EINVAL;
+  if (file_->gpu_states[gpu].compute_instances[instance].present.load() == 0) return EINVAL;
   if (IsUsed(gpu, instance)) return EBUSY;
-  compute.present.store(0);
-  const GpuInstance& parent = file_->gpu_states[gpu].gpu_instances[compute.gpu_instance.load()];
-  RemoveCapabilityFiles({facts(gpu).minor, parent.id.load(), int(compute.id.load())});
+  RemoveComputeInstance(gpu, instance);
   return 0;
 }
 

@@ -263,11 +263,11 @@ TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
 
 TEST_F(SimulatedDriverTest, AGpuInMigModeIsWithdrawn) {
   CreateDriver();
-  sim::SetMigMode(&state(), 3, true);
+  ASSERT_EQ(state().ForceMigMode(3, true), 0);
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
   EXPECT_TRUE(ReasonOf(3).starts_with("MIG mode is on")) << ReasonOf(3);
-  sim::SetMigMode(&state(), 3, false);
+  ASSERT_EQ(state().ForceMigMode(3, false), 0);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
 

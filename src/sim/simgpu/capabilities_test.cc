@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The capability files of MIG, as NVIDIA's user guide describes them.
+#include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -75,6 +76,26 @@ TEST_F(CapabilitiesTest, AnInstanceHasItsFilesAsLongAsItLives) {
   EXPECT_EQ(node_.state().DestroyGpuInstance(1, parent), 0);
   EXPECT_FALSE(PathExists(Device(number)));
   EXPECT_FALSE(PathExists(node_.driver_root() + "/proc/driver/" + folder));
+}
+
+TEST_F(CapabilitiesTest, AForcedModeDestroysInstancesAndTheirFiles) {
+  State& state = node_.state();
+  const uint32_t parent = NewInstance("2g.20gb");
+  NewComputeInstance(parent);
+  const uint32_t gi = state.gpu_state(1).gpu_instances[parent].id;
+  const int number = 3 + 135 + 9 * int(gi);
+  ASSERT_TRUE(PathExists(Device(number)));
+  ASSERT_TRUE(PathExists(Device(number + 1)));
+  EXPECT_EQ(state.SetMigMode(1, false), EBUSY) << "an instance exists";
+  EXPECT_TRUE(state.IsMigEnabled(1));
+
+  EXPECT_EQ(state.ForceMigMode(1, false), 0);
+  EXPECT_FALSE(state.IsMigEnabled(1));
+  EXPECT_EQ(state.InstanceByRank(1, 0, State::InstanceFilter::kAll), kMaxInstances);
+  EXPECT_FALSE(PathExists(Device(number)));
+  EXPECT_FALSE(PathExists(Device(number + 1)));
+  EXPECT_FALSE(PathExists(node_.driver_root() + "/proc/driver/nvidia/capabilities/gpu1/mig/gi" +
+                          std::to_string(gi)));
 }
 
 TEST_F(CapabilitiesTest, DestroyRemovesCapabilities) {

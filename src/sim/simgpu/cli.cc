@@ -306,8 +306,10 @@ void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action
                  return Error(Code::kFailedPrecondition,
                               "GPU {} does not support MIG: use a profile with A100 or newer", gpu);
                }
-               SetMigMode(state, gpu, flags->mig_mode == "on");
-               return {};
+               const int error = state->ForceMigMode(gpu, flags->mig_mode == "on");
+               return error == 0
+                          ? Status()
+                          : Status::FromErrno(fmt::format("set MIG mode of GPU {}", gpu), error);
              })
       ->add_option("--mode", flags->mig_mode, "on or off")
       ->check(CLI::IsMember({"on", "off"}))

@@ -84,15 +84,6 @@ void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs) {
   InjectXid(state, gpu, kXidRepairFailed);
 }
 
-void SetMigMode(State* state, uint32_t gpu, bool on) {
-  SimGpuState& gpu_state = state->gpu_state(gpu);
-  gpu_state.mig_pending = on ? 1 : 0;
-  gpu_state.mig_mode = on ? 1 : 0;
-  // As after a reset of the GPU: instances do not survive.
-  for (ComputeInstance& instance : gpu_state.compute_instances) instance.present = 0;
-  for (GpuInstance& instance : gpu_state.gpu_instances) instance.present = 0;
-}
-
 void Recover(State* state, uint32_t gpu) {
   SimGpuState& gpu_state = state->gpu_state(gpu);
   for (auto* value :

@@ -25,8 +25,6 @@ struct Repairs {
 };
 // Adds to the counters of NVML, and reports XID 63 for repairs and XID 64 for a failed repair.
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs);
-// Turns MIG mode on or off, without slices. REQUIRES: the GPU supports MIG.
-void SetMigMode(State* state, uint32_t gpu, bool on);
 // Makes the GPU healthy, as a reset does. Clears the lost state, the recovery action, injected
 // values, volatile counters and the faults of this GPU. Completes pending repairs, and restores
 // default settings. Existing contexts stay dead.
