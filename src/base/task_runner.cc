@@ -88,26 +88,30 @@ bool EpollTaskRunner::RunsTasksOnCurrentThread() const {
 int EpollTaskRunner::WaitMillis() const {
   std::lock_guard lock(impl_->mutex);
   if (impl_->tasks.empty()) return -1;
-  const Duration left = impl_->tasks.begin()->first.first - clock_.Now();
-  if (left <= Duration::zero()) return 0;
-  // Rounded up, because waking early would only spin.
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+  const Duration wait = impl_->tasks.begin()->first.first - clock_.Now();
+  if (wait <= Duration::zero()) return 0;
+  // The milliseconds of epoll_wait are an int, so Run divides a long wait. Rounded up, because
+  // waking early would only spin.
+  constexpr Duration kMaxWait = std::chrono::hours(24);
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(std::min(wait, kMaxWait));
+  return static_cast<int>(rounded.count());
 }
 
 void EpollTaskRunner::RunDueTasks() {
   // Tasks that these tasks post wait for the next call, so that descriptors are served in between.
   const MonotonicTime now = clock_.Now();
-  std::deque<Task> due;
+  std::deque<decltype(impl_->tasks)::node_type> due;
   {
     std::lock_guard lock(impl_->mutex);
     while (!impl_->tasks.empty() && impl_->tasks.begin()->first.first <= now) {
-      due.push_back(std::move(impl_->tasks.extract(impl_->tasks.begin()).mapped()));
+      due.push_back(impl_->tasks.extract(impl_->tasks.begin()));
     }
   }
-  for (Task& task : due) {
-    if (impl_->quit) return;
-    task();
-  }
+  size_t next = 0;
+  while (next < due.size() && !impl_->quit) due[next++].mapped()();
+  // After Quit, the next Run executes the remaining tasks.
+  std::lock_guard lock(impl_->mutex);
+  for (; next < due.size(); ++next) impl_->tasks.insert(std::move(due[next]));
 }
 
 void EpollTaskRunner::DispatchWatches(int wait_ms) {

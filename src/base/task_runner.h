@@ -42,7 +42,7 @@ class EpollTaskRunner : public TaskRunner {
 
   // Runs tasks until Quit. The calling thread becomes the runner's thread.
   void Run();
-  // Any thread. Run returns after the current task; waiting tasks are dropped.
+  // Any thread. Run returns after the current task. The next Run continues with the waiting tasks.
   void Quit();
 
   void Post(Task task) override;
@@ -90,8 +90,8 @@ class FakeTaskRunner : public TaskRunner {
 };
 
 // A named thread for blocking work (NVML, exec, DNS) that runs posted tasks in order. The
-// destructor waits for the current task. Abandon() leaves the thread running instead, in case a
-// call into a driver never returns.
+// destructor waits for all posted tasks. After Abandon() it does not wait even for the current
+// task, because a call into a driver may never return.
 class Worker {
  public:
   explicit Worker(std::string name);

@@ -27,6 +27,21 @@ TEST(EpollTaskRunnerTest, RunsTasksInTheOrderOfPosting) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
 
+TEST(EpollTaskRunnerTest, TasksThatWaitAtQuitRunInTheNextRun) {
+  EpollTaskRunner runner;
+  int runs = 0;
+  runner.Post([&] { runner.Quit(); });
+  runner.Post([&] {
+    ++runs;
+    runner.Quit();
+  });
+  runner.Run();
+  EXPECT_EQ(runs, 0);
+  runner.PostDelayed(seconds(1), [&] { runner.Quit(); });  // ends a run that has lost the task
+  runner.Run();
+  EXPECT_EQ(runs, 1);
+}
+
 TEST(EpollTaskRunnerTest, APostFromAnotherThreadWakesIt) {
   EpollTaskRunner runner;
   bool on_runner = false;
@@ -71,7 +86,7 @@ TEST(FakeTaskRunnerTest, DelayedTasksSeeTheirDueTime) {
   EXPECT_EQ(runner.clock().Now() - start, seconds(5));
 }
 
-TEST(WorkerTest, RunsInOrderAndTheDestructorWaits) {
+TEST(WorkerTest, TheDestructorWaitsForAllTasksInOrder) {
   std::vector<int> order;
   {
     Worker worker("test");
