@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports, through inotify, names that appear in or vanish from one directory, and files that were
 // written there. Keeps working when the directory is removed and created again. All watchers of a
-// runner share one instance of inotify, because all containers of a node together have 128 by
-// default (fs.inotify.max_user_instances). If no instance is left, the watcher reads the directory
-// every second instead. Threads: lives on `runner`.
+// runner share one instance of inotify, because all containers of a node that run as the same user
+// have 128 together by default (fs.inotify.max_user_instances). If no instance is available, the
+// watcher reads the directory every second instead. Threads: lives on `runner`.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class DirWatcher {
   struct Events {
     std::function<void(const std::string& name)> on_appeared;
     std::function<void(const std::string& name)> on_vanished;
-    // Some changes may have been missed, so the receiver must read the whole directory. Called at
+    // The watcher may have missed changes, so the receiver must read the whole directory. Called at
     // the first watch, after an overflow of the kernel's queue, and when the directory was created
     // again.
     std::function<void()> on_rescan;

@@ -21,8 +21,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// The instances of inotify that the process has.
-int Instances() {
+// The number of inotify instances that the process has open.
+int CountInstances() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
@@ -36,8 +36,8 @@ class DirWatcherTest : public ::testing::Test {
   // A watcher that records its events in `log`, such as "appeared a".
   std::unique_ptr<DirWatcher> Watch(const std::string& dir, std::vector<std::string>* log,
                                     bool writes = false) {
-    const auto record = [log](const char* what) {
-      return [log, what](const std::string& name) { log->push_back(what + name); };
+    const auto record = [log](const char* event) {
+      return [log, event](const std::string& name) { log->push_back(event + name); };
     };
     DirWatcher::Events events{.on_appeared = record("appeared "),
                               .on_vanished = record("vanished "),
@@ -58,12 +58,12 @@ class DirWatcherTest : public ::testing::Test {
 };
 
 TEST_F(DirWatcherTest, WatchersOfOneRunnerShareAnInstance) {
-  const int before = Instances();
+  const int before = CountInstances();
   const auto first = Watch(dir_.path(), &first_);
   const auto second = Watch(dir_.path(), &second_, true);
   std::vector<std::string> other;
   const auto third = Watch("/tmp", &other);
-  EXPECT_EQ(Instances(), before + 1);
+  EXPECT_EQ(CountInstances(), before + 1);
   Write("a");
   EXPECT_THAT(first_, ElementsAre("rescan", "appeared a"));
   EXPECT_THAT(second_, ElementsAre("rescan", "appeared a", "written a"));
@@ -77,9 +77,9 @@ TEST_F(DirWatcherTest, AnEndedWatcherLeavesTheOthers) {
   Write("a");
   EXPECT_THAT(first_, IsEmpty());
   EXPECT_THAT(second_, ElementsAre("rescan", "appeared a"));
-  const int open = Instances();
+  const int open = CountInstances();
   second.reset();
-  EXPECT_EQ(Instances(), open - 1);
+  EXPECT_EQ(CountInstances(), open - 1);
 }
 
 TEST_F(DirWatcherTest, ACallbackMayDestroyAllWatchers) {
@@ -115,7 +115,7 @@ class WithoutInotifyTest : public DirWatcherTest {
  protected:
   static constexpr int kNotPermitted = 77;
 
-  // 0, or the line of the first expectation that is not met.
+  // Returns 0, or the line of the first expectation that is not met.
   int RunInChild() {
     if (::unshare(CLONE_NEWUSER) != 0) return kNotPermitted;
     std::ofstream limit("/proc/sys/user/max_inotify_instances");

@@ -27,13 +27,13 @@ TEST(FileTest, AtomicWriteIntoAMissingDirNamesThePath) {
   EXPECT_NE(status.message().find("/nonexistent-folder/a"), std::string::npos);
 }
 
-TEST(FileTest, OutputGoesWhereThePathLeads) {
+TEST(FileTest, OutputFollowsLinksAndOpensPipes) {
   const TempDir dir;
-  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/file", "what was there", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/file", "old", 0600).ok());
   ASSERT_EQ(::symlink("file", (dir.path() + "/link").c_str()), 0);
   const Result<Fd> link = OpenOutput(dir.path() + "/link");
   ASSERT_TRUE(link.ok()) << link.status().ToString();
-  EXPECT_EQ(*ReadFile(dir.path() + "/file"), "what was there");
+  EXPECT_EQ(*ReadFile(dir.path() + "/file"), "old");
   ASSERT_TRUE(WriteOutput(link->get(), "new").ok());
   EXPECT_EQ(*ReadFile(dir.path() + "/file"), "new");
 
@@ -65,7 +65,7 @@ TEST(FileTest, ReadingADirectoryIsAnError) {
   EXPECT_EQ(ReadFile("/").status().code(), Code::kInvalidArgument);
 }
 
-TEST(FileTest, MakeDirsMakesParentsAndMayRunTwice) {
+TEST(FileTest, MakeDirsMakesParentsAndAcceptsExistingOnes) {
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "a/b/c");
   EXPECT_TRUE(MakeDirs(path).ok());

@@ -21,7 +21,8 @@ int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
     if (std::exchange(stopping, true)) return runner->Quit();
-    Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
+    Log(Severity::kInfo, fmt::format("{} stops after a signal", name),
+        {{"signal", info.ssi_signo}});
     stop([runner] { runner->Quit(); });
   });
   runner->Post([&] {

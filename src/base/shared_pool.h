@@ -50,7 +50,7 @@ class SharedValue {
 };
 
 // Finds equal values. T needs operator< and operator==. Cost: Get makes O(log n) comparisons for n
-// different values; unused values are dropped each time the number of values has doubled.
+// different values. The pool drops unused values each time the number of values has doubled.
 template <typename T>
 class SharedPool {
  public:

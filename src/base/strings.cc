@@ -98,7 +98,7 @@ Result<std::string> HexDecode(std::string_view text) {
   for (size_t i = 0; i < text.size(); i += 2) {
     const int high = HexDigit(text[i]);
     const int low = HexDigit(text[i + 1]);
-    if (high < 0 || low < 0) return Error(Code::kInvalidArgument, "no hex digits at {}", i);
+    if (high < 0 || low < 0) return Error(Code::kInvalidArgument, "no hex digits at offset {}", i);
     bytes += static_cast<char>(high << 4 | low);
   }
   return bytes;

@@ -29,8 +29,8 @@ std::string ToLower(std::string_view text);
 // A decimal digit, independent of the locale.
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Parses a decimal number. INVALID_ARGUMENT quotes a text that has other characters or does not
-// fit.
+// Parses a decimal number. INVALID_ARGUMENT, which quotes the text, for other characters and for a
+// number that does not fit into 64 bits.
 Result<int64_t> ParseInt(std::string_view text);
 
 // The value of a hexadecimal digit; -1 for another character.

@@ -17,7 +17,7 @@ TEST(StringsTest, SplitKeepsEmptyPartsAndSplitListDropsThem) {
   EXPECT_THAT(SplitList(" a, ,b ,", ','), ElementsAre("a", "b"));
 }
 
-TEST(StringsTest, ParseIntWantsTheWholeText) {
+TEST(StringsTest, ParseIntRejectsTextAroundTheNumber) {
   EXPECT_EQ(*ParseInt("-42"), -42);
   for (const char* bad : {"", "1.5", " 1", "1 ", "0x10", "99999999999999999999", "one"}) {
     EXPECT_EQ(ParseInt(bad).status().code(), Code::kInvalidArgument) << bad;

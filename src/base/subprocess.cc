@@ -32,7 +32,7 @@ Result<Pipe> MakePipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-// Reads once; false at the end of the stream.
+// Reads once. Returns false at the end of the stream.
 bool ReadOnce(int fd, std::string* into) {
   std::array<char, 16384> buffer;
   const ssize_t count = ::read(fd, buffer.data(), buffer.size());
@@ -47,9 +47,9 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
   std::array<pollfd, 2> polls = {pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
   const SystemClock clock;
   while (polls[0].fd >= 0 || polls[1].fd >= 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.Now()).count();
-    if (left <= 0) return false;
-    if (::poll(polls.data(), polls.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
+    const auto wait_ms = std::chrono::ceil<std::chrono::milliseconds>(end - clock.Now()).count();
+    if (wait_ms <= 0) return false;
+    if (::poll(polls.data(), polls.size(), static_cast<int>(wait_ms)) < 0 && errno != EINTR) break;
     if (polls[0].revents != 0 && !ReadOnce(out, &result->out)) polls[0].fd = -1;
     if (polls[1].revents != 0 && !ReadOnce(err, &result->err)) polls[1].fd = -1;
   }

@@ -17,9 +17,9 @@ struct SubprocessResult {
   std::string err;     // standard error, likewise
 };
 
-// Finds `argv[0]` in PATH. DEADLINE_EXCEEDED: the program was killed; the message contains its
-// output. NOT_FOUND: no such program. A program that exits with a nonzero code is not an error.
-// Entries of `extra_env`, "NAME=value", override the environment of this program.
+// Finds `argv[0]` in PATH. A nonzero exit code is a result, not an error. Entries of `extra_env`,
+// "NAME=value", override the environment of this program. DEADLINE_EXCEEDED: the program was
+// killed; the message contains its output. NOT_FOUND: no such program.
 Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
                                     const std::vector<std::string>& extra_env = {});
 

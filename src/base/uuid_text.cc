@@ -25,7 +25,7 @@ bool ReadDigits(std::string_view text, uint64_t* value) {
     all_digits |= digit;
     *value = *value << 4 | static_cast<uint64_t>(digit);
   }
-  return all_digits >= 0;  // negative if one of them is
+  return all_digits >= 0;  // a digit of -1 makes it negative
 }
 
 // Writes the `count` hexadecimal digits of `value` that start at bit `low_bit`, highest digit
