@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/net/certificate.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <unistd.h>
 
+#include <array>
 #include <memory>
+
+#include "src/base/file.h"
 
 namespace tessera::net {
 namespace {
@@ -86,6 +92,35 @@ TEST(CertificateTest, InvalidTextIsRejected) {
     EXPECT_EQ(ValidityOf(text).status().code(), Code::kInvalidArgument);
     EXPECT_EQ(CheckServerPair({text, text}, text, {}).code(), Code::kInvalidArgument);
   }
+}
+
+// A key that OpenSSL has encrypted with the pass phrase "secret".
+std::string EncryptedKey() {
+  const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
+  const std::unique_ptr<BIO, int (*)(BIO*)> out(BIO_new(BIO_s_mem()), &BIO_free);
+  const std::string pass_phrase = "secret";
+  EXPECT_EQ(PEM_write_bio_PrivateKey(out.get(), key.get(), EVP_aes_128_cbc(),
+                                     reinterpret_cast<const unsigned char*>(pass_phrase.data()),
+                                     static_cast<int>(pass_phrase.size()), nullptr, nullptr),
+            1);
+  char* text = nullptr;
+  const long size = BIO_get_mem_data(out.get(), &text);
+  return std::string(text, static_cast<size_t>(size));
+}
+
+TEST(CertificateTest, AnEncryptedKeyIsRejectedWithoutAPromptForItsPassPhrase) {
+  // Without a terminal, OpenSSL would read the pass phrase from standard input.
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  ASSERT_TRUE(WriteFd(write_end.get(), "secret\n").ok());
+  write_end.Reset();
+  const Fd before(::dup(STDIN_FILENO));
+  ASSERT_GE(::dup2(read_end.get(), STDIN_FILENO), 0);
+  const auto loaded = CertificateAuthority::Load({Authority().certificate(), EncryptedKey()});
+  ASSERT_GE(::dup2(before.get(), STDIN_FILENO), 0);
+  EXPECT_EQ(loaded.status().message(), "the authority has no PEM private key");
 }
 
 TEST(CertificateTest, AmbiguousNamesAreRejected) {

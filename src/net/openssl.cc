@@ -24,7 +24,11 @@ X509Ptr NextCertificate(BIO* pem) {
 }
 
 KeyPtr ReadPrivateKey(std::string_view pem) {
-  return {PEM_read_bio_PrivateKey(OpenText(pem).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free};
+  // Without a callback OpenSSL would read the pass phrase of an encrypted key from the terminal or
+  // from standard input.
+  pem_password_cb* no_pass_phrase = [](char*, int, int, void*) { return -1; };
+  return {PEM_read_bio_PrivateKey(OpenText(pem).get(), nullptr, no_pass_phrase, nullptr),
+          &EVP_PKEY_free};
 }
 
 Result<WallTime> TimeOf(const ASN1_TIME* time) {

@@ -24,8 +24,9 @@ std::string OpenSslErrorText();
 
 // A reader of `text`, which must outlive the reader.
 BioPtr OpenText(std::string_view text);
-// The next certificate, or the key, of PEM text; null at its end and at invalid content.
+// The next certificate of PEM text; null at its end and at invalid content.
 X509Ptr NextCertificate(BIO* pem);
+// Null if the text has no private key, or an encrypted one.
 KeyPtr ReadPrivateKey(std::string_view pem);
 
 // INVALID_ARGUMENT if it cannot be parsed.
