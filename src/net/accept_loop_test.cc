@@ -39,8 +39,8 @@ class AcceptLoopTest : public ::testing::Test {
   TempDir dir_;
   const std::string path_ = dir_.path() + "/socket";
   FakeTaskRunner runner_;
-  std::vector<Fd> taken_;
-  AcceptLoop loop_{&runner_, [this](Fd fd) { taken_.push_back(std::move(fd)); }};
+  std::vector<Fd> accepted_;
+  AcceptLoop loop_{&runner_, [this](Fd fd) { accepted_.push_back(std::move(fd)); }};
 };
 
 TEST_F(AcceptLoopTest, WithoutDescriptorsItPausesAndAcceptsLater) {
@@ -50,13 +50,13 @@ TEST_F(AcceptLoopTest, WithoutDescriptorsItPausesAndAcceptsLater) {
   const Result<Fd> client = ConnectUnix(path_);
   ASSERT_TRUE(client.ok());
   RunWithoutDescriptors();
-  EXPECT_TRUE(taken_.empty());
+  EXPECT_TRUE(accepted_.empty());
   EXPECT_EQ(lines, 1);
   runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
-  EXPECT_EQ(taken_.size(), 1u);
+  EXPECT_EQ(accepted_.size(), 1u);
 }
 
-TEST_F(AcceptLoopTest, AfterTheLackOfDescriptorsItStaysPausedByItsOwner) {
+TEST_F(AcceptLoopTest, APauseByTheOwnerOutlastsALackOfDescriptors) {
   SKIP_WITH_SANITIZER();
   const ScopedLogSinkForTest sink([](std::string_view) {});
   const Result<Fd> client = ConnectUnix(path_);
@@ -64,10 +64,10 @@ TEST_F(AcceptLoopTest, AfterTheLackOfDescriptorsItStaysPausedByItsOwner) {
   RunWithoutDescriptors();
   loop_.Pause();
   runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
-  EXPECT_TRUE(taken_.empty());
+  EXPECT_TRUE(accepted_.empty());
   loop_.Resume();
   runner_.RunUntilIdle();
-  EXPECT_EQ(taken_.size(), 1u);
+  EXPECT_EQ(accepted_.size(), 1u);
 }
 
 TEST_F(AcceptLoopTest, WhilePausedConnectionsWait) {
@@ -75,10 +75,10 @@ TEST_F(AcceptLoopTest, WhilePausedConnectionsWait) {
   const Result<Fd> client = ConnectUnix(path_);
   ASSERT_TRUE(client.ok());
   runner_.RunUntilIdle();
-  EXPECT_TRUE(taken_.empty());
+  EXPECT_TRUE(accepted_.empty());
   loop_.Resume();
   runner_.RunUntilIdle();
-  EXPECT_EQ(taken_.size(), 1u);
+  EXPECT_EQ(accepted_.size(), 1u);
 }
 
 }  // namespace

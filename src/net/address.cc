@@ -96,16 +96,18 @@ Result<Url> ParseUrl(std::string_view text) {
   } else if (rest.substr(0, 7) == "http://") {
     rest.remove_prefix(7);
   } else {
-    return invalid("unknown scheme");
+    return invalid("the scheme is missing or unknown");
   }
-  if (rest.find_first_of("?#@ \r\n\t") != std::string_view::npos) return invalid("? # @ or space");
+  if (rest.find_first_of("?#@ \r\n\t") != std::string_view::npos) {
+    return invalid("it contains ?, #, @ or white space");
+  }
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos) url.path = std::string(rest.substr(slash));
   while (!url.path.empty() && url.path.back() == '/') url.path.pop_back();
   bool has_port = false;
   const Status status = ParseHostPort(rest.substr(0, slash), &url.address, &has_port);
   if (!status.ok()) return invalid(status.message());
-  if (url.address.host.empty()) return invalid("no host");
+  if (url.address.host.empty()) return invalid("it has no host");
   if (!has_port) url.address.port = url.tls ? 443 : 80;
   return url;
 }

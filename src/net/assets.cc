@@ -13,7 +13,7 @@ std::string_view WithoutWeakMark(std::string_view tag) {
   return tag;
 }
 
-// "q=0", "q=0.0" and so on: not acceptable.
+// Whether the parameter is "q=0", "q=0.0" and so on: the client does not accept the coding.
 bool IsZeroWeight(std::string_view parameter) {
   parameter = Trim(parameter);
   if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return false;
@@ -49,8 +49,8 @@ Response RespondAsset(const Asset& asset, const Request& request) {
   Response response;
   if (!AcceptsGzip(request.headers.Get("Accept-Encoding"))) {
     response = TextResponse(406,
-                            "this file is sent with gzip only: accept it, as by curl "
-                            "--compressed\n");
+                            "this file is sent only with gzip: accept gzip, for example with "
+                            "curl --compressed\n");
   } else if (MatchesEtag(request.headers.Get("If-None-Match"), asset.etag)) {
     response.status = 304;
   } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a handler that takes long whether the client of its request still waits for the response.
+// Reports to a handler that takes long whether the client still waits for the response.
 //
 // A client that closes only its sending side counts as gone, because it cannot be distinguished
 // from a client that has closed the connection. It still gets the response.

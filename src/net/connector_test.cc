@@ -55,7 +55,7 @@ class ConnectorTest : public ::testing::Test {
     Status status;
     Duration took{};
   };
-  // Connects to the first of `candidates` that answers, and reports how.
+  // Connects to the first of `candidates` that answers. Reports the result and the time it took.
   Outcome Dial(const Destination& to, const std::vector<Address>& candidates,
                Duration limit = std::chrono::seconds(5)) {
     std::mutex mutex;  // The IoThread writes, the test reads.
@@ -112,8 +112,8 @@ TEST_F(ConnectorTest, NextAddressIsTriedAtOnceAfterARefusal) {
   EXPECT_LT(outcome.took, milliseconds(200));
 }
 
-TEST_F(ConnectorTest, AServerThatHangsInTheHandshakeIsNotWaitedFor) {
-  RawServer hangs(Hang);  // A process that is stopped: the kernel still accepts.
+TEST_F(ConnectorTest, DoesNotWaitForAServerThatHangsInTheHandshake) {
+  RawServer hangs(Hang);  // like a stopped process: the kernel accepts, but no handshake follows
   const TestCa ca;
   const TestCa::Pair pair = ca.Issue("server", {"name"});
   auto server = HttpServer::Start(
@@ -128,7 +128,7 @@ TEST_F(ConnectorTest, AServerThatHangsInTheHandshakeIsNotWaitedFor) {
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
 }
 
-TEST_F(ConnectorTest, WhereAllFailTheErrorNamesTheServer) {
+TEST_F(ConnectorTest, IfAllAddressesFailTheErrorNamesTheServer) {
   Address closed;
   { closed = DeadAddress("127.0.0.2").address(); }
   const Outcome outcome =
@@ -144,7 +144,8 @@ TEST_F(ConnectorTest, CanBeCancelledWhileSeveralAddressesAreTried) {
   EXPECT_EQ(outcome.status.code(), Code::kDeadlineExceeded);
 }
 
-// A proxy that answers CONNECT with `answer` and, if that accepts, joins both sides.
+// A proxy that answers CONNECT with `answer`. If `to` is not 0, then connects the client to this
+// port.
 class ProxyServer {
  public:
   explicit ProxyServer(std::string answer, uint16_t to = 0)

@@ -42,10 +42,10 @@ void ConnectionPool::KeepIdle(Connection connection) {
   if (closed_ || idle_.size() >= options_.max_idle_connections || now >= connection.retire_at) {
     return connection.transport->Close();
   }
-  const Duration left = std::min(options_.idle_timeout, connection.retire_at - now);
+  const Duration keep_for = std::min(options_.idle_timeout, connection.retire_at - now);
   idle_.emplace_back(std::move(connection), io_);
   const auto entry = std::prev(idle_.end());
-  entry->expiry.Start(left, [this, entry] {
+  entry->expiry.Start(keep_for, [this, entry] {
     entry->connection.transport->Close();
     idle_.erase(entry);
   });

@@ -111,7 +111,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Timer stall_timer_;
   std::shared_ptr<Attempt> attempt_;
   TransportPtr transport_;
-  MonotonicTime retire_at_{};  // for the connection
+  MonotonicTime retire_at_{};  // when the connection is too old to be kept
   std::unique_ptr<HttpParser> parser_;
   std::string body_;                // in a stream: the undelivered part
   bool delivering_ = false;         // the reader of a stream processes a piece

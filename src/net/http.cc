@@ -99,13 +99,14 @@ Result<std::string> SerializeRequest(const Request& request) {
     return Error(Code::kInvalidArgument, "\"{}\" is not an HTTP method", request.method);
   }
   if (!IsTarget(request.target)) {
-    return Error(Code::kInvalidArgument, "request target \"{}\" has spaces or line breaks",
-                 request.target);
+    return Error(Code::kInvalidArgument,
+                 "request target \"{}\" is empty or has spaces or line breaks", request.target);
   }
   std::string out = fmt::format("{} {} HTTP/1.1\r\n", request.method, request.target);
   for (const auto& [name, value] : request.headers) {
     if (!IsToken(name) || !IsFieldValue(value)) {
-      return Error(Code::kInvalidArgument, "header field \"{}\" cannot be sent", name);
+      return Error(Code::kInvalidArgument, "header field \"{}\" has an invalid name or value",
+                   name);
     }
     AppendField(&out, name, value);
   }
@@ -190,7 +191,7 @@ Result<std::string> PercentDecode(std::string_view text) {
     }
     const auto byte = HexDecode(text.substr(i + 1, 2));
     if (!byte.ok() || byte->size() != 1) {
-      return Error(Code::kInvalidArgument, "\"{}\" has a % without two digits", text);
+      return Error(Code::kInvalidArgument, "\"{}\" has a % without two hexadecimal digits", text);
     }
     out += *byte;
     i += 2;

@@ -47,11 +47,11 @@ struct Request {
   std::string target = "/";  // path and query as on the wire, percent-encoded
   Headers headers;
   std::string body;
-  // The expiry of the client certificate, for a request received over TLS with such a certificate.
+  // When the client's certificate expires; nullopt for a client without a certificate.
   std::optional<WallTime> certificate_expiry;
-  // The following are set by HttpServer.
+  // HttpServer sets the following members.
   std::string peer;       // IP address of the client without port: "10.0.0.7"; "" on a unix socket
-  bool http_1_0 = false;  // the client understands no chunked response
+  bool http_1_0 = false;  // the client does not understand chunked responses
   std::shared_ptr<ClientPresence> presence;
 
   // The target without its query, not percent-decoded.

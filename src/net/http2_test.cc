@@ -31,7 +31,7 @@ class Http2Test : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
   }
-  // What curl prints: the head and the body of each response.
+  // The output of curl: the head and the body of each response.
   std::string Curl(const std::string& arguments) {
     const std::string command =
         fmt::format("curl --silent --insecure --include --http2 --max-time 20 {} 2>&1",
@@ -83,10 +83,10 @@ TEST_F(Http2Test, CookiesOfOneRequestAreOneField) {
   EXPECT_THAT(Curl("-H 'Cookie: a=1' -H 'Cookie: b=2' {url}/"), HasSubstr("a=1; b=2"));
 }
 
-TEST_F(Http2Test, ALargeBodyArrivesWholeAndSlowly) {
+TEST_F(Http2Test, ALargeBodyArrivesWholeAtAFastAndAtASlowClient) {
   const std::string large(3 << 20, 'x');
   Start([&](const Request&, const HttpServer::Reply& reply) { reply({200, {}, large}); });
-  // Far beyond the window of a stream, and of what is queued.
+  // The body is far longer than the window of a stream and than the queue for the socket.
   EXPECT_THAT(Curl("--output /dev/null --write-out '%{{size_download}}' {url}/"),
               HasSubstr("3145728"));
   EXPECT_THAT(Curl("--limit-rate 4M --output /dev/null --write-out '%{{size_download}}' {url}/"),
@@ -99,9 +99,9 @@ TEST_F(Http2Test, ManyRequestsShareAConnection) {
   Start([&](const Request&, const HttpServer::Reply& reply) {
     ++requests;
     held.push_back(reply);
-    // None is answered before all have arrived.
+    // The server answers no request before all have arrived.
     if (requests < 10) return;
-    for (const auto& one : held) one(TextResponse(200, "ok\n"));
+    for (const auto& reply_to : held) reply_to(TextResponse(200, "ok\n"));
   });
   const std::string got =
       Curl("--parallel --parallel-immediate --write-out '%{{num_connects}} ' {url}/[1-10]");

@@ -95,12 +95,12 @@ TEST_F(HttpClientTest, ReadsChunksAfterAnInterimResponse) {
 }
 
 TEST_F(HttpClientTest, AKeptConnectionThatDiedIsReplacedForGet) {
-  std::atomic<int> round = 0;
+  std::atomic<int> connection = 0;
   Serve([&](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, kOk);
     // The first connection dies during the second request, before a byte of a response.
-    if (++round == 1) RawServer::ReadHeader(fd);
+    if (++connection == 1) RawServer::ReadHeader(fd);
   });
   EXPECT_TRUE(Send().ok());
   EXPECT_TRUE(Send().ok());
@@ -221,7 +221,7 @@ TEST_F(HttpClientTest, StreamsPiecesAsTheyArrive) {
   EXPECT_FALSE(end.has_value());
 }
 
-TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
+TEST_F(HttpClientTest, ASlowReaderSlowsTheServerInsteadOfFillingMemory) {
   // The server's thread may still send after the test.
   const auto all_sent = std::make_shared<std::atomic<size_t>>(0);
   const std::atomic<size_t>& sent = *all_sent;

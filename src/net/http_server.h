@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP server for /metrics, /healthz, webhooks and the like. Supports keep-alive, HEAD,
 // chunked requests, 100-continue and streamed responses (body_stream.h), and HTTP/2 with
-// TlsOptions::http2. It does not route or compress. Request::presence tells a handler that its
-// client has gone.
+// TlsOptions::http2. It does not route or compress. Request::presence reports to a handler that its
+// client is gone.
 //
 // No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
 // new connection replaces the connection whose peer has been slowest: in the TLS handshake, between

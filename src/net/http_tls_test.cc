@@ -81,14 +81,14 @@ TEST_F(HttpTlsTest, ExpectsTheConfiguredName) {
   EXPECT_FALSE(AskWith({.ca = ca, .server_name = "other.example"}).ok());
 }
 
-TEST_F(HttpTlsTest, ACommonNameIsNoName) {
+TEST_F(HttpTlsTest, TheCommonNameOfACertificateDoesNotCount) {
   const TestCa::Pair pair = ca_.Issue("api.example", {});
   Start({.certificate = {.text = pair.certificate}, .key = {.text = pair.key}});
   const auto answer = AskWith({.ca = {.text = ca_.certificate()}, .server_name = "api.example"});
   EXPECT_EQ(answer.status().code(), Code::kUnauthenticated);
 }
 
-TEST_F(HttpTlsTest, ANameThatCannotBeExpectedIsAnError) {
+TEST_F(HttpTlsTest, AnInvalidExpectedNameIsAnError) {
   Start(ServerTls(ca_, {"api.example"}));
   // OpenSSL rejects the name. If the client ignored this error, it would accept each certificate of
   // the authority.
@@ -167,7 +167,7 @@ TEST_F(HttpTlsTest, ShowsAnotherCertificateOnNewConnectionsOnly) {
   EXPECT_TRUE(Ask(client).ok());
 }
 
-TEST_F(HttpTlsTest, AServerMayRequestAClientsCertificate) {
+TEST_F(HttpTlsTest, AServerMayRequireAClientsCertificate) {
   TlsOptions tls = ServerTls(ca_);
   tls.ca.text = ca_.certificate();
   Start(tls);
@@ -249,7 +249,7 @@ TEST_F(HttpTlsTest, TheHandlerSeesWhenAClientsCertificateEnds) {
   EXPECT_EQ(*certificate_expiry_, ValidityOf(pair.certificate)->to);
 }
 
-TEST_F(HttpTlsTest, AnAuthorityOfClientsIsReplacedWhileItServes) {
+TEST_F(HttpTlsTest, TheAuthorityOfClientsCanBeReplacedWhileTheServerRuns) {
   const TestCa before, after;
   TlsOptions tls = ServerTls(ca_);
   tls.ca = {.text = before.certificate()};

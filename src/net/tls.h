@@ -29,7 +29,7 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
 // The certificate of one side, and the authorities that it trusts.
 struct TlsOptions {
   // The trusted authorities. For a client, required unless `skip_verify`. A server with `ca`
-  // requests a client certificate, and rejects a certificate that these authorities did not sign.
+  // rejects clients without a certificate that these authorities signed.
   PemSource ca;
   PemSource certificate;  // the chain; required for a server
   PemSource key;
