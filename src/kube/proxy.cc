@@ -42,7 +42,8 @@ bool InNetwork(const Ip& ip, std::string_view cidr) {
   const Ip network = ParseIp(std::string(cidr.substr(0, slash)));
   const Result<int64_t> prefix = ParseInt(cidr.substr(slash + 1));
   if (network.size == 0 || network.size != ip.size || !prefix.ok()) return false;
-  for (int64_t bit = 0; bit < *prefix && bit < static_cast<int64_t>(ip.size) * 8; ++bit) {
+  if (*prefix < 0 || *prefix > static_cast<int64_t>(ip.size) * 8) return false;
+  for (int64_t bit = 0; bit < *prefix; ++bit) {
     const int mask = 0x80 >> (bit % 8);
     if (((network.bytes[bit / 8] ^ ip.bytes[bit / 8]) & mask) != 0) return false;
   }
@@ -77,6 +78,25 @@ bool IsHost(const std::string& host) {
   return ParseIp(host).size > 0 || std::ranges::all_of(host, may_have);
 }
 
+// The scheme of "socks5://host"; "" if the text has none. A user name and a password may also be
+// followed by "://", and must not appear in an error.
+std::string_view SchemeOf(std::string_view text) {
+  const auto may_have = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
+  };
+  const std::string_view scheme = text.substr(0, text.find("://"));
+  return scheme.size() < text.size() && std::ranges::all_of(scheme, may_have) ? scheme : "";
+}
+
+// Decodes a part of "user:password". The error does not quote the part.
+Result<std::string> DecodeCredential(std::string_view part) {
+  Result<std::string> decoded = net::PercentDecode(part);
+  if (decoded.ok()) return decoded;
+  return Error(Code::kInvalidArgument,
+               "the user or password of the proxy has a % without two hexadecimal digits: write a "
+               "% as %25");
+}
+
 const char* FirstSetVariable(const std::function<const char*(const char*)>& getenv,
                              const char* upper, const char* lower) {
   for (const char* name : {upper, lower}) {
@@ -91,20 +111,20 @@ const char* FirstSetVariable(const std::function<const char*(const char*)>& gete
 Result<net::Proxy> ParseProxy(std::string_view text) {
   constexpr std::string_view kHttp = "http://";
   std::string_view rest = text;
-  if (rest.starts_with(kHttp)) rest.remove_prefix(kHttp.size());
-  if (const size_t scheme = rest.find("://"); scheme != std::string_view::npos) {
+  if (rest.starts_with(kHttp)) {
+    rest.remove_prefix(kHttp.size());
+  } else if (const std::string_view scheme = SchemeOf(rest); !scheme.empty()) {
     return Error(Code::kInvalidArgument,
-                 "proxies with {}:// are not supported: give one with http://",
-                 rest.substr(0, scheme));
+                 "proxies with {}:// are not supported: give one with http://", scheme);
   }
   net::Proxy proxy;
   if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
     const std::string_view user = rest.substr(0, at);
     const size_t colon = user.find(':');
-    ASSIGN_OR_RETURN(std::string pair, net::PercentDecode(user.substr(0, colon)));
+    ASSIGN_OR_RETURN(std::string pair, DecodeCredential(user.substr(0, colon)));
     pair += ':';
     if (colon != std::string_view::npos) {
-      ASSIGN_OR_RETURN(const std::string password, net::PercentDecode(user.substr(colon + 1)));
+      ASSIGN_OR_RETURN(const std::string password, DecodeCredential(user.substr(colon + 1)));
       pair += password;
     }
     proxy.authorization = "Basic " + Base64Encode(pair);

@@ -18,12 +18,15 @@ TEST(ProxyTest, ReadsCommonFormsOfAProxy) {
   EXPECT_EQ(ParseProxy("http://proxy").value().authorization, "");
   // "u:p@w"
   EXPECT_EQ(ParseProxy("http://u:p%40w@proxy").value().authorization, "Basic dTpwQHc=");
+  // "u:p://w"
+  EXPECT_EQ(ParseProxy("http://u:p://w@proxy").value().authorization, "Basic dTpwOi8vdw==");
 }
 
 TEST(ProxyTest, RejectsUnsupportedProxiesWithoutQuotingThePassword) {
   for (const char* text :
        {"https://u:secret@proxy", "socks5://u:secret@proxy:1080", "http://u:secret@proxy:99999",
-        "http://u:secret@", "http://u:secret@ht!tp"}) {
+        "http://u:secret@", "http://u:secret@ht!tp", "http://u:secret%@proxy", "secret%zz:p@proxy",
+        "http://u:secret://x@ht!tp"}) {
     const Status status = ParseProxy(text).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_EQ(status.message().find("secret"), std::string::npos) << status.message();
@@ -48,6 +51,8 @@ TEST(ProxyTest, NoProxyNamesHostsDomainsAddressesAndNetworks) {
   EXPECT_FALSE(bypasses("example:6443", "example", 443));
   EXPECT_TRUE(bypasses("10.0.0.0/8", "10.9.8.7"));
   EXPECT_FALSE(bypasses("10.0.0.0/9", "10.200.0.1"));
+  EXPECT_FALSE(bypasses("10.0.0.0/-1", "192.168.0.1"));
+  EXPECT_FALSE(bypasses("10.0.0.1/33", "10.0.0.1"));
   EXPECT_TRUE(bypasses("fd00::/8", "fd12::1"));
   EXPECT_FALSE(bypasses("fd00::/8", "10.9.8.7"));
   EXPECT_TRUE(bypasses("10.0.0.1", "10.0.0.1"));
