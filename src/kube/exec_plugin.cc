@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/exec_plugin.h"
 
+#include <chrono>
+
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/base/subprocess.h"
@@ -79,6 +81,11 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& s
   std::vector<std::string> env = plugin.env;
   env.push_back("KUBERNETES_EXEC_INFO=" + *info);
   const auto result = RunProgram(plugin.argv, deadline, env);
+  if (result.status().code() == Code::kDeadlineExceeded) {
+    // RunProgram's error contains the standard output, which may have a token.
+    return Error(Code::kDeadlineExceeded, "{} did not end within {} s and was killed", what,
+                 std::chrono::duration<double>(deadline).count());
+  }
   if (!result.ok()) {
     if (result.status().code() != Code::kNotFound || plugin.install_hint.empty()) {
       return result.status().Annotate(what);

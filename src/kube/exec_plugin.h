@@ -37,9 +37,10 @@ struct ExecCredential {
   std::optional<WallTime> expires;
 };
 
-// Runs the plugin. UNAUTHENTICATED: the plugin failed or its output is invalid; the message
-// contains the output. NOT_FOUND: no such program; the message contains the install hint.
-// DEADLINE_EXCEEDED: the plugin ran too long and was killed.
+// Runs the plugin. UNAUTHENTICATED: the plugin failed, and the message contains its standard error;
+// or its output is invalid. NOT_FOUND: no such program; the message contains the install hint.
+// DEADLINE_EXCEEDED: the plugin ran too long and was killed. No message contains the plugin's
+// standard output, which may have a token.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
                                      const net::TlsOptions& tls, Duration deadline);
 

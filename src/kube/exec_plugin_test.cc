@@ -63,7 +63,7 @@ TEST(ExecPluginTest, RunsWithItsEnvironment) {
   EXPECT_EQ(credential.value().token, "me");
 }
 
-TEST(ExecPluginTest, TheErrorContainsThePluginsOutput) {
+TEST(ExecPluginTest, TheErrorContainsThePluginsStandardError) {
   const Status failed = Answer(Shell("echo no login >&2; exit 4")).status();
   EXPECT_EQ(failed.code(), Code::kUnauthenticated);
   EXPECT_NE(failed.message().find("exit code 4: no login"), std::string::npos);
@@ -71,6 +71,13 @@ TEST(ExecPluginTest, TheErrorContainsThePluginsOutput) {
   const Status hint = Answer(missing).status();
   EXPECT_EQ(hint.code(), Code::kNotFound);
   EXPECT_NE(hint.message().find("get it"), std::string::npos);
+}
+
+TEST(ExecPluginTest, TheErrorAtTheDeadlineDoesNotQuoteTheOutput) {
+  const ExecPlugin plugin = Shell("echo secret; exec sleep 60");
+  const Status late = RunExecPlugin(plugin, {}, {}, std::chrono::milliseconds(500)).status();
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(late.message(), "exec plugin sh did not end within 0.5 s and was killed");
 }
 
 TEST(TimesTest, ReadsAndWritesTimes) {
