@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/objects.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "src/kube/object_decoders.h"
 
 namespace tessera::kube {
@@ -26,7 +29,11 @@ PodPhase PodPhaseOf(std::string_view text) {
 }
 
 void AddToSummary(const ContainerRunState& container, PodRunSummary* summary) {
-  summary->restarts += static_cast<int32_t>(container.restarts);
+  // Bounded, because a kubelet may report any number, and an overflow is undefined.
+  constexpr int64_t kMaxRestarts = std::numeric_limits<int32_t>::max();
+  const int64_t restarts = std::clamp<int64_t>(container.restarts, 0, kMaxRestarts);
+  summary->restarts =
+      static_cast<int32_t>(std::min(kMaxRestarts, int64_t{summary->restarts} + restarts));
   if (!summary->reason.empty()) return;
   // A container that starts normally waits for these reasons, too.
   const bool is_starting =

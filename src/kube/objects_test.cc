@@ -12,7 +12,7 @@ namespace {
 using testing::WireWriter;
 
 template <typename T, typename Make>
-void BothEncodingsGive(const Make& make) {
+void ExpectBothEncodingsGive(const Make& make) {
   Random random(7);
   for (int i = 0; i < 500; ++i) {
     const T object = make(random, i);
@@ -30,11 +30,11 @@ void BothEncodingsGive(const Make& make) {
 }
 
 TEST(ObjectsTest, BothEncodingsGiveEqualObjects) {
-  BothEncodingsGive<PodObject>(testing::SamplePod);
-  BothEncodingsGive<NodeObject>(testing::SampleNode);
-  BothEncodingsGive<ConfigMapObject>(testing::SampleConfigMap);
-  BothEncodingsGive<LeaseObject>(testing::SampleLease);
-  BothEncodingsGive<PodDisruptionBudgetObject>(testing::SampleBudget);
+  ExpectBothEncodingsGive<PodObject>(testing::SamplePod);
+  ExpectBothEncodingsGive<NodeObject>(testing::SampleNode);
+  ExpectBothEncodingsGive<ConfigMapObject>(testing::SampleConfigMap);
+  ExpectBothEncodingsGive<LeaseObject>(testing::SampleLease);
+  ExpectBothEncodingsGive<PodDisruptionBudgetObject>(testing::SampleBudget);
 }
 
 TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
@@ -47,9 +47,9 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
   const std::string json = testing::JsonOf(pod);
   const KeptFields with{.container_status = true};
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
-    const auto asked = Decode<PodObject>(object, with);
-    EXPECT_EQ(asked->container_ids, pod.container_ids);
-    EXPECT_EQ(asked->ended_containers, pod.ended_containers);
+    const auto complete = Decode<PodObject>(object, with);
+    EXPECT_EQ(complete->container_ids, pod.container_ids);
+    EXPECT_EQ(complete->ended_containers, pod.ended_containers);
     const auto plain = Decode<PodObject>(object);
     EXPECT_TRUE(plain->container_ids.empty());
     EXPECT_TRUE(plain->ended_containers.empty());
@@ -108,6 +108,11 @@ TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
         {.run_summary = true});
     return pod->run_summary.reason;
   };
+  const char* many = R"({"status":{"containerStatuses":[{"restartCount":2147483647},
+      {"restartCount":2147483647},{"restartCount":-5}]}})";
+  const auto restarted =
+      Decode<PodObject>(RawObject(ParseJson(many).value()), {.run_summary = true});
+  EXPECT_EQ(restarted->run_summary.restarts, 2147483647);
   EXPECT_EQ(ended(137), "OOMKilled (exit code 137)");
   EXPECT_EQ(ended(0), "");
 }
@@ -163,7 +168,7 @@ TEST(ObjectsTest, KeepsOnlyRequestedFields) {
 // Truncation or a changed byte gives an error or another object, never an out-of-bounds read.
 TEST(ObjectsTest, DamagedProtobufIsAnErrorOrAnotherObject) {
   Random random(3);
-  int refused = 0;
+  int invalid = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string message = testing::MessageOf(testing::SamplePod(random, i));
     if (i % 2 == 0) {
@@ -172,22 +177,23 @@ TEST(ObjectsTest, DamagedProtobufIsAnErrorOrAnotherObject) {
       message[random.Below(message.size())] = static_cast<char>(random.Next());
     }
     message.shrink_to_fit();
-    refused += Decode<PodObject>(RawObject(message)).ok() ? 0 : 1;
+    invalid += Decode<PodObject>(RawObject(message)).ok() ? 0 : 1;
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(invalid, 1000);
 }
 
 TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
-  const auto refuse = [](const char* text) {
+  const auto error_of = [](const char* text) {
     return Decode<PodObject>(RawObject(ParseJson(text).value())).status().message();
   };
   EXPECT_EQ(
-      refuse(R"({"metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":7}})").substr(0, 14),
+      error_of(R"({"metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":7}})").substr(0, 14),
       "pods a/b: spec");
-  EXPECT_NE(refuse(R"({"spec":[]})").find("spec"), std::string::npos);
-  EXPECT_NE(refuse(R"({"metadata":{"labels":{"x":[]}}})").find("labels.x"), std::string::npos);
-  EXPECT_NE(refuse(R"({"metadata":{"creationTimestamp":"soon"}})").find("soon"), std::string::npos);
-  EXPECT_NE(refuse(R"({"spec":{"containers":[7]}})").find("containers"), std::string::npos);
+  EXPECT_NE(error_of(R"({"spec":[]})").find("spec"), std::string::npos);
+  EXPECT_NE(error_of(R"({"metadata":{"labels":{"x":[]}}})").find("labels.x"), std::string::npos);
+  EXPECT_NE(error_of(R"({"metadata":{"creationTimestamp":"soon"}})").find("soon"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"spec":{"containers":[7]}})").find("containers"), std::string::npos);
 }
 
 TEST(ObjectsTest, NullFieldsAreTreatedAsMissing) {
