@@ -97,7 +97,8 @@ class KubeconfigFile {
     const Json* exec = user.Find("exec");
     if (exec == nullptr) return Status::Ok();
     if (!config->token.empty() || !config->token_file.empty() || !config->tls.key.empty()) {
-      return Invalid(user, "a user has either an exec plugin, or a token or certificate");
+      return Invalid(user,
+                     "exec cannot be combined with a token or a certificate: remove one of them");
     }
     ASSIGN_OR_RETURN(config->exec, ReadExec(*exec));
     return Status::Ok();
@@ -158,9 +159,9 @@ class KubeconfigFile {
     std::vector<std::string> texts;
     const Json* list = object.Find(key);
     if (list == nullptr || list->is_null()) return texts;
-    if (!list->is_array()) return Invalid(*list, fmt::format("{} is a list of texts", key));
+    if (!list->is_array()) return Invalid(*list, fmt::format("{} must be a list of texts", key));
     for (const Json& entry : list->items()) {
-      if (!entry.is_string()) return Invalid(entry, fmt::format("{} is a list of texts", key));
+      if (!entry.is_string()) return Invalid(entry, fmt::format("{} must be a list of texts", key));
       texts.push_back(entry.string_value());
     }
     return texts;
@@ -197,7 +198,7 @@ class KubeconfigFile {
     if (plugin.api_version != std::string(kGroup) + "v1" &&
         plugin.api_version != std::string(kGroup) + "v1beta1") {
       return Invalid(exec,
-                     fmt::format("exec: apiVersion \"{}\" is not supported; {}v1 and v1beta1 are",
+                     fmt::format("exec: apiVersion \"{}\" is not supported: want {}v1 or v1beta1",
                                  plugin.api_version, kGroup));
     }
     if (Text(exec, "interactiveMode") == "Always") {
@@ -305,9 +306,10 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
   if (host.empty() || port.empty()) {
     return Error(
         Code::kFailedPrecondition,
-        "KUBERNETES_SERVICE_HOST and _PORT are not set, so this is not a pod: give a kubeconfig");
+        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set outside a pod: give a "
+        "kubeconfig");
   }
-  ASSIGN_OR_RETURN(const int64_t number, ParseInt(port));
+  ASSIGN_OR_RETURN(const int64_t number, ParseInt(port).Annotate("KUBERNETES_SERVICE_PORT"));
   if (number < 1 || number > 65535) {
     return Error(Code::kInvalidArgument, "invalid KUBERNETES_SERVICE_PORT={}: want 1 to 65535",
                  port);
@@ -385,7 +387,7 @@ Result<std::string> TokenSource::Get() {
   const auto text = ReadFile(file_, kMaxFile);
   if (!text.ok()) {
     if (!token_.empty()) return token_;
-    return text.status().Annotate("service account token");
+    return text.status().Annotate("cannot read the token");
   }
   token_ = std::string(Trim(*text));
   fingerprint_ = std::move(fingerprint);

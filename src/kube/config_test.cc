@@ -43,6 +43,14 @@ TEST_F(ConfigTest, OutsideAPodTheServiceAccountIsAnError) {
   EXPECT_EQ(InClusterConfig(Env(), dir_.path()).status().code(), Code::kFailedPrecondition);
 }
 
+TEST_F(ConfigTest, AnInvalidPortIsNamedByItsVariable) {
+  // Docker's links set variables of this form.
+  env_ = {{"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
+          {"KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443"}};
+  EXPECT_EQ(InClusterConfig(Env(), dir_.path()).status().message(),
+            "KUBERNETES_SERVICE_PORT: \"tcp://10.0.0.1:443\" is not a whole number");
+}
+
 TEST_F(ConfigTest, ARotatedTokenIsReadWithTheNextRequest) {
   TokenSource tokens(Config{.token_file = Write("token", "t1")});
   EXPECT_EQ(tokens.Get().value(), "t1");
