@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests against a real API server that is restarted after a compaction. TESSERA_TEST_KUBECONFIG as
-// in apiserver_test.cc. TESSERA_TEST_RESTART is a shell command that creates a new version in etcd,
-// compacts all older ones, restarts the server, and returns when the server is back.
+// Tests against a real API server that is restarted after a compaction. TESSERA_TEST_KUBECONFIG:
+// see testing/real_api_server.h. TESSERA_TEST_RESTART is a shell command that creates a new version
+// in etcd, compacts all older versions, restarts the server, and returns when the server is back.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -57,9 +57,9 @@ TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
     const ConfigMapObject* object = maps.Find("default/" + name);
     return object != nullptr && object->data.at("k") == std::to_string(value);
   };
-  for (int round = 0; round < 2; ++round) {
-    apply(2 * round);
-    ASSERT_TRUE(runner.RunUntil([&] { return seen(2 * round); })) << log.error;
+  for (int restart_number = 0; restart_number < 2; ++restart_number) {
+    apply(2 * restart_number);
+    ASSERT_TRUE(runner.RunUntil([&] { return seen(2 * restart_number); })) << log.error;
     std::atomic<bool> restarted{false};
     std::thread killer([&] {
       const auto ended = RunProgram({"sh", "-c", restart}, std::chrono::minutes(2));
@@ -69,8 +69,9 @@ TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
     EXPECT_TRUE(runner.RunUntil([&] { return restarted.load(); }, std::chrono::minutes(2)));
     killer.join();
     // One write: the client waits for the server.
-    apply(2 * round + 1);
-    EXPECT_TRUE(runner.RunUntil([&] { return seen(2 * round + 1); }, std::chrono::seconds(60)))
+    apply(2 * restart_number + 1);
+    EXPECT_TRUE(
+        runner.RunUntil([&] { return seen(2 * restart_number + 1); }, std::chrono::seconds(60)))
         << log.error;
   }
   EXPECT_EQ(log.removed, 0);

@@ -285,7 +285,7 @@ std::map<std::string, T> Keyed(const std::vector<T>& objects) {
 TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
   ASSERT_TRUE(Make({kPods, name_, "default", ""}, fmt::format(kPodText, name_)).ok());
   ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
-  const auto same = [&]<typename T>(T) {
+  const auto expect_equal_objects = [&]<typename T>(T) {
     std::map<std::string, T> both[2];
     for (const Encoding encoding : {Encoding::kJson, Encoding::kProtobuf}) {
       std::vector<T> objects;
@@ -304,16 +304,16 @@ TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
     }
     int compared = 0;
     for (const auto& [key, object] : both[0]) {
-      if (!both[1].contains(key)) continue;  // the object has changed meanwhile
+      if (!both[1].contains(key)) continue;  // the object has changed in the meantime
       EXPECT_TRUE(object == both[1][key]) << key;
       ++compared;
     }
     EXPECT_GT(compared, 0) << T::kType.plural;
   };
-  same(PodObject());
-  same(NodeObject());
-  same(ConfigMapObject());
-  same(LeaseObject());
+  expect_equal_objects(PodObject());
+  expect_equal_objects(NodeObject());
+  expect_equal_objects(ConfigMapObject());
+  expect_equal_objects(LeaseObject());
 }
 
 TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
@@ -404,7 +404,7 @@ TEST_F(ApiServerTest, TheSecondReplicaLeadsAfterARelease) {
   EXPECT_TRUE(runner_.RunUntil([&] { return released && b.leads; }));
 }
 
-// Runs with initial lists and streams, and with JSON and protobuf.
+// Each test runs with an initial list and with an initial stream, in JSON and in protobuf.
 class ApiServerWatchTest : public ApiServerTest,
                            public ::testing::WithParamInterface<std::pair<bool, Encoding>> {};
 

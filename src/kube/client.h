@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of one API server: get, list, create, replace, patch, apply, delete. Objects are JSON;
-// lists can also be protobuf. Watches are in watch.h; types known at run time are in
+// A client of one API server: get, list, create, replace, patch, apply, delete, evict. Objects are
+// JSON; lists can also be protobuf. Watches are in watch.h; types known at run time are in
 // type_catalog.h. Does not interpret objects and does not resolve conflicts.
 //
 // The client retries for all its callers, with growing, jittered waits. While the server is

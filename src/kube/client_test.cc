@@ -93,7 +93,7 @@ TEST_F(ClientTest, ImpersonatesTheConfiguredUser) {
       .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
   responses_ = {JsonAnswer(503, "{}")};
   EXPECT_TRUE(GetNode().ok());
-  ASSERT_EQ(requests_.size(), 2u);  // the second attempt has it once, too
+  ASSERT_EQ(requests_.size(), 2u);  // the second attempt has each header once, too
   std::multimap<std::string, std::string> impersonation;
   for (const auto& [name, value] : requests_[1].headers) {
     if (name.starts_with("Impersonate-")) impersonation.emplace(name, value);
@@ -366,29 +366,29 @@ TEST_F(ClientTest, BoundsItsQueue) {
   options_.max_in_flight = 1;
   options_.max_waiting = 2;
   std::vector<Operation> operations;
-  int refused = 0;
+  int rejected = 0;
   for (int i = 0; i < 5; ++i) {
     operations.push_back(client().Get(Node("n1"), [&](const Result<Json>& answer) {
-      refused += answer.status().code() == Code::kResourceExhausted ? 1 : 0;
+      rejected += answer.status().code() == Code::kResourceExhausted ? 1 : 0;
     }));
   }
-  ASSERT_TRUE(runner_.RunUntil([&] { return refused == 2 && requests_.size() == 1; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return rejected == 2 && requests_.size() == 1; }));
   // Dropping one operation makes room for another.
   operations.erase(operations.begin() + 2);
   operations.push_back(client().Get(Node("n1"), [](const Result<Json>&) {}));
   operations.erase(operations.begin());
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 2; }));
-  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(rejected, 2);
 }
 
 TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   hold_replies_ = true;
   options_.max_in_flight = 1;
   bool may_send = true;
-  int asked = 0;
+  int before_send_calls = 0;
   std::vector<Status> results;
   const BeforeSend before_send = [&] {
-    ++asked;
+    ++before_send_calls;
     return may_send ? Status::Ok() : Error(Code::kFailedPrecondition, "not any more");
   };
   std::vector<Operation> operations;
@@ -399,13 +399,13 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
                         {.before_send = before_send}));
   }
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 1; }));
-  EXPECT_EQ(asked, 1);  // not called for the queued request
+  EXPECT_EQ(before_send_calls, 1);  // not called for the queued request
   may_send = false;
   held_reply_(JsonAnswer(201, "{}"));
   ASSERT_TRUE(runner_.RunUntil([&] { return results.size() == 2; }));
   EXPECT_TRUE(results[0].ok());
   EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(before_send_calls, 2);
   EXPECT_EQ(requests_.size(), 1u);
   // The error does not concern the server, so no other request waits.
   hold_replies_ = false;

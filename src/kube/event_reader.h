@@ -32,8 +32,8 @@ class EventReader {
   // `max_event` bytes.
   Result<std::optional<WatchEvent>> Next();
 
-  static constexpr size_t kMaxIdleBuffer = 64
-                                           << 10;  // bytes of buffer memory while no data is unread
+  // Bytes of buffer memory while no data is unread.
+  static constexpr size_t kMaxIdleBuffer = 64 << 10;
   size_t CapacityForTest() const { return buffer_.capacity(); }
 
  private:

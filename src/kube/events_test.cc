@@ -23,12 +23,12 @@ class EventsTest : public ::testing::Test {
         EventRecorder::Options{.component = "c", .instance = "i", .max_similar = 2, .burst = 5},
         [this](const Status& status) { error_ = status; });
   }
-  void Say(const std::string& message, const std::string& pod = "p") {
+  void RecordEvent(const std::string& message, const std::string& pod = "p") {
     recorder_->Record({.kind = "Pod", .ns = "n", .name = pod, .uid = Uid("u")}, EventKind::kWarning,
                       "NoGpu", message);
   }
   // Waits for `count` writes.
-  void Until(size_t count) {
+  void WaitForWrites(size_t count) {
     ASSERT_TRUE(runner_.RunUntil([&] { return bodies_.size() >= count; }));
     runner_.RunFor(std::chrono::milliseconds(20));
     EXPECT_EQ(bodies_.size(), count);
@@ -48,58 +48,58 @@ class EventsTest : public ::testing::Test {
 };
 
 TEST_F(EventsTest, ARepeatedEventIncreasesTheCount) {
-  Say("full");
-  Until(1);
+  RecordEvent("full");
+  WaitForWrites(1);
   EXPECT_EQ(lines_[0], "POST /api/v1/namespaces/n/events");
   EXPECT_EQ(Text(0, "reason"), "NoGpu");
   EXPECT_EQ(Text(0, "type"), "Warning");
-  Say("full");
-  Until(2);
+  RecordEvent("full");
+  WaitForWrites(2);
   const std::string name = bodies_[0].Find("metadata")->StringAt("name").value();
   EXPECT_EQ(lines_[1], "PATCH /api/v1/namespaces/n/events/" + name);
   EXPECT_EQ(bodies_[1].IntAt("count").value(), 2);
 }
 
 TEST_F(EventsTest, AnExpiredEventIsCreatedAgain) {
-  Say("full");
-  Until(1);
+  RecordEvent("full");
+  WaitForWrites(1);
   server_.Remove("/api/v1/namespaces/n/events/" +
                  bodies_[0].Find("metadata")->StringAt("name").value());
-  Say("full");
-  Until(3);
+  RecordEvent("full");
+  WaitForWrites(3);
   EXPECT_EQ(lines_[2], "POST /api/v1/namespaces/n/events");
   EXPECT_EQ(bodies_[2].IntAt("count").value(), 2);
   EXPECT_TRUE(error_.ok());
 }
 
 TEST_F(EventsTest, SimilarEventsAreAggregated) {
-  for (const char* message : {"a", "b", "c", "d"}) Say(message);
-  Until(4);
+  for (const char* message : {"a", "b", "c", "d"}) RecordEvent(message);
+  WaitForWrites(4);
   EXPECT_EQ(Text(2, "message"), "(combined from similar events): c");
   EXPECT_EQ(Text(3, "message"), "(combined from similar events): d");
   EXPECT_TRUE(lines_[3].starts_with("PATCH"));
 }
 
 TEST_F(EventsTest, LimitsTheRateOfEventsOfOneObject) {
-  for (int i = 0; i < 50; ++i) Say("full");
-  Say("full", "other");
-  Until(6);
+  for (int i = 0; i < 50; ++i) RecordEvent("full");
+  RecordEvent("full", "other");
+  WaitForWrites(6);
 }
 
 TEST_F(EventsTest, MessagesAreTruncatedBetweenCharacters) {
-  Say(std::string(1023, 'x') + "\xc3\xa9");
-  Until(1);
+  RecordEvent(std::string(1023, 'x') + "\xc3\xa9");
+  WaitForWrites(1);
   EXPECT_EQ(Text(0, "message"), std::string(1023, 'x'));
 }
 
 TEST_F(EventsTest, ReportsFailures) {
   server_.Refuse("events", 403);
-  Say("full");
+  RecordEvent("full");
   ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));
   EXPECT_EQ(error_.code(), Code::kPermissionDenied);
 }
 
-TEST_F(EventsTest, ABindingCarriesUidNodeAndAnnotations) {
+TEST_F(EventsTest, ABindingHasUidNodeAndAnnotations) {
   std::optional<Status> done;
   const Operation operation = BindPod(client_, {"n", "p", Uid("u"), "node", {{"a", "b"}}},
                                       [&](const Status& s) { done = s; });

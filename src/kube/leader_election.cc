@@ -163,9 +163,10 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     // The shortest valid duration; client-go releases a Lease with the same value.
     next.duration = std::chrono::seconds(1);
     next.renew_time = runner.clock().WallNow();
-    const auto once = std::make_shared<std::function<void()>>(std::move(on_done));
-    const auto finish = [once] {
-      if (const auto done = std::exchange(*once, nullptr)) done();
+    // The answer and the timer share the callback; the first of them calls it.
+    const auto pending = std::make_shared<std::function<void()>>(std::move(on_done));
+    const auto finish = [pending] {
+      if (const auto done = std::exchange(*pending, nullptr)) done();
     };
     runner.PostDelayed(options.renew_deadline, finish);
     lease.Update(next, [finish](const Result<LeaseObject>&) { finish(); });

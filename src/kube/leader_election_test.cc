@@ -242,13 +242,14 @@ TEST_F(LeaderElectionTest, TwoReplicasNeverLeadAtTheSameTime) {
     store_ = {};
     for (const char* name : {"a", "b", "c"}) Add(name);
     for (int step = 0; step < 3000; ++step) {
-      Replica& one = *replicas_[random_.Below(3)];
-      if (random_.Below(100) == 0) one.network.down = !one.network.down;
-      if (random_.Below(100) == 0) one.network.lost_percent = static_cast<int>(random_.Below(60));
-      if (random_.Below(100) == 0) one.network.slowest = milliseconds(1 + random_.Below(20000));
+      Replica& replica = *replicas_[random_.Below(3)];
+      if (random_.Below(100) == 0) replica.network.down = !replica.network.down;
+      if (random_.Below(100) == 0)
+        replica.network.lost_percent = static_cast<int>(random_.Below(60));
+      if (random_.Below(100) == 0) replica.network.slowest = milliseconds(1 + random_.Below(20000));
       if (random_.Below(400) == 0) {
-        one.Crash();
-        one.Start();
+        replica.Crash();
+        replica.Start();
       }
       runner_.AdvanceTimeAndRun(milliseconds(random_.Below(500)));
       ASSERT_LE(Leaders(), 1) << "seed " << seed << " step " << step;

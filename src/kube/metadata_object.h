@@ -23,7 +23,7 @@
 namespace tessera::kube {
 
 // The API server deletes an object after its owners. A cluster-scoped owner may own objects of any
-// namespace, a namespaced owner only objects of its own namespace.
+// namespace. A namespaced owner may own only objects of its own namespace.
 struct OwnerReference {
   std::string api_version;
   std::string kind;

@@ -90,8 +90,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       at = next;
     }
     // After an error the newest request probes the server, because it has the most time left for a
-    // response. If the oldest one probed, it might expire before its response each time, and the
-    // server would count as unreachable for good.
+    // response. If the oldest request probed the server, it might expire before its response each
+    // time, and the server would count as unreachable for good.
     for (auto at = waiting.end(); at != waiting.begin();) {
       const auto item = std::prev(at);
       if (IsDue(**item, now, &wake) && MayProbe(**item, now, &wake)) {

@@ -33,11 +33,12 @@ class TypeCatalog {
   TypeCatalog(const TypeCatalog&) = delete;
   TypeCatalog& operator=(const TypeCatalog&) = delete;
 
-  // NOT_FOUND if the server has no such type; the message says which definition is missing.
+  // NOT_FOUND if the server has no such type; the message names the missing definition.
   Operation Find(std::string_view api_version, std::string_view kind, OnType on_done);
   // The type of `object`. INVALID_ARGUMENT without apiVersion or kind.
   Operation FindFor(const Json& object, OnType on_done);
-  // The type, if an earlier call of FindFor has found it, else null. Valid as long as the catalog.
+  // The type, if an earlier call of Find or FindFor has found it, else null. Valid as long as the
+  // catalog.
   const ResourceType* FindKnown(std::string_view api_version, std::string_view kind) const;
 
  private:

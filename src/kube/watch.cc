@@ -106,8 +106,9 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       const auto self = weak.lock();
       if (!self || !self->delegate || !self->delivers_initial || self->stream_number != number)
         return;
-      const Duration left = self->progress_at + self->options.initial_stall_timeout - self->Now();
-      if (left > Duration::zero()) return self->CheckProgressIn(left);
+      const Duration remaining =
+          self->progress_at + self->options.initial_stall_timeout - self->Now();
+      if (remaining > Duration::zero()) return self->CheckProgressIn(remaining);
       self->list_in_pages_until = self->Now() + self->options.paging_period;
       self->AbortStream(Error(Code::kDeadlineExceeded,
                               "the stream of initial objects stalled: listing in pages instead"));
@@ -174,14 +175,14 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   void OnEnd(const Status& status) {
     if (!status.ok()) return Retry(status, Duration::zero());
     if (head.status != 200) {
-      const Status refused = ErrorOf(head);
-      if (delivers_initial && refused.code() == Code::kInvalidArgument) {
+      const Status rejection = ErrorOf(head);
+      if (delivers_initial && rejection.code() == Code::kInvalidArgument) {
         // This server does not support initial streams: ValidateListOptions answers 422 without the
         // feature gate WatchList.
         list_in_pages_until = Now() + options.paging_period;
         return ListNextPage();
       }
-      return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
+      return Retry(rejection, RetryAfter(head).value_or(Duration::zero()));
     }
     // The server ended the watch after its timeout. The short wait prevents a busy loop if the
     // server ends each stream at once.

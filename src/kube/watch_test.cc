@@ -83,11 +83,11 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
     options.stream_initial = false;
     Follow({.type = kPods}, std::move(script), options);
   }
-  void Follow(ListQuery what, std::vector<std::string> script, Watch::Options options = {}) {
+  void Follow(ListQuery query, std::vector<std::string> script, Watch::Options options = {}) {
     server_ = std::make_unique<FaultServer>(std::move(script));
     client_ = std::make_unique<Client>(io_, runner_, Config{.server = server_->url()},
                                        ClientOptions{.max_attempts = 1});
-    watch_ = std::make_unique<Watch>(*client_, std::move(what), *this, options);
+    watch_ = std::make_unique<Watch>(*client_, std::move(query), *this, options);
   }
   bool Until(const std::string& log) {
     const bool reached = runner_.RunUntil([&] { return log_.find(log) != std::string::npos; });

@@ -55,7 +55,8 @@ bool Conflicts(const Json& change, const Json* object) {
          (object == nullptr || !(*version == *object->Find("metadata")->Find("resourceVersion")));
 }
 
-// Whether the selectors in the request match the object's labels or name. Supports "key=value,...".
+// Whether the selectors in the request match the object. Supports lists of "key=value" and
+// "key!=value".
 bool Selects(const net::Request& request, const Json& object) {
   const Json& metadata = *object.Find("metadata");
   const auto matches = [](std::string_view selector, const Json* values) {
@@ -285,10 +286,10 @@ void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::R
   if (!token_.empty() && request.headers.Get("Authorization") != "Bearer " + token_) {
     return reply(ErrorResponse(401, "Unauthorized"));
   }
-  const bool reads = request.method == "GET";
+  const bool is_read = request.method == "GET";
   // Discovery documents, such as "/apis/apps/v1", are objects that a test puts.
-  const bool document = target.plural.empty();
-  if (!reads || target.names_object || document) return reply(AnswerObject(request));
+  const bool is_document = target.plural.empty();
+  if (!is_read || target.names_object || is_document) return reply(AnswerObject(request));
   AnswerCollection(request, target, reply);
 }
 

@@ -5,7 +5,7 @@
 // clients can list it in pages, and watches stream the list and then stay silent. Objects are
 // written by tests and clients, with versions and conflicts; watches stream their changes as JSON.
 // Tests use this server to control what happens between two requests, and which request fails.
-// faulty_api_server.h corrupts the byte stream; all other tests use a real API server.
+// faulty_api_server.h corrupts the byte stream. Tests of the API itself use a real API server.
 //
 // Threads: created, used and destroyed on `runner`'s thread, where it also answers.
 #pragma once
