@@ -133,7 +133,7 @@ std::string Binder::UnsettledReason(const Uid& uid) const {
 void Binder::OnPod(const kube::PodObject& pod) {
   if (pod.node_name.empty()) return;
   const auto found = pending_.find(pod.meta.uid);
-  // Without an answer the entry stays, because the caller must still be answered.
+  // An entry without an answer stays, because the caller must still be answered.
   if (found != pending_.end() && HasAnswer(found->second)) pending_.erase(found);
 }
 
@@ -163,7 +163,7 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
   }
   if (pod->meta.uid != uid || pod->ended()) return DropPending(uid);
   if (!pod->node_name.empty()) {
-    // Another component bound it.
+    // Another component bound the pod to another node.
     if (pod->node_name != pending.node) return DropPending(uid);
     // Only the feed adds the pod to the ledger. If the binder added a pod that disappears before
     // the feed shows it, nothing would ever remove that pod.

@@ -62,7 +62,7 @@ TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
-TEST_F(BinderTest, RejectsAPodThatIsBoundOrLeaves) {
+TEST_F(BinderTest, RejectsAPodThatIsBoundOrBeingDeleted) {
   const kube::PodObject bound = Whole("a");
   d.AddPod(bound);
   EXPECT_TRUE(d.Binds(bound, "n1"));
@@ -77,7 +77,7 @@ TEST_F(BinderTest, RejectsAPodThatIsBoundOrLeaves) {
   EXPECT_EQ(d.api.requests(), 1);
 }
 
-TEST_F(BinderTest, ARefusalOfTheApiServerFreesTheGpusAtOnce) {
+TEST_F(BinderTest, ARejectionByTheApiServerFreesTheGpusAtOnce) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetFate(Fate::kForbidden);
@@ -204,8 +204,8 @@ TEST_F(BinderTest, AFormerLeaderWritesNothing) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
-// The client answers like this for a request that waited in its queue until the Lease or its
-// deadline was lost.
+// The client answers like this if the Lease is lost, or the deadline passes, while a request waits
+// in the queue.
 TEST_F(BinderTest, ABindingThatWasNeverSentFreesTheGpusAtOnce) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
@@ -294,7 +294,7 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   EXPECT_EQ(d.binder->unanswered_count(), 1u);
 }
 
-TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
+TEST_F(BinderTest, AfterItsHoldHasExpiredAPodMayLoseTheGpuToAnotherPod) {
   kube::PodObject slow = Whole("slow"), quick = Whole("quick");
   slow.failed_attempt_hash = 7;  // so the hold is short
   d.AddPod(slow);
@@ -330,31 +330,31 @@ TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
 }
 
 // No GPU is oversubscribed under loss, delay and restarts.
-TEST(BinderRaceTest, NothingIsOversoldByAnyHistory) {
+TEST(BinderRaceTest, NoHistoryOversubscribesAGpu) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
     Decider d;
     for (int n = 0; n < 3; ++n) d.AddNode(GpuNode(fmt::format("n{}", n), 2));
     std::vector<kube::PodObject> pods;
     for (int step = 0; step < 200; ++step) {
-      const uint64_t what = random.Below(100);
-      if (what < 25 || pods.empty()) {
+      const uint64_t event = random.Below(100);
+      if (event < 25 || pods.empty()) {
         pods.push_back(Whole(fmt::format("p{}", step), 1 + static_cast<int>(random.Below(2))));
         random.Below(4) == 0 ? d.api.Put(pods.back()) : d.AddPod(pods.back());
         continue;
       }
       const kube::PodObject pod = pods[random.Below(pods.size())];
-      if (what < 60) {
+      if (event < 60) {
         constexpr Fate kFates[] = {Fate::kBinds, Fate::kBinds, Fate::kBindsWithoutAnswer,
                                    Fate::kLost};
         d.api.SetFate(kFates[random.Below(4)]);
         const std::string node = d.Choose(pod);
         if (!node.empty()) (void)d.Bind(pod, node);
-      } else if (what < 75) {
+      } else if (event < 75) {
         d.Feed(pod);
-      } else if (what < 85) {
+      } else if (event < 85) {
         d.RemovePod(pod);
-      } else if (what < 97) {
+      } else if (event < 97) {
         d.Advance(std::chrono::milliseconds(random.Below(8000)));
       } else {
         // A new leader lists the cluster.

@@ -6,16 +6,15 @@
 namespace tessera::scheduler {
 namespace {
 
-constexpr Duration kPause = std::chrono::milliseconds(50);
+constexpr Duration kPollInterval = std::chrono::milliseconds(50);
 
 void Poll(TaskRunner& runner, MonotonicTime until, std::function<size_t()> remaining,
           std::function<void(size_t)> on_done) {
-  const size_t now = remaining();
-  if (now == 0 || runner.clock().Now() >= until) return on_done(now);
-  runner.PostDelayed(
-      kPause, [&runner, until, remaining = std::move(remaining), on_done = std::move(on_done)] {
-        Poll(runner, until, remaining, on_done);
-      });
+  const size_t count = remaining();
+  if (count == 0 || runner.clock().Now() >= until) return on_done(count);
+  runner.PostDelayed(kPollInterval,
+                     [&runner, until, remaining = std::move(remaining),
+                      on_done = std::move(on_done)] { Poll(runner, until, remaining, on_done); });
 }
 
 }  // namespace

@@ -14,36 +14,37 @@ class DrainTest : public ::testing::Test {
  protected:
   void Start() {
     Drain(
-        runner_, 5s, [this] { return left_; }, [this](size_t left) { said_ = left; });
+        runner_, 5s, [this] { return remaining_; },
+        [this](size_t remaining) { reported_ = remaining; });
   }
   FakeTaskRunner runner_;
-  size_t left_ = 2;
-  std::optional<size_t> said_;
+  size_t remaining_ = 2;
+  std::optional<size_t> reported_;
 };
 
-TEST_F(DrainTest, EndsAtOnceWhereNothingIsLeft) {
-  left_ = 0;
+TEST_F(DrainTest, EndsAtOnceIfNothingRemains) {
+  remaining_ = 0;
   Start();
-  EXPECT_EQ(said_, std::nullopt);  // not from inside the call
+  EXPECT_EQ(reported_, std::nullopt);  // not from inside the call
   runner_.RunUntilIdle();
-  EXPECT_EQ(said_, 0u);
+  EXPECT_EQ(reported_, 0u);
 }
 
-TEST_F(DrainTest, EndsWithTheLast) {
+TEST_F(DrainTest, EndsOnceNothingRemains) {
   Start();
   runner_.AdvanceTimeAndRun(3s);
-  EXPECT_EQ(said_, std::nullopt);
-  left_ = 0;
+  EXPECT_EQ(reported_, std::nullopt);
+  remaining_ = 0;
   runner_.AdvanceTimeAndRun(100ms);
-  EXPECT_EQ(said_, 0u);
+  EXPECT_EQ(reported_, 0u);
 }
 
 TEST_F(DrainTest, GivesUpAfterTheLimitWithTheRemainingCount) {
   Start();
   runner_.AdvanceTimeAndRun(4900ms);
-  EXPECT_EQ(said_, std::nullopt);
+  EXPECT_EQ(reported_, std::nullopt);
   runner_.AdvanceTimeAndRun(100ms);
-  EXPECT_EQ(said_, 2u);
+  EXPECT_EQ(reported_, 2u);
 }
 
 }  // namespace

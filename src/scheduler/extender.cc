@@ -264,9 +264,9 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
       return;
     }
     // The feed does not keep pods without GPUs.
-    const std::string other =
+    const std::string problem =
         pod == nullptr ? "is unknown or requests no GPU" : "was replaced by another pod";
-    return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, other));
+    return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, problem));
   }
   const auto request = ledger::PodRequestOf(*pod, {ledger_.options().gpu_mem_unit});
   if (request.ok() && !request->devices->requests_devices()) {
@@ -299,8 +299,8 @@ void Extender::OnPod(const kube::PodObject& pod) {
   holds_.OnPod(pod);
   const auto found = waiting_bindings_.extract(pod.meta.uid);
   if (!found) return;
-  const auto& [args, done, at] = found.mapped();
-  clock_.Now() - at < kWatchTimeout ? Bind(args, done) : done(NotReceivedError(args));
+  const auto& [args, done, received_at] = found.mapped();
+  clock_.Now() - received_at < kWatchTimeout ? Bind(args, done) : done(NotReceivedError(args));
 }
 
 void Extender::OnPodGone(const Uid& uid) { holds_.EndAttempt(uid); }
@@ -335,8 +335,8 @@ void Extender::Tick() {
   holds_.Tick();
   wait_reasons_.ForgetPodsNotWaiting(ledger_, now);
   std::erase_if(waiting_bindings_, [&](auto& entry) {
-    const auto& [args, done, at] = entry.second;
-    if (now - at < kWatchTimeout) return false;
+    const auto& [args, done, received_at] = entry.second;
+    if (now - received_at < kWatchTimeout) return false;
     done(NotReceivedError(args));
     return true;
   });

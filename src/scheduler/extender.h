@@ -4,7 +4,7 @@
 //
 // kube-scheduler filters for the next pod before it has bound the previous pod. Therefore GPUs of
 // the best node are held (holds.h) for a pod as soon as the node is known: by prioritize, or by
-// filter if only one node fits, because kube-scheduler then skips prioritize. They are released by
+// filter if only one node fits, because kube-scheduler then skips prioritize. A hold ends with
 // another request about the pod, its binding, the end of kube-scheduler's attempt, or a time limit.
 //
 // Does not handle HTTP (verbs.h). Threads: the runner's. Ownership: ledger, binder, clock and

@@ -4,9 +4,9 @@
 // replica's certificate in memory.
 //
 // Works in every replica, without a leader (shared_secret.h). Threads: the client's runner, also
-// for callbacks; none runs after the destruction. Ownership: client and delegate outlive this
-// object; the delegate must not destroy it inside a call. Cost: three GETs every `period`. After an
-// error, which is reported, the next round comes earlier.
+// for callbacks; no callback runs after the destruction. Ownership: client and delegate outlive
+// this object; the delegate must not destroy it inside a call. Cost: three GETs every `period`.
+// After an error, which is reported, the next round comes earlier.
 #pragma once
 
 #include <memory>

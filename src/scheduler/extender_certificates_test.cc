@@ -28,12 +28,12 @@ struct Replica : ExtenderCertificates::Delegate {
   Replica(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
           ExtenderCertificateOptions options)
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
-  void OnTls(const net::TlsOptions& tls) override { shown.push_back(tls); }
-  void OnCertificateProgress(const std::string& what) override { done.push_back(what); }
+  void OnTls(const net::TlsOptions& tls) override { served.push_back(tls); }
+  void OnCertificateProgress(const std::string& what) override { progress.push_back(what); }
   void OnCertificateError(const Status& status) override { errors.push_back(status); }
 
-  std::vector<net::TlsOptions> shown;
-  std::vector<std::string> done;
+  std::vector<net::TlsOptions> served;
+  std::vector<std::string> progress;
   std::vector<Status> errors;
   kube::Client client;
   ExtenderCertificates keeper;
@@ -81,15 +81,15 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   const auto a = Start("10.1.0.1");
   const auto b = Start("10.1.0.2");
   ASSERT_TRUE(runner_.RunUntil([&] {
-    return !a->shown.empty() && !b->shown.empty() && !Text("client", "tls.key").empty();
+    return !a->served.empty() && !b->served.empty() && !Text("client", "tls.key").empty();
   }));
-  EXPECT_EQ(a->shown.back().ca.text, b->shown.back().ca.text);
-  EXPECT_EQ(a->shown.back().ca.text, Text("client", "ca.crt"));
-  const Status served = Serves(
-      a->shown.back(), {"10.1.0.1", "10.0.0.7", "tessera-scheduler", "tessera-scheduler.ns.svc"});
-  EXPECT_TRUE(served.ok()) << served.ToString();
-  EXPECT_TRUE(Serves(b->shown.back(), {"10.1.0.2"}).ok());
-  EXPECT_FALSE(Serves(b->shown.back(), {"10.1.0.1"}).ok());
+  EXPECT_EQ(a->served.back().ca.text, b->served.back().ca.text);
+  EXPECT_EQ(a->served.back().ca.text, Text("client", "ca.crt"));
+  const Status checked = Serves(
+      a->served.back(), {"10.1.0.1", "10.0.0.7", "tessera-scheduler", "tessera-scheduler.ns.svc"});
+  EXPECT_TRUE(checked.ok()) << checked.ToString();
+  EXPECT_TRUE(Serves(b->served.back(), {"10.1.0.2"}).ok());
+  EXPECT_FALSE(Serves(b->served.back(), {"10.1.0.1"}).ok());
   EXPECT_TRUE(net::CheckServerPair({Text("client", "tls.crt"), Text("client", "tls.key")},
                                    Text("client", "ca.crt"), {})
                   .ok());
@@ -100,7 +100,7 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);
-  EXPECT_EQ(a->shown.size(), 1u);
+  EXPECT_EQ(a->served.size(), 1u);
   EXPECT_TRUE(a->errors.empty()) << a->errors[0].ToString();
 }
 
@@ -109,21 +109,21 @@ TEST_F(ExtenderCertificatesTest, AMissingServiceOrAServiceWithoutAddressIsNoErro
                               R"({"metadata":{"name":"tessera-scheduler"},"spec":{}})"}) {
     if (*service != 0) store_.Put(kService, ParseJson(service).value());
     const auto replica = Start("10.1.0.1");
-    ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); })) << service;
-    EXPECT_TRUE(Serves(replica->shown.back(), {"tessera-scheduler.ns.svc", "10.1.0.1"}).ok());
+    ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty(); })) << service;
+    EXPECT_TRUE(Serves(replica->served.back(), {"tessera-scheduler.ns.svc", "10.1.0.1"}).ok());
     runner_.RunFor(milliseconds(50));
     EXPECT_TRUE(replica->errors.empty()) << replica->errors[0].ToString();
   }
 }
 
-TEST_F(ExtenderCertificatesTest, ASecretThatIsEmptiedAndAServiceThatMovesAreFollowed) {
+TEST_F(ExtenderCertificatesTest, FollowsAnEmptiedSecretAndANewServiceAddress) {
   PutService("10.0.0.7");
   const auto replica = Start("10.1.0.1");
   ASSERT_TRUE(runner_.RunUntil([&] { return !Text("client", "tls.key").empty(); }));
   const std::string before = Text("client", "tls.crt");
   PutService("10.0.0.8");
-  ASSERT_TRUE(runner_.RunUntil([&] { return Serves(replica->shown.back(), {"10.0.0.8"}).ok(); }));
-  EXPECT_EQ(replica->shown.back().ca.text, replica->shown.front().ca.text);
+  ASSERT_TRUE(runner_.RunUntil([&] { return Serves(replica->served.back(), {"10.0.0.8"}).ok(); }));
+  EXPECT_EQ(replica->served.back().ca.text, replica->served.front().ca.text);
   EXPECT_EQ(Text("client", "tls.crt"), before);
   // An administrator does this after a key was stolen.
   const std::string empty = R"({"metadata":{"name":"x"}})";
@@ -133,8 +133,8 @@ TEST_F(ExtenderCertificatesTest, ASecretThatIsEmptiedAndAServiceThatMovesAreFoll
            Text("client", "ca.crt") == Text("authority", "ca.crt");
   }));
   EXPECT_NE(Text("client", "tls.crt"), before);
-  EXPECT_FALSE(net::CheckServerPair({before, ""}, replica->shown.back().ca.text, {}).ok());
-  EXPECT_TRUE(Serves(replica->shown.back(), {"10.0.0.8"}).ok());
+  EXPECT_FALSE(net::CheckServerPair({before, ""}, replica->served.back().ca.text, {}).ok());
+  EXPECT_TRUE(Serves(replica->served.back(), {"10.0.0.8"}).ok());
 }
 
 // Tests which callers the port of the whole program accepts.

@@ -144,7 +144,7 @@ TEST(ExtenderTest, ARequestThatBreaksARuleIsAnErrorAndNoDecision) {
   EXPECT_THAT(result.error, HasSubstr("150"));
 }
 
-TEST(ExtenderTest, AnnotationsThatAUserForgedDecideNothing) {
+TEST(ExtenderTest, AnnotationsForgedByAUserAreIgnored) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
   kube::PodObject pod = Whole("a");
@@ -251,7 +251,7 @@ TEST(ExtenderTest, PredicatesNameOnlyTheBestNode) {
   EXPECT_EQ(reasons.at(1 - result.fitting[0]), "pod a has already been matched to another node");
   EXPECT_THAT(reasons.at(2), HasSubstr("pod a does not match with this node"));
   EXPECT_EQ(reasons.at(3), "no GPU device");
-  // The node is held, so the next pod gets the other one.
+  // The node is held, so the next pod gets the other node.
   const FilterResult next = d.extender->FilterToOne(d.Args(Whole("b", 2)));
   ASSERT_THAT(next.fitting, SizeIs(1));
   EXPECT_EQ(next.fitting[0], 1 - result.fitting[0]);
@@ -331,15 +331,15 @@ TEST(ExtenderTest, GpusOfVictimsAreReservedForTheNominatedPod) {
   // Pod other was filtered first, but has to wait.
   kube::PodObject other = Whole("other");
   d.AddPod(other);
-  const FilterResult refused = d.Filter(other);
-  EXPECT_THAT(refused.fitting, IsEmpty());
-  ASSERT_THAT(refused.failed, SizeIs(1));
-  EXPECT_THAT(refused.failed[0].second, HasSubstr("reserved for pod ns/high"));
+  const FilterResult result = d.Filter(other);
+  EXPECT_THAT(result.fitting, IsEmpty());
+  ASSERT_THAT(result.failed, SizeIs(1));
+  EXPECT_THAT(result.failed[0].second, HasSubstr("reserved for pod ns/high"));
   EXPECT_EQ(d.Bind(other, "n1")->code(), Code::kFailedPrecondition);
   EXPECT_TRUE(d.Binds(high, d.Choose(high)));
 }
 
-TEST(InspectTest, EqualsGpusharesAnswer) {
+TEST(InspectTest, HasTheFormatOfGpushare) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("cpu", 0));

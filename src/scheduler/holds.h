@@ -5,7 +5,7 @@
 //
 // kube-scheduler may keep a pod in Permit or PreBind for minutes after its node was chosen, until
 // the other pods of its group have nodes or its volumes are ready. It does not notify an extender
-// meanwhile, nor when it gives up. The end of an attempt is detected from the pod's status:
+// during this time, nor when it gives up. The end of an attempt is detected from the pod's status:
 //
 // - A failed attempt is written into condition PodScheduled, unless the condition already has the
 //   same reason and message.
@@ -18,7 +18,7 @@
 // pod with the same UID.
 //
 // Threads: the runner's. Ownership: all arguments outlive this object. Bounds: kMaxAttempts pods;
-// the oldest are dropped. Each takes one bit for each node.
+// the oldest are dropped. A pod takes one bit for each node.
 #pragma once
 
 #include <cstdint>

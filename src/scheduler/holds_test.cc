@@ -41,7 +41,7 @@ class HoldsTest : public ::testing::Test {
   Decider d;
 };
 
-TEST_F(HoldsTest, AFirstAttemptIsHeldUntilItsFailureIsSeen) {
+TEST_F(HoldsTest, AFirstAttemptIsHeldUntilItsFailureIsShown) {
   ASSERT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
   d.Advance(20min);  // in Permit: the other pods of its group have no nodes yet
   EXPECT_FALSE(IsFree());
@@ -67,7 +67,7 @@ TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
 
 // kube-scheduler does not write an equal condition again, so the failure of this attempt cannot be
 // seen.
-TEST_F(HoldsTest, AnotherAttemptIsHeldForAMomentWithoutANominatedNode) {
+TEST_F(HoldsTest, ALaterAttemptWithoutANominatedNodeIsHeldForSeconds) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
   d.Advance(4s);
@@ -76,7 +76,7 @@ TEST_F(HoldsTest, AnotherAttemptIsHeldForAMomentWithoutANominatedNode) {
   EXPECT_TRUE(IsFree());
 }
 
-TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptGoesOn) {
+TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptContinues) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
   d.Advance(1s);
@@ -96,9 +96,9 @@ TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
   EXPECT_TRUE(IsFree());
 }
 
-TEST_F(HoldsTest, AFailureThatTheWatchShowsLateIsNotThisAttempts) {
+TEST_F(HoldsTest, AFailureShownLateBelongsToTheEarlierAttempt) {
   Show(Whole("a"));
-  d.Filter(Failed(Whole("a")));  // kube-scheduler receives it before us
+  d.Filter(Failed(Whole("a")));  // kube-scheduler receives the failure first
   Show(Failed(Whole("a")));
   EXPECT_FALSE(IsFree());
 }
@@ -130,13 +130,13 @@ TEST_F(HoldsTest, AUidThatNoPodHasHoldsNothing) {
   EXPECT_TRUE(IsFree());
 }
 
-TEST_F(HoldsTest, APodThatKubeSchedulerKnowsFirstHoldsOnceItIsShown) {
+TEST_F(HoldsTest, APodHoldsGpusOnceTheWatchShowsThePod) {
   EXPECT_THAT(d.extender->Filter(d.Args(Whole("a"))).fitting, SizeIs(1));
   Show(Whole("a"));
   EXPECT_FALSE(IsFree());
 }
 
-TEST_F(HoldsTest, TheLimitCountsFromFilterAlsoWhereThePodIsShownLate) {
+TEST_F(HoldsTest, TheLimitCountsFromFilterEvenIfThePodIsShownLate) {
   d.extender->Filter(d.Args(Whole("a")));
   d.Advance(10min);
   Show(Whole("a"));
@@ -164,7 +164,7 @@ TEST_F(BindTest, TakesOnlyNodesThatFilterNamed) {
 
 // A leader does not know the filters of the previous leader; kube-scheduler filters again after the
 // error.
-TEST_F(BindTest, AnotherLeaderWantsAnotherFilter) {
+TEST_F(BindTest, ANewLeaderRequiresANewFilter) {
   const kube::PodObject pod = Whole("a");
   const std::string node = d.Choose(pod);
   d.Restart();

@@ -47,7 +47,7 @@ class LeaderEndpointTest : public ::testing::Test {
         ParseJson(fmt::format(R"({{"metadata":{{}},"spec":{{"holderIdentity":"{}"}}}})", identity))
             .value());
   }
-  bool Come(const std::string& addresses) {
+  bool WaitForAddresses(const std::string& addresses) {
     return runner_.RunUntil([&] { return Addresses() == addresses; });
   }
 
@@ -60,7 +60,7 @@ class LeaderEndpointTest : public ::testing::Test {
 
 TEST_F(LeaderEndpointTest, PublishesTheLeaderAndThenWithdrawsIt) {
   auto endpoint = Lead("10.1.2.3");
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   const Json slice = *store_.Find(kSlice);
   EXPECT_EQ(slice.StringAt("addressType").value(), "IPv4");
   EXPECT_EQ(slice.Find("metadata")->Find("labels")->StringAt("kubernetes.io/service-name").value(),
@@ -75,7 +75,7 @@ TEST_F(LeaderEndpointTest, PublishesTheLeaderAndThenWithdrawsIt) {
 
 TEST_F(LeaderEndpointTest, AWithdrawnEndpointIsNotPublishedAgain) {
   const auto endpoint = Lead("10.1.2.3", milliseconds(60));
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   runner_.RunFor(milliseconds(20));  // the response has arrived, and the next write is scheduled
   bool done = false;
   endpoint->Withdraw([&] { done = true; });
@@ -86,10 +86,10 @@ TEST_F(LeaderEndpointTest, AWithdrawnEndpointIsNotPublishedAgain) {
 
 TEST_F(LeaderEndpointTest, TheNextLeaderOverwritesAFormerLeader) {
   auto first = Lead("10.1.2.3", milliseconds(5));
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   first.reset();
   const auto second = Lead("fd00::2");
-  ASSERT_TRUE(Come("fd00::2"));
+  ASSERT_TRUE(WaitForAddresses("fd00::2"));
   EXPECT_EQ(store_.Find(kSlice)->StringAt("addressType").value(), "IPv6");
   runner_.RunFor(milliseconds(50));
   EXPECT_EQ(Addresses(), "fd00::2");
@@ -100,10 +100,10 @@ TEST_F(LeaderEndpointTest, TheNextLeaderOverwritesAFormerLeader) {
 TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
   SetHolder("old");
   const auto former = Lead("10.1.2.3", milliseconds(5), "old");
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   SetHolder("new");
   const auto successor = Lead("10.4.5.6", std::chrono::hours(1), "new");
-  ASSERT_TRUE(Come("10.4.5.6"));
+  ASSERT_TRUE(WaitForAddresses("10.4.5.6"));
   ASSERT_TRUE(runner_.RunUntil([&] { return !error_.ok(); }));
   EXPECT_EQ(error_.code(), Code::kFailedPrecondition);
   EXPECT_NE(error_.message().find("replica \"new\" holds"), std::string::npos) << error_.message();
@@ -120,7 +120,7 @@ TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
 TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
   SetHolder("old");
   auto former = Lead("10.1.2.3", std::chrono::hours(1), "old");
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   former.reset();
   int overtaken = 0;
   store_.OnRequest([&](const net::Request& request) {
@@ -139,9 +139,9 @@ TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
 
 TEST_F(LeaderEndpointTest, RestoresAnEditedEndpointSlice) {
   const auto endpoint = Lead("10.1.2.3", milliseconds(20));
-  ASSERT_TRUE(Come("10.1.2.3"));
+  ASSERT_TRUE(WaitForAddresses("10.1.2.3"));
   store_.Remove(kSlice);
-  EXPECT_TRUE(Come("10.1.2.3"));
+  EXPECT_TRUE(WaitForAddresses("10.1.2.3"));
 }
 
 TEST(LeaderEndpointAddressTest, IsAnIpAddress) {

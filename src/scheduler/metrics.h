@@ -44,10 +44,10 @@ struct SchedulerState {
   bool leading = false;
   bool synced = false;
   size_t bindings_under_way = 0;
-  const ledger::ClusterLedger* ledger = nullptr;          // null while it does not lead
+  const ledger::ClusterLedger* ledger = nullptr;          // null while this replica does not lead
   const admission::AdmissionCounts* admission = nullptr;  // null without a webhook
   std::optional<WallTime> caller_certificate_ends{};      // client certificate of the last caller
-  const WaitReasons* wait_reasons = nullptr;              // null while it does not lead
+  const WaitReasons* wait_reasons = nullptr;              // null while this replica does not lead
   WallTime now{};
 };
 

@@ -47,17 +47,17 @@ void OverassignmentEvictor::Tick() {
 }
 
 void OverassignmentEvictor::RecordEvent(const ledger::ClusterLedger::Overassignment& conflict) {
-  const std::string both = fmt::format(
+  const std::string conflict_text = fmt::format(
       "GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later", conflict.gpu,
       conflict.node, conflict.older->request.Text(), conflict.excess->request.Text());
-  const std::string what =
+  const std::string remedy =
       conflict.excess->controlled
           ? "the later pod is evicted, so that its controller creates it again"
           : "the later pod has no controller and is not evicted: delete and create it again";
-  Log(Severity::kWarning, both + ": " + what);
+  Log(Severity::kWarning, conflict_text + ": " + remedy);
   for (const ledger::PodEntry* pod : {conflict.older, conflict.excess}) {
     record_event_(ObjectOf(*pod), kube::EventKind::kWarning, names::kReasonGpuOverassigned,
-                  both + ": " + what);
+                  conflict_text + ": " + remedy);
   }
 }
 

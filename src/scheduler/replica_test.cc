@@ -56,7 +56,7 @@ class ReplicaTest : public ::testing::Test {
         R"("NodeNames":["n1"]})");
   }
   // Waits until /readyz responds with this status and text.
-  bool Becomes(int status, const std::string& text) {
+  bool ReadyzBecomes(int status, const std::string& text) {
     for (int i = 0; i < 200; ++i) {
       const net::Response answer = Send("GET", "/readyz");
       if (answer.status == status && answer.body == text + "\n") return true;
@@ -69,7 +69,7 @@ class ReplicaTest : public ::testing::Test {
     return lease == nullptr ? "no Lease"
                             : lease->Find("spec")->StringAt("holderIdentity").value_or("");
   }
-  void HaveLease(const std::string& holder) {
+  void PutLease(const std::string& holder) {
     const std::string now = kube::Rfc3339Micros(runner_.clock().WallNow());
     server_.Put(kLease,
                 ParseJson(fmt::format(R"({{"metadata":{{"name":"tessera-scheduler"}},"spec":{{)"
@@ -91,14 +91,14 @@ TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
   options_.advertise_address = "10.1.2.3";
   server_.Refuse("nodes", 503);
   Start();
-  EXPECT_TRUE(Becomes(503, "the cluster has not been read yet"));
+  EXPECT_TRUE(ReadyzBecomes(503, "the cluster has not been read yet"));
   EXPECT_EQ(Filter().status, 503);
   std::string page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_leading 1\n"));
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 0\n"));
   EXPECT_EQ(server_.Find(kSlice), nullptr);
   server_.Allow("nodes");
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
   EXPECT_THAT(Filter().body, HasSubstr(R"("NodeNames":["n1"])"));
   page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 1\n"));
@@ -109,12 +109,12 @@ TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
 }
 
 TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
-  HaveLease("other");
+  PutLease("other");
   Start();
-  EXPECT_TRUE(Becomes(200, "ok"));
-  const net::Response refused = Filter();
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.body, "not the leader: other leads\n");
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
+  const net::Response answer = Filter();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, "not the leader: other leads\n");
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 0\n"));
 }
 
@@ -123,20 +123,20 @@ TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseReportsIt) {
   options_.election.renew_deadline = std::chrono::milliseconds(500);
   options_.election.retry_period = std::chrono::milliseconds(100);
   Start();
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
   for (const char* resource : {"leases", "endpointslices"}) server_.Refuse(resource, 503);
   ASSERT_TRUE(runner_.RunUntil([&] { return Send("GET", "/readyz").status == 503; }));
   EXPECT_THAT(Send("GET", "/readyz").body,
               ::testing::MatchesRegex(
                   "this replica holds the Lease but cannot act until the Lease is renewed: .+\n"));
   for (const char* resource : {"leases", "endpointslices"}) server_.Allow(resource);
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
 }
 
 TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {
   options_.leader_elect = false;
   Start();
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
   EXPECT_EQ(Filter().status, 200);
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 1\n"));
   EXPECT_EQ(Holder(), "no Lease");
@@ -146,7 +146,7 @@ TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {
   EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
 }
 
-TEST_F(ReplicaTest, AReplicaThatStopsWithdrawsAndGivesTheLeaseBack) {
+TEST_F(ReplicaTest, AStoppingReplicaWithdrawsItsEndpointAndReleasesTheLease) {
   options_.advertise_address = "10.1.2.3";
   Start();
   ASSERT_TRUE(runner_.RunUntil([&] { return server_.Find(kSlice) != nullptr; }));
@@ -158,10 +158,10 @@ TEST_F(ReplicaTest, AReplicaThatStopsWithdrawsAndGivesTheLeaseBack) {
   EXPECT_THAT(server_.Find(kSlice)->Serialize(), HasSubstr(R"("endpoints":[])"));
 }
 
-TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
-  HaveLease("other");
+TEST_F(ReplicaTest, AStoppingStandbyLeavesTheLeaseUnchanged) {
+  PutLease("other");
   Start();
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
   bool stopped = false;
   scheduler_->Stop([&] { stopped = true; });
   EXPECT_EQ(Send("GET", "/readyz").body, "this replica is stopping\n");
@@ -169,7 +169,7 @@ TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
   EXPECT_EQ(Holder(), "other");
 }
 
-TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsSuch) {
+TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsAnInvalidObject) {
   kube::ConfigMapObject quota;
   quota.meta.ns = "kube-system";
   quota.meta.name = "gpuquota";
@@ -177,7 +177,7 @@ TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsSuch) {
   server_.SetCollection("configmaps", "ConfigMap", {kube::testing::MessageOf(quota)});
   ::testing::internal::CaptureStderr();
   Start();
-  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_TRUE(ReadyzBecomes(200, "ok"));
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("an invalid object is ignored until it is corrected"));
   EXPECT_THAT(log, ::testing::Not(HasSubstr("cannot watch the API server")));

@@ -103,7 +103,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   SchedulerState StateNow() const;
   // "" if this replica can decide.
   std::string NotDecidingReason() const;
-  // "" if it can decide, or is a standby.
+  // "" if this replica can decide, or is a standby.
   std::string NotReadyReason() const;
   const std::string& LeaseNamespace() const {
     return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
@@ -148,7 +148,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::string leader_;
   std::string lease_error_;  // last error of renewing or acquiring the Lease
   bool stopping_ = false;
-  bool has_certificate_ = false;  // true if no certificate is needed
+  bool has_certificate_ = false;  // also true if no certificate is needed
   std::optional<WallTime> caller_certificate_ends_;
   MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;

@@ -50,7 +50,7 @@ class ServerTest : public ::testing::Test {
     return fmt::format("POST /v1/extender/{} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
                        verb, body.size(), body);
   }
-  std::string AskAFilter() {
+  std::string SendFilter() {
     return Exchange([](RawClient& client) {
       client.Send(kFilter);
       return client.Receive();
@@ -70,25 +70,25 @@ class ServerTest : public ::testing::Test {
 };
 
 TEST_F(ServerTest, ARequestOf50MibIsRejectedUnread) {
-  const std::string said = Exchange([](RawClient& client) {
+  const std::string answer = Exchange([](RawClient& client) {
     client.Send(
         "POST /v1/extender/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n{");
     return client.Receive();
   });
-  EXPECT_THAT(said, StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(SendFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
 TEST_F(ServerTest, RejectsARequestWithoutALength) {
-  const std::string said = Exchange([](RawClient& client) {
+  const std::string answer = Exchange([](RawClient& client) {
     client.Send(
         "POST /v1/extender/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     const std::string chunk = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
     for (int i = 0; i < 50; ++i) client.Send(chunk);
     return client.Receive();
   });
-  EXPECT_THAT(said, ::testing::AnyOf(StartsWith("HTTP/1.1 413 "), ""));
-  EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
+  EXPECT_THAT(answer, ::testing::AnyOf(StartsWith("HTTP/1.1 413 "), ""));
+  EXPECT_THAT(SendFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
 // kube-scheduler waits for each binding on its own connection, and filters the next pod meanwhile.
@@ -137,10 +137,10 @@ TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
       waiting.back()->Send(binding);
     }
     RawClient next(server_->address());
-    const auto asked = std::chrono::steady_clock::now();
+    const auto sent_at = std::chrono::steady_clock::now();
     next.Send(kFilter);
     filtered = next.Receive();
-    waited = std::chrono::steady_clock::now() - asked;
+    waited = std::chrono::steady_clock::now() - sent_at;
     for (int i = 0; i < kBindings; ++i) answers[i] = waiting[i]->Receive();
     all = std::chrono::steady_clock::now() - began;
     done = true;
@@ -156,7 +156,7 @@ TEST_F(ServerTest, SlowApiServerDelaysNoDecision) {
 }
 
 // Sends 45 MiB of whole nodes, like kube-scheduler without nodeCacheCapable.
-TEST_F(ServerTest, FiveThousandWholeNodesAreAnsweredAndOthersAfterThem) {
+TEST_F(ServerTest, FiveThousandWholeNodesAreAnsweredAndTheNextRequestToo) {
 #if defined(__SANITIZE_THREAD__)
   constexpr int kNodes = 500;  // the server's deadline for a request is ten seconds
 #else
@@ -170,23 +170,23 @@ TEST_F(ServerTest, FiveThousandWholeNodesAreAnsweredAndOthersAfterThem) {
   nodes.back() = ']';
   const std::string body =
       R"({"Pod":{"metadata":{"name":"a","uid":"u"}},"Nodes":{"items":[)" + nodes + "}}";
-  const std::string said = Exchange([&](RawClient& client) {
+  const std::string answer = Exchange([&](RawClient& client) {
     client.Send(Post("filter", body));
     return client.Receive(64);
   });
-  EXPECT_THAT(said, StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(SendFilter(), HasSubstr(R"("NodeNames":["n1"])"));
 }
 
 TEST_F(ServerTest, MillionsOfNamesAreRejected) {
   std::string names;
   while (names.size() < (40u << 20)) names += ",\"a\"";
-  const std::string said = Exchange([&](RawClient& client) {
+  const std::string answer = Exchange([&](RawClient& client) {
     client.Send(Post("filter", R"({"Pod":{"metadata":{"name":"a","uid":"u"}},"NodeNames":["n1")" +
                                    names + "]}"));
     return client.Receive();
   });
-  EXPECT_THAT(said, HasSubstr("more than 50000 nodes"));
+  EXPECT_THAT(answer, HasSubstr("more than 50000 nodes"));
 }
 
 }  // namespace

@@ -170,8 +170,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   Response BadRequest(ExtenderVerb verb, const Status& status, std::string body) {
     metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(verb)]);
-    // A filter response has a field for the error; the others do not. After an error of prioritize,
-    // kube-scheduler goes on without Tessera's points (prioritizeNodes in
+    // A filter response has a field for the error; other responses do not. After an error of
+    // prioritize, kube-scheduler goes on without Tessera's points (prioritizeNodes in
     // pkg/scheduler/schedule_one.go).
     if (verb == ExtenderVerb::kFilter) return JsonResponse(200, std::move(body));
     return net::TextResponse(400, status.message() + "\n");

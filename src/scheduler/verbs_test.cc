@@ -44,7 +44,7 @@ class VerbsTest : public ::testing::Test {
     EXPECT_TRUE(answer) << method << " " << path;
     return answer.value_or(net::Response{.status = 0});
   }
-  static std::string MakeQuery(const std::string& gpus, const std::string& rest) {
+  static std::string FilterBody(const std::string& gpus, const std::string& rest) {
     return R"({"Pod":{"metadata":{"name":"a","namespace":"ns","uid":"uid-a"},)"
            R"("spec":{"containers":[)"
            R"({"name":"main","resources":{"limits":{"nvidia.com/gpu":")" +
@@ -62,8 +62,8 @@ class VerbsTest : public ::testing::Test {
 };
 
 TEST_F(VerbsTest, FilterAndBindAreTraced) {
-  Send("POST", "/v1/extender/filter", MakeQuery("2", R"("NodeNames":["n1","n2"])"));
-  Send("POST", "/v1/extender/filter", MakeQuery("8", R"("NodeNames":["n1","n2"])"));
+  Send("POST", "/v1/extender/filter", FilterBody("2", R"("NodeNames":["n1","n2"])"));
+  Send("POST", "/v1/extender/filter", FilterBody("8", R"("NodeNames":["n1","n2"])"));
   Send("POST", "/v1/extender/bind", Binding("uid-a", "n1"));
   ASSERT_EQ(spans.size(), 3u);
   EXPECT_EQ(spans[0].name, "filter");
@@ -80,12 +80,12 @@ TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
   for (const std::string prefix : {"/v1/extender", "/gpushare-scheduler"}) {
     d.AddPod(GpuPod("a", {{names::kResourceGpu, "1"}}));
     const auto filtered =
-        Send("POST", prefix + "/filter", MakeQuery("1", R"("NodeNames":["n1","n2"])"));
+        Send("POST", prefix + "/filter", FilterBody("1", R"("NodeNames":["n1","n2"])"));
     EXPECT_EQ(filtered.status, 200);
     EXPECT_EQ(filtered.headers.Get("Content-Type"), "application/json");
     EXPECT_THAT(filtered.body, HasSubstr(R"("NodeNames":["n1","n2"])"));
     const auto scored =
-        Send("POST", prefix + "/prioritize", MakeQuery("1", R"("NodeNames":["n1","n2"])"));
+        Send("POST", prefix + "/prioritize", FilterBody("1", R"("NodeNames":["n1","n2"])"));
     EXPECT_THAT(scored.body, HasSubstr(R"("Score":10)"));
     const auto bound = Send("POST", prefix + "/bind", Binding("uid-a", "n1"));
     EXPECT_EQ(bound.status, 200);
@@ -96,33 +96,34 @@ TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
 
 // gpushare's users check the status; kube-scheduler checks status and body.
 TEST_F(VerbsTest, FailedBindIsHttp500OnlyOnThePathOfGpushare) {
-  const auto theirs = Send("POST", "/gpushare-scheduler/bind", Binding("uid-a", "n1"));
-  EXPECT_EQ(theirs.status, 500);
-  EXPECT_THAT(theirs.body, StartsWith(R"({"Error":"pod ns/a)"));
-  const auto ours = Send("POST", "/v1/extender/bind", Binding("uid-a", "n1"));
-  EXPECT_EQ(ours.status, 200);
-  EXPECT_EQ(ours.body, theirs.body);
+  const auto gpushare_answer = Send("POST", "/gpushare-scheduler/bind", Binding("uid-a", "n1"));
+  EXPECT_EQ(gpushare_answer.status, 500);
+  EXPECT_THAT(gpushare_answer.body, StartsWith(R"({"Error":"pod ns/a)"));
+  const auto tessera_answer = Send("POST", "/v1/extender/bind", Binding("uid-a", "n1"));
+  EXPECT_EQ(tessera_answer.status, 200);
+  EXPECT_EQ(tessera_answer.body, gpushare_answer.body);
   EXPECT_THAT(Send("POST", "/v1/extender/bind", "{}").body, HasSubstr("PodName is missing"));
 }
 
 TEST_F(VerbsTest, PredicatesReturnOneWholeNode) {
-  const auto answer = Send(
-      "POST", "/scheduler/predicates",
-      MakeQuery("1", R"("Nodes":{"items":[{"metadata":{"name":"n1"},"spec":{"x":1}},)"
-                     R"({"metadata":{"name":"n2"},"spec":{"x":1}},{"metadata":{"name":"cpu"}}]})"));
+  const auto answer =
+      Send("POST", "/scheduler/predicates",
+           FilterBody(
+               "1", R"("Nodes":{"items":[{"metadata":{"name":"n1"},"spec":{"x":1}},)"
+                    R"({"metadata":{"name":"n2"},"spec":{"x":1}},{"metadata":{"name":"cpu"}}]})"));
   const Result<Json> json = ParseJson(answer.body);
   ASSERT_TRUE(json.ok()) << answer.body;
   ASSERT_EQ(json->Find("Nodes")->Find("items")->items().size(), 1u);
   EXPECT_EQ(json->Find("Nodes")->Find("items")->items()[0].Find("spec")->Serialize(), R"({"x":1})");
   EXPECT_THAT(answer.body, HasSubstr("has already been matched to another node"));
   EXPECT_EQ(
-      Send("POST", "/scheduler/priorities", MakeQuery("1", R"("NodeNames":["n1","cpu"])")).body,
+      Send("POST", "/scheduler/priorities", FilterBody("1", R"("NodeNames":["n1","cpu"])")).body,
       R"([{"Host":"n1","Score":0},{"Host":"cpu","Score":1}])");
 }
 
-TEST_F(VerbsTest, PreemptAnswersInMetaVictims) {
+TEST_F(VerbsTest, PreemptAnswersWithMetaVictims) {
   EXPECT_EQ(Send("POST", "/v1/extender/preempt",
-                 MakeQuery("1", R"("NodeNameToVictims":{"n1":{"Pods":[],"NumPDBViolations":0}})"))
+                 FilterBody("1", R"("NodeNameToVictims":{"n1":{"Pods":[],"NumPDBViolations":0}})"))
                 .body,
             R"({"NodeNameToMetaVictims":{}})");
 }
@@ -161,8 +162,8 @@ TEST_F(VerbsTest, InvalidRequestsGetAnErrorAndChangeNothing) {
 }
 
 TEST_F(VerbsTest, CountsResponses) {
-  Send("POST", "/v1/extender/filter", MakeQuery("1", R"("NodeNames":["n1"])"));
-  Send("POST", "/v1/extender/filter", MakeQuery("4", R"("NodeNames":["n1"])"));
+  Send("POST", "/v1/extender/filter", FilterBody("1", R"("NodeNames":["n1"])"));
+  Send("POST", "/v1/extender/filter", FilterBody("4", R"("NodeNames":["n1"])"));
   Send("POST", "/v1/extender/bind", Binding("uid-b", "n1"));
   const std::string page = MetricsPage(d.metrics, {.leading = true, .ledger = d.ledger.get()});
   for (const char* line :
@@ -175,7 +176,7 @@ TEST_F(VerbsTest, CountsResponses) {
   }
 }
 
-TEST_F(VerbsTest, ThePageCountsPodsByTheirStanding) {
+TEST_F(VerbsTest, TheMetricsPageCountsPodsByTheirState) {
   d.ledger->SetNode(ledger::testing::GpuNode("none", 0));
   const auto assumed = ledger::testing::Whole("assumed");
   d.AddPod(assumed);
@@ -196,7 +197,7 @@ TEST_F(VerbsTest, ThePageCountsPodsByTheirStanding) {
   EXPECT_THAT(page, ::testing::Not(HasSubstr("client_certificate")));
 }
 
-TEST_F(VerbsTest, ThePageCountsPodsWhoseGpusCannotBeCounted) {
+TEST_F(VerbsTest, TheMetricsPageCountsPodsWithInvalidAnnotations) {
   d.AddPod(ledger::testing::BoundPod(
       ledger::testing::Whole("a"), "n1",
       {{std::string(names::kAnnotationAssignment), "not an assignment"}}));

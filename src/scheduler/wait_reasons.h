@@ -4,7 +4,7 @@
 //   not-tried   kube-scheduler has not filtered for the pod in this term
 //   not-bound   some node fits, and the pod is not bound: another plugin rejects it, or binding
 //               fails
-//   quota, reserved, and placement::MetricLabelOf an unfit reason   no node fits
+//   quota, reserved, or an unfit reason (placement::MetricLabelOf)   no node fits
 //
 // Threads: one. Cost: some 2 ns for each node of a filter, 100 bytes for each pod.
 #pragma once

@@ -33,7 +33,7 @@ TEST(WireTest, ReadsNamesInAnyCaseOfKeys) {
   }
 }
 
-TEST(WireTest, ReadsOneRequestAfterTheOtherIntoTheSamePlace) {
+TEST(WireTest, AnObjectIsReusedForTheNextRequest) {
   const auto body = [](std::string_view uid, std::string_view more, std::string_view rest) {
     return fmt::format(R"({{"Pod":{{"metadata":{{"name":"a","uid":"{}"{}}}}},{}}})", uid, more,
                        rest);
@@ -123,7 +123,7 @@ TEST(WireTest, NodeNamesTakePrecedenceOverNodes) {
   }
 }
 
-TEST(WireTest, AListOfNodesWithoutItemsIsAnEmptyOne) {
+TEST(WireTest, AListOfNodesWithoutItemsIsEmpty) {
   for (const char* list : {R"({})", R"({"items":null})", R"({"items":[]})"}) {
     ExtenderArgs args;
     ASSERT_TRUE(ParseExtenderArgs(Body("\"Nodes\":" + std::string(list)), &args).ok()) << list;
