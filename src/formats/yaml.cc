@@ -62,7 +62,7 @@ class YamlReader {
       RETURN_IF_ERROR(Next(&event));
       if (event.raw.type == YAML_STREAM_END_EVENT) return root;
       if (event.raw.type != YAML_DOCUMENT_START_EVENT) continue;
-      if (has_document) return ErrorAt(event.line(), "a second document: want only one");
+      if (has_document) return ErrorAt(event.line(), "a second document begins: want only one");
       has_document = true;
       YamlEvent first;
       RETURN_IF_ERROR(Next(&first));
@@ -86,14 +86,12 @@ class YamlReader {
         break;
       }
       case YAML_SEQUENCE_START_EVENT: {
-        if (event.raw.data.sequence_start.anchor)
-          return ErrorAt(event.line(), "anchors are not supported");
+        RETURN_IF_ERROR(CheckProperties(event, event.raw.data.sequence_start));
         ASSIGN_OR_RETURN(json, ReadSequence(depth));
         break;
       }
       case YAML_MAPPING_START_EVENT: {
-        if (event.raw.data.mapping_start.anchor)
-          return ErrorAt(event.line(), "anchors are not supported");
+        RETURN_IF_ERROR(CheckProperties(event, event.raw.data.mapping_start));
         ASSIGN_OR_RETURN(json, ReadMapping(depth));
         break;
       }
@@ -104,10 +102,17 @@ class YamlReader {
     return json;
   }
 
+  // `data` is the event's data of a scalar, a sequence or a mapping.
+  template <typename Data>
+  static Status CheckProperties(const YamlEvent& event, const Data& data) {
+    if (data.anchor != nullptr) return ErrorAt(event.line(), "anchors are not supported");
+    if (data.tag != nullptr) return ErrorAt(event.line(), "tags are not supported");
+    return Status::Ok();
+  }
+
   static Result<Json> ReadScalar(const YamlEvent& event) {
     const auto& scalar = event.raw.data.scalar;
-    if (scalar.anchor) return ErrorAt(event.line(), "anchors are not supported");
-    if (scalar.tag) return ErrorAt(event.line(), "tags are not supported");
+    RETURN_IF_ERROR(CheckProperties(event, scalar));
     const std::string text(reinterpret_cast<const char*>(scalar.value), scalar.length);
     return scalar.style == YAML_PLAIN_SCALAR_STYLE ? PlainScalar(text) : Json::String(text);
   }
@@ -130,6 +135,7 @@ class YamlReader {
       RETURN_IF_ERROR(Next(&key));
       if (key.raw.type == YAML_MAPPING_END_EVENT) return json;
       if (key.raw.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
+      RETURN_IF_ERROR(CheckProperties(key, key.raw.data.scalar));
       const std::string name(reinterpret_cast<const char*>(key.raw.data.scalar.value),
                              key.raw.data.scalar.length);
       if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" occurs twice", name);
@@ -147,7 +153,7 @@ class YamlReader {
 
 Result<Json> ParseYaml(std::string_view text) {
   if (text.size() > kMaxBytes) {
-    return Error(Code::kResourceExhausted, "YAML too large: {} bytes, maximum {}", text.size(),
+    return Error(Code::kResourceExhausted, "YAML is too large: {} bytes, maximum {}", text.size(),
                  kMaxBytes);
   }
   return YamlReader(text).ReadStream();

@@ -20,15 +20,17 @@ TEST(YamlTest, EveryValueKnowsItsLine) {
 }
 
 TEST(YamlTest, ErrorsNameTheLine) {
-  for (const char* text : {"a: 1\na: 2\n", "a: 1\nb: *x\n", "a: 1\n\tb: 2\n", "a: 1\n---\nb: 2\n",
-                           "a: 1\nb: !!binary x\n", "a: 1\nb: &x 2\n"}) {
+  for (const char* text :
+       {"a: 1\na: 2\n", "a: 1\nb: *x\n", "a: 1\n\tb: 2\n", "a: 1\n---\nb: 2\n",
+        "a: 1\nb: !!binary x\n", "a: 1\nb: &x 2\n", "a: 1\nb: !!set {c}\n", "a: 1\nb: !!seq [2]\n",
+        "a: 1\nb: &x [2]\n", "a: 1\n&x b: 2\n", "a: 1\n!!str b: 2\n"}) {
     const auto json = ParseYaml(text);
     EXPECT_EQ(json.status().code(), Code::kInvalidArgument) << text;
     EXPECT_NE(json.status().message().find("line "), std::string::npos) << text;
   }
 }
 
-TEST(YamlTest, EmptyIsNull) {
+TEST(YamlTest, AnEmptyTextIsNull) {
   EXPECT_TRUE(ParseYaml("")->is_null());
   EXPECT_TRUE(ParseYaml("# only a comment\n")->is_null());
 }
