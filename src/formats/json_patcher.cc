@@ -40,7 +40,7 @@ class JsonWalker {
     }
     at_ = std::min(at_ + 1, text_.size());
   }
-  // Skips strings, so that counting the other brackets suffices.
+  // Skips the strings in the value, so that counting the other brackets suffices.
   void SkipValue() {
     int depth = 0;
     while (at_ < text_.size()) {
@@ -162,8 +162,9 @@ class JsonPatch {
       const auto indent = IndentAt(root.members[i].begin);
       if (!indent) continue;
       multi_line_ = true;
-      const size_t first = indent->find_first_not_of(indent->front());
-      indent_unit_ = first == std::string::npos ? *indent : "  ";
+      const bool is_uniform =
+          indent->empty() || indent->find_first_not_of(indent->front()) == std::string::npos;
+      indent_unit_ = is_uniform ? *indent : "  ";
       if (i <= 1) break;
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes a few members of an existing JSON text and keeps every other byte: order, indentation,
 // the text of numbers, duplicate keys, a byte order mark. New members are indented like their
-// neighbors. JSON and the programs that read these files have no comments, so a comment is an error
-// that names its line.
+// neighbors. JSON has no comments, and the programs that read these files accept none, so a comment
+// is an error that names its line.
 //
 // Every patch is verified before it is returned, as in toml_patcher.h. Threads: pure.
 #pragma once

@@ -36,7 +36,12 @@ TEST(JsonPatcher, KeepsIndentationOrderAndNumbers) {
             "\t\t\t\"args\": [],\n\t\t\t\"path\": \"/x\"\n\t\t}\n\t}\n}");
 }
 
-TEST(JsonPatcher, StaysOnOneLineWhereTheFileIsOneLine) {
+TEST(JsonPatcher, AddsMembersWithoutIndentationBesideSuchMembers) {
+  EXPECT_EQ(Patched("{\n\"a\": 1\n}\n", {kDefault}),
+            "{\n\"a\": 1,\n\"default-runtime\": \"nvidia\"\n}\n");
+}
+
+TEST(JsonPatcher, KeepsAFileOfOneLineOnOneLine) {
   EXPECT_EQ(Patched(R"({"a":1,"features":{"containerd-snapshotter":true}})",
                     {{EditKind::kSet, {"features", "cdi"}, Json::Bool(true)}, kDefault}),
             R"({"a":1,"features":{"containerd-snapshotter":true,"cdi":true},)"
@@ -79,8 +84,8 @@ TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
   EXPECT_EQ(Patched("{\n  \"a\": 1,\n  \"b\": 1\n}\n", {remove}), "{\n  \"a\": 1\n}\n");
 }
 
-// Random documents: PatchJson itself verifies the content; here no edit may be rejected, and
-// reverting the edits restores the document.
+// PatchJson itself verifies the content of its result. This test checks on random documents that no
+// edit is rejected, and that reverting the edits restores the document.
 TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
   std::mt19937 random(7);
   const auto pick = [&](int n) { return static_cast<int>(random() % n); };
@@ -111,11 +116,11 @@ TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
       }
     }
   };
-  int edited = 0;
+  int documents = 0;
   for (int i = 0; i < 800; ++i) {
     const std::string text = value(0);
     if (text.front() != '{') continue;
-    ++edited;
+    ++documents;
     const auto edited = PatchJson(text, {kDefault, kRuntime});
     ASSERT_TRUE(edited.ok()) << text << "\n" << edited.status().ToString();
     const auto reverted = PatchJson(*edited, {{EditKind::kRemove, {"default-runtime"}, {}},
@@ -123,7 +128,7 @@ TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
     ASSERT_TRUE(reverted.ok()) << *edited;
     EXPECT_EQ(*ParseJson(*reverted), *ParseJson(text)) << text;
   }
-  EXPECT_GT(edited, 100);
+  EXPECT_GT(documents, 100);
 }
 
 }  // namespace
