@@ -12,7 +12,7 @@
 //   RETURN_IF_ERROR(reader.Finish());
 //
 // After an error every call returns nothing or false, so that loops end; Finish returns the error.
-// Skip checks brackets and strings only. It also accepts words that are no JSON value, such as abc
+// Skip checks brackets and strings only. It also accepts words that are not JSON values, such as abc
 // without quotes.
 //
 // Threads: one. Ownership: returns views into the text; the reader owns strings that had escapes.
@@ -62,7 +62,8 @@ class JsonReader {
   // set to the string as it stands in the text, with quotes and escapes.
   std::string_view String(std::string_view* quoted = nullptr);
   // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
-  // String, but faster. `quoted` as in String. Fails if there are more than `max_items`.
+  // String, but faster. Appends each string to `out`, and to `quoted` as it stands in the text.
+  // Fails if there are more than `max_items`.
   void Strings(size_t max_items, std::vector<std::string_view>* out,
                std::vector<std::string_view>* quoted);
   int64_t Int();

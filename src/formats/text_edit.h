@@ -28,8 +28,9 @@ struct TextEdit {
   bool operator==(const TextEdit&) const = default;
 };
 
-// INVALID_ARGUMENT: the path contains a value that is not an object, or the target is not an array.
-// REQUIRES: an object and a non-empty path.
+// Applies the edit to a parsed document. INVALID_ARGUMENT: the path contains a value that is not an
+// object, or the target of kAppend or kRemoveItem is not an array. REQUIRES: `document` is an object,
+// and the path is not empty.
 Status ApplyEdit(const TextEdit& edit, Json* document);
 
 // The value at `path`, or null.

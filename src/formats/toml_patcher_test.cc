@@ -34,7 +34,7 @@ TEST(TomlPatcher, ReplacesAValueAndKeepsTheComment) {
             "a   = \"y\"   # why\nb=1\n");
 }
 
-TEST(TomlPatcher, AddsAKeyBelowItsNeighbours) {
+TEST(TomlPatcher, AddsAKeyBelowItsNeighbors) {
   EXPECT_EQ(Patched("[a]\n  x = 1\n  # tail\n\n[b]\n", {SetText({"a", "y"}, "v")}),
             "[a]\n  x = 1\n  y = \"v\"\n  # tail\n\n[b]\n");
   EXPECT_EQ(Patched("[a]\n[b]\n  x = 1\n", {SetText({"a", "y"}, "v")}),
@@ -48,8 +48,8 @@ TEST(TomlPatcher, AddsATableAfterItsSiblings) {
 }
 
 TEST(TomlPatcher, RootKeysGoAboveTheFirstHeaderAndItsComment) {
-  EXPECT_EQ(Patched("# licence\n\n# about a\n[a]\n", {SetText({"k"}, "v")}),
-            "# licence\n\nk = \"v\"\n\n# about a\n[a]\n");
+  EXPECT_EQ(Patched("# license\n\n# about a\n[a]\n", {SetText({"k"}, "v")}),
+            "# license\n\nk = \"v\"\n\n# about a\n[a]\n");
   EXPECT_EQ(Patched("version = 2\n[a]\n", {Append({"imports"}, "/x")}),
             "version = 2\nimports = [\"/x\"]\n[a]\n");
   EXPECT_EQ(Patched("", {SetText({"k"}, "v")}), "k = \"v\"\n");
@@ -84,7 +84,7 @@ TEST(TomlPatcher, AppendsToArraysInTheirStyle) {
             "i = [\n 'a' # x\n , # y\n]\n");
 }
 
-TEST(TomlPatcher, RemovesATableWithAllBelowIt) {
+TEST(TomlPatcher, RemovesATableWithItsSubtables) {
   EXPECT_EQ(Patched("[p.r.a]\nx = 1\n\n[p.r.n]\ny = 1\n[p.r.n.o]\nz = 1\n\n[q]\n",
                     {Remove({"p", "r", "n"})}),
             "[p.r.a]\nx = 1\n\n[q]\n");
@@ -129,7 +129,7 @@ TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
                                            "'''\n[x]\n'''",
                                            "1979-05-27",
                                            "true"};
-  for (int round = 0; round < 600; ++round) {
+  for (int document = 0; document < 600; ++document) {
     std::string text;
     const std::string eol = pick(4) == 0 ? "\r\n" : "\n";
     for (size_t i = pick(3); i > 0; --i) text += fmt::format("r{} = {}{}", i, values[pick(8)], eol);

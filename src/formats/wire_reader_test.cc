@@ -63,9 +63,9 @@ TEST(WireReaderTest, AValueOfTheWrongTypeIsAnError) {
   EXPECT_FALSE(text.Next());
 }
 
-TEST(WireReaderTest, NeverReadsPastAnyBytes) {
+TEST(WireReaderTest, NeverReadsPastTheEndOfRandomBytes) {
   std::mt19937 random(1);
-  for (int round = 0; round < 20000; ++round) {
+  for (int message = 0; message < 20000; ++message) {
     // On the heap with exact size, so that sanitizers detect reading past the end.
     std::string bytes(random() % 24, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random() % 4 ? random() % 32 : random());

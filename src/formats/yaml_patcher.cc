@@ -221,7 +221,8 @@ std::optional<Splice> RemoveMember(YamlTree& yaml, const TextEdit& edit) {
   return Splice{line, std::min(yaml.LineEnd(end) + 1, yaml.text().size()), ""};
 }
 
-// The text after the edit, which may be wrong in rare layouts; nullopt if it cannot be made.
+// The text after the edit; nullopt if the layout cannot be kept. In rare layouts the text is wrong,
+// so the caller verifies it.
 std::optional<std::string> EditText(std::string text, const TextEdit& edit) {
   YamlTree yaml(text);
   if (yaml.root() == nullptr) return std::nullopt;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes a few values of an existing YAML text and keeps the rest: comments, order, indentation,
 // quotes. Every patch is verified: the text is parsed, and the difference must be exactly the
-// edits. If the layout cannot be kept, for example because a list replaces a text, WriteYaml writes
-// the whole document. It then loses its comments and its layout. Threads: pure.
+// edits. If the layout cannot be kept, for example because a list replaces a text, the result is
+// the whole document as WriteYaml writes it, without its comments and its layout. Threads: pure.
 #pragma once
 
 #include <string>

@@ -111,7 +111,7 @@ TEST(YamlPatcher, KeepsAByteOrderMarkAndCarriageReturns) {
 }
 
 TEST(YamlPatcher, RewritesALayoutThatItCannotKeep) {
-  // The content is right in any case.
+  // The content of the result is right although its layout is new.
   EXPECT_EQ(PatchedYaml("a: # list\n- 1\nb: 2\n", {SetAt({"a"}, Json::Int(3))}), "a: 3\nb: 2\n");
   EXPECT_EQ(PatchedYaml("a:  # none yet\nb: 2\n", {SetAt({"a", "c"}, Json::Int(3))}),
             "a:\n  c: 3\nb: 2\n");
@@ -119,7 +119,7 @@ TEST(YamlPatcher, RewritesALayoutThatItCannotKeep) {
   EXPECT_EQ(PatchedYaml("a:\n  b: 1\n", {RemoveAt({"a", "b"})}), "a: {}\n");
 }
 
-TEST(YamlPatcher, RejectsADocumentThatIsNoMapping) {
+TEST(YamlPatcher, RejectsADocumentThatIsNotAMapping) {
   EXPECT_THAT(PatchedYaml("- 1\n", {SetAt({"a"}, Json::Int(3))}), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(PatchedYaml("", {SetAt({"a"}, Json::Int(3))}), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(PatchedYaml("a: [", {SetAt({"a"}, Json::Int(3))}), HasSubstr("line 2"));
@@ -131,7 +131,7 @@ TEST(YamlPatcher, RejectsADocumentThatIsNoMapping) {
               HasSubstr("INVALID_ARGUMENT"));
 }
 
-// Every edit of every place: the content is what the edit says, and the rest of the text stays.
+// Each value is set at each place and removed again. Removing it twice changes nothing more.
 TEST(YamlPatcher, EveryPathCanBeSetAndRemoved) {
   const std::vector<KeyPath> places = {{"metadata"},
                                        {"metadata", "name"},
