@@ -89,6 +89,9 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnSynced() override {
     synced = true;
     problem = Status::Ok();
+    // RememberedPods annotates pods before they are listed. A pod that is not listed is gone.
+    std::erase_if(pending, [this](const auto& entry) { return !pods.contains(entry.first); });
+    for (const auto& [uid, annotations] : pending) queue.Add(uid.str());
     delegate->OnPodsSynced();
   }
   void OnError(const Status& status, Duration retry_in) override {
@@ -161,7 +164,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   bool synced = false;
   Status problem =
       Status(Code::kUnavailable, "the API server has not listed the pods of this node yet");
-  std::map<Uid, StringMap> pending;  // annotations to be written, by pod
+  std::map<Uid, StringMap> pending;  // annotations that are not written yet, by pod
+  // Running patches, by pod. The answer to a patch removes its entry, also after the pod is gone.
   std::map<Uid, kube::Operation> operations;
   kube::EventRecorder events;
   kube::KeyedQueue queue;
@@ -186,6 +190,8 @@ bool KubePods::synced() const { return impl_->synced; }
 Status KubePods::last_error() const { return impl_->problem; }
 
 void KubePods::Annotate(const PodInfo& pod, const StringMap& annotations) {
+  // A pod that is unknown after the first list is gone.
+  if (impl_->synced && !impl_->pods.contains(pod.uid)) return;
   StringMap& pending = impl_->pending[pod.uid];
   for (const auto& [key, value] : annotations) pending[key] = value;
   impl_->queue.Add(pod.uid.str());
