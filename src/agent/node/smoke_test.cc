@@ -24,11 +24,13 @@ SmokeVerdict Waiting(std::string problem) {
   return {SmokeVerdict::State::kWaiting, std::move(problem)};
 }
 
+// In ascending order.
 std::vector<int> HealthyMinors(const device::NodeInventory& inventory) {
   std::vector<int> minors;
   for (const device::Gpu& gpu : inventory.gpus) {
     if (gpu.health.ok() && gpu.minor) minors.push_back(*gpu.minor);
   }
+  std::ranges::sort(minors);
   return minors;
 }
 
@@ -70,7 +72,7 @@ SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts) {
   if (!inventory.problem.empty()) return Failed(inventory.problem);
   if (inventory.healthy_count() == 0) return Failed("no GPU of the node is healthy");
   if (!facts.device_problems)
-    return Waiting("opening the device nodes has not ended: a GPU may hang");
+    return Waiting("the agent is still opening the device nodes: a GPU may hang");
   if (!facts.device_problems->empty()) {
     return Failed(fmt::format("{}", fmt::join(*facts.device_problems, "; ")));
   }
@@ -96,13 +98,20 @@ SmokeTest::SmokeTest(TaskRunner* runner, bool expects_kubelet, bool expects_engi
 void SmokeTest::SetInventory(std::shared_ptr<const device::NodeInventory> inventory) {
   facts_.inventory = std::move(inventory);
   std::vector<int> minors = HealthyMinors(*facts_.inventory);
-  if (minors != minors_ || (!minors.empty() && !facts_.device_problems)) {
+  if (minors != minors_) {
+    // The nodes of the remaining GPUs have been opened before.
+    const bool result_holds = facts_.device_problems && facts_.device_problems->empty() &&
+                              !minors.empty() && std::ranges::includes(minors_, minors);
     minors_ = std::move(minors);
-    facts_.device_problems.reset();
-    ++examination_;
-    if (!minors_.empty()) Examine();
+    if (!result_holds) ExamineAnew();
   }
   Judge();
+}
+
+void SmokeTest::ExamineAnew() {
+  facts_.device_problems.reset();
+  ++examination_;
+  if (!minors_.empty()) Examine();
 }
 
 void SmokeTest::SetDriverProblem(std::string problem) {

@@ -71,6 +71,7 @@ class SmokeTest {
   SmokeTest(const SmokeTest&) = delete;
   SmokeTest& operator=(const SmokeTest&) = delete;
 
+  // Examines the device nodes if there is a healthy GPU that the last examination does not include.
   void SetInventory(std::shared_ptr<const device::NodeInventory> inventory);
   void SetDriverProblem(std::string problem);
   void SetRegistered(bool registered);
@@ -79,6 +80,8 @@ class SmokeTest {
   const SmokeVerdict& verdict() const { return verdict_; }
 
  private:
+  // Opens the device nodes of minors_. Drops the result of an examination that still runs.
+  void ExamineAnew();
   void Examine();
   void OnExamined(uint64_t examination, Problems problems);
   void Judge();
@@ -87,8 +90,8 @@ class SmokeTest {
   const OpenDevices open_;
   const OnVerdict on_verdict_;
   SmokeFacts facts_;
-  std::vector<int> minors_;  // of the healthy GPUs
-  uint64_t examination_ = 0;
+  std::vector<int> minors_;   // of the healthy GPUs
+  uint64_t examination_ = 0;  // number of the current examination; an earlier result is dropped
   std::optional<MonotonicTime> waiting_since_;
   SmokeVerdict verdict_;
   WeakPtrFactory<SmokeTest> weak_{this};

@@ -105,7 +105,10 @@ class SmokeTestTest : public ::testing::Test {
         &runner_, kubelet, engine,
         [this](const std::vector<int>& minors, std::function<void(SmokeTest::Problems)> done) {
           examined_.push_back(minors);
-          if (hangs_) return;
+          if (hangs_) {
+            hanging_.push_back(std::move(done));
+            return;
+          }
           runner_.Post([this, done = std::move(done)] { done(problems_); });
         },
         [this](const SmokeVerdict& verdict) { verdicts_.push_back(verdict); });
@@ -117,6 +120,7 @@ class SmokeTestTest : public ::testing::Test {
 
   FakeTaskRunner runner_;
   bool hangs_ = false;
+  std::vector<std::function<void(SmokeTest::Problems)>> hanging_;  // examinations without an answer
   SmokeTest::Problems problems_;
   std::vector<std::vector<int>> examined_;
   std::vector<SmokeVerdict> verdicts_;
@@ -170,6 +174,39 @@ TEST_F(SmokeTestTest, AGpuWhoseOpenHangsFailsTheTest) {
   runner_.AdvanceTimeAndRun(SmokeTest::kGrace);
   EXPECT_EQ(test_->verdict().state, State::kFailed);
   EXPECT_NE(test_->verdict().problem.find("hang"), std::string::npos);
+}
+
+TEST_F(SmokeTestTest, ANewInventoryDoesNotRestartARunningExamination) {
+  Start(false, false);
+  hangs_ = true;
+  SetGpus(2);
+  SetGpus(2);
+  ASSERT_EQ(hanging_.size(), 1u);
+  hanging_[0]({});
+  EXPECT_EQ(test_->verdict().state, State::kPassed);
+}
+
+TEST_F(SmokeTestTest, AnExaminationThatHangsDoesNotBlockTheNextOne) {
+  Start(false, false);
+  hangs_ = true;
+  SetGpus(2);
+  hangs_ = false;
+  SetGpus(1, 1);
+  EXPECT_EQ(test_->verdict().state, State::kPassed) << "the GPU that hangs is unhealthy now";
+  hanging_[0]({"/dev/nvidia1 cannot be opened"});
+  EXPECT_EQ(test_->verdict().state, State::kPassed) << "the late result is dropped";
+}
+
+TEST_F(SmokeTestTest, AGpuThatBecomesUnhealthyDoesNotRestartATestThatHasPassed) {
+  Start(false, false);
+  SetGpus(2);
+  ASSERT_EQ(test_->verdict().state, State::kPassed);
+  const size_t verdicts = verdicts_.size();
+  SetGpus(1, 1);
+  EXPECT_EQ(examined_.size(), 1u);
+  EXPECT_EQ(verdicts_.size(), verdicts);
+  SetGpus(2);
+  EXPECT_EQ(examined_.size(), 2u) << "the GPU that is healthy again is examined";
 }
 
 }  // namespace
