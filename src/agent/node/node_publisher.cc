@@ -181,8 +181,8 @@ void NodePublisher::WriteMetadata() {
   if (!patches_.metadata) return WriteStatus();
   api_->MergePatch(*patches_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
-    // The Events tell what changed against the state that this write has just replaced. They cannot
-    // be computed again, so they are queued now.
+    // The Events describe the changes from the Node's earlier state, which this write has replaced.
+    // They cannot be computed again, so they are queued now.
     for (Json& event : patches_.events) {
       if (TakeEventToken()) events_.push_back(std::move(event));
     }
@@ -265,6 +265,8 @@ void NodePublisher::ScheduleRetry(const Status& status) {
   Log(Severity::kWarning, "cannot publish the GPUs on the Node, retrying",
       {{"error", status.ToString()},
        {"in_s", std::chrono::duration_cast<std::chrono::seconds>(pause_).count()}});
+  // Earlier writes of this attempt may have succeeded, so the state of the server is unknown.
+  written_state_.clear();
   runner_->PostDelayed(pause_, [this, weak = weak_.Get()] {
     if (!weak) return;
     busy_ = false;

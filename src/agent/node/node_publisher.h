@@ -63,7 +63,7 @@ struct PublishedNode {
   StringChanges labels;
   StringChanges annotations;
   NodeCondition condition;
-  bool smoke_passed = false;  // startup taints are removed
+  bool smoke_passed = false;  // the agent removes startup taints
 };
 
 // The state to publish. Pure.
@@ -129,7 +129,7 @@ class NodePublisher {
   std::optional<device::NodeInventory> inventory_;
   TaintKeys startup_taints_;
   PublishedNode state_;        // the state for inventory_
-  std::string written_state_;  // the state that the server has, as text
+  std::string written_state_;  // the state that the server has, as text; "": unknown
   NodePatches patches_;
   std::vector<Json> events_;  // Events about changes that are written
   WallTime event_time_{};     // time of the last Event; times differ

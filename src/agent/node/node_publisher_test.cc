@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "src/agent/node/node_events.h"
 #include "src/device/node_annotation.h"
 
 namespace tessera::agent {
@@ -351,6 +352,18 @@ TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
   runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
   EXPECT_EQ(api_.events, std::vector<std::string>{"GPUUnhealthy"});
+}
+
+TEST_F(NodePublisherTest, AStateThatWasWrittenInPartIsUndoneWhenTheEarlierStateReturns) {
+  Publish(Node(8));
+  api_.status_status = Status(Code::kUnavailable, "nodes/status");
+  Publish(WithUnhealthy(8, 3));
+  ASSERT_EQ(InventoryOn(api_.node)->healthy_count(), 7u);
+  api_.status_status = Status::Ok();
+  Publish(Node(8));
+  runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
+  EXPECT_EQ(InventoryOn(api_.node)->healthy_count(), 8u);
+  EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
 }
 
 TEST_F(NodePublisherTest, AnEventThatIsRejectedHoldsNothingUp) {
