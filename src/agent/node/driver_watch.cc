@@ -87,7 +87,7 @@ std::vector<DriverRoot> DriverWatch::Roots() const {
 
 std::string DriverWatch::Stamp() const {
   std::string stamp;
-  for (const DriverRoot& root : options_.roots) {
+  for (const DriverRoot& root : Roots()) {
     for (const std::string_view path : kWatchedPaths) {
       AppendStamp(path.empty() ? root.container_path : JoinPath(root.container_path, path), &stamp);
     }

@@ -103,6 +103,16 @@ TEST_F(DriverWatchTest, UsesTheRootThatNvidiasValidatorNames) {
   EXPECT_EQ(watch_->root().host_path, "/");
 }
 
+TEST_F(DriverWatchTest, FollowsTheFilesOfTheRootThatNvidiasValidatorNames) {
+  std::ofstream(dir_.path() + "/driver-ready") << "NVIDIA_DRIVER_ROOT=/opt/driver\n";
+  Start();
+  EXPECT_EQ(watch_->facts().candidates.front().nvml_version, "");
+  Install(Host() + "/opt/driver", "570.1");
+  Tick();
+  EXPECT_EQ(changes_, 1);
+  EXPECT_EQ(watch_->facts().candidates.front().nvml_version, "570.1");
+}
+
 TEST_F(DriverWatchTest, ALibraryThatIsBeingWrittenIsNotOpened) {
   Install(Host(), "550.1");
   FoundDriverLoader loader(std::make_shared<DriverWatch>(&runner_, Options()));
