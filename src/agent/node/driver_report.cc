@@ -106,8 +106,10 @@ std::string IncompleteText(const DriverCandidate& driver, std::string_view nvml_
   return {};
 }
 
-std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t chosen) {
-  std::string text = "the node has two drivers: ";
+std::string ConflictText(const std::vector<DriverCandidate>& candidates, size_t drivers,
+                         size_t chosen) {
+  std::string text =
+      fmt::format("the node has {} drivers: ", drivers == 2 ? "two" : std::to_string(drivers));
   size_t named = 0;
   for (const DriverCandidate& each : candidates) {
     if (each.nvml_version.empty()) continue;
@@ -183,7 +185,8 @@ void JudgeDriver(const DriverFacts& facts, std::string_view nvml_problem, NodeFi
   const auto drivers = std::ranges::count_if(
       facts.candidates, [](const DriverCandidate& each) { return !each.nvml_version.empty(); });
   if (drivers > 1) {
-    report(names::kReasonDriverConflict, ConflictText(facts.candidates, chosen));
+    report(names::kReasonDriverConflict,
+           ConflictText(facts.candidates, static_cast<size_t>(drivers), chosen));
   }
 }
 
@@ -197,14 +200,17 @@ bool IsWholeElf(const std::string& path) {
     return false;
   }
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
-  if (header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize > size) return false;
+  const auto fits = [size](uint64_t offset, uint64_t length) {
+    return offset <= size && length <= size - offset;
+  };
+  if (!fits(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize)) return false;
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     const auto at = static_cast<off_t>(header.e_phoff + uint64_t{header.e_phentsize} * i);
     if (::pread(fd.get(), &segment, sizeof(segment), at) != static_cast<ssize_t>(sizeof(segment))) {
       return false;
     }
-    if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > size) return false;
+    if (segment.p_type == PT_LOAD && !fits(segment.p_offset, segment.p_filesz)) return false;
   }
   return true;
 }

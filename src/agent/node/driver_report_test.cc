@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node/driver_report.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -136,6 +138,13 @@ TEST(DriverReportTest, ALibraryThatIsStillWrittenIsNotWhole) {
     EXPECT_FALSE(IsWholeElf(part)) << size;
   }
   EXPECT_FALSE(IsWholeElf(dir.path() + "/missing"));
+  // An offset that overflows when a length is added.
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  header.e_shoff = UINT64_MAX;
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  std::ofstream(part, std::ios::trunc) << bytes;
+  EXPECT_FALSE(IsWholeElf(part));
 }
 
 }  // namespace
