@@ -20,6 +20,7 @@ using limiter::Usage;
 
 // No GPU has so much memory, and the sum of kMaxSlots such numbers fits in 64 bits.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
+constexpr Bytes kMaxHeld{static_cast<int64_t>(kMaxBytes * limiter::kMaxSlots)};
 
 template <typename T>
 bool ReadAt(int fd, size_t offset, T* values, size_t count) {
@@ -76,7 +77,9 @@ Bytes CountedTwice(int fd, size_t gpu, size_t slots, const std::vector<PieceCopy
     const auto holders = std::ranges::count_if(piece.holders, [&](uint16_t holder) {
       return holder != 0 && holder <= slots && IsOwned(fd, holder - 1u);
     });
-    if (holders > 1) twice += Bytes(ClampBytes(piece.bytes)) * (holders - 1);
+    if (holders < 2) continue;
+    // The sum over kMaxPieces pieces with kMaxHolders holders each would overflow.
+    twice = std::min(twice + Bytes(ClampBytes(piece.bytes)) * (holders - 1), kMaxHeld);
   }
   return twice;
 }

@@ -64,6 +64,17 @@ TEST_F(UsageFileTest, PiecesThatTheContainerMadeUpDoNotUnderflow) {
   EXPECT_EQ(Read().held, Bytes(0));
 }
 
+TEST_F(UsageFileTest, PiecesWithManyHoldersDoNotOverflow) {
+  constexpr uint16_t kSlots = 12;
+  for (uint16_t slot = 0; slot < kSlots; ++slot) file_.Hold(slot, 100);
+  file_.usage().pieces_used = limiter::kMaxPieces;
+  for (limiter::SharedPiece& piece : file_.usage().pieces) {
+    piece.bytes = UINT64_MAX;
+    for (uint16_t slot = 0; slot < kSlots; ++slot) piece.holders[slot] = slot + 1;
+  }
+  EXPECT_EQ(Read().held, Bytes(0));
+}
+
 TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
   for (uint32_t slot = 0; slot < 20; ++slot) file_.Hold(slot, UINT64_MAX);
   file_.usage().slots_end = UINT32_MAX;
