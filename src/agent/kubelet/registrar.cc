@@ -59,14 +59,21 @@ void Registrar::EnsureListening() {
   if (status.ok()) {
     if (listened_) metrics_->socket_repairs.Add();
     listened_ = true;
+    listen_error_.clear();
     return;
   }
   // The directory is missing or not writable. A registration would name a socket that does not
   // exist.
-  Log(Severity::kError, "cannot listen for the kubelet",
-      {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
-  runner_->PostDelayed(kLongestPause, [weak = weak_.Get()] {
-    if (weak) weak->EnsureListening();
+  if (status.message() != listen_error_) {
+    Log(Severity::kError, "cannot listen for the kubelet, retrying",
+        {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
+  }
+  listen_error_ = status.message();
+  if (std::exchange(listen_retry_scheduled_, true)) return;
+  runner_->PostDelayed(kLongestPause, [this, weak = weak_.Get()] {
+    if (!weak) return;
+    listen_retry_scheduled_ = false;
+    EnsureListening();
   });
 }
 

@@ -91,7 +91,9 @@ class Registrar {
   const std::function<void()> on_change_;
 
   bool started_ = false;
-  bool listened_ = false;
+  bool listened_ = false;     // a call of Listen has succeeded
+  std::string listen_error_;  // of the last call of Listen; "": it succeeded
+  bool listen_retry_scheduled_ = false;
   bool in_flight_ = false;
   bool accepted_ = false;  // the last registration was accepted and its streams have not ended
   bool registered_ = false;

@@ -280,6 +280,15 @@ TEST_F(RegistrarTest, ListensLaterIfTheDirIsMissing) {
   EXPECT_EQ(kubelet_.calls, 1);
 }
 
+TEST_F(RegistrarTest, EventsDoNotMultiplyTheRetriesOfAFailedListen) {
+  endpoint_.listen_status = Status(Code::kNotFound, "no directory");
+  registrar_.Start();
+  for (int i = 0; i < 10; ++i) registrar_.OnPluginSocketVanished();
+  const int before = endpoint_.listened;
+  runner_.AdvanceTimeAndRun(10s);
+  EXPECT_EQ(endpoint_.listened - before, 10);
+}
+
 TEST_F(RegistrarTest, RescanFindsAKubeletAfterALostEvent) {
   BecomeRegistered();
   endpoint_.present = false;
