@@ -161,7 +161,7 @@ TEST(ClusterTest, PlaceRejectsAGpuThatThePodDoesNotAllow) {
   EXPECT_TRUE(cluster.Place(others, node, PickOf(1)).ok());
 }
 
-TEST(ClusterTest, RoomOfRemovedNodesIsReused) {
+TEST(ClusterTest, IdsOfRemovedNodesAreReused) {
   Cluster cluster;
   const ShapeId whole = *cluster.Intern(MakeDemand(1, 1000));
   for (int i = 0; i < 100; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 2));
@@ -197,7 +197,7 @@ TEST(ClusterTest, ChangesAreListedSinceARecentVersion) {
   EXPECT_FALSE(cluster.ChangesSince(version, &changed));
 }
 
-TEST(ClusterTest, UnusedShapesMakeRoomAndUsedShapesStay) {
+TEST(ClusterTest, UnusedShapesAreReplacedAndUsedShapesStay) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 1));
   const ShapeId held = *cluster.Intern(MakeDemand(1, 123));
@@ -351,7 +351,7 @@ TEST(ClusterTest, GpusWithoutUuidAreKnownByPosition) {
   EXPECT_TRUE(cluster.node(node).gpus[2].held_whole);
   spec.gpus.resize(2);
   ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
-  ASSERT_EQ(cluster.node(node).gpus.size(), 3u) << "the held one stays";
+  ASSERT_EQ(cluster.node(node).gpus.size(), 3u) << "the held GPU stays";
   EXPECT_EQ(cluster.Find(pod)->pick, PickOf(0b0100));
   EXPECT_FALSE(cluster.node(node).gpus[2].healthy);
 }
@@ -365,7 +365,7 @@ TEST(ClusterTest, ChangesAreKnownFromTheFirstNodeOn) {
   for (NodeId i = 0; i < 600; ++i) ASSERT_EQ(changed[i], i);
 }
 
-TEST(ClusterTest, ChangesAreKnownWhileTheLogOfThemGrows) {
+TEST(ClusterTest, ChangesAreKnownWhileTheLogGrows) {
   Cluster cluster;
   for (int i = 0; i < 10; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("a{}", i), 1));
   const ShapeId shape = *cluster.Intern(MakeDemand(1, 1));
@@ -401,7 +401,7 @@ TEST(GpuMasksTest, ACopyHasMasksOfItsOwn) {
   EXPECT_EQ(other, Pick{.masks = 0b1});
 }
 
-TEST(ClusterNamesTest, ASpecIsMadeAnewAsItWasGiven) {
+TEST(ClusterNamesTest, ASpecIsReturnedAsItWasAdded) {
   Cluster cluster;
   const NodeSpec spec{.name = "n",
                       .cpu_milli = 4000,
@@ -422,7 +422,8 @@ TEST(ClusterNamesTest, ASpecIsMadeAnewAsItWasGiven) {
   EXPECT_EQ(cluster.pool(node), "train");
   EXPECT_EQ(cluster.uuid(node, 1), "MIG-2");
   EXPECT_EQ(cluster.PositionOf(node, "MIG-2"), 1u);
-  EXPECT_EQ(cluster.PositionOf(node, "GPU-3"), std::nullopt) << "only its slices are there";
+  EXPECT_EQ(cluster.PositionOf(node, "GPU-3"), std::nullopt)
+      << "the node has only the slices of the GPU";
   // Another node may list the same GPU, and each of the two may leave first.
   NodeSpec beside = spec;
   beside.name = "m";

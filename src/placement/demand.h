@@ -80,8 +80,8 @@ struct Demand {
   }
 };
 
-// INVALID_ARGUMENT: negative numbers, a GPU demand without GPUs, more than 1000 thousandths, amounts
-// or counts above the limits in this file, a GPU filter that is not ascending.
+// INVALID_ARGUMENT: negative numbers, a GPU demand without GPUs, more than 1000 thousandths,
+// amounts or counts above the limits in this file, a GPU filter that is not ascending.
 Status Validate(const Demand& demand);
 
 struct DemandHash {

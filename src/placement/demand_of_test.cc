@@ -165,7 +165,7 @@ TEST_F(DemandOfTest, APodThatAllowsOnlyUnknownGpusFitsOnNoNode) {
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
   request.constraints = {.uuids = {"GPU-a-0"}, .excluded_uuids = {"GPU-a-0"}};
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
-  // A pod that asks for no device ignores the models and GPUs that it names.
+  // A pod that requests no device ignores the models and GPUs that it names.
   EXPECT_EQ(Demanded({.containers = {{.name = "a"}}, .constraints = request.constraints}).demand,
             Demanded({.containers = {{.name = "a"}}}).demand);
 }

@@ -135,7 +135,7 @@ TEST_F(ExplainTest, ReportsTheLackingHostResource) {
   EXPECT_EQ(Why(node, MakeDemand(1, 1000)), "the node was removed");
 }
 
-TEST_F(ExplainTest, ContainersThatFitOnlyOneByOneAreDistinguished) {
+TEST_F(ExplainTest, ReportsContainersThatFitOnlyOneByOne) {
   const NodeId node = Add(MakeNode("a", 3));
   Demand demand = MakeDemand(2, 1000);
   demand.gpu_demands.push_back(demand.gpu_demands[0]);

@@ -27,12 +27,13 @@ class GangPlacer {
   Status Check() const;
   void OrderMembers();
   bool PlaceInLayout();
-  bool OnOneNode();
-  bool InOnePool();
+  bool PlaceOnOneNode();
+  bool PlaceInOnePool();
   // Tries to place all pods with `choose`. On failure removes the placed pods, and keeps the reason
   // of the attempt that placed the most pods. `node` is set if the attempt uses only this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
-  void Fail(size_t member, int placed_count, NodeId node);
+  // Records why the attempt failed, if no earlier attempt placed at least as many pods.
+  void RecordFailure(size_t member, int placed_count, NodeId node);
   std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
   bool IsUsed(NodeId node) const;
   bool HasRoomInSum(NodeId node) const;
@@ -41,7 +42,7 @@ class GangPlacer {
   Policy& policy_;
   const Gang& gang_;
   std::vector<size_t> order_;  // members, hardest first
-  int pods_ = 0;
+  int pod_count_ = 0;
   GangResult result_;
 };
 
@@ -49,7 +50,8 @@ Status GangPlacer::Check() const {
   int64_t pods = 0;
   for (const GangMember& member : gang_.members) {
     if (member.count < 1) {
-      return Error(Code::kInvalidArgument, "a member of a gang has {} pods", member.count);
+      return Error(Code::kInvalidArgument, "invalid gang member of {} pods: want at least 1",
+                   member.count);
     }
     pods += member.count;
   }
@@ -71,7 +73,7 @@ void GangPlacer::OrderMembers() {
   };
   for (size_t i = 0; i < gang_.members.size(); ++i) {
     order_.push_back(i);
-    pods_ += gang_.members[i].count;
+    pod_count_ += gang_.members[i].count;
   }
   std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return weight(a) > weight(b); });
 }
@@ -85,7 +87,7 @@ GangResult GangPlacer::Place() {
   result_.placed = PlaceInLayout();
   if (result_.placed) {
     result_.reason.clear();
-    result_.placed_count = pods_;
+    result_.placed_count = pod_count_;
     std::ranges::stable_sort(result_.pods, {}, &GangPod::member);
   }
   return std::move(result_);
@@ -101,10 +103,10 @@ bool GangPlacer::PlaceInLayout() {
   };
   switch (gang_.layout) {
     case GangLayout::kOneNode:
-      if (OnOneNode()) return true;
+      if (PlaceOnOneNode()) return true;
       return !gang_.strict && Attempt(prefer([this](NodeId node) { return IsUsed(node); }));
     case GangLayout::kOnePool:
-      if (InOnePool()) return true;
+      if (PlaceInOnePool()) return true;
       return !gang_.strict && Attempt(anywhere);
     case GangLayout::kApart:
       return Attempt(prefer([this](NodeId node) { return !IsUsed(node); }));
@@ -114,7 +116,7 @@ bool GangPlacer::PlaceInLayout() {
   return Attempt(anywhere);
 }
 
-bool GangPlacer::OnOneNode() {
+bool GangPlacer::PlaceOnOneNode() {
   const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
   std::vector<std::pair<float, NodeId>> nodes;  // a copy: placing a pod invalidates the scores
   for (NodeId node = 0; node < scores.size(); ++node) {
@@ -130,17 +132,17 @@ bool GangPlacer::OnOneNode() {
     if (Attempt(on_node, node)) return true;
   }
   if (!nodes.empty()) {
-    result_.reason = fmt::format("no node has room for all {} pods; {} placed the most: {}", pods_,
-                                 result_.placed_count, result_.reason);
+    result_.reason = fmt::format("no node has room for all {} pods; {} placed the most: {}",
+                                 pod_count_, result_.placed_count, result_.reason);
     return false;
   }
-  Fail(order_[0], 0, kNoNode);
+  RecordFailure(order_[0], 0, kNoNode);
   result_.reason =
-      fmt::format("no node has room for all {} pods in sum; {}", pods_, result_.reason);
+      fmt::format("no node has room for all {} pods in sum; {}", pod_count_, result_.reason);
   return false;
 }
 
-bool GangPlacer::InOnePool() {
+bool GangPlacer::PlaceInOnePool() {
   const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
   std::map<std::string_view, float> best;
   std::vector<std::string_view> pool_of(scores.size());
@@ -157,8 +159,8 @@ bool GangPlacer::InOnePool() {
     const NodeFilter inside = [&, pool = pool](NodeId node) { return pool_of[node] == pool; };
     if (Attempt([&](ShapeId shape) { return BestOf(shape, inside); })) return true;
   }
-  if (pools.empty()) Fail(order_[0], 0, kNoNode);
-  result_.reason = fmt::format("no pool has room for all {} pods; {}", pods_, result_.reason);
+  if (pools.empty()) RecordFailure(order_[0], 0, kNoNode);
+  result_.reason = fmt::format("no pool has room for all {} pods; {}", pod_count_, result_.reason);
   return false;
 }
 
@@ -169,7 +171,7 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
       const ShapeId shape = gang_.members[member].shape;
       const std::optional<Placement> decision = choose(shape);
       if (!decision) {
-        Fail(member, static_cast<int>(result_.pods.size()), node);
+        RecordFailure(member, static_cast<int>(result_.pods.size()), node);
         for (; !result_.pods.empty(); result_.pods.pop_back()) {
           TESSERA_CHECK(cluster_.Remove(result_.pods.back().pod).ok());
         }
@@ -183,7 +185,7 @@ bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
   return true;
 }
 
-void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
+void GangPlacer::RecordFailure(size_t member, int placed_count, NodeId node) {
   if (!result_.reason.empty() && placed_count <= result_.placed_count) return;
   const Demand& demand = cluster_.demand(gang_.members[member].shape);
   result_.failed_member = member;
@@ -193,7 +195,7 @@ void GangPlacer::Fail(size_t member, int placed_count, NodeId node) {
           ? CountShortfalls(cluster_, demand).Text()
           : fmt::format("{}: {}", cluster_.name(node),
                         TextOf(ShortfallOf(cluster_.node(node), demand), demand, cluster_));
-  result_.reason = fmt::format("pod {} of {}: {}", placed_count + 1, pods_, shortfall);
+  result_.reason = fmt::format("pod {} of {}: {}", placed_count + 1, pod_count_, shortfall);
 }
 
 std::optional<Placement> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {

@@ -65,7 +65,7 @@ class GangTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
+TEST_F(GangTest, PlacesTheHardestMemberFirstAndListsPodsInTheOrderOfTheMembers) {
   AddNodes(1, 8);
   // Shares first would leave no two GPUs free beside the four.
   const GangResult result =
@@ -77,7 +77,7 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   EXPECT_EQ(result.pods[3].member, 2u);
 }
 
-TEST_F(GangTest, RejectedGangHoldsNothingAndNamesTheLack) {
+TEST_F(GangTest, ARejectedGangHoldsNothingAndTheReasonNamesTheMissingGpus) {
   AddNodes(2, 4);
   const GangResult result =
       Place({.members = {Member(MakeDemand(1, 100), 1), Member(MakeDemand(2, 1000), 5)}});
@@ -109,7 +109,7 @@ TEST_F(GangTest, OneNodeIsAPreferenceUnlessStrict) {
       << "on as few nodes as possible";
 }
 
-TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
+TEST_F(GangTest, TheReasonNamesTheNodeThatPlacedTheMostPods) {
   AddNodes(2, 4);
   NodeSpec spec = cluster_.spec(1);
   spec.gpus[0].model = spec.gpus[1].model = "B";
@@ -153,7 +153,7 @@ TEST_F(GangTest, ImpossibleGangsAreRejected) {
   AddNodes(1, 1);
   EXPECT_EQ(Place({}).reason, "invalid gang of 0 pods: want 1 to 16384");
   EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0), -1)}}).reason,
-            "a member of a gang has -1 pods");
+            "invalid gang member of -1 pods: want at least 1");
   EXPECT_EQ(Place({.members = {Member(MakeDemand(0, 0, Bytes(0), 0), INT32_MAX)}}).reason,
             "invalid gang of 2147483647 pods: want 1 to 16384");
 }
@@ -268,7 +268,7 @@ TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{4, 5, 6}));
 }
 
-TEST_F(GangTest, TheFirstOfEquallyFarAttemptsIsReported) {
+TEST_F(GangTest, OfAttemptsThatPlacedEquallyManyPodsTheFirstIsReported) {
   AddNodes(2, 2);
   for (NodeId node = 0; node < 2; ++node) {
     ASSERT_TRUE(cluster_.Place(*cluster_.Intern(MakeDemand(2, 500)), node, PickOf(0b11)).ok());

@@ -77,7 +77,7 @@ TEST(PoliciesTest, AllAnswerForAFullChunkOfNodes) {
   }
 }
 
-TEST(ShapesTest, IdsOfDemandsThatNoPodHasAreUsedAgain) {
+TEST(ShapesTest, IdsOfDemandsThatNoPodHasAreReused) {
   Cluster cluster;
   (void)*cluster.AddNode(MakeNode("a", 1));
   const auto policy = *MakePolicy("BestFit", cluster, {});
@@ -88,7 +88,8 @@ TEST(ShapesTest, IdsOfDemandsThatNoPodHasAreUsedAgain) {
     again = *cluster.Intern(MakeDemand(2, 500, MiB(i)));
   ASSERT_EQ(again, fits);
   EXPECT_EQ(cluster.shapes().size(), Shapes::kIdleShapes);
-  EXPECT_EQ(policy->Scores(again)[0], kUnfit) << "scores of the demand that had the id before";
+  EXPECT_EQ(policy->Scores(again)[0], kUnfit)
+      << "the cached scores are those of the earlier demand with this id";
 }
 
 }  // namespace

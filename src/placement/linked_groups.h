@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses whole GPUs of one node that are well linked. GPUs are positions in a mask, so that all
+// Chooses whole GPUs of one node that are well linked. A GPU is a position in a mask, so that all
 // nodes with equal links share one object. Does not handle names of GPUs (chooser.h) or parts of
 // GPUs.
 //

@@ -96,7 +96,8 @@ TEST(LinkedGroupsTest, NodesThatAllDifferDoNotFillTheMemory) {
   }
   EXPECT_EQ(cache.size(), LinkedGroupsCache::kMaxTopologies);
   held.clear();
-  EXPECT_TRUE(cache.Get(testing::NvSwitch(8))->exact()) << "kinds that no node has any more go";
+  EXPECT_TRUE(cache.Get(testing::NvSwitch(8))->exact())
+      << "topologies that no node has any more are dropped";
   EXPECT_EQ(cache.size(), 1u);
 }
 
@@ -141,7 +142,7 @@ TEST(LinkedGroupsTest, DemandsOfOnePodDoNotTakeEachOthersGpus) {
   EXPECT_TRUE(cluster.Place(shape, decision->node, decision->pick).ok());
 }
 
-TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
+TEST(LinkedGroupsTest, AllPairsLinkedMeansThatEveryPairHasAnNvLink) {
   const LinkedGroups pairs(testing::NvLinkPairs(8)), quads(testing::NvLinkQuads(8)),
       pcie(testing::PcieOnly(8)), unknown(testing::UnknownLinks(8));
   EXPECT_TRUE(pairs.AllPairsLinked(0b1100));
@@ -160,7 +161,7 @@ TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
   EXPECT_FALSE(quads.ChoosesAllPairsLinked(0b01111110, 4));
 }
 
-TEST(LinkedGroupsTest, ChoosesJoinedPredictsChoose) {
+TEST(LinkedGroupsTest, ChoosesAllPairsLinkedPredictsChoose) {
   std::mt19937 random(8);
   for (unsigned seed = 0; seed < 20; ++seed) {
     const LinkedGroups groups(seed % 2 ? testing::RandomLinks(8, seed) : testing::CubeMesh(8));
@@ -184,7 +185,7 @@ TEST(LinkedGroupsTest, LinkPointsFindTheNodeWithTheBestPair) {
   EXPECT_EQ(LinkPoints(cluster.node(nvlink), Whole(1)), 0);
 }
 
-TEST(LinkedGroupsTest, AGpuThatIsGoneButHeldLeavesTheLinksOfTheOthers) {
+TEST(LinkedGroupsTest, AHeldGpuThatIsGoneDoesNotShiftTheLinksOfTheOthers) {
   Cluster cluster;
   NodeSpec spec = Node("a", GroupsOf(testing::NvLinkPairs(8)));
   const NodeId node = *cluster.AddNode(spec);

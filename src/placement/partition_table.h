@@ -14,8 +14,8 @@
 namespace tessera::placement {
 
 using Mask = uint16_t;
-// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits. A table of
-// 32-bit scores would be twice as large, and less of it would stay in the CPU's cache.
+// A score in units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits. A table
+// of 32-bit scores would be twice as large, and less of it would stay in the CPU's cache.
 using Score = uint16_t;
 
 class PartitionTable {

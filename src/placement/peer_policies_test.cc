@@ -88,7 +88,8 @@ TEST_F(PeerPolicyTest, GpuShareTakesTheSmallestFreeMemoryThatSuffices) {
   Take(node, 0b0001, MakeDemand(1, 0, GiB(12)));
   Take(node, 0b0010, MakeDemand(1, 0, GiB(6)));
   Take(node, 0b0100, MakeDemand(1, 0, GiB(6)));
-  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(8))), 0b0010u) << "10 left; the lower of two";
+  EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(8))), 0b0010u)
+      << "10 GiB are left on two GPUs; the lower position wins";
   EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(8))), 0b0100u);
   EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(3))), 0b0001u);
   EXPECT_EQ(GpusOf("GpuShare", MakeDemand(1, 0, GiB(3))), 0b1000u);
@@ -163,7 +164,7 @@ TEST(GpuTreeTest, WithoutLinksTheLowestPositionsAreTaken) {
   EXPECT_EQ(GpuTree(1, nullptr).PickFragment(1, 1, std::span(gpus).first(1)), 1u);
 }
 
-TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
+TEST(PoliciesTest, NamesAreFoundInAnyCaseAndTheErrorListsTheKnownNames) {
   Cluster cluster;
   EXPECT_EQ((*MakePolicy("fgd", cluster, {}))->name(), "FGD");
   const Status unknown = MakePolicy("fdg", cluster, {}).status();
@@ -171,7 +172,7 @@ TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
   EXPECT_NE(unknown.message().find("use one of Tessera, BestFit"), std::string::npos);
 }
 
-TEST_F(PeerPolicyTest, AFullerGpuMakesANodeFuller) {
+TEST_F(PeerPolicyTest, ANodeWithAFullerGpuIsFuller) {
   Add("a", 2), Add("b", 2);
   Take(0, 0b01, MakeDemand(1, 100));
   Take(1, 0b01, MakeDemand(1, 300));
@@ -187,7 +188,7 @@ TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
   (void)*cluster_.AddNode(large);
   Take(1, 0, MakeDemand(0, 0, Bytes(0), 5000));
   EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(0, 0, Bytes(0), 4000)), 0u)
-      << "40 % and 9 %";
+      << "the pod fills node a to 40 %, node b to 9 %";
 }
 
 TEST_F(PeerPolicyTest, GpuAdmissionSumsFreeResourcesOfHealthyGpus) {
@@ -196,7 +197,8 @@ TEST_F(PeerPolicyTest, GpuAdmissionSumsFreeResourcesOfHealthyGpus) {
   (void)*cluster_.AddNode(spec);
   Add("b", 3);
   Take(1, 0b001, MakeDemand(1, 500));
-  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 500)), 0u) << "2 are free, and 2.5 of the other";
+  EXPECT_EQ(NodeOf("GpuAdmission", MakeDemand(1, 500)), 0u)
+      << "2 GPUs are free on node a, 2.5 on node b";
   EXPECT_EQ(GpusOf("GpuAdmission", MakeDemand(1, 500)), 0b001u);
 }
 
@@ -227,7 +229,7 @@ TEST_F(FgdTest, GpusWithDifferentSlackAreTriedSeparately) {
   const NodeId node = *cluster_.AddNode(MakeNode("a", 2));
   (void)*cluster_.Place(*cluster_.Intern(MakeDemand(1, 500)), node, PickOf(0b10));
   EXPECT_EQ(PickFor(MakeDemand(1, 500), MakeDemand(1, 1000), node), PickOf(0b10))
-      << "the other stays whole";
+      << "the other GPU stays whole";
 }
 
 TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedSeparately) {
@@ -235,7 +237,7 @@ TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedSeparately) {
   spec.gpus[1].memory = GiB(40);
   const NodeId node = *cluster_.AddNode(spec);
   EXPECT_EQ(PickFor(MakeDemand(1, 0, GiB(40)), MakeDemand(1, 1000), node), PickOf(0b10))
-      << "nothing is left";
+      << "the pod uses the whole smaller GPU";
 }
 
 TEST_F(FgdTest, GpusOfDifferentModelsAreTriedSeparately) {
@@ -244,7 +246,8 @@ TEST_F(FgdTest, GpusOfDifferentModelsAreTriedSeparately) {
   const NodeId node = *cluster_.AddNode(spec);
   Demand typed = MakeDemand(1, 1000);
   typed.models.set(cluster_.FindModel("A100"));
-  EXPECT_EQ(PickFor(MakeDemand(1, 500), typed, node), PickOf(0b10)) << "typed pods need the other";
+  EXPECT_EQ(PickFor(MakeDemand(1, 500), typed, node), PickOf(0b10))
+      << "typed pods need the other GPU";
 }
 
 TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {
@@ -260,7 +263,7 @@ TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {
   EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b000011u) << "less memory";
   gpus[5].free_bytes = 10;
   EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b110000u);
-  EXPECT_EQ(tree.PickLinked(0b011111, 2, gpus), 0b000011u) << "one is not available";
+  EXPECT_EQ(tree.PickLinked(0b011111, 2, gpus), 0b000011u) << "GPU 5 is not available";
   EXPECT_EQ(tree.PickLinked(0b111111, 1, gpus), 0b010000u);
 }
 

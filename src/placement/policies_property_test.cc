@@ -116,7 +116,7 @@ class World {
     quota_.SetConfig(
         *ParseQuota(fmt::format(R"({{"limited":{{"quota":{{"T4":{}}}}}}})", kQuotaGpus)));
     policy_ = *MakePolicy(policy, cluster, {.seed = seed});
-    silent_ = *MakePolicy(policy, cluster, {.seed = seed});
+    uncalled_ = *MakePolicy(policy, cluster, {.seed = seed});
     for (int i = 0; i < kNodes; ++i) AddNode();
   }
 
@@ -146,7 +146,7 @@ class World {
         ASSERT_TRUE(CheckPick(cluster.node(node), demand, *pick).ok());
       }
     }
-    ASSERT_EQ(decision.has_value(), any) << "refused a demand that fits";
+    ASSERT_EQ(decision.has_value(), any) << "the policy rejects a demand that fits";
     if (!decision) return;
     const auto again = policy_->Choose(shape);
     ASSERT_EQ(again->node, decision->node);
@@ -175,8 +175,9 @@ class World {
     }
   }
 
-  // Checks that a demand for several GPUs gets joined GPUs if any node has joined GPUs free.
-  void CheckJoined(ShapeId shape) {
+  // Checks that a demand for several GPUs gets GPUs with NVLinks between all pairs if any node has
+  // such GPUs free.
+  void CheckAllPairsLinked(ShapeId shape) {
     const Demand& demand = cluster.demand(shape);
     const auto decision = policy_->Choose(shape);
     if (!decision) return;
@@ -191,25 +192,25 @@ class World {
       if (!demand.gpu_demands[n].whole() || demand.gpu_demands[n].count < 2) continue;
       if (demand.gpu_demands[n].kind != kWholeDevice) continue;
       ASSERT_TRUE(chosen->groups->AllPairsLinked(decision->pick.masks[n]));
-      ++joined;
+      ++linked_groups;
     }
   }
 
-  // Compares with a policy that has received all arrivals and departures but was never called: both
-  // must answer alike.
-  void CheckSilent(ShapeId shape) {
+  // Compares with a policy that has received all arrivals and departures but has made no decision:
+  // both must answer alike.
+  void CheckAgainstUncalled(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
     const std::vector<float> kept(scores.begin(), scores.end());
-    const auto fresh = silent_->Scores(shape);
+    const auto fresh = uncalled_->Scores(shape);
     ASSERT_EQ(kept, std::vector<float>(fresh.begin(), fresh.end()));
-    const auto a = policy_->Choose(shape), b = silent_->Choose(shape);
+    const auto a = policy_->Choose(shape), b = uncalled_->Choose(shape);
     ASSERT_EQ(a.has_value(), b.has_value());
     if (!a) return;
     ASSERT_EQ(a->node, b->node);
     ASSERT_EQ(a->pick, b->pick);
   }
 
-  void CheckConserved() {
+  void CheckNothingOversold() {
     for (NodeId node = 0; node < cluster.size(); ++node) {
       if (cluster.node(node)->present) ExpectNothingOversold(cluster, node);
     }
@@ -229,7 +230,7 @@ class World {
 
   Cluster cluster;
   std::vector<std::pair<NodeId, Pick>> decisions;
-  int joined = 0;  // groups that CheckJoined saw
+  int linked_groups = 0;  // groups of GPUs that CheckAllPairsLinked has checked
 
  private:
   struct Held {
@@ -278,7 +279,7 @@ class World {
   void Arrive() {
     const ShapeId shape = RandomShape();
     policy_->OnArrival(shape);
-    silent_->OnArrival(shape);
+    uncalled_->OnArrival(shape);
     const auto decision = policy_->Choose(shape);
     if (!decision) return;
     decisions.emplace_back(decision->node, decision->pick);
@@ -302,7 +303,7 @@ class World {
 
   void Forget(const Held& held) {
     policy_->OnDeparture(held.shape);
-    silent_->OnDeparture(held.shape);
+    uncalled_->OnDeparture(held.shape);
     ASSERT_TRUE(quota_.Refund(held.charges).ok());
   }
 
@@ -311,7 +312,7 @@ class World {
   std::vector<NodeSpec> specs_;  // by node
   std::vector<Held> pods_;
   Quota quota_;
-  std::unique_ptr<Policy> policy_, silent_;
+  std::unique_ptr<Policy> policy_, uncalled_;
 };
 
 class PolicyPropertyTest : public ::testing::TestWithParam<std::string_view> {};
@@ -321,7 +322,7 @@ TEST_P(PolicyPropertyTest, NeverOversellsAndAcceptsExactlyFittingDemands) {
     World world(GetParam(), seed);
     for (int step = 0; step < 400 && !HasFatalFailure(); ++step) {
       world.Step();
-      world.CheckConserved();
+      world.CheckNothingOversold();
       if (step % 5 == 0) world.CheckAnswers(world.RandomShape());
     }
     world.LeaveAll();
@@ -341,7 +342,7 @@ TEST_P(PolicyPropertyTest, CachedScoresEqualRecomputedScores) {
   for (int step = 0; step < 600 && !HasFatalFailure(); ++step) {
     world.Step();
     if (step % 60 == 59) {
-      for (int i = 0; i < 10; ++i) world.CheckSilent(world.RandomShape());
+      for (int i = 0; i < 10; ++i) world.CheckAgainstUncalled(world.RandomShape());
     }
   }
 }
@@ -356,17 +357,17 @@ TEST_P(PolicyPropertyTest, TheTermsOfAScoreSumUpToIt) {
   }
 }
 
-TEST(TesseraPropertyTest, PodsOfSeveralGpusGetJoinedGpusIfAvailable) {
-  int joined = 0;
+TEST(TesseraPropertyTest, PodsOfSeveralGpusGetLinkedGpusIfAvailable) {
+  int linked_groups = 0;
   for (unsigned seed = 30; seed < 40 && !::testing::Test::HasFatalFailure(); ++seed) {
     World world("Tessera", seed);
     for (int step = 0; step < 300 && !::testing::Test::HasFatalFailure(); ++step) {
-      world.CheckJoined(world.RandomShape());
+      world.CheckAllPairsLinked(world.RandomShape());
       world.Step();
     }
-    joined += world.joined;
+    linked_groups += world.linked_groups;
   }
-  EXPECT_GT(joined, 100);
+  EXPECT_GT(linked_groups, 100);
 }
 
 // The same nodes and pods in another order, in a cluster that numbers its models differently.

@@ -35,7 +35,7 @@ TEST(QuotaTest, ReadsTheFormatOfGpuAdmission) {
   EXPECT_TRUE(ParseQuota("{}")->empty());
 }
 
-TEST(QuotaTest, RejectsInvalidQuotasWithTheirPlace) {
+TEST(QuotaTest, NamesThePlaceOfAnInvalidQuota) {
   const auto why = [](std::string_view json) { return ParseQuota(json).status().message(); };
   EXPECT_EQ(why(R"({"ml":{"quota":{"M40":1.5}}})"),
             "GPU quota: namespace \"ml\" quota.M40: must be a whole number of GPUs, not 1.5");
@@ -61,7 +61,7 @@ TEST(QuotaTest, RejectsInvalidQuotasWithTheirPlace) {
   }
 }
 
-TEST(QuotaTest, ANamespaceThatIsNotNamedIsNotLimited) {
+TEST(QuotaTest, ANamespaceWithoutAnEntryIsNotLimited) {
   Quota quota = Make(kSample);
   EXPECT_TRUE(quota.Check(Of("other", "M40", 1'000'000, "private")).ok());
   EXPECT_TRUE(quota.Check(Of("ml", "M40", 8000)).ok());
@@ -162,7 +162,7 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
   Quota quota = Make(kSample);
   std::vector<std::vector<QuotaCharge>> held;
   std::map<std::string, int64_t> sums;
-  int refused = 0;
+  int rejected = 0;
   for (int step = 0; step < 20000; ++step) {
     if (random() % 2 == 0 && !held.empty()) {
       std::swap(held[random() % held.size()], held.back());
@@ -179,7 +179,7 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
       const bool fits = after["M40"] <= 8000 && after["P100"] <= 2000;
       ASSERT_EQ(quota.Check(charges).ok(), fits);
       ASSERT_EQ(quota.Charge(charges).ok(), fits);
-      refused += !fits;
+      rejected += !fits;
       if (!fits) continue;
       held.push_back(charges);
       sums = after;
@@ -188,7 +188,7 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
     ASSERT_LE(sums["M40"], 8000);
     ASSERT_LE(sums["P100"], 2000);
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(rejected, 1000);
 }
 
 TEST(QuotaTest, ZeroAndTheMaximumAreValidQuotas) {

@@ -80,8 +80,8 @@ class Ranker {
 
   const Cluster& cluster_;
   std::vector<ShapeScores> tables_;
-  std::vector<uint32_t>
-      table_number_by_shape_;  // by ShapeId; 0 for none, else index in tables_ + 1
+  // By ShapeId: 0 for none, else the index in tables_ plus 1.
+  std::vector<uint32_t> table_number_by_shape_;
   ShapeScores* current_ = nullptr;
   uint64_t use_count_ = 0;
   std::vector<NodeId> changed_;

@@ -21,8 +21,8 @@ using ShapeId = uint32_t;
 
 class Shapes {
  public:
-  // More pod templates than any cluster uses at a time. Bounds the memory that a tenant can occupy
-  // by requesting new amounts again and again.
+  // Exceeds the number of pod templates that any cluster uses at a time. Bounds the memory that a
+  // tenant can occupy by requesting new amounts again and again.
   static constexpr size_t kIdleShapes = 4096;
 
   // REQUIRES: Validate(demand) is OK.

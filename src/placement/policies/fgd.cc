@@ -34,11 +34,11 @@ class Fgd : public ScoredPolicy {
     }
     if (!PickTightest(node, demand, pick)) return kUnfit;
     SlackAfter(node, demand, *pick, after.data());
-    return Quantised(fragmentation_.Of(node) - fragmentation_.Of(node, cpu_left, after.data()));
+    return Quantized(fragmentation_.Of(node) - fragmentation_.Of(node, cpu_left, after.data()));
   }
 
  private:
-  static float Quantised(double gain) {
+  static float Quantized(double gain) {
     return static_cast<float>(static_cast<int>(100 / (1 + std::exp(-gain / 1000))));
   }
 
@@ -57,7 +57,7 @@ class Fgd : public ScoredPolicy {
       if (HasEqual(node, gpus_with_room & ~left, i)) continue;
       after[i] -= static_cast<int16_t>(SlackTakenFrom(gpu, gpu_demand));
       const float score =
-          Quantised(before - fragmentation_.Of(node, node->cpu_free - demand.cpu_milli, after));
+          Quantized(before - fragmentation_.Of(node, node->cpu_free - demand.cpu_milli, after));
       after[i] = gpu.slack;
       if (score <= best) continue;
       best = score;

@@ -20,7 +20,7 @@ constexpr double kPriorLarge = 3, kPriorPods = 50;
 constexpr size_t kMaxModelDemands = 64;
 // The weight of an arrival fades over this many pod lifetimes, and over at least this many
 // departures.
-constexpr double kLivesRemembered = 4, kMinRemembered = 4096;
+constexpr double kLifetimesRemembered = 4, kMinRemembered = 4096;
 
 using NoPromotion = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
 
@@ -140,8 +140,8 @@ void Forecast::OnDeparture(ShapeId shape) {
   departed_milli_ += arrival_weight_ * MeanMilli(cluster_.demand(shape));
   for (LargeClass& known : classes_)
     known.departed += arrival_weight_ * stats.size.SlotsOf(known.size);
-  const double lives = kLivesRemembered * static_cast<double>(cluster_.pod_count());
-  arrival_weight_ *= 1 + 1 / std::max(lives, kMinRemembered);
+  const double lifetimes = kLifetimesRemembered * static_cast<double>(cluster_.pod_count());
+  arrival_weight_ *= 1 + 1 / std::max(lifetimes, kMinRemembered);
   if (arrival_weight_ > 1e6) NormalizeWeights();
 }
 

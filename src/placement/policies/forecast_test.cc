@@ -24,7 +24,7 @@ class TurnoverStepsTest : public ::testing::Test {
     shape_ = *cluster_.Intern(MakeDemand(1, 1));
     for (int i = 0; i < pods; ++i) pods_.push_back(*cluster_.Adopt(shape_, node_, PickOf(1)));
     turnover_.OnDeparture();
-    EXPECT_FALSE(turnover_.OnArrival()) << "the first sample says nothing yet";
+    EXPECT_FALSE(turnover_.OnArrival()) << "the first sample is not counted yet";
   }
   void Replace(int pods) {
     for (int i = 0; i < pods; ++i) {
@@ -135,7 +135,7 @@ TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
   EXPECT_EQ(forecast_.classes()[0].arrived, 1);
 }
 
-TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarest) {
+TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarestClass) {
   // None of these sizes contains another: more CPU comes with less memory.
   const auto size = [](int i) {
     Demand demand = MakeDemand(2, 1000, Bytes(0), 8000 * i);
@@ -245,7 +245,7 @@ TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
 
 // With a departure of 500, each of the four arrivals adds 875 net, so 10,000 are full after 11.43
 // arrivals.
-TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
+TEST_F(ForecastTest, DeparturesDelayTheTimeWhenTheClusterIsFull) {
   AddTenGpus();
   Arrive(Typed(MakeDemand(1, 1000)), 4);
   EXPECT_FALSE(forecast_.pods_depart());
@@ -258,7 +258,7 @@ TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
 // The cluster is full after 40 arrivals, which request its capacity of 40,000. Once a pod has
 // departed, the horizon is 16 arrivals: they request 16,000 with a variance of 16 · 1000² · (1 +
 // 16/4), so 40,000 is 2.683 deviations away.
-TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
+TEST_F(ForecastTest, TheHorizonIsOneLifetimeIfPodsDepart) {
   for (int i = 0; i < 4; ++i) AddTenGpus();
   Arrive(Typed(MakeDemand(1, 1000)), 4);
   forecast_.Price({});
@@ -296,7 +296,7 @@ TEST_F(ForecastTest, OldArrivalsWeighLess) {
   Arrive(MakeDemand(1, 500));
   EXPECT_NEAR(forecast_.mean_milli(), (1000 + 2.71795 * 500) / 3.71795, 0.01);
   Depart(MakeDemand(1, 100), 57000);
-  EXPECT_TRUE(forecast_.Mix().empty()) << "what weighs nothing any more is forgotten";
+  EXPECT_TRUE(forecast_.Mix().empty()) << "shapes without weight are dropped";
 }
 
 }  // namespace

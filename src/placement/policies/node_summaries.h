@@ -30,10 +30,10 @@ struct NodeSummary {
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
   uint32_t near_classes = 0;      // bits of classes that gain a slot when a few pods leave
-  bool idle_gpus_paired = false;  // each idle GPU has an NVLink to another idle GPU
+  bool idle_gpus_paired = false;  // whether each idle GPU has an NVLink to another idle GPU
   Slots slots{};                  // by class
-  std::vector<std::pair<ModelId, int16_t>>
-      counted_gpus;  // (model, slack) of GPUs as added to the forecast
+  // (model, slack) of GPUs as added to the forecast.
+  std::vector<std::pair<ModelId, int16_t>> counted_gpus;
 };
 
 class NodeSummaries {

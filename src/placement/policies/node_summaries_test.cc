@@ -16,7 +16,7 @@ using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Has two turnovers: with `half_`, half of the pods leave in half a lifetime; with `still_`, no pod
+// Has two samples of turnover: with `half_`, half of the pods leave in half a lifetime; with `still_`, no pod
 // leaves.
 class SlotsTest : public ::testing::Test {
  protected:
@@ -121,7 +121,7 @@ TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
 
 // The node has room for one pod of four GPUs. For a second such pod, one pod must leave (½); with
 // one more pod on the node, two must leave (¼). A third has no room on eight GPUs.
-TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
+TEST_F(SlotsTest, FutureSlotsEndWhereTheNodeIsFull) {
   AddNode({Host(MakeDemand(1, 1000), 1000, GiB(1))});
   const size_t fours = Expect(Host(MakeDemand(4, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, half_);
@@ -134,7 +134,7 @@ TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
 // A pod holds half of the CPU (or memory), so one slot is present, and a second one when the pod
 // leaves (½). If another pod holds the rest, one of the two must leave for a slot (½), and both for
 // two slots (¼). A third slot has no room.
-TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
+TEST_F(SlotsTest, FutureSlotsEndWhereCpuOrMemoryEnds) {
   for (const bool by_cpu : {true, false}) {
     Cluster cluster;
     Forecast forecast(cluster);
@@ -166,12 +166,12 @@ TEST_F(SlotsTest, ThePodsThatMustLeaveHoldTheMissingResources) {
       17);
 }
 
-TEST_F(SlotsTest, APodWithoutGpusKeepsAWholeNodeFromTheLargePod) {
+TEST_F(SlotsTest, APodWithoutGpusMustLeaveBeforeAWholeNodeIsFree) {
   AddNode({Host(MakeDemand(0, 0), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();
   EXPECT_EQ(nodes[node_].near_classes, uint32_t{1} << WholeNode())
-      << "all GPUs are idle, and one pod goes";
+      << "all GPUs are idle, and one pod must leave";
 }
 
 TEST_F(SlotsTest, APodThatHasAllCpuAndMemoryMayLeave) {
@@ -181,7 +181,7 @@ TEST_F(SlotsTest, APodThatHasAllCpuAndMemoryMayLeave) {
   EXPECT_EQ(nodes[node_].near_classes, uint32_t{1} << WholeNode());
 }
 
-TEST_F(SlotsTest, OvercommittedNodesHaveNoSlotsToCome) {
+TEST_F(SlotsTest, OvercommittedNodesHaveNoFutureSlots) {
   for (const Demand& pod :
        {Host(MakeDemand(1, 1000), 97000, GiB(1)), Host(MakeDemand(1, 1000), 1000, GiB(385))}) {
     Cluster cluster;
@@ -194,7 +194,7 @@ TEST_F(SlotsTest, OvercommittedNodesHaveNoSlotsToCome) {
   }
 }
 
-TEST_F(SlotsTest, NodesThatAreEmptyOrTakeNoPodsHaveNoSlotsToCome) {
+TEST_F(SlotsTest, NodesThatAreEmptyOrTakeNoPodsHaveNoFutureSlots) {
   AddNode({});
   NodeSummaries nodes(cluster_, forecast_, half_);
   nodes.Sync();

@@ -128,11 +128,11 @@ TEST(WasteModelPartsTest, ValuesDoNotDependOnEarlierCalls) {
     (void)busy->Waste(keys.back());
   }
   const auto fresh = Model(SomeMix());
-  const auto forgetful = Model(SomeMix(), 1 << kMemo);
+  const auto without_cache = Model(SomeMix(), 1 << kMemo);
   for (size_t i = 0; i < keys.size(); i += 97) {
     const float waste = fresh->Waste(keys[i]);
     EXPECT_EQ(busy->Waste(keys[i]), waste);
-    EXPECT_EQ(forgetful->Waste(keys[i]), waste);
+    EXPECT_EQ(without_cache->Waste(keys[i]), waste);
   }
 }
 
@@ -244,7 +244,7 @@ TEST_F(TesseraTest, AFittingPodIsNeverRejectedForFuturePods) {
   EXPECT_TRUE(Arrive(MakeDemand(1, 10)));
 }
 
-TEST_F(TesseraTest, UntypedPodsKeepAwayFromModelsThatTypedPodsFill) {
+TEST_F(TesseraTest, UntypedPodsAvoidModelsThatTypedPodsFill) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
   Demand typed = MakeDemand(1, 1000);
@@ -281,7 +281,7 @@ TEST_F(TesseraTest, PodsWhoseMemoryFillsAGpuShareIt) {
   EXPECT_EQ(Arrive(MakeDemand(1, 0, GiB(30)))->pick, testing::PickOf(0b10));
 }
 
-TEST_F(TesseraTest, PodsOfMemoryPayForScarceModels) {
+TEST_F(TesseraTest, PodsThatRequestMemoryAvoidScarceModels) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
   Demand typed = MakeDemand(1, 0, GiB(80));
@@ -343,19 +343,20 @@ class TesseraQuickstartTest : public TesseraTest {
   }
 };
 
-TEST_F(TesseraQuickstartTest, APairOrAGroupOfFourIsJoinedByNvLink) {
-  for (const int learnt : {0, 16, 200}) {
-    Learn(Gpus(1), learnt);
+TEST_F(TesseraQuickstartTest, APodOfTwoOrFourGpusGetsGpusLinkedByNvLink) {
+  for (const int arrivals : {0, 16, 200}) {
+    Learn(Gpus(1), arrivals);
     for (const int count : {2, 4}) {
       const auto decision = *Arrive(Gpus(count));
-      EXPECT_EQ(decision.node, count == 4 ? a100_ : h200_) << "no place for eight is lost there";
+      EXPECT_EQ(decision.node, count == 4 ? a100_ : h200_)
+          << "no slot for a pod of eight is lost there";
       EXPECT_TRUE(AllPairsLinked(decision));
       Leave(0);
     }
   }
 }
 
-TEST_F(TesseraQuickstartTest, APairIsWorthTheLastPlaceForEight) {
+TEST_F(TesseraQuickstartTest, ALinkedPairIsWorthTheLastSlotForAPodOfEight) {
   Learn(Gpus(1), 16);
   Fill(h200_, 0b1);
   EXPECT_LT(Term(Gpus(2), a100_, "slots of large pods"), -2000);
@@ -377,7 +378,7 @@ TEST_F(TesseraQuickstartTest, SingleGpusAndSharesAvoidLinkedGpus) {
   EXPECT_EQ(Term(Gpus(1), h200_, "links"), -50);
   EXPECT_EQ(Term(Gpus(1), t4_, "links"), 0);
   Fill(h200_, 0b1);
-  EXPECT_EQ(Term(Gpus(1), h200_, "links"), 0) << "the other has lost its partner already";
+  EXPECT_EQ(Term(Gpus(1), h200_, "links"), 0) << "the other GPU has lost its partner already";
 }
 
 TEST_F(TesseraTest, TermsAddUpToTheScore) {
@@ -405,15 +406,15 @@ TEST_F(TesseraTest, TermsAddUpToTheScore) {
   }
 }
 
-// Prices are set at every 16th arrival; at that point a policy that was called all the time and a
-// policy that was never called agree.
+// Prices are set at every 16th arrival. After that arrival, a policy that makes all decisions and a
+// policy that makes none have equal scores.
 TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
   std::mt19937 random(9);
   for (int i = 0; i < 30; ++i) {
     AddNode(fmt::format("n{}", i), static_cast<int>(random() % 9), 8000 * (random() % 13),
             random() % 2 ? "A100" : "T4");
   }
-  const auto silent = *MakePolicy("Tessera", cluster_, {});
+  const auto uncalled = *MakePolicy("Tessera", cluster_, {});
   std::vector<ShapeId> shapes;
   for (int i = 1; i <= 1600; ++i) {
     Demand demand = random() % 2 ? MakeDemand(1, 50 * static_cast<int>(1 + random() % 19), Bytes(0),
@@ -422,23 +423,23 @@ TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
     if (random() % 5 == 0) demand.models.set(*cluster_.ModelOf("T4"));
     if (random() % 7 == 0) demand.gpu_demands[0].bytes = GiB(random() % 80);
     shapes.push_back(*cluster_.Intern(demand));
-    silent->OnArrival(shapes.back());
+    uncalled->OnArrival(shapes.back());
     (void)Arrive(demand);
     while (pods_.size() > 60) {
       std::swap(pods_[random() % pods_.size()], pods_.back());
       const ShapeId shape = cluster_.Find(pods_.back())->shape;
-      for (Policy* policy : {policy_.get(), silent.get()}) policy->OnDeparture(shape);
+      for (Policy* policy : {policy_.get(), uncalled.get()}) policy->OnDeparture(shape);
       ASSERT_TRUE(cluster_.Remove(pods_.back()).ok());
       pods_.pop_back();
     }
     if (i % 160 != 0) continue;
     // Prices follow arrivals: 16 more, so that both policies set them for the current cluster.
-    for (Policy* policy : {policy_.get(), silent.get()}) {
+    for (Policy* policy : {policy_.get(), uncalled.get()}) {
       for (int n = 0; n < 16; ++n) policy->OnArrival(shapes[0]);
     }
     for (size_t n = 0; n < shapes.size(); n += 37) {
       const auto kept = policy_->Scores(shapes[n]);
-      const auto anew = silent->Scores(shapes[n]);
+      const auto anew = uncalled->Scores(shapes[n]);
       ASSERT_EQ(std::vector<float>(kept.begin(), kept.end()),
                 std::vector<float>(anew.begin(), anew.end()))
           << i << " " << n;
@@ -446,7 +447,7 @@ TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
   }
 }
 
-TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
+TEST(TurnoverTest, IsTheFractionOfPodsThatLeaveInHalfALifetime) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(testing::MakeNode("a", 1));
   const ShapeId shape = *cluster.Intern(MakeDemand(1, 1));
@@ -471,7 +472,7 @@ TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
   EXPECT_EQ(turnover.FreeOf(4), 0);
 }
 
-TEST_F(TesseraTest, ANewSizeOfLargePodsReplacesOneThatIsRare) {
+TEST_F(TesseraTest, ANewSizeOfLargePodsReplacesARareSize) {
   const NodeId whole = AddNode("a", 8, 96000);
   const NodeId broken = AddNode("b", 8, 96000);
   (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), broken, testing::PickOf(1));
@@ -484,7 +485,7 @@ TEST_F(TesseraTest, ANewSizeOfLargePodsReplacesOneThatIsRare) {
   EXPECT_TRUE(policy_->Choose(*cluster_.Intern(MakeDemand(1, 100))));
 }
 
-TEST_F(TesseraTest, ANewSetOfModelsReplacesOneThatIsRare) {
+TEST_F(TesseraTest, ANewSetOfModelsReplacesARareSet) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   AddNode("b", 4, 96000, "T4");
   for (int i = 0; i < 100; ++i) {
@@ -499,7 +500,7 @@ TEST_F(TesseraTest, ANewSetOfModelsReplacesOneThatIsRare) {
   EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
 }
 
-TEST(PolicyPartsTest, ANameLeavesPartsOut) {
+TEST(PolicyPartsTest, TheNameExcludesParts) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(testing::MakeNode("a", 8));
   const auto whole = *MakePolicy("tessera", cluster, {});

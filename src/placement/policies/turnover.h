@@ -42,11 +42,11 @@ class Turnover {
 
   const Cluster& cluster_;
   bool pods_leave_ = false;
-  int64_t arrivals_ = 0,
-          sample_due_at_ = 0;  // arrivals so far; arrival at which to count the sample
+  int64_t arrivals_ = 0;       // so far
+  int64_t sample_due_at_ = 0;  // the arrival at which to count the sample
   std::vector<PodId> sample_;
-  double leaving_fraction_ =
-      -1;  // fraction of pods that leave within half a lifetime; negative: unknown
+  // Fraction of pods that leave within half a lifetime; negative: unknown.
+  double leaving_fraction_ = -1;
   double table_fraction_ = 0;  // the fraction in `free_`
   std::array<float, 8 * kStepsPerPod> free_{};
 };

@@ -54,7 +54,8 @@ TEST(ClosedFormTest, GpuWithoutHostResourcesIsIdle) {
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 4000)), 400, 0.01);
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 2000)), 400 + 600 / 2, 0.01);
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 8000, GiB(4))), 400 + 600 / 2, 0.01);
-  EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 2000, GiB(6))), 700, 0.01) << "the larger u counts";
+  EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 2000, GiB(6))), 700, 0.01)
+      << "the larger u of CPU and memory counts";
 }
 
 // Pods with one GPU need 2 or 6 cores: the mean is 4, the deviation 2. A normal distribution has
@@ -92,7 +93,7 @@ TEST(ClosedFormTest, PodsWithoutWeightAreNotInTheMix) {
 }
 
 // With four sizes the table of a GPU model takes two steps, and the second step makes the last row.
-TEST(ClosedFormTest, AModelIsMadeInBoundedSteps) {
+TEST(ClosedFormTest, AModelIsBuiltInBoundedSteps) {
   PolicyParts excluded_parts;
   excluded_parts.set(kRollOuts);
   WasteModel model({Share(600), Share(700), Share(800), Share(900)}, {0}, 0, excluded_parts);
@@ -176,7 +177,7 @@ Demand HostPod(int milli, int64_t cpu, Bytes memory) {
 // cores: ρ = 10/8, β = 0.2. W = ½ closed + ½ (β · idle after 4 pods + (1 - β) · idle in the end)
 // before: ½ · 1000 · 2/10 + ½ (0.2 · 600 + 0.8 · 200) = 240
 // after:  ½ · 900 · 2/9   + ½ (0.2 · 500 + 0.8 · 200) = 230
-TEST_F(WorkedPolicyTest, PodsWithoutCpuNeverArrive) {
+TEST_F(WorkedPolicyTest, PodsForWhichNoCpuIsLeftDoNotCount) {
   const NodeId node = AddNode("a", 1, 8000, GiB(384));
   const NodeId gone = AddNode("gone", 1, 800000, GiB(384));
   AddNode("without-gpus", 0, 800000, GiB(384));
@@ -189,7 +190,7 @@ TEST_F(WorkedPolicyTest, PodsWithoutCpuNeverArrive) {
   EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
 }
 
-TEST_F(WorkedPolicyTest, PodsWithoutMemoryNeverArrive) {
+TEST_F(WorkedPolicyTest, PodsForWhichNoMemoryIsLeftDoNotCount) {
   const NodeId node = AddNode("a", 1, 800000, GiB(16));
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 8);
