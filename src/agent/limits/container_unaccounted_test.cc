@@ -111,7 +111,7 @@ TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
   EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ +
-                                    " and has 5120 MiB, of which 4096 MiB"),
+                                    " and has 5120 MiB, of which no limiter counts 4096 MiB"),
             std::string::npos)
       << events_[0].message;
   Seconds(100);

@@ -327,7 +327,7 @@ ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
     // An agent of an older version has not recorded which refusals it reported.
     if (watched->existed_before_agent && !gpu.refused) gpu.refused = after.refused;
     CheckRefusals(use, after, &gpu);
-    if (gpu.since_event == 0)
+    if (gpu.unreported_refusals == 0)
       limits.SetReportedRefusals(static_cast<uint32_t>(index), *gpu.refused);
   }
   CheckLimit(use, &gpu);
@@ -340,13 +340,14 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
   const uint64_t before = gpu->refused.value_or(0);
   const uint64_t refused_now = reading.refused - (reading.refused < before ? 0 : before);
   if (refused_now > 0) gpu->refusal_limit = use.limit;
-  gpu->since_event += refused_now;
+  gpu->unreported_refusals += refused_now;
   gpu->refused = reading.refused;
   const MonotonicTime now = runner_->clock().Now();
-  if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))
+  if (gpu->unreported_refusals == 0 ||
+      (gpu->next_refusal_event != MonotonicTime{} && now < gpu->next_refusal_event))
     return;
-  gpu->next_event = now + kEventPause;
-  const uint64_t count = std::exchange(gpu->since_event, 0);
+  gpu->next_refusal_event = now + kEventPause;
+  const uint64_t count = std::exchange(gpu->unreported_refusals, 0);
   const std::string part = use.unaccounted == Bytes(0)
                                ? ""
                                : fmt::format(" ({:.0f} MiB now as modules, contexts and the like)",
@@ -363,7 +364,7 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
           reading.refused_bytes == Bytes(0)
               ? "a module or a context"
               : fmt::format("an allocation of {:.1f} MiB", MiB(reading.refused_bytes)),
-          count > 1 ? fmt::format(", with {} others", count - 1) : ""));
+          count > 1 ? fmt::format(", the last of {} refusals", count) : ""));
 }
 
 void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu) {
@@ -380,11 +381,10 @@ void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* g
     return RecordEvent(
         use.who, names::kReasonMemoryLimitBelowUse,
         fmt::format(
-            "container {} may use {:.0f} MiB of {} and has {:.0f} MiB, of which {:.0f} MiB are "
-            "not allocated by its processes: modules, contexts, or memory of processes "
-            "without the limiter: allocations fail until the container has less, and other "
-            "containers "
-            "may find the GPU full",
+            "container {} may use {:.0f} MiB of {} and has {:.0f} MiB, of which no limiter counts "
+            "{:.0f} MiB (modules, contexts, or memory of processes without the limiter): "
+            "allocations fail until the container has less, and other containers may find the GPU "
+            "full",
             use.who.container, MiB(use.limit), use.uuid, MiB(use.used()), MiB(use.unaccounted)));
   }
   RecordEvent(

@@ -2,12 +2,12 @@
 // Measures how much of their GPUs limited containers use. Once a second it reads the count of each
 // container's limiters (container_region.h) and NVML's report on the container's processes. It
 // writes the difference between the two into the container's `limits` (unaccounted.h), and the
-// limiters add the difference to their own count. It publishes the numbers. It records an Event if
-// an allocation was refused, if a container has more memory than a lowered limit, or if a process
-// uses a GPU without a limiter (bypass.h). In the namespaces of `stop_bypass` it kills such a
+// limiters add the difference to their own count. It publishes the numbers. It records Events about
+// refused allocations, about containers with more memory than a lowered limit, and about processes
+// that use a GPU without a limiter (bypass.h). In the namespaces of `stop_bypass` it kills such a
 // process. A process has no limiter if it is not counted in the container's `usage`, or if it
-// cannot read the container's `limits`. A container that has unmounted or covered its files is not
-// found by a search; its processes are recognized by their cgroup.
+// cannot read the container's `limits`. A search does not find a container that has unmounted or
+// covered its files. The processes of such a container are recognized by their cgroup.
 //
 // A container that runs for less than two seconds may be missed. Containers that have ended are not
 // published.
@@ -133,10 +133,12 @@ class ContainerUsage {
   struct ReportedProcess;
   struct ContainerGpuState {
     UnaccountedMemory unaccounted;
-    std::optional<uint64_t> refused;  // latest reading; of an earlier agent until the first one
-    uint64_t since_event = 0;
-    Bytes refusal_limit;  // the limit when the last refusal was read
-    MonotonicTime next_event{};
+    // Refusals at the latest reading. Before the first reading: refusals that an earlier agent
+    // reported.
+    std::optional<uint64_t> refused;
+    uint64_t unreported_refusals = 0;  // since the last Event
+    Bytes refusal_limit;               // the limit when the last refusal was read
+    MonotonicTime next_refusal_event{};
     std::set<int> without_limiter;  // pids of the last round
     // The pids of `without_limiter` that are new and running, with the names of the programs.
     std::map<int, std::string> new_without_limiter;

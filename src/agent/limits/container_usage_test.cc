@@ -80,7 +80,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   EXPECT_EQ(Use().held, Bytes(0));
 }
 
-TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
+TEST_F(ContainerUsageTest, RefusedAllocationsMakeOneEventInFiveMinutes) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 3072 * kMebi);
@@ -94,7 +94,7 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   EXPECT_EQ(events_[0].reason, names::kReasonCudaOutOfMemory);
   EXPECT_EQ(events_[0].message, "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
                                     " and has held up to 3072 MiB; an allocation of 1536.0 MiB was "
-                                    "refused, with 1 others: raise "
+                                    "refused, the last of 2 refusals: raise "
                                     "the pod's request of device memory, or allocate less");
   file.Refuse(0);  // a module, whose size the limiter does not know
   Seconds(100);
