@@ -325,7 +325,7 @@ void EndedPods::SchedulePrune() {
     prune_planned_ = false;
     const Status status = ledger_->Tidy(runner_->clock().WallNow());
     if (!status.ok()) Log(Severity::kError, status.message());
-    if (ledger_->entries().empty()) return;
+    if (ledger_->entries().empty()) return SchedulePrune();
     ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) { Prune(kubelet_pods); });
   });
 }

@@ -65,8 +65,8 @@ class EndedPods {
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
-  // Lists the kubelet's pods by a call that starts now or later, because a call that is under way
-  // may have read the list before the requesting pod was admitted.
+  // Lists the kubelet's pods by a call that starts now or later. A call that is already running may
+  // have read the list before the requesting pod was admitted.
   void ListKubeletPods(PodsDone done);
   // Releases the entries of `conflicts` whose pods are gone and have left. UNAVAILABLE while it is
   // unknown whether they are gone. After OK, only entries of living and of leaving pods remain.
@@ -80,8 +80,8 @@ class EndedPods {
   // Call when the API server reports the end of pods. Checks soon, then again until the kubelet
   // agrees and their processes have left.
   void ScheduleCheck();
-  // While the ledger has an entry or a spent token, tidies the ledger each minute and releases the
-  // entries of pods that the kubelet does not list any more.
+  // Each minute, tidies the ledger and releases the entries of pods that the kubelet does not list
+  // any more. Stops when the ledger has neither an entry nor a spent token.
   void SchedulePrune();
 
  private:

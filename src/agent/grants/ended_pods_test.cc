@@ -117,7 +117,7 @@ TEST_F(EndedPodsTest, APodThatFindsNoRoomWaitsForAProcessThatEnds) {
   EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
 }
 
-TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
+TEST_F(EndedPodsTest, AfterTheTimeoutTheGpuIsWithheldUntilTheProcessIsGone) {
   StartOn("a", "GPU-1");
   processes_.Run("a", 'D');
   ForceDelete("a");
@@ -162,7 +162,7 @@ TEST_F(EndedPodsTest, APodThatTheApiServerReportsAsRunningKeepsItsGpu) {
   EXPECT_NE(ledger_->Find({Uid("uid-a"), "default", "a", "main"}), nullptr);
 }
 
-TEST_F(EndedPodsTest, APodMadeAgainUnderItsNameWaitsForTheProcessesOfItsPredecessor) {
+TEST_F(EndedPodsTest, ARecreatedPodWaitsForTheProcessesOfItsPredecessor) {
   StartOn("web-0", "GPU-1");
   pods_.Remove(Uid("uid-web-0"));
   PodInfo second = FakeApiPods::Make("web-0", {{"main", {{kGpu, "1"}}}}, Uid("uid-second"));
@@ -309,10 +309,19 @@ TEST_F(EndedPodsTest, TokensThatAreTooOldAreForgottenAlsoWhereNothingIsGranted) 
   processes_.End("a");
   ForceDelete("a");
   ASSERT_TRUE(ledger_->entries().empty());
+  runner_.AdvanceTimeAndRun(GrantLedger::kTokenLifetime - 1h);
+  EXPECT_EQ(ledger_->spent_count(), 1u);
+  runner_.AdvanceTimeAndRun(2h);
+  EXPECT_EQ(ledger_->spent_count(), 0u);
+}
+
+TEST_F(EndedPodsTest, ARestartedAgentForgetsTokensThatAreTooOld) {
+  StartOn("a", "GPU-1");
+  processes_.End("a");
+  ForceDelete("a");
+  Restart();
   EXPECT_EQ(ledger_->spent_count(), 1u);
   runner_.AdvanceTimeAndRun(GrantLedger::kTokenLifetime + 1h);
-  Restart();
-  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_->spent_count(), 0u);
 }
 
