@@ -58,7 +58,7 @@ int RunAgent(AgentOptions options) {
     signalfd_siginfo info;
     if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
     if (info.ssi_signo == SIGHUP) return agent.Refresh();
-    Log(Severity::kInfo, "stopping", {{"signal", info.ssi_signo}});
+    Log(Severity::kInfo, "tessera-agent stops", {{"signal", info.ssi_signo}});
     runner.Quit();
   });
   runner.Post([&] {

@@ -131,7 +131,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
   auto handler = [get_status = std::move(get_status), post_to_grants = std::move(post_to_grants)](
                      const net::Request& request, net::HttpServer::Reply reply) {
     if (!IsGetOrHead(request)) {
-      return reply(net::TextResponse(405, "only GET\n"));
+      return reply(net::TextResponse(405, "this page requires GET\n"));
     }
     if (request.path() == "/metrics") {
       return reply(net::MetricsResponse(MetricsPage(get_status())));

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's pages over HTTP: /metrics (Prometheus: the agent's metrics, then the metrics of
-// dcgm-exporter), /containers (JSON: the use of limited containers, for `tessera top`), /healthz
-// (the main thread and the grants' thread run), /readyz (the GPUs are known, and the kubelet reads
-// the lists), /health (with dcgm-exporter's answer). Threads: lives on `runner`.
+// The agent's pages over HTTP:
+//
+//   /metrics     Prometheus: the agent's metrics, then the metrics of dcgm-exporter
+//   /containers  JSON: the use of limited containers, for `tessera top`
+//   /healthz     OK if the main thread and the grants' thread run
+//   /readyz      OK if the GPUs are known and the kubelet reads the lists
+//   /health      dcgm-exporter's answer
+//
+// Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

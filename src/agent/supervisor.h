@@ -3,8 +3,8 @@
 // container that died again (10 s, 20 s, … 5 min), and the node offers no GPU meanwhile. A parent
 // that does nothing else starts the agent again within milliseconds.
 //
-// Restarts the agent only after it was killed by a signal. An agent that exits, for a bad flag or
-// an unusable directory, ends the container with its exit code, so that the kubelet and the
+// Restarts the agent only after it was killed by a signal. If the agent exits, for example because
+// of an invalid flag, the container ends with the agent's exit code. So the kubelet and the
 // administrator see the code.
 #pragma once
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, for each container and GPU, how long the container has held the GPU, for how much of that
-// time it ran no kernel, and the energy that it used. The energy of a GPU between two readings is
-// divided by the fractions of the GPU's time that its containers used; the rest belongs to no pod.
-// So the sum over all containers and the rest grows by exactly as much as the GPU's counter.
+// For each container and GPU, counts the time for which the container has held the GPU, the part of
+// this time in which it ran no kernel, and the energy that it used. The energy of a GPU between two
+// readings is divided by the fractions of the GPU's time that its containers used; the rest belongs
+// to no pod. So the sum over all containers and the rest grows by exactly as much as the GPU's
+// counter.
 //
 // The use of a share is the use that the driver or the limiters report. If the use of the only
 // container of a GPU is not reported, the GPU's use takes its place. If several containers hold a

@@ -53,8 +53,8 @@ struct Field {
 
 // Returns all fields, in the order of default-counters.csv.
 std::span<const Field> AllFields();
-// Finds a field by either of its names. Returns null for a name that DCGM does not have, and a
-// Field without name and source for a field of DCGM that is not in the table.
+// Finds a field by either of its names. Returns null for a name that DCGM does not have. For a
+// field of DCGM that is not in the table, returns a Field without name and source.
 const Field* FindField(std::string_view name);
 
 }  // namespace tessera::agent

@@ -43,7 +43,7 @@ bool IsTemporary(const Status& status) {
 void LogAllocated(const std::string& resource, const ContainerRef& ref,
                   const Result<grant::Grant>& grant) {
   if (!grant.ok()) return;
-  Log(Severity::kInfo, "allocated",
+  Log(Severity::kInfo, "allocated GPUs to a container",
       {{"pod", ref.PodText()},
        {"uid", ref.pod_uid},
        {"container", ref.container},

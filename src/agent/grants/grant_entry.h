@@ -47,7 +47,7 @@ struct GrantEntry {
   std::vector<device::DeviceShare> shares;
   StringMap env;  // further variables of the container
   std::vector<Claim> claims;
-  bool guessed = false;  // the kubelet has not named the container yet
+  bool guessed = false;  // Allocate did not know the container for certain
   bool operator==(const GrantEntry&) const = default;
 };
 

@@ -59,8 +59,8 @@ Result<PlannedGrant> GrantPlanner::Plan(const PendingRequest& pending,
       FindContainerRequest(*pod.request, requester.container);
   if (container == nullptr) {
     return Error(Code::kInvalidArgument,
-                 "container {} of pod {} requests no GPU, but shows a token", requester.container,
-                 pod.Text());
+                 "container {} of pod {} requests no GPU, but presents a token",
+                 requester.container, pod.Text());
   }
   const device::Assignment assignment = occupancy_->AssignmentOf(requester.pod_uid, set);
   const auto shares = assignment.containers.find(requester.container);

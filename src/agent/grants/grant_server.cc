@@ -31,7 +31,7 @@ void LogAnswer(const grant::GrantRequest& request, const Result<grant::Grant>& r
                 {"container", request.container},
                 {"error", reply.status().ToString()}});
   }
-  Log(Severity::kInfo, "granted",
+  Log(Severity::kInfo, "granted GPUs to a container",
       {{"pod", pod},
        {"uid", request.pod_uid},
        {"container", request.container},

@@ -94,7 +94,8 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
     runner_.RunUntilIdle();
   };
   ask(grant::Grant{.devices = {{.uuid = "GPU-1"}, {.uuid = "GPU-2"}}});
-  EXPECT_NE(log.find("granted pod=ns/p uid=u container=c gpus=GPU-1,GPU-2"), std::string::npos)
+  EXPECT_NE(log.find("granted GPUs to a container pod=ns/p uid=u container=c gpus=GPU-1,GPU-2"),
+            std::string::npos)
       << log;
   ask(Status(Code::kUnavailable, "why"));
   EXPECT_NE(log.find("container=c error=\"UNAVAILABLE: why\""), std::string::npos) << log;
@@ -153,7 +154,7 @@ TEST_F(GrantServerTest, RejectsAnAnnouncedSizeAboveTheLimit) {
   EXPECT_NE(Answer(client).find("RESOURCE_EXHAUSTED"), std::string::npos);
 }
 
-TEST_F(GrantServerTest, RejectsRubbishWithAReason) {
+TEST_F(GrantServerTest, RejectsAnInvalidRequestWithAReason) {
   const Fd client = Connect();
   Send(client, grant::Frame("GET / HTTP/1.1"));
   EXPECT_NE(Answer(client).find("INVALID_ARGUMENT"), std::string::npos);

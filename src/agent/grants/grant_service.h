@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides a request of the runtime: opens the tokens, waits for the pod and for GPUs of ended pods
-// (start_waits.h), plans which GPUs the container gets (grant_planner.h), rejects oversubscription
-// and unhealthy GPUs, and records the grant before it answers. If the agent chose the GPUs itself,
-// it then writes them to the pod's annotations, so that the scheduler sees them. The transport is
-// in grant_server.h, the record in grant_ledger.h.
+// Decides a request of the runtime. It opens the tokens, waits for the pod and for GPUs of ended
+// pods (start_waits.h), and plans which GPUs the container gets (grant_planner.h). It rejects
+// oversubscription and unhealthy GPUs, and records the grant before it answers. If the agent chose
+// the GPUs itself, it then writes them to the pod's annotations, so that the scheduler sees them.
+// The transport is in grant_server.h, the record in grant_ledger.h.
 //
 // Without a token a container gets only GPUs that another device plugin gave it
 // (other_plugin_grants.h). An entry of another pod is no conflict once that pod is gone
@@ -53,7 +53,7 @@ struct GrantOptions {
   // before `agent_installed_at` are left out: another device plugin may have given them GPUs.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
-  // Each of these may be null.
+  // Each of the following pointers may be null.
   OtherPluginGrants* other_plugin_grants = nullptr;
   AdmissionOrder* admission_order = nullptr;
   GrantMetrics* metrics = nullptr;

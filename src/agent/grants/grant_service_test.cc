@@ -178,7 +178,7 @@ TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
   EXPECT_EQ(ledger_.spent_count(), 1u);
 }
 
-TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {
+TEST_F(GrantServiceTest, ARecreatedPodGetsTheGpuOfItsPredecessor) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());

@@ -43,7 +43,7 @@ class GrantSpansTest : public GrantsFixture {
   Status answer_;
 };
 
-TEST_F(GrantSpansTest, AContainersStartHasItsSteps) {
+TEST_F(GrantSpansTest, TheStartOfAContainerHasASpanForEachStep) {
   PodInfo pod = FakeApiPods::Make("train", {{"main", {{kGpu, "1"}}}});
   pod.created = runner_.clock().WallNow();
   const WallTime created = pod.created;

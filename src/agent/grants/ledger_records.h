@@ -4,8 +4,8 @@
 //   {"do":"grant","uid":…,"namespace":…,"pod":…,"container":…,"phase":"main","dialect":…,
 //    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
 //    "env":{…},"guessed":true,"chosen":"{…}"}
-//                     env: further variables of the container; guessed: the kubelet has not
-//                     confirmed the container; chosen: tessera.dev/assignment, if the agent
+//                     env: further variables of the container; guessed: Allocate did not know
+//                     the container for certain; chosen: tessera.dev/assignment, if the agent
 //                     chose
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a rewritten journal

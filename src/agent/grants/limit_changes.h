@@ -5,10 +5,10 @@
 // from its start on. The lowest limit applies.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
-// the grant would take from other grants. The text of an annotation is rejected as a whole, with an
-// Event, if it cannot be read, names a container that the pod does not have, or exceeds a grant. A
-// rejected text changes nothing: the last accepted text stays in force, also after a restart of the
-// agent. A lower limit stops no running process.
+// the grant would take from other grants. The text of an annotation is invalid if it cannot be
+// read, names a container that the pod does not have, or exceeds a grant. The agent rejects an
+// invalid text as a whole, and records an Event. A rejected text changes nothing: the last accepted
+// text stays in force, also after a restart of the agent. A lower limit stops no running process.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h). Next to them it keeps the texts of
 // each pod with a limited container: <dir>/<pod UID>/.limit-texts. A restarted agent thus knows

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides with --binding=allocate whether a container may start with the GPUs that Allocate gave
 // for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
-// IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
-// assignment has other GPUs, or if neither grant nor assignment is known. The pod must be deleted
-// then, because Allocate's answer cannot be changed. The kubelet calls PreStartContainer before
-// each start of a container, also after restarts of kubelet and agent; the ledger keeps the grants.
+// IDs. The agent rejects the start in three cases: it gave the GPUs to another container, the
+// container's assignment has other GPUs, or neither grant nor assignment is known. A user must then
+// delete the pod, because Allocate's answer cannot be changed. The kubelet calls PreStartContainer
+// before each start of a container, also after restarts of kubelet and agent; the ledger keeps the
+// grants.
 //
 // The kubelet lists pods by name, not by UID. It does not list ordinary init containers. Such a
 // container starts only if Allocate knew its name for certain. If another device plugin gave whole

@@ -25,7 +25,7 @@ std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, co
                                               const GrantLedger& ledger, WallTime since);
 
 // Looks for such containers every kInterval. Reports a container if two checks in a row have found
-// it, because a container that is starting is listed by the kubelet before it has its grant.
+// it, because the kubelet lists a starting container before the container has its grant.
 class UnredeemedWatch {
  public:
   static constexpr Duration kInterval = std::chrono::minutes(1);

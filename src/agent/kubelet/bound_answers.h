@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers of one resource to the kubelet with --binding=allocate: the environment and device
-// nodes of the GPUs that the grants' thread grants (allocation_grants.h), and, before each start of
-// a container, whether the GPUs belong to the container (start_checks.h). The environment has the
-// variables of NVIDIA's device plugin and of older systems' images. Any thread.
+// The answers of one resource to the kubelet with --binding=allocate. Allocate is answered with the
+// environment and device nodes of the GPUs that the grants' thread grants (allocation_grants.h).
+// PreStartContainer is answered with an error if the GPUs do not belong to the container
+// (start_checks.h). The environment has the variables of NVIDIA's device plugin and of older
+// systems' images. Any thread.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,8 @@
 // The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
 // five calls. Registration is in registrar.h, the content of answers in plugin_answers.h.
 //
-// The server listens on the socket itself and passes connections to gRPC, so a deleted socket can
-// be created again under its name while the kubelet's connection and its device stream stay open.
+// The server listens on the socket itself and passes connections to gRPC. So it can create a
+// deleted socket again under its name while the kubelet's connection and device stream stay open.
 //
 // Threads: lives on `runner`. The kubelet's calls come on gRPC's threads and are answered there
 // from the immutable DeviceSet, or later on the thread of the answer. No thread waits for the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divides the time of each GPU among the limited containers of this node. Every few milliseconds it
-// reads the GPU time that their limiters have charged, passes it to the GPU's Arbiter
-// (src/limiter/compute/arbiter.h), and writes the Arbiter's decisions into their `limits`.
+// passes the GPU time that their limiters have charged to the GPU's Arbiter
+// (src/limiter/compute/arbiter.h). It writes the Arbiter's decisions into the containers' `limits`.
 //
 // A GPU is divided while a member has a request on it. Members without a request, which have a
 // share of memory alone, then get what the requests leave. On a GPU without requests they are not

@@ -2,10 +2,10 @@
 // The two files of one limited container (src/limiter/region.h) from the agent's side: `limits`,
 // which is on the host, and `usage`, in a tmpfs of the container.
 //
-// A process belongs to the container if the path from which the limiter reads `limits` leads, in
-// the process's root, to the file that the agent wrote for the container (same device and inode).
-// So the search needs neither API server nor engine. A process that has left the container's mount
-// namespace is not found.
+// The limiter of a process reads `limits` at a fixed path below the process's root. The process
+// belongs to the container if this path leads to the file that the agent wrote for the container
+// (same device and inode). So the search needs neither API server nor engine. A process that has
+// left the container's mount namespace is not found.
 //
 // Here the agent, as root, opens paths below a container's root. The kernel resolves paths below
 // that root (openat2, Linux 5.6; on older kernels no container is found), and no symbolic link is

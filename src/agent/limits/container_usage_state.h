@@ -27,10 +27,9 @@ struct ContainerUsage::WatchedContainer {
   bool readable = false;
   std::string container_id;  // from the region, at the start of this round
   // The engine's ID, from the region or from the API server. If it is "" and `is_alone` is true,
-  // the pod has no other container with GPUs, so each process of the pod that uses a GPU belongs to
-  // this container.
+  // each process of the pod that uses a GPU belongs to this container.
   std::string owner_id;
-  bool is_alone = false;
+  bool is_alone = false;  // the pod has no other container with GPUs
 
   // The processes that could not see `limits` in the last check, and when the running check
   // started.

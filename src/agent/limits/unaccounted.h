@@ -11,8 +11,8 @@
 // dying process still has. The limiter would then refuse allocations that fit. So the number rises
 // only if all samples of the window support it, and falls with the first sample that does not.
 //
-// The first context of a process is not counted. The limiter does not know its size, and a program
-// must be able to run in a share of 256 MiB, which is less than the context on a large GPU. All
+// The first context of a process is not counted. The limiter does not know its size. Moreover, a
+// program must be able to run in a share of 256 MiB, and the context on a large GPU is larger. All
 // contexts of many processes together may take as much memory as the share, and no more
 // (docs/concepts/isolation.md).
 //
@@ -45,8 +45,8 @@ class UnaccountedMemory {
     Bytes limit;  // of the container
   };
   // Starts from what the agent measured before its restart. This amount stays in force until there
-  // are kSamples samples, or a sample is below it, so that the limiters do not count this memory as
-  // free after a restart of the agent.
+  // are kSamples samples, or a sample is below it. Otherwise the limiters would count this memory
+  // as free after a restart of the agent.
   void Resume(Bytes bytes) { resumed_bytes_ = bytes; }
   void Add(MonotonicTime now, const MemorySample& sample);
   // Returns 0 if the last kWindow has no sample, for example because the driver does not answer.

@@ -16,13 +16,13 @@ class DeviceNodeKeeperTest : public DeviceNodeFixture {
 
   FakeTaskRunner runner_;
   bool has_gpus_ = true;
-  int looks_ = 0;
+  int checks_ = 0;
   DeviceNodeKeeper keeper_{&runner_,
                            {.dev_root = dir_.path(),
                             .driver_root = [this] { return dir_.path(); },
                             .driver_has_gpus =
                                 [this] {
-                                  ++looks_;
+                                  ++checks_;
                                   return has_gpus_;
                                 }}};
 };
@@ -40,14 +40,14 @@ TEST_F(DeviceNodeKeeperTest, RetriesWhileTheDriverReportsNoGpu) {
   has_gpus_ = false;
   keeper_.Start();
   keeper_.Update();
-  EXPECT_EQ(looks_, 2);
+  EXPECT_EQ(checks_, 2);
   runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetryInterval);
-  EXPECT_EQ(looks_, 3) << "one retry is planned at a time";
+  EXPECT_EQ(checks_, 3) << "one retry is planned at a time";
   has_gpus_ = true;
   runner_.AdvanceTimeAndRun(DeviceNodeKeeper::kRetryInterval);
-  EXPECT_EQ(looks_, 4);
+  EXPECT_EQ(checks_, 4);
   runner_.AdvanceTimeAndRun(10 * DeviceNodeKeeper::kRetryInterval);
-  EXPECT_EQ(looks_, 4);
+  EXPECT_EQ(checks_, 4);
 }
 
 }  // namespace

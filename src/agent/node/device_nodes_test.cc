@@ -142,14 +142,14 @@ TEST_F(DeviceNodesTest, RequestsTheUvmModuleAndMakesItsNodesOnceLoaded) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices("Character devices:\n195 nvidia\n");
-  std::vector<std::string> asked;
+  std::vector<std::string> requested_modules;
   DeviceNodeOptions options{.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()};
-  options.load_module = [&](const std::string& module) { asked.push_back(module); };
+  options.load_module = [&](const std::string& module) { requested_modules.push_back(module); };
   EXPECT_EQ(nodes_.Update(options).problems.size(), 1u);
-  EXPECT_EQ(asked, std::vector<std::string>{"nvidia-uvm"});
+  EXPECT_EQ(requested_modules, std::vector<std::string>{"nvidia-uvm"});
   SetDevices(kDevices);
   EXPECT_TRUE(nodes_.Update(options).problems.empty());
-  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(requested_modules.size(), 1u);
   EXPECT_TRUE(PathExists(Dev("nvidia-uvm")));
 }
 

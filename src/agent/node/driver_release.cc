@@ -15,7 +15,7 @@ DriverReleaseWatch::DriverReleaseWatch(TaskRunner* runner, std::string file, Eve
       file_(std::move(file)),
       events_(std::move(events)),
       gate_(std::make_shared<gpu::DriverGate>(
-          fmt::format("the driver is closed, because {} exists: its upgrade goes on, or an "
+          fmt::format("the driver is closed, because {} exists: its upgrade is in progress, or an "
                       "administrator has closed it",
                       file_))),
       watcher_(runner, DirName(file_),
@@ -34,7 +34,7 @@ DriverReleaseWatch::DriverReleaseWatch(TaskRunner* runner, std::string file, Eve
 void DriverReleaseWatch::SetClosed(bool closed) {
   if (gate_->closed() == closed) return;
   gate_->SetClosed(closed);
-  Log(Severity::kWarning, closed ? "closes the driver for maintenance" : "opens the driver again",
+  Log(Severity::kWarning, closed ? "closed the driver for maintenance" : "opened the driver again",
       {{"file", file_}});
   events_.on_change();
   for (const Duration delay : kCheckDelays) {

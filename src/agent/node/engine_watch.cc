@@ -100,7 +100,7 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
   last_error_.clear();
   if (result->out.empty()) return SetProblem("");
   SetProblem(fmt::format(
-      "{} lacks the settings of tessera-runtime, because it was changed since or never configured: "
+      "{} lacks the settings of tessera-runtime, because it was changed or was never configured: "
       "new containers start without tessera-runtime, and so without their GPUs. Restart the "
       "agent's pod of this node, whose init container configures the engine, or logs why it does "
       "not; or set --repair-engine",
@@ -132,7 +132,8 @@ void EngineWatch::Repair() {
 void EngineWatch::SetProblem(std::string problem) {
   if (problem == problem_) return;
   if (!problem.empty()) {
-    Log(Severity::kError, "the container engine's configuration has changed", {{"what", problem}});
+    Log(Severity::kError, "the container engine's configuration has changed",
+        {{"problem", problem}});
   } else if (problem_) {
     Log(Severity::kInfo, "the container engine is configured for tessera-runtime again");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Node condition GPUReady: whether all GPUs of the node can be used, and if not, why. Also the
-// patches that bring a Node to its condition, and remove its startup taint. Pure.
+// The Node condition GPUReady: whether all GPUs of the node can be used, and if not, why. Makes the
+// patches that bring a Node to its condition and remove its startup taint. Pure.
 //
 //   True   GPUsHealthy     "8 GPUs are healthy"
 //   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
@@ -37,7 +37,7 @@ struct NodeFindings {
   std::string_view driver_reason;  // from api/names.h; empty: no problem
   std::string driver_problem;
   std::string smoke_problem;  // why the smoke test failed; empty: it did not fail
-  bool smoke_passed = false;  // the node's startup taints are removed
+  bool smoke_passed = false;  // the agent removes the node's startup taints
   bool operator==(const NodeFindings&) const = default;
 };
 

@@ -85,7 +85,7 @@ void NodeReadiness::JudgeDriverFiles() {
 
 void NodeReadiness::OnVerdict(const SmokeVerdict& verdict) {
   const bool failed = verdict.state == SmokeVerdict::State::kFailed;
-  if (failed) Log(Severity::kWarning, "the smoke test failed", {{"why", verdict.problem}});
+  if (failed) Log(Severity::kWarning, "the smoke test failed", {{"problem", verdict.problem}});
   findings_.smoke_problem = failed ? verdict.problem : "";
   findings_.smoke_passed = verdict.state == SmokeVerdict::State::kPassed;
   options_.on_findings();

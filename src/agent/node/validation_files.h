@@ -27,7 +27,7 @@
 namespace tessera::agent {
 
 struct ValidationState {
-  std::optional<DriverRoot> driver;  // whose NVML answers
+  std::optional<DriverRoot> driver;  // nullopt while NVML does not answer
   std::string dev_root = "/";        // host path
   bool toolkit_ready = false;
   bool plugin_ready = false;

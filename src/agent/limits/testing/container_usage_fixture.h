@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node with a limited container, for tests of what ContainerUsage publishes and reports. Its
-// /proc and the container's root are directories, and the driver is a fake, because a test decides
-// what the driver reports of which process, and when it hangs.
+// /proc and the container's root are directories. The driver is a fake: a test decides what it
+// reports about each process, and when it hangs.
 #pragma once
 
 #include <gtest/gtest.h>
