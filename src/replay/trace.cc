@@ -13,7 +13,8 @@ namespace {
 
 // More than any machine has, and far below an overflow of sums over a million rows.
 constexpr int64_t kMaxCpuMilli = 1'000'000'000;
-constexpr int64_t kMaxMemoryMib = int64_t{1} << 33;
+constexpr int64_t kMaxMemoryMib = placement::kMaxRequestedMemory.count() / MiB(1).count();
+static_assert(kMaxCpuMilli <= placement::kMaxRequestedCpuMilli);
 constexpr int64_t kMaxGpus = 1'000'000;
 constexpr int64_t kMaxSeconds = int64_t{1} << 40;
 

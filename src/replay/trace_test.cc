@@ -107,6 +107,8 @@ TEST(TraceTest, NamesFileLineColumnAndReasonOfAWrongNumber) {
   EXPECT_EQ(PodError("p,1,1,0,0\nq,-5,1,0,0\n"), "pods.csv:3: cpu_milli: \"-5\" is negative");
   EXPECT_EQ(PodError("p,1,1,1,0.5\n"), "pods.csv:2: gpu_milli: \"0.5\" is not a whole number");
   EXPECT_EQ(PodError("p,1,,0,0\n"), "pods.csv:2: memory_mib: a number is missing");
+  EXPECT_EQ(PodError("p,1,1073741825,0,0\n"),
+            "pods.csv:2: memory_mib: \"1073741825\" is not in 0 … 1073741824");
   EXPECT_EQ(PodError("p,1,x,0,0\n"), "pods.csv:2: memory_mib: \"x\" is not a number");
   EXPECT_EQ(PodError("p,1,1,99999999999999999999999,1000\n"),
             "pods.csv:2: num_gpu: \"99999999999999999999999\" is not in 0 … 1000000");
