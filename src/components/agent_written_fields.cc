@@ -42,12 +42,12 @@ struct FieldNames {
   std::set<std::string> labels, annotations, conditions, resources;
 };
 
-void AddFieldNames(const Json& entry, FieldNames* owned) {
-  AddNames(FieldsAt(entry, {"f:metadata", "f:labels"}), NameOf, &owned->labels);
-  AddNames(FieldsAt(entry, {"f:metadata", "f:annotations"}), NameOf, &owned->annotations);
-  AddNames(FieldsAt(entry, {"f:status", "f:conditions"}), ConditionOf, &owned->conditions);
-  AddNames(FieldsAt(entry, {"f:status", "f:capacity"}), NameOf, &owned->resources);
-  AddNames(FieldsAt(entry, {"f:status", "f:allocatable"}), NameOf, &owned->resources);
+void AddFieldNames(const Json& entry, FieldNames* field_names) {
+  AddNames(FieldsAt(entry, {"f:metadata", "f:labels"}), NameOf, &field_names->labels);
+  AddNames(FieldsAt(entry, {"f:metadata", "f:annotations"}), NameOf, &field_names->annotations);
+  AddNames(FieldsAt(entry, {"f:status", "f:conditions"}), ConditionOf, &field_names->conditions);
+  AddNames(FieldsAt(entry, {"f:status", "f:capacity"}), NameOf, &field_names->resources);
+  AddNames(FieldsAt(entry, {"f:status", "f:allocatable"}), NameOf, &field_names->resources);
 }
 
 std::vector<std::string> Without(const std::set<std::string>& of_agents,

@@ -36,7 +36,7 @@ metadata:
     fieldsV1: {f:status: {f:conditions: {'k:{"type":"Ready"}': {}}}}
 )";
 
-TEST(AgentWrittenFieldsTest, AreWhatTheAgentAloneWrote) {
+TEST(AgentWrittenFieldsTest, FieldsOfOtherWritersStay) {
   const AgentWrittenFields fields = AgentWrittenFieldsIn(kNode);
   EXPECT_THAT(fields.labels, ElementsAre("nvidia.com/gpu.count"));
   EXPECT_THAT(fields.annotations, ElementsAre("tessera.dev/devices"));
@@ -63,7 +63,7 @@ TEST(AgentWrittenFieldsTest, AnnotationsWithTesserasPrefixAreFoundForEveryWriter
   EXPECT_THAT(fields.annotations, ElementsAre("tessera.dev/devices"));
 }
 
-TEST(AgentWrittenFieldsTest, OddFieldsAreNoFields) {
+TEST(AgentWrittenFieldsTest, MalformedManagedFieldsAreIgnored) {
   EXPECT_TRUE(
       AgentWrittenFieldsIn("metadata: {managedFields: [{manager: tessera-agent, fieldsV1: 3}]}\n")
           .empty());

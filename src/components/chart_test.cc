@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the rendered objects with those that the real helm renders from the chart. Skipped where
-// helm is not built.
+// Compares the rendered objects with those that the real helm renders from the chart. Skipped on
+// machines where helm is not built.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "" if there is none. `testcluster build helm` puts it into the cache.
+// The path of the helm that `testcluster build helm` has put into the cache; "" if there is none.
 std::string FindHelm() {
   const char* cache = std::getenv("TESSERA_CACHE");
   const char* home = std::getenv("HOME");
@@ -38,7 +38,7 @@ std::string FindHelm() {
   return "";
 }
 
-// With sorted members, so that equal objects have equal texts.
+// The value with sorted members, so that equal objects have equal texts.
 Json Sorted(const Json& json) {
   Json out = json;
   if (json.is_array()) {
@@ -184,7 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
         "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
         "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
 
-// NOTES.txt prints "tessera.ignored", which an added template shows.
+// NOTES.txt prints the lines of the template "tessera.ignored". The test adds a template that prints
+// them as YAML.
 class IgnoredByBoth : public ChartTest {};
 
 TEST_P(IgnoredByBoth, TheChartNamesTheSameValues) {
@@ -203,14 +204,14 @@ TEST_P(IgnoredByBoth, TheChartNamesTheSameValues) {
                  std::chrono::seconds(50));
   ASSERT_TRUE(helm.ok()) << helm.status().ToString();
   ASSERT_EQ(helm->exit_code, 0) << helm->err;
-  std::set<std::string> theirs;
+  std::set<std::string> lines_of_the_chart;
   const Json document = ParseYaml(helm->out.substr(helm->out.find('\n') + 1)).value();
   for (const Json& line : document.Find("lines")->items()) {
-    if (!line.string_value().empty()) theirs.insert(line.string_value());
+    if (!line.string_value().empty()) lines_of_the_chart.insert(line.string_value());
   }
-  const std::vector<std::string> ours = IgnoredValues(ParseYaml(GetParam()).value());
-  EXPECT_EQ(theirs, std::set<std::string>(ours.begin(), ours.end()));
-  EXPECT_GT(ours.size(), 0u);
+  const std::vector<std::string> ignored = IgnoredValues(ParseYaml(GetParam()).value());
+  EXPECT_EQ(lines_of_the_chart, std::set<std::string>(ignored.begin(), ignored.end()));
+  EXPECT_GT(ignored.size(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -247,7 +248,7 @@ TEST_P(RejectedByTheChart, OneErrorNamesEachValue) {
   const auto helm = Template();
   ASSERT_TRUE(helm.ok()) << helm.status().ToString();
   EXPECT_NE(helm->exit_code, 0);
-  // Each of the test's values is on a line, followed by the text that the error has for it.
+  // A comment behind each value has the text that the error must contain for this value.
   for (const std::string_view line : Split(std::string_view(GetParam()), '\n')) {
     const size_t wanted = line.find("# ");
     if (wanted == std::string_view::npos) continue;

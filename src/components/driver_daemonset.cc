@@ -64,12 +64,8 @@ std::string_view ModuleName(KernelModule module) {
   return "auto";
 }
 
-// FNV-1a with 64 bits, because std::hash may differ between builds.
-std::string DigestOf(std::string_view text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return fmt::format("{:016x}", hash);
-}
+// Not std::hash, which may differ between builds.
+std::string DigestOf(std::string_view text) { return fmt::format("{:016x}", Fnv1a(text)); }
 
 Json Text(std::string_view text) { return Json::String(text); }
 
@@ -157,12 +153,11 @@ Json ContainerOf(std::string_view name, const std::string& image, const DriverSp
                            {"volumeMounts", volumes.mounts()}});
 }
 
-// While the file exists, the agent keeps the driver closed. The script gives it 6 seconds to close
-// the driver, and does not check whether there is an agent.
+// While the file release-driver exists, the agent keeps the driver closed. The script gives the
+// agent 6 seconds to close the driver, and does not check whether the node has an agent.
 constexpr std::string_view kReleaseScript =
     "touch /run/tessera/release-driver; rm -f /run/nvidia/validations/.driver-ctr-ready; sleep 6";
-// Like NVIDIA's probe: once the driver answers, creates the file by which NVIDIA's components
-// notice it.
+// Like NVIDIA's probe: once the driver answers, creates the file for which NVIDIA's components wait.
 constexpr std::string_view kProbeScript =
     "nvidia-smi && mkdir -p /run/nvidia/validations && touch "
     "/run/nvidia/validations/.driver-ctr-ready && rm -f /run/tessera/release-driver";
@@ -231,11 +226,11 @@ Json Containers(const DriverSpec& spec, const DriverHost& host, const std::strin
 
 Json Tolerations(const DriverSpec& spec) {
   Json all = Json::MakeArray();
-  // A node that joins with a startup taint stays tainted until this pod runs.
+  // A node that joins with a startup taint keeps it until this pod runs.
   all.Append(Json::MakeObject({{"operator", Text("Exists")}, {"effect", Text("NoSchedule")}}));
-  all.Append(Json::MakeObject({{"key", Text("nvidia.com/gpu")}, {"operator", Text("Exists")}}));
+  all.Append(Json::MakeObject({{"key", Text(names::kResourceGpu)}, {"operator", Text("Exists")}}));
   all.Append(Json::MakeObject({{"key", Text("CriticalAddonsOnly")}, {"operator", Text("Exists")}}));
-  for (const Json& each : spec.tolerations.items()) all.Append(each);
+  for (const Json& toleration : spec.tolerations.items()) all.Append(toleration);
   return all;
 }
 

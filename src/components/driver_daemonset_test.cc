@@ -17,9 +17,9 @@ const Json& At(const Json& json, Keys... keys) {
   const Json* at = &json;
   for (const std::string& key : {std::string(keys)...}) {
     if (at == nullptr) return none;
-    const bool item = at->is_array();
-    if (item && std::stoul(key) >= at->items().size()) return none;
-    at = item ? &at->items()[std::stoul(key)] : at->Find(key);
+    const bool in_array = at->is_array();
+    if (in_array && std::stoul(key) >= at->items().size()) return none;
+    at = in_array ? &at->items()[std::stoul(key)] : at->Find(key);
   }
   return at != nullptr ? *at : none;
 }
@@ -54,7 +54,7 @@ TEST(DriverHostTest, SystemsAreReadFromTheNode) {
             std::string::npos);
 }
 
-TEST(DriverImageTest, TagsAreNvidias) {
+TEST(DriverImageTest, TagsAreThoseOfNvidiasImages) {
   DriverSpec spec = Spec();
   EXPECT_EQ(*DriverImage(spec, kUbuntu), "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04");
   spec.precompiled = true;
@@ -69,7 +69,7 @@ TEST(DriverImageTest, TagsAreNvidias) {
             std::string::npos);
 }
 
-TEST(DriverPoolTest, KernelsPartNodesOnlyWithPrecompiledModules) {
+TEST(DriverPoolTest, KernelsDividePoolsOnlyWithPrecompiledModules) {
   DriverSpec spec = Spec();
   const DriverHost other{"ubuntu", "22.04", "6.8.0-45-generic"};
   EXPECT_EQ(PoolName(spec, kUbuntu), "default-ubuntu22-04");
@@ -97,7 +97,7 @@ TEST(DriverDaemonSetTest, ModulesAreOpenProprietaryOrChosen) {
             std::string::npos);
 }
 
-TEST(DriverDaemonSetTest, TheObjectIsNvidiasInWhatItsPodsNeed) {
+TEST(DriverDaemonSetTest, PodsAreLikeThoseOfNvidiasOperator) {
   DriverSpec spec = Spec();
   spec.rdma = spec.use_host_mofed = spec.gds = spec.gdrcopy = true;
   spec.gds_image = "nvcr.io/nvidia/cloud-native/nvidia-fs:2.20.5";
@@ -131,7 +131,7 @@ TEST(DriverDaemonSetTest, TheObjectIsNvidiasInWhatItsPodsNeed) {
   EXPECT_TRUE(propagates) << "the host must see the driver's root";
 }
 
-TEST(DriverDaemonSetTest, OnlyWhatChangesTheDriverChangesTheRevision) {
+TEST(DriverDaemonSetTest, OnlyChangesOfTheDriverChangeTheRevision) {
   const std::string revision = *DriverRevision(Spec(), kUbuntu);
   DriverSpec spec = Spec();
   spec.priority_class = "low";

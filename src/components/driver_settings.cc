@@ -80,8 +80,8 @@ DriverSettings ReadDriver(const Json* section, const std::string& pool) {
     for (const Json& arg : args->items()) spec.args.push_back(arg.string_value());
   }
   if (const Json* env = section->Find("env")) {
-    for (const Json& one : env->items()) {
-      spec.env[one.StringAt("name").value()] = one.StringAt("value").value_or("");
+    for (const Json& variable : env->items()) {
+      spec.env[variable.StringAt("name").value()] = variable.StringAt("value").value_or("");
     }
   }
   spec.resources = PartOf(*section, "resources");
@@ -104,7 +104,8 @@ Status CheckDriver(const DriverSpec& spec) {
        {std::tuple(spec.gds, &spec.gds_image, "gds"),
         std::tuple(spec.gdrcopy, &spec.gdrcopy_image, "gdrcopy")}) {
     if (enabled && image->empty()) {
-      return Error(Code::kInvalidArgument, "driver.{}.image of \"{}\" is missing", field,
+      return Error(Code::kInvalidArgument,
+                   "driver.{}.image of \"{}\" is missing: set repository, image and version", field,
                    spec.name);
     }
   }

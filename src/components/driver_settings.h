@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/names.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/formats/json.h"
@@ -19,7 +20,7 @@ enum class KernelModule { kAuto, kOpen, kProprietary };
 
 struct DriverSpec {
   std::string name = "default";  // of the pool
-  std::string ns = "tessera-system";
+  std::string ns{names::kSystemNamespace};
   std::string repository = "nvcr.io/nvidia";
   std::string image = "driver";
   // "550.163.01"; a branch, "550", with precompiled modules; or a digest, "sha256:…".
@@ -38,13 +39,15 @@ struct DriverSpec {
   std::vector<std::string> args;
   StringMap env;
   StringMap node_selector;
-  Json tolerations = Json::MakeArray();  // in addition to nvidia.com/gpu and CriticalAddonsOnly
+  // In addition to those of every driver pod: all NoSchedule taints, nvidia.com/gpu and
+  // CriticalAddonsOnly.
+  Json tolerations = Json::MakeArray();
   Json resources = Json::MakeObject();
   std::string priority_class = "system-node-critical";
   std::string repo_config;    // ConfigMap with package sources; "": none
   std::string cert_config;    // ConfigMap with certificates; "": none
   std::string module_config;  // ConfigMap with nvidia.conf; "": none
-  std::string install_dir = "/run/nvidia/driver";
+  std::string install_dir{names::kDriverContainerRoot};
 };
 
 struct DriverSettings {

@@ -101,13 +101,13 @@ TEST(ObjectsTest, AViewerMayListEachObjectByItsName) {
   }
 }
 
-TEST(ObjectsTest, AllHaveTheLabelByWhichTheyAreFound) {
+TEST(ObjectsTest, EachObjectHasTheLabelOfTheInstallation) {
   ExpectLabelsAndNames(RenderObjects(SettingsOf(kEverything)));
   ExpectLabelsAndNames(ObjectsOfEveryKind());
   ExpectLabelsAndNames({SystemNamespace(), TesseraDefinition()});
 }
 
-// The operator's Service for metrics must not find the pods of agents.
+// The Service for the operator's metrics must not select the pods of agents.
 TEST(ObjectsTest, EachProgramWithMetricsHasAMonitorOfItsOwn) {
   const Settings pods = SettingsOf("podMonitor: {enabled: true, interval: 7s}");
   const Settings services = SettingsOf("serviceMonitor: {enabled: true, labels: {release: p}}");
@@ -130,7 +130,7 @@ TEST(ObjectsTest, EachProgramWithMetricsHasAMonitorOfItsOwn) {
   }
 }
 
-TEST(ObjectsTest, RightsComeBeforeWhatNeedsThem) {
+TEST(ObjectsTest, RightsComeBeforeTheObjectsThatNeedThem) {
   const std::vector<Json> objects = RenderObjects(SettingsOf(""));
   std::vector<std::string> kinds;
   for (const Json& object : objects) kinds.push_back(object.StringAt("kind").value());
@@ -171,7 +171,7 @@ TEST(ObjectsTest, EachNodeIsInOnePool) {
                         R"({"key":"pool","operator":"NotIn","values":["b"]}]})"));
 }
 
-TEST(ObjectsTest, AgentsOfAPoolAreFoundWithTheOthers) {
+TEST(ObjectsTest, AgentsOfAPoolHaveTheNameLabelOfAllAgents) {
   const Json set = ObjectOf(SettingsOf(kEverything), "DaemonSet", "tessera-agent-a");
   const Json& labels = *set.Find("spec")->Find("template")->Find("metadata")->Find("labels");
   EXPECT_EQ(labels.StringAt("app.kubernetes.io/name").value(), "tessera-agent");
@@ -180,7 +180,7 @@ TEST(ObjectsTest, AgentsOfAPoolAreFoundWithTheOthers) {
   EXPECT_EQ(selector.StringAt("tessera.dev/pool").value(), "a");
 }
 
-TEST(ObjectsTest, SettingsCannotReplaceTheLabelsThatOthersRelyOn) {
+TEST(ObjectsTest, SettingsCannotReplaceTesserasLabels) {
   const Settings settings = SettingsOf("daemonsets: {labels: {app.kubernetes.io/name: x, a: b}}");
   const Json set = ObjectOf(settings, "DaemonSet", "tessera-agent");
   const Json& labels = *set.Find("spec")->Find("template")->Find("metadata")->Find("labels");
@@ -226,7 +226,7 @@ std::string ToleratedBy(const Json& object) {
   return keys;
 }
 
-TEST(ObjectsTest, TolerationsReachThePodsThatTheyAreFor) {
+TEST(ObjectsTest, EachProgramHasItsTolerations) {
   const Settings settings = SettingsOf(
       "daemonsets: {tolerations: [{key: general}]}\nscheduler: {tolerations: [{key: s}]}\n"
       "console: {enabled: true, tolerations: [{key: c}]}\noperator: {tolerations: [{key: o}]}\n"
@@ -263,8 +263,8 @@ TEST(ObjectsTest, TheDefinitionHasAStructuralSchema) {
   EXPECT_THAT(text, HasSubstr("x-kubernetes-int-or-string"));
 }
 
-// A keyword that the check does not know would be checked by Helm alone.
-TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
+// Only Helm would check a keyword that CheckAgainstSchema does not know.
+TEST(ObjectsTest, TheSchemaUsesOnlyKeywordsThatAreChecked) {
   const std::set<std::string> known = {
       "$schema", "title",     "description", "type",    "properties", "additionalProperties",
       "items",   "minLength", "maxLength",   "minimum", "maximum",    "pattern",
@@ -285,7 +285,7 @@ TEST(ObjectsTest, TheSchemaUsesNoOtherKeywordsThanAreChecked) {
   check(SpecSchema());
 }
 
-TEST(ObjectsTest, TheDefaultsHaveEverySettingOfTheSchemaThatIsOurs) {
+TEST(ObjectsTest, TheDefaultsHaveEveryKeyOfTheirSections) {
   const Json& properties = *SpecSchema().Find("properties");
   for (const auto& [section, defaults] : DefaultSpec().members()) {
     const Json* known = properties.Find(section)->Find("properties");

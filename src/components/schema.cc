@@ -73,7 +73,7 @@ bool HasType(const Json& value, const Json* type) {
   if (type == nullptr) return true;
   if (!type->is_array()) return HasOneType(value, type->string_value());
   return std::ranges::any_of(
-      type->items(), [&](const Json& one) { return HasOneType(value, one.string_value()); });
+      type->items(), [&](const Json& name) { return HasOneType(value, name.string_value()); });
 }
 
 bool Matches(const std::string& text, const std::string& pattern) {

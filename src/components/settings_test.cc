@@ -91,7 +91,7 @@ TEST(SettingsTest, ValuesOfNvidiasChartMeanTheSame) {
   EXPECT_THAT(settings->image.pull_secrets, ::testing::ElementsAre("a"));
 }
 
-TEST(SettingsTest, ARejectedValueOfNvidiasChartSaysWhatToDoInstead) {
+TEST(SettingsTest, TheErrorForAValueOfNvidiasChartNamesTheRemedy) {
   EXPECT_THAT(ErrorOf("gds: {enabled: true}"), HasSubstr("set driver.gds.enabled instead"));
   EXPECT_THAT(ErrorOf("gfd: {enabled: false}"), HasSubstr("part of tessera-agent"));
   EXPECT_THAT(ErrorOf("migManager: {enabled: true}"), HasSubstr("with nvidia-smi mig"));
@@ -205,7 +205,7 @@ TEST(SettingsTest, RejectsTolerationsThatTheApiServerWouldReject) {
   }
 }
 
-TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
+TEST(SettingsTest, RejectsSettingsThatTesseraCannotFollow) {
   EXPECT_THAT(ErrorOf("driver: {enabled: true}"), HasSubstr("driver.version"));
   EXPECT_THAT(ErrorOf("pools: [{name: a, nodeSelector: {a: b}, driver: {enabled: true}}]"),
               HasSubstr("pools[0]: driver.version"));
@@ -218,7 +218,7 @@ TEST(SettingsTest, RejectsWhatTesseraCannotDo) {
               HasSubstr("enable one of them"));
 }
 
-TEST(SettingsTest, APoolHasTheGeneralSettingsButItsOwn) {
+TEST(SettingsTest, APoolOverridesTheGeneralSettings) {
   const auto settings = Parse(
       "agent: {driverRoot: /opt, extraArgs: [--supervise]}\nlimits: {failOpen: [x]}\n"
       "pools:\n- name: a\n  nodeSelector: {pool: a}\n  agent: {extraArgs: [--no-hostname]}\n"
@@ -248,7 +248,7 @@ TEST(SettingsTest, RejectsInvalidPools) {
               HasSubstr("enable one"));
 }
 
-TEST(SettingsTest, RejectsMorePoolsThanANodeAffinityCanTellApart) {
+TEST(SettingsTest, RejectsMorePoolsThanANodeAffinityCanExclude) {
   std::string yaml = "pools:\n";
   for (int i = 0; i < 9; ++i)
     yaml += fmt::format("- {{name: p{0}, nodeSelector: {{a: '{0}', b: c}}}}\n", i);
