@@ -194,10 +194,13 @@ TEST(OidcTest, ARefreshKeepsWhatTheIssuerDoesNotGiveAgain) {
   }
 }
 
-TEST(TokenRefresherTest, WaitsForMostOfTheTokensLife) {
-  const auto wait = [](Duration life) { return TokenRefresher::WaitBefore(kNow + life, kNow); };
+TEST(TokenRefresherTest, WaitsForNineTenthsOfTheTokensLifetimeButAtMostAnHour) {
+  const auto wait = [](Duration lifetime) {
+    return TokenRefresher::WaitBefore(kNow + lifetime, kNow);
+  };
   EXPECT_EQ(wait(std::chrono::minutes(5)), std::chrono::seconds(270));
   EXPECT_EQ(wait(std::chrono::hours(24)), std::chrono::hours(1));
+  EXPECT_EQ(wait(std::chrono::hours(24 * 365 * 50)), std::chrono::hours(1));
   EXPECT_EQ(wait(std::chrono::seconds(-5)), std::chrono::seconds(1));
 }
 

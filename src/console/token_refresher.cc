@@ -15,7 +15,8 @@ constexpr Duration kLongestWait = std::chrono::hours(1);
 }  // namespace
 
 Duration TokenRefresher::WaitBefore(WallTime expires, WallTime now) {
-  return std::clamp<Duration>((expires - now) * 9 / 10, std::chrono::seconds(1), kLongestWait);
+  // Divides first: nine times a far expiry would overflow.
+  return std::clamp<Duration>((expires - now) / 10 * 9, std::chrono::seconds(1), kLongestWait);
 }
 
 void TokenRefresher::Follow(const std::shared_ptr<WebSession>& session, OidcTokens tokens) {
