@@ -21,7 +21,7 @@ ClusterModel::ClusterModel(kube::Client& client, ModelOptions options, Delegate&
       runner_(client.runner()),
       options_(std::move(options)),
       delegate_(delegate),
-      probe_(client, options_.probe,
+      probe_(client, options_.probe_interval,
              {.on_answer = [this] { OnRecovered(ledger::ServerProbe::kPath); },
               .on_silence =
                   [this](const Status& status, WallTime since) {
@@ -33,7 +33,7 @@ ClusterModel::~ClusterModel() = default;
 
 void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
-  outages_.Clear();  // they belong to the feed that has ended
+  outages_.Clear();  // the outages belong to the feed that has ended
   synced_ = false;
   with_quota_ = with_quota;
   ledger::LedgerOptions options;

@@ -10,8 +10,8 @@
 // reasons of waiting pods depend on the whole cluster, so they are computed at most every
 // kReasonsInterval.
 //
-// While the API server is unreachable or hangs, the last state stays, and outage() says since when
-// and why.
+// While the API server is unreachable or hangs, the model keeps the last state, and outage() says
+// since when and why.
 //
 // Threads: the client's runner. The client and the delegate must outlive the model.
 #pragma once
@@ -40,7 +40,7 @@ struct ModelOptions {
   std::string policy{placement::kDefaultPolicy};
   OtherTenantsDetail other_tenants = OtherTenantsDetail::kShares;
   ledger::FeedOptions feed;
-  Duration probe = ledger::ServerProbe::kInterval;
+  Duration probe_interval = ledger::ServerProbe::kInterval;
 };
 
 class ClusterModel final : private ledger::ClusterFeed::Delegate {
@@ -86,7 +86,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   // Publishes the collected changes at once, so that the texts belong to version(). Otherwise an
   // object that changes back before the next version could stay wrong for a viewer.
   void Flush();
-  // REQUIRES: the object is published. `sees`: as in ViewerRights.
+  // REQUIRES: the object is published. `sees_namespace`: as in ViewerRights.
   std::string NodeText(const std::string& name,
                        const std::function<bool(const std::string& ns)>& sees_namespace) const;
   std::string PodText(const Uid& uid) const;

@@ -17,12 +17,12 @@ namespace tessera::console {
 namespace {
 
 constexpr size_t kMaxConnections = 1024;
-// The interval between reads of all agents. No usage is lost in between, because agents serve
-// counters.
+// The interval between reads of all agents. No usage is lost between two reads, because agents
+// serve counters.
 constexpr Duration kMinReadInterval = std::chrono::minutes(1);
-constexpr Duration kReadIntervalPerAgent =
-    std::chrono::milliseconds(100);                       // lengthens it in large clusters
-constexpr Duration kReadRetry = std::chrono::minutes(5);  // after an error
+// In large clusters the interval is longer: at least this time for each agent.
+constexpr Duration kReadIntervalPerAgent = std::chrono::milliseconds(100);
+constexpr Duration kReadRetryInterval = std::chrono::minutes(5);  // after an error
 constexpr Duration kPageTimeout = std::chrono::seconds(10);
 static_assert(kMaxConnections > 2 * Viewers::kMaxViewers, "streams leave room for requests");
 
@@ -160,7 +160,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
           meter->set_problem(status);
           const Duration pause =
               std::max(kMinReadInterval, kReadIntervalPerAgent * std::exchange(agents_read_, 0));
-          ReadAgentsLater(status.ok() ? pause : kReadRetry);
+          ReadAgentsLater(status.ok() ? pause : kReadRetryInterval);
         });
   }
 

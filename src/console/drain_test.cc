@@ -39,7 +39,7 @@ TEST(ReasonToStayTest, PodsThatWouldComeBackOrBeLostStay) {
   EXPECT_EQ(ReasonToStay(daemon, true), "daemonset");
 }
 
-// A fake API server, because it has to refuse chosen evictions.
+// Uses a fake API server, which can reject chosen evictions.
 class DrainTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -52,14 +52,14 @@ class DrainTest : public ::testing::Test {
       if (!request.path().ends_with("/eviction")) return false;
       const std::string path(request.path());
       dry_runs_[path] = request.body.find("dryRun") != std::string::npos;
-      const auto refused = refused_.find(path);
-      if (refused == refused_.end()) {
+      const auto found = eviction_statuses_.find(path);
+      if (found == eviction_statuses_.end()) {
         reply(Answer(201, R"({"kind":"Status","apiVersion":"v1","status":"Success"})"));
       } else {
-        reply(Answer(refused->second,
+        reply(Answer(found->second,
                      fmt::format(R"({{"kind":"Status","apiVersion":"v1","status":"Failure",)"
                                  R"("message":"no","code":{}}})",
-                                 refused->second)));
+                                 found->second)));
       }
       return true;
     });
@@ -111,15 +111,15 @@ class DrainTest : public ::testing::Test {
   net::IoThread io_;
   kube::testing::FakeApiServer server_{io_, runner_};
   std::shared_ptr<WebSession> session_ = std::make_shared<WebSession>();
-  std::map<std::string, int> refused_;
+  std::map<std::string, int> eviction_statuses_;
   std::map<std::string, bool> dry_runs_;
 };
 
-TEST_F(DrainTest, ADryRunAsksAndChangesNothing) {
+TEST_F(DrainTest, ADryRunRequestsEvictionsAndChangesNothing) {
   PutPod("blocked", "ReplicaSet");
   PutPod("lost", "");
   PutPod("web", "ReplicaSet");
-  refused_[PathOf("blocked")] = 429;
+  eviction_statuses_[PathOf("blocked")] = 429;
   const Result<Json> answer = Run({.dry_run = true});
   EXPECT_THAT(ResultsOf(answer),
               ElementsAre(HasSubstr("blocked refused"), "lost stays unmanaged", "web evicted "));
@@ -133,7 +133,7 @@ TEST_F(DrainTest, CordonsBeforeItEvicts) {
   PutPod("agent", "DaemonSet");
   PutPod("lost", "");
   PutPod("web", "ReplicaSet");
-  refused_[PathOf("web")] = 403;
+  eviction_statuses_[PathOf("web")] = 403;
   const Result<Json> answer = Run({.dry_run = false, .force = true});
   EXPECT_THAT(ResultsOf(answer),
               ElementsAre("agent stays daemonset", "lost evicted ", HasSubstr("web failed")));

@@ -40,8 +40,8 @@ class RateLimit {
 // PERMISSION_DENIED for a request that the page of another site may have caused: a foreign Origin,
 // or a Sec-Fetch-Site that is not this site's. Browsers always send one of the two.
 Status CheckOrigin(const net::Request& request);
-// Whether the Host header names this machine's loopback. This rejects DNS rebinding: a page cannot
-// forge the header.
+// Whether the Host header names this machine's loopback. The check prevents DNS rebinding, because
+// a page cannot forge the header.
 bool IsLoopbackHost(std::string_view host);
 
 // The name of the session's cookie. Browsers send a cookie to all ports of a host, so each

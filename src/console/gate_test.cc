@@ -66,7 +66,7 @@ TEST(GateTest, ReadsCookiesAndBearerTokens) {
   EXPECT_EQ(BearerOf({.headers = {{"Authorization", "Basic eA=="}}}), "");
 }
 
-TEST(GateTest, TheCookieIsOneOfThisConsole) {
+TEST(GateTest, TheCookieNameDependsOnHttpsAndTheSuffix) {
   EXPECT_EQ(SessionCookieName(false, ""), "tessera_session");
   EXPECT_EQ(SessionCookieName(true, ""), "__Host-tessera_session");
   EXPECT_EQ(SessionCookieName(false, "1f"), "tessera_session_1f");

@@ -16,25 +16,25 @@
 
 namespace tessera::console {
 
-// How many nodes fit a pod of the manifest, the reasons of the others, and the namespace's quota.
-// For several replicas also how many of them fit at the same time ("roomFor" of "replicas", of
-// which at most 50 are tried). Pass `with_quota` only if the user may list the pods of the
-// namespace: a quota that is applied or shown tells how much the namespace uses. INVALID_ARGUMENT
-// for a request that breaks a rule of its resource names (device/dialects.h).
+// Returns how many nodes fit a pod of the manifest, the reasons of the other nodes, and the
+// namespace's quota; for several replicas also how many of them fit at the same time ("roomFor" of
+// "replicas", of which at most 50 are tried). Pass `with_quota` only if the user may list the pods
+// of the namespace: a quota that is applied or shown tells how much the namespace uses.
+// INVALID_ARGUMENT for a request that breaks a rule of its resource names (device/dialects.h).
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
 // One line about all nodes: "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes
 // have room, but taint a is not tolerated".
 std::string SummaryOf(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Adds to `out` how many nodes fit and the reasons of the others. `details`, for users who may list
-// all nodes and pods: also the names of nodes, reasons that may name other pods, the best nodes,
-// and the GPUs of the nodes that come closest to fitting (JsonOfNearNodes).
+// Adds to `out` how many nodes fit and the reasons of the other nodes. `details`, for users who may
+// list all nodes and pods: also the names of nodes, reasons that may name other pods, the best
+// nodes, and the GPUs of the nodes that come closest to fitting (JsonOfNearNodes).
 void AddEvaluation(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query, bool details,
                    Json* out);
 
-// Why the pod waits, or how its node compares with others. `details` as above. REQUIRES: the ledger
-// has the pod.
+// Returns why the pod waits, or how its node compares with other nodes. `details` as above.
+// REQUIRES: the ledger has the pod.
 Json ExplainPod(ledger::ClusterLedger& ledger, const Uid& uid, bool details);
 
 // Removes a pod from the ledger for the lifetime of this object.

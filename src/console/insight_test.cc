@@ -111,7 +111,8 @@ TEST_F(InsightTest, NodesThatDoNotOfferTheResourceDoNotFit) {
   };
   EXPECT_EQ(preview(true).IntAt("fits").value(), 2);
   const Json shares = preview(false);
-  EXPECT_EQ(shares.IntAt("fits").value(), 1) << "node a has no capacity yet, which says nothing";
+  EXPECT_EQ(shares.IntAt("fits").value(), 1)
+      << "node a reports no capacity yet, so it is not excluded";
   EXPECT_EQ(shares.Find("groups")->items().at(0).StringAt("kind").value(), "not-offered");
 }
 
@@ -160,7 +161,7 @@ TEST_F(InsightTest, PreviewWithoutRightsDoesNotShowTheQuota) {
   EXPECT_EQ(without_any.find("quota"), std::string::npos);
 }
 
-TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {
+TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerUnchanged) {
   const kube::PodObject bound = ledger::testing::Bind(*ledger_, Whole("x", 2), "a");
   const Json explained = ExplainPod(*ledger_, bound.meta.uid, true);
   EXPECT_EQ(explained.StringAt("node").value(), "a");
@@ -169,14 +170,14 @@ TEST_F(InsightTest, ExplainingAPodLeavesTheLedgerAsItWas) {
   EXPECT_EQ(PreviewOf({.name = "y", .image = "i", .gpus = 2}).IntAt("fits").value(), 1);
 }
 
-TEST_F(InsightTest, PeopleWithoutRightsGetNoNamesOfNodes) {
+TEST_F(InsightTest, UsersWithoutRightsGetNoNamesOfNodes) {
   kube::PodObject waiting = Whole("x", 3);
   ledger_->SetPod(waiting);
   const Json all = ExplainPod(*ledger_, waiting.meta.uid, true);
   EXPECT_EQ(all.Find("groups")->items().at(0).Find("names")->items().at(0).string_value(), "a");
-  const std::string few = ExplainPod(*ledger_, waiting.meta.uid, false).Serialize();
-  EXPECT_EQ(few.find("\"names\""), std::string::npos) << few;
-  EXPECT_EQ(few.find("\"example\""), std::string::npos) << few;
+  const std::string without_details = ExplainPod(*ledger_, waiting.meta.uid, false).Serialize();
+  EXPECT_EQ(without_details.find("\"names\""), std::string::npos) << without_details;
+  EXPECT_EQ(without_details.find("\"example\""), std::string::npos) << without_details;
 }
 
 TEST_F(InsightTest, QuotasAreShownForVisibleNamespaces) {

@@ -37,8 +37,8 @@ std::string_view NameOf(OtherTenantsDetail others);
 std::optional<OtherTenantsDetail> OtherTenantsDetailOf(std::string_view name);
 
 struct ViewerRights {
-  std::function<bool(const std::string& ns)>
-      sees_namespace;  // empty: sees the pods of all namespaces
+  // Empty: sees the pods of all namespaces.
+  std::function<bool(const std::string& ns)> sees_namespace;
   OtherTenantsDetail other_tenants = OtherTenantsDetail::kShares;
 };
 

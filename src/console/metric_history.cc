@@ -112,7 +112,7 @@ MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOp
 void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hours span,
                          Done done) {
   if (requests_.size() >= kMaxReads) {
-    return done(Error(Code::kResourceExhausted, "too many people look at curves: try again"));
+    return done(Error(Code::kResourceExhausted, "too many pages read curves now: try again"));
   }
   Result<std::string> authorization = PrometheusAuthorization(options_);
   if (!authorization.ok()) return done(authorization.status());

@@ -19,7 +19,7 @@ constexpr const char* kAnswer = R"({"status":"success","data":{"resultType":"mat
   {"metric":{"UUID":"GPU-a"},"values":[[1000,"37.25"],[1060,"NaN"],[1180.2,"100"],[9999,"1"]]},
   {"metric":{},"values":[[1000,"5"]]}]}})";
 
-TEST(AddCurvesTest, ValuesStandAtTheirMomentsAndGapsAreNull) {
+TEST(AddCurvesTest, ValuesAreAtTheirTimesAndGapsAreNull) {
   Json gpus = Json::MakeObject();
   ASSERT_TRUE(AddCurves(kAnswer, "utilization", 1000, 60, 4, &gpus).ok());
   ASSERT_TRUE(AddCurves(kAnswer, "power", 1060, 60, 2, &gpus).ok());
@@ -27,7 +27,7 @@ TEST(AddCurvesTest, ValuesStandAtTheirMomentsAndGapsAreNull) {
             R"({"GPU-a":{"utilization":[37.25,null,null,100],"power":[null,null]}})");
 }
 
-TEST(AddCurvesTest, AnswersThatAreNoCurvesAreErrors) {
+TEST(AddCurvesTest, AnswersWithoutCurvesAreErrors) {
   Json gpus = Json::MakeObject();
   const Status rejected =
       AddCurves(R"({"status":"error","error":"bad step"})", "power", 0, 60, 4, &gpus);
@@ -70,7 +70,7 @@ class MetricHistoryTest : public ::testing::Test {
   std::unique_ptr<MetricHistory> history_;
 };
 
-TEST_F(MetricHistoryTest, AsksForTheGpusOfTheNodeAlone) {
+TEST_F(MetricHistoryTest, QueriesOnlyTheGpusOfTheNode) {
   Start(200, kNoCurves);
   const Result<Json> answer = Read({"GPU-a", "GPU-b\"} or vector(1) #", "GPU-c"});
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
@@ -86,7 +86,7 @@ TEST_F(MetricHistoryTest, AnErrorOfPrometheusIsReported) {
   const Result<Json> answer = Read({"GPU-a"});
   EXPECT_EQ(answer.status().code(), Code::kUnavailable);
   EXPECT_EQ(answer.status().message(), "cannot read from Prometheus: status 503");
-  // The next read is answered, too: nothing of the failed one is left.
+  // The failed read does not affect the next read.
   EXPECT_FALSE(Read({"GPU-a"}).ok());
 }
 
@@ -119,7 +119,7 @@ TEST_F(MetricHistoryTest, AnUnusableCredentialIsAnErrorThatNamesTheFlag) {
   const TempDir folder;
   options_.token_file = folder.path() + "/token";
   Start(200, kNoCurves);
-  // Not UNAUTHENTICATED or PERMISSION_DENIED, which the page would take for errors of the person.
+  // Not UNAUTHENTICATED or PERMISSION_DENIED, which the page would show as errors of the user.
   EXPECT_EQ(Read({"GPU-a"}).status().code(), Code::kFailedPrecondition);
   ASSERT_TRUE(WriteFileAtomically(options_.token_file, "a\nX-Other: b", 0600).ok());
   EXPECT_THAT(Read({"GPU-a"}).status().message(),

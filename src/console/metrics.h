@@ -14,7 +14,7 @@ namespace tessera::console {
 
 struct ConsoleMetrics {
   LabeledCounter responses;  // by HTTP status
-  LatencyHistogram latency;  // from a complete request to its response; for streams, to their start
+  LatencyHistogram latency;  // from a complete request to its response, or to the start of a stream
   Counter streams;           // event streams that began
   Counter snapshots;         // snapshots that were begun for viewers
   Counter slow_viewers;      // times that a viewer's queue was full

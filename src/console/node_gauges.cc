@@ -125,7 +125,7 @@ void NodeGauges::EndRead(RequestNumber number, const std::string& node) {
   Gauges& gauges = nodes_.at(node);
   gauges.last_read_ended = Now();
   gauges.queued = false;
-  // The reader of the page must not be destroyed inside its callback.
+  // A read must not be destroyed inside its callback.
   client_.runner().Post([this, number, weak = weak_.Get()] {
     if (weak) reads_.erase(number);
   });

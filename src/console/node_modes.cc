@@ -106,7 +106,7 @@ LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& poo
   if (!wanted.Covers(after)) {
     change.labels.clear();
     change.problem =
-        "the labels that keep the node out of it are written by Kubernetes or the agent";
+        "the labels that keep the node out of the pool are written by Kubernetes or the agent";
   }
   return change;
 }

@@ -29,10 +29,10 @@ struct AgentPool {
 // nullopt for an object that is no DaemonSet of agents.
 std::optional<AgentPool> AgentPoolOf(const Json& daemon_set);
 
-// What to change of the labels of a node so that the pool covers it; nullopt removes a label.
+// Changes of a node's labels after which the pool covers the node; nullopt removes a label.
 struct LabelChange {
   StringChanges labels;
-  std::string problem;  // why it is not possible, or ""
+  std::string problem;  // why the change is not possible, or ""
 };
 // Labels that Kubernetes or the agent writes are never changed.
 LabelChange ChangeFor(const AgentPool& wanted, const std::vector<AgentPool>& pools,

@@ -36,7 +36,7 @@ std::string ChangeOf(size_t wanted, const StringMap& labels) {
   return change.problem.empty() ? JsonOfChange(change).Serialize() : change.problem;
 }
 
-TEST(NodeModesTest, ThePoolOfANodeIsThatOfItsLabels) {
+TEST(NodeModesTest, TheLabelsOfANodeDecideItsPool) {
   const Json modes = JsonOfModes(Pools(), {{"kubernetes.io/os", "linux"}, {"use", "training"}});
   const Json::Array& choices = modes.Find("choices")->items();
   ASSERT_EQ(choices.size(), 3U);
@@ -67,7 +67,7 @@ TEST(NodeModesTest, ANodeLeavesTheEarlierPool) {
       R"({"team":null,"use":null})");
 }
 
-TEST(NodeModesTest, LabelsThatAreWrittenAgainAreNotChanged) {
+TEST(NodeModesTest, LabelsThatKubernetesOrTheAgentWritesAreNotChanged) {
   EXPECT_NE(ChangeOf(1, {}).find("kubernetes.io/os=linux"), std::string::npos);
   std::vector<AgentPool> pools = Pools();
   pools[1].constraints.selector = {{"nvidia.com/gpu.product", "H200"}};
@@ -90,7 +90,9 @@ TEST(NodeModesTest, ATermWithAnUnknownOperatorCoversNoNode) {
   EXPECT_TRUE(AgentPoolOf(*ParseJson(set))->Covers({{"cores", "8"}}));
 }
 
-TEST(NodeModesTest, OtherObjectsAreNoAgents) { EXPECT_FALSE(AgentPoolOf(Json::MakeObject())); }
+TEST(NodeModesTest, AnObjectThatIsNoDaemonSetOfAgentsIsNoPool) {
+  EXPECT_FALSE(AgentPoolOf(Json::MakeObject()));
+}
 
 }  // namespace
 }  // namespace tessera::console

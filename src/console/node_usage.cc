@@ -51,7 +51,7 @@ Json JsonOfGpuGauges(std::string_view metrics) {
 void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std::string& node,
                            Done done) {
   if (reads_.size() >= kMaxReads) {
-    return done(Error(Code::kResourceExhausted, "too many people look at nodes: try again"));
+    return done(Error(Code::kResourceExhausted, "too many pages read from agents now: try again"));
   }
   const RequestNumber number = ++last_number_;
   NodeRead& read = reads_[number];
@@ -90,7 +90,7 @@ void NodeUsageReader::OnPage(RequestNumber number, std::string_view path,
 void NodeUsageReader::Finish(RequestNumber number, Result<Json> answer) {
   const Done done = std::exchange(reads_.at(number).done, nullptr);
   if (!done) return;  // a page has failed before
-  // The reader of pages must not be destroyed inside its callback.
+  // `pages` must not be destroyed inside its callback.
   runner_.Post([this, number, weak = weak_.Get()] {
     if (weak) reads_.erase(number);
   });

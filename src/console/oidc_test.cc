@@ -143,9 +143,9 @@ TEST(OidcTest, ReportsWhyTheIssuerGivesNoToken) {
   const auto error = [](int status, std::string_view body) {
     return TokensOf({status, {}, std::string(body)}, TestOptions(), kNow).status();
   };
-  const Status refused = error(400, R"({"error":"invalid_grant","error_description":"used"})");
-  EXPECT_EQ(refused.code(), Code::kUnauthenticated);
-  EXPECT_NE(refused.message().find("status 400, invalid_grant used: log in again"),
+  const Status rejected = error(400, R"({"error":"invalid_grant","error_description":"used"})");
+  EXPECT_EQ(rejected.code(), Code::kUnauthenticated);
+  EXPECT_NE(rejected.message().find("status 400, invalid_grant used: log in again"),
             std::string::npos);
   EXPECT_EQ(error(503, "").code(), Code::kUnavailable);
   EXPECT_EQ(error(200, R"({"access_token":"x"})").code(), Code::kUnauthenticated);
@@ -181,7 +181,7 @@ TEST(OidcTest, AcceptsOnlyTheNonceOfThisLogin) {
   EXPECT_EQ(CheckNonce({}, "n").code(), Code::kUnauthenticated);
 }
 
-TEST(OidcTest, ARefreshKeepsWhatTheIssuerDoesNotGiveAgain) {
+TEST(OidcTest, ARefreshKeepsValuesThatTheIssuerDoesNotSendAgain) {
   const OidcTokens last{.id_token = "1", .refresh_token = "r", .subject = "s", .nonce = "n"};
   const auto kept = MergeRefreshed(last, {.id_token = "2", .subject = "s"});
   ASSERT_TRUE(kept.ok());

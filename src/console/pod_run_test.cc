@@ -54,7 +54,7 @@ TEST(PodRunTest, APodWithoutContainersSaysWhy) {
   EXPECT_TRUE(run.Find("containers")->items().empty());
 }
 
-TEST(PodRunTest, EventsAreSortedAndOfTheObject) {
+TEST(PodRunTest, EventsOfTheObjectAreListedNewestFirst) {
   const auto event = [](const std::string& about, const std::string& reason,
                         const std::string& times) {
     return ParseJson(R"({"involvedObject":{"name":")" + about + R"("},"reason":")" + reason +

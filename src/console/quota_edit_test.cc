@@ -48,7 +48,7 @@ class QuotaEditTest : public ::testing::Test {
   int bound_ = 0;
 };
 
-TEST_F(QuotaEditTest, NamesTheNewestPodsThatALowerLimitIsExceededBy) {
+TEST_F(QuotaEditTest, NamesTheNewestPodsAboveALowerLimit) {
   Bind("old", 1);
   Bind("middle", 1);
   Bind("new", 1);
@@ -93,7 +93,7 @@ TEST_F(QuotaEditTest, OtherNamespacesAndKeysStay) {
             R"({"ns":{"quota":{"A100":2}}})");
 }
 
-TEST_F(QuotaEditTest, AChangeOfWhatIsNoLongerThereIsRejected) {
+TEST_F(QuotaEditTest, AChangeOfAnOutdatedOrInvalidEntryIsRejected) {
   const Json map = MapWith(R"({"ns":{"quota":{"A100":4}}})");
   EXPECT_EQ(
       Written(&map, ChangeTo(R"({"quota":{"A100":2}})", R"({"quota":{"A100":3}})")).status().code(),

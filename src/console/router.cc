@@ -76,7 +76,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
 
 Status ConsoleRouter::CheckRateAndHost(const net::Request& request) {
   if (!requests_.Allow(request.peer, runner_.clock().Now())) {
-    return Error(Code::kResourceExhausted, "too many requests: wait a second");
+    return Error(Code::kResourceExhausted, "too many requests from your address: wait a second");
   }
   if (options_.dashboard && !IsLoopbackHost(request.headers.Get("Host"))) {
     return Error(Code::kPermissionDenied, "invalid Host: open the address that was printed");
@@ -123,7 +123,8 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
   const std::string token(Trim(body->StringAt("token").value_or("")));
   if (token.empty() || token.size() > kMaxTokenBytes ||
       token.find_first_of("\r\n \t") != std::string::npos) {
-    return reply(ErrorResponse(Error(Code::kUnauthenticated, "this is not a token")));
+    return reply(ErrorResponse(
+        Error(Code::kUnauthenticated, "invalid token: paste one token without blanks")));
   }
   sessions_.LogIn(token, [this, reply](const Result<SessionPtr>& session) {
     if (!session.ok()) return reply(ErrorResponse(session.status()));
@@ -266,11 +267,11 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
 void ConsoleRouter::KeepOperation(uint64_t number, const SessionPtr& session,
                                   kube::Operation operation) {
   // Members are destroyed in reverse order: the operation before its session's client.
-  struct Kept {
+  struct SessionOperation {
     SessionPtr session;
     kube::Operation operation;
   };
-  tasks_[number] = std::make_shared<Kept>(session, std::move(operation));
+  tasks_[number] = std::make_shared<SessionOperation>(session, std::move(operation));
 }
 
 void ConsoleRouter::EndTask(uint64_t number) {
@@ -291,7 +292,7 @@ void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
 
 bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {
   if (costly_requests_.Allow(session.user, runner_.clock().Now())) return true;
-  reply(ErrorResponse(Error(Code::kResourceExhausted, "you ask too often: wait a second")));
+  reply(ErrorResponse(Error(Code::kResourceExhausted, "too many requests: wait a second")));
   return false;
 }
 

@@ -158,7 +158,7 @@ class ConsoleRouter {
   const std::string cookie_;        // name of the session's cookie
   const std::string login_cookie_;  // name of the cookie during a login with OpenID Connect
   // By address of the peer, which may be a proxy for many users. The limit of logins only protects
-  // the API server, which gets a few requests for each: tokens cannot be guessed.
+  // the API server, which gets a few requests for each login: tokens cannot be guessed.
   RateLimit requests_{/*per_second=*/200, /*burst=*/1000};
   RateLimit logins_{/*per_second=*/2, /*burst=*/60};
   // By user. Each of these requests evaluates all nodes, or reads from an agent.

@@ -45,7 +45,7 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
   // A node name has no slash.
   const size_t slash = rest.find('/');
   const std::string name = net::PercentDecode(rest.substr(0, slash)).value_or("");
-  const std::string_view what = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
+  const std::string_view subpath = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
   if (!session->rights.nodes) {
     return reply(
         ErrorResponse(Error(Code::kPermissionDenied, "{} may not list nodes", session->user)));
@@ -55,18 +55,18 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
     return reply(ErrorResponse(Error(Code::kNotFound, "there is no node \"{}\" with GPUs", name)));
   }
   if (IsGetOrHead(request)) {
-    if (what.empty()) return ShowNode(name, *session, reply);
+    if (subpath.empty()) return ShowNode(name, *session, reply);
     if (!CheckRateLimit(*session, reply)) return;
-    if (what == "usage") return ShowNodeUsage(name, session, reply);
-    if (what == "history") return ShowNodeHistory(request, name, session, reply);
-    if (what == "mode") return ShowModes(name, session, reply);
+    if (subpath == "usage") return ShowNodeUsage(name, session, reply);
+    if (subpath == "history") return ShowNodeHistory(request, name, session, reply);
+    if (subpath == "mode") return ShowModes(name, session, reply);
   } else {
     const Result<Json> body = BodyOf(request);
     if (!body.ok()) return reply(ErrorResponse(body.status()));
     if (!CheckRateLimit(*session, reply)) return;
-    if (what == "drain") return DrainNode(name, *body, session, reply);
-    if (what == "cordon") return CordonNode(name, *body, session, reply);
-    if (what == "mode") return ChooseMode(name, *body, session, reply);
+    if (subpath == "drain") return DrainNode(name, *body, session, reply);
+    if (subpath == "cordon") return CordonNode(name, *body, session, reply);
+    if (subpath == "mode") return ChooseMode(name, *body, session, reply);
   }
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }

@@ -189,7 +189,7 @@ void WebSessions::ReviewRights(const std::shared_ptr<WebSession>& session, OnRev
 void WebSessions::OnAnswer(const std::shared_ptr<WebSession>& session,
                            Result<ReviewResult> answer) {
   const auto pending = reviews_.extract(session);
-  // Destroyed later, because the review is what calls this function.
+  // Destroyed later, because the review calls this function.
   finished_reviews_.push_back(std::move(pending.mapped().review));
   runner_.Post([this, weak = weak_.Get()] {
     if (weak) finished_reviews_.clear();

@@ -9,8 +9,8 @@
 // Every end of a session, and every change of its rights, is reported to `set_on_changed`.
 //
 // Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: if
-// there are kMaxSessions, a new session ends the one that was unused for longest; if the user has
-// kMaxSessionsPerUser, it ends the user's oldest session.
+// there are kMaxSessions, a new session ends the session that was unused for longest; if the user
+// has kMaxSessionsPerUser, the new session ends the user's oldest session.
 #pragma once
 
 #include <functional>

@@ -44,11 +44,11 @@ class WebSessionsTest : public ::testing::Test {
     }
     const Json* attributes = spec->Find("resourceAttributes");
     const std::string subresource = attributes->StringAt("subresource").value_or("");
-    const std::string what = attributes->StringAt("resource").value() +
-                             (subresource.empty() ? "/" : "/" + subresource + "/") +
-                             attributes->StringAt("namespace").value_or("");
-    if (what == failing_) return respond(403, "{}");
-    const bool allowed = allowed_.contains(what);
+    const std::string resource = attributes->StringAt("resource").value() +
+                                 (subresource.empty() ? "/" : "/" + subresource + "/") +
+                                 attributes->StringAt("namespace").value_or("");
+    if (resource == failing_) return respond(403, "{}");
+    const bool allowed = allowed_.contains(resource);
     respond(201, fmt::format(R"({{"status":{{"allowed":{}}}}})", allowed));
   }
 
@@ -59,7 +59,7 @@ class WebSessionsTest : public ::testing::Test {
     EXPECT_TRUE(session->ok()) << session->status().ToString();
     return **session;
   }
-  Code AskAgain(const SessionPtr& session) {
+  Code CodeOfRights(const SessionPtr& session) {
     std::optional<Code> code;
     sessions_->WithRights(session,
                           [&](const Result<SessionPtr>& result) { code = result.status().code(); });
@@ -79,7 +79,7 @@ class WebSessionsTest : public ::testing::Test {
   std::unique_ptr<WebSessions> sessions_;
 };
 
-TEST_F(WebSessionsTest, ReadTheRightsOfThePerson) {
+TEST_F(WebSessionsTest, ReadTheRightsOfTheUser) {
   const SessionPtr session = LogIn();
   EXPECT_EQ(session->user, "ann");
   EXPECT_EQ(session->rights.Key(), "nodes;team-a,");
@@ -114,7 +114,7 @@ TEST_F(WebSessionsTest, AFailedReviewLeavesTheRights) {
   allowed_ = {};
   failing_ = "nodes/";
   user_ = "bob";
-  EXPECT_NE(AskAgain(session), Code::kOk);
+  EXPECT_NE(CodeOfRights(session), Code::kOk);
   runner_.RunFor(std::chrono::milliseconds(100));  // until the other answers have arrived
   EXPECT_EQ(session->rights.Key(), "nodes;team-a,");
   EXPECT_EQ(session->user, "ann");
@@ -154,17 +154,17 @@ TEST_F(WebSessionsTest, EveryEndIsReported) {
   runner_.Advance(minutes(31));
   EXPECT_EQ(sessions_->Find(unused->id), nullptr);
   EXPECT_EQ(changes_.size(), 1U);
-  const SessionPtr looked_at = LogIn();
+  const SessionPtr viewed = LogIn();
   for (int i = 0; i < 13; ++i) {
     runner_.Advance(hours(1));
-    looked_at->last_used_at = runner_.clock().Now();
+    viewed->last_used_at = runner_.clock().Now();
     sessions_->Renew();
   }
-  EXPECT_TRUE(looked_at->ended);
+  EXPECT_TRUE(viewed->ended);
   EXPECT_EQ(changes_, std::vector<std::string>(2, "end"));
 }
 
-TEST_F(WebSessionsTest, APersonsOldestSessionMakesRoom) {
+TEST_F(WebSessionsTest, TheOldestSessionOfAUserMakesRoom) {
   user_ = "bob";
   const SessionPtr other = LogIn();
   user_ = "ann";
@@ -185,10 +185,10 @@ TEST_F(WebSessionsTest, ALastingSessionNeverEnds) {
   session->never_ends = true;
   runner_.Advance(hours(20));
   token_is_valid_ = false;
-  EXPECT_EQ(AskAgain(session), Code::kUnauthenticated);
+  EXPECT_EQ(CodeOfRights(session), Code::kUnauthenticated);
   sessions_->End(session);
   token_is_valid_ = true;
-  EXPECT_EQ(AskAgain(session), Code::kOk);
+  EXPECT_EQ(CodeOfRights(session), Code::kOk);
   EXPECT_EQ(sessions_->Find(session->id), session);
   EXPECT_TRUE(changes_.empty());
 }

@@ -82,7 +82,7 @@ void UsageMeter::Add(const ledger::PodEntry& pod, const std::string& labels, con
   const Counters before = std::exchange(known->second, now);
   if (!before.allocated || !before.idle || !now.allocated || !now.idle) return;
   const double allocated = *now.allocated - *before.allocated, idle = *now.idle - *before.idle;
-  // The counters of an agent that has started anew begin at zero.
+  // The counters of a restarted agent begin at zero.
   if (allocated <= 0 || idle < 0) return;
   const std::string_view uuid = LabelOf(labels, "uuid");
   for (const auto& [held_uuid, share] : ledger::SharesOf(pod)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU-hours of each namespace, and of each value of one label of pods: how much was allocated, and
-// how much of that ran no kernel. Does no I/O and reads no clock: the caller passes the times.
+// GPU-hours of each namespace, and of each value of one label of pods: the allocated hours, and how
+// many of them were idle (no kernel ran). Does no I/O and reads no clock: the caller passes the
+// times.
 //
 // Allocation comes from the ledger: each Tick counts what pods hold now for the time since the last
 // Tick, so the start and the end of a pod are counted to within one Tick. Idle time comes from

@@ -80,7 +80,7 @@ TEST_F(UsageMeterTest, IdleTimeIsThatOfTheCountersBetweenTwoPages) {
   meter_.TakePage(*ledger_, "n", Page("a", gpu, 1000, 500));
   meter_.TakePage(*ledger_, "n", Page("a", gpu, 1360, 590));
   EXPECT_NE(Rows().find(R"("measured":0.1000,"idle":0.0250)"), std::string::npos) << Rows();
-  // An agent that has started anew, and then goes on.
+  // The agent restarts, so its counters begin at zero.
   meter_.TakePage(*ledger_, "n", Page("a", gpu, 10, 10));
   meter_.TakePage(*ledger_, "n", Page("a", gpu, 370, 10));
   EXPECT_NE(Rows().find(R"("measured":0.2000,"idle":0.0250)"), std::string::npos) << Rows();

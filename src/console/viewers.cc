@@ -37,7 +37,7 @@ Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model,
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession> session) {
   if (viewers_.size() >= kMaxViewers) {
-    return Error(Code::kResourceExhausted, "{} people look already: try again later",
+    return Error(Code::kResourceExhausted, "{} pages are open already: try again later",
                  viewers_.size());
   }
   const auto streams_of_user = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {

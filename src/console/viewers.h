@@ -2,17 +2,17 @@
 // Sends the cluster to all viewers, as server-sent events:
 //
 //   event: snapshot   the cluster, or its first part
-//   event: part       the next part of the snapshot; "more" says whether another one follows
-//   event: change     nodes and pods that changed since the version before
+//   event: part       the next part of the snapshot; "more" says whether another part follows
+//   event: change     nodes and pods that changed since the previous version
 //   event: state      whether the view is current
 //   event: beat       the console is reachable; every kHeartbeat
 //   event: end        the session has ended
 //
-// A viewer gets the next part of a snapshot when it has read the one before. So a snapshot of a
+// A viewer gets the next part of a snapshot when it has read the previous part. So a snapshot of a
 // large cluster takes the memory of one part, and a page draws its first nodes at once. Changes
 // are sent between parts. A later part may repeat an object of an earlier change.
 //
-// The text of an event is made once for all viewers with equal rights, which share it. A viewer
+// All viewers with equal rights share the text of an event, which is generated once. A viewer
 // whose queue is full gets no more changes. When it has read its queue, it gets a snapshot, and the
 // state if it missed a state event. So a slow viewer costs only its queue.
 //
@@ -72,8 +72,8 @@ class Viewers {
   struct Viewer {
     std::shared_ptr<WebSession> session;
     std::string rights_key;
-    bool needs_snapshot = false;  // needs a snapshot
-    bool needs_state = false;     // needs a state event
+    bool needs_snapshot = false;
+    bool needs_state = false;  // needs a state event
     bool ended = false;
     std::optional<SnapshotPosition> next_part;  // nullopt: it has the whole snapshot
     std::unique_ptr<net::BodyStream> stream;

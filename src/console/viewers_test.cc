@@ -216,7 +216,7 @@ TEST_F(LargeClusterTest, ADownloadIsOneJsonObject) {
   EXPECT_EQ(json->Find("pods")->items()[0].StringAt("name").value(), "b");
 }
 
-TEST_F(LargeClusterTest, SumsHideWhoHoldsWhat) {
+TEST_F(LargeClusterTest, SumsHideTheHoldersOfOtherNamespaces) {
   StartCluster(OtherTenantsDetail::kSums);
   const Json node = FirstNode(TenantOf("theirs"));
   const auto& gpus = node.Find("gpus")->items();
@@ -248,7 +248,7 @@ class ChangingClusterTest : public ViewersTestBase {
     PutPod("first");
     ModelOptions options;
     options.feed.quota_name.clear();
-    options.probe = std::chrono::milliseconds(200);
+    options.probe_interval = std::chrono::milliseconds(200);
     Start(options);
     ASSERT_TRUE(Until([&] { return model_->synced(); }));
   }
@@ -295,7 +295,7 @@ TEST_F(ChangingClusterTest, ADeletionDuringAnOutageIsNoticedAfterIt) {
   EXPECT_EQ(model_->pods().size(), 1U);
 }
 
-TEST_F(ChangingClusterTest, AServerThatHangsIsNoticedThoughItsWatchesStayOpen) {
+TEST_F(ChangingClusterTest, AServerThatHangsIsNoticedAlthoughItsWatchesStayOpen) {
   api_.SetFault([](const net::Request&, const net::HttpServer::Reply&) { return true; });
   EXPECT_TRUE(Until([&] { return model_->outage().has_value(); }));
   api_.SetFault(nullptr);
@@ -322,7 +322,7 @@ TEST_F(ViewersTest, TheEndOfASessionEndsItsStreams) {
   EXPECT_TRUE(runner_.RunUntil([&] { return viewers_->size() == 1; }));
 }
 
-TEST_F(ViewersTest, APersonHasALimitedNumberOfStreams) {
+TEST_F(ViewersTest, AUserHasALimitedNumberOfStreams) {
   std::vector<std::shared_ptr<net::StreamSink>> streams;
   const auto session = SessionOf("ann");
   for (size_t i = 0; i < Viewers::kMaxStreamsPerUser; ++i) {

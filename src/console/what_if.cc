@@ -136,8 +136,8 @@ Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
   return out;
 }
 
-// Pods of which any single one would make room for the request if it left its node. Tries at most
-// kMaxTries pods; `complete` becomes false if there are more.
+// Pods that would each make room for the request by leaving their node. Tries at most kMaxTries
+// pods; `complete` becomes false if there are more.
 std::vector<Move> FindMoves(ClusterLedger& ledger, const PodRequest& request, bool* complete) {
   std::vector<Move> moves;
   size_t tries = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would make room for a waiting pod, and where a pod would fit with another request or without
-// another pod. The placement engine answers on the ledger, which is restored afterwards.
+// Finds pods that would make room for a waiting pod, and where a pod would fit with another request
+// or without another pod. The placement engine answers on the ledger, which is restored afterwards.
 //
 // Cost of FindPodsToMove: kMaxTries evaluations of one node and kMaxMoves of all nodes. Call it
 // when a user requests it, not for each change of the cluster. Threads: call on the ledger's
@@ -24,8 +24,8 @@ namespace tessera::console {
 // has not changed since `query` was made.
 Json JsonOfNearNodes(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
-// Pods of which any single one would make room for the waiting pod if it left its node; the
-// smallest first. "otherNodes": to how many nodes the pod could move.
+// Pods that would each make room for the waiting pod by leaving their node; the smallest first.
+// "otherNodes": to how many nodes the pod could move.
 // {"pods":[{"namespace":…,"name":…,"node":…,"request":…,"milli":…,"otherNodes":3,"best":"n7"}],
 //  "complete":true}, or false if there are too many pods to try all.
 Json FindPodsToMove(ledger::ClusterLedger& ledger, const ledger::PodRequest& request);

@@ -37,7 +37,7 @@ class WhatIfTest : public ::testing::Test {
   std::unique_ptr<ledger::ClusterLedger> ledger_;
 };
 
-TEST_F(WhatIfTest, FindsThePodsWhoseEndMakesRoom) {
+TEST_F(WhatIfTest, FindsThePodsThatWouldMakeRoomByEnding) {
   Bind("small", 1, "a");
   Bind("large", 2, "a");
   const kube::PodObject waiting = Wait("w", 3);
@@ -61,7 +61,7 @@ TEST_F(WhatIfTest, NoPodMakesRoomOnANodeThatTheWaitingPodDoesNotSelect) {
   EXPECT_TRUE(RoomFor(waiting).Find("pods")->items().empty());
 }
 
-TEST_F(WhatIfTest, AQuestionLeavesTheLedgerAsItWas) {
+TEST_F(WhatIfTest, AnAnswerLeavesTheLedgerUnchanged) {
   Bind("large", 4, "a");
   const kube::PodObject waiting = Wait("w", 3);
   (void)RoomFor(waiting);

@@ -33,7 +33,7 @@ std::string EditedText(const std::string& text, const std::string& json) {
   return WithEdit(manifest, before, edit).value();
 }
 
-// A manifest as a person writes it, with much that the form does not know.
+// A manifest as a user writes it, with many fields that the form lacks.
 constexpr const char* kWritten = R"(apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: team, labels: {app: front}}
@@ -75,7 +75,7 @@ TEST(WorkloadTest, APartOfAGpuIsAPodInVcudaUnits) {
             "        tencent.com/vcuda-memory: 20\n");
 }
 
-TEST(WorkloadTest, ManifestsGiveTheirFormBack) {
+TEST(WorkloadTest, TheFormIsReadBackFromItsManifest) {
   std::vector<WorkloadForm> forms = {Part(), Part(), Part()};
   forms[1].replicas = 3;
   forms[1].model = "A100";
@@ -94,7 +94,7 @@ TEST(WorkloadTest, ManifestsGiveTheirFormBack) {
   }
 }
 
-TEST(WorkloadTest, AWrittenManifestIsReadAsFarAsTheFormHasFields) {
+TEST(WorkloadTest, TheFormReadsItsFieldsFromAWrittenManifest) {
   const FormReading reading = ReadForm(Parsed(kWritten));
   EXPECT_TRUE(reading.unread.empty());
   EXPECT_EQ(reading.form, (WorkloadForm{.name = "web",
@@ -107,7 +107,7 @@ TEST(WorkloadTest, AWrittenManifestIsReadAsFarAsTheFormHasFields) {
   EXPECT_EQ(reading.containers, 2U);
 }
 
-TEST(WorkloadTest, WhatTheFormCannotShowIsNamed) {
+TEST(WorkloadTest, FieldsThatTheFormCannotShowAreNamed) {
   const auto unread = [](const std::string& text) { return ReadForm(Parsed(text)).unread; };
   const auto amount = [&](std::string_view limits) {
     const auto all = unread(WrittenWith("nvidia.com/gpu: 1  # whole", limits));
@@ -134,7 +134,7 @@ TEST(WorkloadTest, WhatTheFormCannotShowIsNamed) {
                                                       {"amount", {"missing", ""}}}));
 }
 
-TEST(WorkloadTest, AChangeKeepsWhatTheFormDoesNotKnow) {
+TEST(WorkloadTest, AnEditKeepsFieldsThatTheFormLacks) {
   EXPECT_EQ(EditedText(kWritten, R"({"image":"cuda:13"})"), WrittenWith("cuda:12", "cuda:13"));
   EXPECT_EQ(EditedText(kWritten, R"({"replicas":5})"), WrittenWith("replicas: 2", "replicas: 5"));
   // The label is not the form's, because it is not the name.
@@ -174,7 +174,7 @@ TEST(WorkloadTest, ALabelThatIsTheNameFollowsIt) {
   EXPECT_EQ(renamed, ManifestOf(form) + "# written by hand\n");
 }
 
-TEST(WorkloadTest, ATextThatIsTheFormsOwnIsWrittenAnew) {
+TEST(WorkloadTest, AnUneditedTextOfTheFormIsGeneratedAgain) {
   WorkloadForm form = Part();
   const std::string pod = ManifestOf(form);
   form.replicas = 3;
@@ -222,7 +222,7 @@ spec:
   EXPECT_NE(EditedText(kWritten, R"({"replicas":1})").find("Deployment"), std::string::npos);
 }
 
-TEST(WorkloadTest, MessagesStandAtTheirFields) {
+TEST(WorkloadTest, ErrorsNameTheirFields) {
   const auto fields_of = [](const FieldErrors& errors) {
     std::vector<std::string> fields;
     for (const auto& [field, message] : errors) fields.push_back(field);
