@@ -43,7 +43,7 @@ class Chart {
 
   // `style` is title or note.
   void DrawText(double x, double y, std::string_view style, std::string_view text);
-  // Names in the colors of their lines.
+  // Draws the names of the lines in their colors.
   void DrawLegend(double x, double y, const std::vector<ChartLine>& lines);
   // REQUIRES: at least one line with points.
   void DrawPanel(const PanelOptions& options, const std::vector<ChartLine>& lines);

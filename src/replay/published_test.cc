@@ -164,8 +164,8 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
     const double ours = (*study)->means[0].points[kLoads[n]].allocation;
     const double theirs = (*study)->means[1].points[kLoads[n]].allocation;
     // Fewer seeds, as used with sanitizers, have a larger error.
-    const double strays = kSeeds < 10 ? 0.3 : 0;
-    EXPECT_GE(ours - theirs, GetParam().least[n] - strays) << kLoads[n];
+    const double tolerance = kSeeds < 10 ? 0.3 : 0;
+    EXPECT_GE(ours - theirs, GetParam().least[n] - tolerance) << kLoads[n];
   }
 }
 

@@ -47,7 +47,7 @@ struct RunResult {
 struct RunOptions {
   std::string policy;
   uint64_t seed = 0;
-  int load = 130;  // what all arriving pods request, in percent of capacity
+  int load = 130;  // GPUs that all arriving pods request, in percent of capacity
   ShareResource share_resource = ShareResource::kCompute;
   bool fragmentation = true;  // false: omitted from the points, which is faster
   bool keep_latencies = false;

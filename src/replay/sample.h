@@ -26,8 +26,8 @@ struct Sample {
 // The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// The pods of SteadyLoad request in total this multiple of all GPUs: first the whole list once,
-// then random pods of the list.
+// The pods of SteadyLoad request this multiple of all GPUs in total. They are all pods of the list
+// once, and then random pods of the list.
 inline constexpr int kTurnovers = 20;
 // Longer lifetimes are cut to this value, because they would be many times the observed time.
 inline constexpr int64_t kMaxLifetimeSeconds = 6 * 3600;

@@ -81,18 +81,18 @@ TEST(RunTest, APodLargerThanTheClusterIsRejectedAndCounts) {
             0);
 }
 
-TEST(RunTest, ACpuPodTakesPart) {
+TEST(RunTest, APodWithoutGpusTakesCpuFromGpuPods) {
   SmallTrace trace;
   trace.pods = {PodOf("cpu", 99'500, 0, 0), PodOf("gpu", 1000, 1, 1000)};
   trace.nodes.pop_back();
-  int refused = 0;
+  int rejected = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const RunResult run = RunOf(trace, {.policy = "FGD", .seed = seed, .load = 25});
-    refused += run.points.back().allocation == 0;
+    rejected += run.points.back().allocation == 0;
   }
-  // When the CPU pod arrives first, it leaves too little CPU.
-  EXPECT_GT(refused, 2);
-  EXPECT_LT(refused, 18);
+  // A CPU pod that arrives first leaves too little CPU for the GPU pod.
+  EXPECT_GT(rejected, 2);
+  EXPECT_LT(rejected, 18);
 }
 
 TEST(RunTest, RejectsAClusterWithoutGpus) {
@@ -146,7 +146,7 @@ TEST(ReportTest, CsvHasALineForEachPoint) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 8 * 126);
 }
 
-TEST(ReportTest, TableShowsALoadThatWasNotReachedAsSuch) {
+TEST(ReportTest, TheTableShowsADashForALoadThatWasNotReached) {
   Study study = StudyOf(SmallTrace(), 1);
   study.means[1].points.resize(95);
   EXPECT_THAT(ToTable(study), HasSubstr("       90 %      100 %      125 %"));

@@ -122,7 +122,7 @@ class Timeline {
     return {};
   }
 
-  // Pods that fit on no empty node get kNoQueue: they would wait forever.
+  // Pods that fit on no empty node get kNoQueue, because they would wait forever.
   void MakeQueues() {
     queue_of_.assign(pods_.size(), kNoQueue);
     std::unordered_map<Demand, uint32_t, placement::DemandHash> queue_of_demand;
@@ -180,8 +180,8 @@ class Timeline {
     return {};
   }
 
-  // It suffices to look at freed nodes: on other nodes waiting pods did not fit at the last Retry,
-  // and nothing became free there since.
+  // Looks only at freed nodes: on the other nodes, waiting pods did not fit at the last Retry, and
+  // nothing has become free since.
   bool FitsOnFreedNode(const Demand& demand) const {
     return std::any_of(freed_nodes_.begin(), freed_nodes_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });

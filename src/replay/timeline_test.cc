@@ -44,14 +44,14 @@ std::vector<int64_t> WaitsOf(const TimelineResult& result, PodSize size) {
   return result.waits[static_cast<size_t>(size)];
 }
 
-TEST(TimelineTest, PodsStartAtOnceWhereThereIsRoom) {
+TEST(TimelineTest, PodsStartAtOnceIfTheyFit) {
   const auto result = TimelineOf({NodeOf("n", 2)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 20)});
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0));
   EXPECT_EQ(result.last_end, 100);
   EXPECT_EQ(result.blocked.waited, 0u);
 }
 
-TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLife) {
+TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLifetime) {
   const auto result = TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 50)});
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 90));
   EXPECT_EQ(result.last_end, 140);
@@ -62,8 +62,8 @@ TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLife) {
 TEST(TimelineTest, GpuHoursCountAllocationsDuringTheTrace) {
   const auto result =
       TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 3600, 7200), PodOf("b", 1, 3600, 14400, 500)});
-  // a and then b; half a GPU for an hour and a half is after the end of the trace. b comes first if
-  // it is drawn first.
+  // Pod a runs for an hour, then pod b for two hours. The third hour of b is after the end of the
+  // observed time.
   EXPECT_NEAR(result.gpu_hours, 1 + 0.5 * 2, 1e-6);
   EXPECT_NEAR(result.allocation, 100 * 2.0 / 3, 1e-6);
   ASSERT_EQ(result.points.size(), static_cast<size_t>(kTimelinePoints));
@@ -86,7 +86,7 @@ TEST(TimelineTest, APodWithoutDurationArrivesAndLeaves) {
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0));
 }
 
-TEST(TimelineTest, PodsThatNoEmptyNodeCouldTakeAreLeftOut) {
+TEST(TimelineTest, PodsThatFitOnNoEmptyNodeAreLeftOut) {
   const auto result = TimelineOf({NodeOf("n", 2)},
                                  {PodOf("a", 1, 0, 9), PodOf("b", 4, 0, 9), PodOf("c", 99, 0, 9)});
   EXPECT_EQ(result.never_scheduled, 2u);
@@ -160,7 +160,7 @@ TEST(TimelineTest, PodsOfOneShapeStartInTheirOrder) {
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 90, 120, 130));
 }
 
-TEST(TimelineTest, TheMeanWaitCountsAPodForItsGpus) {
+TEST(TimelineTest, TheMeanWaitIsWeightedByGpus) {
   const auto result =
       TimelineOf({NodeOf("n", 2)}, {PodOf("a", 2, 0, 100), PodOf("b", 1, 50, 60, 500)});
   EXPECT_NEAR(result.mean_wait, 50 * 0.5 / 2.5, 1e-6);
@@ -198,15 +198,15 @@ TEST(SampleTest, ASteadyLoadRequestsItsPercentOfTheGpuTime) {
   for (const int load : {50, 100, 130}) {
     Random random(5);
     const Sample sample = SteadyLoad(pods, 500'000, load, random);
-    double work = 0, asked = 0;
+    double work = 0, requested = 0;
     for (const Arrival& arrival : sample.arrivals) {
-      asked += static_cast<double>(pods[arrival.pod].milli());
+      requested += static_cast<double>(pods[arrival.pod].milli());
       work += static_cast<double>(pods[arrival.pod].milli() * arrival.lifetime);
       EXPECT_GE(arrival.created, 0);
       EXPECT_LE(arrival.created, sample.end);
     }
     EXPECT_NEAR(100 * work / (500'000.0 * static_cast<double>(sample.end)), load, load * 0.01);
-    EXPECT_NEAR(asked, 500'000.0 * kTurnovers, 8000);
+    EXPECT_NEAR(requested, 500'000.0 * kTurnovers, 8000);
   }
 }
 
@@ -217,18 +217,18 @@ TEST(SampleTest, ASteadyLoadRoughlyKeepsOrderAndLifetimes) {
   double early = 0, late = 0;  // mean arrival of the first and last tenth of the list
   size_t early_count = 0, late_count = 0;
   for (const Arrival& arrival : sample.arrivals) {
-    const auto life = static_cast<double>(
+    const auto lifetime = static_cast<double>(
         std::min(pods[arrival.pod].deleted - pods[arrival.pod].created, kMaxLifetimeSeconds));
-    EXPECT_NEAR(static_cast<double>(arrival.lifetime), life, 0.05 * life + 1);
-    const double place = static_cast<double>(arrival.created) / static_cast<double>(sample.end);
-    if (arrival.pod < 10) early += place, ++early_count;
-    if (arrival.pod >= 90) late += place, ++late_count;
+    EXPECT_NEAR(static_cast<double>(arrival.lifetime), lifetime, 0.05 * lifetime + 1);
+    const double position = static_cast<double>(arrival.created) / static_cast<double>(sample.end);
+    if (arrival.pod < 10) early += position, ++early_count;
+    if (arrival.pod >= 90) late += position, ++late_count;
   }
   EXPECT_LT(early / static_cast<double>(early_count), 0.1);
   EXPECT_GT(late / static_cast<double>(late_count), 0.9);
 }
 
-TEST(MoverTest, PutsEverythingBack) {
+TEST(MoverTest, UndoPutsAllPodsBack) {
   placement::Cluster cluster;
   for (const char* name : {"m", "n"}) {
     placement::NodeSpec spec{.name = name, .cpu_milli = 100};

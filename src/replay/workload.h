@@ -36,7 +36,7 @@ std::vector<TypicalPod> TypicalPods(const std::vector<TracePod>& pods, double sh
 // Bounds the distinct typical pods; no known trace has a tenth of this number.
 inline constexpr size_t kMaxTypicalPods = 1024;
 
-// Pods that fit on no node because no node has a model that they name.
+// Pods that fit on no node, because no node has any of the models that they name.
 struct UnknownModels {
   size_t pods = 0;
   std::vector<std::string> models;  // the unknown models, each once

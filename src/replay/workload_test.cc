@@ -23,7 +23,7 @@ std::vector<TracePod> ManyPods() {
   return pods;
 }
 
-int64_t AskedFor(const std::vector<TracePod>& pods, const std::vector<uint32_t>& order) {
+int64_t RequestedMilli(const std::vector<TracePod>& pods, const std::vector<uint32_t>& order) {
   int64_t milli = 0;
   for (const uint32_t i : order) milli += pods[i].milli();
   return milli;
@@ -38,21 +38,21 @@ std::vector<uint32_t> ArrivalsOf(const std::vector<TracePod>& pods, int64_t capa
 TEST(ArrivalsTest, LeavesOutRandomPodsOfALoadThatIsTooHigh) {
   const auto pods = ManyPods();
   const auto order = ArrivalsOf(pods, 40'000, 100, 1);
-  EXPECT_EQ(AskedFor(pods, order), 40'000);
+  EXPECT_EQ(RequestedMilli(pods, order), 40'000);
   EXPECT_EQ(std::set<uint32_t>(order.begin(), order.end()).size(), 80u);
 }
 
 TEST(ArrivalsTest, AppendsCopiesOfRandomPodsToALoadThatIsTooLow) {
   const auto pods = ManyPods();
   const auto order = ArrivalsOf(pods, 100'000, 130, 1);
-  EXPECT_EQ(AskedFor(pods, order), 130'000);
+  EXPECT_EQ(RequestedMilli(pods, order), 130'000);
   // The original pods come first, each once.
   EXPECT_EQ(std::set<uint32_t>(order.begin(), order.begin() + 100).size(), 100u);
 }
 
 TEST(ArrivalsTest, StopsBeforeTheLoadIsExceeded) {
   const auto pods = ManyPods();
-  EXPECT_EQ(AskedFor(pods, ArrivalsOf(pods, 60'300, 100, 1)), 60'000);
+  EXPECT_EQ(RequestedMilli(pods, ArrivalsOf(pods, 60'300, 100, 1)), 60'000);
 }
 
 TEST(ArrivalsTest, DependsOnTheSeedAndNotOnTheOrderOfTheFile) {
@@ -69,12 +69,12 @@ TEST(ArrivalsTest, DependsOnTheSeedAndNotOnTheOrderOfTheFile) {
   EXPECT_EQ(names(42), first);
 }
 
-TEST(ArrivalsTest, TakesAListWithoutGpusAsItIs) {
+TEST(ArrivalsTest, LeavesAListWithoutGpusUnchanged) {
   const std::vector<TracePod> pods = {MakePod("a", 1, 0, 0), MakePod("b", 1, 0, 0)};
   EXPECT_EQ(ArrivalsOf(pods, 100'000, 130, 1).size(), 2u);
 }
 
-TEST(TypicalPodsTest, AreTheMostFrequentOnesUntilTheShareIsReached) {
+TEST(TypicalPodsTest, AreTheMostFrequentPodsUntilTheShareIsReached) {
   std::vector<TracePod> pods = ManyPods();                                   // 100 × half a GPU
   for (int i = 0; i < 60; ++i) pods.push_back(MakePod("q", 2000, 2, 1000));  // 60 × two GPUs
   for (int i = 0; i < 5; ++i) pods.push_back(MakePod("r", 3000 + i, 0, 0));
