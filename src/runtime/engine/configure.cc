@@ -103,8 +103,9 @@ void AddEngineFlags(CLI::App* app, ConfigureFlags* flags) {
       ->required();
   app->add_option("--config", flags->config, "The engine's main file (default: its usual path)");
   app->add_option("--drop-in-config", flags->drop_in,
-                  "Our own file, if the engine has drop-ins; \"\" edits the main file");
-  app->add_option("--socket", flags->socket, "The engine's socket (from its configuration)");
+                  "Tessera's own file, if the engine has drop-ins; \"\" edits the main file");
+  app->add_option("--socket", flags->socket,
+                  "The engine's socket (default: from the engine's configuration)");
   app->add_option("--runtime-name,--nvidia-runtime-name", flags->runtime_name,
                   "Name of the runtime handler")
       ->capture_default_str();
@@ -112,7 +113,7 @@ void AddEngineFlags(CLI::App* app, ConfigureFlags* flags) {
                   "Path of the runtime on the host")
       ->capture_default_str();
   app->add_flag("--set-as-default,--nvidia-set-as-default", flags->set_as_default,
-                "Make it the engine's default runtime");
+                "Make this runtime handler the engine's default");
   app->add_flag("--cdi.enabled,--cdi.enable,--enable-cdi", flags->enable_cdi,
                 "Also let the engine inject CDI devices");
   AddChoice<RestartMode>(app, "--restart-mode", "How to make the engine reload its configuration",
@@ -197,9 +198,9 @@ ConfigureOptions ToOptions(const ConfigureFlags& flags, const HostRoot& host) {
 // looks up a bare name, in dockerd's PATH.
 Status CheckRuntimePath(const ConfigureFlags& flags) {
   const std::string& path = flags.runtime_path;
-  const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
+  const bool is_bare_name = !path.empty() && path.find('/') == std::string::npos;
   if (path.starts_with('/')) return Status::Ok();
-  if (bare_name && flags.engine == EngineKind::kDocker && !flags.install) return Status::Ok();
+  if (is_bare_name && flags.engine == EngineKind::kDocker && !flags.install) return Status::Ok();
   return Error(
       Code::kInvalidArgument,
       "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
@@ -322,6 +323,8 @@ Status DelayForSpread(const ConfigureFlags& flags, const ConfigureOptions& optio
 // finishes or undoes the interrupted run. Returns the exit code in the parent, and nullopt to the
 // process that has to do the work.
 std::optional<int> RunInSupervisedChild() {
+  // If the caller ignored SIGCHLD, the kernel would reap the child, and waitpid(2) never return it.
+  ::signal(SIGCHLD, SIG_DFL);
   // sigwaitinfo(2) takes only blocked signals. The child inherits the mask and must restore it.
   sigset_t forwarded;
   sigset_t before;
