@@ -235,10 +235,10 @@ Status Configurator::Recover() {
     RETURN_IF_ERROR(interrupted.status());
     if (!*interrupted) return Status::Ok();
     if (record_->served_cri) reloader_.RequireCri();
-    const bool last = SystemClock().Now() >= end;
-    if (!last) lock_.Reset();  // the query may block
+    const bool is_last = SystemClock().Now() >= end;
+    if (!is_last) lock_.Reset();  // the query may block
     if (reloader_.Serves()) return Status::Ok();
-    if (last) break;
+    if (is_last) break;
     ::poll(nullptr, 0, kRecoverPauseMs);
   }
   // Selects how to reload the engine. An error means that the engine does not answer; then the
@@ -338,17 +338,18 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
 
 Status Configurator::RestoreBase() {
   const std::string config_dir = DirName(options_.settings.config);
+  Status serves;
   const auto restore = [&]() -> Status {
     RETURN_IF_ERROR(SetTargetsToBase());
     // A reload is needed even though the engine is down: its supervisor may be restarting it in a
     // loop, and systemd gives up after StartLimitBurst failures.
     Expectation expectation;
     RETURN_IF_ERROR(WriteForReload(targets_, &expectation));
-    const Status serves = reloader_.ReloadAndCheck(expectation);
+    serves = reloader_.ReloadAndCheck(expectation);
     RETURN_IF_ERROR(WriteAll(targets_));
     RETURN_IF_ERROR(RemoveRecord(host_, options_.settings.config, *record_));
     RemoveDirs(record_->dirs);
-    return serves;
+    return Status::Ok();
   };
   const Status restored = restore();
   if (!restored.ok()) {
@@ -356,6 +357,13 @@ Status Configurator::RestoreBase() {
                  "{} was left half configured, and restoring it failed: {}: restore the originals, "
                  "*.tessera-backup in {}",
                  options_.settings.config, restored.message(), config_dir);
+  }
+  if (!serves.ok()) {
+    return Error(
+        Code::kInternal,
+        "an interrupted run had changed {}; now every file is restored to its state before "
+        "Tessera, but {} does not serve: {}",
+        config_dir, NameOf(options_.engine), serves.message());
   }
   return Error(Code::kAborted,
                "an interrupted run had changed {}, and {} has not served since; now every file is "

@@ -85,7 +85,7 @@ class Configurator {
   bool WasInterrupted() const { return record_ && record_->pending && !options_.dry_run; }
   Status RollBack(const Status& cause, bool reload);
   // Writes the base, because the engine has not served since an interrupted run. Never OK: ABORTED
-  // if the base is in place and the engine serves.
+  // if the base is in place and the engine serves, INTERNAL otherwise.
   Status RestoreBase();
   void RemoveDirs(const std::vector<std::string>& dirs) const;
 

@@ -23,6 +23,8 @@
 #include <functional>
 #include <random>
 
+#include "src/runtime/engine/configure.h"
+
 namespace tessera::engine {
 namespace {
 
@@ -367,6 +369,34 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfItCannotFinish) {
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
   EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterTheOriginalsAreRestored) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  ASSERT_TRUE(Configure(Docker()).ok());
+  InterruptLastRun();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
+  const auto outcome = Configure(Docker());
+  EXPECT_THAT(outcome.status().message(),
+              HasSubstr("restored to its state before Tessera, but docker does not serve"));
+  EXPECT_EQ(Everything(), before);
+}
+
+// The kernel then reaps the child that does the work.
+TEST_F(ConfiguratorTest, TheCommandEndsEvenIfItsCallerIgnoresSigchld) {
+  std::vector<std::string> arguments = {"configure", "--engine=docker", "--undo",
+                                        "--host-root=" + dir_.path()};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  const auto earlier_handler = ::signal(SIGCHLD, SIG_IGN);
+  const pid_t test_process = ::getpid();
+  ::alarm(60);  // ends a test that waits for ever
+  const int exit_code = ConfigureMain(static_cast<int>(argv.size()), argv.data());
+  if (::getpid() != test_process) ::_exit(exit_code);
+  ::alarm(0);
+  ::signal(SIGCHLD, earlier_handler);
+  EXPECT_EQ(exit_code, 0);
 }
 
 TEST_F(ConfiguratorTest, RecoverRestoresTheOriginalsIfTheEngineIsDown) {
