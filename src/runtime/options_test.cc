@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/options.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -97,11 +98,16 @@ TEST_F(LowLevel, NeverChoosesItselfAsTheLowLevelRuntime) {
 }
 
 TEST_F(LowLevel, SkipsFilesThatCannotRunAndTheWorkingDir) {
-  if (::geteuid() == 0) {
-    Program("tessera-fake-runc", 0644);
-  }
+  Program("tessera-fake-runc", 0644);
   EXPECT_FALSE(FindLowLevelRuntime({"tessera-fake-runc"}, dir_.path().c_str()).ok());
-  EXPECT_FALSE(FindLowLevelRuntime({"tessera-fake-runc"}, ".").ok());
+  Program("tessera-fake-crun");
+  ASSERT_TRUE(FindLowLevelRuntime({"tessera-fake-crun"}, dir_.path().c_str()).ok());
+  const Fd earlier_dir(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::chdir(dir_.path().c_str()), 0);
+  for (const char* path : {".", "", ":"}) {
+    EXPECT_FALSE(FindLowLevelRuntime({"tessera-fake-crun"}, path).ok()) << path;
+  }
+  ASSERT_EQ(::fchdir(earlier_dir.get()), 0);
 }
 
 }  // namespace
