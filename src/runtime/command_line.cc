@@ -33,8 +33,8 @@ constexpr std::string_view kExecWithValue[] = {"process",
                                                "preserve-fds",
                                                "cgroup"};
 
-// Not complete: the values of update's other options do not begin with a dash, so they are skipped
-// like the container's id.
+// The list is not complete. The values of update's other options do not begin with a dash, so they
+// are skipped like the container's id.
 constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
 
 struct Option {

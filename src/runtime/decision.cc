@@ -253,8 +253,9 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document,
   if (request.tokens.empty() && !HasGpushareVariable(document)) {
     return DecideWithoutGrant(document, identity, options);
   }
-  const std::string who = fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace,
-                                      identity.pod_name, identity.pod_uid, identity.container);
+  const std::string container_description =
+      fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace, identity.pod_name,
+                  identity.pod_uid, identity.container);
   if (identity.pod_uid.empty() || identity.container.empty()) {
     return Error(Code::kFailedPrecondition,
                  "cannot request the grant: the engine does not name the pod and container: "
@@ -266,9 +267,10 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document,
   if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
     return DecideWithoutGrant(document, identity, options);
   }
-  if (!grant.ok()) return grant.status().Annotate(who);
+  if (!grant.ok()) return grant.status().Annotate(container_description);
   GpuSelection selection = FromGrant(std::move(*grant), options);
-  std::string reason = fmt::format("granted to {}: {}", who, UuidList(selection.gpus));
+  std::string reason =
+      fmt::format("granted to {}: {}", container_description, UuidList(selection.gpus));
   return MakeDecision(document, options, std::move(selection), std::move(reason));
 }
 

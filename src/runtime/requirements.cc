@@ -174,7 +174,7 @@ bool Has(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// The first digits of a desktop card's number are its generation: 3090, 4070, ...
+// The first digits of a is_desktop card's number are its generation: 3090, 4070, ...
 std::string ArchOfNumber(std::string_view word) {
   if (word.size() != 4 || !std::all_of(word.begin(), word.end(), ::isdigit)) return {};
   const std::string_view generation = word.substr(0, 2);
@@ -217,9 +217,9 @@ std::string ArchOfModel(std::string_view model) {
       if (entry.word == word) return std::string(entry.arch);
     }
   }
-  const bool desktop = Has(words, "GeForce");
+  const bool is_desktop = Has(words, "GeForce");
   for (const std::string_view word : words) {
-    const std::string arch = desktop ? ArchOfNumber(word) : std::string();
+    const std::string arch = is_desktop ? ArchOfNumber(word) : std::string();
     if (!arch.empty()) return arch;
   }
   if (Has(words, "TITAN")) return Has(words, "RTX") ? "7.5" : Has(words, "V") ? "7.0" : "6.1";
@@ -229,12 +229,12 @@ std::string ArchOfModel(std::string_view model) {
 
 std::string BrandOfModel(std::string_view model) {
   const auto words = Words(model);
-  const bool rtx = Has(words, "RTX");
+  const bool is_rtx = Has(words, "RTX");
   if (Has(words, "Tesla")) return "tesla";
-  if (Has(words, "GeForce")) return rtx ? "geforcertx" : "geforce";
-  if (Has(words, "Quadro")) return rtx ? "quadrortx" : "quadro";
-  if (Has(words, "TITAN")) return rtx ? "titanrtx" : "titan";
-  if (Has(words, "NVIDIA")) return rtx ? "nvidiartx" : "nvidia";
+  if (Has(words, "GeForce")) return is_rtx ? "geforcertx" : "geforce";
+  if (Has(words, "Quadro")) return is_rtx ? "quadrortx" : "quadro";
+  if (Has(words, "TITAN")) return is_rtx ? "titanrtx" : "titan";
+  if (Has(words, "NVIDIA")) return is_rtx ? "nvidiartx" : "nvidia";
   return "unknown";
 }
 

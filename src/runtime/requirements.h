@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA_REQUIRE_*: an image's requirements on driver and GPU. Spaces in a value separate
 // alternatives. Commas in an alternative separate conditions that must all hold: "cuda>=12.4
-// brand=tesla,driver>=470". Every GPU must satisfy every variable. For a container without GPUs, every
-// condition on arch or brand holds.
+// brand=tesla,driver>=470". Every GPU must satisfy every variable. For a container without GPUs,
+// every condition on arch or brand holds.
 //
 // The properties of GPUs and driver are derived from their names, because a query to the driver
 // would initialize the GPU, which takes seconds. Pure; any thread.

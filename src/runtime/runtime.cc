@@ -78,11 +78,12 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
     RETURN_IF_ERROR(oci::DenyGpus(decision.denied_gpus, &document));
     return document.Save();
   }
-  ASSIGN_OR_RETURN(const std::string how,
+  ASSIGN_OR_RETURN(const std::string injection_summary,
                    oci::Inject(*decision.injection, *decision.target, &document));
   RETURN_IF_ERROR(document.Save());
   if (!options.log.empty()) {
-    AppendLog(options.log, /*json=*/false, "info", fmt::format("{}; {}", decision.reason, how));
+    AppendLog(options.log, /*json=*/false, "info",
+              fmt::format("{}; {}", decision.reason, injection_summary));
   }
   return Status::Ok();
 }
@@ -148,8 +149,8 @@ bool IsOwnVerb(int argc, char** argv, const char* verb) {
 bool WantsOwnHelp(int argc, char** argv) {
   if (argc != 2) return false;
   if (IsOwnVerb(argc, argv, "help")) return true;
-  const bool asks = IsOwnVerb(argc, argv, "--help") || IsOwnVerb(argc, argv, "-h");
-  return asks && ::isatty(STDOUT_FILENO) == 1;
+  const bool requests_help = IsOwnVerb(argc, argv, "--help") || IsOwnVerb(argc, argv, "-h");
+  return requests_help && ::isatty(STDOUT_FILENO) == 1;
 }
 
 }  // namespace

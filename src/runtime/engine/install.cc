@@ -66,11 +66,11 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   FileState state = existing.value_or(FileState{});
   Result<std::string> text = EditText(Format::kToml, existing ? existing->text : kNewFile, edits);
   if (!text.ok() && existing) {
-    const std::string kept = path + ".damaged";
+    const std::string damaged_copy = path + ".damaged";
     Log(Severity::kWarning,
         "the settings of tessera-runtime do not parse: replaced by new settings",
-        {{"error", text.status().Annotate(path).ToString()}, {"kept", kept}});
-    RETURN_IF_ERROR(host.Write(kept, *existing));
+        {{"error", text.status().Annotate(path).ToString()}, {"kept", damaged_copy}});
+    RETURN_IF_ERROR(host.Write(damaged_copy, *existing));
     text = EditText(Format::kToml, kNewFile, edits);
   }
   ASSIGN_OR_RETURN(state.text, std::move(text).Annotate(path));

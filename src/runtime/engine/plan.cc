@@ -24,9 +24,9 @@ Result<Json> Parse(Format format, std::string_view text) {
 // The path that undo removes for a key that `before` lacks: the owned table if `before` also lacks
 // that, else the key.
 const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyPath& path) {
-  const bool inside = !file.owned_table.empty() && path.size() >= file.owned_table.size() &&
-                      std::equal(file.owned_table.begin(), file.owned_table.end(), path.begin());
-  return inside && FindPath(before, file.owned_table) == nullptr ? file.owned_table : path;
+  const bool is_inside = !file.owned_table.empty() && path.size() >= file.owned_table.size() &&
+                         std::equal(file.owned_table.begin(), file.owned_table.end(), path.begin());
+  return is_inside && FindPath(before, file.owned_table) == nullptr ? file.owned_table : path;
 }
 
 constexpr std::array<std::string_view, 6> kNvidiaPrograms = {
@@ -53,8 +53,8 @@ class LeftoverFinder {
     if (path == settings_.drop_in) return;
     const auto text = tree_.read(path);
     if (!text.ok() || !text->has_value()) return;
-    const bool json = path.ends_with(".json");
-    const Result<Json> document = json ? ParseJson(**text) : ParseToml(**text);
+    const bool is_json = path.ends_with(".json");
+    const Result<Json> document = is_json ? ParseJson(**text) : ParseToml(**text);
     if (document.ok()) Walk(path, *document, "", /*in_runtimes=*/false);
   }
 
@@ -157,9 +157,9 @@ Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
   for (const TextEdit& edit : file.edits) {
     const Json* const old = FindPath(before, edit.path);
     if (edit.kind == EditKind::kAppend) {
-      const bool had = old != nullptr && old->is_array() &&
-                       std::count(old->items().begin(), old->items().end(), edit.value) > 0;
-      if (!had) undo.push_back({EditKind::kRemoveItem, edit.path, edit.value});
+      const bool had_item = old != nullptr && old->is_array() &&
+                            std::count(old->items().begin(), old->items().end(), edit.value) > 0;
+      if (!had_item) undo.push_back({EditKind::kRemoveItem, edit.path, edit.value});
     } else if (old != nullptr) {
       undo.push_back({EditKind::kSet, edit.path, *old});
     } else {

@@ -306,13 +306,13 @@ class ContainerdPlanner {
     const Json* const path = FindPath(
         merged, {"containerd", "runtimes", settings_.runtime_name, "options", "BinaryName"});
     const Json* const name = FindPath(merged, {"containerd", "default_runtime_name"});
-    const bool effective = path != nullptr && *path == Json::String(settings_.runtime_path) &&
-                           (!settings_.set_as_default ||
-                            (name != nullptr && *name == Json::String(settings_.runtime_name)));
+    const bool is_effective = path != nullptr && *path == Json::String(settings_.runtime_path) &&
+                              (!settings_.set_as_default ||
+                               (name != nullptr && *name == Json::String(settings_.runtime_name)));
     for (const ConfigFile& file : after) {
       if (file.path != settings_.config) plan_.imports.push_back(file.path);
     }
-    if (effective) return Status::Ok();
+    if (is_effective) return Status::Ok();
     return Error(Code::kFailedPrecondition,
                  "{} is imported after {} and overrides its runtimes: rename it so that it sorts "
                  "before, or give another --drop-in-config",

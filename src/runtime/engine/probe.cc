@@ -86,11 +86,11 @@ class PeerSocket {
  private:
   Status WaitReadable() const {
     for (;;) {
-      const auto left =
+      const auto remaining_ms =
           std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SystemClock().Now()).count();
-      if (left <= 0) return Error(Code::kDeadlineExceeded, "no answer in time");
+      if (remaining_ms <= 0) return Error(Code::kDeadlineExceeded, "no answer in time");
       pollfd wait{fd_.get(), POLLIN, 0};
-      const int ready = ::poll(&wait, 1, static_cast<int>(left));
+      const int ready = ::poll(&wait, 1, static_cast<int>(remaining_ms));
       if (ready > 0) return Status::Ok();
       if (ready < 0 && errno != EINTR) return Status::FromErrno("poll", errno);
     }

@@ -134,10 +134,10 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
   return host.Write(RecordPath(config), state);
 }
 
-Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& record,
-                     const Record& kept) {
-  for (const RecordedFile& file : record.files) {
-    if (!file.original || kept.Find(file.path) != nullptr) continue;
+Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& old_record,
+                     const Record& new_record) {
+  for (const RecordedFile& file : old_record.files) {
+    if (!file.original || new_record.Find(file.path) != nullptr) continue;
     RETURN_IF_ERROR(host.Remove(BackupPath(config, file.path)));
   }
   return Status::Ok();

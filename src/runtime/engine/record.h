@@ -45,9 +45,9 @@ std::string BackupPath(const std::string& config, const std::string& file);
 Result<std::optional<Record>> LoadRecord(const HostRoot& host, const std::string& config);
 // Writes the backups first, then the record.
 Status SaveRecord(const HostRoot& host, const std::string& config, const Record& record);
-// Removes the backups of files that are in `record` but not in `kept`.
-Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& record,
-                     const Record& kept);
+// Removes the backups of files that are in `old_record` but not in `new_record`.
+Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& old_record,
+                     const Record& new_record);
 Status RemoveRecord(const HostRoot& host, const std::string& config, const Record& record);
 
 }  // namespace tessera::engine

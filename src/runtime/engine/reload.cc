@@ -27,10 +27,10 @@ Duration TimeLeft(MonotonicTime end) {
 // Returns false at the deadline.
 bool WaitForExit(int pidfd, MonotonicTime end) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(TimeLeft(end)).count();
+    const auto remaining_ms = std::chrono::ceil<std::chrono::milliseconds>(TimeLeft(end)).count();
     // Readable when the process has ended (pidfd_open(2)).
     pollfd wait{pidfd, POLLIN, 0};
-    const int ready = ::poll(&wait, 1, static_cast<int>(left));
+    const int ready = ::poll(&wait, 1, static_cast<int>(remaining_ms));
     if (ready >= 0) return ready > 0;
     if (errno != EINTR) return false;
   }
