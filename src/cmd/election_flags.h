@@ -27,12 +27,13 @@ void AddElectionFlags(CLI::App* app, const char* leader_elect_help, Options* opt
   app->add_flag("--leader-elect,!--no-leader-elect", options->leader_elect, leader_elect_help)
       ->envname("LEADER_ELECT");
   AddTextFlag(app, "--leader-elect-resource-namespace", &options->lease_ns, "LEASE_NAMESPACE",
-              "namespace of the Lease (default: our own)");
+              "namespace of the Lease (default: that of this pod)");
   AddSecondsFlag(app, "--leader-elect-lease-duration", &flags->lease_s,
                  "time without a renewal after which another replica may lead");
   AddSecondsFlag(app, "--leader-elect-renew-deadline", &flags->renew_s,
                  "time without a renewal after which a leader stops");
-  AddSecondsFlag(app, "--leader-elect-retry-period", &flags->retry_s, "interval between attempts");
+  AddSecondsFlag(app, "--leader-elect-retry-period", &flags->retry_s,
+                 "interval between attempts to renew or acquire the Lease");
 }
 
 // Sets the times of `options->election` from the parsed flags.

@@ -99,7 +99,7 @@ Status Replay(const ReplayFlags& flags) {
     fmt::print(
         stderr,
         "note: no pod arrived: no pod of the list requests a GPU, or each requests more than "
-        "--load percent of all\n");
+        "--load percent of all GPUs\n");
   }
   return Print(flags, plot, study);
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxSeeds = 10'000;
 
 std::string PolicyHelp() {
-  std::string help = "names with commas, or all:";
+  std::string help = "names separated by commas, or all:";
   for (const placement::PolicyInfo& info : placement::Policies()) {
     help += fmt::format("\n{}: {}", info.name, info.help);
   }
@@ -23,8 +23,8 @@ std::string ExitHelp() {
   const auto of = [](Code code) { return InfoOf(code).exit_code; };
   return fmt::format(
       "Exit status: 0 done; {} invalid options, or a file that is not a list of nodes or pods, or "
-      "has "
-      "no GPUs;\n{} no such file; {} no permission to read or write it; {} --timeline for a list "
+      "has no GPUs;\n{} no such file; {} no permission to read or write it; {} --timeline for a "
+      "list "
       "without times;\n{} no space for the output.",
       of(Code::kInvalidArgument), of(Code::kNotFound), of(Code::kPermissionDenied),
       of(Code::kFailedPrecondition), of(Code::kResourceExhausted));
@@ -44,15 +44,15 @@ void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
   CLI::Option* timeline = app->add_flag(
       "--timeline", flags->uses_timeline,
       "let pods arrive over time, wait while they fit nowhere, and end: a steady load on "
-      "all nodes, sampled from the list. --load is then the mean request of the pods at a "
-      "time");
+      "all nodes, sampled from the list. --load is then the GPU time that the pods request, in "
+      "percent of the cluster's");
   timeline->excludes("--shares-by-memory");
   app->add_flag("--as-recorded", flags->as_recorded,
                 "with --timeline: replay each pod of the list once, at its own time, and ignore "
                 "--load")
       ->needs(timeline);
   app->add_flag("--moves", flags->moves_pods,
-                "with --timeline: move running pods if that makes room for a waiting one, instead "
+                "with --timeline: move running pods if that makes room for a waiting pod, instead "
                 "of only counting such moves")
       ->needs(timeline);
 }
@@ -72,7 +72,8 @@ void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
       ->type_name("NAME,...")
       ->check(ValidatorOf(ParsePolicies))
       ->capture_default_str();
-  app->add_option("--seeds", flags->seeds, "one run of each policy for each: 42-51, or 1,2,7-9")
+  app->add_option("--seeds", flags->seeds,
+                  "seeds, for each of which each policy runs once: 42-51, or 1,2,7-9")
       ->type_name("LIST")
       ->check(ValidatorOf(ParseSeeds))
       ->capture_default_str();
@@ -104,11 +105,11 @@ Result<std::vector<std::string>> ParsePolicies(const std::string& text) {
   }
   for (const std::string_view name : SplitList(text)) {
     ASSIGN_OR_RETURN(const placement::PolicyInfo* info, placement::FindPolicy(name));
-    const std::string parts = ToLower(name.substr(std::min(name.find('-'), name.size())));
-    const std::string known_as = std::string(info->name) + parts;
-    if (std::ranges::find(names, known_as) == names.end()) names.push_back(known_as);
+    const std::string variant = ToLower(name.substr(std::min(name.find('-'), name.size())));
+    const std::string full_name = std::string(info->name) + variant;
+    if (std::ranges::find(names, full_name) == names.end()) names.push_back(full_name);
   }
-  if (names.empty()) return Error(Code::kInvalidArgument, "no policy named: see --help");
+  if (names.empty()) return Error(Code::kInvalidArgument, "no policy is named: see --help");
   return names;
 }
 

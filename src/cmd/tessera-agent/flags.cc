@@ -79,12 +79,12 @@ void AddSocketFlags(CLI::App* app, agent::AgentOptions* o) {
           "address of /metrics, /healthz and /readyz; \"\": they are not served");
   AddText(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
           "send the steps of containers' starts as OpenTelemetry spans to this collector, such as "
-          "http://otel-collector:4318; \"\" does not");
+          "http://otel-collector:4318; \"\": no spans are sent");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
           "address of TKEStack gpu-manager's pages /metric, /usage and /graph; \"\": they are not "
           "served");
   AddText(app, "--gpu-manager-checkpoint", &o->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
-          "gpu-manager's checkpoint, to take over the containers that it gave GPUs");
+          "gpu-manager's checkpoint, to take over the containers to which it gave GPUs");
 }
 
 std::string CheckInterval(const std::string& text) {
@@ -112,7 +112,7 @@ void AddExporterFlags(CLI::App* app, AgentFlags* flags) {
                 "container_name")
       ->envname("DCGM_EXPORTER_USE_OLD_NAMESPACE");
   app->add_flag("--replace-blanks-in-model-name", flags->options.metric_labels.replace_blanks,
-                "label modelName of dcgm-exporter's metrics has - for blanks")
+                "label modelName of dcgm-exporter's metrics has - instead of blanks")
       ->envname("DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME");
   app->add_option("-x,--xid-count-window-size", flags->xid_window_ms,
                   "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back")

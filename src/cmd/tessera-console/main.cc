@@ -30,56 +30,64 @@ struct ConsoleFlags {
 
 void AddPrometheusFlags(CLI::App* app, ConsoleFlags* flags) {
   AddTextFlag(app, "--prometheus-url", &flags->prometheus_url, "PROMETHEUS_URL",
-              "a Prometheus that scrapes the agents, for curves over hours");
+              "URL of a Prometheus that scrapes the agents, for curves over hours");
   AddTextFlag(app, "--prometheus-ca-file", &flags->prometheus_ca_file, "PROMETHEUS_CA_FILE",
-              "authorities of its certificate; default: the system's");
+              "file with the authorities of Prometheus's certificate; default: the system's");
   AddTextFlag(app, "--prometheus-token-file", &flags->prometheus_access.token_file,
-              "PROMETHEUS_TOKEN_FILE", "a bearer token for it; read for each question");
+              "PROMETHEUS_TOKEN_FILE",
+              "file with a bearer token for Prometheus, read again for each query");
   AddTextFlag(app, "--prometheus-basic-auth-dir", &flags->prometheus_access.basic_auth_dir,
               "PROMETHEUS_BASIC_AUTH_DIR",
-              "a folder with files username and password for it, such as a Secret of type "
-              "kubernetes.io/basic-auth; read for each question");
+              "folder with files username and password for Prometheus, such as a Secret of type "
+              "kubernetes.io/basic-auth, read again for each query");
 }
 
 void AddOidcFlags(CLI::App* app, ConsoleFlags* flags) {
   console::OidcOptions& oidc = flags->oidc;
   AddTextFlag(app, "--oidc-issuer-url", &oidc.issuer, "OIDC_ISSUER_URL",
-              "people log in with this OpenID Connect issuer, as well as with tokens; the API "
-              "server must accept its ID tokens");
+              "URL of an OpenID Connect issuer with which users can log in, beside logins with "
+              "tokens; the API server must accept its ID tokens");
   AddTextFlag(app, "--oidc-client-id", &oidc.client_id, "OIDC_CLIENT_ID",
               "the API server's --oidc-client-id");
-  AddTextFlag(app, "--oidc-client-secret-file", &oidc.client_secret_file, "OIDC_CLIENT_SECRET_FILE",
-              "read at each login; default: a public client");
+  AddTextFlag(
+      app, "--oidc-client-secret-file", &oidc.client_secret_file, "OIDC_CLIENT_SECRET_FILE",
+      "file with the client's secret, read again at each login; default: a public client without "
+      "a secret");
   AddTextFlag(app, "--oidc-ca-file", &flags->oidc_ca_file, "OIDC_CA_FILE",
-              "authorities of the issuer's certificate; default: the system's");
+              "file with the authorities of the issuer's certificate; default: the system's");
   AddTextFlag(app, "--oidc-scopes", &oidc.scopes, "OIDC_SCOPES",
-              "separated by spaces, such as \"openid email groups\"");
+              "scopes to request, separated by spaces, such as \"openid email groups\"");
   AddTextFlag(app, "--oidc-redirect-url", &oidc.redirect_url, "OIDC_REDIRECT_URL",
-              "https://CONSOLE/oidc/callback, which the issuer must allow");
+              "URL of this console's page /oidc/callback, which the issuer must allow: "
+              "https://CONSOLE/oidc/callback");
 }
 
 void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
   AddTextFlag(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
   AddTextFlag(app, "--context", &flags->options.context, "CONTEXT", "context of the kubeconfig");
-  AddTextFlag(app, "--listen", &flags->listen, "LISTEN", "address and port; port 0: any");
-  AddTextFlag(app, "--metrics-address", &flags->metrics_address, "METRICS_ADDRESS",
-              "serves /metrics and /healthz over HTTP, without login; default: not served");
+  AddTextFlag(app, "--listen", &flags->listen, "LISTEN",
+              "address and port to listen on; port 0: any port");
+  AddTextFlag(
+      app, "--metrics-address", &flags->metrics_address, "METRICS_ADDRESS",
+      "address of /metrics and /healthz over HTTP, without login; default: they are not served");
   AddTextFlag(app, "--tls-cert-file", &flags->tls_certificate_file, "TLS_CERT_FILE",
-              "serves HTTPS; read again on change");
+              "certificate for HTTPS, read again after it is replaced; default: HTTP");
   AddTextFlag(app, "--tls-private-key-file", &flags->tls_key_file, "TLS_PRIVATE_KEY_FILE",
-              "its key");
+              "private key of --tls-cert-file");
   app->add_flag("--behind-https", flags->options.behind_https_proxy,
                 "a proxy serves HTTPS: browsers then send the session's cookie over HTTPS only");
-  app->add_flag("--dashboard", flags->options.dashboard,
-                "for one person on this machine, with the kubeconfig's rights; prints the address "
-                "to open");
+  app->add_flag(
+      "--dashboard", flags->options.dashboard,
+      "serve one user on this machine, with the kubeconfig's rights, and print the address to "
+      "open");
   AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
-              "NAMESPACE/NAME");
-  AddTextFlag(app, "--usage-label", &flags->usage_label, "USAGE_LABEL",
-              "label of pods by which GPU-hours are added up; \"\": they are not");
+              "NAMESPACE/NAME of the quotas");
+  AddTextFlag(
+      app, "--usage-label", &flags->usage_label, "USAGE_LABEL",
+      "label of pods by which the console adds up GPU-hours; \"\": it does not add them up");
   AddTextFlag(app, "--other-tenants", &flags->other_tenants_view, "OTHER_TENANTS",
-              "what people see of pods that they may not list: namespaces, shares (each part of a "
+              "what users see of pods that they may not list: namespaces, shares (each part of a "
               "GPU) or sums (how much of a GPU is in use)");
   AddPrometheusFlags(app, flags);
   AddOidcFlags(app, flags);
@@ -141,7 +149,7 @@ Result<console::OidcOptions> OidcOf(const ConsoleFlags& flags) {
   RETURN_IF_ERROR(console::CheckOidcOptions(oidc));
   if (flags.options.dashboard) {
     return Error(Code::kInvalidArgument,
-                 "--dashboard uses one person's kubeconfig: leave --oidc-issuer-url out");
+                 "--dashboard uses the kubeconfig of one user: leave --oidc-issuer-url out");
   }
   ASSIGN_OR_RETURN(oidc.authorities,
                    AuthoritiesOf(flags.oidc_ca_file, "--oidc-issuer-url", "--oidc-ca-file"));
@@ -169,8 +177,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   }
   if (options.dashboard && !IsLoopback(options.listen.host)) {
     return Error(Code::kInvalidArgument,
-                 "--dashboard gives the kubeconfig's rights to its reader, so --listen must be "
-                 "127.0.0.1 or [::1], not \"{}\"",
+                 "--dashboard gives the kubeconfig's rights to every client that has its address, "
+                 "so --listen must be 127.0.0.1 or [::1], not \"{}\"",
                  flags.listen);
   }
   if (!options.tls && !options.behind_https_proxy && !options.dashboard &&
@@ -202,7 +210,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
     ASSIGN_OR_RETURN(options.prometheus, PrometheusOf(flags));
   }
   const console::OidcOptions& oidc = flags.oidc;
-  if (!oidc.issuer.empty() || !oidc.client_id.empty() || !oidc.redirect_url.empty()) {
+  if (!oidc.issuer.empty() || !oidc.client_id.empty() || !oidc.redirect_url.empty() ||
+      !oidc.client_secret_file.empty() || !flags.oidc_ca_file.empty()) {
     ASSIGN_OR_RETURN(options.oidc, OidcOf(flags));
   }
   options.model.feed.quota_ns = parts[0];

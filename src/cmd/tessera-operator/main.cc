@@ -28,9 +28,9 @@ void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
   AddTextFlag(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
   AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
-              "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+              "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
   AddTextFlag(app, "--namespace", &o->ns, "NAMESPACE",
-              "namespace of the agents (default: our own)");
+              "namespace of the agents (default: that of this pod)");
   AddSecondsFlag(app, "--resync", &flags->resync_s,
                  "interval between checks for a ClusterPolicy of NVIDIA's operator");
   AddElectionFlags(app, "write only while holding the Lease; off for a single replica", o,

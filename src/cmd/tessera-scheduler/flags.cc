@@ -15,26 +15,29 @@ void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   o->address = ":9410";
   o->metrics_address = ":9411";
-  AddTextFlag(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
+  AddTextFlag(app, "--address", &o->address, "ADDRESS", "address of the extender's verbs");
   AddTextFlag(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
-              "serve them with this certificate, reloaded when it is replaced; default: the "
+              "certificate for the extender's verbs, reloaded when it is replaced; default: the "
               "replicas create the certificates of both sides, kube-scheduler's in Secret "
               "tessera-scheduler-client");
-  AddTextFlag(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
-  AddTextFlag(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
-              "reject callers without a certificate of this authority");
+  AddTextFlag(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE",
+              "private key of --tls-cert-file");
+  AddTextFlag(
+      app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
+      "authority of the callers' certificates: callers without such a certificate are rejected");
   app->add_flag("--insecure-plain-http", o->plain_http,
-                "serve them over plain HTTP: every caller that reaches the port can bind any pod "
+                "serve the extender's verbs over plain HTTP: every caller that reaches the port "
+                "can bind any pod "
                 "and hold any GPU")
       ->envname("INSECURE_PLAIN_HTTP");
   AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
-              "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+              "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
   AddTextFlag(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
               "send the steps of pods' starts as OpenTelemetry spans to this collector, such as "
-              "http://otel-collector:4318; \"\" does not");
+              "http://otel-collector:4318; \"\": no spans are sent");
   flags->max_request_mib = o->max_request_bytes >> 20;
   app->add_option("--max-request-mib", flags->max_request_mib,
-                  "larger requests are rejected; 5,000 whole nodes take about 45")
+                  "maximum size of a request in MiB; 5,000 whole nodes take about 45")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 }
@@ -59,11 +62,12 @@ void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
       ->capture_default_str();
   AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
               "NAMESPACE/NAME of the quotas");
-  AddTextFlag(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "key in the ConfigMap");
+  AddTextFlag(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY",
+              "key of the quotas in the ConfigMap");
   AddTextFlag(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
-              "node label with the GPU model for quotas");
+              "node label with the GPU model to which a quota applies");
   AddTextFlag(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
-              "node label with the pool for quotas");
+              "node label with the pool to which a quota applies");
   AddSecondsFlag(app, "--hold", &flags->hold_s,
                  "how long GPUs are held between filter and bind for a pod that failed before, "
                  "unless its nominatedNodeName shows that kube-scheduler still places it");
@@ -91,9 +95,10 @@ void AddLeaderElectionFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
   AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", o,
                    &flags->election);
-  AddTextFlag(app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
-              "IP address to publish as the endpoint of Service tessera-scheduler, in our own "
-              "namespace, while this replica leads; \"\": do not publish one");
+  AddTextFlag(
+      app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
+      "IP address to publish as the endpoint of Service tessera-scheduler, in the namespace of "
+      "this pod, while this replica leads; \"\": no address is published");
 }
 
 }  // namespace
