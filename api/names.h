@@ -103,13 +103,13 @@ inline constexpr std::string_view kAnnotationUpgradeSince =
 inline constexpr std::string_view kAnnotationUpgradeCordoned =
     "tessera.dev/driver-upgrade-cordoned";  // "true": Tessera cordoned the node
 inline constexpr std::string_view kAnnotationUpgradeUnhealthyBefore =
-    "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was unhealthy when it began
+    "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was unhealthy before the upgrade
 inline constexpr std::string_view kAnnotationDriverGood =
     "tessera.dev/driver-good-revision";  // the last driver that worked
 inline constexpr std::string_view kAnnotationDriverFailed =
     "tessera.dev/driver-failed-revision";  // the last driver that did not work
 inline constexpr std::string_view kAnnotationUpgradeProblem =
-    "tessera.dev/driver-upgrade-problem";  // why it did not work, for users
+    "tessera.dev/driver-upgrade-problem";  // why that driver did not work, for users
 inline constexpr std::string_view kLabelDriverRevision =
     "tessera.dev/driver-revision";  // of a driver pod; on Nodes: set by a rollback
 inline constexpr std::string_view kLabelDriverPool =

@@ -28,7 +28,7 @@ struct PciInfo {
   unsigned bus;
   unsigned device;
   unsigned pci_device_id;     // device << 16 | vendor
-  unsigned pci_subsystem_id;  // likewise
+  unsigned pci_subsystem_id;  // subsystem << 16 | its vendor
   char bus_id[32];            // "00000000:07:00.0"
 };
 static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, bus_id) == 36);

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// partsOfGlibc are the libraries that every image with glibc has beside libc.so.6. NVIDIA's driver, which programs
-// open at run time, needs them. Programs no longer name them, because their content has moved to libc.so.6.
+// partsOfGlibc are the libraries that AddELF adds beside libc.so.6. NVIDIA's driver, which programs open at run
+// time, needs them. Programs no longer name them, because their content has moved to libc.so.6.
 var partsOfGlibc = []string{"libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"}
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}

@@ -22,7 +22,7 @@ func TestLibrariesAreFoundBelowTheRoot(t *testing.T) {
 	if err := host.AddELF("/bin/ls", "/bin/ls"); err != nil {
 		t.Fatal(err)
 	}
-	// The image's own tree as the root has nothing but what the program needs.
+	// The root is the tree of this image, which has only the files that the program needs.
 	b := New("x")
 	b.Root = rootFS(t, host)
 	var folder string

@@ -36,9 +36,9 @@ type Config struct {
 // Builder collects the content of one image.
 type Builder struct {
 	Config Config
-	// Architecture is Go's name of it. AddELF accepts no program of another one.
+	// Architecture is Go's name of the image's architecture. AddELF rejects programs of other architectures.
 	Architecture string
-	// Root is the folder below which AddELF finds shared libraries; empty for those of this host.
+	// Root is the folder below which AddELF finds shared libraries; empty for the root of this host.
 	Root    string
 	tags    []string
 	entries map[string]entry // by clean absolute path
@@ -50,8 +50,8 @@ type entry struct {
 	content []byte
 }
 
-// New begins an empty image with these tags. A tag without a host gets docker.io/library/ from most
-// engines, so name one: "tessera.test/sample:1".
+// New begins an empty image with these tags. Most engines put docker.io/library/ before a tag without a
+// host, so name a host: "tessera.test/sample:1".
 func New(tags ...string) *Builder {
 	return &Builder{Architecture: runtime.GOARCH, tags: tags, entries: map[string]entry{}}
 }
@@ -61,7 +61,7 @@ func (b *Builder) AddBytes(dest string, mode fs.FileMode, content []byte) error 
 	return b.add(dest, entry{mode: mode.Perm(), content: content})
 }
 
-// AddDir adds an empty folder. Parent folders of all added files are made automatically.
+// AddDir adds an empty folder. The Builder adds missing parent folders of all files by itself.
 func (b *Builder) AddDir(dest string, mode fs.FileMode) error {
 	return b.add(dest, entry{mode: fs.ModeDir | mode})
 }
@@ -72,7 +72,7 @@ func (b *Builder) AddSymlink(target, dest string) error {
 }
 
 // AddFile adds a file, or a folder with all its content. Links inside a folder stay links; if source itself is a
-// link, its target is added. mode 0 keeps the modes of the source. Another mode is that of the file, or of all
+// link, its target is added. mode 0 keeps the modes of the source. Another mode applies to the file, or to all
 // regular files in the folder.
 func (b *Builder) AddFile(source, dest string, mode fs.FileMode) error {
 	info, err := os.Stat(source)

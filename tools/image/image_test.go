@@ -95,7 +95,7 @@ func layerOf(t *testing.T, content []byte) []byte {
 	return files[manifest[0].Layers[0]]
 }
 
-func TestSameInputsGiveTheSameBytesWhateverTheirTimesAndOrder(t *testing.T) {
+func TestTimesAndOrderOfInputsDoNotChangeTheBytes(t *testing.T) {
 	one := archive(t, sample(t, tree(t, time.Unix(1e9, 0)), false))
 	two := archive(t, sample(t, tree(t, time.Unix(1e9+5, 0)), true))
 	if !bytes.Equal(one, two) {
@@ -147,7 +147,7 @@ func TestArchiveHoldsConfigurationTagsAndFiles(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeInOneTreeIsRefused(t *testing.T) {
+func TestConflictingAndUnreadableEntriesAreRejected(t *testing.T) {
 	b := New("x")
 	if err := b.AddSymlink("usr/lib", "/lib"); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func rootFS(t *testing.T, b *Builder) string {
 	return dir
 }
 
-func TestDynamicProgramRunsWithNothingButItsClosure(t *testing.T) {
+func TestDynamicProgramRunsWithOnlyTheFilesThatAddELFAdds(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("chroot needs root")
 	}
@@ -218,7 +218,7 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnImageWithGlibcHasAllThatNvidiasDriverNeedsOfIt(t *testing.T) {
+func TestAnImageWithGlibcHasTheLibrariesThatNvidiasDriverNeeds(t *testing.T) {
 	b := New("x")
 	if err := b.AddELF("/bin/ls", "/bin/ls"); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestAnImageWithGlibcHasAllThatNvidiasDriverNeedsOfIt(t *testing.T) {
 	}
 }
 
-func TestLdCacheIsUnderstoodByLdconfigAndTheLoader(t *testing.T) {
+func TestLdconfigAndTheLoaderReadTheLdCache(t *testing.T) {
 	b := New("x")
 	if err := b.AddELF("/bin/ls", "/bin/ls"); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestLdCacheIsUnderstoodByLdconfigAndTheLoader(t *testing.T) {
 	}
 }
 
-func TestLdCacheOrderIsTheLoaders(t *testing.T) {
+func TestLdCacheHasTheOrderOfTheLoader(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"libb.so", "liba.so"}, {"libx.so.10", "libx.so.9"}, {"libx1.so", "libxa.so"}, {"libxy", "libx"},
 	} {

@@ -59,14 +59,14 @@ func (l layout) addJSON(mediaType string, value any) (descriptor, error) {
 func WriteIndexFile(file string, archives []string) error {
 	blobs, manifests, tags := layout{}, []descriptor{}, []string(nil)
 	for _, archive := range archives {
-		manifest, itsTags, err := blobs.addImage(archive)
-		if err == nil && tags != nil && !slices.Equal(tags, itsTags) {
-			err = fmt.Errorf("its tags are %q, and those of %s are %q", itsTags, archives[0], tags)
+		manifest, archiveTags, err := blobs.addImage(archive)
+		if err == nil && tags != nil && !slices.Equal(tags, archiveTags) {
+			err = fmt.Errorf("its tags are %q, and those of %s are %q", archiveTags, archives[0], tags)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", archive, err)
 		}
-		manifests, tags = append(manifests, manifest), itsTags
+		manifests, tags = append(manifests, manifest), archiveTags
 	}
 	sort.Slice(manifests, func(i, j int) bool {
 		return manifests[i].Platform.Architecture < manifests[j].Platform.Architecture

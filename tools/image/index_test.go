@@ -96,7 +96,7 @@ func TestTheOrderOfArchitecturesDoesNotChangeAnIndex(t *testing.T) {
 	}
 }
 
-func TestAnIndexIsOverOneImageForEachArchitecture(t *testing.T) {
+func TestAnIndexHasOneImageForEachArchitecture(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.tar")
 	if err := New("tessera.test/other:1").WriteFile(other); err != nil {
 		t.Fatal(err)

@@ -34,8 +34,8 @@ type cached struct {
 }
 
 // AddLdCache writes an ld.so.cache (glibc ≥ 2.2, little endian) over the shared libraries that the
-// image has in folders named lib or below one, as ldconfig would, and an ld.so.conf if the image has none:
-// a cache without it cannot be made again. Call it last.
+// image has in folders whose path contains "/lib", as ldconfig would. It also writes an ld.so.conf if the image
+// has none, because without this file ldconfig cannot write the cache again. Call it last.
 func (b *Builder) AddLdCache() error {
 	libraries := map[string]cached{}
 	for file, e := range b.entries {
@@ -52,7 +52,7 @@ func (b *Builder) AddLdCache() error {
 		if names, _ := f.DynString(elf.DT_SONAME); len(names) > 0 {
 			name = names[0]
 		}
-		// If two files have the same name, the first path in order is taken, so that the result is always the same.
+		// Of two files with the same name, the cache has the first path in order, so that equal images have equal caches.
 		if old, ok := libraries[name]; flags != 0 && (!ok || file < old.file) {
 			libraries[name] = cached{name, file, flags}
 		}

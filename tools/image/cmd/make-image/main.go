@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// repeated collects a flag that may be given many times.
+// repeated collects the values of a flag that may be given many times.
 type repeated []string
 
 func (r *repeated) String() string         { return strings.Join(*r, " ") }
@@ -43,9 +43,9 @@ func makeImage(args []string) error {
 	arch := flags.String("arch", runtime.GOARCH, "architecture of the image")
 	root := flags.String("root", "", "folder below which the libraries of --elf are; default: this host's root")
 	flags.Var(&index, "index", "archive that this program wrote for one architecture: writes an OCI archive\n"+
-		"with an index over all of them, named as they are; takes only --out (repeatable)")
+		"with an index over all of them and with their tags; allows no other flag than --out (repeatable)")
 	flags.Var(&tags, "tag", "name of the image, such as tessera.test/sample:1 (repeatable)")
-	flags.Var(&files, "file", "SRC:DEST[:MODE], a file or a folder with all it holds (repeatable)")
+	flags.Var(&files, "file", "SRC:DEST[:MODE], a file, or a folder with all its content (repeatable)")
 	flags.Var(&elfs, "elf", "SRC:DEST, a program or library with all libraries that it needs (repeatable)")
 	flags.Var(&dirs, "dir", "DEST[:MODE], an empty folder (repeatable)")
 	flags.Var(&links, "symlink", "TARGET:DEST (repeatable)")
@@ -58,12 +58,12 @@ func makeImage(args []string) error {
 	}
 	if len(index) > 0 {
 		if *out == "" || flags.NFlag() != 2 || flags.NArg() > 0 {
-			return errors.New("--index takes --out FILE and nothing else")
+			return errors.New("--index requires --out FILE and allows no other flag")
 		}
 		return image.WriteIndexFile(*out, index)
 	}
 	if *out == "" || len(tags) == 0 || flags.NArg() > 0 {
-		return errors.New("--out FILE and --tag NAME are needed, and nothing but flags")
+		return errors.New("--out FILE and --tag NAME are required, and arguments other than flags are not allowed")
 	}
 	b := image.New(tags...)
 	b.Architecture, b.Root = *arch, strings.TrimRight(*root, "/")
@@ -107,7 +107,7 @@ func fill(b *image.Builder, files, elfs, dirs, links []string) error {
 	for _, elf := range elfs {
 		source, dest, ok := strings.Cut(elf, ":")
 		if !ok {
-			return fmt.Errorf("--elf %s: SRC:DEST is needed", elf)
+			return fmt.Errorf("--elf %s: want SRC:DEST", elf)
 		}
 		if err := b.AddELF(source, dest); err != nil {
 			return fmt.Errorf("--elf %s: %w", elf, err)
@@ -116,7 +116,7 @@ func fill(b *image.Builder, files, elfs, dirs, links []string) error {
 	for _, link := range links {
 		target, dest, ok := strings.Cut(link, ":")
 		if !ok {
-			return fmt.Errorf("--symlink %s: TARGET:DEST is needed", link)
+			return fmt.Errorf("--symlink %s: want TARGET:DEST", link)
 		}
 		if err := b.AddSymlink(target, dest); err != nil {
 			return fmt.Errorf("--symlink %s: %w", link, err)
