@@ -103,7 +103,7 @@ inline constexpr std::string_view kAnnotationUpgradeSince =
 inline constexpr std::string_view kAnnotationUpgradeCordoned =
     "tessera.dev/driver-upgrade-cordoned";  // "true": Tessera cordoned the node
 inline constexpr std::string_view kAnnotationUpgradeUnhealthyBefore =
-    "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was unhealthy before the upgrade
+    "tessera.dev/driver-upgrade-unhealthy-before";  // "true": a GPU was already unhealthy
 inline constexpr std::string_view kAnnotationDriverGood =
     "tessera.dev/driver-good-revision";  // the last driver that worked
 inline constexpr std::string_view kAnnotationDriverFailed =
