@@ -141,11 +141,17 @@ Setter TextSetter(char (GpuFacts::*member)[N]) {
   };
 }
 
+// True: the text consists of digits and dots. sscanf would also accept signs and spaces.
+bool HasOnlyDigitsAndDots(std::string_view text) {
+  return text.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 Status SetComputeCapability(const Json& value, const ProfileLocation& location, Profile* profile) {
   ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
-  if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
+  if (!HasOnlyDigitsAndDots(text) ||
+      std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
     return location.Invalid("invalid compute capability \"{}\": want e.g. 8.0", text);
   }
   profile->gpu.cc_major = major;
@@ -413,7 +419,7 @@ Status SetDriverVersion(const Json& value, const ProfileLocation& location, Prof
   unsigned major = 0, minor = 0, rev = 0;
   char rest = 0;
   const int parts = std::sscanf(text.c_str(), "%4u.%4u.%4u%c", &major, &minor, &rev, &rest);
-  if (parts < 2 || parts > 3 || text.size() > 20)
+  if (!HasOnlyDigitsAndDots(text) || parts < 2 || parts > 3 || text.size() > 20)
     return location.Invalid("invalid version \"{}\": want e.g. 550.163.01", text);
   profile->driver_version = text;
   return {};
@@ -423,7 +429,8 @@ Status SetCudaVersion(const Json& value, const ProfileLocation& location, Profil
   ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
-  if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
+  if (!HasOnlyDigitsAndDots(text) ||
+      std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
     return location.Invalid("invalid version \"{}\": want e.g. 12.4", text);
   }
   profile->cuda_version = major * 1000 + minor * 10;

@@ -132,6 +132,12 @@ TEST(ProfileTest, ErrorsNameFileLineAndField) {
               HasSubstr("my.yaml:3: gpu.memory_mib: invalid value 0"));
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory: 5\n"),
               HasSubstr("my.yaml:3: gpu.memory: unknown field"));
+  for (const char* version : {"\"-8.0\"", "\" 8.0\"", "\"+8.0\""}) {
+    EXPECT_THAT(ErrorOf(fmt::format("base: t4\ngpu:\n  compute_capability: {}\n", version)),
+                HasSubstr("my.yaml:3: gpu.compute_capability: invalid compute capability"));
+    EXPECT_THAT(ErrorOf(fmt::format("base: t4\ndriver:\n  cuda: {}\n", version)),
+                HasSubstr("my.yaml:3: driver.cuda: invalid version"));
+  }
   EXPECT_THAT(ErrorOf("base: t5\n"), HasSubstr("my.yaml:1: base: no profile \"t5\": want one of"));
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  gpus: 17\n"),
               HasSubstr("my.yaml:3: node.gpus: invalid value 17: want 1 to 16"));
