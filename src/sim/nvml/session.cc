@@ -13,7 +13,6 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <functional>
 #include <new>
 #include <string>
 
@@ -103,13 +102,11 @@ bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu,
     *gpu = g_visible.gpus[i];
     *instance_number = 0;
     if (device == &g_devices[*gpu]) return true;
-    const DeviceTag* first = g_mig_devices[*gpu];
-    if (std::less<>()(device, first) || !std::less<>()(device, first + sim::kMaxInstances)) {
-      continue;
+    for (std::uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
+      if (device != &g_mig_devices[*gpu][instance]) continue;
+      *instance_number = instance + 1;
+      return state.file().gpu_states[*gpu].compute_instances[instance].present.load() != 0;
     }
-    *instance_number = device->instance_number;
-    const auto& instances = state.file().gpu_states[*gpu].compute_instances;
-    return instances[*instance_number - 1].present.load() != 0;
   }
   return false;
 }
