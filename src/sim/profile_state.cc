@@ -48,17 +48,22 @@ uint32_t LevelBetween(const Profile& profile, uint32_t a, uint32_t b) {
   return a / half == b / half ? profile.pcie_half : profile.pcie_across;
 }
 
-// Connects GPUs a and b by `count` links; false if one of the two has not enough free links.
+// The number of the first link that is not connected; nvlink_count: none.
+uint32_t FreeLink(const GpuFacts& gpu) {
+  uint32_t link = 0;
+  while (link < gpu.nvlink_count && gpu.links[link].active != 0) ++link;
+  return link;
+}
+
+// Connects GPUs a and b by `count` links. False: one of them has too few free links.
 bool Connect(StateFile* state, uint32_t a, uint32_t b, uint32_t count) {
-  GpuFacts& left = state->facts[a];
-  GpuFacts& right = state->facts[b];
+  GpuFacts& gpu_a = state->facts[a];
+  GpuFacts& gpu_b = state->facts[b];
   for (uint32_t i = 0; i < count; ++i) {
-    uint32_t l = 0, r = 0;
-    while (l < left.nvlink_count && left.links[l].active != 0) ++l;
-    while (r < right.nvlink_count && right.links[r].active != 0) ++r;
-    if (l == left.nvlink_count || r == right.nvlink_count) return false;
-    left.links[l] = {1, kLinkToGpu, int32_t(b), r, right.pci};
-    right.links[r] = {1, kLinkToGpu, int32_t(a), l, left.pci};
+    const uint32_t link_a = FreeLink(gpu_a), link_b = FreeLink(gpu_b);
+    if (link_a == gpu_a.nvlink_count || link_b == gpu_b.nvlink_count) return false;
+    gpu_a.links[link_a] = {1, kLinkToGpu, int32_t(b), link_b, gpu_b.pci};
+    gpu_b.links[link_b] = {1, kLinkToGpu, int32_t(a), link_a, gpu_a.pci};
   }
   return true;
 }

@@ -3,7 +3,8 @@
 // mount namespace, so it has no pointers. A crash cannot leave data incomplete: every word that
 // changes after creation is independent of others and written in one store. Behavior: state.h.
 //
-// Facts (GpuFacts) never change after `simgpu create`. Zero means "none" unless said otherwise.
+// Facts (GpuFacts) never change after `simgpu create`. Zero means "none", unless the comment of a
+// field says otherwise.
 #pragma once
 
 #include <atomic>
@@ -59,7 +60,7 @@ struct MigProfile {
   uint64_t memory_bytes;
 };
 
-// Identity of a GPU. Strings are NUL-terminated; enumerations are NVML's numbers.
+// The constants of a GPU. Strings are NUL-terminated; enumerations are NVML's numbers.
 struct GpuFacts {
   char uuid[48];  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
   char name[96];

@@ -39,11 +39,11 @@ uint32_t BestStart(const GpuFacts& facts, const MigProfile& profile, uint32_t ta
   int most = -1;
   for (uint32_t start = 0; start < 16; ++start) {
     if ((starts >> start & 1) == 0) continue;
-    int left = 0;
+    int free_placements = 0;
     for (const MigProfile& other : facts.mig_profiles) {
-      left += std::popcount(FreeStartsIn(other, taken | MaskOf(start, profile.size)));
+      free_placements += std::popcount(FreeStartsIn(other, taken | MaskOf(start, profile.size)));
     }
-    if (left > most) most = left, best = start;
+    if (free_placements > most) most = free_placements, best = start;
   }
   return best;
 }
@@ -73,11 +73,11 @@ uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_
   int most = -1;
   for (uint32_t start = 0; start < all; ++start) {
     if ((starts >> start & 1) == 0) continue;
-    int left = 0;
+    int free_placements = 0;
     for (uint32_t other = 1; other <= all; ++other) {
-      left += std::popcount(ComputeStartsIn(all, other, taken | MaskOf(start, slices)));
+      free_placements += std::popcount(ComputeStartsIn(all, other, taken | MaskOf(start, slices)));
     }
-    if (left > most) most = left, best = start;
+    if (free_placements > most) most = free_placements, best = start;
   }
   return best;
 }
@@ -90,7 +90,7 @@ uint32_t GpuInstanceIdOf(const MigProfile& profile, uint32_t start) {
   return profile.size >= 2 ? 3 + start / 2 : 7 + start;
 }
 
-// Mixes 64 bits, so that similar inputs give UUIDs that differ in all bits.
+// Mixes 64 bits, so that UUIDs of similar inputs differ in all bits.
 uint64_t Mix(uint64_t hash) {
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9U;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebU;

@@ -87,8 +87,8 @@ uint32_t ProcessSlot::GpuInstanceOf(uint32_t gpu) const {
   return state_->gpu_state(gpu).compute_instances[instance - 1].gpu_instance.load();
 }
 
-// The first sum includes dead processes. Only if it exceeds the capacity, the second sum checks
-// which processes live, at the cost of a system call for each.
+// The first sum includes dead processes. If it exceeds the capacity, the second sum checks which
+// processes live, at the cost of a system call for each.
 bool ProcessSlot::HasRoom(uint32_t gpu, uint64_t bytes) const {
   const GpuFacts& facts = state_->facts(gpu);
   const uint32_t gpu_instance = GpuInstanceOf(gpu);

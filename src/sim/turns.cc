@@ -54,8 +54,8 @@ class Turns::Lock {
     for (int spins = 1;; ++spins) {
       uint32_t holder = 0;
       if (word_.compare_exchange_weak(holder, own, std::memory_order_acquire)) return;
-      // Only one thread of a process locks, so if this slot holds the lock, an earlier process with
-      // this slot died with it.
+      // Only one thread of a process locks. So if this slot holds the lock, an earlier process with
+      // this slot died while it held the lock.
       const bool stale = holder == own || (spins % kSpinsBeforeCheck == 0 && holder != 0 &&
                                            !turns->IsAlive(holder - 1));
       if (stale && word_.compare_exchange_strong(holder, own, std::memory_order_acquire)) return;

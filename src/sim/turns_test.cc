@@ -25,21 +25,21 @@ struct Worker {
     EXPECT_EQ(slot.Claim(state), 0);
     turns = std::make_unique<Turns>(&slot, 0);
   }
-  // Takes all turns until `now`, and returns their total time.
+  // Uses all turns until `now`, and returns their total time.
   uint64_t Run(uint64_t now) {
     do {
       const uint64_t end = std::min(turn.end_ns, now);
-      if (at < turn.start_ns) at = turn.start_ns;
-      if (end > at) had += end - at, at = end;
-      turns->SetUsedUntil(at);
-    } while (at >= turn.end_ns && turns->Next(now, &turn));
-    return had;
+      if (used_until < turn.start_ns) used_until = turn.start_ns;
+      if (end > used_until) gpu_time += end - used_until, used_until = end;
+      turns->SetUsedUntil(used_until);
+    } while (used_until >= turn.end_ns && turns->Next(now, &turn));
+    return gpu_time;
   }
 
   ProcessSlot slot;
   std::unique_ptr<Turns> turns;
   Turn turn;
-  uint64_t at = 0, had = 0;
+  uint64_t used_until = 0, gpu_time = 0;
 };
 
 class TurnsTest : public ::testing::Test {
@@ -93,8 +93,8 @@ TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load(), 50 * kMs);
 }
 
-// A killed process does not mark its last turns.
-TEST_F(TurnsTest, TurnsAfterTheLastMarkDoNotKeepTheGpuBusy) {
+// A killed process leaves no sample of its last turns.
+TEST_F(TurnsTest, TurnsAfterTheLastSampleDoNotKeepTheGpuBusy) {
   state_.gpu_state(0).utilization_gpu.store(kDerived);
   Worker worker(&state_);
   const uint64_t begin = MonotonicNs() - 3000 * kMs;
@@ -110,8 +110,8 @@ TEST_F(TurnsTest, TwoBusyProcessesGetHalfEach) {
   a.turns->Request(10'000 * kMs, 0);
   b.turns->Request(10'000 * kMs, 0);
   for (uint64_t now = 0; now <= 1000 * kMs; now += kMs) a.Run(now), b.Run(now);
-  EXPECT_NEAR(double(a.had), 497.5 * kMs, 2.1 * kMs) << "a switch takes 10 us";
-  EXPECT_NEAR(double(b.had), 497.5 * kMs, 2.1 * kMs);
+  EXPECT_NEAR(double(a.gpu_time), 497.5 * kMs, 2.1 * kMs) << "a switch takes 10 us";
+  EXPECT_NEAR(double(b.gpu_time), 497.5 * kMs, 2.1 * kMs);
 }
 
 TEST_F(TurnsTest, AProcessThatRunsLateStillHasItsTurns) {
@@ -185,7 +185,7 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
     const uint64_t busy_before = state_.gpu_state(0).turns.busy_ns.load();
     std::vector<std::unique_ptr<Worker>> workers;
     for (int i = 0; i < kWorkers; ++i) workers.push_back(std::make_unique<Worker>(&state_));
-    uint64_t wanted = 0, had = 0;
+    uint64_t wanted = 0, used = 0;
     uint64_t now = base;
     for (int step = 0; step < 100; ++step) {
       now += random() % kMs;
@@ -200,8 +200,8 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
     for (int round = 0; round < 10; ++round) {
       for (auto& worker : workers) worker->Run(now);
     }
-    for (auto& worker : workers) had += worker->had;
-    EXPECT_EQ(had, wanted) << "seed " << seed;
+    for (auto& worker : workers) used += worker->gpu_time;
+    EXPECT_EQ(used, wanted) << "seed " << seed;
     EXPECT_EQ(state_.gpu_state(0).turns.busy_ns.load() - busy_before, wanted) << "seed " << seed;
     const uint64_t span = state_.gpu_state(0).turns.busy_until_ns.load() - base;
     EXPECT_GE(span, wanted) << "seed " << seed;

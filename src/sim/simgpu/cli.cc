@@ -132,9 +132,9 @@ SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
   };
 }
 
-// Turns a function that cannot fail into a StateChange.
+// Turns a function without a result into a StateChange that succeeds.
 template <typename Function>
-StateChange Infallible(Function function) {
+StateChange AsStateChange(Function function) {
   return [function](State* state, uint32_t gpu) {
     function(state, gpu);
     return Status();
@@ -244,8 +244,9 @@ void AddViewCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) {
   });
 }
 
-CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action, const char* name,
-                     const char* help, StateChange change) {
+// Adds a command that changes the GPU of --gpu.
+CLI::App* AddGpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action,
+                        const char* name, const char* help, StateChange change) {
   CLI::App* command = parent->add_subcommand(name, help);
   command->add_option("--gpu", flags->gpu, "Index of the GPU")->required()->check(WholeNumber());
   command->callback([=] { *action = OnGpu(*flags, change); });
@@ -256,10 +257,10 @@ CLI::App* GpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* action,
 void AddValueCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 SimGpuState::*member) {
-  GpuCommand(inject, flags, action, name, help, Infallible([=](State* state, uint32_t gpu) {
-               state->gpu_state(gpu).*member = flags->value * factor;
-               state->UpdateThrottling(gpu);
-             }))
+  AddGpuCommand(inject, flags, action, name, help, AsStateChange([=](State* state, uint32_t gpu) {
+                  state->gpu_state(gpu).*member = flags->value * factor;
+                  state->UpdateThrottling(gpu);
+                }))
       ->add_option("--value", flags->value, "The value")
       ->required()
       ->check(WholeNumber())
@@ -288,66 +289,67 @@ void AddFaultCommand(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action,
 }
 
 void AddEventCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
-  GpuCommand(inject, flags, action, "xid", "Report an XID",
-             [=](State* state, uint32_t gpu) -> Status {
-               RETURN_IF_ERROR(CheckXid(flags->xid));
-               InjectXid(state, gpu, flags->xid);
-               return {};
-             })
+  AddGpuCommand(inject, flags, action, "xid", "Report an XID",
+                [=](State* state, uint32_t gpu) -> Status {
+                  RETURN_IF_ERROR(CheckXid(flags->xid));
+                  InjectXid(state, gpu, flags->xid);
+                  return {};
+                })
       ->add_option("--code", flags->xid, "Number of the XID, from NVIDIA's catalog")
       ->check(WholeNumber())
       ->capture_default_str();
-  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
-             Infallible(InjectLost));
-  GpuCommand(inject, flags, action, "recover", "The GPU is healthy again", Infallible(Recover));
-  GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; the GPU has no slices",
-             [=](State* state, uint32_t gpu) -> Status {
-               if (state->facts(gpu).mig_capable == 0) {
-                 return Error(Code::kFailedPrecondition,
-                              "GPU {} does not support MIG: use a profile with A100 or newer", gpu);
-               }
-               const int error = state->ForceMigMode(gpu, flags->mig_mode == "on");
-               return error == 0
-                          ? Status()
+  AddGpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
+                AsStateChange(InjectLost));
+  AddGpuCommand(inject, flags, action, "recover", "The GPU is healthy again",
+                AsStateChange(Recover));
+  AddGpuCommand(
+      inject, flags, action, "mig", "Turn MIG mode on or off, and destroy all MIG instances",
+      [=](State* state, uint32_t gpu) -> Status {
+        if (state->facts(gpu).mig_capable == 0) {
+          return Error(Code::kFailedPrecondition,
+                       "GPU {} does not support MIG: use a profile with A100 or newer", gpu);
+        }
+        const int error = state->ForceMigMode(gpu, flags->mig_mode == "on");
+        return error == 0 ? Status()
                           : Status::FromErrno(fmt::format("set MIG mode of GPU {}", gpu), error);
-             })
+      })
       ->add_option("--mode", flags->mig_mode, "on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }
 
 void AddMemoryErrorCommands(CLI::App* inject, SimgpuFlags* flags, SimgpuAction* action) {
-  CLI::App* ecc =
-      GpuCommand(inject, flags, action, "ecc", "Add memory errors; uncorrected errors end contexts",
-                 [=](State* state, uint32_t gpu) -> Status {
-                   if (flags->corrected == 0 && flags->uncorrected == 0) {
-                     return Error(Code::kInvalidArgument,
-                                  "no memory errors to inject: set --corrected or --uncorrected");
-                   }
-                   InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
-                   return {};
-                 });
+  CLI::App* ecc = AddGpuCommand(
+      inject, flags, action, "ecc", "Add memory errors; uncorrected errors end contexts",
+      [=](State* state, uint32_t gpu) -> Status {
+        if (flags->corrected == 0 && flags->uncorrected == 0) {
+          return Error(Code::kInvalidArgument,
+                       "no memory errors to inject: set --corrected or --uncorrected");
+        }
+        InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
+        return {};
+      });
   ecc->add_option("--corrected", flags->corrected, "Number of errors")->check(WholeNumber());
   ecc->add_option("--uncorrected", flags->uncorrected, "Number of errors")->check(WholeNumber());
   CLI::App* rows =
-      GpuCommand(inject, flags, action, "rows", "Remap rows of memory; on a T4, retire pages",
-                 [=](State* state, uint32_t gpu) -> Status {
-                   const Repairs& repairs = flags->repairs;
-                   if (repairs.correctable == 0 && repairs.uncorrectable == 0 && !repairs.pending &&
-                       !repairs.failed) {
-                     return Error(Code::kInvalidArgument,
-                                  "no repairs to inject: set --correctable, "
-                                  "--uncorrectable, --pending or --failed");
-                   }
-                   if (repairs.failed && state->facts(gpu).row_banks == 0) {
-                     return Error(Code::kFailedPrecondition,
-                                  "GPU {} retires pages, which cannot fail: use a "
-                                  "profile with A100 or newer",
-                                  gpu);
-                   }
-                   InjectRepairs(state, gpu, repairs);
-                   return {};
-                 });
+      AddGpuCommand(inject, flags, action, "rows", "Remap rows of memory; on a T4, retire pages",
+                    [=](State* state, uint32_t gpu) -> Status {
+                      const Repairs& repairs = flags->repairs;
+                      if (repairs.correctable == 0 && repairs.uncorrectable == 0 &&
+                          !repairs.pending && !repairs.failed) {
+                        return Error(Code::kInvalidArgument,
+                                     "no repairs to inject: set --correctable, "
+                                     "--uncorrectable, --pending or --failed");
+                      }
+                      if (repairs.failed && state->facts(gpu).row_banks == 0) {
+                        return Error(Code::kFailedPrecondition,
+                                     "GPU {} retires pages, which cannot fail: use a "
+                                     "profile with A100 or newer",
+                                     gpu);
+                      }
+                      InjectRepairs(state, gpu, repairs);
+                      return {};
+                    });
   rows->add_option("--correctable", flags->repairs.correctable, "Number after corrected errors")
       ->check(WholeNumber());
   rows->add_option("--uncorrectable", flags->repairs.uncorrectable,
@@ -390,7 +392,8 @@ void AddInjectCommands(CLI::App* app, SimgpuFlags* flags, SimgpuAction* action) 
   AddFaultCommand(inject, flags, action, /*hang=*/false);
   AddFaultCommand(inject, flags, action, /*hang=*/true);
   AddClearCommand(inject, flags, action);
-  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Infallible(Recover));
+  AddGpuCommand(app, flags, action, "recover", "The same as \"inject recover\"",
+                AsStateChange(Recover));
 }
 
 }  // namespace

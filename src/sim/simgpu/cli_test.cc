@@ -54,7 +54,7 @@ TEST_F(CliTest, CreateReplacesANodeOnlyByForce) {
   EXPECT_EQ(ListDir(node_.driver_root() + "/sys/bus/pci/devices")->size(), 2u);
 }
 
-TEST_F(CliTest, AnUnknownFaultIsNamedWithTheKnownOnes) {
+TEST_F(CliTest, AnUnknownFaultIsRefusedWithTheKnownNames) {
   const Outcome refused = Run({"inject", "lostt", "--gpu", "0"});
   EXPECT_EQ(refused.code, 64);
   EXPECT_THAT(refused.error, HasSubstr("unknown command \"inject lostt\": use one of xid, lost, "));

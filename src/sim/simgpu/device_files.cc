@@ -122,7 +122,7 @@ Status ReplaceDeviceFiles(const std::string& state_dir, const std::vector<Device
     if (!status.ok()) break;
     if (created && std::ranges::count(recorded, file) == 0) recorded.push_back(file);
   }
-  // Recorded after an error too, so that destroy removes the files created until then.
+  // Records the files after an error too, so that `simgpu destroy` removes the created files.
   RETURN_IF_ERROR(MakeDirs(state_dir));
   RETURN_IF_ERROR(WriteFileAtomically(ListPath(state_dir), ToText(recorded), 0644));
   return status;

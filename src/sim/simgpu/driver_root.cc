@@ -149,7 +149,7 @@ std::string InformationText(const GpuFacts& gpu, std::string_view driver_version
 // The minor numbers of all capabilities of MIG, and the capabilities that exist without instances.
 Status WriteCapabilities(const std::string& root, const StateFile& state) {
   if (!HasMig(state)) return {};
-  constexpr uint32_t kGpusWithMinors = 32;  // the driver has minor numbers for this many
+  constexpr uint32_t kGpusWithMinors = 32;  // the driver has minor numbers for 32 GPUs
   std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfig, kMigMonitor);
   for (uint32_t gpu = 0; gpu < kGpusWithMinors; ++gpu) {
     for (uint32_t gpu_instance = 0; gpu_instance < MigCapability::kGpuInstanceIds; ++gpu_instance) {
@@ -219,9 +219,8 @@ Status CheckRoot(const std::string& root) {
   auto names = ListDir(root);
   if (!names.ok() || names->empty() || PathExists(StateDir(root) + "/state")) return {};
   return Error(Code::kAlreadyExists,
-               "{} is not a simulated driver ({}, …): use "
-               "another folder, or empty it",
-               root, names->front());
+               "{} has other files, such as {}: use another folder, or empty it", root,
+               names->front());
 }
 
 // Removes the files that simulate /proc and /sys.
@@ -244,7 +243,7 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
   RETURN_IF_ERROR(WritePciFiles(options.root, *state));
   const std::string state_dir = StateDir(options.root);
   RETURN_IF_ERROR(ReplaceDeviceFiles(state_dir, WantedDeviceFiles(options, *state)));
-  // The state is last: a process that finds it finds all other files.
+  // The state is the last file: a process that finds it also finds all other files.
   if (const int error = State::Create(state_dir, *state); error != 0) {
     return Status::FromErrno(state_dir + "/state", error);
   }
@@ -257,7 +256,7 @@ Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
     return Status(Code::kNotFound,
                   fmt::format("no simulated driver at {}: {}", root, strerror(error)));
   }
-  // Removed first, so that the agent does not create the device files of listed GPUs again.
+  // This is the first step, so that the agent does not create device files of listed GPUs again.
   RemoveKernelFiles(root);
   RETURN_IF_ERROR(RemoveDeviceFiles(StateDir(root)));
   if (!dev_root.empty()) {

@@ -93,8 +93,8 @@ TEST(PciFilesTest, RegionsAreAlignedAndNeverOverlap) {
     GpuFacts gpu = FactsOf("t4");
     gpu.bar1_bytes = mib << 20;
     std::vector<Line> all;
-    for (uint32_t slot = 0; slot < kMaxGpus; ++slot) {
-      for (const Line& line : Lines(PciResources(gpu, slot))) {
+    for (uint32_t gpu_index = 0; gpu_index < kMaxGpus; ++gpu_index) {
+      for (const Line& line : Lines(PciResources(gpu, gpu_index))) {
         if (line.start == 0) continue;
         EXPECT_EQ(line.start % (line.end - line.start + 1), 0u) << mib;
         all.push_back(line);

@@ -19,7 +19,7 @@ std::vector<ProcessView> ProcessesOf(State* state, uint32_t gpu) {
   return views;
 }
 
-// Links as text: "GPU1 ×12, GPU2 ×4" or "NVSwitch ×12".
+// Links as text: "GPU1 x12, GPU2 x4" or "NVSwitch x12".
 std::string LinksOf(const GpuFacts& gpu) {
   std::map<std::string, int> peers;
   for (const NvLink& link : gpu.links) {
@@ -146,10 +146,10 @@ std::string FaultsText(const StateFile& file) {
   for (const Fault& fault : file.faults) {
     if (fault.state != kFaultActive) continue;
     const std::string gpu = fault.gpu == kAllGpus ? "all" : fmt::format("{}", fault.gpu.load());
-    const std::string what =
+    const std::string behavior =
         fault.hang != 0 ? "hangs" : fmt::format("answers {}", fault.result.load());
     text += fmt::format("fault: {} on GPU {} {} after {} calls ({} so far)\n", fault.function, gpu,
-                        what, fault.after.load(), fault.calls.load());
+                        behavior, fault.after.load(), fault.calls.load());
   }
   return text;
 }

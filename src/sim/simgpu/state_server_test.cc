@@ -89,13 +89,13 @@ TEST_F(StateServerTest, OneProcessServesANode) {
   EXPECT_EQ(state.Open(socket_), 0);
 }
 
-TEST_F(StateServerTest, TheSocketEndsWithTheServerAndAnOldOneIsReplaced) {
+TEST_F(StateServerTest, TheSocketEndsWithTheServerAndAnOldFileIsReplaced) {
   Stop();
   EXPECT_TRUE(status_.ok()) << status_.ToString();
   EXPECT_FALSE(PathExists(socket_));
   State state;
   EXPECT_EQ(state.Open(socket_), ENOENT);
-  // As a killed server leaves it.
+  // A killed server leaves a file of this name.
   ASSERT_TRUE(WriteFileAtomically(socket_, "", 0644).ok());
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
