@@ -165,9 +165,9 @@ Return SetMigMode(const Change& change, const NvmlGpu& gpu, std::string* message
                                                      change.values[0], &activation);
   *message = fmt::format("{} MIG Mode for GPU {}\n", EnabledText(change), gpu.BusId());
   if (activation == Return::kSuccess) return result;
-  const std::string why = gpu.client().ErrorText(activation);
+  const std::string reason = gpu.client().ErrorText(activation);
   *message = fmt::format("Warning: MIG mode is in pending {} state for GPU {}:{}\n",
-                         change.values[0] != 0 ? "enable" : "disable", gpu.BusId(), why);
+                         change.values[0] != 0 ? "enable" : "disable", gpu.BusId(), reason);
   return result;
 }
 

@@ -77,7 +77,7 @@ std::string FieldYesNo(const NvmlGpu& gpu, const NodeValues&) {
    EccAt<type, counter_type, kTexture>},                                                    \
   {name ".cbu", "", "", words " in the CBU.", EccAt<type, counter_type, kCbu>},             \
   {name ".sram", "", "", words " in SRAM.", EccAt<type, counter_type, kSram>},              \
-  {name ".total", "", "", words " in all.", EccTotal<type, counter_type>}
+  {name ".total", "", "", words " in all memories.", EccTotal<type, counter_type>}
 // clang-format on
 
 void AddEcc(std::vector<GpuField>* t) {
@@ -85,75 +85,76 @@ void AddEcc(std::vector<GpuField>* t) {
   t->insert(t->end(),
             {
                 ECC_FIELDS("ecc.errors.corrected.volatile", kCorrected, kVolatile,
-                           "Corrected ECC errors since the boot"),
+                           "Count since the boot of corrected ECC errors"),
                 ECC_FIELDS("ecc.errors.corrected.aggregate", kCorrected, kAggregate,
-                           "Corrected ECC errors over the life"),
+                           "Lifetime count of corrected ECC errors"),
                 ECC_FIELDS("ecc.errors.uncorrected.volatile", kUncorrected, kVolatile,
-                           "Uncorrected ECC errors since the boot"),
+                           "Count since the boot of uncorrected ECC errors"),
                 ECC_FIELDS("ecc.errors.uncorrected.aggregate", kUncorrected, kAggregate,
-                           "Uncorrected ECC errors over the life"),
+                           "Lifetime count of uncorrected ECC errors"),
                 {"ecc.errors.uncorrected.volatile.sram.parity", "", "",
-                 "Parity errors since the boot.", Sram<&Status::volatile_unc_parity>},
+                 "Count since the boot of parity errors.", Sram<&Status::volatile_unc_parity>},
                 {"ecc.errors.uncorrected.volatile.sram.secded", "", "",
-                 "SEC-DED errors since the boot.", Sram<&Status::volatile_unc_secded>},
+                 "Count since the boot of SEC-DED errors.", Sram<&Status::volatile_unc_secded>},
                 {"ecc.errors.uncorrected.aggregate.sram.parity", "", "",
-                 "Parity errors over the life.", Sram<&Status::aggregate_unc_parity>},
+                 "Lifetime count of parity errors.", Sram<&Status::aggregate_unc_parity>},
                 {"ecc.errors.uncorrected.aggregate.sram.secded", "", "",
-                 "SEC-DED errors over the life.", Sram<&Status::aggregate_unc_secded>},
+                 "Lifetime count of SEC-DED errors.", Sram<&Status::aggregate_unc_secded>},
                 {"ecc.errors.uncorrected.aggregate.sram.thresholdExceeded", "", "",
-                 "Whether there were more errors than the board may have.", SramThreshold},
-                {"ecc.errors.uncorrected.aggregate.sram.l2", "", "", "Errors in the L2 cache.",
-                 Sram<&Status::aggregate_unc_l2>},
-                {"ecc.errors.uncorrected.aggregate.sram.sm", "", "", "Errors in multiprocessors.",
-                 Sram<&Status::aggregate_unc_sm>},
-                {"ecc.errors.uncorrected.aggregate.sram.mcu", "", "", "Errors in microcontrollers.",
-                 Sram<&Status::aggregate_unc_mcu>},
-                {"ecc.errors.uncorrected.aggregate.sram.pcie", "", "", "Errors in PCIe.",
-                 Sram<&Status::aggregate_unc_pcie>},
-                {"ecc.errors.uncorrected.aggregate.sram.other", "", "", "Errors elsewhere.",
-                 Sram<&Status::aggregate_unc_other>},
+                 "Whether the number of errors exceeds the threshold of the board.", SramThreshold},
+                {"ecc.errors.uncorrected.aggregate.sram.l2", "", "",
+                 "Lifetime count of errors in the L2 cache.", Sram<&Status::aggregate_unc_l2>},
+                {"ecc.errors.uncorrected.aggregate.sram.sm", "", "",
+                 "Lifetime count of errors in multiprocessors.", Sram<&Status::aggregate_unc_sm>},
+                {"ecc.errors.uncorrected.aggregate.sram.mcu", "", "",
+                 "Lifetime count of errors in microcontrollers.", Sram<&Status::aggregate_unc_mcu>},
+                {"ecc.errors.uncorrected.aggregate.sram.pcie", "", "",
+                 "Lifetime count of errors in PCIe.", Sram<&Status::aggregate_unc_pcie>},
+                {"ecc.errors.uncorrected.aggregate.sram.other", "", "",
+                 "Lifetime count of errors in other parts.", Sram<&Status::aggregate_unc_other>},
             });
 }
 #undef ECC_FIELDS
 
 void AddRepairs(std::vector<GpuField>* t) {
   using Histogram = nvml::RowRemapperHistogram;
-  t->insert(t->end(),
-            {
-                {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
-                 "Pages retired after corrected errors.", Retired<0>},
-                {"retired_pages.double_bit.count", "retired_pages.dbe", "",
-                 "Pages retired after uncorrected errors.", Retired<1>},
-                {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
-                 [](const NvmlGpu& g, const NodeValues&) {
-                   return ShowYesNo(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
-                 }},
-                {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
-                 RowsCount<&RemappedRows::correctable>},
-                {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
-                 RowsCount<&RemappedRows::uncorrectable>},
-                {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
-                 RowsYesNo<&RemappedRows::pending>},
-                {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
-                 RowsYesNo<&RemappedRows::failure>},
-                {"remapped_rows.histogram.max", "", "", "Banks with all spare rows.",
-                 Banks<&Histogram::max>},
-                {"remapped_rows.histogram.high", "", "", "Banks with most spare rows.",
-                 Banks<&Histogram::high>},
-                {"remapped_rows.histogram.partial", "", "", "Banks with some spare rows.",
-                 Banks<&Histogram::partial>},
-                {"remapped_rows.histogram.low", "", "", "Banks with few spare rows.",
-                 Banks<&Histogram::low>},
-                {"remapped_rows.histogram.none", "", "", "Banks without spare rows.",
-                 Banks<&Histogram::none>},
-                {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
-                 FieldYesNo<nvml::kFieldResetStatus>},
-                {"reset_status.drain_and_reset_recommended", "", "",
-                 "Whether the GPU should be drained and reset.",
-                 FieldYesNo<nvml::kFieldDrainAndResetStatus>},
-                {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
-                 [](const NvmlGpu& g, const NodeValues&) { return g.RecoveryAction(); }},
-            });
+  t->insert(
+      t->end(),
+      {
+          {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
+           "Pages retired after corrected errors.", Retired<0>},
+          {"retired_pages.double_bit.count", "retired_pages.dbe", "",
+           "Pages retired after uncorrected errors.", Retired<1>},
+          {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
+           [](const NvmlGpu& g, const NodeValues&) {
+             return ShowYesNo(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
+           }},
+          {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
+           RowsCount<&RemappedRows::correctable>},
+          {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
+           RowsCount<&RemappedRows::uncorrectable>},
+          {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
+           RowsYesNo<&RemappedRows::pending>},
+          {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
+           RowsYesNo<&RemappedRows::failure>},
+          {"remapped_rows.histogram.max", "", "", "Banks of which all spare rows are unused.",
+           Banks<&Histogram::max>},
+          {"remapped_rows.histogram.high", "", "", "Banks of which most spare rows are unused.",
+           Banks<&Histogram::high>},
+          {"remapped_rows.histogram.partial", "", "", "Banks of which some spare rows are unused.",
+           Banks<&Histogram::partial>},
+          {"remapped_rows.histogram.low", "", "", "Banks of which few spare rows are unused.",
+           Banks<&Histogram::low>},
+          {"remapped_rows.histogram.none", "", "", "Banks without an unused spare row.",
+           Banks<&Histogram::none>},
+          {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
+           FieldYesNo<nvml::kFieldResetStatus>},
+          {"reset_status.drain_and_reset_recommended", "", "",
+           "Whether the GPU should be drained and reset.",
+           FieldYesNo<nvml::kFieldDrainAndResetStatus>},
+          {"gpu_recovery_action", "", "", "Action that the driver requests from the operator.",
+           [](const NvmlGpu& g, const NodeValues&) { return g.RecoveryAction(); }},
+      });
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::string EccErrors(const NvmlGpu& gpu, unsigned type) {
 }
 
 struct Column {
-  char kind;  // letter of -s
+  char letter;  // of -s
   std::string_view name;
   std::string_view unit;
   std::string (*value)(const NvmlGpu& gpu);
@@ -89,8 +89,8 @@ constexpr Column kDeviceColumns[] = {
 };
 #undef GPU_VALUE
 
-bool IsSelected(const MonitorOptions& options, char kind) {
-  return options.selected_letters.find(kind) != std::string_view::npos;
+bool IsSelected(const MonitorOptions& options, char letter) {
+  return options.selected_letters.find(letter) != std::string_view::npos;
 }
 
 // The first columns of the two header lines: date, time and index of the GPU.
@@ -163,7 +163,7 @@ std::string ProcessLine(const MonitorOptions& options, const NvmlGpu& gpu,
 std::string DeviceMonitorHeader(const MonitorOptions& options) {
   auto [first, second] = HeaderStart(options);
   for (const Column& column : kDeviceColumns) {
-    if (!IsSelected(options, column.kind)) continue;
+    if (!IsSelected(options, column.letter)) continue;
     first += Cell(column.name);
     second += Cell(column.unit);
   }
@@ -175,7 +175,7 @@ std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<N
   for (const NvmlGpu& gpu : gpus) {
     out += LineStart(options, gpu);
     for (const Column& column : kDeviceColumns) {
-      if (IsSelected(options, column.kind)) out += Cell(column.value(gpu));
+      if (IsSelected(options, column.letter)) out += Cell(column.value(gpu));
     }
     out += " \n";
   }

@@ -189,12 +189,12 @@ std::string Help() {
     -lms, --loop-ms=MS              Repeat every MS milliseconds.
 
   Log:
-    -q,   --query                   All that is known of the GPUs.
+    -q,   --query                   Print all values of the GPUs.
     -x,   --xml-format              The log as XML.
-    -d,   --display=TYPE            Only some of it: MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER,
-                                    CLOCK, COMPUTE, PIDS, PERFORMANCE, PAGE_RETIREMENT,
-                                    ROW_REMAPPER, ENCODER_STATS, FBC_STATS, RESET_STATUS; comma
-                                    separated.
+    -d,   --display=TYPE            Only these sections, comma separated: MEMORY, UTILIZATION, ECC,
+                                    TEMPERATURE, POWER, CLOCK, COMPUTE, PIDS, PERFORMANCE,
+                                    PAGE_RETIREMENT, ROW_REMAPPER, ENCODER_STATS, FBC_STATS,
+                                    RESET_STATUS.
 
   CSV:
           --query-gpu=FIELDS        See --help-query-gpu.
@@ -224,13 +224,13 @@ std::string Help() {
   Subcommands:
     topo   -m                       How the GPUs are connected.
            -p2p LETTERS             Which GPUs reach each other's memory: r read, w write, n NVLink,
-                                    a atomics, p PCIe; several: all of them.
+                                    a atomics, p PCIe. With several letters, all must hold.
     nvlink -s, -c, -e               Speed, capabilities, error counters of each link.
     dmon   [-s pucvmet] [-d SEC] [-c COUNT] [-o DT] [-f FILE]
-                                    A line for each GPU: power and heat, use, clocks, violations,
-                                    memory, errors, PCIe traffic.
+                                    A line for each GPU: power and temperature, utilization, clocks,
+                                    violations, memory, errors, PCIe traffic.
     pmon   [-s um] [-d SEC] [-c COUNT] [-o DT] [-f FILE]
-                                    A line for each process: use, memory.
+                                    A line for each process: utilization, memory.
     mig    -lgip, -lgipp, -lgi, -lci
                                     List profiles, placements, GPU instances, compute instances.
            -cgi PROFILES [-C], -cci [PROFILES] [-gi IDS]
@@ -238,7 +238,7 @@ std::string Help() {
                                     PROFILE:START. -C adds compute instances.
            -dgi [-gi IDS], -dci [-gi IDS] [-ci IDS]
                                     Destroy instances.
-    All take -i ID.
+    Every subcommand takes -i ID.
 )";
 }
 

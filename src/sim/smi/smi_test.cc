@@ -259,7 +259,7 @@ TEST_F(SmiTest, ExplainsAMissingDriver) {
                                     "the NVIDIA driver."));
 }
 
-TEST_F(SmiTest, ALostGpuIsReportedAndTheOthersShown) {
+TEST_F(SmiTest, ALostGpuIsReportedAndOtherGpusAreShown) {
   node_.state().gpu_state(0).lost = 1;
   const Output output = RunSmi("-L");
   EXPECT_EQ(output.code, 15);

@@ -37,8 +37,8 @@ std::string ShortComputeMode(const NvmlGpu& gpu) {
 
 std::string GpuRows(const NvmlGpu& gpu) {
   const NvmlAnswer<nvml::MemoryV2> memory = gpu.Memory();
-  const NvmlAnswer<nvml::Utilization> use = gpu.Utilization();
-  const NvmlAnswer<unsigned> heat = gpu.Number("nvmlDeviceGetTemperature", 0);
+  const NvmlAnswer<nvml::Utilization> utilization = gpu.Utilization();
+  const NvmlAnswer<unsigned> temperature = gpu.Number("nvmlDeviceGetTemperature", 0);
   const NvmlAnswer<unsigned> fan = gpu.Number("nvmlDeviceGetFanSpeed");
   const std::string used = memory.ok() ? fmt::format("{}MiB", memory.value.used >> 20) : "N/A";
   const std::string total = memory.ok() ? fmt::format("{}MiB", memory.value.total >> 20) : "N/A";
@@ -51,10 +51,10 @@ std::string GpuRows(const NvmlGpu& gpu) {
       "| {:<4} {:>4}    {:<3}          {:>5} / {:>5} | {:>10} / {:>9} | "
       "{:>7}  {:>11} |\n",
       fan.ok() ? fmt::format("{}%", fan.value) : "N/A",
-      heat.ok() ? fmt::format("{}C", heat.value) : "N/A", gpu.PerformanceState(),
+      temperature.ok() ? fmt::format("{}C", temperature.value) : "N/A", gpu.PerformanceState(),
       WholeWatts(gpu.Number("nvmlDeviceGetPowerUsage")),
       WholeWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
-      use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
+      utilization.ok() ? fmt::format("{}%", utilization.value.gpu) : "N/A", ShortComputeMode(gpu));
   out += fmt::format("|{:41}|{:24}| {:>20} |\n", "", "",
                      ShowEnabled(gpu.FirstNumber("nvmlDeviceGetMigMode")));
   return out;

@@ -123,11 +123,11 @@ std::string NumaAffinity(const NvmlGpu& gpu) {
 std::string P2pStatusOf(std::string_view selected_letters, const NvmlGpu& a, const NvmlGpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
   constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
-  for (const char kind : selected_letters) {
+  for (const char letter : selected_letters) {
     unsigned status = nvml::kP2pUnknown;
     const nvml::Return result =
         NVML_CALL(a.client(), nvmlDeviceGetP2PStatus, a.handle(), b.handle(),
-                  static_cast<unsigned>(kLetters.find(kind)), &status);
+                  static_cast<unsigned>(kLetters.find(letter)), &status);
     if (result != nvml::Return::kSuccess || status > nvml::kP2pUnknown) return "U";
     if (status != nvml::kP2pOk) return kNames[status];
   }
