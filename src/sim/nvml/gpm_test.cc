@@ -23,7 +23,7 @@ class GpmTest : public NvmlTest {
     NVML(nvmlGpmSampleFree)(later_);
   }
   // Reads metrics between the two samples in one call.
-  Return Ask(std::array<unsigned, 4> ids) {
+  Return ReadMetrics(std::array<unsigned, 4> ids) {
     static_assert(sizeof(buffer_) >= sizeof(GpmMetrics) + 3 * sizeof(GpmMetric));
     std::memset(buffer_, 0, sizeof(buffer_));
     GpmMetrics& metrics = answer();
@@ -51,7 +51,7 @@ TEST_F(GpmTest, MetricsAreTheBusyTimeBetweenTwoSamples) {
   nanosleep(&pause, nullptr);
   node_.state().gpu_state(1).turns.busy_ns += (sim::MonotonicNs() - start) / 2;
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
-  ASSERT_EQ(Ask({kGraphics, kDramBandwidth, kPcieTx, kUnknownMetric}), Return::kSuccess);
+  ASSERT_EQ(ReadMetrics({kGraphics, kDramBandwidth, kPcieTx, kUnknownMetric}), Return::kSuccess);
   EXPECT_GT(metric(0).value, 25);
   EXPECT_LE(metric(0).value, 51);
   EXPECT_STREQ(metric(0).short_name, "gract");
@@ -65,15 +65,15 @@ TEST_F(GpmTest, InjectedUtilizationIsReported) {
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), earlier_), Return::kSuccess);
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), later_), Return::kSuccess);
   node_.state().gpu_state(1).utilization_gpu = 73;
-  ASSERT_EQ(Ask({kGraphics, kGraphics, kGraphics, kGraphics}), Return::kSuccess);
+  ASSERT_EQ(ReadMetrics({kGraphics, kGraphics, kGraphics, kGraphics}), Return::kSuccess);
   EXPECT_DOUBLE_EQ(metric(0).value, 73);
 }
 
 TEST_F(GpmTest, SamplesOfTwoGpusAreRefused) {
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(1), earlier_), Return::kSuccess);
-  EXPECT_EQ(Ask({kGraphics}), Return::kInvalidArgument);
+  EXPECT_EQ(ReadMetrics({kGraphics}), Return::kInvalidArgument);
   ASSERT_EQ(NVML(nvmlGpmSampleGet)(Handle(2), later_), Return::kSuccess);
-  EXPECT_EQ(Ask({kGraphics}), Return::kInvalidArgument);
+  EXPECT_EQ(ReadMetrics({kGraphics}), Return::kInvalidArgument);
 }
 
 TEST_F(NvmlTest, AmpereHasNoPerformanceMonitoring) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr unsigned kUuidText = 1;
 
-// Returns the handle of the first visible GPU that `matches`. A lost GPU returns an error, as with
-// the real library.
+// Finds the handle of the first visible GPU for which `matches` is true. If this GPU is lost, the
+// result is an error, as with the real library.
 template <typename Matches>
 Return FindHandle(const char* function, Device* device, Matches matches) {
   const NodeCall call(function, FaultCheck::kLater);

@@ -288,8 +288,8 @@ Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile
   for (const sim::GpuInstance& other : gpu.gpu_state().gpu_instances) {
     if (other.present.load() != 0 && other.profile.load() == profile) ++same;
   }
-  const unsigned left = gpu.facts().mig_profiles[profile].instances - same;
-  return Put(count, free < left ? free : left);
+  const unsigned remaining = gpu.facts().mig_profiles[profile].instances - same;
+  return Put(count, free < remaining ? free : remaining);
 }
 
 Return nvmlDeviceCreateGpuInstance(Device device, unsigned profile, GpuInstance* instance) {

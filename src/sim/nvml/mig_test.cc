@@ -36,7 +36,7 @@ class MigTest : public NvmlTest {
     EXPECT_EQ(NVML(nvmlGpuInstanceGetInfo)(instance, &info), Return::kSuccess);
     return info;
   }
-  unsigned Left(unsigned profile) {
+  unsigned RemainingCapacity(unsigned profile) {
     unsigned count = 99;
     EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceRemainingCapacity)(Handle(0), profile, &count),
               Return::kSuccess);
@@ -66,7 +66,7 @@ TEST_F(MigTest, InstancesTakeTheDriversPlacementsAndIds) {
   EXPECT_EQ(large.id, 1u);
   EXPECT_EQ(large.placement.start, 0u);
   EXPECT_EQ(large.placement.size, 4u);
-  EXPECT_EQ(Left(k1g), 0u);
+  EXPECT_EQ(RemainingCapacity(k1g), 0u);
 }
 
 TEST_F(MigTest, SevenSmallInstancesFillAGpuAndAnEighthIsRefused) {
@@ -89,9 +89,9 @@ TEST_F(MigTest, SevenSmallInstancesFillAGpuAndAnEighthIsRefused) {
 
 TEST_F(MigTest, OneInstanceHasTheMediaEngines) {
   Create(k1gMedia);
-  EXPECT_EQ(Left(k1gMedia), 0u);
-  EXPECT_EQ(Left(k1g), 6u);
-  EXPECT_EQ(Left(k7g), 0u);
+  EXPECT_EQ(RemainingCapacity(k1gMedia), 0u);
+  EXPECT_EQ(RemainingCapacity(k1g), 6u);
+  EXPECT_EQ(RemainingCapacity(k7g), 0u);
 }
 
 TEST_F(MigTest, AnOccupiedOrImpossiblePlacementIsRefused) {
@@ -136,7 +136,7 @@ TEST_F(MigTest, AMigDeviceHasItsPartOfTheGpu) {
   EXPECT_EQ(NVML(nvmlDeviceGetAttributes_v2)(Handle(0), &attributes), Return::kInvalidArgument);
 }
 
-TEST_F(MigTest, AUuidFindsItsDeviceAndReturnsWithTheSamePlace) {
+TEST_F(MigTest, AUuidFindsItsDeviceAndANewInstanceAtItsPlaceHasIt) {
   const GpuInstance instance = Create(k2g);
   const ComputeInstance compute = CreateCompute(instance, 1);
   const std::string uuid = Uuid(Mig(0));
@@ -152,7 +152,7 @@ TEST_F(MigTest, AUuidFindsItsDeviceAndReturnsWithTheSamePlace) {
   EXPECT_EQ(Uuid(Mig(0)), uuid);
 }
 
-TEST_F(MigTest, UsedInstancesAndModesStay) {
+TEST_F(MigTest, InstancesAndModesInUseDoNotChange) {
   const GpuInstance instance = Create(k1g);
   const ComputeInstance compute = CreateCompute(instance, 0);
   EXPECT_EQ(NVML(nvmlGpuInstanceDestroy)(instance), Return::kInUse);
@@ -187,7 +187,7 @@ TEST_F(MigTest, ProfilesHaveNameIdAndSize) {
   EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceProfileInfo)(Handle(0), 6, &old), Return::kNotSupported);
 }
 
-// As in a container that has the device files of one instance.
+// A container that has the device files of one instance sees only this instance.
 TEST_F(MigTest, DevicesWithoutCapabilityFilesAreHidden) {
   for (int i = 0; i < 2; ++i) CreateCompute(Create(k1g), 0);
   const std::string hidden = Uuid(Mig(0)), shown = Uuid(Mig(1));

@@ -17,7 +17,7 @@ namespace {
 
 struct Name {
   const char* text;
-  bool other;
+  bool is_unimplemented;
 };
 constexpr Name kNames[] = {
 #define NVML_FUNCTION(name, parameters) {#name, false},
@@ -35,13 +35,13 @@ Return CallWith(const char* name, void* first) {
   return Function<AnyFunction>(name)(first, nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
-bool StartsOrEnds(const char* name) {
+bool IsInitOrShutdown(const char* name) {
   return std::strncmp(name, "nvmlInit", 8) == 0 || std::strcmp(name, "nvmlShutdown") == 0;
 }
 
 TEST_F(NvmlTest, EveryCallBeforeInitIsUninitialized) {
   for (const Name& name : kNames) {
-    if (StartsOrEnds(name.text)) continue;
+    if (IsInitOrShutdown(name.text)) continue;
     EXPECT_EQ(CallWith(name.text, nullptr), Return::kUninitialized) << name.text;
   }
   EXPECT_EQ(NVML(nvmlShutdown)(), Return::kUninitialized);
@@ -49,11 +49,11 @@ TEST_F(NvmlTest, EveryCallBeforeInitIsUninitialized) {
 
 TEST_F(NvmlTest, EveryFunctionAcceptsNullArguments) {
   for (const Name& name : kNames) {
-    if (StartsOrEnds(name.text)) continue;
+    if (IsInitOrShutdown(name.text)) continue;
     const int status = InChild([&name] {
       if (NVML(nvmlInit_v2)() != Return::kSuccess) return 1;
       const Return result = CallWith(name.text, nullptr);
-      if (name.other) return result == Return::kNotSupported ? 0 : 2;
+      if (name.is_unimplemented) return result == Return::kNotSupported ? 0 : 2;
       return result == Return::kSuccess ? 3 : 0;
     });
     EXPECT_EQ(status, 0) << name.text;
@@ -62,7 +62,7 @@ TEST_F(NvmlTest, EveryFunctionAcceptsNullArguments) {
 
 TEST_F(NvmlTest, EveryDeviceFunctionAcceptsAHandleAndNullResults) {
   for (const Name& name : kNames) {
-    if (StartsOrEnds(name.text) || std::strncmp(name.text, "nvmlDevice", 10) != 0) continue;
+    if (IsInitOrShutdown(name.text) || std::strncmp(name.text, "nvmlDevice", 10) != 0) continue;
     const int status = InChild([&name] {
       Device device = nullptr;
       if (NVML(nvmlInit_v2)() != Return::kSuccess) return 1;
@@ -318,14 +318,14 @@ TEST_F(NvmlTest, MigIsKnownAndOff) {
 
 TEST_F(NvmlTest, AFaultAppliesToItsFunctionAndGpuAfterSomeCalls) {
   Init();
-  const auto lost = static_cast<std::uint32_t>(Return::kUnknown);
-  ASSERT_EQ(node_.state().AddFault("nvmlDeviceGetUUID", 2, lost, false, 1, 1), 0);
+  const auto error = static_cast<std::uint32_t>(Return::kUnknown);
+  ASSERT_EQ(node_.state().AddFault("nvmlDeviceGetUUID", 2, error, false, 1, 1), 0);
   char uuid[96];
-  auto ask = [&](unsigned gpu) { return NVML(nvmlDeviceGetUUID)(Handle(gpu), uuid, 96); };
-  EXPECT_EQ(ask(2), Return::kSuccess);
-  EXPECT_EQ(ask(1), Return::kSuccess);
-  EXPECT_EQ(ask(2), Return::kUnknown);
-  EXPECT_EQ(ask(2), Return::kSuccess);
+  auto get_uuid = [&](unsigned gpu) { return NVML(nvmlDeviceGetUUID)(Handle(gpu), uuid, 96); };
+  EXPECT_EQ(get_uuid(2), Return::kSuccess);
+  EXPECT_EQ(get_uuid(1), Return::kSuccess);
+  EXPECT_EQ(get_uuid(2), Return::kUnknown);
+  EXPECT_EQ(get_uuid(2), Return::kSuccess);
 }
 
 TEST_F(NvmlTest, AHungCallReturnsWhenTheFaultIsCleared) {
@@ -361,10 +361,10 @@ class EventTest : public NvmlTest {
 
 TEST_F(EventTest, EverySetGetsAnEventOnce) {
   Init();
-  const EventSet one = NewSet({0, 1});
-  const EventSet two = NewSet({1});
+  const EventSet first = NewSet({0, 1});
+  const EventSet second = NewSet({1});
   node_.state().PostEvent(1, kEventXid, 79);
-  for (EventSet set : {one, two}) {
+  for (EventSet set : {first, second}) {
     EventData data{};
     ASSERT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 1000), Return::kSuccess);
     EXPECT_EQ(data.device, Handle(1));

@@ -63,7 +63,7 @@ TEST_F(ProcessUseTest, ASampleIsReadOnce) {
   ProcessUtilizationSample first{}, second{};
   unsigned count = 1;
   ASSERT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), &first, &count, 0), Return::kSuccess);
-  // Polls until the next sample, whatever the machine does meanwhile.
+  // Polls until the next sample, which a busy machine may delay.
   Return result = Return::kNotFound;
   int misses = 0;
   while (result == Return::kNotFound && misses < 100'000) {

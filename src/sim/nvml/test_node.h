@@ -20,7 +20,7 @@ class TestNode {
   TestNode();
   ~TestNode();
 
-  // The facts, which may change at any time; Write creates the file again.
+  // The contents of the state file. A test may change them; Write then creates the file again.
   sim::StateFile& image() { return *image_; }
   void Write();
 

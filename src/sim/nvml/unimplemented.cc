@@ -61,7 +61,7 @@ const char* nvmlErrorString(Return result) {
   return "Unknown Error";
 }
 
-// Arguments do not matter: on x86-64 the caller removes them.
+// The functions ignore their arguments, which the caller removes (x86-64, AArch64).
 extern "C" {
 #define NVML_UNIMPLEMENTED(name) \
   NVML_EXPORT Return name() { return CountAndRefuse(__func__); }
