@@ -10,8 +10,8 @@
 // - Every function except nvmlErrorString returns a Return, as int.
 // - A string is copied into the caller's buffer with a NUL at its end. A function whose buffer is
 //   too small returns kInsufficientSize.
-// - If a struct has a member `version`, the caller sets it to VersionOf<T>(n), unless the struct
-//   says otherwise. Another value gives kArgumentVersionMismatch.
+// - If a struct has a member `version`, the caller sets it to VersionOf<T>(n), unless the comment
+//   of the struct states otherwise. Another value gives kArgumentVersionMismatch.
 // - A wrong size or offset would corrupt the caller's stack, so both are asserted below.
 
 #include <cstddef>

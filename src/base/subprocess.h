@@ -14,7 +14,7 @@ namespace tessera {
 struct SubprocessResult {
   int exit_code = -1;  // 128 + signal if a signal ended it
   std::string out;     // standard output, at most 1 MiB; the rest is dropped
-  std::string err;     // standard error, likewise
+  std::string err;     // standard error, at most 1 MiB; the rest is dropped
 };
 
 // Finds `argv[0]` in PATH. A nonzero exit code is a result, not an error. Entries of `extra_env`,

@@ -16,7 +16,7 @@ struct ElectionFlags {
 };
 
 // Adds the flags, with the values of `options` as their defaults. `Options` has the members
-// `leader_elect`, `lease_ns` and `election` (src/kube/leader_election.h). `leader_elect_help` says
+// `leader_elect`, `lease_ns` and `election` (src/kube/leader_election.h). `leader_elect_help` names
 // what only the leader does. All arguments must outlive `app`.
 template <typename Options>
 void AddElectionFlags(CLI::App* app, const char* leader_elect_help, Options* options,

@@ -11,7 +11,7 @@
 //                                           serviceMonitor.enabled, .interval, .labels
 //   imagePullSecrets                        image.pullSecrets
 //   others                                  rejected or ignored, as chart/files/nvidia-values.yaml
-//                                           says (IgnoredValues in settings.h)
+//                                           states (IgnoredValues in settings.h)
 //
 // Threads: pure function.
 #pragma once

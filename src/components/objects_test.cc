@@ -211,8 +211,9 @@ TEST(ObjectsTest, NodesAreCleanedWhereTheRuntimeWasInstalled) {
   const Json agent = pod_of(ObjectOf(settings, "DaemonSet", "tessera-agent-a"));
   const Json cleanup = pod_of(cleanups[1]);
   for (const auto* key : {"nodeSelector", "tolerations", "affinity"}) {
-    const Json* ours = cleanup.Find(key);
-    EXPECT_EQ(ours ? ours->Serialize() : "", agent.Find(key) ? agent.Find(key)->Serialize() : "");
+    const Json* of_cleanup = cleanup.Find(key);
+    EXPECT_EQ(of_cleanup ? of_cleanup->Serialize() : "",
+              agent.Find(key) ? agent.Find(key)->Serialize() : "");
   }
 }
 

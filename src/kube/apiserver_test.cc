@@ -226,7 +226,7 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
   ASSERT_TRUE(Wait([&](auto f) {
                 return client_->Apply(definitions, crd, {.field_manager = "m"}, f);
               }).ok());
-  // The catalog has seen that the group is missing, and asks again.
+  // The catalog has seen that the group is missing, and queries the server again.
   std::optional<Result<ResourceType>> type;
   ASSERT_TRUE(runner_.RunUntil([&] {
     type = find(group + "/v1", "Thing");

@@ -228,13 +228,13 @@ const Config& Client::config() const { return core_->config; }
 
 Operation Client::SendForObject(net::Request request, const ObjectRef& object, bool repeatable,
                                 OnObject on_done, BeforeSend before_send) {
-  const std::string what = request.method + " " + std::string(request.path());
+  const std::string request_line = request.method + " " + std::string(request.path());
   std::string flow = FlowOf(request.method, object.type, object.subresource);
   return core_->queue.Submit(
       std::move(request), std::move(flow), repeatable,
-      [on_done = std::move(on_done), what,
+      [on_done = std::move(on_done), request_line,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
-        on_done(BodyOf(answer, max_body).Annotate(what));
+        on_done(BodyOf(answer, max_body).Annotate(request_line));
       },
       std::move(before_send));
 }

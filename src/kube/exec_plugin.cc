@@ -75,32 +75,32 @@ Result<ExecCredential> ParseExecCredential(std::string_view text, std::string_vi
 
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
                                      const net::TlsOptions& tls, Duration deadline) {
-  const std::string what = fmt::format("exec plugin {}", plugin.argv[0]);
+  const std::string plugin_name = fmt::format("exec plugin {}", plugin.argv[0]);
   auto info = ExecInfo(plugin, server, tls);
-  if (!info.ok()) return info.status().Annotate(what);
+  if (!info.ok()) return info.status().Annotate(plugin_name);
   std::vector<std::string> env = plugin.env;
   env.push_back("KUBERNETES_EXEC_INFO=" + *info);
   const auto result = RunProgram(plugin.argv, deadline, env);
   if (result.status().code() == Code::kDeadlineExceeded) {
     // RunProgram's error contains the standard output, which may have a token.
-    return Error(Code::kDeadlineExceeded, "{} did not end within {} s and was killed", what,
+    return Error(Code::kDeadlineExceeded, "{} did not end within {} s and was killed", plugin_name,
                  std::chrono::duration<double>(deadline).count());
   }
   if (!result.ok()) {
     if (result.status().code() != Code::kNotFound || plugin.install_hint.empty()) {
-      return result.status().Annotate(what);
+      return result.status().Annotate(plugin_name);
     }
     return Error(Code::kNotFound, "{}: {}", result.status().message(), plugin.install_hint)
-        .Annotate(what);
+        .Annotate(plugin_name);
   }
   if (result->exit_code != 0) {
     const std::string_view words = Trim(std::string_view(result->err).substr(0, kMaxQuotedOutput));
-    return Error(Code::kUnauthenticated, "{} ended with exit code {}: {}", what, result->exit_code,
-                 words);
+    return Error(Code::kUnauthenticated, "{} ended with exit code {}: {}", plugin_name,
+                 result->exit_code, words);
   }
   auto credential = ParseExecCredential(result->out, plugin.api_version);
   if (credential.ok()) return credential;
-  return Error(Code::kUnauthenticated, "{}: {}", what, credential.status().message());
+  return Error(Code::kUnauthenticated, "{}: {}", plugin_name, credential.status().message());
 }
 
 }  // namespace tessera::kube

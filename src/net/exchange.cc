@@ -86,9 +86,9 @@ void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
   pool_->AddRunning(shared_from_this());
   certificate_generation_ = pool_->certificate_generation();
-  if (auto kept = pool_->TakeIdle(); kept.transport) {
+  if (auto idle = pool_->TakeIdle(); idle.transport) {
     reused_ = true;
-    return SendRequest(std::move(kept));
+    return SendRequest(std::move(idle));
   }
   Connect();
 }

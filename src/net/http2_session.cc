@@ -54,7 +54,7 @@ struct Http2Session::Stream {
   BodyStream::Piece piece;
   bool waits_for_piece = false;
 
-  // Copies the next bytes of the response; `flags` says whether they are the last.
+  // Copies the next bytes of the response; `flags` states whether they are the last.
   ssize_t Read(uint8_t* out, size_t room, uint32_t* flags) {
     progress_at = std::chrono::steady_clock::now();
     if (sink) return ReadSink(out, room, flags);

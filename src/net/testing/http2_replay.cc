@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// Completes reads and writes when the test says so, never inside the call that begins them.
+// Completes reads and writes when the test asks for it, never inside the call that begins them.
 class ReplayTransport final : public Transport {
  public:
   explicit ReplayTransport(std::string* sent) : sent_(sent) {}
