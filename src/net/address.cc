@@ -85,8 +85,13 @@ std::string Url::ToString() const {
 }
 
 Result<Url> ParseUrl(std::string_view text) {
+  // What precedes an @ may be a password, which must not appear in an error.
+  const size_t at = text.rfind('@');
+  const std::string quoted =
+      at == std::string_view::npos ? std::string(text) : std::string("...").append(text.substr(at));
   const auto invalid = [&](std::string_view why) {
-    return Error(Code::kInvalidArgument, "\"{}\" is not an http:// or https:// URL: {}", text, why);
+    return Error(Code::kInvalidArgument, "\"{}\" is not an http:// or https:// URL: {}", quoted,
+                 why);
   };
   Url url;
   std::string_view rest = text;

@@ -72,5 +72,14 @@ TEST(UrlTest, ParsesSchemePortAndPath) {
   }
 }
 
+TEST(UrlTest, AnErrorDoesNotQuoteThePasswordOfAUrl) {
+  for (const char* text : {"https://user:hush@host", "ftp://user:hush@host", "user:hush@host",
+                           "https://user:hush@more@host/path"}) {
+    const std::string error = ParseUrl(text).status().message();
+    EXPECT_EQ(error.find("hush"), std::string::npos) << error;
+    EXPECT_NE(error.find("...@host"), std::string::npos) << error;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::net
