@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "api/names.h"
@@ -119,14 +120,19 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     }
     if (path != "/api/v1/pods" || !selector.starts_with("spec.nodeName=")) return false;
     if (fails_pods_) return answer(500, R"({"kind":"Status","message":"no pods"})");
-    Json items = Json::MakeArray();
+    std::vector<Json> found;
     for (const std::string& name : pods_) {
       const Json* pod = server_.Find(PodPath("d", name));
       if (pod != nullptr && pod->Find("spec")->StringAt("nodeName").value() == selector.substr(14))
-        items.Append(*pod);
+        found.push_back(*pod);
     }
-    return answer(
-        200, Json::MakeObject({{"metadata", Json::MakeObject()}, {"items", items}}).Serialize());
+    const size_t begin = std::stoul(std::string(request.Query("continue").value_or("0")));
+    const size_t end = std::min(begin + pods_per_page_, found.size());
+    Json items = Json::MakeArray();
+    for (size_t i = begin; i < end; ++i) items.Append(found[i]);
+    Json metadata = Json::MakeObject();
+    if (end < found.size()) metadata.Set("continue", Json::String(std::to_string(end)));
+    return answer(200, Json::MakeObject({{"metadata", metadata}, {"items", items}}).Serialize());
   }
   std::string LabelOf(const std::string& node, std::string_view key,
                       std::string_view map = "labels") const {
@@ -261,6 +267,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   int uids_ = 0;
   int protected_ = 0;        // evictions that a budget still rejects
   bool fails_pods_ = false;  // lists of the pods of a node
+  size_t pods_per_page_ = 500;
   bool publishes_ = true;
   std::unique_ptr<DriverController> controller_;
 };
@@ -332,7 +339,7 @@ TEST_F(DriverControllerTest, NoNodeBeginsBeforeThePlanIsPublished) {
   EXPECT_EQ(DriverOn("a"), kNewDriver);
 }
 
-TEST_F(DriverControllerTest, ANewTermGoesOnAndCanStillRollBack) {
+TEST_F(DriverControllerTest, ANewTermContinuesAnUpgradeAndCanRollItBack) {
   AddNode("a", Takes::kHangs);
   InstallOldDriver();
   controller_->SetPools(WantedPools(kNewDriver));
@@ -383,6 +390,24 @@ TEST_F(DriverControllerTest, ObjectsAreUnknownUntilTheNodesWereReadWithoutError)
   server_.Allow("nodes");
   ASSERT_TRUE(runner_.RunUntil([&] { return controller_->ready(); }));
   EXPECT_FALSE(controller_->objects().empty()) << "pod job uses the driver";
+}
+
+TEST_F(DriverControllerTest, AllPagesOfThePodsOfANodeAreRead) {
+  AddNode("a", Takes::kWell);
+  InstallOldDriver();
+  AddGpuPod("ended", "a");
+  Json ended = *server_.Find(PodPath("d", "ended"));
+  ended.Find("status")->Set("phase", Json::String("Succeeded"));
+  server_.Put(PodPath("d", "ended"), std::move(ended));
+  AddGpuPod("job", "a");
+  pods_ = {"ended", "job"};
+  pods_per_page_ = 1;
+  controller_->Release(WantedPools(kOldDriver));
+  EXPECT_TRUE(RunUntil([&] {
+    const auto report = controller_->report();
+    return report && !report->problems.empty() && report->problems[0].reason == "DriverInUse";
+  }));
+  EXPECT_EQ(DriverOn("a"), kOldDriver) << "pod job uses it";
 }
 
 TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {

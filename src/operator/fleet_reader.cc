@@ -147,18 +147,30 @@ void FleetReader::ReadNextPods() {
   const PodsToRead next = std::move(to_read_.front());
   to_read_.pop_front();
   if (node_pods_.contains(next.node)) return ReadNextPods();
-  pods_read_ = client_.List({.type = kube::kPods, .field_selector = "spec.nodeName=" + next.node},
-                            [this, next](const Result<kube::ListPage>& page) {
-                              if (pods_read_error_.ok()) pods_read_error_ = page.status();
-                              if (page.ok()) {
-                                std::vector<driver::UpgradePod>& found = node_pods_[next.node];
-                                for (const kube::RawObject& pod : page->items) {
-                                  if (pod.json() != nullptr)
-                                    found.push_back(UpgradePodOf(*pod.json(), next.wait_for));
-                                }
-                              }
-                              ReadNextPods();
-                            });
+  ReadPageOfPods(next, "");
+}
+
+// A node may have more pods than one page, because pods that have ended count, too.
+void FleetReader::ReadPageOfPods(const PodsToRead& node, const std::string& continue_token) {
+  pods_read_ =
+      client_.List({.type = kube::kPods,
+                    .field_selector = "spec.nodeName=" + node.node,
+                    .continue_token = continue_token},
+                   [this, node](const Result<kube::ListPage>& page) { OnPageOfPods(node, page); });
+}
+
+void FleetReader::OnPageOfPods(const PodsToRead& node, const Result<kube::ListPage>& page) {
+  if (!page.ok()) {
+    if (pods_read_error_.ok()) pods_read_error_ = page.status();
+    node_pods_.erase(node.node);
+    return ReadNextPods();
+  }
+  std::vector<driver::UpgradePod>& found = node_pods_[node.node];
+  for (const kube::RawObject& pod : page->items) {
+    if (pod.json() != nullptr) found.push_back(UpgradePodOf(*pod.json(), node.wait_for));
+  }
+  if (!page->continue_token.empty()) return ReadPageOfPods(node, page->continue_token);
+  ReadNextPods();
 }
 
 const std::vector<driver::UpgradePod>* FleetReader::PodsOf(const std::string& node) const {

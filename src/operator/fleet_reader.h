@@ -86,6 +86,8 @@ class FleetReader {
   void ReadRevisions();
   void OnRevisions(const Result<Json>& map);
   void ReadNextPods();
+  void ReadPageOfPods(const PodsToRead& node, const std::string& continue_token);
+  void OnPageOfPods(const PodsToRead& node, const Result<kube::ListPage>& page);
 
   kube::Client& client_;
   OperatorMetrics& metrics_;
