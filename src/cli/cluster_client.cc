@@ -250,10 +250,10 @@ void ClusterClient::StartNext() {
     const RequestStarter start = std::move(waiting_.front());
     waiting_.pop_front();
     ++active_;
-    operations_.push_back(start([this, weak = weak_.Get()] {
+    operations_.push_back(start([this, wait_number = wait_number_, weak = weak_.Get()] {
       // Posted, because the operation must not end inside its own callback.
-      runner_.Post([this, weak] {
-        if (!weak) return;
+      runner_.Post([this, wait_number, weak] {
+        if (!weak || wait_number != wait_number_) return;  // its Wait has returned
         --active_;
         StartNext();
       });
@@ -273,6 +273,7 @@ void ClusterClient::Wait(Duration limit) {
   waiting_.clear();
   operations_.clear();
   active_ = 0;
+  ++wait_number_;
 }
 
 }  // namespace tessera::cli

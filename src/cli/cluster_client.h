@@ -10,6 +10,7 @@
 // src/cli.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
@@ -121,6 +122,7 @@ class ClusterClient {
   kube::TypeCatalog types_;
   std::deque<RequestStarter> waiting_;
   size_t active_ = 0;
+  uint64_t wait_number_ = 0;  // of calls of Wait
   std::vector<kube::Operation> operations_;
   WeakPtrFactory<ClusterClient> weak_{this};
 };
