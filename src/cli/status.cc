@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "api/names.h"
@@ -16,23 +15,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 20;  // one screen
 
-using PodsByNode = std::map<std::string, const Json*>;
-
-// The bound pods of one program, or of all programs if `program` is "", by node. During an update a
-// node has a new pod and an old pod that is being deleted; the new pod counts.
-PodsByNode ByNode(const std::vector<Json>& pods, std::string_view program) {
-  PodsByNode by_node;
-  for (const Json& pod : pods) {
-    if (!program.empty() && TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
-    const std::string node = TextAt(pod, {"spec", "nodeName"});
-    if (node.empty()) continue;
-    const auto [entry, is_new] = by_node.emplace(node, &pod);
-    if (!is_new && IsBeingDeleted(*entry->second)) entry->second = &pod;
-  }
-  return by_node;
-}
-
-const Json* PodOf(const PodsByNode& pods, const std::string& node) {
+const Json* PodOf(const std::map<std::string, const Json*>& pods, const std::string& node) {
   const auto found = pods.find(node);
   return found == pods.end() ? nullptr : found->second;
 }
@@ -89,6 +72,19 @@ std::string LeaderOf(const InstallationObjects& objects) {
   return "";
 }
 
+std::map<std::string, const Json*> PodsByNode(const std::vector<Json>& pods,
+                                              std::string_view program) {
+  std::map<std::string, const Json*> by_node;
+  for (const Json& pod : pods) {
+    if (!program.empty() && TextAt(pod, {"metadata", "labels", kNameLabel}) != program) continue;
+    const std::string node = TextAt(pod, {"spec", "nodeName"});
+    if (node.empty()) continue;
+    const auto [entry, is_new] = by_node.emplace(node, &pod);
+    if (!is_new && IsBeingDeleted(*entry->second)) entry->second = &pod;
+  }
+  return by_node;
+}
+
 InstallationStatus StatusOf(const InstallationObjects& objects) {
   InstallationStatus status;
   status.components = OperatorLines(objects);
@@ -106,8 +102,8 @@ InstallationStatus StatusOf(const InstallationObjects& objects) {
   const std::string fix_without_agent =
       has_no_agents ? FixOfMissing(objects)
                     : "check daemonsets.nodeSelector and daemonsets.tolerations";
-  const PodsByNode agents = ByNode(objects.pods, names::kAgent);
-  const PodsByNode drivers = ByNode(objects.driver_pods, "");
+  const auto agents = PodsByNode(objects.pods, names::kAgent);
+  const auto drivers = PodsByNode(objects.driver_pods, "");
   int64_t with_gpus = 0, ready = 0;
   for (const Json& node : objects.nodes) {
     const Json* condition = ConditionOf(node, names::kConditionGpuReady);

@@ -6,6 +6,7 @@
 // Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,10 @@ struct InstallationObjects {
   std::vector<Json> nodes;  // metadata and status of all nodes
 };
 
+// The bound pods of one program, or of all programs if `program` is "", by node. During an update a
+// node has a new pod and an old pod that is being deleted; the new pod counts.
+std::map<std::string, const Json*> PodsByNode(const std::vector<Json>& pods,
+                                              std::string_view program);
 InstallationStatus StatusOf(const InstallationObjects& objects);
 // Whether a message of kube-scheduler is about a call of its extender.
 bool MentionsExtender(std::string_view message);

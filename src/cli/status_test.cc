@@ -297,6 +297,8 @@ TEST_F(InstallationStatusTest, APodThatIsBeingDeletedHidesNoNewPod) {
   EXPECT_TRUE(Evaluate().works());
   std::ranges::reverse(objects_.pods);
   EXPECT_TRUE(Evaluate().works());
+  const auto pods = PodsByNode(objects_.pods, "tessera-agent");
+  EXPECT_EQ(pods.at("n1")->Find("metadata")->StringAt("name").value(), "agent-x");
   // Without a new pod, the old pod counts.
   objects_.pods = {old_agent};
   EXPECT_EQ(OnlyNode().detail, "agent-old: not ready yet");

@@ -37,11 +37,8 @@ std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
 
 void ReadAgents(ClusterClient& api, ClusterFacts* facts) {
   std::map<std::string, Result<std::string>> uses;
-  for (const Json& pod : facts->installation.pods) {
-    if (TextAt(pod, {"metadata", "labels", kNameLabel}) != names::kAgent) continue;
-    const std::string node = TextAt(pod, {"spec", "nodeName"});
-    if (node.empty()) continue;
-    const std::string name = TextAt(pod, {"metadata", "name"});
+  for (const auto& [node, pod] : PodsByNode(facts->installation.pods, names::kAgent)) {
+    const std::string name = TextAt(*pod, {"metadata", "name"});
     const Status none(Code::kUnavailable, "");
     api.ReadPage(name, names::kAgentMetricsPort, "/metrics",
                  &facts->agent_metrics.emplace(node, none).first->second);
