@@ -141,6 +141,7 @@ TEST(CommandLineTest, UsageErrorsHaveSysexitsCodes) {
   EXPECT_EQ(Parse({"tessera", "gpsu"}).code, 64);
   EXPECT_EQ(Parse({"tessera", "nodes", "--colour"}).code, 64);
   EXPECT_EQ(Parse({"tessera", "explain"}).code, 64);
+  EXPECT_EQ(Parse({"tessera", "sysdump", "--max-size=4096"}).code, 64);
   EXPECT_EQ(Parse({"tessera", "--help"}).code, 0);
   EXPECT_EQ(Parse({"tessera", "--version"}).code, 0);
 }

@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <cstring>
+#include <optional>
 
 namespace tessera::cli {
 namespace {
@@ -11,21 +12,32 @@ namespace {
 constexpr size_t kBlock = 512;
 constexpr int kGzip = 16 + MAX_WBITS;  // tells zlib to write a gzip header
 
+constexpr size_t kMaxNameField = 100;
+constexpr size_t kMaxPrefixField = 155;
+
+// The two fields of a name in a header.
+struct SplitName {
+  std::string_view prefix, name;
+};
+
+// nullopt: the name does not fit.
+std::optional<SplitName> SplitPath(std::string_view name) {
+  if (name.size() <= kMaxNameField) return SplitName{"", name};
+  const size_t slash = name.find('/', name.size() - kMaxNameField - 1);
+  if (slash == std::string_view::npos || slash > kMaxPrefixField) return std::nullopt;
+  return SplitName{name.substr(0, slash), name.substr(slash + 1)};
+}
+
 // A header of POSIX ustar. Fields by offset: name 0, mode 100, uid 108, gid 116, size 124, mtime
 // 136, checksum 148, type 156, magic 257, prefix 345.
 Result<std::string> HeaderOf(const ArchiveFile& file, int64_t mtime) {
-  std::string name = file.name, prefix;
-  if (name.size() > 100) {
-    const size_t slash = name.find('/', name.size() - 101);
-    if (slash == std::string::npos || slash > 155) {
-      return Error(Code::kInvalidArgument, "the name {} does not fit into an archive", name);
-    }
-    prefix = name.substr(0, slash);
-    name = name.substr(slash + 1);
+  const std::optional<SplitName> split = SplitPath(file.name);
+  if (!split) {
+    return Error(Code::kInvalidArgument, "the name {} does not fit into an archive", file.name);
   }
   std::string header(kBlock, '\0');
   const auto put = [&](size_t at, std::string_view text) { header.replace(at, text.size(), text); };
-  put(0, name);
+  put(0, split->name);
   put(100, "0000600");
   put(108, "0000000");
   put(116, "0000000");
@@ -34,7 +46,7 @@ Result<std::string> HeaderOf(const ArchiveFile& file, int64_t mtime) {
   put(148, "        ");
   put(156, "0");
   put(257, std::string_view("ustar\00000", 8));
-  put(345, prefix);
+  put(345, split->prefix);
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);
   put(148, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
@@ -60,6 +72,8 @@ Result<std::string> Compress(const std::string& data) {
 }
 
 }  // namespace
+
+bool FitsInArchive(std::string_view name) { return SplitPath(name).has_value(); }
 
 Result<std::string> TarGz(const std::vector<ArchiveFile>& files, int64_t mtime) {
   std::string tar;

@@ -12,10 +12,13 @@
 namespace tessera::cli {
 
 struct ArchiveFile {
-  std::string name;  // "sysdump/objects/nodes.json", at most 250 characters
+  std::string name;  // "sysdump/objects/nodes.json"
   std::string text;
 };
 
+// Whether the format has room for the name: at most 100 characters after a slash, and at most 155
+// before it.
+bool FitsInArchive(std::string_view name);
 // `mtime` in seconds since 1970. INVALID_ARGUMENT for a name that does not fit.
 Result<std::string> TarGz(const std::vector<ArchiveFile>& files, int64_t mtime);
 

@@ -78,11 +78,14 @@ class Sysdump {
     if (size_ + text.size() > options_.max_mib * kMiB) {
       return AddError(name, "left out: the report would exceed --max-size");
     }
+    std::string path = ReportPath(name);
+    // A node's name may have 253 characters.
+    if (!FitsInArchive(path)) return AddError(name, "left out: its path is too long for a .tar");
     size_ += text.size();
-    files_.push_back({ReportPath(name), std::move(text)});
+    files_.push_back({std::move(path), std::move(text)});
   }
-  void AddError(std::string_view what, std::string_view why) {
-    errors_ += fmt::format("{}: {}\n", what, why);
+  void AddError(std::string_view name, std::string_view why) {
+    errors_ += fmt::format("{}: {}\n", name, why);
   }
   void AddJson(std::string_view name, const Json& json) { AddFile(name, json.Pretty() + "\n"); }
   template <typename Reduce>
@@ -93,8 +96,8 @@ class Sysdump {
     AddJson(name, list);
   }
   void Wait() {
-    const Duration left = deadline_ - api_.Now();
-    api_.Wait(std::max<Duration>(left, std::chrono::seconds(1)));
+    const Duration remaining = deadline_ - api_.Now();
+    api_.Wait(std::max<Duration>(remaining, std::chrono::seconds(1)));
   }
 
   void AddReports(const ClusterFacts& facts) {
@@ -144,8 +147,8 @@ class Sysdump {
                           {"tesseras", kube::kTesseras, ""}};
     std::map<std::string, Result<std::vector<Json>>> lists;
     for (const Kind& kind : kinds) {
-      auto& into = lists.emplace(kind.name, std::vector<Json>()).first->second;
-      api_.ReadList({.type = kind.type, .ns = kind.ns}, &into);
+      auto& list = lists.emplace(kind.name, std::vector<Json>()).first->second;
+      api_.ReadList({.type = kind.type, .ns = kind.ns}, &list);
     }
     Result<std::vector<Json>> node_events = std::vector<Json>(),
                               tessera_events = std::vector<Json>();
@@ -210,9 +213,9 @@ class Sysdump {
         "{}/log?container={}&tailLines=4000&limitBytes={}",
         kube::PathOf(kube::Pod(std::string(names::kSystemNamespace), pod)), name, kMaxLog);
     const auto request = [&](std::string_view suffix, std::string_view query) {
-      auto& into = logs->emplace(fmt::format("logs/{}/{}{}.log", pod, name, suffix), std::string())
-                       .first->second;
-      api_.ReadText(target + std::string(query), kMaxLog, &into);
+      auto& log = logs->emplace(fmt::format("logs/{}/{}{}.log", pod, name, suffix), std::string())
+                      .first->second;
+      api_.ReadText(target + std::string(query), kMaxLog, &log);
     };
     request("", "");
     if (container.IntAt("restartCount").value_or(0) > 0) request("-previous", "&previous=true");
@@ -256,7 +259,7 @@ Action AddSysdump(CLI::App* app) {
   app->add_option("-f,--file", options->file,
                   "file to write; default: tessera-sysdump-DATE.tar.gz");
   app->add_option("--max-size", options->max_mib, "MiB before compression; the rest is left out")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, 2048))  // zlib counts the bytes of a buffer in 32 bits
       ->capture_default_str();
   app->add_option("--time-limit", options->limit_s,
                   "seconds; answers that have not arrived then are left out")

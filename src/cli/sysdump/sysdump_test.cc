@@ -72,6 +72,8 @@ TEST(SysdumpTest, TheRealTarReadsTheArchive) {
   const auto text = RunProgram({"tar", "-xzOf", file, "top/a.txt"}, std::chrono::seconds(30));
   EXPECT_EQ(text->out, "hello\n");
   EXPECT_EQ(TarGz({{std::string(300, 'x'), ""}}, 0).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(FitsInArchive(longer));
+  EXPECT_FALSE(FitsInArchive("tessera-sysdump/pages/" + std::string(140, 'n') + "/metrics.txt"));
 }
 
 }  // namespace
