@@ -204,7 +204,7 @@ int RunComplete(int argc, const char* const* argv) {
 }
 
 int RunKubectlComplete(int argc, const char* const* argv) {
-  for (const std::string& candidate : Complete({argv + 1, argv + argc})) {
+  for (const std::string& candidate : Complete({argv + 1, argv + std::max(argc, 1)})) {
     std::puts(Printable(candidate).c_str());
   }
   std::puts(":4");  // kubectl's directive not to complete file names

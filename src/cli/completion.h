@@ -9,9 +9,9 @@
 
 namespace tessera::cli {
 
-// Candidates for the last word of `words`, the command line after the program's name. An option
-// that takes a value ends with "=" only if its value must follow directly. Names of objects are
-// left out if the API server does not answer within seconds.
+// Candidates for the last word of `words`, the command line after the program's name. A candidate
+// ends with "=" if a value must follow directly, such as "jsonpath=". Names of objects are left out
+// if the API server does not answer within seconds.
 std::vector<std::string> Complete(const std::vector<std::string>& words);
 
 // `tessera __complete WORD...`: prints one candidate per line.

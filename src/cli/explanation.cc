@@ -17,7 +17,7 @@ using placement::UnfitReason;
 constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
-// The permanence from which on the pod may never use the GPUs.
+// The permanence of GPUs that the pod's constraints exclude: waiting does not help.
 constexpr int kOtherGpus = 5;
 
 // Orders reasons: 0 is the most temporary.

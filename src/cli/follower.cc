@@ -29,7 +29,7 @@ void Follower::Check() {
   const auto outage = session_->outage();
   if (next_session_ || !outage || outage->status.code() != Code::kUnauthenticated) return;
   Result<kube::Config> config = load_config_();
-  if (!config.ok()) return;  // it may be half written
+  if (!config.ok()) return;  // the file may be half written
   options_.config = *std::move(config);
   next_session_ = std::make_unique<Session>(io_, runner_, options_,
                                             [this](const Status& status) { OnNextReady(status); });

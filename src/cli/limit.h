@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera limit`: changes the GPU limits of a pod's containers by annotations, which the agent of
 // the node applies (src/device/limit_annotations.h). The command writes the annotations with the
-// user's credentials.
-// Pure. Included only in src/cli.
+// user's credentials. Pure. Included only in src/cli.
 #pragma once
 
 #include <string>

@@ -91,8 +91,8 @@ void AddListOptions(CLI::App* app, StyleOptions* options) {
   app->add_flag("--no-headers", options->no_headers, "omit the header");
 }
 
-void AddSelectorOption(CLI::App* app, std::string* selector, const char* what) {
-  app->add_option("-l,--selector", *selector, what)->option_text("LABEL=VALUE,...");
+void AddSelectorOption(CLI::App* app, std::string* selector, const char* help) {
+  app->add_option("-l,--selector", *selector, help)->option_text("LABEL=VALUE,...");
 }
 
 void AddWatchOption(CLI::App* app, bool* watch) {
@@ -116,12 +116,13 @@ std::pair<std::string, std::string> PodKeyIn(const std::string& argument, const 
 
 Status CheckNameAlone(const std::string& name, const std::string& selector,
                       const StyleOptions& style, const NamespaceOptions& ns) {
-  const char* other = !selector.empty()               ? "-l"
-                      : !style.field_selector.empty() ? "--field-selector"
-                      : ns.all_namespaces             ? "-A"
-                                                      : nullptr;
-  if (name.empty() || other == nullptr) return Status::Ok();
-  return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", other, name);
+  const char* conflicting = !selector.empty()               ? "-l"
+                            : !style.field_selector.empty() ? "--field-selector"
+                            : ns.all_namespaces             ? "-A"
+                                                            : nullptr;
+  if (name.empty() || conflicting == nullptr) return Status::Ok();
+  return Error(Code::kInvalidArgument, "{} with the name {}: use either of them", conflicting,
+               name);
 }
 
 Result<Style> StyleOf(const StyleOptions& options) { return MakeStyle(options, UseColor()); }

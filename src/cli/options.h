@@ -47,7 +47,7 @@ void AddAllNamespacesOption(CLI::App* app, NamespaceOptions* options);
 void AddOutputOption(CLI::App* app, StyleOptions* options);
 // -o, --sort-by, --field-selector and --no-headers.
 void AddListOptions(CLI::App* app, StyleOptions* options);
-void AddSelectorOption(CLI::App* app, std::string* selector, const char* what);
+void AddSelectorOption(CLI::App* app, std::string* selector, const char* help);
 void AddWatchOption(CLI::App* app, bool* watch);
 
 // The name in NAME, or in kubectl's notation KIND/NAME.

@@ -43,7 +43,7 @@ std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool wit
   return cells;
 }
 
-// The pods with these names; all if there is none.
+// The pods with these names; all pods if `names` is empty.
 Result<std::vector<const PodEntry*>> PodsNamed(const ClusterView& view, std::string_view ns,
                                                const std::vector<std::string>& names) {
   const std::vector<const PodEntry*> all = view.Pods(ns);
@@ -76,9 +76,9 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
     Json json = Json::MakeObject({{"name", Json::String(container.name)},
                                   {"asks", Json::String(RequestText(container, unit))}});
     Json shares = Json::MakeArray();
-    const auto has = assignment.containers.find(container.name);
-    if (has != assignment.containers.end()) {
-      for (const device::DeviceShare& share : has->second) {
+    const auto assigned = assignment.containers.find(container.name);
+    if (assigned != assignment.containers.end()) {
+      for (const device::DeviceShare& share : assigned->second) {
         shares.Append(Json::MakeObject({{"uuid", Json::String(share.uuid)},
                                         {"milli", Json::Int(share.compute.count())},
                                         {"bytes", Json::Int(share.memory.count())}}));

@@ -28,13 +28,13 @@ std::string AmountText(std::optional<int64_t> milli, bool limits_known) {
 const std::vector<std::string> kColumns{"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"};
 
 std::vector<Cell> CellsOf(const QuotaLine& line, bool limits_known) {
-  std::optional<int64_t> left;
-  if (line.limit_milli) left = *line.limit_milli - line.used_milli;
-  const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
+  std::optional<int64_t> remaining;
+  if (line.limit_milli) remaining = *line.limit_milli - line.used_milli;
+  const Tone tone = remaining && *remaining <= 0 ? Tone::kBad : Tone::kPlain;
   return {line.ns,
           line.model,
           GpuCountText(line.used_milli),
-          Cell(AmountText(left, limits_known), tone),
+          Cell(AmountText(remaining, limits_known), tone),
           AmountText(line.limit_milli, limits_known),
           PoolsText(line.pools)};
 }

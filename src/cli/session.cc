@@ -207,19 +207,19 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
 
 Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
                  const std::string& name) {
-  std::vector<std::string> here;
-  std::string elsewhere;
+  std::vector<std::string> names_in_ns;
+  std::string other_ns;  // the first one with a pod of this name
   for (const auto& [uid, pod] : ledger.pods()) {
-    if (pod.request.ns == ns) here.push_back(pod.request.name);
-    if (pod.request.ns != ns && pod.request.name == name && elsewhere.empty())
-      elsewhere = pod.request.ns;
+    if (pod.request.ns == ns) names_in_ns.push_back(pod.request.name);
+    if (pod.request.ns != ns && pod.request.name == name && other_ns.empty())
+      other_ns = pod.request.ns;
   }
-  if (!elsewhere.empty()) {
+  if (!other_ns.empty()) {
     return Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}, but in {}: -n {}", name,
-                 ns, elsewhere, elsewhere);
+                 ns, other_ns, other_ns);
   }
   return Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}{}", name, ns,
-               DidYouMean(name, here));
+               DidYouMean(name, names_in_ns));
 }
 
 }  // namespace tessera::cli

@@ -227,11 +227,11 @@ std::string TextOfProblems(const ObjectProblems& problems) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// The line of a component whose object could not be read.
-StatusLine UnreadableLine(std::string name, const Status& status, std::string_view what,
+// The line of a component whose object could not be read. `title`: of the object.
+StatusLine UnreadableLine(std::string name, const Status& status, std::string_view title,
                           const InstallationObjects& objects) {
   if (status.code() == Code::kNotFound) {
-    return {std::move(name), false, fmt::format("{} is missing", what), FixOfMissing(objects)};
+    return {std::move(name), false, fmt::format("{} is missing", title), FixOfMissing(objects)};
   }
   return {std::move(name), false, std::string(status.message()), FixOfError(status)};
 }
@@ -294,13 +294,13 @@ std::string FixOfCondition(std::string_view reason, const std::string& message,
 
 // What to do if kube-scheduler has this error when it asks its extender.
 std::string FixOfExtender(std::string_view message, const Json& pod) {
-  const auto has = [&](std::string_view text) { return message.find(text) != message.npos; };
+  const auto mentions = [&](std::string_view text) { return message.find(text) != message.npos; };
   if (!MentionsExtender(message)) {
     return Kubectl(fmt::format("describe pod {}", TextAt(pod, {"metadata", "name"})),
                    TextAt(pod, {"metadata", "namespace"}));
   }
-  if (has("x509:") || has("tls:")) return std::string(kConnectKubeScheduler);
-  if (has(", code ")) return Kubectl("logs deployment/tessera-scheduler");
+  if (mentions("x509:") || mentions("tls:")) return std::string(kConnectKubeScheduler);
+  if (mentions(", code ")) return Kubectl("logs deployment/tessera-scheduler");
   return "let kube-scheduler reach port 9410 of Service tessera-system/tessera-scheduler: check "
          "the NetworkPolicies of tessera-system and the firewalls, and that the address in "
          "kube-scheduler's configuration is the Service's CLUSTER-IP";

@@ -23,13 +23,13 @@ Json Reduced(const Json& object) {
   for (const std::string_view part : {"metadata", "status", "spec"}) {
     const Json* value = object.Find(part);
     if (value == nullptr) continue;
-    Json kept = Json::MakeObject();
+    Json fields = Json::MakeObject();
     for (const std::string_view key :
          {"name", "namespace", "labels", "deletionTimestamp", "conditions", "podIP",
           "initContainerStatuses", "containerStatuses", "nodeName"}) {
-      if (const Json* member = value->Find(key)) kept.Set(key, *member);
+      if (const Json* member = value->Find(key)) fields.Set(key, *member);
     }
-    reduced.Set(part, std::move(kept));
+    reduced.Set(part, std::move(fields));
   }
   return reduced;
 }

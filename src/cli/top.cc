@@ -193,10 +193,10 @@ class Top {
   }
 
   bool Write(const std::string& text) {
-    const bool again = options_.watch && !last_output_.empty();
+    const bool has_written = options_.watch && !last_output_.empty();
     const bool on_terminal = ::isatty(STDOUT_FILENO) == 1;
     if (options_.watch && on_terminal) std::fputs(kClearScreen, stdout);
-    if (again && !on_terminal) std::fputs("\n", stdout);
+    if (has_written && !on_terminal) std::fputs("\n", stdout);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0;
   }
@@ -224,8 +224,9 @@ class Top {
 Status ProblemOf(const ClusterUses& uses) {
   if (!uses.uses.empty() || uses.problems.empty()) return Status::Ok();
   const auto& [node, status] = *uses.problems.begin();
-  const std::string what = fmt::format("no agent reports usage; the agent of node {}", node);
-  if (status.code() != Code::kPermissionDenied) return status.Annotate(what);
+  if (status.code() != Code::kPermissionDenied) {
+    return status.Annotate(fmt::format("no agent reports usage; the agent of node {}", node));
+  }
   return status.Annotate(
       "no permission to read from the agents: ask an administrator for get on pods/proxy in their "
       "namespace (Role tessera-view-usage)");

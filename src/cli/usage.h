@@ -36,7 +36,7 @@ struct ContainerUse {
   // The largest deviation in a second of the last minute, in thousandths of the GPU: positive if
   // the container exceeded its limit, negative if it waited and got less than its share.
   std::optional<int64_t> worst_deviation_milli;
-  std::string compute_class;  // "": compute is not limited
+  std::string compute_class;  // high, normal or low; "": compute is neither limited nor divided
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver_reported;  // what the driver reports, with contexts
   int64_t refused = 0;                   // number of refused allocations

@@ -37,12 +37,11 @@ Json SpecOf(const std::string& holder, WallTime now) {
                            {"renewTime", time}});
 }
 
-Status LockedBy(const std::string& holder, Duration left) {
+Status LockedBy(const std::string& holder, Duration until_expiry) {
   return Error(Code::kFailedPrecondition,
                "another command changes the installation: {}: wait until it has ended; if it was "
-               "killed, its "
-               "lock, Lease kube-system/tessera-installation, expires in {} s",
-               Printable(holder), std::chrono::ceil<std::chrono::seconds>(left).count());
+               "killed, its lock, Lease kube-system/tessera-installation, expires in {} s",
+               Printable(holder), std::chrono::ceil<std::chrono::seconds>(until_expiry).count());
 }
 
 }  // namespace
@@ -58,18 +57,18 @@ Status InstallLock::Acquire(const std::string& command) {
        {"spec", SpecOf(holder, now)}});
   Status locked = api_.Create(LeaseRef(), lease).status();
   if (locked.code() == Code::kAlreadyExists) {
-    ASSIGN_OR_RETURN(const Json there, api_.Get(LeaseRef()));
+    ASSIGN_OR_RETURN(const Json lease_of_other, api_.Get(LeaseRef()));
     ASSIGN_OR_RETURN(const kube::LeaseObject held,
-                     kube::Decode<kube::LeaseObject>(kube::RawObject(there)));
-    const Duration left = held.renew_time + held.duration - now;
-    if (left > 2 * kDuration) {
+                     kube::Decode<kube::LeaseObject>(kube::RawObject(lease_of_other)));
+    const Duration until_expiry = held.renew_time + held.duration - now;
+    if (until_expiry > 2 * kDuration) {
       return Error(
           Code::kFailedPrecondition,
           "Lease kube-system/tessera-installation of {} was renewed in the future: set the "
           "clocks of both machines, or delete the Lease if that command has ended",
           Printable(held.holder));
     }
-    if (left > Duration::zero()) return LockedBy(held.holder, left);
+    if (until_expiry > Duration::zero()) return LockedBy(held.holder, until_expiry);
     const Json version = Json::String(held.meta.resource_version);
     locked =
         api_.Patch(LeaseRef(), kube::PatchKind::kMerge,

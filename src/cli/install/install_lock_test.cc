@@ -111,7 +111,7 @@ TEST_F(InstallLockTest, ACommandThatStalledDoesNotReleaseTheLockOfAnother) {
   EXPECT_NE(server_.Find(kLease), nullptr);
 }
 
-TEST_F(InstallLockTest, AClockThatIsWrongIsNamed) {
+TEST_F(InstallLockTest, TheErrorNamesAWrongClock) {
   PutLease(-1h);
   const testing::CommandResult ran = Run({"install"});
   EXPECT_EQ(ran.exit_code, 78);

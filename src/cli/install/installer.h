@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies Tessera's objects to a cluster: first to install it, later to change its settings or its
-// version. Nodes that NVIDIA's operator manages are left to it. It never touches pods with GPUs:
-// agents and schedulers are replaced around them.
+// version. Nodes that NVIDIA's operator manages get no agent. Pods with GPUs keep running while
+// agents and schedulers are replaced.
 //
 // After a run that fails or is killed, the user runs the command again: the inventory is written
 // before the objects, so that no object is forgotten.
@@ -27,7 +27,8 @@ namespace tessera::cli {
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec);
 
 // Checks by a dry run, which changes nothing, whether the API server would accept the objects.
-// INVALID_ARGUMENT names each object that it rejects, with the field. Other errors: not checked.
+// INVALID_ARGUMENT names each object that the server rejects, with the field. After any other error
+// it is unknown whether the server would accept them.
 Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects);
 
 // FAILED_PRECONDITION if the cluster's Kubernetes is too old for Tessera.

@@ -17,7 +17,7 @@ std::string Assigned(const std::string& text) {
   return spec.ok() ? spec->Serialize() : spec.status().message();
 }
 
-TEST(SpecFlagsTest, AssignmentsAreHelms) {
+TEST(SpecFlagsTest, AssignmentsHaveTheSyntaxOfHelm) {
   EXPECT_EQ(Assigned("a.b=c"), R"({"a":{"b":"c"}})");
   EXPECT_EQ(Assigned("a.b=1,a.c=true,d=null,e="), R"({"a":{"b":1,"c":true},"d":null,"e":""})");
   EXPECT_EQ(Assigned("a={x,y},b={}"), R"({"a":["x","y"],"b":[]})");

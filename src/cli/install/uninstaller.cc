@@ -51,7 +51,7 @@ std::set<std::pair<std::string, std::string>> KindsOf(const std::vector<ObjectId
 
 // Whether an installation has objects in the namespace; "" stands for cluster-scoped objects.
 // Objects with the label in other namespaces are not Tessera's.
-bool IsOurNamespace(std::string_view ns) {
+bool IsInstallationNamespace(std::string_view ns) {
   return ns.empty() || ns == names::kSystemNamespace || ns == "kube-system" || ns == "default";
 }
 
@@ -155,7 +155,7 @@ Result<std::vector<ObjectId>> Uninstaller::FindByLabel() {
       ASSIGN_OR_RETURN(const std::vector<Json> objects, api_.List(api_version, kind, selector));
       for (const Json& object : objects) {
         ObjectId id = IdOf(object);
-        if (IsOurNamespace(id.ns)) found.push_back(std::move(id));
+        if (IsInstallationNamespace(id.ns)) found.push_back(std::move(id));
       }
     }
   }

@@ -155,7 +155,7 @@ Status Install(const InstallFlags& flags) {
   } else {
     RETURN_IF_ERROR(Installer(api, stdout, WaitsOf(flags)).Install(spec, flags.force));
   }
-  if (flags.force) return Status::Ok();  // an earlier installation may have connected it
+  if (flags.force) return Status::Ok();  // kube-scheduler may be connected already
   fmt::print(
       "kube-scheduler does not call Tessera yet: {}.\n\"tessera status\" shows whether all "
       "works.\n",

@@ -86,12 +86,12 @@ Result<bool> Matches(const Json& item, const FilterStep& filter) {
     return Error(Code::kInvalidArgument, "a filter can compare one value with one value only");
   }
   ASSIGN_OR_RETURN(const int order, Compare(*left[0], *right[0]));
-  const std::string& is = filter.comparison;
-  if (is == "==") return order == 0;
-  if (is == "!=") return order != 0;
-  if (is == "<") return order < 0;
-  if (is == "<=") return order <= 0;
-  return is == ">" ? order > 0 : order >= 0;
+  const std::string& comparison = filter.comparison;
+  if (comparison == "==") return order == 0;
+  if (comparison == "!=") return order != 0;
+  if (comparison == "<") return order < 0;
+  if (comparison == "<=") return order <= 0;
+  return comparison == ">" ? order > 0 : order >= 0;
 }
 
 // Applies one step to all values.

@@ -282,10 +282,10 @@ class TemplateParser {
         if (depth == 0) return Error(Code::kInvalidArgument, "{{end}} without {{range}}");
         return std::shared_ptr<const Block>(std::move(block));
       }
-      const bool range = inside == "range" || inside.starts_with("range ");
+      const bool is_range = inside == "range" || inside.starts_with("range ");
       Block::Part part;
-      ASSIGN_OR_RETURN(part.steps, ExpressionParser(range ? inside.substr(5) : inside).Parse());
-      if (range) {
+      ASSIGN_OR_RETURN(part.steps, ExpressionParser(is_range ? inside.substr(5) : inside).Parse());
+      if (is_range) {
         ASSIGN_OR_RETURN(part.body, ParseBlock(depth + 1));
       }
       block->parts.push_back(std::move(part));

@@ -29,7 +29,8 @@ struct ListingQuery {
   std::vector<Condition> conditions;  // --field-selector: all of them hold
 };
 
-// Removes rows that do not meet the conditions. INVALID_ARGUMENT for a field that no row has.
+// Removes rows that do not meet the conditions. A field that a row lacks has the value "".
+// INVALID_ARGUMENT for a field that no row has.
 Status Select(const ListingQuery& query, std::vector<Listing::Row>* rows);
 // Sorts rows as kubectl does: numbers by value, quantities by amount, other texts by their bytes;
 // rows without the field come first. INVALID_ARGUMENT if no row has the field.

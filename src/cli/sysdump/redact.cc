@@ -80,18 +80,18 @@ Json WithoutMessages(const Json& status) {
     return list;
   }
   if (!status.is_object()) return status;
-  Json kept = Json::MakeObject();
+  Json reduced = Json::MakeObject();
   for (const auto& [key, value] : status.members()) {
     if (key == "terminated" && value.is_object()) {
       Json ended = value;
       const std::string why = ended.StringAt("reason").value_or("");
       if (why != "StartError" && why != "ContainerCannotRun") ended.Erase("message");
-      kept.Set(key, std::move(ended));
+      reduced.Set(key, std::move(ended));
     } else {
-      kept.Set(key, WithoutMessages(value));
+      reduced.Set(key, WithoutMessages(value));
     }
   }
-  return kept;
+  return reduced;
 }
 
 }  // namespace
@@ -161,38 +161,39 @@ Json WithoutSecrets(const Json& object) {
     return list;
   }
   if (!object.is_object()) return object;
-  Json kept = Json::MakeObject();
-  const bool variable = SuggestsSecret(object.StringAt("name").value_or(""));
+  Json reduced = Json::MakeObject();
+  const bool is_secret_variable = SuggestsSecret(object.StringAt("name").value_or(""));
   for (const auto& [key, value] : object.members()) {
     if (key == "managedFields" || key == "kubectl.kubernetes.io/last-applied-configuration") {
       continue;
     }
-    const bool secret = (key == "value" && variable) || (value.is_string() && SuggestsSecret(key));
-    if (secret) {
-      kept.Set(key, Json::String(kOmitted));
+    const bool is_secret =
+        (key == "value" && is_secret_variable) || (value.is_string() && SuggestsSecret(key));
+    if (is_secret) {
+      reduced.Set(key, Json::String(kOmitted));
     } else if ((key == "args" || key == "command") && value.is_array()) {
-      kept.Set(key, ReducedArguments(value));
+      reduced.Set(key, ReducedArguments(value));
     } else {
-      kept.Set(key, WithoutSecrets(value));
+      reduced.Set(key, WithoutSecrets(value));
     }
   }
-  return kept;
+  return reduced;
 }
 
 std::string WithoutTokens(std::string_view log) {
   static const std::regex kTokens(
       "[Bb]earer [A-Za-z0-9._~+/=-]+|eyJ[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+");
   std::string clean;
-  bool key = false;
+  bool in_key = false;
   for (const std::string_view line : Split(log, '\n')) {
     if (line.find("-----BEGIN") != std::string_view::npos &&
         line.find("PRIVATE KEY") != std::string_view::npos) {
-      key = true;
+      in_key = true;
     }
     const bool ends = line.find("-----END") != std::string_view::npos;
-    if (key) {
+    if (in_key) {
       if (ends) clean += std::string(kOmitted) + "\n";
-      key = key && !ends;
+      in_key = in_key && !ends;
       continue;
     }
     // std::regex recurses once for each character, so long lines are truncated.

@@ -18,10 +18,10 @@ class FakeCluster {
   FakeCluster() { ledger_ = ledger::ClusterLedger::Make({}, &clock_).value(); }
   // References to added pods stay valid.
   kube::PodObject& Add(kube::PodObject pod) {
-    kube::PodObject& kept = pods_[pod.meta.ns + "/" + pod.meta.name];
-    kept = std::move(pod);
-    ledger_->SetPod(kept);
-    return kept;
+    kube::PodObject& added = pods_[pod.meta.ns + "/" + pod.meta.name];
+    added = std::move(pod);
+    ledger_->SetPod(added);
+    return added;
   }
   void Add(const kube::NodeObject& node) {
     node_extras_[node.meta.name].internal_ip = node.internal_ip;
