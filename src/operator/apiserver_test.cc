@@ -103,8 +103,8 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
     const auto resource = Get({kRealTesseras, "tessera", "", ""});
     const Json* status = resource.ok() ? resource->Find("status") : nullptr;
     if (status == nullptr || status->Find("components")->items().size() != 2) return false;
-    for (const Json& one : status->Find("components")->items()) {
-      if (one.StringAt("state").value() != "Ready") return false;
+    for (const Json& component : status->Find("components")->items()) {
+      if (component.StringAt("state").value() != "Ready") return false;
     }
     return true;
   }

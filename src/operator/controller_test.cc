@@ -120,8 +120,8 @@ class ControllerTest : public ::testing::Test {
     const Json* resource = server_.Find(kResource);
     const Json* status = resource == nullptr ? nullptr : resource->Find("status");
     if (status == nullptr) return "";
-    for (const Json& one : status->Find("conditions")->items()) {
-      if (one.StringAt("type").value() == type) return one.StringAt(key).value_or("");
+    for (const Json& condition : status->Find("conditions")->items()) {
+      if (condition.StringAt("type").value() == type) return condition.StringAt(key).value_or("");
     }
     return "";
   }
@@ -386,7 +386,7 @@ TEST_F(ControllerTest, IsNotReadyBeforeTheNodesWereCheckedForDrivers) {
   EXPECT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
 }
 
-TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
+TEST_F(ControllerTest, TheObjectsAreDeletedBeforeTheResource) {
   PutResource("{}", 1);
   Start();
   ASSERT_TRUE(RunUntil([&] { return Ready(); }));
@@ -399,7 +399,7 @@ TEST_F(ControllerTest, TheObjectsGoBeforeTheResource) {
 }
 
 // A scheduler that still has its rights would make its Lease again.
-TEST_F(ControllerTest, TheSchedulersOwnObjectsGoLast) {
+TEST_F(ControllerTest, ObjectsThatSchedulersCreateAreDeletedLast) {
   const std::string lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tessera-scheduler";
   const std::string slice =
       "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/tessera-scheduler";
@@ -429,7 +429,7 @@ TEST_F(ControllerTest, TheSchedulersOwnObjectsGoLast) {
   EXPECT_NE(server_.Find(foreign), nullptr);
 }
 
-TEST_F(ControllerTest, EnginesAreCleanBeforeTheRestGoes) {
+TEST_F(ControllerTest, EnginesAreCleanedBeforeTheOtherObjectsAreDeleted) {
   DeleteWithCleanup();
   runner_.RunFor(milliseconds(500));
   ASSERT_NE(server_.Find(kResource), nullptr) << "the cleanup is not ready yet";
@@ -443,14 +443,14 @@ TEST_F(ControllerTest, EnginesAreCleanBeforeTheRestGoes) {
   EXPECT_EQ(server_.Find(kCleanup), nullptr);
 }
 
-TEST_F(ControllerTest, ANodeThatCannotBeCleanedHoldsTheDeletionForAWhileOnly) {
+TEST_F(ControllerTest, ANodeThatCannotBeCleanedDelaysTheDeletionUntilTheTimeout) {
   cleanup_patience_ = milliseconds(500);
   DeleteWithCleanup();
   EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
   EXPECT_EQ(server_.Find(kCleanup), nullptr);
 }
 
-TEST_F(ControllerTest, AClusterPolicyKeepsAgentsOffUnlessToldOtherwise) {
+TEST_F(ControllerTest, AClusterPolicyKeepsAgentsOffUnlessTheResourceAdoptsItsNodes) {
   PutResource("{}", 1);
   server_.Put("/apis/nvidia.com/v1/clusterpolicies/cluster-policy",
               ParseJson(R"({"metadata":{"name":"cluster-policy"}})").value());

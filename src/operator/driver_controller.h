@@ -6,9 +6,9 @@
 // No node begins before the plan of its upgrade is published (upgrade_plans.h). A node that cannot
 // be patched or drained delays no other node.
 //
-// Without managed drivers the controller watches nothing. Threads: the client's runner. What
-// ClusterAccess refers to, and the delegate, must outlive the controller. Idle cost: that of
-// FleetReader.
+// If no driver is wanted and no node has a driver of earlier settings, the controller watches
+// nothing. Threads: the client's runner. What ClusterAccess refers to, and the delegate, must
+// outlive the controller. Idle cost: that of FleetReader.
 #pragma once
 
 #include <optional>

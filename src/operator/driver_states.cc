@@ -17,15 +17,15 @@ constexpr std::string_view kGpuResourcePrefixes[] = {"nvidia.com/gpu", "nvidia.c
 constexpr int kNodesPerPage = 100;
 
 const Json& PartAt(const Json& object, std::string_view key) {
-  static const Json none = Json::MakeObject();
+  static const Json kNone = Json::MakeObject();
   const Json* found = object.Find(key);
-  return found != nullptr ? *found : none;
+  return found != nullptr ? *found : kNone;
 }
 
 const Json::Array& ListAt(const Json& object, std::string_view key) {
-  static const Json none = Json::MakeArray();
+  static const Json kNone = Json::MakeArray();
   const Json* found = object.Find(key);
-  return found != nullptr && found->is_array() ? found->items() : none.items();
+  return found != nullptr && found->is_array() ? found->items() : kNone.items();
 }
 
 std::string TextIn(const Json& object, std::string_view key) {
@@ -40,8 +40,9 @@ WallTime TimeIn(const Json& object, std::string_view key) {
 void ReadWaiting(const Json& container, driver::FleetPod* out) {
   const Json& waiting = PartAt(PartAt(container, "state"), "waiting");
   const std::string reason = TextIn(waiting, "reason");
-  const bool usual = reason.empty() || reason == "PodInitializing" || reason == "ContainerCreating";
-  if (usual || !out->reason.empty()) return;
+  const bool is_starting =
+      reason.empty() || reason == "PodInitializing" || reason == "ContainerCreating";
+  if (is_starting || !out->reason.empty()) return;
   out->reason = reason;
   out->message =
       fmt::format("container {}: {}", TextIn(container, "name"), TextIn(waiting, "message"));

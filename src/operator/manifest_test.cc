@@ -32,7 +32,7 @@ std::vector<Json> Documents() {
 bool Has(const Json* list, std::string_view value) {
   return list != nullptr &&
          std::any_of(list->items().begin(), list->items().end(),
-                     [&](const Json& one) { return one.string_value() == value; });
+                     [&](const Json& item) { return item.string_value() == value; });
 }
 
 // Whether a role in this namespace ("": a cluster role) allows it.
@@ -59,7 +59,7 @@ std::string PluralOf(const std::string& kind) {
   return lower + (lower.ends_with("class") ? "es" : "s");
 }
 
-TEST(ManifestTest, TheOperatorMayDoWhatItsObjectsTake) {
+TEST(ManifestTest, TheOperatorHasTheRightsThatItsObjectsNeed) {
   const auto settings =
       components::ParseSettings(ParseYaml("console: {enabled: true, behindHttps: true}\n"
                                           "driver: {enabled: true, version: '550.1'}\n"

@@ -9,9 +9,9 @@ namespace {
 void WriteResource(const StatusInput& status, MetricsText* text) {
   constexpr std::string_view kReady = "tessera_operator_component_ready";
   text->AddFamily(kReady, "gauge", "1 if all objects of the component are applied and ready.");
-  for (const ComponentReport& one : status.components) {
-    text->AddSample(kReady, MetricLabel("component", one.name),
-                    uint64_t{one.state == ComponentState::kReady ? 1u : 0u});
+  for (const ComponentReport& component : status.components) {
+    text->AddSample(kReady, MetricLabel("component", component.name),
+                    uint64_t{component.state == ComponentState::kReady ? 1u : 0u});
   }
   WriteGauge("tessera_operator_spec_valid", "1 if the spec of the resource is valid.",
              status.spec_status.ok() ? 1 : 0, text);

@@ -180,8 +180,9 @@ Status ObjectSet::RecordApply(const ComponentRun& run, WantedObject* wanted, con
 bool ObjectSet::Owns(const TrackedObject& object) const {
   // Keeps objects that have another owner as well, such as NVIDIA's RuntimeClass.
   return !object.owners.empty() &&
-         std::ranges::all_of(
-             object.owners, [&](const kube::OwnerReference& one) { return one.uid == owner_.uid; });
+         std::ranges::all_of(object.owners, [&](const kube::OwnerReference& owner) {
+           return owner.uid == owner_.uid;
+         });
 }
 
 void ObjectSet::Prune(const kube::KeyedQueue::Done& done) {

@@ -51,8 +51,8 @@ class ObjectSet : private ObjectWatches::Delegate {
     virtual ~Delegate() = default;
     // Reports() or Remaining() may have changed.
     virtual void OnObjectsChanged() = 0;
-    // An object was restored. `what`: "ClusterRole tessera-agent was edited".
-    virtual void OnRepair(const std::string& component, const std::string& what) = 0;
+    // An object was restored. `description`: "ClusterRole tessera-agent was edited: restored".
+    virtual void OnRepair(const std::string& component, const std::string& description) = 0;
   };
 
   ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options options,

@@ -180,9 +180,10 @@ bool ObjectWatches::Synced(const Json& object) const {
 
 bool ObjectWatches::AllSynced() const {
   return std::ranges::all_of(followers_, [](const auto& item) {
-    const Follower& one = *item.second;
+    const Follower& follower = *item.second;
     // A type that the server does not know has no objects.
-    return one.informer == nullptr ? one.error.code() == Code::kNotFound : one.synced();
+    return follower.informer == nullptr ? follower.error.code() == Code::kNotFound
+                                        : follower.synced();
   });
 }
 

@@ -78,9 +78,9 @@ void Reconciler::OnObjectsChanged() {
   if (is_removing()) delegate_.OnReconcileDue(Duration::zero());
 }
 
-void Reconciler::OnRepair(const std::string& component, const std::string& what) {
-  Log(Severity::kInfo, "restored an object", {{"component", component}, {"what", what}});
-  delegate_.OnEvent(kube::EventKind::kNormal, "Restored", what);
+void Reconciler::OnRepair(const std::string& component, const std::string& description) {
+  Log(Severity::kInfo, "restored an object", {{"component", component}, {"what", description}});
+  delegate_.OnEvent(kube::EventKind::kNormal, "Restored", description);
 }
 
 void Reconciler::OnDriversChanged() {

@@ -66,7 +66,7 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
  private:
   std::unique_ptr<ObjectSet> NewSet(std::vector<Json> examples);
   void OnObjectsChanged() override;
-  void OnRepair(const std::string& component, const std::string& what) override;
+  void OnRepair(const std::string& component, const std::string& description) override;
   void OnDriversChanged() override;
 
   void Render(const kube::JsonObject& resource, const kube::MetadataObject& meta);

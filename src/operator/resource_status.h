@@ -35,10 +35,11 @@ struct StatusInput {
   Status spec_status;  // OK, or why the spec is invalid
   std::vector<ComponentReport> components;
   NodeHealth nodes;
-  std::string coexistence_text;        // which nodes NVIDIA's operator manages; "": none
-  std::string deletion_waits_for;      // what the deletion waits for; "": not being deleted
-  std::string access_error;            // which watch or request fails; "": none
-  std::optional<FleetReport> drivers;  // nullopt: drivers are not managed
+  std::string coexistence_text;    // which nodes NVIDIA's operator manages; "": none
+  std::string deletion_waits_for;  // what the deletion waits for; "": not being deleted
+  std::string access_error;        // which watch or request fails; "": none
+  // nullopt: drivers are not managed, and no node and no request for drivers has a problem.
+  std::optional<FleetReport> drivers;
 };
 
 // Builds the status. A condition keeps its lastTransitionTime from `previous` (null: no earlier

@@ -16,8 +16,8 @@ StatusInput Healthy() {
 }
 
 Json ConditionOf(const Json& status, std::string_view type) {
-  for (const Json& one : status.Find("conditions")->items()) {
-    if (one.StringAt("type").value() == type) return one;
+  for (const Json& condition : status.Find("conditions")->items()) {
+    if (condition.StringAt("type").value() == type) return condition;
   }
   return Json::MakeObject();
 }

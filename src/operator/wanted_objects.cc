@@ -98,9 +98,9 @@ Duration WantedObjects::OnListed(const WatchScope& scope) {
   Duration wait = Duration::zero();
   for (auto& [key, object] : objects_) {
     if (!object.awaits_event || ScopeOf(object.object) != scope) continue;
-    const Duration left = object.applied_at + kMaxEventDelay - clock_.Now();
-    object.awaits_event = left > Duration::zero();
-    if (object.awaits_event) wait = std::max(wait, left);
+    const Duration remaining = object.applied_at + kMaxEventDelay - clock_.Now();
+    object.awaits_event = remaining > Duration::zero();
+    if (object.awaits_event) wait = std::max(wait, remaining);
   }
   return wait;
 }

@@ -32,7 +32,7 @@ TEST(DeployLabelsTest, OneLabelTurnsAllOff) {
             (StringChanges{{"nvidia.com/gpu.deploy.driver", std::nullopt}}));
 }
 
-TEST(DeployLabelsTest, GpusThatAreGoneLeaveOnlyTheirAbsence) {
+TEST(DeployLabelsTest, ANodeThatLostItsGpusKeepsOnlyTheLabelThatSaysSo) {
   const StringMap labels = {{"nvidia.com/gpu.present", "true"},
                             {"nvidia.com/gpu.deploy.driver", "true"}};
   EXPECT_EQ(DeployLabelChanges(labels, false, kComponents),

@@ -84,11 +84,11 @@ void FleetViewer::AddPod(const FleetPod& pod) {
 }
 
 FleetView::PoolView* FleetViewer::PoolOf(const FleetNode& node) {
-  const auto has = [&](const std::pair<std::string, std::string>& label) {
+  const auto node_has = [&](const std::pair<std::string, std::string>& label) {
     return ValueAt(node.labels, label.first) == label.second;
   };
   for (FleetView::PoolView& pool : view_.pools) {
-    if (std::ranges::all_of(pool.settings->selector, has)) return &pool;
+    if (std::ranges::all_of(pool.settings->selector, node_has)) return &pool;
   }
   return nullptr;
 }
@@ -283,10 +283,10 @@ void FleetViewer::AddEarlierDaemonSets(const std::set<std::string>& revisions, b
     if (text == view_.revisions.end()) continue;
     const Result<Json> set = ParseJson(text->second);
     if (!set.ok()) continue;
-    Json kept = pinned ? components::PinnedDriverDaemonSet(*set) : *set;
-    const std::string name = NameOfSet(kept);
+    Json daemonset = pinned ? components::PinnedDriverDaemonSet(*set) : *set;
+    const std::string name = NameOfSet(daemonset);
     if (std::ranges::count(view_.daemonsets, name, NameOfSet) == 0) {
-      view_.daemonsets.push_back(std::move(kept));
+      view_.daemonsets.push_back(std::move(daemonset));
     }
   }
 }

@@ -266,7 +266,7 @@ TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {
   EXPECT_THAT(view.problems[0].message, HasSubstr("the driver was not ready; the node stays"));
 }
 
-TEST(FleetTest, AStateOfAnotherToolIsNamed) {
+TEST(FleetTest, AStateOfAnotherToolIsAProblemOfItsNode) {
   const auto pools = FleetPools(kOne);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";

@@ -264,7 +264,7 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
       ASSERT_TRUE(sim.node.driver);
       EXPECT_EQ(sim.node.driver->revision, IsBad(sim.fate) ? "old" : "new");
       EXPECT_TRUE(sim.node.driver->ready);
-      EXPECT_EQ(sim.node.unschedulable, sim.admins_cordon) << "a cordon of ours is left";
+      EXPECT_EQ(sim.node.unschedulable, sim.admins_cordon) << "the operator's cordon is left";
     }
     if (HasFailure()) return;
   }

@@ -84,7 +84,7 @@ TEST(UpgradeTest, ANodeWithItsDriverIsDoneAndThenNothingIsWritten) {
   EXPECT_TRUE(StepOf(node).actions.empty());
 }
 
-TEST(UpgradeTest, TheWayOfANodeHasNvidiasStates) {
+TEST(UpgradeTest, ANodeTakesTheStatesOfNvidia) {
   UpgradePolicy policy{.wait_for_jobs = true, .drain = true};
   EXPECT_EQ(StateAfter(NodeWith("a")), "upgrade-required");
   EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kUpgradeRequired)), "cordon-required");
@@ -131,18 +131,18 @@ TEST(UpgradeTest, TheBeginningRecordsWhetherGpusWereUnhealthy) {
   EXPECT_EQ(StepOf(ends).actions.at(0).annotations.at(key), std::nullopt);
 }
 
-TEST(UpgradeTest, OnlyOurCordonIsTakenAway) {
-  UpgradeNode ours = NodeWith("a", UpgradeState::kUncordonRequired);
-  ours.driver->revision = "new";
-  ours.validated = ours.unschedulable = true;
-  UpgradeNode others = ours;
-  ours.annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
-  const UpgradeStep step = StepOf(ours);
+TEST(UpgradeTest, OnlyTheCordonOfTheOperatorIsRemoved) {
+  UpgradeNode own_cordon = NodeWith("a", UpgradeState::kUncordonRequired);
+  own_cordon.driver->revision = "new";
+  own_cordon.validated = own_cordon.unschedulable = true;
+  UpgradeNode foreign_cordon = own_cordon;
+  own_cordon.annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
+  const UpgradeStep step = StepOf(own_cordon);
   ASSERT_EQ(step.actions.size(), 1u);
   EXPECT_EQ(step.actions[0].kind, Kind::kUncordon);
   EXPECT_EQ(step.actions[0].annotations.at(std::string(names::kAnnotationUpgradeCordoned)),
             std::nullopt);
-  EXPECT_EQ(StateAfter(others), "upgrade-done") << "it stays cordoned";
+  EXPECT_EQ(StateAfter(foreign_cordon), "upgrade-done") << "it stays cordoned";
 
   UpgradeNode before = NodeWith("a", UpgradeState::kCordonRequired);
   before.unschedulable = true;
@@ -176,7 +176,7 @@ TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
   EXPECT_EQ(StateAfter(node, {.drain = true}), "pod-restart-required");
 }
 
-TEST(UpgradeTest, APodThatMayNotGoKeepsTheOthersAndReleasesTheNodeAtTheDeadline) {
+TEST(UpgradeTest, NoPodIsEvictedBesideAPodThatMustStayAndTheNodeIsReleasedAtTheDeadline) {
   UpgradeNode node = NodeWith("a", UpgradeState::kPodDeletionRequired);
   node.pods = {{.ns = "d", .name = "bare", .uses_gpu = true},
                {.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true}};
@@ -255,7 +255,7 @@ TEST(UpgradeTest, WithoutAnEarlierDriverTheNodeFailsAndKeepsItsCordon) {
   EXPECT_EQ(StateAfter(node), "uncordon-required");
 }
 
-TEST(UpgradeTest, ASkippedNodeAndOneThatIsAwayAreLeftAlone) {
+TEST(UpgradeTest, ASkippedNodeAndAnUnreachableNodeAreNotUpgraded) {
   UpgradeNode node = NodeWith("a");
   node.labels[std::string(names::kLabelUpgradeSkip)] = "true";
   EXPECT_TRUE(StepOf(node).actions.empty());
@@ -279,7 +279,7 @@ TEST(UpgradeTest, WithoutAutoUpgradeANodeUpgradesOnRequest) {
   EXPECT_EQ(StateAfter(node, {.auto_upgrade = false}), "upgrade-required");
 }
 
-TEST(UpgradeTest, ADriverThatIsNotWantedAnyMoreGivesTheNodeBack) {
+TEST(UpgradeTest, ANodeThatWantsNoDriverAnyMoreIsUncordoned) {
   UpgradeNode node = NodeWith("a", UpgradeState::kDrainRequired);
   node.wanted_revision.clear();
   EXPECT_EQ(StateAfter(node), "uncordon-required");
@@ -297,7 +297,7 @@ TEST(UpgradeTest, AClockThatRanBackwardsDoesNotExpireADeadline) {
   EXPECT_EQ(step.next, kNow - 24h + 20min);
 }
 
-TEST(UpgradeTest, ANodeWithoutATimeGetsOne) {
+TEST(UpgradeTest, AStateWithoutItsStartTimeGetsTheTime) {
   UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
   node.driver->revision = "new";
   node.driver->ready = false;
@@ -331,13 +331,13 @@ TEST(UpgradeFleetTest, LimitsHold) {
   EXPECT_EQ(step.counts.pending, 7);
 }
 
-TEST(UpgradeFleetTest, NodesThatOthersMadeUnavailableSlowItDownAndDoNotStopIt) {
+TEST(UpgradeFleetTest, NodesThatOthersMadeUnavailableOnlySlowTheUpgradeDown) {
   std::vector<UpgradeNode> nodes = Waiting(8);
   for (int i = 0; i < 4; ++i) nodes[i].ready = false;
   EXPECT_EQ(Begun({.max_parallel = 0}, nodes), 1u);
 }
 
-TEST(UpgradeFleetTest, FailedNodesStopItWhenTheyAreTooMany) {
+TEST(UpgradeFleetTest, TooManyFailedNodesStopTheUpgrade) {
   std::vector<UpgradeNode> nodes = Waiting(8);
   const auto fail = [&](int i) {
     nodes[i].labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
@@ -354,7 +354,7 @@ TEST(UpgradeFleetTest, FailedNodesStopItWhenTheyAreTooMany) {
   EXPECT_NE(step.blocked.find("3 nodes failed"), std::string::npos);
 }
 
-TEST(UpgradeFleetTest, CanariesGoFirstAndAFailedOneStopsTheRest) {
+TEST(UpgradeFleetTest, CanariesUpgradeFirstAndAFailedCanaryStopsTheUpgrade) {
   const UpgradePolicy policy{.max_parallel = 0, .max_unavailable = "100%", .canaries = 2};
   std::vector<UpgradeNode> nodes = Waiting(8);
   EXPECT_EQ(Begun(policy, nodes), 2u);
@@ -392,7 +392,7 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
   EXPECT_EQ(nodes[0].labels.size(), 0u) << "the fleet is as it was";
 }
 
-TEST(UpgradeTest, ANodeThatWentBackIsDoneWhenItsDriverIsWantedAgain) {
+TEST(UpgradeTest, ARolledBackNodeIsDoneWhenItsDriverIsWantedAgain) {
   UpgradeNode node = NodeWith("a", UpgradeState::kFailed);
   node.labels[std::string(names::kLabelDriverRevision)] = "old";
   node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
@@ -402,7 +402,7 @@ TEST(UpgradeTest, ANodeThatWentBackIsDoneWhenItsDriverIsWantedAgain) {
   EXPECT_EQ(StateAfter(node), "uncordon-required");
 }
 
-TEST(UpgradePlanTest, TheOrderIsThatOfNodesThatAllWait) {
+TEST(UpgradePlanTest, ThePlanHasTheOrderInWhichWaitingNodesBegin) {
   // The nodes' last driver failed on the first one, and the others still waited for it.
   std::vector<UpgradeNode> nodes = {NodeWith("a", UpgradeState::kFailed),
                                     NodeWith("b", UpgradeState::kUpgradeRequired)};
