@@ -302,7 +302,7 @@ TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
   EXPECT_EQ(corrected.status, 200) << corrected.text;
 }
 
-TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsThrough) {
+TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnderLoad) {
   StartWebhook(std::chrono::seconds(6), milliseconds(800));
   const auto serving = [&] {
     return Send("GET", fmt::format("/api/v1/namespaces/{}/secrets/{}", ns_, names::kWebhook), "")

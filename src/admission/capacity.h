@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The most that an empty cluster could give to one pod. Admission uses it to warn of pods that
-// would wait forever. It does not depend on what pods hold, so it changes only with nodes and
-// quotas.
+// would wait forever. Whether a warning is given does not depend on what pods hold, but only on
+// nodes and quotas.
 //
 // Threads: a capacity is a value, and each thread may use its own copy; the functions are pure.
 // Cost of CapacityOf: a pass over all GPUs.

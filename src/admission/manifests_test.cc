@@ -124,7 +124,7 @@ TEST(SchedulerManifestsTest, TheChartNamesTheSecretsThatTheSchedulerFills) {
   EXPECT_TRUE(granted);
 }
 
-TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
+TEST(SchedulerManifestsTest, KubeSchedulerPresentsACertificate) {
   const Json sample = ReadManifest("../../samples/kube-scheduler.yaml").at(0);
   const Json& extender = sample.Find("extenders")->items().at(0);
   EXPECT_THAT(extender.StringAt("urlPrefix").value(), HasSubstr("https://"));

@@ -77,7 +77,7 @@ TEST(AdmissionReviewTest, ARejectionHasCodeReasonAndMessage) {
             403);
 }
 
-TEST(AdmissionReviewTest, APatchTravelsInBase64) {
+TEST(AdmissionReviewTest, APatchIsEncodedInBase64) {
   const Json::Array patch = {Json::MakeObject({{"op", Json::String("remove")}})};
   const Json response = AnswerOf({.patch = patch});
   EXPECT_TRUE(response.BoolAt("allowed").value());

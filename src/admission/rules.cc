@@ -148,8 +148,7 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
     if (!limit || most == decltype(most)(0) || *limit <= most) continue;
     warnings->push_back(
         fmt::format("container \"{}\": annotation {} has no effect: {} is more than the {} that it "
-                    "requests, and "
-                    "the annotation only lowers the limit",
+                    "requests, and the annotation only lowers the limit",
                     container.name, key, text(*limit), text(most)));
   }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Validates and mutates the GPU request of a new pod. docs/reference/admission.md has the rules.
 //
-//   Mutate    removes annotations that assign GPUs: a new pod has none, so they are forged, or
-//             copied from another pod. Sets a RuntimeClass, if configured.
+//   Mutate    removes annotations that assign GPUs: no GPUs are assigned to a new pod, so the
+//             annotations are forged, or copied from another pod. Sets a RuntimeClass, if
+//             configured.
 //   Validate  rejects a request that breaks a rule of its dialect; warns of annotations without
 //             effect and of pods that can never be placed.
 //
@@ -13,8 +14,8 @@
 // assign GPUs, also while the scheduler is down. An exhausted quota does not reject a pod: the pod
 // waits.
 //
-// Threads: one. `capacity` is called for each review. If it returns null, the cluster is unknown,
-// and Validate gives no warnings about the cluster.
+// Threads: one. Validate calls `capacity` for each valid request. If it returns null, the cluster
+// is unknown, and Validate gives no warnings about the cluster.
 #pragma once
 
 #include <functional>

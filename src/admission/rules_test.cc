@@ -64,7 +64,7 @@ TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRejectedWithTheRule) {
               HasSubstr("is empty"));
 }
 
-TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {
+TEST_F(AdmissionTest, ValidRequestsPassWithoutAWarning) {
   for (const StringMap& limits :
        {StringMap{{"nvidia.com/gpu", "8"}}, StringMap{{"aliyun.com/gpu-mem", "8"}},
         StringMap{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}},
@@ -167,7 +167,7 @@ TEST_F(AdmissionTest, WarnsOfAnEnvironmentThatGivesNoGpu) {
   EXPECT_THAT(WarningsOf(with_env(PodJson({{"aliyun.com/gpu-mem", "8"}}), "all")), IsEmpty());
 }
 
-TEST_F(AdmissionTest, ForgedAssignmentsAreTakenAwayAtCreation) {
+TEST_F(AdmissionTest, ForgedAssignmentsAreRemovedAtCreation) {
   const Json pod =
       PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/assignment", std::string(100'000, 'x')},
                                           {"ALIYUN_COM_GPU_MEM_IDX", "0"},
