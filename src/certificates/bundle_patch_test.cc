@@ -9,7 +9,7 @@
 namespace tessera::certificates {
 namespace {
 
-constexpr const char* kBundle = "our CA";
+constexpr const char* kBundle = "authority of Tessera";
 
 Json Configuration(const std::string& webhooks) {
   return ParseJson(fmt::format(R"({{"metadata":{{"name":"x"}},"webhooks":{}}})", webhooks)).value();

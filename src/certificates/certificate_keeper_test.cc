@@ -126,7 +126,7 @@ TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
   ASSERT_TRUE(runner_.RunUntil([&] { return !other->shown.empty(); }));
   const Json written = *store_.Find(kSecret);
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
-  // Another replica writes between our read and our write.
+  // Another replica writes between this replica's read and its write.
   bool raced = false;
   store_.OnRequest([&](const net::Request& request) {
     if (request.method != "PATCH" || request.path() != kSecret || raced) return;
