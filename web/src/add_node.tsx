@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a node joins, and what becomes of it: nodes that appear while the page is open.
+// How to add a node to the cluster, and the nodes that have appeared since the page was opened.
 import { useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { Empty } from './parts';

@@ -23,7 +23,7 @@ function firstTheme(): Theme {
 
 function useTheme(): [Theme, (next: Theme) => void] {
   const [theme, setTheme] = useState(firstTheme);
-  // The button answers before the page is drawn again.
+  // The button changes before the page is drawn again.
   const drawn = useAfterFrame(theme);
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = drawn;
@@ -56,7 +56,7 @@ function decode(part: string | undefined): string {
 function Page({ hash }: { hash: string }) {
   const [page, first, second] = hash.replace(/^#\/?/, '').split('/');
   const { loaded, complete } = useCluster();
-  // The map can be drawn in parts.
+  // The map can show a part of the cluster; the other pages need the whole snapshot.
   if (!(page === '' ? loaded : complete)) return <Empty page title={t('loading')} />;
   switch (page) {
     case '':
@@ -103,7 +103,7 @@ function Login({ message, onDone }: { message: string; onDone: () => void }) {
   const [busy, setBusy] = useState(false);
   const [issuer, setIssuer] = useState('');
   useEffect(() => {
-    // Without an answer people still log in with a token.
+    // If the request fails, users can still log in with a token.
     api<{ issuer?: string }>('/api/v1/login').then((login) => setIssuer(login.issuer ?? ''), () => {});
   }, []);
   const submit = async (event: Event) => {
@@ -152,7 +152,7 @@ function isCurrent(link: string, hash: string): boolean {
   return hash.startsWith(link);
 }
 
-// "ml/train · Workloads · Tessera"
+// For example "ml/train · Workloads · Tessera".
 function titleOf(hash: string): string {
   const key = kPages.find(([link]) => isCurrent(link, hash))?.[1];
   const name = hash.split('/').slice(2).map(decode).join('/');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of a block of cards, as one drawing with a path for each color: a screen has more than a
-// thousand GPUs, and an element for each would take most of the time of each change. The labels of the
-// cards say the same in words.
+// The GPUs of a block of cards, as one drawing with a path for each color. A screen has more than a
+// thousand GPUs, and an element for each GPU would take most of the time of each change. The labels of
+// the cards say the same in words.
 import { tenantColor } from './format';
 import { gaugeOf, type Gauge, type NodeGauges } from './gauges';
 import { cluster, hiddenPart, works, type Gpu, type Held, type Node } from './store';
@@ -22,7 +22,7 @@ export const kHot = 80;
 
 export const isGauge = (mode: Mode): mode is Gauge => mode === 'utilization' || mode === 'temperature';
 
-// The height of the cells of `gpus` GPUs.
+// The height of the cells of a node with `gpus` GPUs.
 export function cellsHeight(gpus: number): number {
   return Math.ceil(gpus / kPerLine) * kPitch;
 }
@@ -32,7 +32,7 @@ function usedPart(gpu: Gpu, mode: Mode): number {
   return Math.min(1, mode === 'memory' ? memory : Math.max(gpu.usedMilli / 1000, memory));
 }
 
-// How a part of a cell looks: a color of app.css, or one of these.
+// How a part of a cell looks: a color of app.css, or one of the four constants below.
 export type Filling = string;
 export const kBroken = 'broken';
 export const kHidden = 'hidden'; // a tenant that the console does not show
@@ -62,7 +62,7 @@ function outline(width: number, isFirst: boolean, isLast: boolean): string {
   );
 }
 
-// A line of cells from its upper left corner.
+// The outlines of a line of cells, from the upper left corner of the line.
 const lineOf = (cells: number) => Array(cells).fill(outline(kCell, true, true)).join(`m${kPitch - kRadius} 0`);
 const kLines = Array.from({ length: kPerLine + 1 }, (_, cells) => lineOf(cells));
 
@@ -84,7 +84,7 @@ class Drawing {
     this.paths.set(key, `${this.paths.get(key) ?? ''}M${x} ${this.y}${shape}`);
   }
 
-  // A line of cells, from the cell to fill on.
+  // Draws `cells` free cells in a line, beginning at the cell to fill.
   free(cells: number) {
     this.add('free', this.x, kLines[cells]!);
   }
@@ -103,7 +103,7 @@ class Drawing {
   }
 }
 
-// Slices side by side, each as wide as its share; what the console hides is the last one.
+// Fills the cell with the parts of its holders side by side, each as wide as its share. The part of hidden pods is last.
 function fillHolders(drawing: Drawing, gpu: Gpu) {
   let from = 0;
   const slice = (filling: Filling, milli: number, bytes: number) => {
@@ -131,11 +131,11 @@ export interface CellsProps {
   gauges: (NodeGauges | undefined)[]; // of each node, if the mode shows them
   mode: Mode;
   columns: number; // of cards
-  across: number; // from one card to the next
-  down: number; // likewise
+  across: number; // from one card to the next of its row
+  down: number; // from one row of cards to the next
 }
 
-// Drawings refer to this pattern.
+// The pattern of stripes that app.css uses in drawings.
 export function Stripes() {
   return (
     <svg class="unseen" aria-hidden="true">

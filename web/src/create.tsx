@@ -30,11 +30,11 @@ interface Answer {
   yaml?: string;
   form?: Form;
   unread?: Record<string, Unread>;
-  container?: string; // the one that the form shows, if there are several
+  container?: string; // the container that the form shows, if there are several
   fields?: Record<string, string>;
   preview?: Fit & { request: string; requestsGpus: boolean };
-  denied?: string; // the person may not create it
-  unchecked?: string; // the API server could not say whether it would accept it
+  denied?: string; // why the user may not create the workload
+  unchecked?: string; // why the API server could not say whether it would accept the workload
 }
 
 interface Created {
@@ -58,13 +58,13 @@ const kEmptyForm: Form = {
   replicas: 1,
 };
 
-// What was edited last: the text, or fields of the form in the text.
+// The last edit: of the text, or of the fields `form` in the text `yaml`.
 interface Edit {
   yaml: string;
   form?: Partial<Form>;
 }
 
-// Fields that are one field of the manifest.
+// The fields of the form that make one amount in the manifest. If one is edited, all are sent.
 const kAmount = ['whole', 'gpus', 'hundredths', 'memoryBlocks'] as const;
 
 const unreadText = (unread?: Unread) => unread && t(`unread:${unread.why}`, unread.found);
@@ -240,7 +240,7 @@ function Inputs({ form, set, errors, unread, container }: InputsProps) {
   );
 }
 
-// Sends what was edited last, a moment after the last key; later answers replace earlier ones.
+// Asks for a preview of the last edit, a moment after the last key. Answers to older edits are ignored.
 function usePreview(edited: Edit | null, take: (answer: Answer) => void) {
   const [error, setError] = useState('');
   const number = useRef(0);
@@ -262,7 +262,7 @@ function usePreview(edited: Edit | null, take: (answer: Answer) => void) {
   return error;
 }
 
-// What becomes of it.
+// How the new workload runs.
 function NewWorkload({ namespace, name, selector }: Created) {
   const run = useRun(selector ? { namespace, deployment: name, selector } : { namespace, name });
   return (
@@ -285,7 +285,7 @@ export function CreatePage() {
   const [form, setForm] = useState(kEmptyForm);
   const [yaml, setYaml] = useState('');
   const [edited, setEdited] = useState<Edit | null>(null);
-  // Fields that were changed and are not in the text yet.
+  // The fields that were changed and are not in the text yet.
   const changes = useRef<Partial<Form>>({});
   const [answer, setAnswer] = useState<Answer>({});
   const [result, setResult] = useState<{ error?: string; created?: Created }>({});
@@ -344,7 +344,7 @@ export function CreatePage() {
   };
 
   if (!loaded) return <Empty page title={t('loading')} />;
-  // Empty fields are not errors before they are edited.
+  // An empty field is not an error before it is edited.
   const untouched = (field: string) => (field === 'name' || field === 'image') && form[field] === '';
   const errors: Record<string, string> = {};
   for (const [field, message] of Object.entries(previewError ? {} : answer.fields ?? {})) {

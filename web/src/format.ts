@@ -22,7 +22,7 @@ export function ageText(created: number): string {
 
 const tenantColors = new Map<string, number>();
 
-// The same color for the same namespace, out of twelve.
+// The color of a namespace: one of twelve numbers, always the same for the same name.
 export function tenantColor(namespace: string): number {
   let color = tenantColors.get(namespace);
   if (color !== undefined) return color;
@@ -33,7 +33,7 @@ export function tenantColor(namespace: string): number {
   return color;
 }
 
-// Spreadsheets run cells that begin with = + - @ as formulas.
+// A cell that begins with = + - @ gets a quote in front, because spreadsheets would run it as a formula.
 function cell(value: string | number): string {
   let text = String(value);
   if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;

@@ -5,9 +5,9 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, type Gpu } from './store';
 
 const kAsk = 1000;
-const kFresh = 10_000; // the server reads an agent no more often
+const kFresh = 10_000; // in milliseconds; the server does not read an agent more often
 const kStale = 60_000;
-const kMaxNodes = 1000; // of one request
+const kMaxNodes = 1000; // nodes in one request
 
 export type Gauge = 'utilization' | 'temperature';
 
@@ -37,7 +37,7 @@ function take(known: Map<string, NodeGauges>, answer: Answer): boolean {
   return Object.keys(answer.nodes).length > 0;
 }
 
-// Values whose node was in view, but whose agent has not been read since.
+// Marks the values of the nodes `names` that are too old as stale. Returns whether a mark has changed.
 function markStale(known: Map<string, NodeGauges>, names: string[]): boolean {
   let changed = false;
   for (const name of names) {
@@ -49,7 +49,7 @@ function markStale(known: Map<string, NodeGauges>, names: string[]): boolean {
   return changed;
 }
 
-// The values of the nodes `names`, which may change; `failure`: why the console does not answer.
+// The values of the nodes `names`; the list may change. `failure`: why the console does not answer.
 export function useGauges(active: boolean, names: string[]): { known: Map<string, NodeGauges>; failure?: Error } {
   const [known] = useState(() => new Map<string, NodeGauges>());
   const [failure, setFailure] = useState<Error | undefined>();

@@ -28,7 +28,7 @@ const kFields: Record<Field, { name: Key; text: (value: number) => string; added
 
 const known = (curve: Curve) => curve.filter((value) => value !== null);
 
-// What the GPUs of a node use together, or their mean.
+// The curve of a node: the sum of its GPUs' values if `added`, else their mean.
 function curveOfNode(curves: Curve[], added: boolean): Curve {
   return (curves[0] ?? []).map((_, i) => {
     const values = known(curves.map((curve) => curve[i] ?? null));
@@ -38,7 +38,7 @@ function curveOfNode(curves: Curve[], added: boolean): Curve {
   });
 }
 
-// A line for each run of values; where Prometheus has none there is a gap.
+// A line for each run of known values. Where Prometheus has no value there is a gap.
 function Line({ curve, most }: { curve: Curve; most: number }) {
   const runs: string[][] = [[]];
   curve.forEach((value, i) => {

@@ -21,7 +21,7 @@ interface Usage {
   problem?: string;
 }
 
-// The rows of a namespace, added up.
+// One row for each namespace: the sum of its rows.
 function byNamespace(rows: Row[]): Row[] {
   const sums = new Map<string, Row>();
   for (const row of rows) {
@@ -34,7 +34,7 @@ function byNamespace(rows: Row[]): Row[] {
   return [...sums.values()];
 }
 
-// Undefined where no agent knows how idle the row was.
+// Undefined if no agent has measured the GPUs of the row.
 function idleShare(row: Row): number | undefined {
   return row.measured > 0 ? row.idle / row.measured : undefined;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The language of the page. A text is a key of the two tables, with {0}, {1}… for its values. {0:node|nodes} is
-// the form of a word for the value 1, or for others.
+// "node" if value 0 is 1, else "nodes".
 import { en, type Key } from './en';
 import { zh } from './zh';
 
@@ -47,7 +47,7 @@ export function plainText(message: string): string {
     );
 }
 
-// A reason of the placement engine: "kind:too-few-gpus" if the tables have it, else as it is.
+// A reason of the placement engine: the text "kind:KIND" if the tables have it, else `kind` with blanks for its hyphens.
 export function kindText(kind: string): string {
   const key = `kind:${kind}`;
   return key in en ? t(key as Key) : kind.replaceAll('-', ' ');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All nodes with their GPUs, grouped by pool and model. Only what is visible is in the document, so
-// thousands of nodes cost as much as a screen full.
+// All nodes with their GPUs, grouped by pool and model. The document has elements only for the visible nodes, so
+// thousands of nodes cost as much as one screen of nodes.
 import { Component } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Cell, Cells, cellsHeight, fillingOfTenant, isGauge, kBroken, kHidden, kHot, kUnknown, kUnmeasured, kWarm, Stripes, type CellsProps, type Filling, type Mode } from './cells';
@@ -21,7 +21,7 @@ const kHeaderHeight = 40;
 const kOverscan = 100;
 const kStep = 100;
 
-// Rows of cards, or the title of a group.
+// Up to kBlockRows rows of cards, or the title of a group.
 interface NodeBlock {
   index: number;
   top: number;
@@ -33,7 +33,7 @@ interface NodeBlock {
 
 const kUnmeasuredOf: Record<Gauge, Key> = { utilization: 'sliceUtilization', temperature: 'sliceTemperature' };
 
-// What the card shows in a mode with values of agents, in words.
+// The measured values of a node in words, for the label of its card.
 function gaugeLabel(node: Node, gauge: Gauge, gauges?: NodeGauges): string {
   const slices = node.sliced ? t(kUnmeasuredOf[gauge]) : '';
   const gpus = node.gpus.filter((gpu) => !gpu.slice);
@@ -46,7 +46,7 @@ function gaugeLabel(node: Node, gauge: Gauge, gauges?: NodeGauges): string {
   return [text, gauges!.stale && t('oldValues'), slices].filter(Boolean).join(', ');
 }
 
-// `measured`: what its agent measures, in words. The cells of its GPUs are on the canvas.
+// `measured`: the measured values in words, or empty. Cells draws the cells of the node's GPUs.
 function NodeCard({ node, measured }: { node: Node; measured: string }) {
   const mig = node.mig ? t('migGpus', node.mig.length) : '';
   const marks = [node.ready ? '' : t('notReady'), node.cordoned ? t('cordoned') : '', mig].filter(Boolean);
@@ -100,7 +100,7 @@ function blocksOf(nodes: Node[], columns: number): { blocks: NodeBlock[]; height
 
 const cardsOf = (element: Element) => [...element.querySelectorAll<HTMLElement>('.card')];
 
-// The card in the same column of the next row that has one there.
+// The nearest card above or below `card` in the same column. `step`: 1 for down, -1 for up.
 function cardBeyond(card: HTMLElement, step: number): HTMLElement | null {
   const block = card.parentElement!;
   const columns = Number(block.dataset.columns);
@@ -129,7 +129,7 @@ function onArrow(event: KeyboardEvent) {
   next.scrollIntoView({ block: 'nearest' });
 }
 
-// Why the nodes in view have no values, if none of them has.
+// Says why the nodes in view have no values, if none of these nodes has values.
 function GaugeProblem({ names, known, failure }: { names: string[] } & ReturnType<typeof useGauges>) {
   if (failure) return <UsageFailure error={failure} />;
   const all = names.map((name) => known.get(name));
@@ -140,7 +140,7 @@ function GaugeProblem({ names, known, failure }: { names: string[] } & ReturnTyp
 const isSame = (a: unknown, b: unknown): boolean =>
   a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => item === b[i]));
 
-// Rendered again only if a property, or an item of a list, has changed: at each event most have not.
+// Rendered again only if a property, or an item of a list in a property, has changed. Most events change few of them.
 abstract class Steady<Props extends object> extends Component<Props> {
   override shouldComponentUpdate(next: Props) {
     return (Object.keys(next) as (keyof Props)[]).some((key) => !isSame(next[key], this.props[key]));
@@ -149,12 +149,12 @@ abstract class Steady<Props extends object> extends Component<Props> {
 
 interface NodeCardsProps {
   nodes: Node[];
-  gauge?: Gauge; // if the map shows one
+  gauge?: Gauge; // present if the map shows a gauge
   gauges: (NodeGauges | undefined)[]; // of each node
   language: string;
 }
 
-// Cards keep their place, so that a filter changes texts instead of making new cards.
+// Elements of cards are reused, so a filter changes texts instead of making new elements.
 class Cards extends Steady<NodeCardsProps> {
   render({ nodes, gauge, gauges }: NodeCardsProps) {
     return nodes.map((node, i) => <NodeCard node={node} measured={gauge ? gaugeLabel(node, gauge, gauges[i]) : ''} />);
@@ -162,7 +162,7 @@ class Cards extends Steady<NodeCardsProps> {
 }
 
 interface BlockProps extends CellsProps {
-  pods: number; // version of the pods if the cells show them
+  pods: number; // version of the pods, if the cells show pods
   language: string;
 }
 
@@ -185,7 +185,8 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   const [width, setWidth] = useState(0);
   const [view, setView] = useState({ from: 0, to: 0 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
-  // The first rendering only measures the width; it is about as high as the next, which may need a scroll bar.
+  // The first rendering only measures the width. It is about as high as the next one, so that a scroll bar that the
+  // next one needs is there already.
   const { blocks, height } = useMemo(
     () => (width > 0 ? blocksOf(nodes, columns) : { blocks: [], height: nodes.length * kCardHeight }),
     [nodes, width > 0, columns, currentLanguage()],
@@ -205,7 +206,7 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
     const measure = () => {
       const box = list.current!.getBoundingClientRect();
       setWidth(box.width);
-      // Steps, so that most scrolling changes nothing.
+      // Rounded to steps, so that most scrolling changes nothing.
       const from = Math.floor(-box.top / kStep) * kStep;
       const to = Math.ceil((window.innerHeight - box.top) / kStep) * kStep;
       setView((old) => (old.from === from && old.to === to ? old : { from, to }));
@@ -346,7 +347,7 @@ const kShown: [Shown, Key][] = [
 export function MapPage() {
   const { mayListNodes } = useCluster();
   const [chosen, setMode] = useState<Mode>('allocation');
-  // The list shows what is chosen before the map is drawn.
+  // The list shows the choice before the map is drawn again.
   const mode = useAfterFrame(chosen);
   const [shown, setShown] = useState<Shown>('all');
   const [filter, setFilter] = useState('');

@@ -86,7 +86,7 @@ function GpuTable({ node }: { node: Node }) {
   );
 }
 
-// "NV12", "NVS18" and "NV4+NODE" are NVLink with so many links.
+// The count of NVLinks in a link of the topology: 12 in "NV12", 18 in "NVS18", 4 in "NV4+NODE"; else 0.
 function nvlinks(link: string): number {
   const found = /^NVS?(\d+)/.exec(link);
   return found ? Number(found[1]) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people change of a node: cordon, drain with a preview, and its mode. The server sends each
-// change with the person's own rights.
+// The changes that a user can make to a node: cordon, drain with a preview, and its mode. The server
+// sends each change with the user's own rights.
 import { useEffect, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
@@ -63,7 +63,7 @@ function Why({ pod }: { pod: DrainedPod }) {
   return pod.result === 'stays' ? <>{t(`stays:${pod.why}` as Key)}</> : <Said text={pod.why} />;
 }
 
-// Pods with GPUs, by "namespace/name".
+// The requests of pods with GPUs, by "namespace/name".
 function requests(): Map<string, string> {
   return new Map([...cluster.pods.values()].map((pod) => [`${pod.namespace}/${pod.name}`, pod.request]));
 }
@@ -96,7 +96,7 @@ function DrainTable({ drained }: { drained: Drained }) {
 
 interface ControlProps {
   node: Node;
-  lacks?: string[]; // rights of the person
+  lacks?: string[]; // the rights that the user lacks for the control
 }
 
 function Drain({ node, lacks }: ControlProps) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several pages use.
+// Elements and hooks that several pages use.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from './i18n';
@@ -27,8 +27,9 @@ export function Bar({ part, label }: { part: number; label: string }) {
   );
 }
 
-// Cards and rows keep their place, so after a change another object may be where the focus is: moves it to
-// the element of the object that had it. `key`: the data attribute that names the object.
+// Elements of cards and rows are reused, so after a change the element with the focus may show another object.
+// Then this hook moves the focus to the element that now shows the first object. `key`: the data attribute that
+// names the object.
 export function useSteadyFocus(list: { current: HTMLElement | null }, key: 'node' | 'item') {
   const name = useRef('');
   useLayoutEffect(() => {
@@ -41,7 +42,7 @@ export function useSteadyFocus(list: { current: HTMLElement | null }, key: 'node
   return (event: FocusEvent) => (name.current = (event.target as HTMLElement).closest<HTMLElement>(`[data-${key}]`)?.dataset[key] ?? '');
 }
 
-// Wide tables scroll inside their box, which the keyboard reaches.
+// A box in which a wide table scrolls. The keyboard can focus it.
 export function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
@@ -74,22 +75,22 @@ export function Table({ label, columns, class: name, children }: TableProps) {
   );
 }
 
-// Runs `task` after the browser has shown the next frame. Returns what cancels it.
+// Runs `task` after the browser has shown the next frame. Returns a function that cancels the task.
 export function afterFrame(task: () => void): () => void {
   let timer = 0;
   const frame = requestAnimationFrame(() => (timer = window.setTimeout(task)));
   return () => (cancelAnimationFrame(frame), clearTimeout(timer));
 }
 
-// `value` as of the last frame, for what takes long to draw.
+// `value` as of the last frame, for elements that take long to draw.
 export function useAfterFrame<T>(value: T): T {
   const [shown, setShown] = useState(value);
   useLayoutEffect(() => (shown === value ? undefined : afterFrame(() => setShown(value))), [value]);
   return shown;
 }
 
-// A field whose text takes effect after the browser has shown it, so that keys appear at once also
-// while thousands of objects are filtered.
+// A field whose text takes effect after the browser has shown the text. So typed letters appear at once, even if
+// filtering thousands of objects takes long.
 export function Filter({ placeholder, onChange }: { placeholder: string; onChange: (text: string) => void }) {
   const [text, setText] = useState('');
   useLayoutEffect(() => afterFrame(() => onChange(text.trim().toLowerCase())), [text]);
@@ -124,7 +125,7 @@ export function useModels(): string[] {
   return useLoaded('', () => api<{ models: string[] }>('/api/v1/models')).data?.models ?? [];
 }
 
-// `value`, which changes at most once in `pause` milliseconds.
+// A copy of `value` that changes at most once in `pause` milliseconds.
 export function usePaced<T>(value: T, pause: number): T {
   const [shown, setShown] = useState(value);
   const last = useRef(0);
@@ -148,15 +149,15 @@ export function ErrorNote({ message }: { message: string }) {
   );
 }
 
-// The rights that the person lacks for a control, as the API server says; none until it has answered. It decides
-// about each write in any case.
+// The rights that the user lacks for each control, as the API server says; none until it has answered. The API
+// server authorizes each write in any case.
 export type MissingRights = Partial<Record<'cordon' | 'drain' | 'mode' | 'quota', string[]>>;
 
 export function useMissingRights(): MissingRights {
   return useLoaded('', () => api<MissingRights>('/api/v1/missing-rights')).data ?? {};
 }
 
-// Says below a control why it cannot be used.
+// Says below a control which rights the user lacks for it.
 export function Lacking({ id, rights }: { id: string; rights?: string[] }) {
   if (!rights?.length) return null;
   return (
@@ -166,7 +167,7 @@ export function Lacking({ id, rights }: { id: string; rights?: string[] }) {
   );
 }
 
-// Why what agents measure cannot be read: mostly a missing right, or a node without an agent.
+// Why measured values of agents cannot be read: mostly a missing right, or a node without an agent.
 export function UsageFailure({ error }: { error: Error }) {
   const status = error instanceof ApiError ? error.status : 0;
   if (status === 403) return <p class="hint">{t('forbiddenUse')}</p>;

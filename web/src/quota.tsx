@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas with their editor, and what each namespace holds now.
+// Quotas with their editor, and the GPUs that each namespace holds now.
 import { useState } from 'preact/hooks';
 import { csvOf, download, gpuText, memoryText } from './format';
 import { Hours } from './hours';
@@ -19,7 +19,7 @@ interface Line {
 
 interface QuotasProps {
   lines: Line[];
-  locked: boolean; // the person may not change quotas
+  locked: boolean; // the user may not change quotas
   onEdit: (namespace: string) => void;
 }
 

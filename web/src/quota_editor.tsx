@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quota of one namespace, with what a change would mean before it is applied.
+// The editor of one namespace's quota. It shows the consequences of a change before the user applies it.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { gpuText } from './format';
 import { t } from './i18n';
 import { ErrorNote } from './parts';
 import { api } from './store';
 
-// As in the ConfigMap; null: no limit.
+// A namespace's entry in the ConfigMap of quotas; null: no limit.
 export type Entry = { quota?: Record<string, number>; pool?: string[] } | null;
 
 interface Consequences {
@@ -29,7 +29,7 @@ function rowsOf(entry: Entry): Row[] {
   return Object.entries(entry?.quota ?? {}).map(([model, gpus]) => ({ model, gpus: String(gpus) }));
 }
 
-// What the fields say; a string if it is not valid.
+// The entry that the fields describe, or an error as a string.
 function entryOf(limited: boolean, rows: Row[], pools: string): Entry | string {
   const pool = pools.split(/[\s,]+/).filter(Boolean);
   if (!limited) return pool.length > 0 ? { pool } : null;
@@ -65,7 +65,7 @@ function Consequence({ found }: { found: Consequences }) {
   );
 }
 
-// Asks a moment after the last key; later answers replace earlier ones.
+// The consequences of `entry`. Asks a moment after the last key, and ignores answers about older entries.
 function useConsequences(namespace: string, entry: Entry | string) {
   const [found, setFound] = useState<Consequences | null>(null);
   const [error, setError] = useState('');
@@ -88,14 +88,14 @@ function useConsequences(namespace: string, entry: Entry | string) {
 }
 
 interface EditorProps {
-  namespace: string; // "": a new one
+  namespace: string; // empty: the user names the namespace
   before: Entry;
   models: string[];
   onDone: (changed: boolean) => void;
 }
 
 export function QuotaEditor({ namespace, before, models, onDone }: EditorProps) {
-  // What the person saw: a change of it by another person is not overwritten.
+  // The entry that the user saw. If someone else has changed it, the server rejects this change.
   const [seen] = useState(before);
   const [name, setName] = useState(namespace);
   const [limited, setLimited] = useState(namespace === '' || before?.quota !== undefined);

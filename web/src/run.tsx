@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How pods run: phase, containers with restarts and the reason why one does not run, and Events. The server
-// reads them with the person's own rights, while the page is visible.
+// How pods run: their phase, their containers with restarts and with the reason if a container does not run, and
+// Events. The page reads them while it is visible, with the user's own rights.
 import { useEffect, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { t, type Key } from './i18n';
@@ -20,7 +20,7 @@ interface Container extends Exit {
   restarts: number;
   init?: boolean;
   state?: 'waiting' | 'running' | 'terminated';
-  last?: Exit; // before the last restart
+  last?: Exit; // the exit before the last restart
 }
 
 export interface PodRun {
@@ -73,7 +73,7 @@ export function useRun(query: Record<string, string>): Loaded<Run> {
 
 const ageOf = (time: string) => ageText(Date.parse(time) / 1000);
 
-// "OOMKilled (exit code 137)"
+// For example "OOMKilled (exit code 137)".
 function exitText({ reason, exit }: Exit): string {
   const code = exit === undefined ? '' : t('exitCode', exit);
   return reason && code ? `${reason} (${code})` : (reason ?? code);
@@ -171,7 +171,7 @@ function Events({ run, namespace }: { run: Run; namespace: string }) {
   );
 }
 
-// `many`: of a Deployment.
+// `many`: shows all pods of a Deployment, instead of one pod with its containers.
 export function RunView({ loaded, namespace, many }: { loaded: Loaded<Run>; namespace: string; many?: boolean }) {
   const run = loaded.data;
   if (!run) return loaded.error ? <ErrorNote message={loaded.error} /> : <p class="hint">{t('loadingRun')}</p>;

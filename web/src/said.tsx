@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sentences of the server, the API server and agents, which are English. The page translates the frequent
-// ones, and marks the others as English, so that screen readers speak them as such.
+// sentences. It marks the other sentences as English, so that screen readers speak them as English.
 import { currentLanguage, kindText, t, type Key } from './i18n';
 
 // Why a pod waits, or why a node has no room for it. The sentences are from src/kube/selectors.cc,

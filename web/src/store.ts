@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cluster as the server streams it. One stream feeds all pages; a lost connection is retried by
-// the browser and begins with a snapshot. The snapshot of a large cluster comes in parts: a new page
-// shows them as they come, a page that has been connected before shows the old state until the last.
+// the browser and begins with a snapshot. The snapshot of a large cluster comes in parts. A new page
+// shows each part as it arrives. A page that was connected before shows the old state until the last
+// part has arrived.
 //
-// What pages need of each node and pod at every change is computed once, when it arrives.
+// The values that pages need of a node or pod at every change are computed once, when the object arrives.
 import { useEffect, useState } from 'preact/hooks';
 import { plainText, t } from './i18n';
 
@@ -60,8 +61,8 @@ export interface Pod {
   node: string;
   request: string;
   created: number;
-  restarts?: number; // 0 is left out
-  why?: string; // it waits, or a container does not run
+  restarts?: number; // absent if 0
+  why?: string; // why the pod waits, or why a container does not run
   // Computed here.
   key: string; // waiting pods first
   search: string;
@@ -77,7 +78,7 @@ export interface Session {
   mayListNodes: boolean;
   mayListAllPods: boolean;
   otherTenants: 'namespaces' | 'shares' | 'sums';
-  history: boolean; // of metrics
+  history: boolean; // whether the console has a history of metrics
   dashboard: boolean;
   version: string;
 }
@@ -99,8 +100,8 @@ interface Change {
 }
 
 export const cluster = {
-  loaded: false, // shows something
-  complete: false, // has had a whole snapshot
+  loaded: false, // the first part of a snapshot has arrived
+  complete: false, // a whole snapshot has arrived
   connected: false,
   heard: 0, // when the last event arrived
   version: 0,
@@ -110,14 +111,14 @@ export const cluster = {
   nodes: new Map<string, Node>(),
   pods: new Map<string, Pod>(),
 };
-// The snapshot that arrives; the maps of `cluster` on a new page.
+// The snapshot whose parts are arriving. On a new page its maps are those of `cluster`.
 let arriving: { nodes: Map<string, Node>; pods: Map<string, Pod> } = cluster;
 
 export function works(gpu: Gpu): boolean {
   return gpu.state === 'healthy' || gpu.state === 'suspect';
 }
 
-// Whether something is held; whose it is may be hidden.
+// Whether a pod holds a part of the GPU. The pod may be hidden.
 export function busy(gpu: Gpu): boolean {
   return gpu.held.length > 0 || gpu.usedMilli > 0 || gpu.used > 0;
 }
@@ -126,7 +127,7 @@ export function idle(gpu: Gpu): boolean {
   return !busy(gpu) && works(gpu);
 }
 
-// In use, and with a part left that a share could get.
+// Whether the GPU is in use, and has a free part that a pod could get.
 function partial(gpu: Gpu): boolean {
   return works(gpu) && !gpu.slice && busy(gpu) && gpu.usedMilli < 1000 && gpu.used < gpu.memory;
 }
@@ -160,7 +161,7 @@ const sumOf = (gpu: Gpu): Sum => ({
 const kNone: Held[] = [];
 const numbersByValue = (text: string) => text.replace(/\d+/g, (digits) => digits.padStart(10, '0'));
 
-// The server leaves out amounts of zero, the state "healthy" and the model that is the node's.
+// The server omits amounts of zero, the state "healthy", and the model of a GPU if it is the node's model.
 function completed(node: Node): Node {
   for (const gpu of node.gpus) {
     gpu.model ??= node.model;
@@ -182,8 +183,8 @@ function completedPod(pod: Pod): Pod {
   return pod;
 }
 
-// The values of a map in the order of their keys. The order is kept, so that sorting it again after a
-// change takes one pass.
+// The values of a map in the order of their keys. The sorted array is reused, so that sorting after a
+// change takes about one pass.
 class Order<T extends { key: string }> {
   private sorted: T[] = [];
   private outdated = false;
@@ -216,7 +217,7 @@ const nodeOrder = new Order<Node>();
 const podOrder = new Order<Pod>();
 export const sortedNodes = () => nodeOrder.of(cluster.nodes, (node) => node.name);
 export const sortedPods = () => podOrder.of(cluster.pods, (pod) => pod.uid);
-// Changes with the pods.
+// A number that changes whenever pods change.
 export const podVersion = () => podOrder.version;
 
 const listeners = new Set<() => void>();
@@ -283,7 +284,7 @@ export async function api<T>(path: string, body?: unknown): Promise<T> {
   throw new ApiError(response.status, plainText(json.error ?? response.statusText));
 }
 
-// What others hold of a GPU where the console shows only sums.
+// The part of a GPU that hidden pods hold, if the console shows only sums of other tenants; else 0.
 export function hiddenPart(gpu: Gpu): { milli: number; bytes: number } {
   const rest = { milli: 0, bytes: 0 };
   if (session?.mayListAllPods || session?.otherTenants !== 'sums') return rest;
@@ -311,7 +312,7 @@ const kConnect = 10_000; // for the first event of a connection
 let source: EventSource | null = null;
 let watch = 0;
 
-// Events that wait until the browser has shown the first nodes of a new page; null: they need not wait.
+// The events that wait until the browser has shown the first nodes of a new page; null: events are taken at once.
 let held: (() => void)[] | null = null;
 
 function holdEvents() {
@@ -325,7 +326,8 @@ function holdEvents() {
   setTimeout(release, 500); // a hidden page has no frames
 }
 
-// A connection that is cut on its way, or whose server hangs, gives no error: the beats are missing.
+// If the network drops the connection or the server hangs, the browser reports no error. So this function watches
+// whether the server's beats arrive.
 function watchSilence(loggedOut: () => void) {
   clearTimeout(watch);
   const wait = cluster.connected ? cluster.heard + kSilence - Date.now() : kConnect;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node's GPUs do and what containers use of them: read every two seconds while the page is
-// visible, and kept for as long as it is open.
+// The use of a node's GPUs, and the part that each container uses. The page reads both every two seconds while it
+// is visible, and keeps the last five minutes.
 import { useEffect, useState } from 'preact/hooks';
 import { gpuText, memoryText } from './format';
 import { HistorySection } from './history';
@@ -17,7 +17,7 @@ interface Gauges {
   power?: number;
 }
 
-// As the agent has it; without `limited`, only the amounts that were granted are known.
+// What the agent says of a container's use of a GPU. If `limited` is false, only the granted amounts are known.
 interface Use {
   namespace: string;
   pod: string;

@@ -15,7 +15,7 @@ export interface NearNode {
   gpus: { name: string; reason: string; text: string; chosen: boolean }[];
 }
 
-// The same letter for the same reason in one picture.
+// A letter for each reason in one picture.
 function lettersOf(near: NearNode[]): Map<string, string> {
   const reasons = [...new Set(near.flatMap((node) => node.gpus.map((gpu) => gpu.reason)))].filter(Boolean).sort();
   return new Map(reasons.map((reason, i) => [reason, String.fromCharCode(65 + i)]));
@@ -113,8 +113,8 @@ interface Question {
   gpus: number;
   hundredths: number;
   memoryBlocks: number;
-  model: string; // "=": as it is
-  without: string; // "namespace/name", or ""
+  model: string; // "=": the model of the pod's own request
+  without: string; // the pod to leave out, as "namespace/name"; may be empty
 }
 
 const kFirst: Question = { kind: 'same', gpus: 1, hundredths: 50, memoryBlocks: 16, model: '=', without: '' };
@@ -146,7 +146,7 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
   const [answer, setAnswer] = useState<(Fit & { request: string }) | null>(null);
   const [error, setError] = useState('');
   const set = (part: Partial<Question>) => (setQuestion({ ...question, ...part }), setAnswer(null));
-  // A pod as "namespace/name", or nothing.
+  // Whether the field is neither empty nor a pod as "namespace/name".
   const unclear = question.without !== '' && !/^[^/\s]+\/[^/\s]+$/.test(question.without);
   const ask = async (event: Event) => {
     event.preventDefault();
@@ -226,7 +226,7 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
   );
 }
 
-// Below the reasons of a pod.
+// The part of a pod's page below the reasons: the nearest nodes, the pods that would make room, and the questions.
 export function Insight({ namespace, name, fit, waits }: { namespace: string; name: string; fit: Fit; waits: boolean }) {
   return (
     <>

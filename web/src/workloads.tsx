@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pods that request GPUs, and why one waits or is where it is.
+// Pods that request GPUs, and the page of one pod, which says why it waits or why it is on its node.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
@@ -24,14 +24,14 @@ function nodeCell(pod: Pod, mayListNodes: boolean) {
   );
 }
 
-// Whether a pod matches the text of the filter.
+// Returns a function that tells whether a pod matches the text of the filter.
 function matcher(filter: string): (pod: Pod) => boolean {
   if (!filter) return () => true;
   const states = new Set((['waiting', 'bound', 'running', 'deleting'] as const).filter((state) => t(state).toLowerCase().includes(filter)));
   return (pod) => states.has(pod.state) || pod.search.includes(filter);
 }
 
-// The first `count` pods that match: later ones need no look before the screen shows these.
+// The first `count` pods that match. The pods after them are not searched, so the screen shows these pods sooner.
 function firstOf(pods: Pod[], filter: string, count: number): Pod[] {
   const matches = matcher(filter);
   const found: Pod[] = [];
@@ -45,11 +45,11 @@ function firstOf(pods: Pod[], filter: string, count: number): Pod[] {
 interface MoreProps {
   pods: Pod[];
   filter: string;
-  rows: number; // that are shown
+  rows: number; // the count of rows that are shown
   onReached: () => void;
 }
 
-// The end of the list: counts what is not shown, and calls `onReached` when it comes into view.
+// The end of the list. Counts the pods that are not shown, and calls `onReached` when the end comes into view.
 function More({ pods, filter, rows, onReached }: MoreProps) {
   const [more, setMore] = useState(0);
   const end = useRef<HTMLParagraphElement>(null);
@@ -75,7 +75,7 @@ export function WorkloadsPage() {
   const all = sortedPods();
   const found = useMemo(() => firstOf(all, filter, rows), [all, filter, rows, currentLanguage()]);
   const choose = (next: string) => (setFilter(next), setRows(kStepRows));
-  // Rows keep their place, so that a filter changes texts instead of making new rows.
+  // Elements of rows are reused, so a filter changes texts instead of making new elements.
   return (
     <>
       <h1>{t('workloads')}</h1>
@@ -122,7 +122,7 @@ export function WorkloadsPage() {
   );
 }
 
-// Pods that have ended: they hold nothing, so the live view does not have them.
+// Pods that have ended. They hold no GPU, so the live view does not have them.
 function Ended() {
   const [asked, setAsked] = useState(0);
   return (
@@ -179,7 +179,7 @@ export interface Fit {
   summary: string;
   quota?: string;
   replicas?: number;
-  roomFor?: number; // of `replicas`, together
+  roomFor?: number; // how many of `replicas` have room together
   best?: string[];
   near?: NearNode[];
   groups: { kind: string; nodes: number; example?: string; names?: string[] }[];
@@ -263,12 +263,13 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
   const { pods, version } = useCluster();
   const pod = [...pods.values()].find((one) => one.namespace === namespace && one.name === name);
   const query = `namespace=${encodeURIComponent(namespace)}&name=${encodeURIComponent(name)}`;
-  // Again at most once in ten versions while it waits, because each is an evaluation of the cluster.
+  // While the pod waits, the page asks again at most once in ten versions, because for each answer the server
+  // evaluates the whole cluster.
   const key = `${query} ${pod?.state} ${pod?.why} ${pod?.state === 'waiting' ? Math.floor(version / 10) : ''}`;
   const loaded = useLoaded(key, () => api<Explanation>(`/api/v1/explain?${query}`));
   const explained = loaded.data;
   const run = useRun({ namespace, name });
-  // The placement engine does not know a pod that has ended, and how it ended is shown.
+  // The placement engine does not know a pod that has ended. The page still shows how the pod ended.
   const ended = loaded.failure instanceof ApiError && loaded.failure.status === 404 && !!run.data?.pods.length;
   return (
     <>

@@ -261,7 +261,7 @@ export const zh: Record<Key, string> = {
   modeCurrent: '当前',
   modeChange: '节点将更改的标签:{0}。其 agent 会被替换,运行中的 Pod 不受影响。',
   modeApply: '更改模式',
-  modeOne: '所有节点都是此模式。要使用其他模式,请添加资源池后再来:有 operator 时写入资源 Tessera,否则运行“tessera upgrade --values FILE”:',
+  modeOne: '所有节点都是此模式。要使用其他模式,请添加资源池(有 operator 时写入资源 Tessera,否则运行“tessera upgrade --values FILE”),然后再打开此页。资源池示例:',
   modeHelm: '所有节点都是此模式,因为 agent 由 Helm 安装,而其 chart 没有资源池。“tessera install --force --values FILE”可接管安装;FILE 包含 chart 的值和一个资源池:',
   modeNone: '未找到 agent 的 DaemonSet。模式来自安装设置中的资源池:',
   modeUnknown: '模式未知:{0}',
