@@ -108,7 +108,7 @@ class AdmissionApiServerTest : public ::testing::Test {
       if (object.StringAt("apiVersion").value() != "admissionregistration.k8s.io/v1") continue;
       Json& name = *object.Find("metadata")->Find("name");
       name = Json::String(fmt::format("{}-{}", name.string_value(), ns_));
-      if (Json* webhooks = object.Find("webhooks")) PointAtUs(webhooks);
+      if (Json* webhooks = object.Find("webhooks")) PointAtThisServer(webhooks);
       if (Json* policy = object.Find("spec")) {
         if (Json* named = policy->Find("policyName")) {
           *named = Json::String(fmt::format("{}-{}", named->string_value(), ns_));
@@ -122,7 +122,7 @@ class AdmissionApiServerTest : public ::testing::Test {
       made_.push_back(plural + "/" + name.string_value());
     }
   }
-  void PointAtUs(Json* webhooks) {
+  void PointAtThisServer(Json* webhooks) {
     for (Json& webhook : webhooks->items()) {
       Json* client = webhook.Find("clientConfig");
       const std::string path = client->Find("service")->StringAt("path").value();
@@ -309,7 +309,7 @@ TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnd
         .text;
   };
   ASSERT_EQ(DryRun(Wrong()).status, 422);
-  int called = 0, slipped = 0;
+  int called = 0, bypassed = 0;
   std::set<std::string> certificates;
   const auto end = runner_.clock().Now() + std::chrono::seconds(30);
   while (runner_.clock().Now() < end && (certificates.size() < 5 || called <= 100)) {
@@ -318,12 +318,12 @@ TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnd
     for (int i = 0; i < 10; ++i, ++called) {
       const int64_t rejected = server_->counts().rejected;
       const int status = DryRun(Wrong()).status;
-      slipped += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
+      bypassed += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
     }
     const Json secret = ParseJson(serving()).value();
     certificates.insert(secret.Find("data")->StringAt("tls.crt").value());
   }
-  EXPECT_EQ(slipped, 0) << "of " << called;
+  EXPECT_EQ(bypassed, 0) << "of " << called;
   EXPECT_GE(certificates.size(), 5u);
   EXPECT_GT(called, 100);
   RecordProperty("called", called);

@@ -20,13 +20,13 @@ struct Replica : CertificateKeeper::Delegate {
   Replica(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
           CertificateKeeperOptions options)
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
-  void OnCertificate(const net::CertificatePair& pair) override { shown.push_back(pair); }
-  void OnProgress(const std::string& what) override { done.push_back(what); }
-  void OnError(const Status& status) override { trouble = status; }
+  void OnCertificate(const net::CertificatePair& pair) override { served.push_back(pair); }
+  void OnProgress(const std::string& what) override { progress.push_back(what); }
+  void OnError(const Status& status) override { last_error = status; }
 
-  std::vector<net::CertificatePair> shown;
-  std::vector<std::string> done;
-  Status trouble;
+  std::vector<net::CertificatePair> served;
+  std::vector<std::string> progress;
+  Status last_error;
   kube::Client client;
   CertificateKeeper keeper;
 };
@@ -73,11 +73,11 @@ class CertificateKeeperTest : public ::testing::Test {
 TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {
   PutHooks("cnViYmlzaA==");
   const auto replica = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty() && HooksTrust(); }))
-      << replica->trouble.ToString();
-  EXPECT_EQ(replica->shown[0].certificate, SecretText("tls.crt"));
-  EXPECT_EQ(replica->shown[0].key, SecretText("tls.key"));
-  EXPECT_TRUE(net::CheckServerPair(replica->shown[0], SecretText("ca.crt"), {"svc"}).ok());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty() && HooksTrust(); }))
+      << replica->last_error.ToString();
+  EXPECT_EQ(replica->served[0].certificate, SecretText("tls.crt"));
+  EXPECT_EQ(replica->served[0].key, SecretText("tls.key"));
+  EXPECT_TRUE(net::CheckServerPair(replica->served[0], SecretText("ca.crt"), {"svc"}).ok());
   EXPECT_EQ(store_.Find(kHooks)
                 ->Find("webhooks")
                 ->items()[0]
@@ -89,13 +89,13 @@ TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);
-  EXPECT_EQ(replica->shown.size(), 1u);
+  EXPECT_EQ(replica->served.size(), 1u);
 }
 
 TEST_F(CertificateKeeperTest, FillsAnEmptySecretFromTheManifests) {
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert","labels":{"a":"b"}}})").value());
   const auto replica = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty(); }));
   EXPECT_EQ(store_.Find(kSecret)->Find("metadata")->Find("labels")->StringAt("a").value(), "b");
   EXPECT_NE(SecretText("tls.key"), "");
 }
@@ -106,7 +106,7 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
   for (int i = 0; i < 4; ++i) replicas.push_back(Start(Options()));
   ASSERT_TRUE(runner_.RunUntil([&] {
     for (const auto& replica : replicas) {
-      if (replica->shown.empty()) return false;
+      if (replica->served.empty()) return false;
     }
     return HooksTrust();
   }));
@@ -114,16 +114,16 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
   runner_.RunFor(milliseconds(300));
   EXPECT_EQ(store_.writes(), writes) << "the replicas revert each other's writes";
   for (const auto& replica : replicas) {
-    ASSERT_EQ(replica->shown.size(), 1u);
-    EXPECT_EQ(replica->shown[0], replicas[0]->shown[0]);
-    EXPECT_TRUE(replica->trouble.ok()) << replica->trouble.ToString();
+    ASSERT_EQ(replica->served.size(), 1u);
+    EXPECT_EQ(replica->served[0], replicas[0]->served[0]);
+    EXPECT_TRUE(replica->last_error.ok()) << replica->last_error.ToString();
   }
 }
 
 TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
   const auto other = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !other->shown.empty(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !other->served.empty(); }));
   const Json written = *store_.Find(kSecret);
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
   // Another replica writes between this replica's read and its write.
@@ -134,9 +134,9 @@ TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
     store_.Put(kSecret, written);
   });
   const auto late = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !late->shown.empty(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !late->served.empty(); }));
   EXPECT_TRUE(raced);
-  EXPECT_EQ(late->shown[0], other->shown[0]);
+  EXPECT_EQ(late->served[0], other->served[0]);
 }
 
 TEST_F(CertificateKeeperTest, RestoresARemovedBundle) {
@@ -146,7 +146,7 @@ TEST_F(CertificateKeeperTest, RestoresARemovedBundle) {
   PutHooks();
   EXPECT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
   store_.Remove(kSecret);
-  EXPECT_TRUE(runner_.RunUntil([&] { return replica->shown.size() == 2 && HooksTrust(); }));
+  EXPECT_TRUE(runner_.RunUntil([&] { return replica->served.size() == 2 && HooksTrust(); }));
 }
 
 TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthority) {
@@ -158,15 +158,15 @@ TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthori
   bool trusted = true;
   store_.OnRequest([&](const net::Request&) {
     // Checked at every observable moment.
-    if (replica->shown.empty() || !HooksTrust()) return;
+    if (replica->served.empty() || !HooksTrust()) return;
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle =
           Base64Decode(hook.Find("clientConfig")->StringAt("caBundle").value()).value();
-      trusted = trusted && net::CheckServerPair(replica->shown.back(), bundle, {"svc"}).ok();
+      trusted = trusted && net::CheckServerPair(replica->served.back(), bundle, {"svc"}).ok();
     }
   });
   ASSERT_TRUE(
-      runner_.RunUntil([&] { return replica->shown.size() == 3; }, std::chrono::seconds(30)));
+      runner_.RunUntil([&] { return replica->served.size() == 3; }, std::chrono::seconds(30)));
   EXPECT_TRUE(trusted);
 }
 
@@ -175,8 +175,8 @@ TEST_F(CertificateKeeperTest, UnreadableSecretIsReplaced) {
       "data":{"tls.crt":"!","tls.key":7,"ca.crt":"cnViYmlzaA==","next.crt":null}})")
                           .value());
   const auto replica = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); }));
-  EXPECT_TRUE(net::CheckServerPair(replica->shown[0], SecretText("ca.crt"), {"svc"}).ok());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty(); }));
+  EXPECT_TRUE(net::CheckServerPair(replica->served[0], SecretText("ca.crt"), {"svc"}).ok());
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class CertificatePlanTest : public ::testing::Test {
     return (*step)->description;
   }
   size_t Authorities() const { return net::SplitCertificates(set_.bundle).size(); }
-  bool Good() const {
+  bool ServesTrustedPair() const {
     return net::CheckServerPair(set_.serving, set_.bundle, options_.names).ok() &&
            net::ValidityOf(set_.serving.certificate)->to > now_;
   }
@@ -41,7 +41,7 @@ TEST_F(CertificatePlanTest, ServiceNamesAreItsDnsNames) {
 
 TEST_F(CertificatePlanTest, NewSetIsServedAtOnce) {
   EXPECT_EQ(Step(false), "made a certificate");
-  EXPECT_TRUE(Good());
+  EXPECT_TRUE(ServesTrustedPair());
   EXPECT_EQ(Authorities(), 1u);
   EXPECT_TRUE(set_.next.empty());
   EXPECT_EQ(Step(), "");
@@ -60,8 +60,8 @@ TEST_F(CertificatePlanTest, RotationOverlaps) {
   now_ += minutes(61);
   EXPECT_EQ(Step(false), "") << "API servers do not have the bundle yet";
   EXPECT_EQ(Step(true), "promoted the next certificate");
-  EXPECT_TRUE(Good());
-  EXPECT_EQ(Authorities(), 2u) << "another replica still shows the old one";
+  EXPECT_TRUE(ServesTrustedPair());
+  EXPECT_EQ(Authorities(), 2u) << "another replica still serves the old certificate";
   EXPECT_TRUE(net::CheckServerPair(first, set_.bundle, options_.names).ok());
 }
 
@@ -83,7 +83,7 @@ TEST_F(CertificatePlanTest, AuthorityStaysForADayAfterItExpires) {
   const auto known_after = [&](hours days) {
     set_ = first;
     now_ = kStart + days;
-    EXPECT_EQ(Step(), "made a certificate") << "its end is the first moment without it";
+    EXPECT_EQ(Step(), "made a certificate") << "a certificate is not valid at its end";
     return Authorities();
   };
   EXPECT_EQ(known_after(hours(24 * 90)), 2u);
@@ -94,7 +94,7 @@ TEST_F(CertificatePlanTest, AuthorityStaysForADayAfterItExpires) {
 TEST_F(CertificatePlanTest, ExpiredAuthoritiesAreRemoved) {
   for (int step = 0; step < 60; ++step, now_ += hours(24 * 10)) {
     Step();
-    ASSERT_TRUE(Good());
+    ASSERT_TRUE(ServesTrustedPair());
     ASSERT_LE(Authorities(), 4u);
   }
 }
@@ -104,7 +104,7 @@ TEST_F(CertificatePlanTest, UnusablePairIsReplaced) {
   const CertificateSet good = set_;
   const auto replaced = [&](const CertificateSet& damaged) {
     set_ = damaged;
-    return Step() == "made a certificate" && Good();
+    return Step() == "made a certificate" && ServesTrustedPair();
   };
   EXPECT_TRUE(replaced({good.bundle, {good.serving.certificate, "rubbish"}, {}}));
   EXPECT_TRUE(replaced({"rubbish", good.serving, {}}));
@@ -137,9 +137,9 @@ TEST_F(CertificatePlanTest, ClockBehindTakesNoStep) {
 TEST_F(CertificatePlanTest, ServedCertificatesAreAlwaysTrusted) {
   options_ = {.names = {"svc"}, .lifetime = hours(240), .overlap = hours(12), .skew = hours(12)};
   struct Replica {
-    Duration off;
-    net::CertificatePair shown;
-    std::string out;
+    Duration clock_offset;
+    net::CertificatePair served;
+    std::string published_bundle;
   };
   Random random(3);
   std::vector<Replica> replicas;
@@ -148,18 +148,19 @@ TEST_F(CertificatePlanTest, ServedCertificatesAreAlwaysTrusted) {
   int rotations = 0;
   for (int round = 0; round < 300; ++round, now_ += minutes(random.Below(480))) {
     Replica& replica = replicas[random.Below(3)];
-    const auto step = NextStep(set_, now_ + replica.off, replica.out == set_.bundle, options_);
+    const auto step = NextStep(set_, now_ + replica.clock_offset,
+                               replica.published_bundle == set_.bundle, options_);
     ASSERT_TRUE(step.ok());
     if (*step) set_ = (*step)->set;
     if (*step && (*step)->description == "promoted the next certificate") ++rotations;
-    replica.shown = set_.serving;
-    if (random.Below(5) > 0) at_api_servers = replica.out = set_.bundle;
+    replica.served = set_.serving;
+    if (random.Below(5) > 0) at_api_servers = replica.published_bundle = set_.bundle;
     if (at_api_servers.empty()) continue;
     for (const Replica& other : replicas) {
-      if (other.shown.empty()) continue;
-      const auto validity = net::ValidityOf(other.shown.certificate).value();
+      if (other.served.empty()) continue;
+      const auto validity = net::ValidityOf(other.served.certificate).value();
       ASSERT_TRUE(validity.from <= now_ && now_ <= validity.to) << round;
-      ASSERT_TRUE(net::CheckServerPair(other.shown, at_api_servers, {"svc"}).ok()) << round;
+      ASSERT_TRUE(net::CheckServerPair(other.served, at_api_servers, {"svc"}).ok()) << round;
     }
   }
   EXPECT_GT(rotations, 3);

@@ -98,7 +98,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
                             {.field_manager = manager}, f);
     });
   }
-  // Not condition Ready, which nodes of the cluster can deny.
+  // Ignores condition Ready, which is False if a node of the cluster has a problem.
   bool ComponentsReady() {
     const auto resource = Get({kRealTesseras, "tessera", "", ""});
     const Json* status = resource.ok() ? resource->Find("status") : nullptr;
@@ -114,7 +114,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
     const auto object = Get(ref);
     return object.ok() ? object->Find("metadata")->StringAt("resourceVersion").value() : "none";
   }
-  // Each look is a request, so they come with a pause between them.
+  // Calls `done` with pauses, because it sends requests.
   bool RunUntil(const std::function<bool()>& done) {
     for (int i = 0; i < 300; ++i) {
       if (done()) return true;
@@ -136,7 +136,7 @@ TEST_F(OperatorApiServerTest, AtRestAndAfterARestartNothingChanges) {
     runner_.RunFor(std::chrono::seconds(1));
     return metrics_.applies.values() == applied;
   }));
-  // Not the resource, whose status follows the nodes of the cluster.
+  // Without the resource, because its status follows the nodes of the cluster.
   const auto versions = [&] { return std::vector{VersionOf(MapRef()), VersionOf(RoleRef())}; };
   const auto before = versions();
   const auto applies = metrics_.applies.values();
@@ -172,7 +172,7 @@ TEST_F(OperatorApiServerTest, RestoresDeletedObjectsAndRemovedLabels) {
       RunUntil([&] { return Get(RoleRef())->Find("metadata")->Find("labels") != nullptr; }));
 }
 
-// As the chart and the command line do.
+// The chart and the command line reject them, too.
 TEST_F(OperatorApiServerTest, TheServerRejectsInvalidSettings) {
   const kube::ObjectRef tessera{kRealTesseras, "tessera", "", ""};
   const auto error_of = [&](const std::string& spec) {

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr char kOldDriver[] = "1.0";
 constexpr char kNewDriver[] = "2.0";
 
-// How a node takes the new driver.
+// How a node reacts to the new driver.
 enum class Takes {
   kWell,
   kSlowly,
@@ -304,7 +304,7 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
     EXPECT_FALSE(Cordoned(node)) << node;
     EXPECT_NE(LabelOf(node, names::kAnnotationUpgradeProblem, "annotations"), "") << node;
   }
-  EXPECT_TRUE(Cordoned("well")) << "the administrator's cordon is gone";
+  EXPECT_TRUE(Cordoned("well")) << "the administrator's cordon was removed";
   EXPECT_FALSE(Cordoned("slow"));
   EXPECT_EQ(server_.Find(PodPath("d", "guarded")), nullptr);
   EXPECT_EQ(metrics_.driver_evictions.values(),

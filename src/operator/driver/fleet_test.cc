@@ -185,7 +185,7 @@ TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsRevision) {
   const auto pools = FleetPools(kTwo);
   const FleetView running = ViewFleet(pools, {node}, {}, first.revisions);
   EXPECT_EQ(running.daemonsets.size(), 1u);
-  EXPECT_TRUE(running.revisions.contains(old)) << "it may be needed";
+  EXPECT_TRUE(running.revisions.contains(old)) << "a rollback may need it";
   const FleetNode unproven = GpuNode("a", "default-ubuntu22-04");
   EXPECT_TRUE(
       ViewFleet(pools, {unproven}, {PodOn("a", old)}, first.revisions).revisions.contains(old));
@@ -193,7 +193,7 @@ TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsRevision) {
   const FleetView pinned = ViewFleet(pools, {node}, {}, running.revisions);
   ASSERT_EQ(pinned.daemonsets.size(), 2u);
   EXPECT_THAT(pinned.daemonsets[1].Serialize(), HasSubstr("550.1-ubuntu22.04"));
-  // What was forgotten is nothing to go back to.
+  // Without its DaemonSet, an earlier revision cannot be restored.
   node.labels.erase(std::string(names::kLabelDriverRevision));
   const FleetView forgotten = ViewFleet(pools, {node}, {}, {});
   EXPECT_FALSE(forgotten.pools[0].nodes[0].annotations.contains(names::kAnnotationDriverGood));
@@ -207,7 +207,7 @@ TEST(FleetTest, ANodeIsValidatedAfterItsAgentHasSeenTheNewDriver) {
   const auto validated = [&] {
     return ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).pools[0].nodes[0].validated;
   };
-  EXPECT_FALSE(validated()) << "that was the driver before";
+  EXPECT_FALSE(validated()) << "the condition is about the earlier driver";
   node.gpu_since = kMade + 30s;
   EXPECT_TRUE(validated());
   node.gpu_ready = false;
@@ -222,12 +222,12 @@ TEST(FleetTest, AGpuThatWasUnhealthyBeforeTheUpgradeDoesNotFailIt) {
   const auto now = [&] {
     return ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).pools[0].nodes[0];
   };
-  EXPECT_FALSE(now().validated) << "the new driver may have broken it";
+  EXPECT_FALSE(now().validated) << "the new driver may be the cause";
   EXPECT_TRUE(now().gpus_unhealthy);
   node.annotations[std::string(names::kAnnotationUpgradeUnhealthyBefore)] = "true";
   EXPECT_TRUE(now().validated);
   node.gpu_written = kMade - 1s;
-  EXPECT_FALSE(now().validated) << "the old driver said so";
+  EXPECT_FALSE(now().validated) << "the condition is about the earlier driver";
   node.gpu_written = kMade + 30s;
   node.gpu_reason = names::kReasonSmokeTestFailed;
   EXPECT_FALSE(now().validated);
@@ -250,7 +250,7 @@ TEST(FleetTest, AnUnwantedDriverReleasesItsNodesAfterTheirUpgrades) {
   EXPECT_TRUE(idle.releases[0].has_driver);
   EXPECT_EQ(idle.releases[0].patch.labels.at(std::string(names::kLabelDriverPool)), std::nullopt);
   EXPECT_TRUE(idle.pools[0].nodes.empty());
-  // The driver goes with the node's label, not with the DaemonSet.
+  // The node's label removes the driver, not the deletion of the DaemonSet.
   EXPECT_EQ(idle.daemonsets, first.daemonsets);
   EXPECT_TRUE(ViewFleet(pools, {node}, {}, first.revisions).daemonsets.empty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole upgrades of random fleets in virtual time: nodes that fail, hang and vanish, administrators
-// who cordon, API calls that are lost, a caller that acts on what it saw a while ago.
+// Runs whole upgrades of random fleets in virtual time, with nodes that fail, hang and vanish,
+// administrators who cordon, lost API calls, and a caller that acts on outdated objects.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using Kind = UpgradeAction::Kind;
 
 constexpr Duration kTick = 10s;
 
-// How a node takes the new driver.
+// How a node reacts to the new driver.
 enum class Fate { kGood, kSlow, kCrashes, kHangs, kFailsValidation, kPodStays, kVanishes };
 
 struct SimPod {
@@ -82,7 +82,7 @@ class Fleet {
     }
   }
 
-  // Until nothing has happened for a while and no deadline runs.
+  // Runs until nothing has happened for a while and no deadline is pending.
   void RunUntilQuiet() {
     int quiet = 0;
     for (const WallTime end = now_ + 48h; now_ < end && quiet < 30;) {
@@ -172,7 +172,7 @@ void Fleet::StepOnce() {
     EXPECT_LE(step.counts.in_progress, policy_.max_parallel);
   }
   EXPECT_LE(step.counts.in_progress, MaxUnavailable(policy_, step.counts.total));
-  // An administrator comes between the reading and the writing.
+  // An administrator cordons a node between the reading and the writing.
   if (lossy && Pick(200) == 0)
     CordonByAdmin(static_cast<size_t>(Pick(static_cast<int>(nodes_.size()))));
   for (const UpgradeAction& action : step.actions) {
@@ -197,17 +197,18 @@ void Fleet::Apply(const UpgradeAction& action, uint64_t version) {
   }
   if (action.kind == Kind::kCordon) node.unschedulable = true;
   if (action.kind != Kind::kUncordon) return;
-  EXPECT_FALSE(sim.admins_cordon) << node.name << ": another owner's cordon was taken away";
+  EXPECT_FALSE(sim.admins_cordon) << node.name << ": the cordon of an administrator was removed";
   node.unschedulable = false;
 }
 
 void Fleet::ApplyToPod(const UpgradeAction& action, SimNode* sim) {
   UpgradeNode& node = sim->node;
-  EXPECT_TRUE(node.unschedulable) << node.name << ": " << action.pod << " goes before the cordon";
+  EXPECT_TRUE(node.unschedulable) << node.name << ": " << action.pod
+                                  << " is deleted before the cordon";
   if (node.driver && node.driver->name == action.pod) {
     const bool busy =
         std::ranges::any_of(sim->pods, [](const SimPod& p) { return p.pod.uses_gpu; });
-    EXPECT_FALSE(busy) << node.name << ": the driver goes while pods use GPUs";
+    EXPECT_FALSE(busy) << node.name << ": the driver is deleted while pods use GPUs";
     if (!node.ready) return;
     node.driver.reset();
     node.validated = false;
@@ -255,7 +256,7 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
       SCOPED_TRACE(fmt::format("{} fate {}", sim.node.name, static_cast<int>(sim.fate)));
       EXPECT_TRUE(!sim.admins_cordon || sim.node.unschedulable);
       if (!sim.node.ready) {
-        // It needs a person: it was upgraded in vain, or never begun.
+        // An administrator must act: the upgrade has failed, or has never begun.
         EXPECT_TRUE(StateText(sim.node) == "upgrade-failed" ||
                     StateText(sim.node) == "upgrade-required");
         continue;

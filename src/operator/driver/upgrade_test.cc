@@ -163,7 +163,7 @@ TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
   EXPECT_EQ(step.actions[0].kind, Kind::kEvict);
   EXPECT_EQ(step.actions[0].pod, "gpu");
   node.pods[0].deleting = true;
-  EXPECT_TRUE(StepOf(node).actions.empty()) << "it goes already, and the node waits for it";
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "the pod is being deleted, and the node waits";
   ASSERT_TRUE(StepOf(node).next);
   EXPECT_EQ(*StepOf(node).next, kNow + 5min);
 
@@ -211,7 +211,7 @@ TEST(UpgradeTest, ADriverThatIsNotReadyInTimeIsRolledBackToTheLastGoodOne) {
 
   node.driver->restarts = 11;
   EXPECT_EQ(StepOf(node).actions.size(), 1u)
-      << "a container that fails all the time is not waited for";
+      << "the upgrade does not wait for a container that fails again and again";
 
   // Rolled back: the old driver is the target now.
   node.labels[std::string(names::kLabelDriverRevision)] = "old";
@@ -223,7 +223,7 @@ TEST(UpgradeTest, ADriverThatIsNotReadyInTimeIsRolledBackToTheLastGoodOne) {
   node.validated = true;
   EXPECT_EQ(StateAfter(node), "upgrade-failed");
   node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
-  EXPECT_TRUE(StepOf(node).actions.empty()) << "the revision that failed is not tried again";
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "the failed revision is not retried";
   node.wanted_revision = "newer";
   EXPECT_EQ(StateAfter(node), "upgrade-required");
   node.labels[std::string(names::kLabelUpgradeState)] = "pod-restart-required";
