@@ -12,8 +12,8 @@ namespace {
 
 // NVIDIA's GPUs store textures in tiles of 64 bytes and 8 rows.
 constexpr uint64_t kTileBytes = 64, kTileRows = 8;
-// Far above every GPU's maximum, so that sizes do not overflow.
-constexpr uint64_t kMaxExtent = 1 << 20;
+// Above every GPU's maximum, and so small that the bytes of all mipmap levels fit in 64 bits.
+constexpr uint64_t kMaxExtent = 1 << 19;
 constexpr unsigned kMappedByProgram = kArraySparse | kArrayDeferredMapping;
 
 Result Check(const Array3DDescriptor& descriptor) {

@@ -150,6 +150,11 @@ TEST_F(ArrayTest, InvalidDescriptorsAreRefused) {
   descriptor = {.width = 1 << 17, .height = 1 << 16, .format = kFormatFloat, .channels = 4};
   EXPECT_EQ(create(), Result::kOutOfMemory);
   EXPECT_EQ(CU(*cuda_, cuArray3DCreate_v2)(nullptr, &descriptor), Result::kInvalidValue);
+  constexpr size_t kHuge = 1 << 20;  // the bytes of a cube with these edges overflow to 0
+  descriptor = {.width = kHuge, .height = kHuge, .depth = kHuge, .format = kFormatFloat};
+  descriptor.channels = 4;
+  MipmappedArray mipmap = nullptr;
+  EXPECT_EQ(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 2), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(nullptr), Result::kInvalidHandle);
 }
 

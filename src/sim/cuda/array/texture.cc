@@ -31,7 +31,8 @@ bool IsValidPitched(Call& call, const ResourceDescriptor& resource) {
   const unsigned texel = TexelBytes(pitched.format, pitched.channels);
   if (texel == 0 || pitched.pointer % kTextureAlign != 0 || pitched.pitch % kPitchAlign != 0 ||
       pitched.width == 0 || pitched.width > kMaxWidth || pitched.height == 0 ||
-      pitched.height > kMaxHeight || pitched.pitch < pitched.width * texel) {
+      pitched.height > kMaxHeight || pitched.pitch < pitched.width * texel ||
+      pitched.pitch > UINT64_MAX / (2 * kMaxHeight)) {
     return false;
   }
   const uint64_t bytes = pitched.pitch * (pitched.height - 1) + pitched.width * texel;

@@ -90,6 +90,8 @@ TEST_F(TextureTest, LinearMemoryMustBeAllocatedAndAligned) {
       << "beyond the end of the memory";
   pitched.pitched = {pointer, kFormatUint8, 1, 1000, 1, 1008};
   EXPECT_EQ(CreateTexture(pitched, &texture), Result::kInvalidValue) << "pitch";
+  pitched.pitched = {pointer, kFormatUint8, 1, 1000, 17, size_t(1) << 60};
+  EXPECT_EQ(CreateTexture(pitched, &texture), Result::kInvalidValue) << "the size overflows";
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));
 }
 

@@ -170,9 +170,10 @@ Result CopySide::Find(Call& call, const Box& box, const void** start, Pitches* p
   if (type > MemoryType::kUnified || memory == nullptr) return Result::kInvalidValue;
   const uint64_t rows = height == 0 ? box.height : height;
   pitches->row = pitch == 0 ? box.width : pitch;
-  pitches->plane = pitches->row * rows;
-  if (pitches->row < box.width || (box.depth > 1 && rows < box.height))
+  const bool too_large = __builtin_mul_overflow(pitches->row, rows, &pitches->plane);
+  if (too_large || pitches->row < box.width || (box.depth > 1 && rows < box.height)) {
     return Result::kInvalidValue;
+  }
   return Put(start, static_cast<const char*>(memory) + z * pitches->plane + y * pitches->row + x);
 }
 

@@ -134,6 +134,10 @@ TEST_F(CopyTest, RefusesBoxesThatDoNotFit) {
   copy.dst_pitch = SIZE_MAX / 4;
   EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(&copy), Result::kInvalidValue) << "larger than any memory";
   copy = ToBox(memory_, host);
+  copy.src_pitch = copy.src_height = size_t(1) << 32;
+  EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(&copy), Result::kInvalidValue)
+      << "the plane's size overflows";
+  copy = ToBox(memory_, host);
   copy.src_level = 1;
   EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(&copy), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(nullptr), Result::kInvalidValue);

@@ -122,7 +122,7 @@ void ReadGlobals(const Elf& elf, const Elf64_Shdr& symbols, Image* image) {
     Global global;
     global.name = elf.At(names.sh_offset + symbol.st_name);
     global.size = symbol.st_size;
-    global.align = uint32_t(std::max<uint64_t>(section.sh_addralign, 1));
+    global.align = uint32_t(std::clamp<uint64_t>(section.sh_addralign, 1, UINT32_MAX));
     if (section.sh_type != SHT_NOBITS) {
       global.initial.assign(elf.At(section.sh_offset + symbol.st_value), symbol.st_size);
     }

@@ -128,6 +128,10 @@ class Cubin {
     return unsigned(sections_.size() - 1);
   }
 
+  void SetAlignment(unsigned section, uint64_t alignment) {
+    sections_[section].sh_addralign = alignment;
+  }
+
   std::string Bytes() {
     header_.e_shstrndx = uint16_t(Add(".shstrtab", SHT_STRTAB, names_ + ".shstrtab" + '\0'));
     header_.e_shnum = uint16_t(sections_.size());
@@ -275,6 +279,18 @@ TEST(ImageTest, ATextThatBeginsLikeACubinIsRefused) {
   const GuardedBytes text(std::string_view("\x7f\x45LF", 5));  // "\x7fELF" with its NUL
   Image image;
   EXPECT_EQ(ReadImage(text.data(), kUnknownSize, 80, kCuda124, &image), Result::kInvalidImage);
+}
+
+TEST(ImageTest, AnAlignmentOfMoreThan32BitsIsNotZero) {
+  Cubin cubin(0x500550);
+  const unsigned initial = cubin.Add(".nv.global.init", SHT_PROGBITS, "....");
+  const unsigned names = cubin.Add(".strtab", SHT_STRTAB, std::string("\0x\0", 3));
+  cubin.Add(".symtab", SHT_SYMTAB, Cubin::Symbol(1, initial, 0, 4), 0, names);
+  cubin.SetAlignment(initial, uint64_t(1) << 32);
+  Image image;
+  ASSERT_EQ(ReadBytes(cubin.Bytes(), 80, &image), Result::kSuccess);
+  ASSERT_EQ(image.globals.size(), 1u);
+  EXPECT_EQ(image.globals[0].align, UINT32_MAX);
 }
 
 TEST(ImageTest, AttributesAndVariablesOutsideOfTheirSectionsAreSkipped) {

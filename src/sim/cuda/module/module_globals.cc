@@ -34,6 +34,12 @@ Result GetGlobal(const ModuleTag& module, const char* name, DevicePtr* pointer, 
 }  // namespace
 
 Result Driver::AllocateGlobals(ModuleTag* module) {
+  // Sums of smaller sizes do not overflow.
+  const uint64_t capacity = FactsOf(module->context->device).memory_bytes;
+  const auto is_too_large = [=](const Global& global) {
+    return global.size > capacity || global.align > capacity;
+  };
+  if (std::ranges::any_of(module->image.globals, is_too_large)) return Result::kOutOfMemory;
   const uint64_t bytes = LayOutGlobals(module->image, [](const Global&, uint64_t) {});
   if (bytes == 0) return Result::kSuccess;
   const Result result =

@@ -92,6 +92,15 @@ TEST_F(ModuleTest, AModuleWithoutRoomForItsVariablesIsRefused) {
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
 }
 
+TEST_F(ModuleTest, VariablesWhoseSizesOverflowAreRefused) {
+  constexpr char kHuge[] =
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".global .b8 huge[0xffffffffffffffff];\n.global .b8 small[2];\n";
+  Module module = nullptr;
+  EXPECT_EQ(CU(*cuda_, cuModuleLoadData)(&module, kHuge), Result::kOutOfMemory);
+  EXPECT_EQ(UsedBytes(), 0u);
+}
+
 TEST_F(ModuleTest, EachModuleHasItsOwnVariables) {
   const Module one = Load(), other = Load();
   DevicePtr first = 0, second = 0;
