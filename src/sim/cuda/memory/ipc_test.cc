@@ -320,6 +320,7 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
     ASSERT_OK(CU(cuda, cuMemsetD8_v2)(pointer + 1, 'o', 1));
     ASSERT_OK(CU(cuda, cuCtxSynchronize)());
     EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(pointer), Result::kInvalidValue);
+    EXPECT_EQ(CU(cuda, cuMemPoolDestroy)(pool), Result::kNotSupported) << "a pointer is open";
     EXPECT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
     EXPECT_EQ(CU(cuda, cuMemFreeAsync)(pointer, nullptr), Result::kInvalidValue);
     EXPECT_OK(CU(cuda, cuMemPoolDestroy)(pool));

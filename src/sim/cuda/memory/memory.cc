@@ -285,8 +285,11 @@ CUDA_EXPORT Result cuMemPoolDestroy(MemPool pool) {
   CUDA_ENTER(Call, call);
   if (!call->created_pools().contains(pool)) return Result::kInvalidValue;
   // The real driver keeps memory in use beyond the end of its pool; the simulation does not
-  // implement this.
-  if (pool->used != 0) return Result::kNotSupported;
+  // implement this. An imported pool has pointers of the exporter instead.
+  const bool has_imports = std::ranges::any_of(call->imports(), [&](const auto& item) {
+    return call->allocations()[item.first].pool == pool;
+  });
+  if (pool->used != 0 || has_imports) return Result::kNotSupported;
   if (call->PoolOf(pool->device) == pool) {
     call->SetPool(pool->device, call->DefaultPoolOf(pool->device));
   }
