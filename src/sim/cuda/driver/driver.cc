@@ -152,6 +152,9 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
 
 void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock) {
   const uint32_t gpu = GpuOf(context->device);
+  // First, because DropContext may release the lock: no other thread must use or destroy the
+  // context then.
+  contexts_.erase(context);
   engine_.DropContext(context, lock);
   std::vector<ModuleTag*> modules;
   for (const auto& [module, owned] : modules_) {
@@ -187,7 +190,6 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
     event = dead ? events_.erase(event) : std::next(event);
   }
   for (ContextTag* other : contexts_) other->peers.erase(context);
-  contexts_.erase(context);
   const auto is_here = [context](ContextTag* other) { return other->device == context->device; };
   if (std::ranges::none_of(contexts_, is_here)) graph_pools_.EndDevice(context->device);
   streams_.erase(&context->legacy);
