@@ -28,7 +28,8 @@ const KernelNodeParameters* Widen(const KernelNodeParameters* v1, KernelNodePara
   return wide;
 }
 
-// Copies the launch parameters. Their sizes are those of the entry function.
+// Copies the launch parameters. Their sizes are those of the entry function. Null: a parameter is
+// missing.
 std::shared_ptr<const KernelNode> CopyParameters(const Entry& entry,
                                                  const KernelNodeParameters& parameters) {
   auto node = std::make_shared<KernelNode>();
@@ -36,9 +37,14 @@ std::shared_ptr<const KernelNode> CopyParameters(const Entry& entry,
   const bool by_value = parameters.parameters != nullptr && entry.parameters_known;
   const LaunchBuffer buffer = BufferOf(parameters.extra);
   if (by_value) {
+    size_t end = 0;
+    for (const Parameter& parameter : entry.parameters) {
+      end = std::max(end, size_t(parameter.offset) + parameter.size);
+    }
+    node->bytes.resize(end);
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const Parameter& parameter = entry.parameters[i];
-      node->bytes.resize(parameter.offset + parameter.size);
+      if (parameters.parameters[i] == nullptr) return nullptr;
       memcpy(node->bytes.data() + parameter.offset, parameters.parameters[i], parameter.size);
     }
     for (const Parameter& parameter : entry.parameters) {
@@ -74,8 +80,10 @@ Result PlanNode(ContextCall& call, const KernelNodeParameters& parameters,
   const Result result = PlanLaunch(call, call.context(), function, shape, parameters.parameters,
                                    parameters.extra, &planned->command);
   if (result != Result::kSuccess) return result;
-  planned->parameters =
+  const std::shared_ptr<const KernelNode> copy =
       CopyParameters(call->FindFunction(function, call.context())->entry, parameters);
+  if (copy == nullptr) return Result::kInvalidValue;
+  planned->parameters = copy;
   return Result::kSuccess;
 }
 
