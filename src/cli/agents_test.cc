@@ -21,16 +21,16 @@ class AgentsTest : public ::testing::Test {
       return unreachable;
     });
   }
-  void AddAgent(const std::string& node, bool answers) {
-    const std::string path = "/api/v1/namespaces/tessera-system/pods/agent-" + node;
+  void AddAgent(const std::string& node, bool answers, const std::string& suffix = "") {
+    const std::string path = "/api/v1/namespaces/tessera-system/pods/agent-" + node + suffix;
     server_.Put(
         path,
-        ParseJson(fmt::format(R"({{"metadata":{{"name":"agent-{0}","namespace":)"
+        ParseJson(fmt::format(R"({{"metadata":{{"name":"agent-{0}{1}","namespace":)"
                               R"("tessera-system","uid":"u","labels":{{"app.kubernetes.io/name":)"
                               R"("tessera-agent"}}}},)"
                               R"("spec":{{"nodeName":"{0}","containers":[]}},)"
                               R"("status":{{"phase":"Running"}}}})",
-                              node))
+                              node, suffix))
             .value());
     if (!answers) return;
     server_.Put(
@@ -75,6 +75,17 @@ TEST_F(AgentsTest, ReadsOnlyTheAgentOfTheNode) {
   ASSERT_EQ(uses->uses.size(), 1u);
   EXPECT_EQ(uses->uses[0].node, "n1");
   EXPECT_EQ(server_.paths().size(), 2u);
+}
+
+TEST_F(AgentsTest, ANodeWithAnOldAndANewAgentIsReadOnce) {
+  AddAgent("n1", true);
+  AddAgent("n1", true, "-old");
+  AddAgent("n2", true);
+  AddAgent("n2", false, "-old");
+  const auto uses = Read();
+  ASSERT_TRUE(uses.ok()) << uses.status().ToString();
+  EXPECT_EQ(uses->uses.size(), 2u);
+  EXPECT_TRUE(uses->problems.empty());
 }
 
 TEST_F(AgentsTest, ErrorWithoutAgentsNamesACommand) {
