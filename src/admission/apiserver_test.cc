@@ -248,7 +248,7 @@ TEST_F(AdmissionApiServerTest, WebhookIsNotCalledForPodsWithoutGpus) {
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
   EXPECT_EQ(Annotate("gpu", {{"mine/own", "y"}}).status, 200);
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
-  // Also in kube-system.
+  // The webhook is not called for kube-system either.
   EXPECT_EQ(
       Send("POST", "/api/v1/namespaces/kube-system/pods?dryRun=All", Wrong().Serialize()).status,
       201);

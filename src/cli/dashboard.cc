@@ -79,7 +79,8 @@ Action AddDashboard(CLI::App* app) {
   app->add_option("--kubeconfig", options->kubeconfig,
                   "kubeconfig file; default: $KUBECONFIG, else ~/.kube/config");
   app->add_option("--context", options->context, "context of the kubeconfig");
-  app->footer("Prints the address to open, which lets in its reader only. Runs until Ctrl+C.");
+  app->footer(
+      "Prints a secret address; only browsers that open it have access. Runs until Ctrl+C.");
   return [options] { return Fail(RunDashboard(*options)); };
 }
 

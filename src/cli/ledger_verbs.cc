@@ -19,7 +19,7 @@ void AddLimitOptions(CLI::App* app, LedgerCommandOptions* options) {
   app->add_option(
          "--memory", options->memory,
          "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, GPU_UUID=8Gi, "
-         "or a list of them, which replaces the one before; \"none\": no limit below the grant")
+         "or a list of these, which replaces the earlier list; \"none\": no limit below the grant")
       ->option_text("AMOUNT");
   app->add_option("--compute", options->compute,
                   "hundredths of each GPU's time, in the same format: 20, CONTAINER=20, "

@@ -48,7 +48,7 @@ int RunStatus(const StatusOptions& options) {
 
 Action AddStatus(CLI::App* app) {
   auto options = std::make_shared<StatusOptions>();
-  app->add_flag("--wait", options->wait, "wait until all of them work, at most --timeout");
+  app->add_flag("--wait", options->wait, "wait until all components work, at most --timeout");
   AddSelectorOption(app, &options->selector, "only nodes with these labels");
   AddListOptions(app, &options->style);
   AddClusterOptions(app, &options->cluster);

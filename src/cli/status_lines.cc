@@ -37,8 +37,8 @@ constexpr std::string_view kFixOfThrottling =
 std::string FixOfError(const Status& status) {
   if (status.code() == Code::kResourceExhausted) {
     return fmt::format(
-        "the API server throttles your requests: run tessera status again in a minute; if it goes "
-        "on, {}",
+        "the API server throttles your requests: run tessera status again in a minute; if this "
+        "continues, {}",
         kFixOfThrottling);
   }
   if (status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded) {
@@ -171,7 +171,7 @@ std::string FixOfResource(std::string_view reason) {
            "off: kubectl edit tessera tessera";
   }
   if (reason == "APIServerThrottles") {
-    return fmt::format("the operator retries; if it goes on, {}", kFixOfThrottling);
+    return fmt::format("the operator retries; if this continues, {}", kFixOfThrottling);
   }
   if (reason == "APIServerUnreachable") {
     return "the operator retries; check the API server: kubectl get --raw /readyz";

@@ -8,7 +8,7 @@ std::span<const Verb> Verbs() {
       {"install", "install Tessera in the cluster", AddInstall},
       {"upgrade", "change the settings or the version of what \"tessera install\" installed",
        AddUpgrade},
-      {"uninstall", "remove Tessera from the cluster; pods go on", AddUninstall},
+      {"uninstall", "remove Tessera from the cluster; pods keep running", AddUninstall},
       {"migrate", "put Tessera in the place of NVIDIA's operator or another device plugin",
        AddMigrate},
       {"status", "whether each component works, and what to do if not", AddStatus},

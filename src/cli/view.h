@@ -33,8 +33,9 @@ struct PodShare {
 // A GPU, or one of its MIG slices.
 struct DeviceView {
   std::string uuid;
-  std::string name;  // "3": the GPU's index; "3:7": its MIG slice 7; "-": a GPU that is gone
-  const device::Gpu* gpu = nullptr;  // null: gone, but still held
+  // "3": the GPU's index; "3:7": its MIG slice 7; "-": a GPU that the node no longer has.
+  std::string name;
+  const device::Gpu* gpu = nullptr;  // null: the node no longer has it, but a pod still holds it
   const device::MigSlice* slice = nullptr;
   Bytes memory;
   Bytes used_memory;

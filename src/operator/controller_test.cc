@@ -44,7 +44,7 @@ net::Response Forbidden() {
   return response;
 }
 
-// As API Priority and Fairness answers.
+// The answer of API Priority and Fairness.
 net::Response Throttled() {
   net::Response response = net::TextResponse(429, "Too many requests, please try again later.\n");
   response.headers.Set("Retry-After", "1");

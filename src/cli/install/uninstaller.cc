@@ -90,8 +90,8 @@ Status Uninstaller::Run() {
   RETURN_IF_ERROR(DeleteNamespace());
   RETURN_IF_ERROR(api_.Delete(InventoryId()));
   fmt::print(out_,
-             "Tessera is removed. Where kube-scheduler's configuration still names its extender, "
-             "pods with GPUs wait: take it out.\n");
+             "Tessera is removed. While kube-scheduler's configuration still names the extender, "
+             "pods with GPUs wait: remove it there.\n");
   return Status::Ok();
 }
 
@@ -143,8 +143,8 @@ Status Uninstaller::CheckNoGpuPods() {
   }
   if (count == 0) return Status::Ok();
   return Error(Code::kFailedPrecondition,
-               "{} pod{} with GPUs on nodes: {}{}: delete them, or use --force: they go on, but a "
-               "container of them that ends and starts again gets no GPU",
+               "{} pod{} with GPUs on nodes: {}{}: delete them, or use --force: they keep running, "
+               "but a container that restarts gets no GPU",
                count, Plural(count), Printable(names), count > kMaxListedPods ? ", ..." : "");
 }
 
@@ -208,7 +208,7 @@ Status Uninstaller::DeleteAll(const std::vector<ObjectId>& objects) {
 
 Status Uninstaller::IgnoreTimeoutIfForced(const Status& wait_status) {
   if (!options_.force || wait_status.code() != Code::kDeadlineExceeded) return wait_status;
-  fmt::print(out_, "going on after {} s: {}\n",
+  fmt::print(out_, "continuing after {} s: {}\n",
              std::chrono::duration_cast<std::chrono::seconds>(options_.wait_timeout).count(),
              Printable(wait_status.message()));
   return Status::Ok();
@@ -224,7 +224,7 @@ Status Uninstaller::WaitUntilPodsAreGone(const std::string& label_selector) {
   return Error(
       wait_status.code(),
       "pods of Tessera do not end: check the nodes in \"kubectl -n {} get pods -o wide\", or "
-      "go on without them with --force",
+      "continue without these pods with --force",
       names::kSystemNamespace);
 }
 
@@ -234,8 +234,9 @@ Status Uninstaller::UndoEngineConfiguration() {
   const ObjectId ns = IdOf(components::SystemNamespace());
   if (api_.Get(ns).status().code() == Code::kNotFound) {
     fmt::print(out_,
-               "{} is gone already: if nodes still had tessera-runtime in their engine's "
-               "configuration, they have it now: run \"tessera-runtime configure --undo\" there\n",
+               "{} no longer exists, so no pod can clean the nodes: if a node still has "
+               "tessera-runtime in its engine's configuration, run \"tessera-runtime configure "
+               "--undo\" there\n",
                ns.Text());
     return Status::Ok();
   }

@@ -68,7 +68,8 @@ void AddDryRun(CLI::App* app, const std::vector<std::string>& modes, InstallFlag
 int ExitCodeOf(const Status& status) {
   std::fflush(stdout);
   if (status.code() == Code::kPermissionDenied) {
-    return Fail(Error(status.code(), "{}: this takes the rights of ClusterRole cluster-admin",
+    return Fail(Error(status.code(),
+                      "{}: this command needs the rights of ClusterRole cluster-admin",
                       status.message()));
   }
   return status.ok() ? 0 : Fail(status);
@@ -210,13 +211,13 @@ Action AddInstall(CLI::App* app) {
   AddSettingsFlags(app, flags.get());
   AddDryRun(app, {"auto", "client", "server"}, flags.get(),
             "print the objects, and change nothing. =server: only if the API server accepts them; "
-            "=client: without asking it; alone: as =server if it can be reached");
+            "=client: without the API server; no value: like =server if the API server can be "
+            "reached");
   app->add_flag("--operator", flags->with_operator,
                 "install the operator and its resource; the operator installs all other objects");
-  app->add_flag(
-      "--force", flags->force,
-      "also where Tessera is installed, by this command or by Helm: replace its settings. With "
-      "--operator: only where the operator is installed");
+  app->add_flag("--force", flags->force,
+                "replace the settings of an earlier installation, by this command or by Helm; with "
+                "--operator: only of an installation by the operator");
   return [flags] { return ExitCodeOf(Install(*flags)); };
 }
 
@@ -225,7 +226,7 @@ Action AddUpgrade(CLI::App* app) {
   AddSettingsFlags(app, flags.get());
   AddDryRun(app, {"server"}, flags.get(), "print what would change, and change nothing");
   app->add_flag("--reset", flags->reset,
-                "forget the settings that are stored: those not given have their defaults");
+                "drop the stored settings: a setting that is not given gets its default");
   return [flags] { return ExitCodeOf(Upgrade(*flags)); };
 }
 
@@ -233,7 +234,8 @@ Action AddUninstall(CLI::App* app) {
   const SharedFlags flags = MakeFlags();
   AddDryRun(app, {"server"}, flags.get(), "print what would be removed, and remove nothing");
   app->add_flag("--force", flags->force,
-                "also while pods have GPUs, which go on, and what a release of Helm has installed");
+                "also while pods hold GPUs (they keep running), and also if Helm has installed "
+                "Tessera");
   AddClusterOptions(app, &flags->cluster);
   return [flags] { return ExitCodeOf(Uninstall(*flags)); };
 }

@@ -196,7 +196,7 @@ std::string ReasonOfWait(const Json& pod) {
   if (scheduled != nullptr && !IsTrue(scheduled)) {
     return "not scheduled: " + scheduled->StringAt("message").value_or("");
   }
-  if (scheduled == nullptr) return "kube-scheduler has not looked at it";
+  if (scheduled == nullptr) return "kube-scheduler has not tried to place it";
   return "its container does not end";
 }
 
