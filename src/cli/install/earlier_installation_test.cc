@@ -19,6 +19,10 @@ class EarlierInstallationTest : public testing::CommandFixture {
  protected:
   EarlierInstallationTest() {
     testing::PutDiscovery(server_);
+    server_.Put("/apis/tessera.dev/v1alpha1",
+                ParseJson(R"({"resources":[{"name":"tesseras","namespaced":false,)"
+                          R"("kind":"Tessera"}]})")
+                    .value());
     server_.OnRequest([this](const net::Request& request) {
       const bool is_lock = request.path().find("/leases") != std::string::npos;
       if (!is_lock && request.method != "GET") ++changes_;
