@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/cli/cluster_client.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
@@ -121,18 +122,29 @@ std::vector<std::string> ObjectNames(const TypedWords& typed, const kube::Resour
   return names;
 }
 
-std::vector<std::string> ContextNames(const TypedWords& typed) {
-  std::string file = ClusterOf(typed).kubeconfig;
-  const char* home = std::getenv("HOME");
+// The kubeconfig files of the command line, else of $KUBECONFIG, else ~/.kube/config.
+std::vector<std::string> KubeconfigFiles(const TypedWords& typed) {
+  const std::string given = ClusterOf(typed).kubeconfig;
+  if (!given.empty()) return {given};
+  std::vector<std::string> files;
   const char* listed = std::getenv("KUBECONFIG");
-  if (file.empty() && listed != nullptr) file = listed;
-  if (file.empty() && home != nullptr) file = JoinPath(home, ".kube/config");
-  const Result<std::string> text = ReadFile(file);
-  const Result<Json> config = text.ok() ? ParseYaml(*text) : Result<Json>(text.status());
+  for (const std::string_view file : SplitList(listed == nullptr ? "" : listed, ':')) {
+    files.emplace_back(file);
+  }
+  const char* home = std::getenv("HOME");
+  if (files.empty() && home != nullptr) files.push_back(JoinPath(home, ".kube/config"));
+  return files;
+}
+
+std::vector<std::string> ContextNames(const TypedWords& typed) {
   std::vector<std::string> names;
-  if (!config.ok()) return names;
-  for (const Json& context : ItemsAt(*config, {"contexts"})) {
-    names.push_back(context.StringAt("name").value_or(""));
+  for (const std::string& file : KubeconfigFiles(typed)) {
+    const Result<std::string> text = ReadFile(file);
+    const Result<Json> config = text.ok() ? ParseYaml(*text) : Result<Json>(text.status());
+    if (!config.ok()) continue;
+    for (const Json& context : ItemsAt(*config, {"contexts"})) {
+      names.push_back(context.StringAt("name").value_or(""));
+    }
   }
   return names;
 }

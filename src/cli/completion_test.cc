@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "src/base/file.h"
 #include "src/base/subprocess.h"
 
@@ -30,6 +32,11 @@ TEST(CompletionTest, OffersContextsOfTheKubeconfig) {
   ASSERT_TRUE(WriteFileAtomically(file, "contexts: [{name: blue}, {name: green}]\n", 0600).ok());
   EXPECT_THAT(Complete({"nodes", "--kubeconfig", file, "--context", ""}),
               ElementsAre("blue", "green"));
+  const std::string second = JoinPath(dir.path(), "second");
+  ASSERT_TRUE(WriteFileAtomically(second, "contexts: [{name: red}]\n", 0600).ok());
+  ::setenv("KUBECONFIG", (file + ":" + second).c_str(), /*overwrite=*/1);
+  EXPECT_THAT(Complete({"nodes", "--context", ""}), ElementsAre("blue", "green", "red"));
+  ::unsetenv("KUBECONFIG");
 }
 
 // What the real bash offers for a line.
