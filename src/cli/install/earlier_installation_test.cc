@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera install` where Tessera is installed already, and on an old API server, against a fake API
-// server.
+// `tessera install` and `uninstall` where Tessera is installed already, and on an old API server,
+// against a fake API server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,6 +69,22 @@ TEST_F(EarlierInstallationTest, ForceWithOperatorReplacesNoInstallationWithoutIt
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err, HasSubstr("run \"tessera uninstall\" first"));
   EXPECT_EQ(changes_, 0);
+}
+
+TEST_F(EarlierInstallationTest, UninstallContinuesIfANodeIsDeletedMeanwhile) {
+  ASSERT_EQ(Run({"install"}).exit_code, 0);
+  server_.Put("/api/v1/nodes/n1",
+              ParseYaml("metadata: {name: n1, annotations: {tessera.dev/devices: x}}").value());
+  bool patched = false;
+  server_.OnRequest([&](const net::Request& request) {
+    if (request.method != "PATCH" || request.path() != "/api/v1/nodes/n1") return;
+    patched = true;
+    server_.Remove("/api/v1/nodes/n1");
+  });
+  // The fake server starts no pods, so nothing cleans the engines.
+  const testing::CommandResult ran = Run({"uninstall", "--force", "--timeout=1"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_TRUE(patched);
 }
 
 }  // namespace

@@ -268,6 +268,12 @@ Status Uninstaller::UndoEngineConfiguration() {
   return IgnoreTimeoutIfForced(WaitUntilPodsAreGone(kPartOfSelector));
 }
 
+Status Uninstaller::PatchIfExists(const kube::ObjectRef& object, kube::PatchKind kind,
+                                  const Json& patch) {
+  const Status status = api_.Patch(object, kind, patch);
+  return status.code() == Code::kNotFound ? Status::Ok() : status;
+}
+
 Status Uninstaller::RemoveNodeFields() {
   ASSIGN_OR_RETURN(const std::vector<Json> nodes, api_.List("v1", "Node", ""));
   size_t cleaned = 0;
@@ -283,10 +289,11 @@ Status Uninstaller::RemoveNodeFields() {
       continue;
     }
     if (const auto patch = components::NodeCleanupPatch(fields)) {
-      RETURN_IF_ERROR(api_.Patch(kube::Node(name), kube::PatchKind::kMerge, *patch));
+      RETURN_IF_ERROR(PatchIfExists(kube::Node(name), kube::PatchKind::kMerge, *patch));
     }
     if (const auto patch = components::NodeStatusCleanupPatch(fields)) {
-      RETURN_IF_ERROR(api_.Patch(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
+      RETURN_IF_ERROR(
+          PatchIfExists(kube::NodeStatus(name), kube::PatchKind::kStrategicMerge, *patch));
     }
   }
   if (!options_.dry_run) fmt::print(out_, "{} node{} cleaned\n", cleaned, Plural(cleaned));
