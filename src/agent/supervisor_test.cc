@@ -14,7 +14,8 @@ namespace {
 constexpr SupervisorOptions kFast = {.first_wait = std::chrono::milliseconds(1),
                                      .longest_wait = std::chrono::milliseconds(4)};
 
-// Supervise requires one thread and changes the process's name and signals: a process of its own.
+// Runs `body` in another process, because Supervise requires one thread, and changes the name and
+// the signals of its process.
 template <typename Body>
 int InProcess(const Body& body) {
   const pid_t pid = ::fork();
@@ -24,7 +25,7 @@ int InProcess(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Counts starts in a file, a byte each.
+// Counts the starts of the agent in a file, which gets one byte for each start.
 size_t CountStart(const std::string& file) {
   const size_t before = ReadFile(file).value_or("").size();
   (void)WriteFileAtomically(file, std::string(before + 1, 'x'), 0600).ok();
@@ -80,7 +81,7 @@ TEST(SupervisorTest, PassesTermOnAndEndsWithTheAgent) {
   EXPECT_EQ(code, 3);
 }
 
-TEST(SupervisorTest, StopHoldsEvenIfTheAgentCrashesDuringIt) {
+TEST(SupervisorTest, AnAgentThatCrashesAfterTermIsNotStartedAgain) {
   const int code = InProcess([] {
     const pid_t supervisor = ::getpid();
     return Supervise(

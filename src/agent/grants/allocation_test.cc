@@ -124,7 +124,7 @@ class AllocationOracleTest : public AllocationTest {
     return ParseJson(text);
   }
 
-  static std::vector<Ids> Question(const std::string& name) {
+  static std::vector<Ids> RequestsFor(const std::string& name) {
     if (name == "one") return {{Uuid(0)}};
     if (name == "two") return {{Uuid(0), Uuid(1)}};
     if (name == "two reversed") return {{Uuid(1), Uuid(0)}};
@@ -167,16 +167,16 @@ class AllocationOracleTest : public AllocationTest {
     for (const auto& [name, theirs] : oracle->Find("Allocate")->members()) {
       // The kubelet never calls for no device, and our answer differs: "void" gives no GPU.
       if (name == "none") continue;
-      const std::vector<Ids> question = Question(name);
+      const std::vector<Ids> requests = RequestsFor(name);
       if (theirs.is_object()) {
-        const auto ours = AtAllocate(question[0], device_specs);
+        const auto ours = AtAllocate(requests[0], device_specs);
         EXPECT_EQ(ours.status().message(), *theirs.Find("error")->StringAt("details"));
         EXPECT_EQ(InfoOf(ours.status().code()).name, *theirs.Find("error")->StringAt("code"));
         continue;
       }
-      ASSERT_EQ(theirs.items().size(), question.size()) << name;
-      for (size_t i = 0; i < question.size(); ++i) {
-        const auto ours = AtAllocate(question[i], device_specs);
+      ASSERT_EQ(theirs.items().size(), requests.size()) << name;
+      for (size_t i = 0; i < requests.size(); ++i) {
+        const auto ours = AtAllocate(requests[i], device_specs);
         ASSERT_TRUE(ours.ok()) << name;
         ExpectSame(name, theirs.items()[i], *ours);
       }
@@ -193,7 +193,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
   Ids all;
   for (int i = 0; i < 8; ++i) all.push_back(Uuid(i));
   const TokenResponder allocator = Late();
-  const auto ask = [&](const std::string& name) -> Result<Ids> {
+  const auto prefer = [&](const std::string& name) -> Result<Ids> {
     if (name.starts_with("all->")) return allocator.Prefer(set_, all, {}, name[5] - '0');
     if (name.starts_with("must last->")) {
       return allocator.Prefer(set_, all, {Uuid(7)}, name[11] - '0');
@@ -208,7 +208,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
     return Status(Code::kCancelled, "ties that are decided by order");
   };
   for (const auto& [name, theirs] : oracle->Find("GetPreferredAllocation")->members()) {
-    const Result<Ids> ours = ask(name);
+    const Result<Ids> ours = prefer(name);
     if (theirs.is_object()) {
       EXPECT_EQ(ours.status().message(), *theirs.Find("error")->StringAt("details"));
     } else if (ours.status().code() != Code::kCancelled) {

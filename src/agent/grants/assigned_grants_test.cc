@@ -72,7 +72,7 @@ TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
   const auto grant = RequestGrant("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
-  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over the value in its spec";
+  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "it replaces the value in the pod's spec";
 }
 
 TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
@@ -360,7 +360,7 @@ TEST_F(AssignedGrantsTest, PublishesUsageWhenPodsStartAndEnd) {
   EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "as soon as it is assigned";
   ASSERT_TRUE(RequestGrant("a", {Token(kMem, 8)}).ok());
   runner_.AdvanceTimeAndRun(1s);
-  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "once";
+  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "grant and assignment count once";
   kubelet_.End("a");
   pods_.Remove(Uid("uid-a"));
   runner_.AdvanceTimeAndRun(1s);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr char kUuid[] = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 constexpr int64_t kGiB = 1ll << 30;
 
-ContainerRef Who(const std::string& uid, const std::string& container) {
+ContainerRef Holder(const std::string& uid, const std::string& container) {
   return {Uid(uid), "default", "pod-" + uid, container};
 }
 
@@ -40,7 +40,7 @@ class ContainerLimitsTest : public ::testing::Test {
 };
 
 TEST_F(ContainerLimitsTest, WritesTheLimitsOfAContainer) {
-  const auto dir = limits_.Write(Who("u1", "main"), Device(5 * kGiB));
+  const auto dir = limits_.Write(Holder("u1", "main"), Device(5 * kGiB));
   ASSERT_TRUE(dir.ok()) << dir.status().ToString();
   EXPECT_EQ(*dir, dir_ + "/u1/main");
   EXPECT_EQ(MemoryIn(*dir), uint64_t(5 * kGiB));
@@ -50,24 +50,24 @@ TEST_F(ContainerLimitsTest, WritesTheLimitsOfAContainer) {
 }
 
 TEST_F(ContainerLimitsTest, AnotherLimitReachesTheFileThatTheContainerHasMapped) {
-  const std::string dir = limits_.Write(Who("u1", "main"), Device(5 * kGiB)).value();
+  const std::string dir = limits_.Write(Holder("u1", "main"), Device(5 * kGiB)).value();
   limiter::LimitsFile mapped;
   ASSERT_EQ(mapped.Open((dir + "/limits").c_str()), 0);
-  ASSERT_TRUE(limits_.Write(Who("u1", "main"), Device(3 * kGiB)).ok());
+  ASSERT_TRUE(limits_.Write(Holder("u1", "main"), Device(3 * kGiB)).ok());
   EXPECT_EQ(mapped.limits().gpus[0].memory, uint64_t(3 * kGiB));
 }
 
 TEST_F(ContainerLimitsTest, AContainerWithWholeGpusIsNotLimited) {
-  EXPECT_EQ(limits_.Write(Who("u1", "main"), Device(0)).value(), "");
+  EXPECT_EQ(limits_.Write(Holder("u1", "main"), Device(0)).value(), "");
   EXPECT_FALSE(PathExists(dir_));
 }
 
 TEST_F(ContainerLimitsTest, RemovesTheLimitsOfReleasedContainers) {
-  const std::string kept = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
-  const std::string side = limits_.Write(Who("u1", "side"), Device(kGiB)).value();
-  const std::string gone = limits_.Write(Who("u2", "main"), Device(kGiB)).value();
+  const std::string main_dir = limits_.Write(Holder("u1", "main"), Device(kGiB)).value();
+  const std::string side = limits_.Write(Holder("u1", "side"), Device(kGiB)).value();
+  const std::string gone = limits_.Write(Holder("u2", "main"), Device(kGiB)).value();
   limits_.RemoveExcept({{{Uid("u1"), "main"}, {}}});
-  EXPECT_TRUE(PathExists(kept));
+  EXPECT_TRUE(PathExists(main_dir));
   EXPECT_FALSE(PathExists(side));
   EXPECT_FALSE(PathExists(dir_ + "/u2"));
   ContainerLimits none(temp_.path() + "/none");
@@ -77,18 +77,19 @@ TEST_F(ContainerLimitsTest, RemovesTheLimitsOfReleasedContainers) {
 
 TEST_F(ContainerLimitsTest, RejectsNamesThatLeaveTheDirectory) {
   for (const char* name : {"", "..", ".", "a/b", "../x", ".hidden"}) {
-    EXPECT_EQ(limits_.Write(Who(name, "main"), Device(kGiB)).status().code(),
+    EXPECT_EQ(limits_.Write(Holder(name, "main"), Device(kGiB)).status().code(),
               Code::kInvalidArgument)
         << name;
-    EXPECT_EQ(limits_.Write(Who("u1", name), Device(kGiB)).status().code(), Code::kInvalidArgument)
+    EXPECT_EQ(limits_.Write(Holder("u1", name), Device(kGiB)).status().code(),
+              Code::kInvalidArgument)
         << name;
   }
 }
 
 TEST_F(ContainerLimitsTest, AFileOfAnotherVersionNamesItsPathAndTheRemedy) {
-  const std::string dir = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
+  const std::string dir = limits_.Write(Holder("u1", "main"), Device(kGiB)).value();
   ASSERT_TRUE(WriteFileAtomically(dir + "/limits", "old", 0644).ok());
-  const Status status = limits_.Write(Who("u1", "main"), Device(kGiB)).status();
+  const Status status = limits_.Write(Holder("u1", "main"), Device(kGiB)).status();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_NE(status.message().find(dir + "/limits was written by another version"),
             std::string::npos);
@@ -375,7 +376,7 @@ TEST_F(LimitedGrantsTest, ARejectedLimitChangesNothing) {
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "an agent that starts again";
   SetLimit("a", "worse");
   ASSERT_TRUE(RequestGrant("a", {token}).ok());
-  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "both";
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB)) << "both start again";
   SetLimit("a", "");
   EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB));
   pods_.Remove(Uid("uid-a"));

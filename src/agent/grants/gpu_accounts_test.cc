@@ -18,7 +18,7 @@ Hold Share(const char* pod, Phase phase, int milli) {
   return {Uid(pod), phase, Dialect::kVcuda, MilliGpu(milli), GiB(10)};
 }
 
-TEST(GpuAccountsTest, ContainersThatRunTogetherMeetOnAWholeGpu) {
+TEST(GpuAccountsTest, ContainersThatRunTogetherOverlapOnAWholeGpu) {
   GpuAccounts accounts;
   accounts.Add("GPU-0", Whole("a", Phase::kMain));
   EXPECT_TRUE(accounts.OverlapsWithinPod("GPU-0", Whole("a", Phase::kMain)));

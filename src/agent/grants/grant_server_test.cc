@@ -85,7 +85,7 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   std::string log;
   const ScopedLogSinkForTest sink([&](std::string_view line) { log.append(line).append("\n"); });
   hold_ = true;
-  const auto ask = [&](const Result<grant::Grant>& reply) {
+  const auto request_grant = [&](const Result<grant::Grant>& reply) {
     log.clear();
     const Fd client = Connect();
     Send(client, RequestFrame());
@@ -93,11 +93,11 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
     std::exchange(waiting_, {})[0](reply);
     runner_.RunUntilIdle();
   };
-  ask(grant::Grant{.devices = {{.uuid = "GPU-1"}, {.uuid = "GPU-2"}}});
+  request_grant(grant::Grant{.devices = {{.uuid = "GPU-1"}, {.uuid = "GPU-2"}}});
   EXPECT_NE(log.find("granted GPUs to a container pod=ns/p uid=u container=c gpus=GPU-1,GPU-2"),
             std::string::npos)
       << log;
-  ask(Status(Code::kUnavailable, "why"));
+  request_grant(Status(Code::kUnavailable, "why"));
   EXPECT_NE(log.find("container=c error=\"UNAVAILABLE: why\""), std::string::npos) << log;
   EXPECT_EQ(log.find("gpus="), std::string::npos) << log;
 }

@@ -184,14 +184,14 @@ TEST_F(GrantServiceTest, ARecreatedPodGetsTheGpuOfItsPredecessor) {
   EXPECT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
 }
 
-TEST_F(GrantServiceTest, APodOfThatNameOnAnotherGpuDoesNotHoldTheGpu) {
+TEST_F(GrantServiceTest, ANamesakeOnAnotherGpuDoesNotHoldTheGpu) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.Admit("web-0", {"GPU-2"});
   pods_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
 }
 
-TEST_F(GrantServiceTest, APodOfThatNameWithTheIdOfAnotherResourceDoesNotHoldTheGpu) {
+TEST_F(GrantServiceTest, ANamesakeWithTheIdOfAnotherResourceDoesNotHoldTheGpu) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
   pods_.answer->pods.emplace_back("default", "web-0");
   pods_.answer->held_devices.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});

@@ -15,8 +15,8 @@ using std::chrono::seconds;
 class GrantSpansTest : public GrantsFixture {
  protected:
   // A request as the grant socket passes it on.
-  void AskTraced(const std::string& pod, std::vector<grant::Token> tokens,
-                 const std::string& container = "main") {
+  void RequestTraced(const std::string& pod, std::vector<grant::Token> tokens,
+                     const std::string& container = "main") {
     const grant::GrantRequest request{.pod_uid = Uid("uid-" + pod),
                                       .pod_namespace = "default",
                                       .pod_name = pod,
@@ -52,7 +52,7 @@ TEST_F(GrantSpansTest, TheStartOfAContainerHasASpanForEachStep) {
   const grant::Token token = Token(kGpu, 1);
   const WallTime allocated = runner_.clock().WallNow();
   runner_.AdvanceTimeAndRun(seconds(2));
-  AskTraced("train", {token});
+  RequestTraced("train", {token});
   ASSERT_TRUE(answer_.ok()) << answer_.ToString();
   EXPECT_EQ(Names(), (std::vector<std::string>{"allocate", "grant", "pod"}));
   const trace::PodSpan& allocate = SpanOf("allocate");
@@ -67,14 +67,14 @@ TEST_F(GrantSpansTest, TheStartOfAContainerHasASpanForEachStep) {
 
 TEST_F(GrantSpansTest, OnlyTheFirstContainerEndsTheStartOfThePod) {
   pods_.Set(FakeApiPods::Make("train", {{"main", {{kGpu, "1"}}}, {"side", {{kMem, "4"}}}}));
-  AskTraced("train", {Token(kGpu, 1)});
-  AskTraced("train", {Token(kMem, 4)}, "side");
+  RequestTraced("train", {Token(kGpu, 1)});
+  RequestTraced("train", {Token(kMem, 4)}, "side");
   EXPECT_EQ(Names(), (std::vector<std::string>{"allocate", "allocate", "grant", "grant", "pod"}));
 }
 
 TEST_F(GrantSpansTest, ARejectedRequestIsAFailedGrant) {
   pods_.Set(FakeApiPods::Make("train", {{"main", {{kGpu, "1"}}}}));
-  AskTraced("train", {{grant::TokenVariable(kGpu), "v1:forged"}});
+  RequestTraced("train", {{grant::TokenVariable(kGpu), "v1:forged"}});
   EXPECT_FALSE(answer_.ok());
   ASSERT_EQ(Names(), std::vector<std::string>{"grant"});
   EXPECT_EQ(spans_[0].status.code(), answer_.code());

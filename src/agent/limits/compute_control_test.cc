@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control of compute over real files, in which the test is the containers' limiters.
+// Tests the control of compute with real files. The test writes what limiters would write.
 #include "src/agent/limits/compute_control.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ class Container {
   const ComputeControl::Member& member() const { return member_; }
   const limiter::ComputeLimit& line() const { return limits_->limits().compute[0]; }
   int64_t room() const { return line().pool.load() - region_->compute[0].charge.charged.load(); }
-  // The process has used so much more, and goes on.
+  // Charges more GPU time to the process, which continues to work.
   void Work(int64_t ns) {
     limiter::ComputeUsage& usage = region_->compute[0];
     usage.charge.slots = 1;
@@ -54,7 +54,7 @@ class Container {
     usage.slots[0].in_flight = kMs;
     usage.slots[0].last_launch = usage.slots[0].last_written = NowNs();
   }
-  // Its threads have waited so much longer.
+  // Adds to the time that its threads have waited.
   void Wait(int64_t ns) { region_->compute[0].charge.waited += ns; }
   void Truncate() const { EXPECT_EQ(::ftruncate(usage_->get(), 100), 0); }
 
@@ -83,7 +83,8 @@ class ComputeControlTest : public ::testing::Test {
 TEST_F(ComputeControlTest, AMemberThatWorksGetsALeaseAndRoom) {
   Container container(dir_.path(), "a", 0.3);
   ComputeControl control;
-  EXPECT_EQ(container.line().lease_end.load(), 0) << "until then its own rate holds";
+  EXPECT_EQ(container.line().lease_end.load(), 0)
+      << "before the first Update the rate of its grant holds";
   control.Update({container.member()});
   container.Work(kMs);
   EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));

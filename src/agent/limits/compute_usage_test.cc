@@ -23,7 +23,7 @@ class ComputeUsageTest : public ::testing::Test {
   }
   ~ComputeUsageTest() override { ::munmap(usage_, sizeof(limiter::Usage)); }
 
-  // The process in this slot has used `metered`.
+  // Sets the GPU time of the process in this slot.
   void SetLine(uint32_t gpu, uint32_t slot, int64_t metered) {
     limiter::ComputeUsage& usage = usage_->compute[gpu];
     usage.charge.slots = std::max(usage.charge.slots.load(), slot + 1);

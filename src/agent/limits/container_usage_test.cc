@@ -66,7 +66,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   Start();
   Seconds(5);
   EXPECT_EQ(Use().held, Bytes(0));
-  // Nor is a process believed that does not see the container's own limits.
+  // A process that does not see the container's own limits is not trusted either.
   fs::remove(UsagePath("aa"));
   fs::remove(temp_.path() + "/root-aa/dev/tessera/limits/limits");
   AddProcess(72, "dd");

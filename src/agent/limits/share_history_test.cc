@@ -20,11 +20,11 @@ TEST(ShareHistoryTest, TheErrorIsTheExcessOrTheMissingShareWhileThreadsWait) {
   EXPECT_NEAR(WorstOf({.used = 0.33, .waiting = 0.8, .share = 0.3, .limit = 0.3}), 0.03, 1e-9);
   EXPECT_NEAR(WorstOf({.used = 0.26, .waiting = 0.8, .share = 0.3, .limit = 0.3}), -0.04, 1e-9);
   EXPECT_EQ(WorstOf({.used = 0.1, .waiting = 0, .share = 0.3, .limit = 0.3}), 0)
-      << "it wants no more";
+      << "its threads did not wait";
   EXPECT_NEAR(WorstOf({.used = 0.1, .waiting = 0.05, .share = 0.3, .limit = 0.3}), -0.05, 1e-9)
-      << "its waits explain no more";
+      << "its threads waited for less than the missing share";
   EXPECT_EQ(WorstOf({.used = 0.5, .waiting = 0.4, .share = 0.3, .limit = 0.6}), 0)
-      << "what others leave";
+      << "it uses compute that others leave";
   EXPECT_EQ(WorstOf({.used = 0.2, .waiting = 0.8, .share = 0.3, .limit = 0.2}), 0)
       << "the limit was lowered below the share";
 }

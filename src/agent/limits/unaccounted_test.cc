@@ -12,7 +12,7 @@ constexpr int64_t kMiB = 1 << 20;
 
 class UnaccountedTest : public ::testing::Test {
  protected:
-  // A second later: what NVML reports for `processes`, and what their slots hold, in MiB.
+  // Adds the sample of the next second, in MiB, and returns the unaccounted memory.
   int64_t Sample(int64_t reported, int64_t held, int processes = 0) {
     now_ += 1s;
     memory_.Add(now_,
@@ -31,7 +31,7 @@ class UnaccountedTest : public ::testing::Test {
 TEST_F(UnaccountedTest, CountsMemoryThatStaysForAWholeWindow) {
   Samples(4, 1000, 400);
   EXPECT_EQ(Sample(1000, 400), 600);
-  EXPECT_EQ(Sample(1200, 400), 600) << "rises when it has lasted";
+  EXPECT_EQ(Sample(1200, 400), 600) << "a rise must last";
   Samples(3, 1200, 400);
   EXPECT_EQ(Sample(1200, 400), 800);
 }
@@ -57,7 +57,7 @@ TEST_F(UnaccountedTest, MemoryThatMovesBetweenTwoReadingsIsNotCounted) {
   Samples(5, 1000, 1000);
   EXPECT_EQ(Sample(1000, 0), 0) << "freed after NVML has looked";
   EXPECT_EQ(Sample(0, 0), 0);
-  EXPECT_EQ(Sample(5000, 0), 0) << "a process on its way out";
+  EXPECT_EQ(Sample(5000, 0), 0) << "a process that is ending";
   EXPECT_EQ(Sample(0, 0), 0);
 }
 
@@ -79,9 +79,9 @@ TEST_F(UnaccountedTest, ARestartedAgentResumesTheWrittenValue) {
   EXPECT_EQ(Sample(900, 400), 500);
   EXPECT_EQ(Sample(1100, 400), 500);
   Samples(4, 1100, 400);
-  EXPECT_EQ(Sample(1100, 400), 700) << "what has lasted counts from here on";
+  EXPECT_EQ(Sample(1100, 400), 700) << "the resumed value is replaced";
   now_ += 60s;
-  EXPECT_EQ(Sample(1100, 400), 0) << "samples from before are none of now";
+  EXPECT_EQ(Sample(1100, 400), 0) << "the earlier samples are too old";
 }
 
 }  // namespace

@@ -113,11 +113,11 @@ TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(Dev("char")).ok());
-  // One link has the number of an earlier load of the module, one dangles.
+  // The first link leads to the number of an earlier load of the module, the second to no file.
   ASSERT_EQ(::mknod(Dev("old").c_str(), S_IFCHR | 0600, ::makedev(1, 3)), 0);
   std::filesystem::create_symlink("../old", Dev("char/195:0"));
   std::filesystem::create_symlink("../nowhere", Dev("char/510:0"));
-  // Correct, although the path is spelled differently.
+  // The third link is correct, although its path is spelled differently.
   std::filesystem::create_symlink(Dev("nvidiactl"), Dev("char/195:255"));
   EXPECT_TRUE(Create().problems.empty());
   EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:0")), "../nvidia0");

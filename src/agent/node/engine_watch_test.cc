@@ -63,7 +63,7 @@ TEST_F(EngineWatchTest, AnOverwrittenFileAndItsRestorationAreReportedWithinSecon
   ASSERT_EQ(problems_.size(), 2u);
   EXPECT_TRUE(problems_[1].starts_with("/etc/containerd/config.toml lacks the settings"))
       << problems_[1];
-  EXPECT_EQ(Repairs(), 0u) << "nothing is repaired unasked";
+  EXPECT_EQ(Repairs(), 0u) << "without --repair-engine nothing is repaired";
   result_->out.clear();
   std::ofstream(dir_.path() + "/config.toml", std::ios::app) << "as before";
   runner_.AdvanceTimeAndRun(EngineWatch::kDebounce);

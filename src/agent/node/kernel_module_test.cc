@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A root with the programs that are in it: a shell and what it is linked with.
+// A root directory that has a shell and the shell's libraries.
 class KernelModuleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -26,7 +26,7 @@ class KernelModuleTest : public ::testing::Test {
       fs::copy(file, dir_.path() + file);
     }
   }
-  // Behind an absolute link, as kmod installs it.
+  // Installs modprobe behind an absolute link, as kmod does.
   void SetModprobe(const std::string& script) {
     fs::create_directories(dir_.path() + "/sbin");
     fs::create_directories(dir_.path() + "/bin");

@@ -15,7 +15,7 @@ const std::string kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
 const std::string kSlice = "kubepods-burstable-podfd3b355a_665c_4c95_8e7f_61fd2111689f.slice";
 const std::string kId(64, 'a');
 
-// A /proc of a test's own.
+// The test makes its own /proc.
 class PodProcessesTest : public ::testing::Test {
  protected:
   void Put(int pid, const std::string& cgroup, char state = 'S', int threads = 1,

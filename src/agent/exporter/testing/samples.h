@@ -9,7 +9,7 @@
 
 namespace tessera::agent {
 
-// The pod's UID is "uid-<pod>". A pod "" is one whose owner is unknown.
+// The pod's UID is "uid-<pod>". With pod "" the owner of the GPU is unknown.
 inline HeldContainer Held(const std::string& pod, const std::string& uuid, MilliGpu compute,
                           const std::string& container = "main") {
   return {.holder = {Uid("uid-" + pod), "ml", pod, container},

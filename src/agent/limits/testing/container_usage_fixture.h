@@ -94,7 +94,7 @@ class ContainerUsageTest : public ::testing::Test {
         WriteFileAtomically(proc + "/maps", "1-2 r-xp 0 0:1 7  /opt/own/libcuda.so.1\n", 0644)
             .ok());
   }
-  // The process has a file of its own, or none, where the container's limits were.
+  // Removes `limits` from the container's root, or replaces it by a file of the container.
   void CoverLimits(const std::string& id, bool with_own_file) {
     const std::string path = temp_.path() + "/root-" + id + "/dev/tessera/limits/limits";
     std::filesystem::remove(path);
@@ -103,7 +103,7 @@ class ContainerUsageTest : public ::testing::Test {
       EXPECT_EQ(forged.Open(path.c_str()), 0);
     }
   }
-  // By which the process of a container knows itself.
+  // The pid of the process in the container's PID namespace.
   static int OwnPid(int pid) { return pid - 70; }
   void EndProcess(int pid) {
     std::filesystem::remove_all(temp_.path() + "/proc/" + std::to_string(pid));
@@ -168,7 +168,7 @@ class ContainerUsageTest : public ::testing::Test {
   GrantLedger ledger_{&log_, {}, &skipped_};
   NamespaceSet stop_bypass_;
   std::set<std::string> ended_;
-  std::map<std::string, std::string> known_ids_;  // to the API server, by container
+  std::map<std::string, std::string> known_ids_;  // that the API server has, by container
   std::optional<ContainerUsage> usage_;
   std::shared_ptr<const ContainerUses> uses_;
   std::vector<PodEvent> events_;
