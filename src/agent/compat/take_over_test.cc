@@ -250,7 +250,7 @@ TEST_F(CheckpointFilesTest, RejectsALargeFile) {
   EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
 }
 
-// With --binding=allocate.
+// Tests the takeover with --binding=allocate.
 class TakeOverAtAllocateTest : public AllocationFixture {
  protected:
   TakeOverAtAllocateTest() {

@@ -372,9 +372,9 @@ class LedgerHistory {
       case 0:
       case 1:
       case 2:
-        return Show(NewToken());
+        return BindToken(NewToken());
       case 3:
-        return ShowAgain();
+        return BindAgain();
       case 4:
         return Replay();
       case 5:
@@ -385,7 +385,7 @@ class LedgerHistory {
     }
   }
 
-  void CheckConservation() const {
+  void CheckInvariants() const {
     std::map<std::string, std::pair<int64_t, int64_t>> sums;  // thousandths and bytes
     std::map<std::string, std::set<Uid>> pods, whole;
     for (const auto& [key, entry] : ledger_->entries()) {
@@ -440,8 +440,8 @@ class LedgerHistory {
     return Whole(nonce, {ids.begin(), ids.end()}, holder);
   }
 
-  // One binding, and perhaps a crash in the middle of writing it.
-  void Show(const Token& token) {
+  // Binds the token. The agent may crash while it writes the record.
+  void BindToken(const Token& token) {
     const uint64_t before = journal_->size();
     const Status status = ledger_->Bind(token, nullptr, Gpus(), kStart);
     const uint64_t after = journal_->size();
@@ -458,7 +458,7 @@ class LedgerHistory {
     return &std::next(answered_.begin(), static_cast<long>(random_() % answered_.size()))->second;
   }
 
-  void ShowAgain() {
+  void BindAgain() {
     if (const Token* token = AnyAnswered()) {
       ASSERT_TRUE(ledger_->Bind(*token, nullptr, Gpus(), kStart).ok());
     }
@@ -497,12 +497,12 @@ class LedgerHistory {
   int next_pod_ = 0;
 };
 
-TEST(GrantLedgerPropertyTest, ConservesDevicesAndAnswersOverCrashes) {
+TEST(GrantLedgerPropertyTest, OversubscribesNoGpuAndLosesNoAnswerInCrashes) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     LedgerHistory history(seed);
     for (int step = 0; step < 150; ++step) {
       history.Step();
-      history.CheckConservation();
+      history.CheckInvariants();
       if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", step " << step;
     }
   }

@@ -99,7 +99,7 @@ TEST_F(ContainerRegionTest, ReadsTheFileOfAProcessInAnotherMountNamespace) {
   ASSERT_EQ(read->size(), 1u) << "as many as are limited";
   EXPECT_EQ(read->front().held, Bytes(77));
   EXPECT_EQ(read->front().processes, 1);
-  // The last process ends: once more its numbers, without what it held.
+  // After the end of the last process, one reading still succeeds, without the memory that it held.
   End();
   EXPECT_EQ((*region)->Read()->front().held, Bytes(0));
   EXPECT_FALSE((*region)->found());
