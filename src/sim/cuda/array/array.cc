@@ -206,18 +206,18 @@ Result GetDescriptor(Descriptor* descriptor, Array array, Fill fill) {
 
 template <typename Descriptor>
 Result GetFlat(Descriptor* descriptor, Array array) {
-  return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& of) {
+  return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& stored) {
     using Extent = decltype(descriptor->width);
-    *descriptor = {Extent(of.width), Extent(of.height), of.format, of.channels};
+    *descriptor = {Extent(stored.width), Extent(stored.height), stored.format, stored.channels};
   });
 }
 
 template <typename Descriptor>
 Result GetFull(Descriptor* descriptor, Array array) {
-  return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& of) {
+  return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& stored) {
     using Extent = decltype(descriptor->width);
-    *descriptor = {Extent(of.width), Extent(of.height), Extent(of.depth),
-                   of.format,        of.channels,       of.flags};
+    *descriptor = {Extent(stored.width), Extent(stored.height), Extent(stored.depth),
+                   stored.format,        stored.channels,       stored.flags};
   });
 }
 
@@ -272,11 +272,11 @@ CUDA_EXPORT Result cuMipmappedArrayCreate(MipmappedArray* array,
   return call->arrays().CreateMipmap(&call.driver(), call.context(), *descriptor, levels, array);
 }
 
-CUDA_EXPORT Result cuMipmappedArrayGetLevel(Array* array, MipmappedArray of, unsigned level) {
+CUDA_EXPORT Result cuMipmappedArrayGetLevel(Array* array, MipmappedArray mipmap, unsigned level) {
   CUDA_ENTER(ContextCall, call);
-  if (!call->arrays().IsMipmap(of)) return Result::kInvalidHandle;
-  if (array == nullptr || level >= of->levels.size()) return Result::kInvalidValue;
-  *array = &of->levels[level];
+  if (!call->arrays().IsMipmap(mipmap)) return Result::kInvalidHandle;
+  if (array == nullptr || level >= mipmap->levels.size()) return Result::kInvalidValue;
+  *array = &mipmap->levels[level];
   return Result::kSuccess;
 }
 

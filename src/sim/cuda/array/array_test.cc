@@ -21,7 +21,7 @@ class ArrayTest : public OneGpuTest {
     return array;
   }
   // Device memory of an array with this descriptor.
-  static uint64_t Taken(const Array3DDescriptor& descriptor) {
+  static uint64_t MemoryOf(const Array3DDescriptor& descriptor) {
     const Array array = Create(descriptor);
     const uint64_t taken = UsedBytes();
     EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
@@ -30,18 +30,19 @@ class ArrayTest : public OneGpuTest {
 };
 
 TEST_F(ArrayTest, AnArrayTakesWholeBlocksWithRowsInTiles) {
-  EXPECT_EQ(Taken({.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4}),
+  EXPECT_EQ(MemoryOf({.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4}),
             16 * kMiB);
-  EXPECT_EQ(Taken({.width = 1025, .height = 1024, .format = kFormatFloat, .channels = 4}),
+  EXPECT_EQ(MemoryOf({.width = 1025, .height = 1024, .format = kFormatFloat, .channels = 4}),
             18 * kMiB);
-  EXPECT_EQ(Taken({.width = 1024, .height = 1024, .depth = 10, .format = 0x10, .channels = 1}),
+  EXPECT_EQ(MemoryOf({.width = 1024, .height = 1024, .depth = 10, .format = 0x10, .channels = 1}),
             20 * kMiB);
-  EXPECT_EQ(Taken({.width = 1, .height = 1 << 16, .format = kFormatUint8, .channels = 1}), 4 * kMiB)
+  EXPECT_EQ(MemoryOf({.width = 1, .height = 1 << 16, .format = kFormatUint8, .channels = 1}),
+            4 * kMiB)
       << "a row takes 64 bytes";
-  EXPECT_EQ(Taken({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kMiB);
+  EXPECT_EQ(MemoryOf({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kMiB);
   Array3DDescriptor sparse{.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4};
   sparse.flags = kArraySparse;
-  EXPECT_EQ(Taken(sparse), 0u);
+  EXPECT_EQ(MemoryOf(sparse), 0u);
 }
 
 TEST_F(ArrayTest, SmallArraysShareABlock) {
@@ -159,17 +160,17 @@ TEST_F(ArrayTest, InvalidDescriptorsAreRefused) {
 }
 
 TEST_F(ArrayTest, ExtentsBeyondTheAttributesOfTheDeviceAreRefused) {
-  struct Case {
+  struct Extents {
     size_t width, height, depth;
     unsigned flags;
   };
-  const auto create = [&](const Case& of) {
-    const Array3DDescriptor descriptor{.width = of.width,
-                                       .height = of.height,
-                                       .depth = of.depth,
+  const auto create = [&](const Extents& extents) {
+    const Array3DDescriptor descriptor{.width = extents.width,
+                                       .height = extents.height,
+                                       .depth = extents.depth,
                                        .format = kFormatUint8,
                                        .channels = 1,
-                                       .flags = of.flags};
+                                       .flags = extents.flags};
     Array array = nullptr;
     const Result result = CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor);
     if (result == Result::kSuccess) {
@@ -177,17 +178,17 @@ TEST_F(ArrayTest, ExtentsBeyondTheAttributesOfTheDeviceAreRefused) {
     }
     return result;
   };
-  const Case largest[] = {{131'072, 0, 0, 0},
-                          {131'072, 1, 0, 0},
-                          {1, 65'536, 0, 0},
-                          {1, 1, 16'384, 0},
-                          {32'768, 0, 1, kArrayLayered},
-                          {1, 0, 2048, kArrayLayered},
-                          {1, 1, 2048, kArrayLayered}};
-  for (const Case& fits : largest) {
+  const Extents largest[] = {{131'072, 0, 0, 0},
+                             {131'072, 1, 0, 0},
+                             {1, 65'536, 0, 0},
+                             {1, 1, 16'384, 0},
+                             {32'768, 0, 1, kArrayLayered},
+                             {1, 0, 2048, kArrayLayered},
+                             {1, 1, 2048, kArrayLayered}};
+  for (const Extents& fits : largest) {
     EXPECT_OK(create(fits)) << fits.width << " " << fits.height << " " << fits.depth;
-    for (size_t Case::*extent : {&Case::width, &Case::height, &Case::depth}) {
-      Case beyond = fits;
+    for (size_t Extents::*extent : {&Extents::width, &Extents::height, &Extents::depth}) {
+      Extents beyond = fits;
       if (beyond.*extent > 1) {
         ++(beyond.*extent);
         EXPECT_EQ(create(beyond), Result::kInvalidValue)

@@ -26,7 +26,7 @@ class TextureTest : public OneGpuTest {
     const TextureDescriptor descriptor{.address_mode = {1, 1, 1}, .filter_mode = 1};
     return CU(*cuda_, cuTexObjectCreate)(texture, &resource, &descriptor, view);
   }
-  static ResourceDescriptor Of(Array array) {
+  static ResourceDescriptor ResourceOf(Array array) {
     ResourceDescriptor resource = {};
     resource.array = array;
     return resource;
@@ -42,7 +42,7 @@ class TextureTest : public OneGpuTest {
 TEST_F(TextureTest, ATextureReturnsItsDescriptors) {
   const Array array = Create(0);
   const uint64_t used = UsedBytes();
-  const ResourceDescriptor resource = Of(array);
+  const ResourceDescriptor resource = ResourceOf(array);
   const TextureDescriptor descriptor{
       .address_mode = {2, 1, 0}, .filter_mode = 1, .border_color = {1, 2, 3, 4}};
   ResourceViewDescriptor view = {};
@@ -97,11 +97,11 @@ TEST_F(TextureTest, LinearMemoryMustBeAllocatedAndAligned) {
 
 TEST_F(TextureTest, ASurfaceNeedsAnArrayThatAllowsIt) {
   const Array array = Create(0), writable = Create(kArraySurface);
-  ResourceDescriptor resource = Of(array);
+  ResourceDescriptor resource = ResourceOf(array);
   Surface surface = 0;
   Texture texture = 0;
   EXPECT_EQ(CU(*cuda_, cuSurfObjectCreate)(&surface, &resource), Result::kInvalidValue);
-  resource = Of(writable);
+  resource = ResourceOf(writable);
   ASSERT_OK(CU(*cuda_, cuSurfObjectCreate)(&surface, &resource));
   ASSERT_OK(CreateTexture(resource, &texture));
   EXPECT_EQ(CU(*cuda_, cuTexObjectDestroy)(surface), Result::kInvalidValue) << "no texture";
@@ -111,15 +111,16 @@ TEST_F(TextureTest, ASurfaceNeedsAnArrayThatAllowsIt) {
   EXPECT_EQ(back.array, writable);
   EXPECT_OK(CU(*cuda_, cuSurfObjectDestroy)(surface));
   EXPECT_OK(CU(*cuda_, cuTexObjectDestroy)(texture));
-  for (Array each : {array, writable}) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(each));
-  EXPECT_EQ(CreateTexture(Of(array), &texture), Result::kInvalidHandle) << "the array is destroyed";
+  for (Array created : {array, writable}) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(created));
+  EXPECT_EQ(CreateTexture(ResourceOf(array), &texture), Result::kInvalidHandle)
+      << "the array is destroyed";
 }
 
 TEST_F(TextureTest, TheEndOfAContextEndsItsTextures) {
   Context context = nullptr;
   ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&context, 0, 0));
   Texture texture = 0;
-  ASSERT_OK(CreateTexture(Of(Create(0)), &texture));
+  ASSERT_OK(CreateTexture(ResourceOf(Create(0)), &texture));
   ASSERT_OK(CU(*cuda_, cuCtxDestroy_v2)(context));
   EXPECT_EQ(CU(*cuda_, cuTexObjectDestroy)(texture), Result::kInvalidValue);
 }

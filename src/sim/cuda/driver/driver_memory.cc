@@ -113,12 +113,12 @@ Result Driver::AllocateBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, ui
                               DevicePtr* base) {
   *taken = bytes;
   if (pool == nullptr) return Map(bytes, gpu, base);
-  // A kept block also serves a smaller allocation that uses at least half of it.
-  if (auto kept = pool->free_blocks.lower_bound(bytes);
-      kept != pool->free_blocks.end() && kept->first / 2 <= bytes) {
-    *taken = kept->first;
-    *base = kept->second;
-    pool->free_blocks.erase(kept);
+  // A free block also serves a smaller allocation that uses at least half of the block.
+  if (auto free_block = pool->free_blocks.lower_bound(bytes);
+      free_block != pool->free_blocks.end() && free_block->first / 2 <= bytes) {
+    *taken = free_block->first;
+    *base = free_block->second;
+    pool->free_blocks.erase(free_block);
     return Result::kSuccess;
   }
   if (pool->max_size != 0 && pool->reserved + bytes > RoundUp(pool->max_size, kBlockBytes))
@@ -142,10 +142,10 @@ void Driver::FreeBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32
 
 void Driver::Trim(MemPoolTag* pool, uint64_t keep) {
   while (pool->reserved > keep && !pool->free_blocks.empty()) {
-    const auto kept = pool->free_blocks.begin();
-    Unmap(kept->second, kept->first, GpuOf(pool->device));
-    pool->reserved -= kept->first;
-    pool->free_blocks.erase(kept);
+    const auto free_block = pool->free_blocks.begin();
+    Unmap(free_block->second, free_block->first, GpuOf(pool->device));
+    pool->reserved -= free_block->first;
+    pool->free_blocks.erase(free_block);
   }
 }
 
@@ -167,10 +167,10 @@ Result Driver::AllocateInBlock(uint64_t bytes, uint32_t gpu, Allocation* allocat
       if (length < size) continue;
       allocation->base = start;
       allocation->block = base;
-      const uint64_t left = length - size;
+      const uint64_t rest = length - size;
       const uint64_t at = start;
       block.free.erase(at);
-      if (left != 0) block.free[at + size] = left;
+      if (rest != 0) block.free[at + size] = rest;
       return Result::kSuccess;
     }
   }

@@ -125,7 +125,7 @@ class ProcessTest : public ::testing::Test {
   void Thaw() {
     for (auto& [index, pid] : children_) kill(pid, SIGCONT);
   }
-  void ExpectTotalsAreTheSumOfTheLiving(const char* when) {
+  void ExpectTotalsAreTheSumOfLiveProcesses(const char* when) {
     for (int gpu = 0; gpu < 2; ++gpu) {
       uint64_t least = 0, most = 0;
       for (auto& [index, pid] : children_) {
@@ -152,13 +152,13 @@ TEST_F(ProcessTest, TotalsEqualTheSumOfLiveProcessesAfterRandomKills) {
   for (int round = 0; round < kRounds && !HasFatalFailure(); ++round) {
     usleep(useconds_t(random() % 40'000));  // a random moment
     Freeze();
-    ExpectTotalsAreTheSumOfTheLiving("while all are stopped");
+    ExpectTotalsAreTheSumOfLiveProcesses("while all are stopped");
     const int victims = 1 + int(random() % 8);
     for (int i = 0; i < victims; ++i) {
       const int index = int(random() % kProcesses);
       if (children_.contains(index)) Kill(index);
     }
-    ExpectTotalsAreTheSumOfTheLiving("after some were killed");
+    ExpectTotalsAreTheSumOfLiveProcesses("after some were killed");
     Thaw();
     for (int i = 0; i < kProcesses; ++i) {
       if (!children_.contains(i)) Start(i);
@@ -244,14 +244,14 @@ TEST_F(ProcessTest, TheHostSeesHostPidsOfProcessesInAPidNamespace) {
 
 // A container that NVIDIA's container toolkit sets up: it has the libraries at other paths, device
 // files, and the socket of `simgpu serve`, mounted read-only.
-bool EnterContainer(const std::string& socket, const std::string& own) {
+bool EnterContainer(const std::string& socket, const std::string& library) {
   const std::string folder = DirName(sim::kStateSocket);
   return unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("tmpfs", "/run", "tmpfs", 0, nullptr) == 0 && MakeDirs(folder).ok() &&
          WriteFileAtomically(sim::kStateSocket, "", 0644).ok() &&
          mount(socket.c_str(), sim::kStateSocket, nullptr, MS_BIND, nullptr) == 0 &&
          mount("", sim::kStateSocket, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0 &&
-         unsetenv("SIMGPU_STATE_DIR") == 0 && PathExists(own);
+         unsetenv("SIMGPU_STATE_DIR") == 0 && PathExists(library);
 }
 
 TEST_F(ProcessTest, AContainerWithTheSocketOfThePersistenceDaemonSharesTheNode) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes of graphs: which body a launch runs, and what the driver refuses.
+// Conditional nodes of graphs: which body a launch runs, and which nodes the driver refuses.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,8 +68,9 @@ void AddWriters(const CudaLibrary& cuda, Graph graph, GraphNodeParameters parame
   }
 }
 
-// What a launch of the graph writes to the memory, which is 0 before.
-unsigned Written(const CudaLibrary& cuda, Graph graph, DevicePtr to) {
+// Launches the graph, and returns the value that the launch writes to the memory. The memory is 0
+// before the launch.
+unsigned LaunchAndRead(const CudaLibrary& cuda, Graph graph, DevicePtr to) {
   GraphExec exec = nullptr;
   unsigned value = 99;
   EXPECT_OK(CU(cuda, cuMemsetD32_v2)(to, 0, 1));
@@ -80,14 +81,14 @@ unsigned Written(const CudaLibrary& cuda, Graph graph, DevicePtr to) {
   return value;
 }
 
-unsigned WrittenBy(const CudaLibrary& cuda, ConditionalType type, unsigned size, unsigned value,
-                   unsigned flags = kAssignDefault) {
+unsigned ValueWrittenByNode(const CudaLibrary& cuda, ConditionalType type, unsigned size,
+                            unsigned value, unsigned flags = kAssignDefault) {
   Graph graph = nullptr;
   DevicePtr memory = 0;
   EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
   EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&memory, 4));
   AddWriters(cuda, graph, Node(NewHandle(cuda, graph, value, flags), type, size), memory);
-  const unsigned written = Written(cuda, graph, memory);
+  const unsigned written = LaunchAndRead(cuda, graph, memory);
   EXPECT_OK(CU(cuda, cuMemFree_v2)(memory));
   EXPECT_OK(CU(cuda, cuGraphDestroy)(graph));
   return written;
@@ -96,17 +97,17 @@ unsigned WrittenBy(const CudaLibrary& cuda, ConditionalType type, unsigned size,
 TEST_F(ConditionalTest, TheDefaultValueDecidesWhichBodyRuns) {
   EXPECT_EQ(InProcess(kNodeOfCuda128,
                       [](const CudaLibrary& cuda) {
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 1, 7), 10u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 1, 0), 0u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 1, 7, 0), 0u)
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 1, 7), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 1, 0), 0u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 1, 7, 0), 0u)
                             << "no launch begins with the default";
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 2, 0), 11u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 2, 1), 10u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kWhile, 1, 1), 10u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kWhile, 1, 0), 0u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kSwitch, 3, 0), 10u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kSwitch, 3, 2), 12u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kSwitch, 3, 3), 0u)
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 2, 0), 11u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 2, 1), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kWhile, 1, 1), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kWhile, 1, 0), 0u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kSwitch, 3, 0), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kSwitch, 3, 2), 12u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kSwitch, 3, 3), 0u)
                             << "no body has this number";
                       }),
             0);
@@ -115,8 +116,8 @@ TEST_F(ConditionalTest, TheDefaultValueDecidesWhichBodyRuns) {
 TEST_F(ConditionalTest, AnOlderDriverHasNoSwitchAndNoSecondBody) {
   EXPECT_EQ(InProcess(kNodeOfCuda124,
                       [](const CudaLibrary& cuda) {
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kIf, 1, 1), 10u);
-                        EXPECT_EQ(WrittenBy(cuda, ConditionalType::kWhile, 1, 1), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 1, 1), 10u);
+                        EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kWhile, 1, 1), 10u);
                         Graph graph = nullptr;
                         EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
                         GraphNodeParameters node =
@@ -142,7 +143,7 @@ TEST_F(ConditionalTest, BodiesContainFurtherConditions) {
                         AddWriters(cuda, outer.conditional.bodies[0],
                                    Node(NewHandle(cuda, graph, 1), ConditionalType::kIf, 1),
                                    memory);
-                        EXPECT_EQ(Written(cuda, graph, memory), 10u);
+                        EXPECT_EQ(LaunchAndRead(cuda, graph, memory), 10u);
                       }),
             0);
 }
@@ -165,7 +166,7 @@ TEST_F(ConditionalTest, AStreamCapturesIntoABody) {
                         ASSERT_OK(CU(cuda, cuMemsetD32Async)(memory, 42, 1, stream));
                         ASSERT_OK(CU(cuda, cuStreamEndCapture)(stream, &captured));
                         EXPECT_EQ(captured, body);
-                        EXPECT_EQ(Written(cuda, graph, memory), 42u);
+                        EXPECT_EQ(LaunchAndRead(cuda, graph, memory), 42u);
                       }),
             0);
 }

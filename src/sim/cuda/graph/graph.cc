@@ -9,8 +9,8 @@
 namespace tessera::cuda {
 namespace {
 
-// Whether `predicate` holds for the graph or for any graph in it: the graph of a child graph node,
-// or a body of a conditional node.
+// True: `predicate` holds for the graph or for a graph in it, which is the graph of a child graph
+// node or a body of a conditional node.
 bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& predicate) {
   return predicate(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
            return std::ranges::any_of(
@@ -181,15 +181,15 @@ bool Graphs::AnyKnownGraph(const std::function<bool(const GraphTag&)>& predicate
 }
 
 GraphTag* Graphs::Add(std::unique_ptr<GraphTag> graph) {
-  GraphTag* kept = graph.get();
-  graphs_[kept] = std::move(graph);
-  return kept;
+  GraphTag* added = graph.get();
+  graphs_[added] = std::move(graph);
+  return added;
 }
 
 GraphExecTag* Graphs::Add(std::unique_ptr<GraphExecTag> exec) {
-  GraphExecTag* kept = exec.get();
-  execs_[kept] = std::move(exec);
-  return kept;
+  GraphExecTag* added = exec.get();
+  execs_[added] = std::move(exec);
+  return added;
 }
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {

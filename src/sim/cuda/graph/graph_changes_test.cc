@@ -194,7 +194,7 @@ TEST_F(GraphChangesTest, ExternalEventsOfACaptureAreNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(captured));
 }
 
-TEST_F(GraphChangesTest, AnUpdateReportsWhatDoesNotFit) {
+TEST_F(GraphChangesTest, AnUpdateReportsItsFirstMismatch) {
   const GraphNode a = AddKernel(graph_, 1);
   AddKernel(graph_, 2, {a});
   const GraphExec exec = Instantiate(graph_);

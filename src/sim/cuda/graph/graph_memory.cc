@@ -111,12 +111,12 @@ Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacki
 Result GraphPools::AllocateMemory(const std::shared_ptr<GraphBacking>& backing) {
   if (backing == nullptr || backing->allocated) return Result::kSuccess;
   PoolBytes& pool = pools_[backing->device];
-  const uint64_t kept = std::min(pool.idle, backing->bytes);
-  const uint64_t more = backing->bytes - kept;
+  const uint64_t reused_bytes = std::min(pool.idle, backing->bytes);
+  const uint64_t new_bytes = backing->bytes - reused_bytes;
   const uint32_t gpu = driver_->GpuOf(Device(backing->device));
-  if (more != 0 && driver_->slot().Charge(gpu, more) != 0) return Result::kOutOfMemory;
-  pool.idle -= kept;
-  pool.reserved += more;
+  if (new_bytes != 0 && driver_->slot().Charge(gpu, new_bytes) != 0) return Result::kOutOfMemory;
+  pool.idle -= reused_bytes;
+  pool.reserved += new_bytes;
   pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
   backing->allocated = true;
   allocated_.insert(backing);
@@ -179,7 +179,7 @@ Result GraphPools::Free(GraphMemory* memory) {
   return Result::kSuccess;
 }
 
-// Running launches keep their memory, and allocations that the program has not freed keep theirs.
+// Memory of running launches, and of allocations that the program has not freed, is not trimmed.
 void GraphPools::Trim(int device) {
   PoolBytes& pool = pools_[device];
   std::erase_if(allocated_, [&](const std::shared_ptr<GraphBacking>& backing) {
@@ -197,11 +197,11 @@ void GraphPools::Trim(int device) {
 }
 
 void GraphPools::EndDevice(int device) {
-  std::vector<std::shared_ptr<GraphMemory>> left;
+  std::vector<std::shared_ptr<GraphMemory>> in_use;
   for (const auto& [base, memory] : in_use_) {
-    if (memory->device == device) left.push_back(memory);
+    if (memory->device == device) in_use.push_back(memory);
   }
-  for (const auto& memory : left) (void)Free(memory.get());
+  for (const auto& memory : in_use) (void)Free(memory.get());
   for (const auto& backing : allocated_) {
     if (backing->device == device) backing->last_launch_end = nullptr;
   }

@@ -25,7 +25,7 @@ struct GraphBacking {
   uint64_t bytes = 0;
   bool allocated = false;
   bool has_instance = true;   // false: the instance is destroyed
-  unsigned in_use_count = 0;  // allocations that a launch has left to the program
+  unsigned in_use_count = 0;  // allocations that the program must free
   TicketRef last_launch_end;
 };
 
@@ -61,11 +61,12 @@ class GraphPools {
   void EndInstance(GraphBacking* backing);
   // Allocates the memory of an instance. Null: no effect.
   Result AllocateMemory(const std::shared_ptr<GraphBacking>& backing);
-  // Allocates the memory, and computes the allocations that exist after this launch.
+  // Allocates the memory, and marks the allocations that are in use after this launch.
   Result Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
                 bool auto_free);
-  // Frees an allocation that a launch has left.
+  // Frees an allocation. kInvalidValue: the allocation is not in use.
   Result Free(GraphMemory* memory);
+  // Frees memory of the device that no launch and no allocation uses.
   void Trim(int device);
   // Frees all memory of graphs on a device, including allocations that the program has not freed.
   // Called when the device loses its last context.

@@ -51,7 +51,7 @@ class GraphNodesTest : public GraphTest {
             .depth = 1};
   }
   static HostNodeParameters HostOf(intptr_t count) {
-    return {[](void* by) { called_ += int(reinterpret_cast<intptr_t>(by)); },
+    return {[](void* number) { called_ += int(reinterpret_cast<intptr_t>(number)); },
             reinterpret_cast<void*>(count)};
   }
   float Z() {

@@ -34,20 +34,20 @@ TEST_F(GraphTest, ACapturedStreamDoesNothingUntilItsGraphIsLaunched) {
 
 TEST_F(GraphTest, OtherStreamsJoinACaptureByEventsAndMustRejoin) {
   Graph graph = nullptr;
-  for (const bool back : {true, false}) {
+  for (const bool rejoins : {true, false}) {
     ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
     EXPECT_OK(LaunchSaxpy(stream_, 1));
     EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));
     EXPECT_OK(CU(*cuda_, cuStreamWaitEvent)(second_stream_, fork_, 0));
     EXPECT_OK(LaunchSaxpy(second_stream_, 2));
     EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, second_stream_));
-    if (back) {
+    if (rejoins) {
       EXPECT_OK(CU(*cuda_, cuStreamWaitEvent)(stream_, join_, 0));
     }
     EXPECT_EQ(CU(*cuda_, cuEventQuery)(join_), Result::kCapturedEvent);
     EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph),
-              back ? Result::kSuccess : Result::kStreamCaptureUnjoined);
-    if (back) Run(Instantiate(graph));
+              rejoins ? Result::kSuccess : Result::kStreamCaptureUnjoined);
+    if (rejoins) Run(Instantiate(graph));
   }
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(ReadY(), 3.0f);
@@ -67,32 +67,34 @@ TEST_F(GraphTest, WaitingForACapturedStreamEndsItsCapture) {
 // to all threads. A thread whose mode is not global obeys fewer captures, or none.
 TEST_F(GraphTest, AnUnsafeCallEndsTheCapturesThatForbidIt) {
   static constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
-  // From this thread in the mode `obeys`, or from another thread.
-  const auto allocate = [this](int obeys, bool in_other_thread) {
+  // Allocates in this thread or in another thread, which has the mode `thread_mode` meanwhile.
+  const auto allocate = [this](int thread_mode, bool in_other_thread) {
     Result result = Result::kUnknown;
     const auto call = [&] {
       DevicePtr memory = 0;
-      int mode = obeys;
+      int mode = thread_mode;
       EXPECT_OK(CU(*cuda_, cuCtxSetCurrent)(context_));
       EXPECT_OK(CU(*cuda_, cuThreadExchangeStreamCaptureMode)(&mode));
       EXPECT_EQ(mode, kGlobal) << "the default";
       result = CU(*cuda_, cuMemAlloc_v2)(&memory, 1);
       EXPECT_OK(CU(*cuda_, cuThreadExchangeStreamCaptureMode)(&mode));
-      EXPECT_EQ(mode, obeys);
+      EXPECT_EQ(mode, thread_mode);
     };
     in_other_thread ? std::thread(call).join() : call();
     return result;
   };
-  for (const int capture : {kGlobal, kThreadLocal, kRelaxed}) {
-    for (const int obeys : {kGlobal, kThreadLocal, kRelaxed}) {
+  for (const int capture_mode : {kGlobal, kThreadLocal, kRelaxed}) {
+    for (const int thread_mode : {kGlobal, kThreadLocal, kRelaxed}) {
       for (const bool in_other_thread : {false, true}) {
-        const bool forbidden = in_other_thread ? capture == kGlobal && obeys == kGlobal
-                                               : capture != kRelaxed && obeys != kRelaxed;
-        SCOPED_TRACE(::testing::Message() << capture << " " << obeys << " " << in_other_thread);
+        const bool forbidden = in_other_thread
+                                   ? capture_mode == kGlobal && thread_mode == kGlobal
+                                   : capture_mode != kRelaxed && thread_mode != kRelaxed;
+        SCOPED_TRACE(::testing::Message()
+                     << capture_mode << " " << thread_mode << " " << in_other_thread);
         Graph graph = nullptr;
-        ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, capture));
+        ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, capture_mode));
         EXPECT_OK(LaunchSaxpy(stream_, 1));
-        EXPECT_EQ(allocate(obeys, in_other_thread),
+        EXPECT_EQ(allocate(thread_mode, in_other_thread),
                   forbidden ? Result::kStreamCaptureUnsupported : Result::kSuccess);
         EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(stream_, &graph),
                   forbidden ? Result::kStreamCaptureInvalidated : Result::kSuccess);
@@ -148,25 +150,26 @@ TEST_F(GraphTest, AGraphRunsInTheOrderOfItsDependencies) {
   static std::vector<int> order;
   static int first = 1, second = 2;
   order.clear();
-  const auto note = [](void* what) { order.push_back(*static_cast<int*>(what)); };
+  const auto record_number = [](void* number) { order.push_back(*static_cast<int*>(number)); };
   Graph graph = nullptr;
   GraphNode late = nullptr, early = nullptr, kernel = nullptr, fill = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphCreate)(&graph, 0));
-  const HostNodeParameters of_late{note, &second}, of_early{note, &first};
-  ASSERT_OK(CU(*cuda_, cuGraphAddHostNode)(&late, graph, nullptr, 0, &of_late));
-  ASSERT_OK(CU(*cuda_, cuGraphAddHostNode)(&early, graph, nullptr, 0, &of_early));
+  const HostNodeParameters late_parameters{record_number, &second},
+      early_parameters{record_number, &first};
+  ASSERT_OK(CU(*cuda_, cuGraphAddHostNode)(&late, graph, nullptr, 0, &late_parameters));
+  ASSERT_OK(CU(*cuda_, cuGraphAddHostNode)(&early, graph, nullptr, 0, &early_parameters));
   ASSERT_OK(CU(*cuda_, cuGraphAddDependencies)(graph, &early, &late, 1));
   EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(graph, &late, &early, 1), Result::kInvalidValue)
       << "a cycle";
-  const MemsetNodeParameters of_fill{y_, 0, 0x40000000, 4, 1, 1};  // 2.0f
-  ASSERT_OK(CU(*cuda_, cuGraphAddMemsetNode)(&fill, graph, &late, 1, &of_fill, context_));
+  const MemsetNodeParameters fill_parameters{y_, 0, 0x40000000, 4, 1, 1};  // 2.0f
+  ASSERT_OK(CU(*cuda_, cuGraphAddMemsetNode)(&fill, graph, &late, 1, &fill_parameters, context_));
   int n = 1;
   float a = 5;
   void* parameters[] = {&n, &a, &x_, &y_};
-  KernelNodeParameters of_kernel{.function = saxpy_, .parameters = parameters};
-  of_kernel.grid_x = of_kernel.grid_y = of_kernel.grid_z = 1;
-  of_kernel.block_x = of_kernel.block_y = of_kernel.block_z = 1;
-  ASSERT_OK(CU(*cuda_, cuGraphAddKernelNode_v2)(&kernel, graph, &fill, 1, &of_kernel));
+  KernelNodeParameters kernel_parameters{.function = saxpy_, .parameters = parameters};
+  kernel_parameters.grid_x = kernel_parameters.grid_y = kernel_parameters.grid_z = 1;
+  kernel_parameters.block_x = kernel_parameters.block_y = kernel_parameters.block_z = 1;
+  ASSERT_OK(CU(*cuda_, cuGraphAddKernelNode_v2)(&kernel, graph, &fill, 1, &kernel_parameters));
   a = 0;  // the node has a copy of the old value
   size_t count = 0;
   EXPECT_OK(CU(*cuda_, cuGraphGetNodes)(graph, nullptr, &count));
@@ -199,18 +202,18 @@ TEST_F(GraphTest, ALaunchTakesTheTimeOfItsNodes) {
 }
 
 TEST_F(GraphTest, AnInstanceTakesTheParametersOfAGraphOfTheSameShape) {
-  Graph one = nullptr, two = nullptr, longer = nullptr;
+  Graph first = nullptr, second = nullptr, longer = nullptr;
   const auto capture = [&](Graph* graph, float a, int launches) {
     ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
     for (int i = 0; i < launches; ++i) EXPECT_OK(LaunchSaxpy(stream_, a));
     ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, graph));
   };
-  capture(&one, 1, 1);
-  capture(&two, 10, 1);
+  capture(&first, 1, 1);
+  capture(&second, 10, 1);
   capture(&longer, 1, 2);
-  const GraphExec exec = Instantiate(one);
+  const GraphExec exec = Instantiate(first);
   int result = -1;
-  EXPECT_OK(CU(*cuda_, cuGraphExecUpdate)(exec, two, nullptr, &result));
+  EXPECT_OK(CU(*cuda_, cuGraphExecUpdate)(exec, second, nullptr, &result));
   EXPECT_EQ(CU(*cuda_, cuGraphExecUpdate)(exec, longer, nullptr, &result),
             Result::kGraphExecUpdateFailure);
   Run(exec);

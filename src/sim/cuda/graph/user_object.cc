@@ -87,10 +87,10 @@ CUDA_EXPORT Result cuGraphReleaseUserObject(Graph graph, UserObject object, unsi
   UserObjects::DeferredDestroyCalls deferred;
   CUDA_ENTER(Call, call);
   if (count == 0 || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  const auto kept = graph->user_objects.find(object);
-  if (kept == graph->user_objects.end() || kept->second < count) return Result::kInvalidValue;
-  kept->second -= count;
-  if (kept->second == 0) graph->user_objects.erase(kept);
+  const auto found = graph->user_objects.find(object);
+  if (found == graph->user_objects.end() || found->second < count) return Result::kInvalidValue;
+  found->second -= count;
+  if (found->second == 0) graph->user_objects.erase(found);
   call->user_objects().Release(object, count, &deferred);
   return Result::kSuccess;
 }

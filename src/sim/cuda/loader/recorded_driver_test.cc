@@ -26,20 +26,20 @@ class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
       : node_({.profile = fmt::format("base: t4\ndriver: {{version: {}}}\n", GetParam().version)}),
         cuda_(node_.library("libcuda.so.1")) {}
 
-  // Asks cuGetProcAddress of `cuda_`: the version without a status if the driver has no other.
-  RecordedAddress Ask(const RecordedAddress& question, int version) const {
+  // Calls cuGetProcAddress of `cuda_`, without a status if the driver has only this version.
+  RecordedAddress GetProcAddress(const RecordedAddress& recorded, int version) const {
     void* function = nullptr;
-    RecordedAddress answer = question;
-    const char* name = question.name.c_str();
-    const unsigned flags = question.flags;
+    RecordedAddress answer = recorded;
+    const char* name = recorded.name.c_str();
+    const unsigned flags = recorded.flags;
     const Result result =
-        question.status == -1
+        recorded.status == -1
             ? CU(cuda_, cuGetProcAddress)(name, &function, version, flags)
             : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, flags, &answer.status);
     answer.result = int(result);
     // Several symbols of this library can share one address. RecordedSymbolsTest compares the
     // symbols.
-    const bool same = function == (question.symbol.empty() ? nullptr : Export(question.symbol));
+    const bool same = function == (recorded.symbol.empty() ? nullptr : Export(recorded.symbol));
     if (!same) answer.symbol = "another symbol";
     return answer;
   }
@@ -63,7 +63,7 @@ TEST_P(RecordedDriverTest, GetProcAddressAnswersAsTheDriver) {
   std::set<std::string> differences;
   for (const RecordedAddress& theirs : *recorded) {
     for (const int version : {theirs.first_version, theirs.last_version}) {
-      const RecordedAddress ours = Ask(theirs, version);
+      const RecordedAddress ours = GetProcAddress(theirs, version);
       const bool same_result = ours.result == theirs.result && ours.status == theirs.status;
       if (same_result && ours.symbol == theirs.symbol) continue;
       differences.insert(fmt::format("{}, flags {}, CUDA {}: {}/{} {}, not {}/{} {}", theirs.name,
@@ -77,25 +77,26 @@ TEST_P(RecordedDriverTest, GetProcAddressAnswersAsTheDriver) {
 TEST_P(RecordedDriverTest, GetProcAddressFindsNoExportByANameWithASuffix) {
   const auto exports = sim::testing::RecordedExports("libcuda", GetParam().version);
   if (!exports.ok()) GTEST_SKIP() << exports.status().message();
-  int asked = 0;
-  const auto ask = reinterpret_cast<fn::cuGetProcAddress_v2>(Export("cuGetProcAddress_v2"));
-  EXPECT_EQ(ask == nullptr, GetParam().cuda_version < 12000);
+  int checked = 0;
+  const auto get_proc_address =
+      reinterpret_cast<fn::cuGetProcAddress_v2>(Export("cuGetProcAddress_v2"));
+  EXPECT_EQ(get_proc_address == nullptr, GetParam().cuda_version < 12000);
   for (const std::string& symbol : *exports) {
     const bool suffix = symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ||
                         (symbol.size() > 3 && symbol.substr(symbol.size() - 3, 2) == "_v");
     if (!suffix) continue;
-    ++asked;
+    ++checked;
     void* function = this;
     const char* name = symbol.c_str();
-    if (ask != nullptr) {
+    if (get_proc_address != nullptr) {
       int status = -1;
-      EXPECT_EQ(ask(name, &function, 12000, 0, &status), Result::kSuccess);
+      EXPECT_EQ(get_proc_address(name, &function, 12000, 0, &status), Result::kSuccess);
       EXPECT_EQ(function, nullptr) << symbol;
       EXPECT_EQ(status, 1) << symbol;
     }
     EXPECT_EQ(CU(cuda_, cuGetProcAddress)(name, &function, 12000, 0), Result::kNotFound);
   }
-  EXPECT_GT(asked, 100);
+  EXPECT_GT(checked, 100);
 }
 
 TEST_P(RecordedDriverTest, ErrorsHaveTheNamesAndTextsOfTheDriver) {

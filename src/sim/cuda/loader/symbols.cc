@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <tuple>
 
-// This file must not include api/cuda_abi.h, which declares these functions with parameters. The
-// parameters do not matter here: on x86-64 the caller removes its arguments.
+// This file must not include api/cuda_abi.h, which declares these functions with parameters. These
+// functions ignore their arguments, which the caller removes (x86-64, AArch64).
 #define CUDA_SYMBOL(name, since, class_)                               \
   extern "C" __attribute__((weak, visibility("default"))) int name() { \
     return tessera::cuda::ReportUnimplemented(#name);                  \

@@ -48,9 +48,9 @@ constexpr Row kRows[] = {
 using Names = std::set<std::string>;
 
 Names Without(const Names& names, const Names& others) {
-  Names left;
-  std::ranges::set_difference(names, others, std::inserter(left, left.end()));
-  return left;
+  Names remaining;
+  std::ranges::set_difference(names, others, std::inserter(remaining, remaining.end()));
+  return remaining;
 }
 
 TEST(CudaSymbolsTest, EverySymbolHasAClassAndIsUnique) {

@@ -117,19 +117,19 @@ TEST_F(ManagedTest, TheDeviceOfAPoolAlwaysHasAccess) {
 TEST_F(ManagedTest, ThePoolOfADeviceIsFoundByItsLocation) {
   const MemLocation here{kLocationDevice, 0}, host{kLocationHost, 0};
   constexpr int kPinned = 1;
-  MemPool pool = nullptr, by_place = nullptr, made = nullptr;
+  MemPool pool = nullptr, by_location = nullptr, created = nullptr;
   ASSERT_OK(CU(*cuda_, cuDeviceGetMemPool)(&pool, 0));
-  EXPECT_OK(CU(*cuda_, cuMemGetMemPool)(&by_place, &here, kPinned));
-  EXPECT_EQ(by_place, pool);
-  EXPECT_EQ(CU(*cuda_, cuMemGetMemPool)(&by_place, &host, kPinned), Result::kNotSupported);
+  EXPECT_OK(CU(*cuda_, cuMemGetMemPool)(&by_location, &here, kPinned));
+  EXPECT_EQ(by_location, pool);
+  EXPECT_EQ(CU(*cuda_, cuMemGetMemPool)(&by_location, &host, kPinned), Result::kNotSupported);
   const MemPoolProperties properties{.alloc_type = 1, .location = here};
-  ASSERT_OK(CU(*cuda_, cuMemPoolCreate)(&made, &properties));
-  EXPECT_OK(CU(*cuda_, cuMemSetMemPool)(&here, kPinned, made));
-  EXPECT_OK(CU(*cuda_, cuDeviceGetMemPool)(&by_place, 0));
-  EXPECT_EQ(by_place, made);
-  EXPECT_OK(CU(*cuda_, cuMemGetDefaultMemPool)(&by_place, &here, kPinned));
-  EXPECT_EQ(by_place, pool);
-  EXPECT_OK(CU(*cuda_, cuMemPoolDestroy)(made));
+  ASSERT_OK(CU(*cuda_, cuMemPoolCreate)(&created, &properties));
+  EXPECT_OK(CU(*cuda_, cuMemSetMemPool)(&here, kPinned, created));
+  EXPECT_OK(CU(*cuda_, cuDeviceGetMemPool)(&by_location, 0));
+  EXPECT_EQ(by_location, created);
+  EXPECT_OK(CU(*cuda_, cuMemGetDefaultMemPool)(&by_location, &here, kPinned));
+  EXPECT_EQ(by_location, pool);
+  EXPECT_OK(CU(*cuda_, cuMemPoolDestroy)(created));
 }
 
 }  // namespace

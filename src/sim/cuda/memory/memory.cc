@@ -343,7 +343,7 @@ CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* valu
     case 1:
     case 2:
     case 3:
-      return Result::kSuccess;  // rules of reuse are hints
+      return Result::kSuccess;  // the rules of reuse are hints, which the simulation ignores
     case kReleaseThreshold:
       pool->release_threshold = *static_cast<uint64_t*>(value);
       return Result::kSuccess;

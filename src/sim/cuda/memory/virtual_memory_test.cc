@@ -26,9 +26,10 @@ constexpr MemAccess kReadWrite = {{kLocationDevice, 0}, kAccessReadWrite};
 
 class VirtualMemoryTest : public OneGpuTest {
  protected:
-  static PhysicalMemory Create(uint64_t bytes, const PhysicalMemoryProperties& how = kOnDevice) {
+  static PhysicalMemory Create(uint64_t bytes,
+                               const PhysicalMemoryProperties& properties = kOnDevice) {
     PhysicalMemory memory = 0;
-    EXPECT_OK(CU(*cuda_, cuMemCreate)(&memory, bytes, &how, 0));
+    EXPECT_OK(CU(*cuda_, cuMemCreate)(&memory, bytes, &properties, 0));
     return memory;
   }
   static DevicePtr Reserve(uint64_t bytes) {
@@ -213,15 +214,15 @@ TEST_F(VirtualMemoryTest, OnlyOneOfTwoThreadsUnmapsAMapping) {
 
 TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
   PhysicalMemory memory = 0;
-  PhysicalMemoryProperties how = kOnDevice;
-  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kMiB, &how, 0), Result::kInvalidValue);
-  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, 2000 * kMiB, &how, 0), Result::kOutOfMemory);
+  PhysicalMemoryProperties properties = kOnDevice;
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kMiB, &properties, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, 2000 * kMiB, &properties, 0), Result::kOutOfMemory);
   DevicePtr too_large = 0;
   EXPECT_EQ(CU(*cuda_, cuMemAddressReserve)(&too_large, 0 - kBlock, 0, 0, 0), Result::kOutOfMemory);
-  how.location.id = 3;
-  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &how, 0), Result::kInvalidDevice);
-  how.location = {kLocationHost, 0};
-  memory = Create(kBlock, how);
+  properties.location.id = 3;
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &properties, 0), Result::kInvalidDevice);
+  properties.location = {kLocationHost, 0};
+  memory = Create(kBlock, properties);
   EXPECT_EQ(UsedBytes(), 0u) << "host memory";
   DevicePtr pointer = Reserve(kBlock);
   EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer, 2 * kBlock, 0, memory, 0), Result::kInvalidValue);

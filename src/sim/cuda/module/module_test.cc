@@ -246,18 +246,18 @@ TEST_F(ModuleTest, AFunctionKeepsTheStateOfOldLaunches) {
 }
 
 TEST_F(ModuleTest, TheLastDetachDestroysAContext) {
-  Context made = nullptr, attached = nullptr, current = nullptr;
+  Context created = nullptr, attached = nullptr, current = nullptr;
   EXPECT_EQ(CU(*cuda_, cuCtxAttach)(nullptr, 0), Result::kInvalidValue);
-  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&made, 0, 0));
+  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&created, 0, 0));
   ASSERT_OK(CU(*cuda_, cuCtxAttach)(&attached, 0));
-  EXPECT_EQ(attached, made);
-  EXPECT_OK(CU(*cuda_, cuCtxDetach)(made));
+  EXPECT_EQ(attached, created);
+  EXPECT_OK(CU(*cuda_, cuCtxDetach)(created));
   EXPECT_OK(CU(*cuda_, cuCtxGetCurrent)(&current));
-  EXPECT_EQ(current, made);
-  EXPECT_OK(CU(*cuda_, cuCtxDetach)(made));
+  EXPECT_EQ(current, created);
+  EXPECT_OK(CU(*cuda_, cuCtxDetach)(created));
   EXPECT_OK(CU(*cuda_, cuCtxGetCurrent)(&current));
-  EXPECT_NE(current, made);
-  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(made), Result::kInvalidContext);
+  EXPECT_NE(current, created);
+  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(created), Result::kInvalidContext);
   EXPECT_EQ(CU(*cuda_, cuCtxDetach)(current), Result::kInvalidContext)
       << "a primary context cannot be detached";
 }

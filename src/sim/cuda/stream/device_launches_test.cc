@@ -20,7 +20,7 @@ constexpr char kPtx[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry slow() { ret; }\n.visible .entry other() { ret; }\n";
 
-// What the program has on a GPU.
+// The objects of the program on one GPU.
 struct OnGpu {
   Context context = nullptr;
   Stream stream = nullptr;
@@ -52,7 +52,7 @@ class DeviceLaunchesTest : public ::testing::Test {
     unsetenv("SIMGPU_KERNEL_NS");
   }
 
-  static std::vector<DeviceLaunch> OnBoth() {
+  static std::vector<DeviceLaunch> LaunchesOnBoth() {
     std::vector<DeviceLaunch> launches(2);
     for (int i = 0; i < 2; ++i) {
       launches[i] = {.function = gpus_[i].slow,
@@ -72,7 +72,7 @@ class DeviceLaunchesTest : public ::testing::Test {
     return CU(*cuda_, cuLaunchCooperativeKernelMultiDevice)(launches.data(),
                                                             unsigned(launches.size()), flags);
   }
-  // The given kernel alone, in the stream of the device.
+  // Launches the kernel in the stream of the device.
   static void Run(int device, Function function) {
     ASSERT_OK(CU(*cuda_, cuCtxPushCurrent_v2)(gpus_[device].context));
     EXPECT_OK(CU(*cuda_, cuLaunchKernel)(function, 1, 1, 1, 32, 1, 1, 0, gpus_[device].stream,
@@ -91,7 +91,7 @@ class DeviceLaunchesTest : public ::testing::Test {
   }
   // Milliseconds that the stream of the device takes for `work`.
   template <typename Work>
-  static float Took(int device, Work work) {
+  static float MillisecondsOf(int device, Work work) {
     const Event start = Record(device);
     work();
     const Event end = Record(device);
@@ -104,9 +104,9 @@ class DeviceLaunchesTest : public ::testing::Test {
 
   // The least of several times: on a loaded machine the program may pause between two calls.
   template <typename Work>
-  static float Least(int device, Work work) {
-    float least = Took(device, work);
-    for (int i = 0; i < 4; ++i) least = std::min(least, Took(device, work));
+  static float LeastMilliseconds(int device, Work work) {
+    float least = MillisecondsOf(device, work);
+    for (int i = 0; i < 4; ++i) least = std::min(least, MillisecondsOf(device, work));
     return least;
   }
 
@@ -117,7 +117,7 @@ class DeviceLaunchesTest : public ::testing::Test {
 
 TEST_F(DeviceLaunchesTest, TheKernelRunsOnEachDevice) {
   for (int device = 0; device < 2; ++device) {
-    EXPECT_NEAR(Least(device, [] { EXPECT_OK(Launch(OnBoth())); }), 20, 5);
+    EXPECT_NEAR(LeastMilliseconds(device, [] { EXPECT_OK(Launch(LaunchesOnBoth())); }), 20, 5);
   }
 }
 
@@ -125,36 +125,36 @@ TEST_F(DeviceLaunchesTest, TheKernelsWaitForEarlierWorkInAllStreams) {
   const auto work = [](unsigned flags) {
     return [flags] {
       Run(1, gpus_[1].slow);
-      EXPECT_OK(Launch(OnBoth(), flags));
+      EXPECT_OK(Launch(LaunchesOnBoth(), flags));
     };
   };
-  EXPECT_GE(Least(0, work(0)), 36);
-  EXPECT_LE(Least(0, work(kNoSyncBefore | kNoSyncAfter)), 30);
+  EXPECT_GE(LeastMilliseconds(0, work(0)), 36);
+  EXPECT_LE(LeastMilliseconds(0, work(kNoSyncBefore | kNoSyncAfter)), 30);
 }
 
 TEST_F(DeviceLaunchesTest, LaterWorkWaitsForAllKernels) {
   const auto work = [](unsigned flags) {
     return [flags] {
       Run(1, gpus_[1].slow);
-      EXPECT_OK(Launch(OnBoth(), kNoSyncBefore | flags));
+      EXPECT_OK(Launch(LaunchesOnBoth(), kNoSyncBefore | flags));
       Run(0, gpus_[0].other);
     };
   };
-  EXPECT_GE(Least(0, work(0)), 37);
-  EXPECT_LE(Least(0, work(kNoSyncAfter)), 30);
+  EXPECT_GE(LeastMilliseconds(0, work(0)), 37);
+  EXPECT_LE(LeastMilliseconds(0, work(kNoSyncAfter)), 30);
 }
 
 TEST_F(DeviceLaunchesTest, InvalidLaunchesAreRefusedAsAWhole) {
   const auto result_of = [](auto change) {
-    std::vector<DeviceLaunch> launches = OnBoth();
+    std::vector<DeviceLaunch> launches = LaunchesOnBoth();
     change(launches);
     Result result = Result::kSuccess;
-    EXPECT_LE(Least(0, [&] { result = Launch(launches); }), 10) << "nothing runs";
+    EXPECT_LE(LeastMilliseconds(0, [&] { result = Launch(launches); }), 10) << "nothing runs";
     return result;
   };
   EXPECT_EQ(result_of([](auto& all) { all.clear(); }), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuLaunchCooperativeKernelMultiDevice)(nullptr, 2, 0), Result::kInvalidValue);
-  EXPECT_EQ(Launch(OnBoth(), 4), Result::kInvalidValue) << "unknown flag";
+  EXPECT_EQ(Launch(LaunchesOnBoth(), 4), Result::kInvalidValue) << "unknown flag";
   EXPECT_EQ(result_of([](auto& all) { all[1] = all[0]; }), Result::kInvalidValue) << "one device";
   EXPECT_EQ(result_of([](auto& all) { all[1].stream = all[0].stream; }), Result::kInvalidValue);
   EXPECT_EQ(result_of([](auto& all) { all[1].stream = nullptr; }), Result::kInvalidHandle);
@@ -172,7 +172,7 @@ TEST_F(DeviceLaunchesTest, InvalidLaunchesAreRefusedAsAWhole) {
 TEST_F(DeviceLaunchesTest, ACaptureEndsWithAnError) {
   Graph graph = nullptr;
   ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(gpus_[0].stream, 0));
-  EXPECT_EQ(Launch(OnBoth()), Result::kStreamCaptureUnsupported);
+  EXPECT_EQ(Launch(LaunchesOnBoth()), Result::kStreamCaptureUnsupported);
   EXPECT_EQ(CU(*cuda_, cuStreamEndCapture)(gpus_[0].stream, &graph),
             Result::kStreamCaptureInvalidated);
 }

@@ -9,14 +9,14 @@
 
 namespace tessera::cuda {
 
-// The durations are one value, a range ("low..high"), or a list ("a|b|c"). Each launch gets one at
-// random; a value that is listed twice is twice as likely. Every run of a program gets the same
-// sequence.
+// The durations are one value, a range ("low..high"), or a list ("a|b|c"). Each launch gets one of
+// the durations at random; a value that is listed twice is twice as likely. Every run of a program
+// gets the same sequence.
 class KernelTimes {
  public:
   KernelTimes() = default;
   // The durations in the first item of `setting` with the name of the kernel, or with "*". Empty:
-  // no such item, or none that is valid.
+  // no such item, or its durations are invalid.
   static KernelTimes Find(std::string_view setting, std::string_view kernel);
   // The first item of `setting` that is invalid; empty: all are valid.
   static std::string_view FirstInvalid(std::string_view setting);

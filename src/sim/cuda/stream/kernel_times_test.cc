@@ -16,7 +16,7 @@ TEST(KernelTimesTest, TheFirstItemOfTheKernelCounts) {
   EXPECT_TRUE(KernelTimes::Find("", "train").empty());
 }
 
-TEST(KernelTimesTest, ARangeGivesAllBetweenItsEnds) {
+TEST(KernelTimesTest, ARangeGivesEveryDurationBetweenItsEnds) {
   KernelTimes times = KernelTimes::Find("load=1000..3000", "load");
   uint64_t least = UINT64_MAX, most = 0, sum = 0;
   for (int i = 0; i < 10'000; ++i) {
@@ -32,7 +32,7 @@ TEST(KernelTimesTest, ARangeGivesAllBetweenItsEnds) {
   EXPECT_NEAR(double(sum) / 10'000, 2000, 30);
 }
 
-TEST(KernelTimesTest, AListGivesEachAsOftenAsItIsListed) {
+TEST(KernelTimesTest, AListGivesADurationAsOftenAsItIsListed) {
   KernelTimes times = KernelTimes::Find("k=500|500|500|9000", "k");
   std::map<uint64_t, int> counts;
   for (int i = 0; i < 10'000; ++i) ++counts[times.Next()];
@@ -47,7 +47,7 @@ TEST(KernelTimesTest, EveryRunGetsTheSameSequence) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(first.Next(), second.Next());
 }
 
-TEST(KernelTimesTest, InvalidDurationsSetNone) {
+TEST(KernelTimesTest, InvalidDurationsAreIgnored) {
   for (const char* value : {"", "0", "x", "5x", "3..1", "1..2..3", "1|", "1||2", "..5", "1|x"}) {
     const std::string setting = std::string("k=") + value;
     const bool trailing = std::string(value) == "1|";  // an empty end of the list is no item

@@ -8,7 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
-// Applies `change` to the state that the function keeps.
+// Applies `change` to the launch state of the function.
 template <typename Change>
 Result UpdateLegacyLaunch(Function function, Change change) {
   CUDA_ENTER(ContextCall, call);
@@ -16,7 +16,7 @@ Result UpdateLegacyLaunch(Function function, Change change) {
   return found == nullptr ? Result::kInvalidHandle : change(&found->legacy_launch);
 }
 
-Result SetKeptParameter(Function function, int offset, const void* value, size_t bytes) {
+Result SetStoredParameter(Function function, int offset, const void* value, size_t bytes) {
   if (value == nullptr || offset < 0 || size_t(offset) + bytes > kMaxParameterBytes) {
     return Result::kInvalidValue;
   }
@@ -28,7 +28,7 @@ Result SetKeptParameter(Function function, int offset, const void* value, size_t
   });
 }
 
-Result LaunchKept(Function function, int width, int height, Stream stream) {
+Result LaunchStored(Function function, int width, int height, Stream stream) {
   if (width <= 0 || height <= 0) return Result::kInvalidValue;
   LegacyLaunchState launch;
   const Result result = UpdateLegacyLaunch(function, [&](LegacyLaunchState* state) {
@@ -71,21 +71,21 @@ CUDA_EXPORT Result cuParamSetSize(Function function, unsigned bytes) {
 }
 
 CUDA_EXPORT Result cuParamSeti(Function function, int offset, unsigned value) {
-  return SetKeptParameter(function, offset, &value, sizeof(value));
+  return SetStoredParameter(function, offset, &value, sizeof(value));
 }
 CUDA_EXPORT Result cuParamSetf(Function function, int offset, float value) {
-  return SetKeptParameter(function, offset, &value, sizeof(value));
+  return SetStoredParameter(function, offset, &value, sizeof(value));
 }
 CUDA_EXPORT Result cuParamSetv(Function function, int offset, void* value, unsigned bytes) {
-  return SetKeptParameter(function, offset, value, bytes);
+  return SetStoredParameter(function, offset, value, bytes);
 }
 
-CUDA_EXPORT Result cuLaunch(Function function) { return LaunchKept(function, 1, 1, nullptr); }
+CUDA_EXPORT Result cuLaunch(Function function) { return LaunchStored(function, 1, 1, nullptr); }
 CUDA_EXPORT Result cuLaunchGrid(Function function, int width, int height) {
-  return LaunchKept(function, width, height, nullptr);
+  return LaunchStored(function, width, height, nullptr);
 }
 CUDA_EXPORT Result cuLaunchGridAsync(Function function, int width, int height, Stream stream) {
-  return LaunchKept(function, width, height, stream);
+  return LaunchStored(function, width, height, stream);
 }
 
 }  // namespace tessera::cuda

@@ -183,7 +183,7 @@ TEST_F(TimeTest, ConcurrentKernelsTakeLongerOnlyIfTheyFillTheGpu) {
   EXPECT_NEAR(p().Elapsed(start, both), 100, 1);
 }
 
-TEST_F(TimeTest, AFullQueueHoldsTheLaunchBack) {
+TEST_F(TimeTest, ALaunchWaitsForRoomInAFullQueue) {
   Stream stream = p().NewStream();
   const uint64_t before = sim::MonotonicNs();
   for (int i = 0; i < 1024; ++i) p().Launch(p().short_one, stream);
@@ -323,7 +323,7 @@ class SharedTimeTest : public ::testing::Test {
     double at, gpu, first, second;
   };
   // The processes update their busy time only when they run, which a loaded machine delays. So this
-  // returns the most recent of the readings of 200 ms.
+  // returns the reading, of all within 200 ms, whose busy time of the GPU is the most up to date.
   Reading Read(pid_t first, pid_t second) {
     Reading latest{0, -1e18, 0, 0};
     for (int i = 0; i < 100; ++i) {
@@ -339,7 +339,7 @@ class SharedTimeTest : public ::testing::Test {
   std::vector<pid_t> children_;
 };
 
-TEST_F(SharedTimeTest, ProcessesGetEqualTurnsWhateverTheirKernelsTake) {
+TEST_F(SharedTimeTest, ProcessesGetEqualTurnsForShortAndLongKernels) {
   const pid_t first = Start("slow=1000000"), second = Start("slow=30000000");
   const Reading start = Read(first, second);
   usleep(1'000'000);
@@ -351,7 +351,7 @@ TEST_F(SharedTimeTest, ProcessesGetEqualTurnsWhateverTheirKernelsTake) {
 }
 
 // The wait for the turn of the process does not count. It is up to 2 ms.
-TEST_F(SharedTimeTest, AnEventIsStampedInATurnOfItsProcess) {
+TEST_F(SharedTimeTest, AnEventGetsItsTimeInATurnOfItsProcess) {
   Start("slow=1000000");
   EXPECT_NEAR(MedianBetweenEvents(), 0.2, 0.05);
 }
