@@ -20,6 +20,9 @@ constexpr uint32_t kExtensionMagic = 0xeaa42174;
 constexpr uint32_t kSectionHwcaps = 1;
 constexpr uint64_t kHwcapExtension = uint64_t{1} << 62;
 constexpr size_t kMaxHwcaps = 1024;
+// Maximum sum of the lengths of all strings. Entries of a damaged file may all refer to one long
+// string, which would take more memory than the host has.
+constexpr size_t kMaxStringBytes = 4 * kMaxLdCacheSize;
 
 struct NewHeader {
   char magic[20];
@@ -71,7 +74,7 @@ class LdCacheReader {
       NewEntry raw{};
       Copy(sizeof(header) + i * sizeof(NewEntry), &raw);
       LdCacheEntry entry{{}, {}, raw.flags, raw.os_version, raw.hwcap};
-      if (!StringAt(raw.key, &entry.name) || !StringAt(raw.value, &entry.path)) {
+      if (!ReadString(raw.key, &entry.name) || !ReadString(raw.value, &entry.path)) {
         return Error(Code::kInvalidArgument, "damaged ld.so.cache: entry {} has no valid name", i);
       }
       cache.entries.push_back(std::move(entry));
@@ -102,7 +105,7 @@ class LdCacheReader {
     for (uint32_t i = 0; i < section.size / 4; ++i) {
       uint32_t offset = 0;
       std::string name;
-      if (!Copy(size_t{section.offset} + i * 4, &offset) || !StringAt(offset, &name)) {
+      if (!Copy(size_t{section.offset} + i * 4, &offset) || !ReadString(offset, &name)) {
         return BadCache("glibc-hwcaps are outside of the file");
       }
       cache->hwcaps.push_back(std::move(name));
@@ -117,15 +120,18 @@ class LdCacheReader {
     return true;
   }
 
-  bool StringAt(size_t offset, std::string* out) const {
+  bool ReadString(size_t offset, std::string* out) {
     if (offset >= data_.size()) return false;
     const size_t end = data_.find('\0', offset);
     if (end == std::string_view::npos) return false;
+    string_bytes_ += end - offset;
+    if (string_bytes_ > kMaxStringBytes) return false;
     out->assign(data_.substr(offset, end - offset));
     return true;
   }
 
   std::string_view data_;
+  size_t string_bytes_ = 0;  // of all strings read so far
 };
 
 // Collects distinct strings and their offsets from the start of the file.
@@ -168,22 +174,22 @@ int32_t NativeLdCacheFlags() {
 }
 
 int CompareLibraryNames(std::string_view a, std::string_view b) {
-  const auto digit = [](std::string_view text, size_t at) {
+  const auto is_digit = [](std::string_view text, size_t at) {
     return at < text.size() && text[at] >= '0' && text[at] <= '9';
   };
   size_t i = 0, j = 0;
   while (i < a.size()) {
-    if (digit(a, i)) {
-      if (!digit(b, j)) return 1;
-      uint32_t left = 0, right = 0;
-      while (digit(a, i)) left = left * 10 + static_cast<uint32_t>(a[i++] - '0');
-      while (digit(b, j)) right = right * 10 + static_cast<uint32_t>(b[j++] - '0');
-      if (left != right) return left < right ? -1 : 1;
-    } else if (digit(b, j)) {
+    if (is_digit(a, i)) {
+      if (!is_digit(b, j)) return 1;
+      uint32_t number_a = 0, number_b = 0;
+      while (is_digit(a, i)) number_a = number_a * 10 + static_cast<uint32_t>(a[i++] - '0');
+      while (is_digit(b, j)) number_b = number_b * 10 + static_cast<uint32_t>(b[j++] - '0');
+      if (number_a != number_b) return number_a < number_b ? -1 : 1;
+    } else if (is_digit(b, j)) {
       return -1;
     } else {
-      const int right = j < b.size() ? static_cast<unsigned char>(b[j]) : 0;
-      const int difference = static_cast<unsigned char>(a[i]) - right;
+      const int character_b = j < b.size() ? static_cast<unsigned char>(b[j]) : 0;
+      const int difference = static_cast<unsigned char>(a[i]) - character_b;
       if (difference != 0) return difference;
       ++i, ++j;
     }
@@ -224,7 +230,8 @@ std::string WriteLdCache(const LdCache& cache) {
   for (const LdCacheEntry& entry : cache.entries) {
     if (HasKnownHwcap(entry, cache)) sorted.push_back(&entry);
   }
-  // Descending, like ldconfig. Equal names keep their order, in which the linker tries them.
+  // The order is descending, as ldconfig writes it. Equal names keep their order, in which the
+  // linker tries them.
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
     return CompareLibraryNames(a->name, b->name) > 0;
   });

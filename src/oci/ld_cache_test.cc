@@ -121,6 +121,15 @@ TEST(LdCache, DamagedFilesDoNotCrash) {
   EXPECT_FALSE(ParseLdCache("").ok());
 }
 
+TEST(LdCache, EntriesThatShareALongStringAreRejected) {
+  LdCache cache;
+  const std::string path(1 << 20, 'x');
+  for (int i = 0; i < 100; ++i) cache.entries.push_back(Entry("lib.so", path));
+  const std::string file = WriteLdCache(cache);
+  EXPECT_LT(file.size(), size_t{2} << 20) << "the file has the string once";
+  EXPECT_EQ(ParseLdCache(file).status().code(), Code::kInvalidArgument);
+}
+
 TEST(LdCache, EveryTruncationIsReportedAsDamage) {
   LdCache plain = Sample();
   plain.entries.erase(plain.entries.begin());
