@@ -230,7 +230,7 @@ Status ConfigDocument::AddRule(Json rule) {
   return Status::Ok();
 }
 
-// Without "m": runc's own rules allow mknod of every device ("c *:* m"), and access needs "rw".
+// The rule has no "m", because runc's own rules allow mknod of every device ("c *:* m").
 Status ConfigDocument::AllowDevice(const DeviceNode& node) {
   return AddRule(RuleToJson(node, /*allow=*/true, "rw"));
 }

@@ -67,7 +67,7 @@ class DriverFinder {
 
   static std::string_view StemOf(std::string_view name) { return name.substr(0, name.find(".so")); }
 
-  // Adds each name and each file once; of several files with one name, the first that is found.
+  // Adds each name and each file once. If several files have one name, the first one found counts.
   Status AddLibrary(const std::string& dir, const std::string& name) {
     const Result<Fd> fd = root_.OpenTrustedFile(JoinPath(dir, name));
     if (!fd.ok()) {
@@ -82,9 +82,9 @@ class DriverFinder {
     Result<ElfInfo> elf = ReadElf(fd->get());
     if (elf.ok() && !elf->is_64_bit) return Status::Ok();
     if (!elf.ok()) {
-      const Status why = elf.status().Annotate(host_path);
-      if (StemOf(name) == "libcuda" || StemOf(name) == "libnvidia-ml") return why;
-      files_.notes.push_back(why.message());
+      const Status error = elf.status().Annotate(host_path);
+      if (StemOf(name) == "libcuda" || StemOf(name) == "libnvidia-ml") return error;
+      files_.notes.push_back(error.message());
       return Status::Ok();
     }
     if (elf->soname.empty()) elf->soname = name;
@@ -107,8 +107,9 @@ class DriverFinder {
   // Debian's programs are in usr/lib/nvidia/current if no alternative refers to them.
   std::vector<std::string> BinaryDirs() const {
     std::vector<std::string> dirs(kBinaryDirs.begin(), kBinaryDirs.end());
-    const std::string& own = location_.dirs[0];
-    if (BaseName(DirName(own)) == "nvidia") dirs.push_back("usr/lib/nvidia/" + BaseName(own));
+    const std::string& library_dir = location_.dirs[0];
+    if (BaseName(DirName(library_dir)) == "nvidia")
+      dirs.push_back("usr/lib/nvidia/" + BaseName(library_dir));
     return dirs;
   }
 
@@ -126,21 +127,21 @@ class DriverFinder {
 
   Status CheckRequiredFiles() const {
     std::string missing;
-    Capabilities broken = 0;
+    Capabilities incomplete = 0;
     for (const RequiredDriverFile& required : RequiredDriverFiles()) {
       if (!(required.capability & RequiredCapabilities(capabilities_)) || HasFile(required.name))
         continue;
-      broken |= required.capability;
+      incomplete |= required.capability;
       if (missing.find(required.name) == std::string::npos) {
         missing += (missing.empty() ? "" : ", ") + std::string(required.name);
       }
     }
-    if (broken == 0) return Status::Ok();
+    if (incomplete == 0) return Status::Ok();
     return Error(
         Code::kFailedPrecondition,
         "NVIDIA_DRIVER_CAPABILITIES asks for {0}, but driver {1} in {2} lacks {3}: install "
         "these parts of the driver, or leave {0} out of NVIDIA_DRIVER_CAPABILITIES",
-        CapabilitiesText(broken), files_.version, files_.root, missing);
+        CapabilitiesText(incomplete), files_.version, files_.root, missing);
   }
 
   bool HasFile(std::string_view name) const {
@@ -197,8 +198,8 @@ std::vector<std::string> DrmNodes(const std::string& root, const std::string& bu
   std::vector<std::string> nodes;
   for (const std::string& name : ListDir(dir).value_or({})) {
     // Skips the connectors of a card: card1-DP-1.
-    const bool connector = name.find('-') != std::string::npos;
-    if ((name.starts_with("card") || name.starts_with("renderD")) && !connector) {
+    const bool is_connector = name.find('-') != std::string::npos;
+    if ((name.starts_with("card") || name.starts_with("renderD")) && !is_connector) {
       nodes.push_back("dri/" + name);
     }
   }

@@ -10,7 +10,8 @@
 namespace tessera::oci {
 namespace {
 
-// In a library directory: each of its subdirectories is a driver version of Debian.
+// A subdirectory of a library directory. Each directory in it belongs to a driver version of
+// Debian.
 constexpr std::string_view kVersionsDir = "nvidia";
 constexpr int kMaxLinks = 16;
 
@@ -20,8 +21,8 @@ std::string_view DriverVersionIn(std::string_view name, std::string_view stem) {
   name.remove_prefix(stem.size());
   if (!name.starts_with(".so.")) return {};
   name.remove_prefix(4);
-  const bool numbers = name.find_first_not_of("0123456789.") == std::string_view::npos;
-  return numbers && name.find('.') != std::string_view::npos ? name : std::string_view();
+  const bool is_numeric = name.find_first_not_of("0123456789.") == std::string_view::npos;
+  return is_numeric && name.find('.') != std::string_view::npos ? name : std::string_view();
 }
 
 std::string Joined(const std::vector<std::string>& names) {
@@ -91,7 +92,7 @@ Result<std::string> DriverSearch::FindUnresolvedLibrary(std::string_view stem) c
     }
     return std::string();
   };
-  // Fast path that finds most drivers.
+  // This fast path finds most drivers.
   if (std::string path = find_in(kLibraryDirs); !path.empty()) return path;
   std::vector<std::string> dirs = LibraryDirs();
   if (std::string path = find_in(dirs); !path.empty()) return path;
@@ -134,12 +135,12 @@ Result<DriverLocation> DriverSearch::FollowToVersion(std::string path,
 }
 
 Result<DriverLocation> DriverSearch::FindLocation() const {
-  Status why = Status::Ok();
+  Status first_error;
   for (const std::string_view stem : {"libcuda", "libnvidia-ml"}) {
     const Result<std::string> path = FindUnresolvedLibrary(stem);
     Result<DriverLocation> location = path.ok() ? FollowToVersion(*path, stem) : path.status();
     if (!location.ok()) {
-      if (why.ok()) why = location.status();
+      if (first_error.ok()) first_error = location.status();
       continue;
     }
     // Files of one driver may be in several directories.
@@ -148,7 +149,7 @@ Result<DriverLocation> DriverSearch::FindLocation() const {
     }
     return location;
   }
-  return why;
+  return first_error;
 }
 
 }  // namespace tessera::oci

@@ -70,7 +70,7 @@ class ElfFile {
   std::array<char, 1024> head_;
 };
 
-// One algorithm for 32 and 64 bits. The types are the ELF structures of one of the two.
+// The algorithm is the same for 32 and 64 bits. The types are the ELF structures of one of these.
 template <typename Ehdr, typename Phdr, typename Dyn>
 class ElfWalker {
  public:

@@ -66,15 +66,15 @@ void EnvList::RemoveFilesBelow(std::string_view name, std::string_view dir) {
   const std::optional<std::string> list = Get(name);
   if (!list) return;
   constexpr std::string_view kSeparators = ": ";
-  std::vector<std::string_view> kept;
-  bool removed = false;
+  std::vector<std::string_view> remaining;
+  bool has_removed = false;
   for (size_t at = 0; at <= list->size();) {
     const size_t end = std::min(list->find_first_of(kSeparators, at), list->size());
     const std::string_view file = std::string_view(*list).substr(at, end - at);
-    IsBelow(CleanPath(file), dir) ? void(removed = true) : kept.push_back(file);
+    IsBelow(CleanPath(file), dir) ? void(has_removed = true) : remaining.push_back(file);
     at = end + 1;
   }
-  if (removed) Set(name, fmt::format("{}", fmt::join(kept, ":")));
+  if (has_removed) Set(name, fmt::format("{}", fmt::join(remaining, ":")));
 }
 
 }  // namespace tessera::oci

@@ -122,8 +122,8 @@ std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, con
     }
   }
   for (const LdCacheEntry& entry : cache.entries) {
-    const bool named = std::ranges::count(sonames, entry.name) != 0;
-    if (named && entry.path.starts_with('/')) search.AddDir(DirName(entry.path));
+    const bool is_named = std::ranges::count(sonames, entry.name) != 0;
+    if (is_named && entry.path.starts_with('/')) search.AddDir(DirName(entry.path));
   }
   const std::string path = document.env().Get("LD_LIBRARY_PATH").value_or("");
   for (const std::string_view dir : Split(path, ':')) {

@@ -26,8 +26,8 @@ constexpr std::string_view kDefaultPath =
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
 // The shared tree contains a mount for each file of the driver, which only rbind includes.
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
-// The state of the container's processes, private to the container. Sticky, so that users cannot
-// remove each other's files.
+// For the state of the container's processes. The directory is sticky, so that users cannot remove
+// each other's files.
 const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
                                               "noexec", "mode=1777", "size=8m"};
 const std::vector<std::string> kReadWriteBind = {"rw",     "nosuid", "nodev",
@@ -135,11 +135,11 @@ class Injector {
       RETURN_IF_ERROR(document_.SetUnified("dmem.max", injection_.dmem_max));
     }
     RETURN_IF_ERROR(CollectTree());
-    ASSIGN_OR_RETURN(std::string how, MountTree());
+    ASSIGN_OR_RETURN(std::string summary, MountTree());
     for (const Mount& mount : mounts_after_tree_) RETURN_IF_ERROR(document_.AddMount(mount));
     RETURN_IF_ERROR(AddSockets());
     RETURN_IF_ERROR(EditEnv());
-    return how;
+    return summary;
   }
 
  private:
@@ -263,15 +263,15 @@ class Injector {
                               .flags = NativeLdCacheFlags()});
   }
 
-  // Trees with and without the limiter have different files as libcuda. A new tree
-  // replaces the others of its family, so these need different families.
+  // Trees with and without the limiter have different files as libcuda. A new tree replaces the
+  // other trees of its family, so the two kinds have different families.
   std::string TreeFamily() const {
     const std::string& root = injection_.driver.root;
     return injection_.limiter ? root + " limited by " + injection_.limiter->library_dir : root;
   }
 
   Result<std::string> MountTree() {
-    std::string why = "no directory for shared trees is configured";
+    std::string reason = "no directory for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
       const Result<std::string> shared = ShareTree(tree_, TreeFamily(), injection_.tree_dir,
                                                    LabelWithoutCategories(document_.MountLabel()));
@@ -279,7 +279,7 @@ class Injector {
         RETURN_IF_ERROR(document_.AddMount({target_.driver_dir, "bind", *shared, kReadOnlyTree}));
         return fmt::format("driver files by one mount of {}", *shared);
       }
-      why = shared.status().message();
+      reason = shared.status().message();
     }
     ASSIGN_OR_RETURN(const std::string staged, stage_.AddTree(tree_));
     RETURN_IF_ERROR(document_.AddMount({target_.driver_dir, "bind", staged, kReadOnlyBind}));
@@ -288,7 +288,7 @@ class Injector {
       RETURN_IF_ERROR(
           document_.AddMount({ContainerPath(entry.name), "bind", entry.target, kReadOnlyBind}));
     }
-    return fmt::format("driver files by a mount each: {}", why);
+    return fmt::format("driver files by a mount each: {}", reason);
   }
 
   Status AddSockets() {

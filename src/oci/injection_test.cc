@@ -203,7 +203,7 @@ TEST_F(InjectionTest, AReadOnlyRootNeedsACacheAndNoLdSoConf) {
   EXPECT_EQ(document.env().Get("LD_LIBRARY_PATH"), "/dev/tessera/lib");
 }
 
-TEST_F(InjectionTest, OtherwiseLibrariesAreFoundThroughTheEnvironment) {
+TEST_F(InjectionTest, WithoutAUsableCacheLibrariesAreFoundThroughTheEnvironment) {
   const auto by_environment = [&](const Mounts& mounts) {
     const ConfigDocument document = Injected(Document(mounts));
     EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));

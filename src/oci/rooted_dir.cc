@@ -40,7 +40,7 @@ Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links lin
 }
 
 Result<Fd> RootedDir::OpenTrustedFile(const std::string& path) const {
-  // Non-blocking, in case it is a FIFO.
+  // O_NONBLOCK: open must not block on a FIFO.
   ASSIGN_OR_RETURN(Fd fd, Resolve(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, Links::kInRoot));
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
@@ -107,7 +107,7 @@ Result<std::string> RootedDir::RealPath(const std::string& path) const {
 }
 
 Result<std::vector<std::string>> RootedDir::List(
-    const std::string& path, const std::function<bool(std::string_view)>& keep) const {
+    const std::string& path, const std::function<bool(std::string_view)>& is_wanted) const {
   ASSIGN_OR_RETURN(Fd fd, Resolve(path, O_RDONLY | O_DIRECTORY, Links::kInRoot));
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd.get()), &::closedir);
   if (!dir) return Status::FromErrno(JoinPath(this->path(), path), errno);
@@ -115,7 +115,7 @@ Result<std::vector<std::string>> RootedDir::List(
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && keep(name)) names.emplace_back(name);
+    if (name != "." && name != ".." && is_wanted(name)) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -48,10 +48,10 @@ class RootedDir {
   // `path` relative to the root, without links: usr/lib/libcuda.so.1 ->
   // usr/lib/nvidia/libcuda.so.550.54.15. NOT_FOUND.
   Result<std::string> RealPath(const std::string& path) const;
-  // The sorted names in a directory for which `keep` returns true; directories may have thousands.
-  // NOT_FOUND.
+  // The sorted names in a directory for which `is_wanted` returns true; directories may have
+  // thousands. NOT_FOUND.
   Result<std::vector<std::string>> List(
-      const std::string& path, const std::function<bool(std::string_view)>& keep =
+      const std::string& path, const std::function<bool(std::string_view)>& is_wanted =
                                    [](std::string_view) { return true; }) const;
   // The host's path of `path`, with links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT if
   // it is neither a regular file nor a socket.

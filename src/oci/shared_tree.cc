@@ -142,8 +142,8 @@ class SharedTreeMaker {
     return true;
   }
 
-  // A private mount: otherwise mounts of trees below a shared /run would propagate to other mount
-  // namespaces, and unmounts, too.
+  // Makes the mount private. Otherwise mounts and unmounts of trees below a shared /run would
+  // propagate to other mount namespaces.
   Status MountBase() const {
     if (::mkdir(trees_.c_str(), 0755) != 0 && errno != EEXIST) {
       return Status::FromErrno(trees_, errno);
@@ -157,7 +157,7 @@ class SharedTreeMaker {
   }
 
   static Status MountTmpfs(const std::string& path, const std::string& label = "") {
-    // Enough for names and links; other users cannot write to it.
+    // The size is enough for names and links. Other users cannot write to the tmpfs.
     std::string options = "mode=0755,size=1m,nr_inodes=4k";
     if (!label.empty()) options += fmt::format(",context=\"{}\"", label);
     return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, options.c_str());
@@ -227,10 +227,10 @@ Result<std::string> ShareTree(const Tree& tree, const std::string& family, const
 std::string LabelWithoutCategories(std::string_view mount_label) {
   constexpr size_t kUserRoleType = 3;
   const std::vector<std::string_view> parts = Split(mount_label, ':');
-  const bool plain = std::ranges::all_of(mount_label, [](char c) {
+  const bool is_plain = std::ranges::all_of(mount_label, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_.:,-", c) != nullptr;
   });
-  if (parts.size() <= kUserRoleType || !plain) return "";
+  if (parts.size() <= kUserRoleType || !is_plain) return "";
   return fmt::format("{}:{}:{}:s0", parts[0], parts[1], parts[2]);
 }
 

@@ -51,7 +51,7 @@ Result<std::string> Stage::AddFile(const std::string& name, std::string_view dat
 // Low-level runtimes label their own mounts, but not bind mounts.
 Status Stage::SetLabel(const std::string& path) const {
   if (label_.empty()) return Status::Ok();
-  // With its final zero, as libselinux stores a label.
+  // The value includes its final zero, as libselinux stores a label.
   if (::lsetxattr(path.c_str(), "security.selinux", label_.c_str(), label_.size() + 1, 0) == 0) {
     return Status::Ok();
   }

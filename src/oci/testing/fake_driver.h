@@ -11,7 +11,7 @@
 
 namespace tessera::oci {
 
-// A shared object for this machine, of about 700 bytes. Without a SONAME if `soname` is empty.
+// A shared object for this machine, of about 700 bytes. It has no SONAME if `soname` is empty.
 std::string MakeLibrary(const std::string& soname);
 
 struct FakeGpu {
