@@ -53,13 +53,13 @@ int LimitsFile::Open(const char* path) {
   return error;
 }
 
-int LimitsFile::FindOrAdd(const char* text, uint32_t* index) {
-  uint8_t uuid[16] = {};
-  if (!ParseUuid(text, uuid)) return EINVAL;
-  const int found = FindIn(*limits_, uuid);
+int LimitsFile::FindOrAdd(const char* uuid, uint32_t* index) {
+  uint8_t bytes[16] = {};
+  if (!ParseUuid(uuid, bytes)) return EINVAL;
+  const int found = FindIn(*limits_, bytes);
   const uint32_t i = found >= 0 ? uint32_t(found) : limits_->gpu_count;
   if (i >= kMaxGpus) return ENOSPC;
-  ::memcpy(limits_->gpus[i].uuid, uuid, sizeof(uuid));
+  ::memcpy(limits_->gpus[i].uuid, bytes, sizeof(bytes));
   if (found < 0) SetReportedRefusals(i, 0);  // the container has not used the GPU yet
   *index = i;
   return 0;
@@ -81,8 +81,8 @@ int LimitsFile::SetMemory(const char* uuid, uint64_t bytes) {
   return 0;
 }
 
-int LimitsFile::SetUnaccounted(const char* text, uint64_t bytes) {
-  const int found = Find(text);
+int LimitsFile::SetUnaccounted(const char* uuid, uint64_t bytes) {
+  const int found = Find(uuid);
   if (found < 0) return ENOENT;
   limits_->gpus[found].unaccounted.store(bytes);
   return 0;
@@ -92,9 +92,9 @@ void LimitsFile::SetReportedRefusals(uint32_t gpu, uint64_t refused) {
   limits_->gpus[gpu].reported_refusals.store(refused + 1);
 }
 
-int LimitsFile::Find(const char* text) const {
-  uint8_t uuid[16] = {};
-  return ParseUuid(text, uuid) ? FindIn(*limits_, uuid) : -1;
+int LimitsFile::Find(const char* uuid) const {
+  uint8_t bytes[16] = {};
+  return ParseUuid(uuid, bytes) ? FindIn(*limits_, bytes) : -1;
 }
 
 int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {

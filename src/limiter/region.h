@@ -70,7 +70,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 16);
 
-// The agent is the only writer. 64 bytes, so that two GPUs share no cache line.
+// The agent is the only writer. The struct fills 64 bytes, so that two GPUs share no cache line.
 struct GpuLimit {
   uint8_t uuid[16];              // as cuDeviceGetUuid reports it
   std::atomic<uint64_t> memory;  // device memory in bytes; 0: not limited

@@ -34,8 +34,8 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
   return result;
 }
 
-// Descriptors of functions without _v2 have the same fields as those with _v2; two-dimensional
-// descriptors lack depth and flags.
+// Functions with and without _v2 have descriptors with the same fields. Two-dimensional descriptors
+// lack depth and flags.
 template <typename Descriptor>
 uint64_t BytesOf(const Descriptor* source) {
   if (source == nullptr) return 0;

@@ -142,7 +142,7 @@ TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnythingIsRefused) {
   }));
 }
 
-TEST_F(LimitedGraphTest, IsChargedToTheGpuOfTheNodes) {
+TEST_F(LimitedGraphTest, MemoryIsChargedToTheGpuOfTheNodes) {
   LimitedNode node({100 * kMiB, 50 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);

@@ -154,8 +154,8 @@ Result GetMemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* tot
   if (limit != 0) {
     process.physical_pieces().EndClosedExports();
     const uint64_t held = process.accounts().HeldBytesOfLiving(gpu);
-    const uint64_t left = held < limit ? limit - held : 0;
-    if (left < device_free) device_free = Size(left);
+    const uint64_t room = held < limit ? limit - held : 0;
+    if (room < device_free) device_free = Size(room);
     if (limit < device_total) device_total = Size(limit);
   }
   if (free != nullptr) *free = device_free;

@@ -80,8 +80,8 @@ void ReplaceByShare(nvml::Device device, Memory* memory) {
   if (!region_view.ReadShare(device, &limit, &held)) return;
   if (limit < memory->total) memory->total = limit;
   memory->used = held < memory->total ? held : memory->total;
-  const uint64_t left = memory->total - memory->used;
-  if (left < memory->free) memory->free = left;
+  const uint64_t room = memory->total - memory->used;
+  if (room < memory->free) memory->free = room;
 }
 
 }  // namespace

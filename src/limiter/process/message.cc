@@ -66,7 +66,7 @@ void WriteWithoutBlocking(const char* text, size_t length) {
   }
 }
 
-// Rather loses the message than ends or delays the program.
+// Loses the message if writing it would end or delay the program.
 void WriteToStandardError(const char* text, size_t length) {
   struct stat status;
   if (!Stat(STDERR_FILENO, &status) || !IsSameFileAsAtLoad(status)) return;

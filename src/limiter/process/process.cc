@@ -102,7 +102,7 @@ const char* RemedyFor(int error) {
   }
 }
 
-static_assert(sizeof(Usage) <= 6 << 20);
+static_assert(sizeof(Usage) <= 6 << 20 && kMaxSlots == 4096);  // the texts of ReasonOf
 const char* ReasonOf(int error) {
   switch (error) {
     case EAGAIN:
@@ -300,7 +300,7 @@ int Process::AddPool(cuda::MemPool pool, int gpu) {
   const int index = pools_.Add(pool, gpu);
   if (index < 0) {
     WriteMessage(
-        "cannot count a memory pool: this process has %d, or no memory: the pool is refused; "
+        "cannot count a memory pool: this process has %d pools, or the host's memory is exhausted: "
         "destroy pools that are not used",
         Pools::kMaxPools);
   }

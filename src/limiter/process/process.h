@@ -102,7 +102,8 @@ class Process {
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
-  // Adds a pool, and returns its index in pools(). -1: the table has no room, which is reported.
+  // Adds a pool, and returns its index in pools(). -1: the table has no room; the failure is
+  // reported.
   int AddPool(cuda::MemPool pool, int gpu);
   // The index in pools(); -1: the table does not have the pool.
   int FindPool(cuda::MemPool pool) const { return IsLimiting() ? pools_.Find(pool) : -1; }

@@ -14,8 +14,8 @@
 // bytes that the driver has allocated never exceed the limit at any instant. Hold publishes its
 // bytes as held at once. If they do not fit, it withdraws them and calls Reserve. So if two
 // processes see the same room, the held bytes may exceed the limit for an instant, but the driver
-// is called only for bytes that fit. If two processes see each other's bytes and both would be
-// refused although one of them fits, they retry: the process with the lower slot goes first.
+// is called only for bytes that fit. If two processes see each other's bytes, neither may fit
+// although there is room for one. So both retry, and the process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the

@@ -142,7 +142,7 @@ void ClearSlot(Usage* usage, uint32_t slot) {
   usage->pids[slot].store(0);
 }
 
-void RaiseSlotsUsed(Usage* usage, uint32_t count) {
+void RaiseSlotsEnd(Usage* usage, uint32_t count) {
   uint32_t seen = usage->slots_end.load();
   while (seen < count && !usage->slots_end.compare_exchange_weak(seen, count)) {
   }
@@ -173,7 +173,8 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
     return error;
   }
   auto* region = static_cast<Usage*>(mapping);
-  // Otherwise a child that never uses a GPU would keep the lock, and so the charges of its parent.
+  // Without MADV_DONTFORK, a child that never uses a GPU would keep the lock, and so the charges of
+  // its parent.
   ::madvise(mapping, sizeof(Usage), MADV_DONTFORK);
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     if (!LockSlot(file, i)) continue;
@@ -189,7 +190,7 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
     (void)ReadStat("self", &state, &start);
     region->starts[i].store(start);
     region->pids[i].store(::getpid());
-    RaiseSlotsUsed(region, i + 1);
+    RaiseSlotsEnd(region, i + 1);
     *usage = region;
     *slot = i;
     return 0;

@@ -15,7 +15,7 @@
 
 namespace tessera::limiter {
 
-// 8 bytes, so that a table of a million allocations stays small.
+// The struct has 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
   static Allocation InOwnBlocks(uint64_t blocks, int gpu, uint64_t context) {
     return {.blocks_or_pool = blocks, .gpu = uint64_t(gpu), .context = context};
