@@ -83,12 +83,19 @@ struct ClusterFeed::State {
     void OnChanged(const kube::ConfigMapObject&, const kube::ConfigMapObject& now) override {
       Set(now);
     }
-    void OnRemoved(const kube::ConfigMapObject&) override { Apply({}); }
-    void OnSynced() override { state.OnPartSynced(&state.quota_synced); }
+    void OnRemoved(const kube::ConfigMapObject&) override {
+      exists = false;
+      Apply({});
+    }
+    void OnSynced() override {
+      if (!exists) state.delegate.OnQuota();
+      state.OnPartSynced(&state.quota_synced);
+    }
     void OnError(const Status& status, Duration) override {
       state.delegate.OnError("quota", status);
     }
     void Set(const kube::ConfigMapObject& now) {
+      exists = true;
       Result<placement::QuotaConfig> config = QuotaIn(now, state.options.quota_key);
       if (!config.ok()) return state.delegate.OnInvalid("quota", config.status());
       Apply(*std::move(config));
@@ -98,6 +105,7 @@ struct ClusterFeed::State {
       state.delegate.OnQuota();
     }
     State& state;
+    bool exists = false;  // the API server has the ConfigMap
   };
 
   struct BudgetHandler : kube::Informer<kube::PodDisruptionBudgetObject>::Handler {

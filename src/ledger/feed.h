@@ -71,7 +71,8 @@ class ClusterFeed {
     virtual void OnPodRun(const kube::PodObject& pod) { (void)pod; }
     // The pod was deleted or, without FeedOptions::watches_all_pods, has ended.
     virtual void OnPodGone(const Uid& uid) { (void)uid; }
-    // The ledger has the current quota of the ConfigMap. An earlier error of "quota" is over.
+    // The ledger has the current quota, which is empty without the ConfigMap. An earlier error of
+    // "quota" is over.
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".
     virtual void OnError(std::string_view what, const Status& status) = 0;
