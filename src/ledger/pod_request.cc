@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "api/names.h"
@@ -30,18 +31,24 @@ device::Phase PhaseOf(ContainerKind kind) {
 template <typename T, typename Parse>
 Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
   T lasting{}, most{};
+  const auto invalid = [&](const kube::Container& container, const Status& error) {
+    return error.Annotate(fmt::format("container \"{}\": requests.{}", container.name, resource));
+  };
   for (const kube::Container& container : pod.containers) {
     const auto found = container.requests.find(resource);
     if (found == container.requests.end()) continue;
     const Result<T> amount = parse(found->second);
-    if (!amount.ok()) {
-      return amount.status().Annotate(
-          fmt::format("container \"{}\": requests.{}", container.name, resource));
+    if (!amount.ok()) return invalid(container, amount.status());
+    int64_t sum = 0;
+    if (__builtin_add_overflow(lasting.count(), amount->count(), &sum)) {
+      return invalid(container, Error(Code::kInvalidArgument,
+                                      "\"{}\" and the earlier containers together are more than {}",
+                                      found->second, std::numeric_limits<int64_t>::max()));
     }
     if (container.kind == ContainerKind::kInit) {
-      most = std::max(most, lasting + *amount);
+      most = std::max(most, T(sum));
     } else {
-      lasting += *amount;
+      lasting = T(sum);
     }
   }
   return std::max(most, lasting);

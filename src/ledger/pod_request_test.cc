@@ -31,6 +31,19 @@ TEST(PodRequestTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
   EXPECT_EQ(request.memory, GiB(8));
 }
 
+TEST(PodRequestTest, ASumBeyondSixtyFourBitsIsRejected) {
+  using enum kube::ContainerKind;
+  kube::PodObject pod = GpuPod("a", {});
+  for (const kube::ContainerKind second : {kMain, kInit}) {
+    pod.containers = {Container(kSidecar, "1", "7Ei"), Container(second, "1", "7Ei")};
+    const Status status = PodRequestOf(pod, {}).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("requests.memory: \"7Ei\" and the earlier containers"),
+              std::string::npos)
+        << status.message();
+  }
+}
+
 constexpr std::string_view kGpuResources[] = {
     names::kResourceGpu, names::kResourceGpuMem, names::kResourceVcudaCore,
     names::kResourceVcudaMemory, "nvidia.com/mig-1g.10gb"};
