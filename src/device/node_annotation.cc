@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <set>
 
 #include "src/device/json_fields.h"
 #include "src/device/mig_profile.h"
 #include "src/device/plain_json.h"
+#include "src/device/request.h"
 #include "src/formats/json.h"
 
 namespace tessera::device {
@@ -124,8 +124,7 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& path) {
   }
   ASSIGN_OR_RETURN(const int64_t instance, reader.RequiredNumber("gi", kMaxSmallNumber));
   slice.gpu_instance = static_cast<int>(instance);
-  ASSIGN_OR_RETURN(const int64_t bytes,
-                   reader.RequiredNumber("bytes", std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const int64_t bytes, reader.RequiredNumber("bytes", kMaxShareMemory.count()));
   slice.memory = Bytes(bytes);
   RETURN_IF_ERROR(DecodeHealth(reader, &slice.health));
   return slice;
@@ -160,8 +159,7 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& path) {
   gpu.index = *index;
   RETURN_IF_ERROR(reader.ReadSmallNumber("minor", &gpu.minor));
   RETURN_IF_ERROR(reader.ReadText("model", &gpu.model));
-  ASSIGN_OR_RETURN(const int64_t bytes,
-                   reader.RequiredNumber("bytes", std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const int64_t bytes, reader.RequiredNumber("bytes", kMaxShareMemory.count()));
   gpu.memory = Bytes(bytes);
   RETURN_IF_ERROR(reader.ReadText("pci", &gpu.pci_bus_id));
   RETURN_IF_ERROR(reader.ReadSmallNumber("numa", &gpu.numa_node));

@@ -27,7 +27,7 @@ namespace tessera::device {
 inline constexpr int kNodeAnnotationVersion = 1;
 inline constexpr size_t kMaxNodeAnnotationGpus = 64;
 inline constexpr size_t kMaxMigSlices = 16;
-// Enough for 64 GPUs of seven slices each. Kubernetes allows 256 KiB for all annotations of an
+// Suffices for 64 GPUs of seven slices each. Kubernetes allows 256 KiB for all annotations of an
 // object.
 inline constexpr size_t kMaxNodeAnnotationBytes = 128 << 10;
 

@@ -153,6 +153,8 @@ TEST(NodeAnnotationTest, NamesTheFieldOfASlice) {
       {R"([{"uuid":"m","profile":"1g.5gb","gi":-1}])",
        "gpus[0].mig[0].gi: -1 is not within 0 and 1048576"},
       {R"([{"uuid":"m","profile":"1g.5gb","gi":1}])", "gpus[0].mig[0].bytes: is missing"},
+      {R"([{"uuid":"m","profile":"1g.5gb","gi":1,"bytes":1125899906842625}])",
+       "gpus[0].mig[0].bytes: 1125899906842625 is not within 0 and 1125899906842624"},
       {R"([{"uuid":"a","profile":"1g.5gb","gi":1,"bytes":1}])",
        "gpus[0].mig[0].uuid: a occurs twice"},
   };
@@ -175,7 +177,7 @@ TEST(NodeAnnotationTest, StaysBelowItsLimitsWithReasonsForAllSixtyFourGpus) {
   EXPECT_EQ(decoded->notes.size(), 8u);
 }
 
-TEST(NodeAnnotationTest, CutsTextsBetweenCharacters) {
+TEST(NodeAnnotationTest, TruncatesTextsBetweenCharacters) {
   NodeInventory node = Node(1);
   std::string reason = "a";
   for (int i = 0; i < 150; ++i) reason += "é";
@@ -208,6 +210,8 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
        "gpus[0].index: -1 is not within 0 and 1048576"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1.5}]})",
        "gpus[0].bytes: must be a whole number"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1125899906842625}]})",
+       "gpus[0].bytes: 1125899906842625 is not within 0 and 1125899906842624"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1,"cc":"8"}]})",
        "gpus[0].cc: \"8\" is not like 8.0"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},)"
@@ -230,7 +234,7 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
   }
 }
 
-TEST(NodeAnnotationTest, PassesOverMembersOfLaterVersions) {
+TEST(NodeAnnotationTest, IgnoresMembersOfLaterVersions) {
   const Result<NodeInventory> node = DecodeNodeInventory(
       R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":5,"colour":[]}],"new":{}})");
   ASSERT_TRUE(node.ok()) << node.status().ToString();

@@ -47,9 +47,9 @@ class PlainObject {
     int64_t value = 0;
     const char* const end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, value);
-    const bool valid = error == std::errc() && stop == end && !word.starts_with('-') &&
-                       (word.size() == 1 || !word.starts_with('0')) && value <= max;
-    if (!valid) plain_ = false;
+    const bool is_valid = error == std::errc() && stop == end && !word.starts_with('-') &&
+                          (word.size() == 1 || !word.starts_with('0')) && value <= max;
+    if (!is_valid) plain_ = false;
     return value;
   }
   int ReadSmallNumber() { return static_cast<int>(ReadNumber(kMaxSmallNumber)); }
@@ -69,8 +69,8 @@ bool IsPlain(std::string_view text) {
 // "8.0"
 std::optional<ComputeCapability> CapabilityOf(std::string_view text) {
   if (text.size() != 3 || text[1] != '.') return std::nullopt;
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!digit(text[0]) || !digit(text[2])) return std::nullopt;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!is_digit(text[0]) || !is_digit(text[2])) return std::nullopt;
   return ComputeCapability{text[0] - '0', text[2] - '0'};
 }
 
@@ -87,7 +87,7 @@ Gpu ReadGpu(JsonReader* reader, bool* plain) {
     } else if (object.TakeMember("model", 3)) {
       object.ReadText(&gpu.model);
     } else if (object.TakeMember("bytes", 4)) {
-      gpu.memory = Bytes(object.ReadNumber(kMaxNumber));
+      gpu.memory = Bytes(object.ReadNumber(kMaxShareMemory.count()));
     } else if (object.TakeMember("pci", 5)) {
       object.ReadText(&gpu.pci_bus_id);
     } else if (object.TakeMember("numa", 6)) {

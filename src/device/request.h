@@ -71,7 +71,7 @@ struct Constraints {
   auto operator<=>(const Constraints&) const = default;
 };
 
-// Bounds that keep every sum over a pod far below the limits of 64 bits.
+// Bounds that keep every sum over a pod or a node far below the limits of 64 bits.
 inline constexpr int kMaxDevicesPerContainer = 1024;
 inline constexpr size_t kMaxContainers = 1024;
 inline constexpr Bytes kMaxShareMemory = GiB(1 << 20);
