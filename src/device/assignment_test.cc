@@ -21,7 +21,7 @@ TEST(AssignmentTest, EncodesTheDocumentedText) {
   EXPECT_EQ(*DecodeAssignment(*EncodeAssignment({})), Assignment{});
 }
 
-TEST(AssignmentTest, PassesOverMembersOfLaterVersions) {
+TEST(AssignmentTest, IgnoresMembersOfLaterVersions) {
   const Result<Assignment> assignment = DecodeAssignment(
       R"({"containers":{"a":[{"bytes":1,"milli":2,"gpu":"G","x":{}}]},"node":"n","version":1})");
   ASSERT_TRUE(assignment.ok()) << assignment.status().ToString();

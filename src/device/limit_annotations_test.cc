@@ -6,7 +6,7 @@
 namespace tessera::device {
 namespace {
 
-TEST(LimitAnnotationsTest, TheLastThatFitsCounts) {
+TEST(LimitAnnotationsTest, TheLastMatchingEntryCounts) {
   const auto limits = ParseMemoryLimits("8Gi, main=4Gi,GPU-1=1Gi");
   ASSERT_TRUE(limits.ok()) << limits.status().ToString();
   EXPECT_EQ(LimitFor(*limits, "other", "GPU-0"), GiB(8));

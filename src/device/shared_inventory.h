@@ -19,7 +19,7 @@ class SharedInventory {
  public:
   using Pool = SharedPool<NodeInventory>;
 
-  // Without GPUs.
+  // An inventory without GPUs.
   SharedInventory() = default;
   explicit SharedInventory(NodeInventory inventory);
 

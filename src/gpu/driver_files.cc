@@ -17,8 +17,9 @@ std::string ProcRootOf(const std::string& driver_root, const std::string& fallba
 }
 
 std::string SysRootOf(const std::string& driver_root, const std::string& fallback) {
-  const bool own = HasOwnProc(driver_root) && PathExists(JoinPath(driver_root, "sys/bus/pci"));
-  return own ? JoinPath(driver_root, "sys") : fallback;
+  const bool has_own_sys =
+      HasOwnProc(driver_root) && PathExists(JoinPath(driver_root, "sys/bus/pci"));
+  return has_own_sys ? JoinPath(driver_root, "sys") : fallback;
 }
 
 }  // namespace tessera::gpu

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locates the kernel's files about GPUs. A simulated driver has its own proc/ and sys/ below its
-// root; a real driver uses the kernel's /proc and /sys. Call again before each use, because a
-// driver may be installed or removed meanwhile. Threads: any. Blocks for two file system lookups.
+// root; a real driver uses the kernel's /proc and /sys. Callers call these functions before each
+// use, because a driver may be installed or removed meanwhile.
+//
+// Threads: any. Blocks for two file system lookups.
 #pragma once
 
 #include <string>

@@ -13,13 +13,13 @@ std::string_view TextOf(RecoveryAction action) {
     case RecoveryAction::kNone:
       return "";
     case RecoveryAction::kResetGpu:
-      return "the driver asks for a reset of the GPU";
+      return "the driver requests a reset of the GPU";
     case RecoveryAction::kReboot:
-      return "the driver asks for a reboot of the node";
+      return "the driver requests a reboot of the node";
     case RecoveryAction::kDrainP2p:
-      return "the driver asks to drain peer-to-peer traffic";
+      return "the driver requests to drain peer-to-peer traffic";
     case RecoveryAction::kDrainAndReset:
-      return "the driver asks to drain and reset the GPU";
+      return "the driver requests to drain and reset the GPU";
   }
   return "";
 }

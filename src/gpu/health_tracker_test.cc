@@ -111,7 +111,7 @@ TEST(HealthTrackerTest, ARequestedResetMakesTheGpuUnhealthyUntilDone) {
   for (int second = 100; second < 110; ++second) {
     tracker.OnAnswer(Status::Ok(), RecoveryAction::kResetGpu, At(second));
   }
-  EXPECT_EQ(tracker.health().reason, "the driver asks for a reset of the GPU");
+  EXPECT_EQ(tracker.health().reason, "the driver requests a reset of the GPU");
   tracker.OnAnswer(Status::Ok(), std::nullopt, At(110));
   EXPECT_FALSE(tracker.health().ok()) << "the recovery action was not queried";
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(111));

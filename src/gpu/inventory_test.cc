@@ -161,7 +161,7 @@ TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
   EXPECT_EQ(f.node().healthy_count(), 4u);
 }
 
-TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenOneBeginsAnother) {
+TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenedGateAllowsANewSession) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.Start();
   f.driver().events.push_back({FakeNvml::HandleOf(1), 48});
@@ -227,7 +227,7 @@ TEST(InventoryTest, ARequestedResetMakesTheGpuUnhealthy) {
   f.Start();
   f.driver().recovery = RecoveryAction::kResetGpu;
   f.Advance(seconds(11));
-  EXPECT_EQ(f.ReasonOf(0), "the driver asks for a reset of the GPU");
+  EXPECT_EQ(f.ReasonOf(0), "the driver requests a reset of the GPU");
   f.driver().recovery = RecoveryAction::kNone;
   f.Advance(seconds(3));
   EXPECT_EQ(f.node().healthy_count(), 2u);

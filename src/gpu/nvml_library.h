@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML through dlopen. The library is found below the driver root by the same rules as for
 // containers (oci/driver_root.h), so that both use the same file. A symbol that an old driver lacks
-// makes its call UNIMPLEMENTED. Threads: any. Ownership: the library is closed
-// with the last pointer that Load returned.
+// makes its call UNIMPLEMENTED.
+//
+// Threads: any. Ownership: the library is closed with the last pointer that Load returned.
 #pragma once
 
 #include <memory>

@@ -8,8 +8,8 @@
 namespace tessera::gpu {
 namespace {
 
-// Calls `read(entries, &count, &result)` with growing arrays until all entries fit. Asking for
-// their number first would not help, because processes may start before the second call.
+// Calls `read(entries, &count, &result)` with growing arrays until all entries fit. A query for
+// their number would not help, because processes may start before the second call.
 template <typename Entry, typename Read>
 Result<std::vector<Entry>> ReadAllEntries(const Read& read) {
   constexpr unsigned kMaxEntries = 1 << 16;

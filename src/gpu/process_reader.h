@@ -66,7 +66,7 @@ class ProcessReader {
 
   // Calls back once, asynchronously, and never after the reader is destroyed. The answer is at most
   // `max_age` old, plus the time of the query. If the session cannot be opened or checked in time,
-  // this request, and all later ones until the driver works again, are answered with
+  // this request, and all later requests until the driver works again, are answered with
   // DEADLINE_EXCEEDED.
   void Read(OnRead on_read, Duration max_age = kMaxAge);
   // Closes the session if the driver has disappeared, without waiting for the next request.

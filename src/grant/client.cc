@@ -25,8 +25,8 @@ constexpr milliseconds kLongestPause{200};
 MonotonicTime Now() { return std::chrono::steady_clock::now(); }
 
 int MillisUntil(MonotonicTime end) {
-  const auto left = std::chrono::ceil<milliseconds>(end - Now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+  const auto remaining_ms = std::chrono::ceil<milliseconds>(end - Now()).count();
+  return static_cast<int>(std::clamp<int64_t>(remaining_ms, 0, 3'600'000));
 }
 
 Status WaitFor(int fd, short events, MonotonicTime end) {
@@ -113,10 +113,10 @@ Result<Grant> RequestGrant(const std::string& socket_path, const GrantRequest& r
     Result<std::string> reply = Exchange(socket_path, frame, end);
     if (reply.ok()) return DecodeReply(*reply);
     const Status& status = reply.status();
-    const bool unreachable = status.code() == Code::kUnavailable;
-    if (!unreachable || Now() + pause >= end) {
+    const bool is_unreachable = status.code() == Code::kUnavailable;
+    if (!is_unreachable || Now() + pause >= end) {
       return Error(status.code(), "tessera-agent at {}: {}{}", socket_path, status.message(),
-                   unreachable ? ": check that tessera-agent runs on this node" : "");
+                   is_unreachable ? ": check that tessera-agent runs on this node" : "");
     }
     ::poll(nullptr, 0, static_cast<int>(pause.count()));
     pause = std::min(pause * 2, kLongestPause);

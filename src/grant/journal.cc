@@ -117,7 +117,7 @@ Scan ScanFile(std::string_view data) {
 
 // Replace writes the new list into this file and renames it to `name`.
 std::string NewFileName(const std::string& name) { return name + ".new"; }
-constexpr int kNextFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+constexpr int kNewFileFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
 Status WriteAt(int fd, std::string_view data, uint64_t offset) {
   while (!data.empty()) {
@@ -237,7 +237,7 @@ Status Journal::Replace(const std::vector<std::string>& records) {
   for (const std::string& record : records) data += Encode(record);
   const auto write_new = [&]() -> Status {
     // The file is truncated only after the write, because truncation frees the reserved blocks.
-    const Fd fd(::openat(dir_.get(), temporary.c_str(), kNextFlags, 0600));
+    const Fd fd(::openat(dir_.get(), temporary.c_str(), kNewFileFlags, 0600));
     if (!fd.valid()) return Status::FromErrno(temporary, errno);
     RETURN_IF_ERROR(WriteFd(fd.get(), data));
     if (::ftruncate(fd.get(), static_cast<off_t>(data.size())) != 0) {
@@ -262,7 +262,7 @@ Status Journal::Replace(const std::vector<std::string>& records) {
 }
 
 void Journal::ReserveSpaceForReplace() const {
-  const Fd fd(::openat(dir_.get(), NewFileName(name_).c_str(), kNextFlags, 0600));
+  const Fd fd(::openat(dir_.get(), NewFileName(name_).c_str(), kNewFileFlags, 0600));
   if (!fd.valid()) return;
   const auto size = static_cast<off_t>(std::max(size_, kMinReserveBytes));
   (void)::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, size);

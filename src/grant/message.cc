@@ -267,7 +267,7 @@ std::string Frame(std::string_view body) {
 Result<size_t> FrameLength(const std::array<unsigned char, kFrameHeaderSize>& header) {
   size_t length = 0;
   for (size_t i = 0; i < kFrameHeaderSize; ++i) length |= static_cast<size_t>(header[i]) << (8 * i);
-  if (length == 0) return Status(Code::kInvalidArgument, "a message of no bytes");
+  if (length == 0) return Status(Code::kInvalidArgument, "the message has no bytes");
   if (length > kMaxMessageSize) {
     return Error(Code::kResourceExhausted, "message of {} bytes, want at most {}", length,
                  kMaxMessageSize);

@@ -25,7 +25,7 @@ constexpr size_t kTimeSize = 8;
 constexpr size_t kMaxIds = 1024;
 
 void FillRandom(unsigned char* data, size_t size) {
-  // getrandom returns up to 256 bytes at once; it blocks only until the kernel's pool is seeded.
+  // getrandom returns up to 256 bytes at once. It blocks only until the kernel's pool is seeded.
   ssize_t count;
   do {
     count = ::getrandom(data, size, 0);
@@ -43,7 +43,7 @@ std::string Join(const std::vector<std::string>& ids) {
 }
 
 Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
-  // Atomic: a crash must not leave a truncated key, which Load rejects.
+  // Creates the key atomically: a crash must not leave a truncated key, which Load rejects.
   const std::string temporary = name + ".new";
   Fd fd(::openat(dir.get(), temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(JoinPath(dir.path(), temporary), errno);
@@ -81,7 +81,7 @@ Nonce NewNonce(WallTime now) {
 WallTime CreationTime(const Nonce& nonce) {
   uint64_t millis = 0;
   for (size_t i = 0; i < kTimeSize; ++i) millis = millis << 8 | nonce[i];
-  // Avoid overflow, although a forged time does not get here.
+  // Avoids overflow. The signature keeps a forged time from getting here.
   millis = std::min<uint64_t>(millis, 4'102'444'800'000);  // the year 2100
   return WallTime(std::chrono::milliseconds(millis));
 }

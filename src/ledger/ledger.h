@@ -311,7 +311,7 @@ class ClusterLedger {
   void UpdateCluster(NodeEntry& entry);
   // Counts the CPU and memory of a pod without GPUs.
   void SetCpuPod(const kube::PodObject& object, const PodRequest& request);
-  void SetUnreadable(const kube::PodObject& object, const Status& why);
+  void SetUnreadable(const kube::PodObject& object, const Status& error);
   // Reports a new pod without a node to the policy.
   void BeginWaiting(PodEntry& pod);
 

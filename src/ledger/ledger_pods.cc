@@ -277,14 +277,14 @@ void ClusterLedger::PutBack(PodEntry entry) {
 }
 
 // The agent also rejects such a pod, so it holds nothing.
-void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& why) {
+void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& error) {
   RemovePod(object.meta.uid);
   PodEntry& pod = pods_[object.meta.uid];
   pod.request = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
   pod.received = true;
   pod.created = object.meta.created;
   pod.deleting = object.meta.deleting;
-  pod.SetProblem(why.message());
+  pod.SetProblem(error.message());
   pod.binding_state = object.node_name.empty() ? BindingState::kWaiting : BindingState::kBound;
   MoveTo(pod, object.node_name);
 }

@@ -67,7 +67,7 @@ TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
   EXPECT_EQ(ledger_->DropExpiredAssumptions(), std::vector<std::string>{"ns/a"});
 }
 
-TEST_F(LedgerPodsTest, AnUnknownPodCanBeForgotten) {
+TEST_F(LedgerPodsTest, TheAssumptionOfAnUnknownPodCanBeDropped) {
   ledger_->SetNode(GpuNode("n", 1));
   ASSERT_TRUE(Assume(Whole("a")).ok());
   ledger_->DropAssumption(Uid("unknown"));
@@ -245,7 +245,7 @@ TEST_F(LedgerPodsTest, AResizedPodTakesItsCurrentAmounts) {
   EXPECT_EQ(CpuFree(), before - 3000);
 }
 
-TEST_F(LedgerPodsTest, ABoundPodThatIsSeenAgainChangesNothing) {
+TEST_F(LedgerPodsTest, ABoundPodThatIsReceivedAgainChangesNothing) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = Whole("a");
   pod = BoundPod(pod, "n", Assume(pod).value().annotations);
@@ -339,7 +339,7 @@ TEST_F(LedgerPodsTest, OnlyChangesOfANodeAreReported) {
   EXPECT_EQ(ledger_->nodes().size(), 1u);
 }
 
-TEST_F(LedgerPodsTest, TheFirstNodeThatOffersGpuMemTellsItsUnit) {
+TEST_F(LedgerPodsTest, TheFirstNodeThatOffersGpuMemDeterminesItsUnit) {
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(ledger_->OfferedMemoryUnit(), device::MemoryUnit::kGiB);
   kube::NodeObject node = GpuNode("n", 2);

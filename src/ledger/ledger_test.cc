@@ -64,7 +64,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   EXPECT_EQ(Free(), 2000);
 }
 
-TEST_F(LedgerTest, TellsWhichNodesKubeSchedulerLeavesOut) {
+TEST_F(LedgerTest, ReportsWhichNodesKubeSchedulerLeavesOut) {
   kube::NodeObject node = GpuNode("n", 4);
   const auto why = [&](const kube::NodeConstraints& constraints) {
     ledger_->SetNode(node);

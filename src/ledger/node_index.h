@@ -40,13 +40,13 @@ class NodeIndex {
     constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
     uint64_t hash = name.size() * kFactor, word;
     const char* at = name.data();
-    size_t left = name.size();
-    for (; left >= sizeof(word); at += sizeof(word), left -= sizeof(word)) {
+    size_t remaining = name.size();
+    for (; remaining >= sizeof(word); at += sizeof(word), remaining -= sizeof(word)) {
       std::memcpy(&word, at, sizeof(word));
       hash = (hash ^ word) * kFactor;
       hash ^= hash >> 29;
     }
-    for (word = 0; left > 0; --left) word = word << 8 | static_cast<unsigned char>(*at++);
+    for (word = 0; remaining > 0; --remaining) word = word << 8 | static_cast<unsigned char>(*at++);
     hash = (hash ^ word) * kFactor;
     return hash ^ hash >> 32;
   }

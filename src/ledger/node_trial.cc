@@ -30,8 +30,8 @@ NodeTrial::NodeTrial(const placement::Cluster& cluster, placement::NodeId node) 
 void NodeTrial::Add(const Demand& demand, const Pick& pick) {
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     const GpuDemand& gpu_demand = demand.gpu_demands[n];
-    for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
-      GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(left))];
+    for (uint64_t remaining = pick.masks[n]; remaining != 0; remaining &= remaining - 1) {
+      GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(remaining))];
       gpu.slack =
           static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackTakenFrom(gpu, gpu_demand)));
       gpu.free_milli -= static_cast<int32_t>(gpu_demand.milli.count());
@@ -45,8 +45,8 @@ void NodeTrial::Add(const Demand& demand, const Pick& pick) {
 bool NodeTrial::HasRoom(const Demand& demand, const Pick& pick) const {
   NodeTrial with = *this;
   with.Add(demand, pick);
-  for (uint64_t left = pick.all(); left != 0; left &= left - 1) {
-    if (IsOverassigned(with.gpus_[static_cast<size_t>(std::countr_zero(left))])) return false;
+  for (uint64_t remaining = pick.all(); remaining != 0; remaining &= remaining - 1) {
+    if (IsOverassigned(with.gpus_[static_cast<size_t>(std::countr_zero(remaining))])) return false;
   }
   return true;
 }

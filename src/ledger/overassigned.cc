@@ -42,23 +42,23 @@ void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassig
     return std::tie(a->bound_at, a->request.uid) < std::tie(b->bound_at, b->request.uid);
   });
   NodeTrial trial(*cluster_, node.id);
-  std::vector<const PodEntry*> kept;
+  std::vector<const PodEntry*> fitting_pods;
   for (const PodEntry* pod : pods) {
     const placement::PlacedPod& placed = *cluster_->Find(*pod->placed_id);
     const placement::Demand& demand = cluster_->demand(placed.shape);
     const placement::Pick assigned = AssignedPick(*pod);
     if (trial.HasRoom(demand, assigned)) {
       trial.Add(demand, assigned);
-      kept.push_back(pod);
+      fitting_pods.push_back(pod);
       continue;
     }
     const uint64_t wanted = assigned.all();
     const auto same_gpu = [&](const PodEntry* other) {
       return (AssignedPick(*other).all() & wanted) != 0;
     };
-    const auto older = std::find_if(kept.begin(), kept.end(), same_gpu);
+    const auto older = std::find_if(fitting_pods.begin(), fitting_pods.end(), same_gpu);
     // The pod alone exceeds the GPU, so an eviction does not help.
-    if (older == kept.end()) continue;
+    if (older == fitting_pods.end()) continue;
     const uint64_t shared = AssignedPick(**older).all() & wanted;
     const size_t position = static_cast<size_t>(std::countr_zero(shared));
     all->push_back({.node = node.node.name,

@@ -55,7 +55,7 @@ class OverassignedTest : public ::testing::Test {
   std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(OverassignedTest, FullGpusAreNot) {
+TEST_F(OverassignedTest, FullGpusAreNotOverassigned) {
   Bind("a", 1, {.gib = 50});
   Bind("b", 2, {.gib = 30});
   Bind("c", 3, {.gpu = 1});
@@ -96,7 +96,7 @@ TEST_F(OverassignedTest, DeletedPodsAndGuessedGpusDoNotCount) {
 }
 
 // The pod bypassed the scheduler, and one of its containers has started.
-TEST_F(OverassignedTest, OfAPodThatIsGuessedInPartTheRestCounts) {
+TEST_F(OverassignedTest, TheAssignedGpusOfAPartlyGuessedPodCount) {
   kube::PodObject pod = GpuPod("older", {{names::kResourceGpu, "1"}});
   pod.containers.push_back(pod.containers[0]);
   pod.containers[1].name = "second";

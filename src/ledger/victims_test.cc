@@ -62,7 +62,7 @@ class VictimsTest : public ::testing::Test {
   std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
+TEST_F(VictimsTest, TheFewestPodsOfLowerPriorityAreEvicted) {
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
   const Uid middle = Run(Whole("middle", 5)).meta.uid;
@@ -106,7 +106,7 @@ TEST_F(VictimsTest, APodUnderABudgetIsEvictedLast) {
   EXPECT_EQ(both->pdb_violations, 1);
 }
 
-TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
+TEST_F(VictimsTest, ViolationsAreCountedForTheEvictedPods) {
   ledger_->SetNode(GpuNode("n", 4));
   for (const char* name : {"a", "b", "c", "d"}) Run(Whole(name, 1));
   SetBudget("team", "team", "a", 1);
@@ -170,7 +170,7 @@ TEST_F(VictimsTest, WithoutBudgetsOnlyProposedPodsAreEvicted) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {low}}), std::nullopt);
 }
 
-TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
+TEST_F(VictimsTest, PodsUnderDeletionAreEvictedFirst) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("a-stays", 1));
   kube::PodObject leaving = Run(Whole("b-leaves", 5));
@@ -180,7 +180,7 @@ TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
             (Eviction{{leaving.meta.uid}, 0}));
 }
 
-TEST_F(VictimsTest, GpusOfANominatedPodAreNotForALowerOne) {
+TEST_F(VictimsTest, GpusOfANominatedPodAreNotFreeForLowerPriorities) {
   ledger_->SetNode(GpuNode("n", 2));
   Nominate(Whole("high", 100), "n");
   EXPECT_EQ(Refusal(Whole("low", 1)), "");  // there are two free GPUs
