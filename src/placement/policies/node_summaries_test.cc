@@ -16,8 +16,8 @@ using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Has two samples of turnover: with `half_`, half of the pods leave in half a lifetime; with `still_`, no pod
-// leaves.
+// Has two samples of turnover: with `half_`, half of the pods leave in half a lifetime; with
+// `still_`, no pod leaves.
 class SlotsTest : public ::testing::Test {
  protected:
   SlotsTest() : half_(busy_), still_(busy_) {
