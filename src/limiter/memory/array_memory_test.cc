@@ -191,8 +191,8 @@ void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) 
   std::vector<Array> arrays;
   std::vector<MipmappedArray> mipmaps;
   for (int i = 0; i < rounds; ++i) {
-    const unsigned what = random() % 4;
-    if (what == 0) {
+    const unsigned call = random() % 4;
+    if (call == 0) {
       Array array = nullptr;
       const bool small = random() % 2 == 0 && arrays.size() < 20;
       const Result result = Create(cuda, &array, small ? kSmall : ArrayOfMiB(2 + random() % 8));
@@ -200,7 +200,7 @@ void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) 
         arrays.push_back(array);
       else
         ASSERT_EQ(result, Result::kOutOfMemory);
-    } else if (what == 1) {
+    } else if (call == 1) {
       MipmappedArray mipmap = nullptr;
       const Array3DDescriptor descriptor = ArrayOfMiB(2 + random() % 8);
       const Result result = CU(cuda, cuMipmappedArrayCreate)(&mipmap, &descriptor, random() % 20);
@@ -208,11 +208,11 @@ void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) 
         mipmaps.push_back(mipmap);
       else
         ASSERT_EQ(result, Result::kOutOfMemory);
-    } else if (what == 2 && !arrays.empty()) {
+    } else if (call == 2 && !arrays.empty()) {
       std::swap(arrays[random() % arrays.size()], arrays.back());
       ASSERT_OK(CU(cuda, cuArrayDestroy)(arrays.back()));
       arrays.pop_back();
-    } else if (what == 3 && !mipmaps.empty()) {
+    } else if (call == 3 && !mipmaps.empty()) {
       std::swap(mipmaps[random() % mipmaps.size()], mipmaps.back());
       ASSERT_OK(CU(cuda, cuMipmappedArrayDestroy)(mipmaps.back()));
       mipmaps.pop_back();

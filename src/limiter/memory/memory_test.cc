@@ -404,8 +404,8 @@ TEST_F(LimiterTest, RandomCallsAreCountedAsTheDeviceCountsThem) {
     MemPool pool = nullptr;
     ASSERT_OK(CU(cuda, cuDeviceGetDefaultMemPool)(&pool, 0));
     for (int i = 0; i < 20'000; ++i) {
-      const unsigned what = random() % 20;
-      if (contexts.empty() || (what == 0 && contexts.size() < 5)) {
+      const unsigned call = random() % 20;
+      if (contexts.empty() || (call == 0 && contexts.size() < 5)) {
         Context context = nullptr;
         const Result result = CU(cuda, cuCtxCreate_v2)(&context, 0, 0);
         if (result == Result::kSuccess) {
@@ -413,18 +413,18 @@ TEST_F(LimiterTest, RandomCallsAreCountedAsTheDeviceCountsThem) {
         } else {
           ASSERT_EQ(result, Result::kOutOfMemory);
         }
-      } else if (what == 1) {
+      } else if (call == 1) {
         const size_t which = random() % contexts.size();
         const Context context = contexts[which];
         ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
-        std::erase_if(held, [&](const auto& one) { return one.second == context; });
+        std::erase_if(held, [&](const auto& allocation) { return allocation.second == context; });
         contexts.erase(contexts.begin() + long(which));
-      } else if (what == 2) {
+      } else if (call == 2) {
         uint64_t keep = random() % 2 * 20 * kMiB;
         ASSERT_OK(CU(cuda, cuCtxSetCurrent)(contexts[0]));
         ASSERT_OK(CU(cuda, cuMemPoolSetAttribute)(pool, 4, &keep));
         ASSERT_OK(CU(cuda, cuMemPoolTrimTo)(pool, random() % 2 * 10 * kMiB));
-      } else if (what < 12) {
+      } else if (call < 12) {
         const Context context = contexts[random() % contexts.size()];
         ASSERT_OK(CU(cuda, cuCtxSetCurrent)(context));
         const uint64_t bytes =
@@ -451,10 +451,10 @@ TEST_F(LimiterTest, RandomCallsAreCountedAsTheDeviceCountsThem) {
         else
           ASSERT_EQ(result, Result::kOutOfMemory);
       } else if (!held.empty()) {
-        const auto one = std::next(held.begin(), long(random() % held.size()));
-        ASSERT_OK(CU(cuda, cuCtxSetCurrent)(one->second));
-        ASSERT_OK(CU(cuda, cuMemFree_v2)(one->first));
-        held.erase(one);
+        const auto allocation = std::next(held.begin(), long(random() % held.size()));
+        ASSERT_OK(CU(cuda, cuCtxSetCurrent)(allocation->second));
+        ASSERT_OK(CU(cuda, cuMemFree_v2)(allocation->first));
+        held.erase(allocation);
       }
       ASSERT_EQ(node.Held(0), node.DeviceBytes(0) - (contexts.empty() ? 0 : kContextBytes))
           << "call " << i;

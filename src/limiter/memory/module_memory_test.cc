@@ -31,16 +31,16 @@ TEST_F(LimitedModuleTest, VariablesOfPtxCountFromTheLoadToTheUnload) {
     MakeContext(cuda);
     const std::string image = PtxWith(30 * kMiB);
     std::vector<cuda::Module> modules(3);
-    cuda::Module more = nullptr;
+    cuda::Module rejected = nullptr;
     cuda::Library library = nullptr;
     for (cuda::Module& module : modules) {
       ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
     }
     EXPECT_EQ(node.Held(0), 90 * kMiB);
     EXPECT_EQ(node.DeviceBytes(0), 90 * kMiB + kContextBytes);
-    EXPECT_EQ(CU(cuda, cuModuleLoadDataEx)(&more, image.c_str(), 0, nullptr, nullptr),
+    EXPECT_EQ(CU(cuda, cuModuleLoadDataEx)(&rejected, image.c_str(), 0, nullptr, nullptr),
               Result::kOutOfMemory);
-    EXPECT_EQ(CU(cuda, cuModuleLoadFatBinary)(&more, image.c_str()), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuModuleLoadFatBinary)(&rejected, image.c_str()), Result::kOutOfMemory);
     EXPECT_EQ(CU(cuda, cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
                                           nullptr, 0),
               Result::kOutOfMemory);
@@ -92,12 +92,12 @@ TEST_F(LimitedModuleTest, ALibraryThatIsLoadedBeforeAContextCountsInTheContext) 
   }));
 }
 
-TEST_F(LimitedModuleTest, ALibraryCountsInEachContextUntilThatEnds) {
+TEST_F(LimitedModuleTest, ALibraryIsChargedInEachContextUntilTheContextEnds) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Context first = MakeContext(cuda);
     cuda::Library library = nullptr, other = nullptr;
-    Context more = nullptr;
+    Context rejected = nullptr;
     DevicePtr pointer = 0;
     size_t bytes = 0;
     ASSERT_OK(LoadLibrary(cuda, 30 * kMiB, &library));
@@ -107,7 +107,7 @@ TEST_F(LimitedModuleTest, ALibraryCountsInEachContextUntilThatEnds) {
     ASSERT_OK(CU(cuda, cuLibraryGetGlobal)(&pointer, &bytes, library, "big"));
     EXPECT_EQ(node.Held(0), 60 * kMiB + kContextBytes);
     EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + 2 * kContextBytes);
-    EXPECT_EQ(CU(cuda, cuCtxCreate_v2)(&more, 0, 0), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuCtxCreate_v2)(&rejected, 0, 0), Result::kOutOfMemory);
     EXPECT_EQ(LoadLibrary(cuda, 20 * kMiB, &other), Result::kOutOfMemory) << "20 in each";
     EXPECT_EQ(node.Held(0), 60 * kMiB + kContextBytes);
     ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(first));

@@ -167,11 +167,11 @@ TEST_F(LimitedVirtualMemoryTest, AReleaseAfterTheDescriptorsAreClosedEndsTheChar
   }));
 }
 
-// A process that exports a piece of three blocks by two descriptors, and ends on request. Before
-// these, it exports `more` descriptors and closes them.
+// A process that exports a piece of three blocks by two descriptors, and ends on request. First, the
+// process exports `closed_exports` other descriptors of the piece and closes them.
 class Exporter {
  public:
-  explicit Exporter(LimitedNode* node, int more = 0) {
+  explicit Exporter(LimitedNode* node, int closed_exports = 0) {
     int link[2], done[2];
     EXPECT_EQ(::pipe2(link, O_CLOEXEC), 0);
     EXPECT_EQ(::pipe2(done, O_CLOEXEC), 0);
@@ -183,7 +183,7 @@ class Exporter {
       int sent[2] = {-1, -1};
       ASSERT_OK(CU(cuda, cuMemCreate)(&memory, 3 * kBlock, &kExportable, 0));
       const size_t before = OpenDescriptors();
-      for (int i = 0; i < more; ++i) {
+      for (int i = 0; i < closed_exports; ++i) {
         ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&sent[0], memory, 1, 0));
         ::close(sent[0]);
       }
@@ -313,8 +313,8 @@ TEST_F(LimitedVirtualMemoryTest, APieceIsChargedAfterItsExporterWasKilled) {
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
     PhysicalMemory memory = 0, again = 0, more = 0;
-    for (PhysicalMemory* one : {&memory, &again}) {
-      ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(one, exporter.descriptor(0), 1));
+    for (PhysicalMemory* handle : {&memory, &again}) {
+      ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(handle, exporter.descriptor(0), 1));
     }
     EXPECT_EQ(node.Held(0), 3 * kBlock) << "imported twice";
     ASSERT_OK(CU(cuda, cuMemImportFromShareableHandle)(&more, exporter.descriptor(1), 1));
@@ -408,33 +408,34 @@ void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
     const DevicePtr place = range + random() % kPlaces * 4 * kBlock;
     const uint64_t bytes = (1 + random() % 4) * kBlock;
     PhysicalMemory memory = 0;
-    const unsigned what = random() % 8;
-    if (what == 0) {
+    const unsigned call = random() % 8;
+    if (call == 0) {
       const Result result = CU(cuda, cuMemCreate)(&memory, bytes, &kExportable, 0);
       if (result == Result::kSuccess) handles.push_back(memory);
-    } else if (what == 1 && !handles.empty() && !mapped.contains(place)) {
-      const PhysicalMemory one = handles[random() % handles.size()];
-      if (CU(cuda, cuMemMap)(place, kBlock, 0, one, 0) == Result::kSuccess) mapped[place] = kBlock;
-    } else if (what == 2 && mapped.contains(place)) {
+    } else if (call == 1 && !handles.empty() && !mapped.contains(place)) {
+      const PhysicalMemory handle = handles[random() % handles.size()];
+      if (CU(cuda, cuMemMap)(place, kBlock, 0, handle, 0) == Result::kSuccess)
+        mapped[place] = kBlock;
+    } else if (call == 2 && mapped.contains(place)) {
       ASSERT_OK(CU(cuda, cuMemUnmap)(place, mapped[place]));
       mapped.erase(place);
-    } else if (what == 3 && mapped.contains(place)) {
+    } else if (call == 3 && mapped.contains(place)) {
       ASSERT_OK(CU(cuda, cuMemRetainAllocationHandle)(&memory, reinterpret_cast<void*>(place)));
       handles.push_back(memory);
-    } else if (what == 4 && !handles.empty()) {
+    } else if (call == 4 && !handles.empty()) {
       const size_t which = random() % handles.size();
       ASSERT_OK(CU(cuda, cuMemRelease)(handles[which]));
       handles.erase(handles.begin() + long(which));
-    } else if (what == 5 && !handles.empty() && descriptors.size() < 20) {
-      const PhysicalMemory one = handles[random() % handles.size()];
+    } else if (call == 5 && !handles.empty() && descriptors.size() < 20) {
+      const PhysicalMemory handle = handles[random() % handles.size()];
       int fd = -1;
-      ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, one, 1, 0));
+      ASSERT_OK(CU(cuda, cuMemExportToShareableHandle)(&fd, handle, 1, 0));
       descriptors.push_back(fd);
-    } else if (what == 6 && !descriptors.empty()) {
+    } else if (call == 6 && !descriptors.empty()) {
       const int fd = descriptors[random() % descriptors.size()];
       const Result result = CU(cuda, cuMemImportFromShareableHandle)(&memory, AsHandle(fd), 1);
       if (result == Result::kSuccess) handles.push_back(memory);
-    } else if (what == 7 && !descriptors.empty()) {
+    } else if (call == 7 && !descriptors.empty()) {
       const size_t which = random() % descriptors.size();
       ::close(descriptors[which]);
       descriptors.erase(descriptors.begin() + long(which));

@@ -57,7 +57,7 @@ class Nvml {
 
 class LimitedNvmlTest : public LimiterTest {};
 
-TEST_F(LimitedNvmlTest, ShowsTheShareAndTheMemoryHeldOfIt) {
+TEST_F(LimitedNvmlTest, ShowsTheLimitAsTheGpusMemoryAndTheMemoryInUse) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Nvml nvml;

@@ -75,9 +75,9 @@ TEST_F(LimiterTest, ProcessesShareOneLimitAndADeadProcessHoldsNothing) {
 // free even before that.
 TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   LimitedNode node({100 * kMiB});
-  int held[2], looked[2];
-  ASSERT_EQ(::pipe(held), 0);
-  ASSERT_EQ(::pipe(looked), 0);
+  int to_reader[2], from_reader[2];
+  ASSERT_EQ(::pipe(to_reader), 0);
+  ASSERT_EQ(::pipe(from_reader), 0);
   char byte;
   const auto free_memory = [](const CudaLibrary& cuda) {
     size_t free = 0, total = 0;
@@ -85,36 +85,36 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
     return free;
   };
   // This process starts first, so that the other process does not take over its slot.
-  const int asking = node.Start([&](const CudaLibrary& cuda) {
+  const int reader = node.Start([&](const CudaLibrary& cuda) {
     MakeContext(cuda);
-    ASSERT_EQ(::write(looked[1], "s", 1), 1);
-    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    ASSERT_EQ(::write(from_reader[1], "s", 1), 1);
+    ASSERT_EQ(::read(to_reader[0], &byte, 1), 1);
     EXPECT_EQ(free_memory(cuda), 20 * kMiB);
-    ASSERT_EQ(::write(looked[1], "l", 1), 1);
-    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    ASSERT_EQ(::write(from_reader[1], "l", 1), 1);
+    ASSERT_EQ(::read(to_reader[0], &byte, 1), 1);
     EXPECT_EQ(free_memory(cuda), 100 * kMiB);
   });
-  ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+  ASSERT_EQ(::read(from_reader[0], &byte, 1), 1);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     MakeContext(cuda);
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
-    ASSERT_EQ(::write(held[1], "h", 1), 1);
-    ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+    ASSERT_EQ(::write(to_reader[1], "h", 1), 1);
+    ASSERT_EQ(::read(from_reader[0], &byte, 1), 1);
   }));
   EXPECT_EQ(node.Held(0), 80 * kMiB) << "no process has cleared its slot";
-  ASSERT_EQ(::write(held[1], "e", 1), 1);
+  ASSERT_EQ(::write(to_reader[1], "e", 1), 1);
   int status = -1;
-  EXPECT_EQ(::waitpid(asking, &status, 0), asking);
+  EXPECT_EQ(::waitpid(reader, &status, 0), reader);
   EXPECT_EQ(status, 0);
-  for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
+  for (int end : {to_reader[0], to_reader[1], from_reader[0], from_reader[1]}) ::close(end);
 }
 
-// The process's end of the pipe `gone` closes when the process has called exec.
+// The process's end of the pipe `exec_pipe` closes when the process has called exec.
 TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
   LimitedNode node({100 * kMiB});
-  int gone[2];
-  ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
+  int exec_pipe[2];
+  ASSERT_EQ(::pipe2(exec_pipe, O_CLOEXEC), 0);
   const int program = node.Start([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     MakeContext(cuda);
@@ -122,9 +122,9 @@ TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
     ::execl("/bin/sleep", "sleep", "600", nullptr);
     FAIL() << "exec";
   });
-  ::close(gone[1]);
+  ::close(exec_pipe[1]);
   char byte;
-  ASSERT_EQ(::read(gone[0], &byte, 1), 0);
+  ASSERT_EQ(::read(exec_pipe[0], &byte, 1), 0);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     MakeContext(cuda);
@@ -134,7 +134,7 @@ TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
   ::kill(program, SIGKILL);
   int status;
   ::waitpid(program, &status, 0);
-  ::close(gone[0]);
+  ::close(exec_pipe[0]);
 }
 
 TEST_F(LimiterTest, AVforkedProgramLeavesItsParentsMemoryCharged) {

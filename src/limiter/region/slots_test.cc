@@ -29,7 +29,7 @@ class SlotsTest : public ::testing::Test {
   std::string usage_path() const { return dir_.path() + "/usage"; }
   uint64_t Held() const {
     uint64_t held = 0;
-    for (const auto& one : usage_->gpus[0].held) held += one;
+    for (const auto& bytes : usage_->gpus[0].held) held += bytes;
     return held;
   }
   int Sweep() { return SweepSlots(usage_path().c_str(), usage_); }

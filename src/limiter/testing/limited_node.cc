@@ -70,7 +70,7 @@ const GpuUsage& LimitedNode::usage(uint32_t gpu) { return usage_->gpus[gpu]; }
 
 uint64_t LimitedNode::Held(uint32_t gpu) {
   uint64_t held = 0;
-  for (const auto& one : usage_->gpus[gpu].held) held += one;
+  for (const auto& bytes : usage_->gpus[gpu].held) held += bytes;
   return held - DuplicateBytes(*usage_, int(gpu));
 }
 

@@ -86,10 +86,10 @@ struct SharedGpu::Process {
 
 SharedGpu::SharedGpu(const SharedGpuOptions& options)
     : options_(options), gpu_(options.gpu), random_(options.seed) {
-  for (const TenantOptions& one : options.tenants) {
+  for (const TenantOptions& tenant_options : options.tenants) {
     auto tenant = std::make_unique<Tenant>();
-    tenant->options = one;
-    for (const Load& load : one.processes) {
+    tenant->options = tenant_options;
+    for (const Load& load : tenant_options.processes) {
       const int context = gpu_.AddContext(load.streams, Gate<ModelDriver, int>::kEvents);
       ModelDriver driver{&gpu_, &now_, context};
       driver.meter_error = options.meter_error;
@@ -97,11 +97,11 @@ SharedGpu::SharedGpu(const SharedGpuOptions& options)
       auto* process = new Process(tenant.get(), load, random_(), driver);
       process->Open();
       process->thread.random = uint32_t(random_()) | 1;
-      process->wake = one.start + int64_t(random_() % 1'000'000);
+      process->wake = tenant_options.start + int64_t(random_() % 1'000'000);
       tenant->processes.push_back(process);
       processes_.push_back(process);
     }
-    if (one.limited) arbiter_.Set(tenants_.size(), one.share);
+    if (tenant_options.limited) arbiter_.Set(tenants_.size(), tenant_options.share);
     tenants_.push_back(std::move(tenant));
   }
 }
