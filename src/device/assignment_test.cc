@@ -123,8 +123,8 @@ TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
   shares = {
       {"G", MilliGpu(1), Bytes(1)}, {"H", MilliGpu(1), Bytes(1)}, {"I", MilliGpu(1), Bytes(1)}};
   for (DeviceShare& share : shares) {
-    const size_t left = kMaxAssignmentBytes - size();
-    share.uuid += std::string(std::min<size_t>(left, 95), 'x');
+    const size_t free_bytes = kMaxAssignmentBytes - size();
+    share.uuid += std::string(std::min<size_t>(free_bytes, 95), 'x');
   }
   ASSERT_EQ(size(), kMaxAssignmentBytes);
   EXPECT_EQ(*DecodeAssignment(*EncodeAssignment(assignment)), assignment);

@@ -77,8 +77,8 @@ TEST(NodeAnnotationTest, RoundTripsAsManySlicesAndBytesAsTheLimitsAllow) {
   NodeInventory node = Node(64);
   CutIntoSlices(&node.gpus[0], kMaxMigSlices);
   ExpectRoundTrip(node);
-  const size_t left = kMaxNodeAnnotationBytes - EncodeNodeInventory(node)->size();
-  node.gpus[0].uuid += std::string(left, 'x');
+  const size_t free_bytes = kMaxNodeAnnotationBytes - EncodeNodeInventory(node)->size();
+  node.gpus[0].uuid += std::string(free_bytes, 'x');
   ExpectRoundTrip(node);
   node.gpus[0].uuid += 'x';
   EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);

@@ -18,10 +18,11 @@ class ProcessReaderTest : public ::testing::Test {
   }
   // Null if the answer comes later.
   std::shared_ptr<const ProcessReport> Read() {
-    const auto got = std::make_shared<std::shared_ptr<const ProcessReport>>();
-    reader_.Read([got](std::shared_ptr<const ProcessReport> report) { *got = std::move(report); });
+    const auto answer = std::make_shared<std::shared_ptr<const ProcessReport>>();
+    reader_.Read(
+        [answer](std::shared_ptr<const ProcessReport> report) { *answer = std::move(report); });
     runner_.RunUntilIdle();
-    return *got;
+    return *answer;
   }
   int Calls(NvmlCall call) { return loader_->driver->calls[call]; }
 

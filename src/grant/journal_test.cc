@@ -121,10 +121,10 @@ TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
   for (size_t length = 0; length <= whole.size(); ++length) {
     const std::string prefix = whole.substr(0, length);
     SetContent(prefix);
-    Records kept;
+    Records expected;
     size_t good_end = length < kStart.size() ? 0 : kStart.size();
     for (size_t i = 0; i < records.size() && ends[i] <= length; ++i) {
-      kept.push_back(records[i]);
+      expected.push_back(records[i]);
       good_end = ends[i];
     }
     // Zeros at the end of a length field look like preallocated zeros.
@@ -132,7 +132,7 @@ TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
     {
       auto journal = Open();
       ASSERT_TRUE(journal.ok()) << length;
-      EXPECT_EQ(recovery_.records, kept) << length;
+      EXPECT_EQ(recovery_.records, expected) << length;
       EXPECT_EQ(recovery_.torn_bytes, last > good_end ? last - good_end : 0) << length;
       EXPECT_EQ(recovery_.damaged_bytes, 0u) << length;
       EXPECT_EQ(recovery_.damage, "") << length;
@@ -167,9 +167,9 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
     size_t hit = 0;
     while (ends[hit] <= at) ++hit;
     const size_t begin = hit == 0 ? kStart.size() : ends[hit - 1];
-    Records kept = records;
-    kept.erase(kept.begin() + static_cast<long>(hit));
-    EXPECT_EQ(recovery_.records, kept) << at;
+    Records expected = records;
+    expected.erase(expected.begin() + static_cast<long>(hit));
+    EXPECT_EQ(recovery_.records, expected) << at;
     // A damaged last record looks like a torn one.
     const bool last = hit + 1 == records.size();
     EXPECT_EQ(recovery_.damaged_bytes, last ? 0 : ends[hit] - begin) << at;
@@ -177,7 +177,7 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
     EXPECT_EQ(recovery_.damage, last ? "" : fmt::format("no valid record at offset {}", begin));
     EXPECT_EQ(PathExists(path() + ".damaged"), !last) << at;
     ASSERT_TRUE(Open().ok());
-    EXPECT_EQ(recovery_.records, kept) << at;
+    EXPECT_EQ(recovery_.records, expected) << at;
     EXPECT_EQ(recovery_.damaged_bytes + recovery_.torn_bytes, 0u)
         << "repaired after it was reported";
   }

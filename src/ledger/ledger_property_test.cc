@@ -25,7 +25,7 @@ using testing::GpuPod;
 // The API server's objects, and its watch events.
 struct World {
   struct News {
-    bool gone = false;
+    bool is_removal = false;
     std::optional<kube::NodeObject> node;
     std::optional<kube::PodObject> pod;
   };
@@ -43,11 +43,11 @@ struct World {
     log.push_back({.pod = std::move(pod)});
   }
   void Remove(const kube::NodeObject& node) {
-    log.push_back({.gone = true, .node = node});
+    log.push_back({.is_removal = true, .node = node});
     nodes.erase(node.meta.name);
   }
   void Remove(const kube::PodObject& pod) {
-    log.push_back({.gone = true, .pod = pod});
+    log.push_back({.is_removal = true, .pod = pod});
     pods.erase(pod.meta.name);
   }
   // Acts like the binding subresource: node and annotations are written together or not at all.
@@ -77,10 +77,10 @@ class Replica {
   void Hear(size_t count) {
     for (; count > 0 && heard_ < world_.log.size(); --count) {
       const World::News& news = world_.log[heard_++];
-      if (news.node && news.gone) ledger_->RemoveNode(news.node->meta.name);
-      if (news.node && !news.gone) ledger_->SetNode(*news.node);
-      if (news.pod && news.gone) ledger_->RemovePod(news.pod->meta.uid);
-      if (news.pod && !news.gone) ledger_->SetPod(*news.pod);
+      if (news.node && news.is_removal) ledger_->RemoveNode(news.node->meta.name);
+      if (news.node && !news.is_removal) ledger_->SetNode(*news.node);
+      if (news.pod && news.is_removal) ledger_->RemovePod(news.pod->meta.uid);
+      if (news.pod && !news.is_removal) ledger_->SetPod(*news.pod);
     }
   }
   size_t behind() const { return world_.log.size() - heard_; }
@@ -157,8 +157,8 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
     const auto query = ledger.MakeQuery(pod);
     ASSERT_TRUE(query.ok());
     const std::string node = NodeName(random_.Below(5));
-    ClusterLedger::Query asked = *query;
-    const bool fits = ledger.Evaluate(asked, node).fits;
+    ClusterLedger::Query evaluated = *query;
+    const bool fits = ledger.Evaluate(evaluated, node).fits;
     const bool expires = random_.Below(8) == 0;
     const auto assumed = ledger.Assume(*query, node, expires ? 10s : 24h);
     if (query->requests_gpus()) {

@@ -66,25 +66,25 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
 
 TEST_F(LedgerTest, ReportsWhichNodesKubeSchedulerLeavesOut) {
   kube::NodeObject node = GpuNode("n", 4);
-  const auto why = [&](const kube::NodeConstraints& constraints) {
+  const auto why_left_out = [&](const kube::NodeConstraints& constraints) {
     ledger_->SetNode(node);
     const PodRequest pod{.constraints = SharedValue(constraints)};
     const auto left_out = ClusterLedger::WhyLeftOut(pod, *ledger_->FindNode("n"));
     return std::string(left_out ? left_out->kind : "");
   };
-  EXPECT_EQ(why({}), "");
-  EXPECT_EQ(why({.selector = {{"kubernetes.io/hostname", "n"}}}), "");
+  EXPECT_EQ(why_left_out({}), "");
+  EXPECT_EQ(why_left_out({.selector = {{"kubernetes.io/hostname", "n"}}}), "");
   node.taints = {{"team", "ml", "NoSchedule"}};
-  EXPECT_EQ(why({}), "taint");
-  EXPECT_EQ(why({.tolerations = {{.key = "team", .any_value = true}}}), "");
+  EXPECT_EQ(why_left_out({}), "taint");
+  EXPECT_EQ(why_left_out({.tolerations = {{.key = "team", .any_value = true}}}), "");
   EXPECT_FALSE(ledger_->SetNode(node)) << "nothing has changed";
   node.taints.clear();
   EXPECT_TRUE(ledger_->SetNode(node)) << "a taint has gone";
   node.unschedulable = true;
-  EXPECT_EQ(why({}), "cordoned");
-  EXPECT_EQ(why({.tolerations = {{.any_value = true}}}), "");
+  EXPECT_EQ(why_left_out({}), "cordoned");
+  EXPECT_EQ(why_left_out({.tolerations = {{.any_value = true}}}), "");
   node.ready = false;
-  EXPECT_EQ(why({.tolerations = {{.any_value = true}}}), "not-ready");
+  EXPECT_EQ(why_left_out({.tolerations = {{.any_value = true}}}), "not-ready");
 }
 
 TEST_F(LedgerTest, ABoundPodKeepsItsAssumedGpus) {
@@ -163,9 +163,9 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
   ledger_->RemovePod(pod.meta.uid);
   const kube::PodObject other = GpuPod("b", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(other, "n", Assume(other, "n").value().annotations));
-  const std::string taken = Entry(other).assignment().containers.at("main")[0].uuid;
-  const std::string left = UuidOf("n", taken == UuidOf("n", 0) ? 1 : 0);
-  const device::Assignment published{{{"second", {{left, kWholeGpu, GiB(80)}}}}};
+  const std::string taken_uuid = Entry(other).assignment().containers.at("main")[0].uuid;
+  const std::string free_uuid = UuidOf("n", taken_uuid == UuidOf("n", 0) ? 1 : 0);
+  const device::Assignment published{{{"second", {{free_uuid, kWholeGpu, GiB(80)}}}}};
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
@@ -247,7 +247,7 @@ TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   pod.containers.insert(pod.containers.begin(), init);
   const kube::PodObject bound = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
   ledger_->SetPod(bound);
-  const device::Assignment had = Entry(pod).assignment();
+  const device::Assignment assigned = Entry(pod).assignment();
   EXPECT_EQ(Free(), 1000);
   // Same order as after a restart of the scheduler.
   ledger_->RemovePod(bound.meta.uid);
@@ -256,7 +256,7 @@ TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   EXPECT_EQ(Free(), 1000);
   EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_EQ(Entry(pod).assignment(), had);
+  EXPECT_EQ(Entry(pod).assignment(), assigned);
 }
 
 TEST_F(LedgerTest, SharedGpuIsNotGivenAsAWholeGpu) {
@@ -283,13 +283,13 @@ TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
-  const device::Assignment had = Entry(pod).assignment();
+  const device::Assignment assigned = Entry(pod).assignment();
   ledger_->RemoveNode("n");
   EXPECT_EQ(Entry(pod).problem(), "its node was deleted");
   EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Entry(pod).problem(), "");
-  EXPECT_EQ(Entry(pod).assignment(), had);
+  EXPECT_EQ(Entry(pod).assignment(), assigned);
   EXPECT_EQ(Free(), 1000);
 }
 

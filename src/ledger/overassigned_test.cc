@@ -43,10 +43,10 @@ class OverassignedTest : public ::testing::Test {
   // "excess after older on GPU".
   std::vector<std::string> Found() const {
     std::vector<std::string> found;
-    for (const auto& one : ledger_->FindOverassignments()) {
-      EXPECT_EQ(one.node, "n");
-      found.push_back(fmt::format("{} after {} on {}", one.excess->request.name,
-                                  one.older->request.name, one.gpu));
+    for (const auto& overassignment : ledger_->FindOverassignments()) {
+      EXPECT_EQ(overassignment.node, "n");
+      found.push_back(fmt::format("{} after {} on {}", overassignment.excess->request.name,
+                                  overassignment.older->request.name, overassignment.gpu));
     }
     return found;
   }

@@ -124,9 +124,9 @@ TEST(ConfigDocument, ErasesMountsFromADirAndNoOthers) {
       R"({"destination":"/f","source":"/bundle/tessera/../other"}]})",
       "/bundle");
   document.EraseMountsFrom("/bundle/tessera");
-  std::string left;
-  for (const Mount& mount : document.Mounts()) left += mount.destination;
-  EXPECT_EQ(left, "/c/d/e/f");
+  std::string remaining;
+  for (const Mount& mount : document.Mounts()) remaining += mount.destination;
+  EXPECT_EQ(remaining, "/c/d/e/f");
 }
 
 TEST(ConfigDocument, MountsAndDevicesWithoutAPathAreKept) {

@@ -80,8 +80,8 @@ class InjectionTest : public ::testing::Test {
   ConfigDocument Injected(ConfigDocument document) {
     const Result<InjectionTarget> target = FindInjectionTarget(document, "");
     EXPECT_TRUE(target.ok()) << target.status().message();
-    const auto how = Inject(injection_, *target, &document);
-    EXPECT_TRUE(how.ok()) << how.status().message();
+    const auto summary = Inject(injection_, *target, &document);
+    EXPECT_TRUE(summary.ok()) << summary.status().message();
     return document;
   }
   static std::vector<std::string> Destinations(const ConfigDocument& document) {
@@ -399,10 +399,10 @@ TEST_F(InjectionTest, ASharedTreeIsOneMount) {
   }
   injection_.tree_dir = path("trees");
   ConfigDocument document = Document(OwnDev());
-  const auto how =
+  const auto summary =
       Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
-  ASSERT_TRUE(how.ok()) << how.status().message();
-  if (!how->starts_with("driver files by one mount")) GTEST_SKIP() << *how;
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  if (!summary->starts_with("driver files by one mount")) GTEST_SKIP() << *summary;
   EXPECT_THAT(Destinations(document), ElementsAre("/dev", "/dev/tessera"));
   EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
 }
@@ -420,9 +420,9 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
   }
   const auto tree = [&] {
     ConfigDocument document = Document(OwnDev());
-    const auto how =
+    const auto summary =
         Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
-    EXPECT_TRUE(how.ok()) << how.status().message();
+    EXPECT_TRUE(summary.ok()) << summary.status().message();
     for (const Mount& mount : document.Mounts()) {
       if (mount.destination == "/dev/tessera") return mount.source;
     }

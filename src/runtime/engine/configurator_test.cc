@@ -66,33 +66,33 @@ class FakeDocker {
     if (behavior != EngineBehavior::kExitsOnReload) ::sigaction(SIGHUP, &action, nullptr);
     // Like dockerd: keeps the values of removed keys, and all values if the file is missing.
     std::string default_runtime = "runc";
-    bool knows = false;
+    bool knows_nvidia = false;
     const auto load = [&] {
       const Result<Json> file = ParseJson(ReadFile(config).value_or(""));
       if (!file.ok()) return;
       const Json* runtimes = file->Find("runtimes");
-      if (runtimes != nullptr) knows = runtimes->Find("nvidia") != nullptr;
+      if (runtimes != nullptr) knows_nvidia = runtimes->Find("nvidia") != nullptr;
       default_runtime = file->StringAt("default-runtime").value_or(default_runtime);
     };
     load();
-    int seen = 0;
+    int seen_hangups = 0;
     for (;;) {
       const Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-      if (g_hangups != seen && behavior != EngineBehavior::kIgnoresReload) load();
-      seen = g_hangups;
+      if (g_hangups != seen_hangups && behavior != EngineBehavior::kIgnoresReload) load();
+      seen_hangups = g_hangups;
       if (!peer.valid()) continue;
-      if (behavior == EngineBehavior::kHangsWithTessera && knows) continue;
+      if (behavior == EngineBehavior::kHangsWithTessera && knows_nvidia) continue;
       std::array<char, 4096> request;
       const ssize_t size = ::recv(peer.get(), request.data(), request.size(), 0);
       const bool info = size > 9 && std::string_view(request.data(), 9) == "GET /info";
       const std::string body =
           !info ? "OK"
-                : fmt::format(
-                      R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
-                      default_runtime,
-                      knows ? R"({"runc":{},"crun":{},"nvidia":{}})" : R"({"runc":{},"crun":{}})");
+                : fmt::format(R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
+                              default_runtime,
+                              knows_nvidia ? R"({"runc":{},"crun":{},"nvidia":{}})"
+                                           : R"({"runc":{},"crun":{}})");
       const std::string answer =
-          fmt::format("HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen, body);
+          fmt::format("HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen_hangups, body);
       (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
     }
   }
@@ -216,13 +216,13 @@ TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
     if (*text != '\0') Put(kConfig, text, 0644);
     const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
     ASSERT_TRUE(Configure(Docker()).ok());
-    const auto ask = [&] {
+    const auto query = [&] {
       return *QueryEngine(EngineKind::kDocker, SocketPath(), std::chrono::seconds(5));
     };
-    EXPECT_EQ(ask().default_runtime, "nvidia");
+    EXPECT_EQ(query().default_runtime, "nvidia");
     const auto undone = Configurator(Docker(), &host_).Undo();
     ASSERT_TRUE(undone.ok()) << undone.status().ToString();
-    EXPECT_EQ(ask().default_runtime, *text == '\0' ? "runc" : "crun");
+    EXPECT_EQ(query().default_runtime, *text == '\0' ? "runc" : "crun");
     EXPECT_EQ(ReadFile(dir_.path() + kConfig).value_or(""), text);
     ::unlink(SocketPath().c_str());
   }
