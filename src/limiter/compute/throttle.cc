@@ -18,7 +18,7 @@ namespace {
 
 using cuda::Result;
 
-enum HelperState : int { kNone = 0, kAsleep, kAwake, kLeaving };
+enum HelperState : int { kNone = 0, kAsleep, kAwake };
 // After this many polls without work in flight, the helper thread sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
@@ -217,7 +217,7 @@ void* RunHelperThread(void* self) {
   std::atomic<int>& state = throttle->helper_state_;
   int mode = kRelaxedCapture;
   driver.cuThreadExchangeStreamCaptureMode(&mode);
-  for (int idle = 0; state.load() != kLeaving;) {
+  for (int idle = 0;;) {
     idle = throttle->PollAll() ? 0 : idle + 1;
     int awake = kAwake;
     if (idle > kIdlePolls && state.compare_exchange_strong(awake, kAsleep)) {
@@ -226,14 +226,13 @@ void* RunHelperThread(void* self) {
     }
     Sleep(kMillisecond);
   }
-  return nullptr;
 }
 
 // pthread_create is looked up by name, because newer C libraries have it in another library and
 // with another version. The new thread blocks all signals.
 void Throttle::StartHelper() {
   int state = helper_state_.load(std::memory_order_relaxed);
-  if (state == kAwake || state == kLeaving) return;
+  if (state == kAwake) return;
   if (!helper_state_.compare_exchange_strong(state, kAwake)) return;
   if (state == kAsleep) {
     Futex(&helper_state_, FUTEX_WAKE, 1);
