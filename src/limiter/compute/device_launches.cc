@@ -40,6 +40,11 @@ class ScopedStreamContext {
   Meter* meter_ = nullptr;
 };
 
+limiter::Work WorkOf(const DeviceLaunch& launch) {
+  return limiter::KernelWork(reinterpret_cast<uintptr_t>(launch.function), launch.grid_x,
+                             launch.grid_y, launch.grid_z);
+}
+
 // The launches on limited devices, in the order of the devices. Threads that wait for several
 // devices wait in this order, so they do not wait for each other.
 class LimitedLaunches {
@@ -64,12 +69,11 @@ class LimitedLaunches {
     for (LimitedLaunch& entry : *this) {
       const ScopedStreamContext context(entry.launch->stream);
       if (context.meter() != entry.meter) continue;  // the context has ended
-      const DeviceLaunch& launch = *entry.launch;
-      const limiter::Work work = limiter::KernelWork(reinterpret_cast<uintptr_t>(launch.function),
-                                                     launch.grid_x, launch.grid_y, launch.grid_z);
-      const auto stream = reinterpret_cast<uintptr_t>(launch.stream);
-      Throttle::Get().WaitToLaunch(&current_thread, {work, limiter::kGuessedKernelTime, stream},
-                                   {launch.stream}, &entry.mark);
+      const cuda::Stream stream = entry.launch->stream;
+      Throttle::Get().WaitToLaunch(
+          &current_thread,
+          {WorkOf(*entry.launch), limiter::kGuessedKernelTime, reinterpret_cast<uintptr_t>(stream)},
+          {stream}, &entry.mark);
     }
     for (LimitedLaunch& entry : *this) {
       if (entry.mark == Books::kNoMark) continue;
@@ -85,6 +89,10 @@ class LimitedLaunches {
       const bool succeeded =
           entry.start_recorded && result == Result::kSuccess && context.meter() == entry.meter;
       entry.meter->gate.EndLaunch(entry.mark, {entry.launch->stream}, succeeded);
+    }
+    for (const LimitedLaunch& entry : *this) {
+      if (entry.mark == Books::kNoMark) continue;
+      Throttle::Get().AwaitUnpriced(entry.meter, PriceKey(WorkOf(*entry.launch)));
     }
   }
 

@@ -42,6 +42,7 @@ cuda::Result LaunchThrottled(const Work& work, int64_t fallback_price, LaunchStr
   const bool start_recorded = meter->gate.BeginLaunch(mark, stream);
   const cuda::Result result = call();
   meter->gate.EndLaunch(mark, stream, start_recorded && result == cuda::Result::kSuccess);
+  throttle.AwaitUnpriced(meter, PriceKey(work));
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "src/limiter/compute/throttle.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,13 +19,17 @@ namespace {
 
 using cuda::Result;
 
-enum HelperState : int { kNone = 0, kAsleep, kAwake };
+// kImpossible: the process cannot have a helper thread.
+enum HelperState : int { kNone = 0, kAsleep, kAwake, kImpossible };
 // After this many polls without work in flight, the helper thread sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
 // How long the end of a context waits for launches of unknown price, and the time between two
 // checks.
 constexpr int64_t kMaxAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
+// How long a launch of unknown price waits for its end if there is no helper thread. A launch is
+// charged at most this much before it ends.
+constexpr int64_t kMaxAwaitedLaunch = 2 * kSecond;
 
 void Sleep(int64_t nanoseconds) {
   const timespec pause = {nanoseconds / kSecond, nanoseconds % kSecond};
@@ -33,6 +38,14 @@ void Sleep(int64_t nanoseconds) {
 
 void Futex(std::atomic<int>* word, int operation, int value) {
   ::syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+// In a statically linked program, dlopen loads a second C library with its dynamic linker, which
+// never runs. So pthread_create of that C library crashes. A dynamic linker that runs sets the
+// version of _r_debug, even if it was started with the program as its argument.
+bool IsProgramStatic() {
+  const auto* debug = static_cast<const r_debug*>(::dlsym(RTLD_DEFAULT, "_r_debug"));
+  return debug != nullptr && debug->r_version == 0;
 }
 
 }  // namespace
@@ -151,6 +164,20 @@ void Throttle::WaitToLaunch(ThrottledThread* thread, const Books::Launch& launch
   if (*mark != Books::kNoMark) StartHelper();
 }
 
+void Throttle::AwaitUnpriced(Meter* meter, uint64_t key) {
+  const int state = helper_state_.load(std::memory_order_relaxed);
+  if (state == kAwake || state == kAsleep) return;
+  const Price* price = meter->prices.Find(key);
+  if (price == nullptr) return;
+  const RelaxedCapture relaxed;
+  const int64_t start = meter->gpu.Now();
+  while (price->price.load(std::memory_order_relaxed) == kUnpriced &&
+         meter->gate.books().HasUnpriced() && meter->gpu.Now() - start < kMaxAwaitedLaunch) {
+    Sleep(kAwaitPause);
+    meter->gate.Poll();
+  }
+}
+
 // A failed query counts as a capture.
 bool Throttle::IsCaptured(LaunchStream stream) const {
   if (captures_.load(std::memory_order_relaxed) == 0) return false;
@@ -232,7 +259,7 @@ void* RunHelperThread(void* self) {
 // with another version. The new thread blocks all signals.
 void Throttle::StartHelper() {
   int state = helper_state_.load(std::memory_order_relaxed);
-  if (state == kAwake) return;
+  if (state == kAwake || state == kImpossible) return;
   if (!helper_state_.compare_exchange_strong(state, kAwake)) return;
   if (state == kAsleep) {
     Futex(&helper_state_, FUTEX_WAKE, 1);
@@ -242,7 +269,10 @@ void Throttle::StartHelper() {
   using Detach = int (*)(pthread_t);
   const auto create = reinterpret_cast<Create>(::dlsym(RTLD_DEFAULT, "pthread_create"));
   const auto detach = reinterpret_cast<Detach>(::dlsym(RTLD_DEFAULT, "pthread_detach"));
-  if (create == nullptr || detach == nullptr) return;
+  if (create == nullptr || detach == nullptr || IsProgramStatic()) {
+    helper_state_.store(kImpossible);
+    return;
+  }
   sigset_t all, before;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);

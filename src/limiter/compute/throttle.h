@@ -2,7 +2,8 @@
 // Compute limits in one process: a Gate for each GPU on the real driver, the GPU time that each
 // thread has taken in advance, and a helper thread that settles work in flight.
 //
-// The helper thread starts with the first timed launch, and sleeps while no work is in flight.
+// The helper thread starts with the first timed launch, and sleeps while no work is in flight. A
+// statically linked program cannot have one: there, launches and waits settle work in flight.
 // Threads: any. No lock is held across a driver call.
 #pragma once
 
@@ -72,6 +73,9 @@ class Throttle {
   // Waits until the launch may be made. `mark`: see Gate::Decide.
   void WaitToLaunch(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
                     int* mark);
+  // Called after a launch with a mark. `key`: of its price. Without a helper thread, waits until a
+  // launch of unknown price has ended, for at most two seconds, and charges it while it runs.
+  void AwaitUnpriced(Meter* meter, uint64_t key);
   // True: work on the stream becomes part of a graph instead of running.
   bool IsCaptured(LaunchStream stream) const;
 

@@ -165,7 +165,7 @@ TEST_F(LimiterTest, AStaticProgramThatOpensTheLibraryIsLimited) {
 #else
   LimitedNode node({100 * kMiB});
   const auto allocates = [](uint64_t bytes) {
-    const auto result = RunProgram({LIMITER_STATIC_CLIENT, std::to_string(bytes)},
+    const auto result = RunProgram({LIMITER_STATIC_CLIENT, "allocate", std::to_string(bytes)},
                                    std::chrono::seconds(60), {"LD_LIBRARY_PATH=/run/tessera/lib"});
     return result.ok() ? result->exit_code : -1;
   };
