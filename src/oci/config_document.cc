@@ -239,7 +239,7 @@ Status ConfigDocument::DenyDevice(const DeviceNode& node) {
   return AddRule(RuleToJson(node, /*allow=*/false, "rwm"));
 }
 
-bool ConfigDocument::AllowsAllDevices() const {
+bool ConfigDocument::AllowsAllCharacterDevices() const {
   const Json* rules = FindPath(json_, {"linux", "resources", "devices"});
   if (rules == nullptr || !rules->is_array()) return false;
   // runc and crun read a missing type as "a" (all), and a missing number or -1 as every number.
@@ -249,9 +249,10 @@ bool ConfigDocument::AllowsAllDevices() const {
   return std::ranges::any_of(rules->items(), [&](const Json& rule) {
     const Json* allow = rule.Find("allow");
     const std::string type = TextOf(rule.Find("type"));
-    return allow != nullptr && *allow == Json::Bool(true) && (type.empty() || type == "a") &&
-           any_number(rule.Find("major")) && any_number(rule.Find("minor")) &&
-           TextOf(rule.Find("access")).starts_with("rw");
+    return allow != nullptr && *allow == Json::Bool(true) &&
+           (type.empty() || type == "a" || type == "c") && any_number(rule.Find("major")) &&
+           any_number(rule.Find("minor")) &&
+           TextOf(rule.Find("access")).find_first_of("rw") != std::string::npos;
   });
 }
 

@@ -79,8 +79,9 @@ class ConfigDocument {
   Status AddDevice(const DeviceNode& node);
   // Allows the container's cgroup to read and write the device, but not mknod.
   Status AllowDevice(const DeviceNode& node);
-  // Whether the cgroup may open any device, as for privileged containers.
-  bool AllowsAllDevices() const;
+  // Whether a rule lets the cgroup read or write every character device, as for privileged
+  // containers.
+  bool AllowsAllCharacterDevices() const;
   // Appends a rule that forbids this device; it wins over an earlier rule that allows all devices.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);

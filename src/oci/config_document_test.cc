@@ -178,21 +178,26 @@ TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
   EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationWithPrefix(""));
 }
 
-TEST(ConfigDocument, ARuleForEveryDeviceIsRecognized) {
+TEST(ConfigDocument, ARuleForEveryCharacterDeviceIsRecognized) {
   const auto allows_all = [](const std::string& rules) {
     return ConfigDocument::Parse(R"({"linux":{"resources":{"devices":[)" + rules + "]}}}", "/b")
-        ->AllowsAllDevices();
+        ->AllowsAllCharacterDevices();
   };
   EXPECT_TRUE(allows_all(R"({"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"})"));
   EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","major":-1,"minor":-1,"access":"rw"})"));
+  // Docker's default rule "c *:* m" and the option --device-cgroup-rule "c *:* rmw".
+  const std::string create_nodes = R"({"allow":true,"type":"c","access":"m"})";
+  EXPECT_FALSE(allows_all(create_nodes));
+  EXPECT_TRUE(allows_all(create_nodes + R"(,{"allow":true,"type":"c","access":"rmw"})"));
+  EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","access":"mw"})"));
   for (const char* other :
-       {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"c","access":"rwm"})",
+       {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"b","access":"rwm"})",
         R"({"allow":true,"major":195,"access":"rwm"})",
         R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})",
         R"({"access":"rwm"})"}) {
     EXPECT_FALSE(allows_all(other)) << other;
   }
-  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllDevices());
+  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllCharacterDevices());
 }
 
 TEST(ConfigDocument, ErasesOnlyTheGpusOfTheEngine) {

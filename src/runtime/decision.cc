@@ -94,13 +94,13 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   return nodes;
 }
 
-// The node's GPUs that are not in `granted`. Empty unless the container may open any device: in all
-// other containers the engine's first rule denies every device that no later rule allows.
+// The node's GPUs that are not in `granted`. Empty unless the container may open every character
+// device: in all other containers the engine's first rule denies each GPU that no later rule names.
 std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
                                       const std::string& driver_root, const std::string& dev_root,
                                       const std::vector<DeviceNode>& granted) {
   std::vector<DeviceNode> denied;
-  if (!document.AllowsAllDevices()) return denied;
+  if (!document.AllowsAllCharacterDevices()) return denied;
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
     if (!gpu.minor) continue;
     const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
