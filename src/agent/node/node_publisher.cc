@@ -152,6 +152,7 @@ void NodePublisher::PlanFor(const Json& node) {
   if (on_node_) on_node_(node);
   patches_ = {};
   patches_.text = TextOf(state_);
+  patches_.condition = state_.condition;
   patches_.metadata = PatchFor(node, state_);
   const bool lacks_gpu = !inventory_->problem.empty() || inventory_->gpus.empty();
   // A node with a startup taint gets the condition even if no GPU was ever found, so that the
@@ -194,7 +195,7 @@ void NodePublisher::WriteStatus() {
   if (!patches_.status) return RemoveTaints();
   api_->PatchStatus(*patches_.status, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's condition",
-        {{"reason", state_.condition.reason}, {"message", state_.condition.message}});
+        {{"reason", patches_.condition.reason}, {"message", patches_.condition.message}});
     RemoveTaints();
   })));
 }

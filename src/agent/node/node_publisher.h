@@ -114,7 +114,8 @@ class NodePublisher {
 
   // The patches that the Node needs, by its latest read.
   struct NodePatches {
-    std::string text;  // the state that the patches reach, as text
+    std::string text;         // the state that the patches reach, as text
+    NodeCondition condition;  // of that state
     std::optional<Json> metadata;
     std::optional<Json> status;  // condition, number of GPUs
     std::optional<Json> taints;
