@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-struct NamedValue {
+struct ConsoleSetting {
   std::string_view setting;
   const std::string& value;
 };
@@ -23,26 +23,27 @@ bool HasFlag(const components::ConsoleSettings& console, std::string_view prefix
 }
 
 Status CheckLogin(const components::ConsoleLoginSettings& login) {
-  const NamedValue issuer{"console.oidc.issuerUrl", login.issuer_url};
-  const NamedValue required[] = {{"console.oidc.clientId", login.client_id},
-                                 {"console.oidc.redirectUrl", login.redirect_url}};
-  const NamedValue optional[] = {{"console.oidc.clientSecret", login.client_secret},
-                                 {"console.oidc.caConfigMap", login.ca_config_map}};
-  for (const NamedValue& given : required) {
+  const ConsoleSetting issuer{"console.oidc.issuerUrl", login.issuer_url};
+  const ConsoleSetting required[] = {{"console.oidc.clientId", login.client_id},
+                                     {"console.oidc.redirectUrl", login.redirect_url}};
+  const ConsoleSetting optional[] = {{"console.oidc.clientSecret", login.client_secret},
+                                     {"console.oidc.caConfigMap", login.ca_config_map}};
+  for (const ConsoleSetting& given : required) {
     if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
     if (!issuer.value.empty() && given.value.empty()) return Missing(issuer.setting, given.setting);
   }
-  for (const NamedValue& given : optional) {
+  for (const ConsoleSetting& given : optional) {
     if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
   }
   return Status::Ok();
 }
 
 Status CheckPrometheus(const std::string& url, const components::PrometheusAccess& access) {
-  const NamedValue optional[] = {{"console.prometheus.caConfigMap", access.ca_config_map},
-                                 {"console.prometheus.tokenSecret", access.token_secret},
-                                 {"console.prometheus.basicAuthSecret", access.basic_auth_secret}};
-  for (const NamedValue& given : optional) {
+  const ConsoleSetting optional[] = {
+      {"console.prometheus.caConfigMap", access.ca_config_map},
+      {"console.prometheus.tokenSecret", access.token_secret},
+      {"console.prometheus.basicAuthSecret", access.basic_auth_secret}};
+  for (const ConsoleSetting& given : optional) {
     if (url.empty() && !given.value.empty()) return Missing(given.setting, "console.prometheusUrl");
   }
   if (access.token_secret.empty() || access.basic_auth_secret.empty()) return Status::Ok();
