@@ -9,28 +9,20 @@
 #include "api/names.h"
 #include "src/components/nvidia_values.h"
 #include "src/components/schema.h"
+#include "src/formats/text_edit.h"
 
 namespace tessera::components {
 namespace {
 
 // The object at `path`; creates missing objects on the way. Null if a value on the way is no
 // object.
-Json* FindOrAddObject(Json* object, const std::vector<std::string_view>& path) {
-  for (const std::string_view key : path) {
+Json* FindOrAddObject(Json* object, const KeyPath& path) {
+  for (const std::string& key : path) {
     auto next = object->EnsureObject(key);
     if (!next.ok()) return nullptr;
     object = *next;
   }
   return object;
-}
-
-const Json* FindPath(const Json& object, const std::vector<std::string_view>& path) {
-  const Json* at = &object;
-  for (const std::string_view key : path) {
-    at = at->is_object() ? at->Find(key) : nullptr;
-    if (at == nullptr || at->is_null()) return nullptr;
-  }
-  return at;
 }
 
 // Values of kLabelDeployDevicePlugin on nodes that NVIDIA's operator manages. With the last two
@@ -65,8 +57,8 @@ void ExcludeNvidiaNodes(Json* daemonset) {
 
 // A field of a ClusterPolicy and the setting with the same meaning.
 struct FieldMapping {
-  std::vector<std::string_view> from;
-  std::vector<std::string_view> to;
+  KeyPath from;
+  KeyPath to;
 };
 
 const std::vector<FieldMapping>& Mappings() {
@@ -132,9 +124,8 @@ void AddDropped(const Json& spec, MigrationPlan* plan) {
   }
 }
 
-void SetSetting(const std::vector<std::string_view>& setting, std::string field, const Json& value,
-                MigrationPlan* plan) {
-  const std::vector<std::string_view> parents(setting.begin(), setting.end() - 1);
+void SetSetting(const KeyPath& setting, std::string field, const Json& value, MigrationPlan* plan) {
+  const KeyPath parents(setting.begin(), setting.end() - 1);
   FindOrAddObject(plan->resource.Find("spec"), parents)->Set(setting.back(), value);
   plan->mapped_settings.push_back(
       {std::move(field), fmt::format("{}", fmt::join(setting, ".")), value});
@@ -287,7 +278,8 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
 }
 
 bool IsManagedByNvidia(const Json& node) {
-  const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
+  const Json* label =
+      FindPath(node, {"metadata", "labels", std::string(names::kLabelDeployDevicePlugin)});
   return label != nullptr && label->is_string() && IsManagedByNvidia(label->string_value());
 }
 
