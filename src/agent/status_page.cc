@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/names.h"
 #include "src/agent/limits/usage_page.h"
 #include "src/base/version.h"
 
@@ -136,7 +137,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
     if (request.path() == "/metrics") {
       return reply(net::MetricsResponse(MetricsPage(get_status())));
     }
-    if (request.path() == "/containers") return reply(ContainersPage(get_status()));
+    if (request.path() == names::kContainersPath) return reply(ContainersPage(get_status()));
     if (request.path() == "/health") return reply(net::TextResponse(200, "OK"));
     if (request.path() == "/healthz") {
       // An answer shows that this thread runs, too, because it has passed the request on.
@@ -148,7 +149,8 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
                                   : net::TextResponse(503, reason + "\n"));
     }
     reply(net::TextResponse(
-        404, "unknown page; known pages: /metrics, /containers, /health, /healthz and /readyz\n"));
+        404, fmt::format("unknown page; known pages: /metrics, {}, /health, /healthz and /readyz\n",
+                         names::kContainersPath)));
   };
   auto page = std::unique_ptr<StatusPage>(new StatusPage());
   ASSIGN_OR_RETURN(page->server_,

@@ -28,6 +28,10 @@ std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemN
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
 
+std::string LogsOfScheduler() {
+  return Kubectl(fmt::format("logs deployment/{}", names::kScheduler));
+}
+
 // The API server throttles requests by priority level. A flow schema assigns the level.
 constexpr std::string_view kFixOfThrottling =
     "give its flow schema a larger priority level: kubectl get "
@@ -300,10 +304,12 @@ std::string FixOfExtender(std::string_view message, const Json& pod) {
                    TextAt(pod, {"metadata", "namespace"}));
   }
   if (mentions("x509:") || mentions("tls:")) return std::string(kConnectKubeScheduler);
-  if (mentions(", code ")) return Kubectl("logs deployment/tessera-scheduler");
-  return "let kube-scheduler reach port 9410 of Service tessera-system/tessera-scheduler: check "
-         "the NetworkPolicies of tessera-system and the firewalls, and that the address in "
-         "kube-scheduler's configuration is the Service's CLUSTER-IP";
+  if (mentions(", code ")) return LogsOfScheduler();
+  return fmt::format(
+      "let kube-scheduler reach port 9410 of Service {0}/{1}: check the NetworkPolicies of {0} and "
+      "the firewalls, and that the address in kube-scheduler's configuration is the Service's "
+      "CLUSTER-IP",
+      names::kSystemNamespace, names::kScheduler);
 }
 
 StatusLine FailedPlacementLine(const std::vector<Json>& pods) {
@@ -360,9 +366,9 @@ std::vector<StatusLine> ObjectLines(const InstallationObjects& objects) {
 }
 
 std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
-  constexpr std::string_view kSet = "DaemonSet tessera-agent";
+  const std::string general_set = fmt::format("DaemonSet {}", names::kAgent);
   if (!objects.agent_daemonsets.ok()) {
-    return {UnreadableLine("agent", objects.agent_daemonsets.status(), kSet, objects)};
+    return {UnreadableLine("agent", objects.agent_daemonsets.status(), general_set, objects)};
   }
   std::vector<StatusLine> lines;
   bool has_general = false;
@@ -372,7 +378,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
     lines.push_back(DaemonSetLine(pool.empty() ? "agent" : "agent of pool " + pool, set));
   }
   if (!has_general) {
-    lines.push_back(UnreadableLine("agent", Status(Code::kNotFound, ""), kSet, objects));
+    lines.push_back(UnreadableLine("agent", Status(Code::kNotFound, ""), general_set, objects));
   }
   std::ranges::sort(lines, {}, &StatusLine::name);
   return lines;
@@ -381,7 +387,7 @@ std::vector<StatusLine> AgentLines(const InstallationObjects& objects) {
 StatusLine SchedulerLine(const InstallationObjects& objects) {
   if (!objects.scheduler_deployment.ok()) {
     return UnreadableLine("scheduler", objects.scheduler_deployment.status(),
-                          "Deployment tessera-scheduler", objects);
+                          fmt::format("Deployment {}", names::kScheduler), objects);
   }
   StatusLine line =
       DeploymentLine("scheduler", names::kScheduler, *objects.scheduler_deployment, objects);
@@ -389,7 +395,7 @@ StatusLine SchedulerLine(const InstallationObjects& objects) {
   if (line.works) {
     line.detail += leader.empty() ? ", no replica leads" : fmt::format(", {} leads", leader);
     line.works = !leader.empty();
-    if (!line.works) line.fix = Kubectl("logs deployment/tessera-scheduler");
+    if (!line.works) line.fix = LogsOfScheduler();
   }
   return line;
 }
@@ -402,12 +408,13 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
   };
   const bool service_is_missing = is_missing("Service", names::kScheduler);
   if (objects.webhook.status().code() == Code::kNotFound &&
-      !is_missing("ValidatingWebhookConfiguration", "tessera-webhook")) {
+      !is_missing("ValidatingWebhookConfiguration", names::kWebhook)) {
     return {"webhook", true, "off: invalid pods are rejected by the scheduler alone", ""};
   }
   if (!objects.webhook.ok()) {
     return UnreadableLine("webhook", objects.webhook.status(),
-                          "ValidatingWebhookConfiguration tessera-webhook", objects);
+                          fmt::format("ValidatingWebhookConfiguration {}", names::kWebhook),
+                          objects);
   }
   const Json::Array& webhooks = ItemsAt(*objects.webhook, {"webhooks"});
   const bool has_authority =
@@ -415,12 +422,13 @@ StatusLine WebhookLine(const InstallationObjects& objects) {
         return !TextAt(hook, {"clientConfig", "caBundle"}).empty();
       });
   if (has_authority && service_is_missing) {
-    return {"webhook", false, "Service tessera-system/tessera-scheduler is missing",
+    return {"webhook", false,
+            fmt::format("Service {}/{} is missing", names::kSystemNamespace, names::kScheduler),
             FixOfMissing(objects)};
   }
   if (has_authority) return {"webhook", true, "has its certificate", ""};
   return {"webhook", false, "the scheduler has not written its certificate",
-          Kubectl("logs deployment/tessera-scheduler | grep webhook")};
+          LogsOfScheduler() + " | grep webhook"};
 }
 
 StatusLine KubeSchedulerLine(const InstallationObjects& objects) {

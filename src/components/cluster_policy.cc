@@ -29,9 +29,6 @@ Json* FindOrAddObject(Json* object, const KeyPath& path) {
 // values its components are paused.
 constexpr std::array<std::string_view, 3> kManagedValues = {"true", "paused-for-driver-upgrade",
                                                             "paused-for-mig-change"};
-// The directory in which NVIDIA's operator mounts the driver that it installs. NVIDIA's chart
-// always sets this value.
-constexpr std::string_view kDriverContainerRoot = "/run/nvidia/driver";
 
 Json NotManagedByNvidia() {
   return Json::MakeObject(
@@ -135,8 +132,10 @@ void MapSettings(const Json& spec, MigrationPlan* plan) {
   for (const FieldMapping& mapping : Mappings()) {
     const Json* value = FindPath(spec, mapping.from);
     if (value == nullptr || IsEmpty(*value)) continue;
-    // No setting is needed: after the host, the agent looks for a driver in this directory.
-    if (mapping.from.back() == "driverInstallDir" && *value == Json::String(kDriverContainerRoot)) {
+    // NVIDIA's chart always sets this value. It needs no setting: after the host, the agent looks
+    // for a driver in this directory.
+    if (mapping.from.back() == "driverInstallDir" &&
+        *value == Json::String(names::kDriverContainerRoot)) {
       continue;
     }
     SetSetting(mapping.to, fmt::format("spec.{}", fmt::join(mapping.from, ".")), *value, plan);
@@ -223,7 +222,8 @@ void PlanDriver(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   if (driver == nullptr || IsDisabled(*driver)) return;
   if (FindPath(*plan->resource.Find("spec"), {"agent", "driverRoot"}) == nullptr) {
-    SetSetting({"agent", "driverRoot"}, "spec.driver", Json::String(kDriverContainerRoot), plan);
+    SetSetting({"agent", "driverRoot"}, "spec.driver", Json::String(names::kDriverContainerRoot),
+               plan);
   }
   if (driver->BoolAt("useNvidiaDriverCRD").value_or(false)) {
     plan->unmapped_settings.emplace_back(
@@ -269,7 +269,7 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
   const auto is_nvidias = [](const Json& object) {
     const Json* metadata = object.Find("metadata");
     return object.StringAt("kind").value_or("") == "RuntimeClass" && metadata != nullptr &&
-           metadata->StringAt("name").value_or("") == "nvidia";
+           metadata->StringAt("name").value_or("") == names::kRuntimeHandler;
   };
   for (Component& component : *components) {
     std::erase_if(component.objects, is_nvidias);

@@ -70,13 +70,13 @@ std::string_view NameOf(Dialect dialect) {
     case Dialect::kNone:
       return "none";
     case Dialect::kNvidiaGpu:
-      return "nvidia.com/gpu";
+      return names::kResourceGpu;
     case Dialect::kNvidiaMig:
       return "nvidia.com/mig-*";
     case Dialect::kGpuMem:
-      return "aliyun.com/gpu-mem";
+      return names::kResourceGpuMem;
     case Dialect::kVcuda:
-      return "tencent.com/vcuda-core";
+      return names::kResourceVcudaCore;
   }
   return "unknown";
 }

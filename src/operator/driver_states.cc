@@ -11,7 +11,7 @@ namespace tessera::operators {
 namespace {
 
 // Prefixes of the resources by which pods hold GPUs.
-constexpr std::string_view kGpuResourcePrefixes[] = {"nvidia.com/gpu", "nvidia.com/mig-",
+constexpr std::string_view kGpuResourcePrefixes[] = {names::kResourceGpu, names::kResourceMigPrefix,
                                                      "aliyun.com/gpu", "tencent.com/vcuda-"};
 // Nodes in JSON are tens of KiB each.
 constexpr int kNodesPerPage = 100;

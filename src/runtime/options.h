@@ -31,7 +31,8 @@ struct Options {
   bool accept_visible_devices_envvar = true;
   // Namespaces whose privileged containers see all GPUs without a grant. Privileged containers of
   // other namespaces see none.
-  std::vector<std::string> privileged_namespaces = {"kube-system", "tessera-system"};
+  std::vector<std::string> privileged_namespaces = {"kube-system",
+                                                    std::string(names::kSystemNamespace)};
   // The cgroup file system. Not a key of the file: only tests change it.
   std::string cgroup_root{oci::kCgroupRoot};
 };

@@ -14,8 +14,6 @@
 namespace tessera::agent {
 namespace {
 
-constexpr std::string_view kComponent = "tessera-agent";
-
 void AppendGpuEvents(const device::NodeInventory* before, const device::NodeInventory& now,
                      std::vector<NodeEvent>* events) {
   for (const device::Gpu& gpu : now.gpus) {
@@ -99,7 +97,7 @@ Json EventObject(const Json& node, const NodeEvent& event, WallTime now) {
   const auto kind = event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal;
   return kube::MakeEventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
                                about, {kind, event.reason, event.message},
-                               {kComponent, about.name, about.name}, now);
+                               {names::kAgent, about.name, about.name}, now);
 }
 
 }  // namespace tessera::agent

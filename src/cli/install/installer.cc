@@ -107,7 +107,10 @@ Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api) {
   return std::optional(std::move(installation));
 }
 
-ObjectId TesseraResourceId() { return {"tessera.dev/v1alpha1", "Tessera", "", "tessera"}; }
+ObjectId TesseraResourceId() {
+  return {std::string(names::kCustomResourceApiVersion), std::string(names::kCustomResourceKind),
+          "", std::string(names::kCustomResourceName)};
+}
 
 Status CheckNoOperator(ClusterClient& api) {
   const Result<Json> resource = api.Get(TesseraResourceId());

@@ -26,9 +26,6 @@
 namespace tessera::engine {
 namespace {
 
-constexpr char kRuntimePath[] = "/opt/tessera/bin/tessera-runtime";
-constexpr char kRuntimeConfig[] = "/etc/tessera/runtime.toml";
-
 struct DefaultPaths {
   const char* config;
   const char* drop_in;
@@ -58,8 +55,8 @@ struct ConfigureFlags {
   std::optional<std::string> config;
   std::optional<std::string> drop_in;
   std::optional<std::string> socket;
-  std::string runtime_name = "nvidia";
-  std::string runtime_path = kRuntimePath;
+  std::string runtime_name{names::kRuntimeHandler};
+  std::string runtime_path{names::kRuntimeBinary};
   bool set_as_default = false;
   bool enable_cdi = false;
   bool dry_run = false;
@@ -72,7 +69,7 @@ struct ConfigureFlags {
   double timeout_s = 60;
   std::string validate_command;
   bool install = false;
-  std::string runtime_config = kRuntimeConfig;
+  std::string runtime_config{names::kRuntimeConfigFile};
   RuntimeSettings settings;
 };
 
@@ -205,7 +202,7 @@ Status CheckRuntimePath(const ConfigureFlags& flags) {
       Code::kInvalidArgument,
       "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
       "host, such as {}",
-      path, kRuntimePath);
+      path, names::kRuntimeBinary);
 }
 
 Status CheckFlags(const ConfigureFlags& flags, const ConfigureOptions& options) {
