@@ -30,13 +30,13 @@ class Scripts(unittest.TestCase):
         return str(self.root / "scripts" / name)
 
     def test_help_is_no_failure(self):
-        for name in ("check", "lint", "quickstart", "reference"):
+        for name in ("check", "images", "lint", "quickstart", "reference"):
             answer = run(self.script(name), "--help")
             self.assertEqual((answer.returncode, answer.stderr), (0, ""), name)
             self.assertIn(name, answer.stdout)
 
     def test_a_wrong_argument_is_answered_with_the_usage(self):
-        for name in ("check", "lint", "quickstart", "reference"):
+        for name in ("check", "images", "lint", "quickstart", "reference"):
             answer = run(self.script(name), "--wrong", "argument")
             self.assertEqual(answer.returncode, 2, name)
 
