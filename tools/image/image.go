@@ -180,7 +180,7 @@ func (b *Builder) Write(out io.Writer) error {
 	config, err := json.Marshal(map[string]any{
 		"created": "1970-01-01T00:00:00Z", "architecture": b.Architecture, "os": "linux", "config": b.Config,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer)}},
-		"history": []map[string]any{{"created": "1970-01-01T00:00:00Z", "created_by": "testcluster image"}},
+		"history": []map[string]any{{"created": "1970-01-01T00:00:00Z", "created_by": "tessera.dev/tools/image"}},
 	})
 	if err != nil {
 		return err

@@ -119,6 +119,9 @@ func TestArchiveHoldsConfigurationTagsAndFiles(t *testing.T) {
 		Rootfs struct {
 			DiffIDs []string `json:"diff_ids"`
 		}
+		History []struct {
+			CreatedBy string `json:"created_by"`
+		}
 	}
 	if err := json.Unmarshal(files[manifest[0].Config], &config); err != nil {
 		t.Fatal(err)
@@ -126,6 +129,9 @@ func TestArchiveHoldsConfigurationTagsAndFiles(t *testing.T) {
 	if manifest[0].RepoTags[0] != "tessera.test/sample:1" || config.Config.User != "1000:1000" ||
 		config.Config.Entrypoint[0] != "/bin/x" || config.Config.WorkingDir != "/data" {
 		t.Errorf("manifest %+v, configuration %+v", manifest, config)
+	}
+	if len(config.History) != 1 || config.History[0].CreatedBy != "tessera.dev/tools/image" {
+		t.Errorf("history %+v", config.History)
 	}
 	layer := files[manifest[0].Layers[0]]
 	if config.Rootfs.DiffIDs[0] != "sha256:"+digest(layer) {
