@@ -17,6 +17,8 @@ constexpr int64_t kMaxGrowth = 100 * kSecond;
 // this time passes again. The time is longer than most kernels take beside other processes, because
 // a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
+// Number of pairs of events without a launch that each process times on a GPU.
+constexpr uint32_t kEmptyPairs = 8;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
 uint32_t Random(uint32_t* state) {
@@ -44,6 +46,8 @@ void Books::Open(const Lines& lines, Prices* prices) {
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
   covered_ = unmarked_ = metered_ = released_at_ = 0;
+  empty_pair_ = kUsualEmptyPair;
+  empty_pairs_ = 0;
   last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = outstanding_long_ =
       waiting_threads_ = 0;
 }
@@ -167,7 +171,8 @@ Books::LaunchDecision Books::Decide(ThreadCredit* thread, const Launch& launch, 
   int64_t wait = stalled ? 0 : PauseForWork(thread, estimate, now);
   if (wait == 0) wait = PauseForShare(now);
   if (wait != 0) {
-    const int mark = ClaimTail(launch.stream, now);
+    int mark = ClaimTail(launch.stream, now);
+    if (mark == kNoMark) mark = ClaimEmptyPair(launch.stream, now);
     Publish(now);
     return {wait, mark};
   }
@@ -227,7 +232,7 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   while (index < kMarks && marks_[index].state.load(kRelaxed) != kFree) ++index;
   if (index == kMarks) return kNoMark;
   Mark& mark = marks_[index];
-  mark.timed = mark.guessed = mark.long_work = mark.dropped = false;
+  mark.timed = mark.is_empty_pair = mark.guessed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
   mark.kept_busy = count_ != 0;
   mark.streams = OutstandingStreams(stream);
@@ -252,6 +257,14 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
 int Books::ClaimTail(uintptr_t stream, int64_t now) {
   if (unmarked_ <= 0) return kNoMark;
   return Claim(0, stream, unmarked_, now);
+}
+
+// REQUIRES lock_. Claims a mark whose events measure their own GPU time, until that is known.
+int Books::ClaimEmptyPair(uintptr_t stream, int64_t now) {
+  if (empty_pairs_ >= kEmptyPairs || count_ != 0) return kNoMark;
+  const int mark = Claim(0, stream, 0, now);
+  if (mark != kNoMark) marks_[mark].is_empty_pair = true;
+  return mark;
 }
 
 uint32_t Books::OutstandingStreams(uintptr_t stream) const {

@@ -8,7 +8,8 @@
 // advance and spends it without a lock; the launch that uses up a slice is timed with a pair of
 // events. The slice paid for slice / price launches of the same key (prices.h), and the measured
 // time counts as the time of each of them. The measured time corrects the price and the charge. So
-// charges are right on average even while prices are wrong.
+// charges are right on average even while prices are wrong. The time that the events themselves take
+// is measured with some pairs without a launch, while a thread waits, and subtracted.
 //
 // Marks. A mark is an end event, with a start event if its launch is timed. A mark covers the work
 // since the previous mark. When its end event is done, that work is no longer in flight.
@@ -58,7 +59,7 @@ class Books {
     uintptr_t stream;        // identifies the stream
   };
 
-  // wait > 0: do not launch; record the end event of `mark`, and call Decide again after `wait`
+  // wait > 0: do not launch; record the events of `mark`, and call Decide again after `wait`
   // nanoseconds. wait == 0: launch; record the events of `mark` before and after the launch. If
   // `mark` is kNoMark, record no event.
   struct LaunchDecision {
@@ -103,7 +104,8 @@ class Books {
   int AcquireOldest();
   void Release() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
-  bool IsTimed(int mark) const { return marks_[mark].timed; }
+  // True: the mark has a start event too.
+  bool HasStart(int mark) const { return marks_[mark].timed || marks_[mark].is_empty_pair; }
   // Called after AcquireOldest, about every millisecond, while the launch of a timed mark runs.
   void ChargeRunning(int mark, int64_t now);
   // The mark that was settled last, whose end event is kept for `segment`, or kNoMark.
@@ -135,9 +137,10 @@ class Books {
   struct Mark {
     std::atomic<int> state;
     bool timed;
-    bool guessed;    // no price was known, not even a similar one
-    bool from_idle;  // nothing was in flight at launch
-    bool kept_busy;  // the previous mark had not ended at launch
+    bool is_empty_pair;  // has a start event, and no launch between its events
+    bool guessed;        // no price was known, not even a similar one
+    bool from_idle;      // nothing was in flight at launch
+    bool kept_busy;      // the previous mark had not ended at launch
     bool long_work;
     bool dropped;      // its context ended before its events were recorded
     uint32_t streams;  // streams with outstanding marks, its own included
@@ -171,6 +174,7 @@ class Books {
   int ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice, Price* price,
                  int64_t now);
   int ClaimTail(uintptr_t stream, int64_t now);
+  int ClaimEmptyPair(uintptr_t stream, int64_t now);
   bool IsUnpriced(const Mark& mark) const;
   void DropFailed();
   void Retire(int index);
@@ -184,6 +188,7 @@ class Books {
   void SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark, bool contended,
                     bool corrects, int64_t now);
   bool SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now);
+  void LearnEmptyPair(int64_t pair);
   void LearnOverlap(const Mark& mark, int64_t own);
   void Correct(int64_t difference);
   double MeanPart(const Mark& mark, int64_t now) const;
@@ -207,7 +212,10 @@ class Books {
   int64_t released_at_ = 0;  // last launch that was made although work in flight was stalled
   int64_t stretch_ = -1;  // from the last start after idle to the end of the last mark; -1: unknown
   int64_t overlapped_at_ =
-      INT64_MIN / 2;    // when a mark that overlapped with other streams was last settled
+      INT64_MIN / 2;  // when a mark that overlapped with other streams was last settled
+  // GPU time of a pair of events without a launch between them, and the number of measured pairs.
+  int64_t empty_pair_ = 0;
+  uint32_t empty_pairs_ = 0;
   bool noisy_ = false;  // the launches of the last timed key differ much
   // Decaying sums over marks that were settled while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;

@@ -38,7 +38,9 @@ class Gate {
     const Books::LaunchDecision decision = books_.Decide(thread, launch, now);
     *mark = decision.mark;
     if (decision.wait > 0 && decision.mark != Books::kNoMark) {
-      books_.Commit(decision.mark, gpu_->Record(EndOf(decision.mark), stream));
+      const bool start_recorded =
+          !books_.HasStart(decision.mark) || BeginLaunch(decision.mark, stream);
+      EndLaunch(decision.mark, stream, start_recorded);
       *mark = Books::kNoMark;
     }
     return decision.wait;
@@ -53,7 +55,7 @@ class Gate {
     for (int mark = books_.AcquireOldest(); mark != Books::kNoMark; mark = books_.AcquireOldest()) {
       if (!gpu_->Done(EndOf(mark))) return books_.Release();
       Books::Times times;
-      if (books_.IsTimed(mark)) times.pair = gpu_->Elapsed(StartOf(mark), EndOf(mark));
+      if (books_.HasStart(mark)) times.pair = gpu_->Elapsed(StartOf(mark), EndOf(mark));
       if (const int previous = books_.Previous(); previous != Books::kNoMark) {
         times.segment = gpu_->Elapsed(EndOf(previous), EndOf(mark));
       }
@@ -75,7 +77,7 @@ class Gate {
     if (const int mark = books_.AcquireOldest(); mark != Books::kNoMark) {
       // The start event has not been reached: the launch still waits for other work of its stream
       // or for the program.
-      if (books_.IsTimed(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
+      if (books_.HasStart(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
       books_.Release();
     }
     books_.Poll(now);

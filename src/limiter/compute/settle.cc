@@ -9,8 +9,8 @@
 namespace tessera::limiter {
 namespace {
 
-// GPU time of a pair of events without a launch between them.
-constexpr int64_t kNullPair = 1'500;
+// Maximum GPU time of a pair of events without a launch. More includes a turn of another process.
+constexpr int64_t kMaxEmptyPair = 3 * kMicrosecond;
 // A process with more than this part of the GPU had the GPU to itself.
 constexpr double kAlone = 0.97;
 // How long a process counts as using several streams after its streams overlapped.
@@ -157,6 +157,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
         lines_.part->contended.load(kRelaxed) != 0 || MeanPart(mark, now) < kAlone;
     const int64_t own = OwnTime(mark, times, contended, now);
     const bool settled = SettleSegment(mark, own, contended, now);
+    if (mark.is_empty_pair && times.pair >= 0) LearnEmptyPair(times.pair);
     if (mark.timed && times.pair >= 0) SettleSample(mark, times, own, contended, !settled, now);
     if (settled || times.pair >= 0) Correct(-mark.charged_running);
     uint32_t part = 0;
@@ -170,6 +171,10 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     Publish(now);
   }
   Release();
+}
+
+void Books::LearnEmptyPair(int64_t pair) {
+  empty_pair_ += (Min(pair, kMaxEmptyPair) - empty_pair_) / int64_t(++empty_pairs_);
 }
 
 // Once the launch has ended, its measured time replaces this charge.
@@ -294,7 +299,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   Price* price = prices_->Find(mark.key);
   if (mark.streams > 1) overlapped_at_ = now;
   const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
-  int64_t own = Max(times.pair - kNullPair, 300);
+  int64_t own = Max(times.pair - empty_pair_, 300);
   // The function or graph is gone or has changed since the launch.
   if (price == nullptr || price->version != mark.version) {
     if (contended && own > kQuantum / 2) own = WithMeanPart(mark, own, own_since_mark, now);

@@ -38,13 +38,13 @@ void GpuModel::Launch(int context, int stream, int64_t length) {
 void GpuModel::Record(int context, int stream, int event) {
   contexts_[size_t(context)].stamps[size_t(event)] = kPending;
   int64_t cost = 0;
-  if (options_.early_stamps && contexts_[size_t(context)].streams[size_t(stream)].empty()) {
-    contexts_[size_t(context)].stamps[size_t(event)] = now_;
-    return;
-  }
   if (event % 2 != 0) {
     cost = options_.event_cost - options_.event_spread +
            int64_t(random_() % uint64_t(2 * options_.event_spread + 1));
+  }
+  if (options_.early_stamps && contexts_[size_t(context)].streams[size_t(stream)].empty()) {
+    contexts_[size_t(context)].stamps[size_t(event)] = now_ + cost;
+    return;
   }
   Push(context, stream, {cost, event});
 }
