@@ -124,6 +124,8 @@ class Arbiter {
     int64_t ended_at = 0;        // when a process last ended
     double unsampled_part = 0;   // of the GPU time, at the last call
     bool was_contended = false;  // `time_contended` was not 0 at the last call
+    int64_t longest = 0;         // of the container, in the work that it does now
+    int64_t had_length_at = 0;   // when its launches last had about this length
     BiasEstimate bias_alone, bias_contended;
   };
   struct ContainerState {
@@ -189,6 +191,7 @@ class Arbiter {
   int64_t BacklogMemory() const;  // how long after a wait a container counts as having a backlog
   int64_t NextTick(int64_t now);
   int64_t MaxLead(const ContainerState& container, double weights) const;
+  static void EndFavorableBias(int64_t now, ContainerState* container);
   static void CorrectBias(double metered, double surely_sampled_part, double used,
                           BiasEstimate* estimate);
   void WriteDivision(int64_t now);

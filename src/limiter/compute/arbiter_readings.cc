@@ -128,6 +128,7 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
     if (!process.was_read) EndProcess(now, &process, &container);
     return !process.was_read;
   });
+  EndFavorableBias(now, &container);
   container.is_idle = container.in_flight == 0 && now - container.last_activity() > kIdleTime;
 }
 

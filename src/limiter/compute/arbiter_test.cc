@@ -194,6 +194,39 @@ void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double
   }
 }
 
+// The factor by which the arbiter corrects the meter of a container whose launches take `length` at
+// first, and `later_length` for the last 0.6 seconds. It meters 0.4 of the GPU; NVML reports `nvml`.
+double BiasAfterOtherLaunches(double nvml, int64_t length, int64_t later_length) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.request = 0.4, .limit = 0.4});
+  int64_t now = kStart, metered = 0;
+  uint32_t bias = 0;
+  const auto work = [&](int64_t time, int64_t longest) {
+    for (const int64_t end = now + time; now < end; now += 4 * kMillisecond) {
+      metered += int64_t(0.4 * 4 * kMillisecond);
+      Arbiter::ContainerReading reading = Working(1, now, metered);
+      reading.processes[0].longest = longest;
+      bias = AllowanceOf(arbiter.Tick(now, Readings{reading}), 1).bias;
+    }
+  };
+  for (int second = 0; second < 10; ++second) {
+    work(kSecond, length);
+    arbiter.RecordUtilization(now, 1, nvml);
+  }
+  work(kSecond * 3 / 5, later_length);
+  return double(bias) / kOne;
+}
+
+TEST(ArbiterTest, ACorrectionThatFavorsAContainerEndsWithTheLengthOfItsLaunches) {
+  constexpr int64_t kShort = 20 * kMicrosecond, kLong = kMillisecond;
+  EXPECT_NEAR(BiasAfterOtherLaunches(0.1, kShort, kShort), 0.25, 0.02);
+  EXPECT_EQ(BiasAfterOtherLaunches(0.1, kShort, kLong), 1);
+  EXPECT_EQ(BiasAfterOtherLaunches(0.1, kLong, kShort), 1);
+  EXPECT_NEAR(BiasAfterOtherLaunches(0.1, kShort, 2 * kShort), 0.25, 0.02);
+  EXPECT_NEAR(BiasAfterOtherLaunches(0.8, kShort, kLong), 2, 0.1)
+      << "a container could claim other launches to be rid of the correction";
+}
+
 // NVML does not report copies, so only the rest of the metered time is compared with NVML.
 TEST(ArbiterTest, CopiesDoNotCorrectTheMeter) {
   for (const double copied_part : {0.15, 0.9}) {

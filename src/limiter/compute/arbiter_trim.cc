@@ -25,6 +25,9 @@ constexpr double kMinContended = 0.25;
 // Processes that live for less than this are reported too late or not at all.
 constexpr int64_t kShortLife = 2 * kSecond;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
+// Launches that are longer or shorter by this factor for so long are other work.
+constexpr int64_t kOtherLength = 3;
+constexpr int64_t kOtherLengthTime = 300 * kMillisecond;
 
 }  // namespace
 
@@ -58,8 +61,32 @@ void Arbiter::CorrectBias(double metered, double surely_sampled_part, double use
     return;
   }
   const double ratio = estimate->mean_nvml / biased;
-  const double power = ratio > 1.3 || ratio < 0.77 ? 0.8 : 0.5;
+  const double power = ratio > 1.3 || ratio < 0.77 ? 0.95 : 0.5;
   estimate->bias = std::clamp(estimate->bias * std::pow(ratio, power), kMinBias, kMaxBias);
+}
+
+// Events are inexact by an amount that depends on the program: on the length of its launches, and on
+// how many of its streams overlap. A factor below 1 lets a container launch more. For the next
+// program it can be wrong several times over, so it ends with the processes or with the length of
+// launches for which it was found. A factor above 1 stays until NVML's measure changes it, because
+// a container can claim other work whenever it wants.
+void Arbiter::EndFavorableBias(int64_t now, ContainerState* container) {
+  MeterCorrection& meter = container->meter;
+  const auto is_older = [now](const ProcessState& process) { return process.first_read_at < now; };
+  bool is_other_work =
+      meter.ended_at == now && std::ranges::none_of(container->processes, is_older);
+  const int64_t longest = container->longest;
+  const bool has_length =
+      longest / kOtherLength <= meter.longest && longest >= meter.longest / kOtherLength;
+  if (has_length || longest <= 0) meter.had_length_at = now;
+  if (now - meter.had_length_at >= kOtherLengthTime) {
+    is_other_work |= meter.longest != 0;
+    meter.longest = longest;
+  }
+  if (!is_other_work) return;
+  for (BiasEstimate* estimate : {&meter.bias_alone, &meter.bias_contended}) {
+    if (estimate->bias < 1) *estimate = {};
+  }
 }
 
 void Arbiter::ResumeBias(Id id, double bias) {

@@ -429,6 +429,31 @@ TEST(ComputeModelTest, AProcessThatIsKilledBeforeItsKernelEndsIsCharged) {
   }
 }
 
+// The events of the first process report far too long times, for example because its streams
+// overlap. NVML corrects this, and the correction must not apply to the process that follows.
+TEST(ComputeModelTest, ACorrectionThatFavorsAProcessEndsWithIt) {
+  for (const bool beside : {false, true}) {
+    Load first = Steady(20 * kUs), next = Steady(1 * kMs);
+    first.meter_error = 3.5;
+    first.ends = 8 * kSeconds;
+    next.begins = first.ends + 5 * kMs;
+    TenantOptions tenant = HardLimit(0.3, first);
+    tenant.processes.push_back(next);
+    SharedGpuOptions options{.tenants = {tenant}, .length = 12 * kSeconds};
+    if (beside) options.tenants.push_back(HardLimit(0.7, Steady(100 * kUs)));
+    SharedGpu gpu(options);
+    gpu.Run();
+    const auto after = gpu.Of(0, 8'100'000'000);
+    std::printf("30 after a process with wrong events%s: %.1f/%.2f, at most %.1f\n",
+                beside ? ", beside 70" : "", after.mean, after.deviation, after.most);
+    EXPECT_NEAR(after.mean, 30, kTolerancePoints);
+    EXPECT_LE(after.most, 30 + kTolerancePoints);
+    if (beside) {
+      EXPECT_NEAR(gpu.Of(1, 8'100'000'000).mean, 69.5, kTolerancePoints);
+    }
+  }
+}
+
 // The time that events take differs between GPUs, and is a large part of a short kernel.
 TEST(ComputeModelTest, ShortKernelsGetTheirShareWhateverTimeEventsTake) {
   for (const int64_t cost : {0, 500, 1'500, 2'500}) {

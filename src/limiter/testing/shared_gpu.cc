@@ -65,13 +65,16 @@ struct SharedGpu::Process {
   Process(Tenant* owner, const Load& load, uint64_t seed, const ModelDriver& model)
       : tenant(owner),
         wake_cost(int64_t(load.wake)),
+        begins(owner->options.start + int64_t(load.begins)),
+        ends(int64_t(load.ends)),
         killed_after(int64_t(load.killed_after)),
         program(load, seed),
         driver(model),
         gate(&driver) {}
   void Open() { gate.books().Open({&tenant->limit, &part, &tenant->charge, &slot}, &prices); }
   Tenant* const tenant;
-  const int64_t wake_cost, killed_after;
+  bool exists(int64_t now) const { return now >= begins && state != kDead; }
+  const int64_t wake_cost, begins, ends, killed_after;
   ComputeSlot slot = {};
   ComputePart part = {};
   Prices prices = {};
@@ -92,12 +95,12 @@ SharedGpu::SharedGpu(const SharedGpuOptions& options)
     for (const Load& load : tenant_options.processes) {
       const int context = gpu_.AddContext(load.streams, Gate<ModelDriver, int>::kEvents);
       ModelDriver driver{&gpu_, &now_, context};
-      driver.meter_error = options.meter_error;
+      driver.meter_error = options.meter_error * load.meter_error;
       driver.beside_error = options.beside_error;
       auto* process = new Process(tenant.get(), load, random_(), driver);
       process->Open();
       process->thread.random = uint32_t(random_()) | 1;
-      process->wake = tenant_options.start + int64_t(random_() % 1'000'000);
+      process->wake = process->begins + int64_t(random_() % 1'000'000);
       tenant->processes.push_back(process);
       processes_.push_back(process);
     }
@@ -139,14 +142,26 @@ void SharedGpu::Launch(Process* process) {
                                                     : kLaunchCost + process->driver.cost);
 }
 
-// Kills the process, and starts another one, which gets the same slot and clears it.
-void SharedGpu::Restart(Process* process) {
+// Kills the process for good. The agent clears the slot.
+void SharedGpu::End(Process* process) {
   gpu_.Kill(process->driver.context);
+  ClearSlot(process);
+  process->state = Process::kDead;
+  process->wake = process->next_poll = INT64_MAX;
+}
+
+void SharedGpu::ClearSlot(Process* process) {
   ComputeSlot& slot = process->slot;
   for (auto* field : {&slot.metered, &slot.in_flight, &slot.last_launch, &slot.last_long_work,
                       &slot.last_wait, &slot.last_written, &slot.longest, &slot.last_limited}) {
     field->store(0);
   }
+}
+
+// Kills the process, and starts another one, which gets the same slot and clears it.
+void SharedGpu::Restart(Process* process) {
+  gpu_.Kill(process->driver.context);
+  ClearSlot(process);
   process->prices.Clear();
   process->thread = {.random = uint32_t(random_()) | 1};
   process->Open();
@@ -219,6 +234,7 @@ void SharedGpu::Tick() {
     if (!tenant.options.limited || !arbiter_.IsDue(now_, i)) continue;
     Arbiter::ContainerReading reading{.id = i, .charged = tenant.charge.charged};
     for (size_t j = 0; j < tenant.processes.size(); ++j) {
+      if (!tenant.processes[j]->exists(now_)) continue;
       reading.processes.push_back(ReadLine(uint32_t(j), tenant.processes[j]->slot));
     }
     readings_.push_back(std::move(reading));
@@ -318,6 +334,7 @@ void SharedGpu::Run() {
     for (Process* process : processes_) {
       if (process->next_poll <= now_)
         process->next_poll = process->gate.Poll() ? now_ + kMillisecond : INT64_MAX;
+      if (process->state != Process::kDead && process->ends <= now_) End(process);
       if (process->wake <= now_) Handle(process);
     }
   }

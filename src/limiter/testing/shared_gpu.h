@@ -71,6 +71,8 @@ class SharedGpu {
 
   void Handle(Process* process);
   void Launch(Process* process);
+  void End(Process* process);
+  void ClearSlot(Process* process);
   void Restart(Process* process);
   void WakeWaitingPrograms();
   void Tick();
