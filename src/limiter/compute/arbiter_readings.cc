@@ -115,8 +115,9 @@ void Arbiter::ReadContainer(int64_t now, const ContainerReading& reading) {
   container.used_since_tick = container.is_known ? charged - container.charged : 0;
   container.charged = charged;
   const int64_t copied = Bounded(reading.copied);
+  int64_t& unsampled = container.meter.time_unsampled;
   if (container.is_known)
-    container.meter.time_unsampled += std::max<int64_t>(0, copied - container.copied);
+    unsampled = Bounded(unsampled + std::clamp<int64_t>(copied - container.copied, 0, kMaxSample));
   container.copied = copied;
   if (!container.is_known) container.pool = charged;
   container.is_known = true;

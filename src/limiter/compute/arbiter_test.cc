@@ -311,7 +311,7 @@ TEST(ArbiterTest, BoundsWhatContainersClaim) {
   for (Arbiter::Id id = 0; id < 4; ++id) arbiter.Set(id, {.request = 0.25});
   int64_t now = kStart;
   for (int i = 0; i < 5000; ++i, now += kMillisecond) {
-    Arbiter::ContainerReading hostile{.id = 0, .charged = number()};
+    Arbiter::ContainerReading hostile{.id = 0, .charged = number(), .copied = number()};
     for (int j = 0; j < 3; ++j) {
       hostile.processes.push_back({.slot = uint32_t(random() % 4),
                                    .metered = number(),
