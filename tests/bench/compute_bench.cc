@@ -3,13 +3,13 @@
 // get: the first one alone, both beside each other, and the first one in the three seconds after
 // the other has ended. A second table shows two limits of 40 and 50 hundredths, which leave the GPU
 // partly idle, with the agent and without it: means and deviations of 20 seconds. A third table
-// shows the seconds after a program has stopped to copy device memory; the driver's samples do not
-// include copies. The limiters, the agent's ComputeControl and the driver's samples are real; the
+// shows the seconds after a program has changed its work: it stops to copy device memory, which the
+// driver's samples do not include, or goes on with longer kernels in one stream. The limiters, the agent's ComputeControl and the driver's samples are real; the
 // GPU's own account of busy time is what is printed.
 //
-//   compute_bench [--busy LOOPS | --copies]    needs root, for mount namespaces; about 20 s a row
+//   compute_bench [--busy LOOPS | --changes]    needs root, for mount namespaces; about 20 s a row
 //
-// --busy: the second table only, beside so many processes that use the CPU. --copies: the third
+// --busy: the second table only, beside so many processes that use the CPU. --changes: the third
 // table only.
 //
 // Each container is a process of its own, which is this program with "--child".
@@ -67,7 +67,11 @@ struct Program {
   const char* times;  // SIMGPU_KERNEL_NS
   int batch;          // launches of the brief kernel between two waits
   bool exchanges;     // in a graph, in which the lengthy kernel then runs once
-  int copies = 0;     // copies of kCopyBytes before each batch, in the first kCopyTime
+  // In the first kFirstTime:
+  int copies = 0;   // copies of kCopyBytes before each batch
+  int streams = 1;  // the launches of a batch go to so many streams in turn
+  // After that time, the program launches the lengthy kernel in one stream.
+  bool changes = false;
 };
 constexpr Program kAllPrograms[] = {
     {"kernels of 50 us", "brief=50000", 200, false},
@@ -77,12 +81,15 @@ constexpr Program kAllPrograms[] = {
     {"kernels of 2 ms", "brief=2000000", 8, false},
     {"1 ms, each after a copy at first", "brief=1000000", 1, false, 1},
     {"1 ms, each after 10 copies at first", "brief=1000000", 1, false, 10},
+    {"5 us, then 20 ms", "brief=5000,lengthy=20000000", 200, false, 0, 1, true},
+    {"4 streams of 20 us, then 1 ms", "brief=20000,lengthy=1000000", 200, false, 0, 4, true},
 };
 constexpr uint64_t kCopyBytes = 16 << 20;
-constexpr seconds kCopyTime(10);
+constexpr seconds kFirstTime(10);
 constexpr size_t kPrograms[] = {0, 1, 2, 3};     // of the first table
 constexpr size_t kStrictPrograms[] = {0, 4, 1};  // of the second table
 constexpr size_t kCopyPrograms[] = {5, 6};       // of the third table
+constexpr size_t kOtherPrograms[] = {7, 8};      // of the third table, also beside another one
 
 void Require(cuda::Result result, const char* call) {
   if (result == cuda::Result::kSuccess) return;
@@ -136,18 +143,28 @@ void EnterContainer(const std::string& folder) {
   cuda::DevicePtr to = 0, from = 0;
   REQUIRE(cuda, cuMemAlloc_v2, &to, kCopyBytes);
   REQUIRE(cuda, cuMemAlloc_v2, &from, kCopyBytes);
+  std::vector<cuda::Stream> streams(static_cast<size_t>(program.streams), nullptr);
+  for (cuda::Stream& stream : streams) {
+    constexpr unsigned kNonBlocking = 1;
+    if (program.streams > 1) REQUIRE(cuda, cuStreamCreate, &stream, kNonBlocking);
+  }
   const auto start = Clock::now();
   for (;;) {
-    const int copies = Clock::now() - start < kCopyTime ? program.copies : 0;
-    for (int i = 0; i < copies; ++i) {
+    const bool first = Clock::now() - start < kFirstTime;
+    if (!first && program.changes) {
+      REQUIRE(cuda, cuLaunchKernel, lengthy, kBlocks, 1, 1, 256, 1, 1, 0, nullptr, nullptr,
+              nullptr);
+      continue;
+    }
+    for (int i = 0; first && i < program.copies; ++i) {
       REQUIRE(cuda, cuMemcpyDtoDAsync_v2, to, from, kCopyBytes, nullptr);
     }
     for (int i = 0; i < program.batch; ++i) {
       if (program.exchanges) {
         REQUIRE(cuda, cuGraphLaunch, exec, nullptr);
       } else {
-        REQUIRE(cuda, cuLaunchKernel, brief, kBlocks, 1, 1, 256, 1, 1, 0, nullptr, nullptr,
-                nullptr);
+        cuda::Stream stream = streams[static_cast<size_t>(i) % streams.size()];
+        REQUIRE(cuda, cuLaunchKernel, brief, kBlocks, 1, 1, 256, 1, 1, 0, stream, nullptr, nullptr);
       }
     }
     if (program.exchanges) {
@@ -221,11 +238,15 @@ class Bench {
     }
   }
 
-  // A container with 30 hundredths alone, around the end of its copies.
-  void RunCopies() {
-    fmt::print("\n{:40}{:>9}  {}\n", "points of a GPU by kernels, 30 wanted", "copying",
-               "in each second afterwards");
-    for (const size_t program : kCopyPrograms) CopyRow(program);
+  // A container with 30 hundredths, around the change of its work: alone, and beside another one
+  // with 70 hundredths that changes at the same time.
+  void RunChanges() {
+    fmt::print("\n{:40}{:>7}{:>9}  {}\n", "points of a GPU by kernels", "wanted", "at first",
+               "in each second after the change");
+    for (const size_t program : kCopyPrograms) ChangeRow(program, false);
+    for (const size_t program : kOtherPrograms) {
+      for (const bool beside : {false, true}) ChangeRow(program, beside);
+    }
   }
 
   // 40 and 50 hundredths beside `loops` processes that use the CPU.
@@ -334,17 +355,24 @@ class Bench {
     EndContainers();
   }
 
-  void CopyRow(size_t program) {
+  void ChangeRow(size_t program, bool beside) {
     MakeContainers(program, 30, 70);
     control_ = std::make_unique<agent::ComputeControl>();
     first_->Start(program);
+    if (beside) second_->Start(program);
     Pass(seconds(4));
-    const double copying = Measure(kCopyTime - seconds(5)).first;
+    const auto at_first = Measure(kFirstTime - seconds(5));
     Pass(seconds(2));
-    std::string parts;
-    for (int second = 0; second < 8; ++second)
-      parts += fmt::format("{:6.1f}", Measure(seconds(1)).first);
-    fmt::print("{:40}{:>9.1f}  {}\n", kAllPrograms[program].name, copying, parts);
+    std::string after[2];
+    for (int second = 0; second < 8; ++second) {
+      const auto [first_part, second_part] = Measure(seconds(1));
+      after[0] += fmt::format("{:6.1f}", first_part);
+      after[1] += fmt::format("{:6.1f}", second_part);
+    }
+    const char* const name = kAllPrograms[program].name;
+    fmt::print("{:40}{:>7}{:>9.1f}  {}\n", name, 30, at_first.first, after[0]);
+    if (beside)
+      fmt::print("{:40}{:>7}{:>9.1f}  {}\n", "  beside it", 70, at_first.second, after[1]);
     std::fflush(stdout);
     EndContainers();
   }
@@ -381,17 +409,17 @@ int main(int argc, char** argv) {
     tessera::Work(tessera::kAllPrograms[std::strtoul(arguments[2].c_str(), nullptr, 10)]);
   }
   int loops = -1;
-  bool only_copies = false;
+  bool only_changes = false;
   CLI::App app{"Parts of a GPU's time that two containers get."};
   app.add_option("--busy", loops, "the second table only, beside so many busy processes");
-  app.add_flag("--copies", only_copies, "the third table only");
+  app.add_flag("--changes", only_changes, "the third table only");
   CLI11_PARSE(app, argc, argv);
   if (::geteuid() != 0) {
     fmt::print(stderr, "compute_bench: needs root, for mount namespaces\n");
     return 1;
   }
   tessera::Bench bench;
-  if (loops < 0 && !only_copies) bench.Run();
-  if (!only_copies) bench.RunStrict(std::max(loops, 0));
-  if (loops < 0) bench.RunCopies();
+  if (loops < 0 && !only_changes) bench.Run();
+  if (!only_changes) bench.RunStrict(std::max(loops, 0));
+  if (loops < 0) bench.RunChanges();
 }
