@@ -7,6 +7,8 @@ namespace tessera::net {
 namespace {
 
 constexpr std::string_view kUnix = "unix:";
+// sun_path holds 108 bytes including its terminating zero (unix(7)).
+constexpr size_t kMaxSocketPath = 107;
 
 std::string Bracketed(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
@@ -57,10 +59,10 @@ Result<Address> ParseAddress(std::string_view text) {
   Address address;
   if (text.substr(0, kUnix.size()) == kUnix) {
     address.unix_path = std::string(text.substr(kUnix.size()));
-    // sun_path holds 108 bytes including its terminating zero (unix(7)).
-    if (address.unix_path.empty() || address.unix_path.size() > 107) {
-      return Error(Code::kInvalidArgument, "\"{}\": a socket path has 1 to 107 bytes", text);
+    if (address.unix_path.empty()) {
+      return Error(Code::kInvalidArgument, "\"{}\": the socket path is missing", text);
     }
+    RETURN_IF_ERROR(CheckSocketPath(address).Annotate(text));
     return address;
   }
   bool has_port = false;
@@ -72,6 +74,11 @@ Result<Address> ParseAddress(std::string_view text) {
                  text, status.ok() ? "" : ": ", status.message());
   }
   return address;
+}
+
+Status CheckSocketPath(const Address& address) {
+  if (address.unix_path.size() <= kMaxSocketPath) return Status::Ok();
+  return Error(Code::kInvalidArgument, "a socket path has at most {} bytes", kMaxSocketPath);
 }
 
 std::string Url::HostField() const {

@@ -23,6 +23,8 @@ struct Address {
 // Parses the forms that ToString writes. INVALID_ARGUMENT quotes the text and lists the valid
 // forms.
 Result<Address> ParseAddress(std::string_view text);
+// INVALID_ARGUMENT: the path of the unix socket is longer than the kernel allows.
+Status CheckSocketPath(const Address& address);
 
 // An http or https URL. The port defaults to 80 or 443.
 struct Url {

@@ -3,6 +3,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 
 #include "src/net/socket_transport.h"
 
@@ -16,6 +17,7 @@ using Endpoint = asio::generic::stream_protocol::endpoint;
 constexpr Duration kAttemptDelay = std::chrono::milliseconds(250);
 constexpr size_t kMaxProxyAnswerBytes = 16 << 10;
 
+// REQUIRES: CheckSocketPath accepts the address. Asio throws for a longer path.
 std::optional<Endpoint> EndpointWithoutLookup(const Address& address) {
   if (!address.unix_path.empty()) {
     return Endpoint(asio::local::stream_protocol::endpoint(address.unix_path));
@@ -160,10 +162,18 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
         on_done_(std::move(on_done)) {}
 
   void Start(const std::vector<Address>& candidates) {
+    const Address& contacted = to_.proxy ? to_.proxy->address : to_.address;
+    Status valid = CheckSocketPath(contacted);
+    for (const Address& candidate : candidates) {
+      if (valid.ok()) valid = CheckSocketPath(candidate);
+    }
+    if (!valid.ok()) {
+      // Posted, because `on_done` must not be called before Connect returns.
+      return asio::post(context_, [self = shared_from_this(), valid] { self->Finish(valid); });
+    }
     for (const Address& candidate : candidates) {
       if (auto endpoint = EndpointWithoutLookup(candidate)) endpoints_.push_back(*endpoint);
     }
-    const Address& contacted = to_.proxy ? to_.proxy->address : to_.address;
     if (endpoints_.empty()) {
       if (auto endpoint = EndpointWithoutLookup(contacted)) endpoints_.push_back(*endpoint);
     }

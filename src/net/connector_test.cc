@@ -112,6 +112,16 @@ TEST_F(ConnectorTest, NextAddressIsTriedAtOnceAfterARefusal) {
   EXPECT_LT(outcome.took, milliseconds(200));
 }
 
+TEST_F(ConnectorTest, RejectsASocketPathThatIsTooLong) {
+  const Address longest{.unix_path = "/" + std::string(106, 'x')};
+  const Address too_long{.unix_path = longest.unix_path + "x"};
+  EXPECT_EQ(Dial({.address = longest}, {}).status.code(), Code::kUnavailable);  // no such file
+  const Status status = Dial({.address = too_long}, {}).status;
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("at most 107 bytes"), std::string::npos) << status.ToString();
+  EXPECT_EQ(Dial({.address = {.host = "name"}}, {too_long}).status.code(), Code::kInvalidArgument);
+}
+
 TEST_F(ConnectorTest, DoesNotWaitForAServerThatHangsInTheHandshake) {
   RawServer hangs(Hang);  // like a stopped process: the kernel accepts, but no handshake follows
   const TestCa ca;

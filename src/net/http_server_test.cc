@@ -311,6 +311,13 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   ASSERT_TRUE(runner_.RunUntil([&] { return !PathExists(path); }));
 }
 
+TEST_F(HttpServerTest, RejectsASocketPathThatIsTooLong) {
+  const auto server = HttpServer::Start(
+      io_, runner_, {.address = {.unix_path = "/" + std::string(107, 'x')}}, nullptr);
+  EXPECT_EQ(server.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(server.status().message().find("at most 107 bytes"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, APortInUseIsAnErrorThatNamesIt) {
   Start();
   const auto second = HttpServer::Start(io_, runner_, {.address = server_->address()}, nullptr);

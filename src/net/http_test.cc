@@ -57,6 +57,8 @@ TEST(AddressTest, ParsesEveryForm) {
   for (const char* text : {"", "9400", "::1:80", "[::1", "[::1]80", "a:b", "a:70000", "unix:"}) {
     EXPECT_EQ(ParseAddress(text).status().code(), Code::kInvalidArgument) << text;
   }
+  EXPECT_TRUE(ParseAddress("unix:" + std::string(107, 'x')).ok());
+  EXPECT_EQ(ParseAddress("unix:" + std::string(108, 'x')).status().code(), Code::kInvalidArgument);
 }
 
 TEST(UrlTest, ParsesSchemePortAndPath) {

@@ -150,6 +150,7 @@ Result<Endpoint> EndpointOf(const Address& address, bool prefer_v6) {
 }  // namespace
 
 Result<std::shared_ptr<Listener>> Listener::Open(IoThread& io, const Address& address) {
+  RETURN_IF_ERROR(CheckSocketPath(address).Annotate(address.ToString()));
   auto listener = std::make_shared<SocketListener>(io, address);
   ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, /*prefer_v6=*/true));
   Status status = listener->Bind(endpoint);

@@ -74,7 +74,7 @@ struct Destination {
 // including tunnel and TLS, is used (RFC 8305). `candidates`: addresses to try in this order
 // instead of the lookup. UNAVAILABLE: refused, unreachable, not found, rejected by the proxy.
 // UNAUTHENTICATED: the certificate is not accepted. INVALID_ARGUMENT: the server's name is not
-// valid in a certificate.
+// valid in a certificate, or the path of a unix socket is too long.
 std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
                                  const std::vector<Address>& candidates, OnTransport on_done);
 
