@@ -85,6 +85,16 @@ bool IsRetryable(const Result<net::Response>& answer) {
   return !answer.ok() || std::ranges::find(kRetryable, answer->status) != std::end(kRetryable);
 }
 
+// The time until the next request. Retry-After may also be a date, which is ignored.
+Duration PauseAfter(const Result<net::Response>& answer) {
+  if (!answer.ok() || (answer->status != 429 && answer->status != 503)) return Tracer::kInterval;
+  const auto seconds = ParseInt(Trim(answer->headers.Get("Retry-After")));
+  if (!seconds.ok()) return Tracer::kInterval;
+  constexpr int64_t kMaxSeconds = Tracer::kMaxPause / std::chrono::seconds(1);
+  return std::max(Tracer::kInterval,
+                  Duration(std::chrono::seconds(std::clamp<int64_t>(*seconds, 0, kMaxSeconds))));
+}
+
 }  // namespace
 
 PodSpan RootSpan(Subject subject, WallTime created, WallTime started) {
@@ -144,10 +154,10 @@ void Tracer::Add(PodSpan span) {
   ScheduleSend();
 }
 
-void Tracer::ScheduleSend() {
+void Tracer::ScheduleSend(Duration pause) {
   if (send_scheduled_ || call_.active() || waiting_.empty()) return;
   send_scheduled_ = true;
-  runner_.PostDelayed(kInterval, [self = weak_.Get()] {
+  runner_.PostDelayed(pause, [self = weak_.Get()] {
     if (!self) return;
     self->send_scheduled_ = false;
     self->Send();
@@ -185,7 +195,7 @@ void Tracer::OnAnswer(const Result<net::Response>& answer) {
     span_id_seed_ += kMaxBatch;
   }
   batch_size_ = 0;
-  ScheduleSend();
+  ScheduleSend(PauseAfter(answer));
 }
 
 }  // namespace tessera::trace

@@ -4,7 +4,8 @@
 //
 // An unreachable collector never delays a pod: spans wait in a queue of at most kMaxWaiting.
 // Further spans are dropped and counted. The tracer sends at most one batch in kInterval. It
-// retries a batch if the collector does not answer, or answers 429, 502, 503 or 504. After any
+// retries a batch if the collector does not answer, or answers 429, 502, 503 or 504. Before the
+// retry it waits as long as the Retry-After of 429 or 503 says, but at most kMaxPause. After any
 // other error it drops the batch.
 //
 // Threads: any for Record, otherwise the runner's. The I/O thread, the runner and the metrics must
@@ -38,6 +39,7 @@ class Tracer {
   static constexpr size_t kMaxWaiting = 4096;
   static constexpr size_t kMaxBatch = 512;
   static constexpr Duration kInterval = std::chrono::seconds(1);
+  static constexpr Duration kMaxPause = std::chrono::seconds(30);
 
   struct Options {
     std::string endpoint;  // of the collector, "http://otel-collector:4318"; spans go to /v1/traces
@@ -61,7 +63,7 @@ class Tracer {
   Tracer(net::IoThread& io, TaskRunner& runner, TraceMetrics& metrics,
          net::HttpClient::Options client, Options options);
   void Add(PodSpan span);
-  void ScheduleSend();
+  void ScheduleSend(Duration pause = kInterval);
   void Send();
   void OnAnswer(const Result<net::Response>& answer);
 

@@ -30,7 +30,10 @@ class TracerTest : public ::testing::Test {
           EXPECT_EQ(request.target, "/v1/traces");
           EXPECT_EQ(request.headers.Get("Content-Type"), "application/json");
           bodies_.push_back(ParseJson(request.body).value());
-          reply({.status = status_});
+          net::Response response{.status = status_};
+          if (!retry_after_.empty()) response.headers.Set("Retry-After", retry_after_);
+          request_times_.push_back(runner_.clock().Now());
+          reply(std::move(response));
         });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
@@ -62,7 +65,9 @@ class TracerTest : public ::testing::Test {
   net::testing::TestRunner runner_;
   net::IoThread io_;
   std::vector<Json> bodies_;
+  std::vector<MonotonicTime> request_times_;
   int status_ = 200;
+  std::string retry_after_;
   TraceMetrics metrics_;
   std::unique_ptr<net::HttpServer> server_;
   std::unique_ptr<Tracer> tracer_;
@@ -102,6 +107,18 @@ TEST_F(TracerTest, ARetriedBatchHasTheSameIds) {
   ASSERT_TRUE(WaitForRequests(2));
   EXPECT_TRUE(runner_.RunUntil([&] { return metrics_.sent.value() == 2; }));
   EXPECT_EQ(SpansOf(bodies_[0])[0].Serialize(), SpansOf(bodies_[1])[0].Serialize());
+  EXPECT_EQ(metrics_.dropped.value(), 0u);
+}
+
+TEST_F(TracerTest, WaitsForRetryAfter) {
+  status_ = 429;
+  retry_after_ = "2";
+  tracer_->Record(Step("grant"));
+  ASSERT_TRUE(WaitForRequests(1));
+  status_ = 200;
+  tracer_->Record(Step("bind"));  // does not end the pause
+  ASSERT_TRUE(WaitForRequests(2));
+  EXPECT_GE(request_times_[1] - request_times_[0], milliseconds(1'900));
   EXPECT_EQ(metrics_.dropped.value(), 0u);
 }
 
