@@ -33,8 +33,10 @@ std::vector<ObjectId> IdsOf(const std::vector<Json>& objects) {
   return ids;
 }
 
-ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_timeout)
+ClusterClient::ClusterClient(kube::Config config, Duration timeout, Duration page_timeout,
+                             size_t max_objects)
     : page_timeout_(page_timeout),
+      max_objects_(max_objects),
       client_(io_, runner_, std::move(config), ClientOptionsOf(timeout)),
       types_(client_) {}
 
@@ -189,32 +191,49 @@ Status ClusterClient::WaitUntil(MonotonicTime end, const std::function<Result<bo
 
 void ClusterClient::AddRequest(RequestStarter start) { waiting_.push_back(std::move(start)); }
 
+// A list that is being read. The objects become the answer after the last page, because a list
+// without its last pages must not look complete.
+struct ClusterClient::PendingList {
+  std::vector<Json> objects;
+  Result<std::vector<Json>>* answer;
+  ItemReducer reduce;
+  std::function<void()> done;
+};
+
 void ClusterClient::ReadList(kube::ListQuery query, Result<std::vector<Json>>* answer,
                              ItemReducer reduce) {
   *answer = Status(Code::kDeadlineExceeded, "no answer in time");
   AddRequest([this, query = std::move(query), answer, reduce](std::function<void()> done) {
-    ListPage(query, answer, reduce, std::move(done));
+    ListPage(query,
+             std::make_shared<PendingList>(PendingList{{}, answer, reduce, std::move(done)}));
     return kube::Operation();
   });
 }
 
-void ClusterClient::ListPage(kube::ListQuery query, Result<std::vector<Json>>* answer,
-                             ItemReducer reduce, std::function<void()> done) {
-  operations_.push_back(client_.List(query, [this, query, answer, reduce, done = std::move(done)](
-                                                const Result<kube::ListPage>& page) {
+void ClusterClient::ListPage(kube::ListQuery query, const std::shared_ptr<PendingList>& list) {
+  operations_.push_back(client_.List(query, [this, query,
+                                             list](const Result<kube::ListPage>& page) {
     if (!page.ok()) {
-      *answer = page.status();
-      return done();
+      *list->answer = page.status();
+      return list->done();
     }
-    if (query.continue_token.empty()) *answer = std::vector<Json>();
+    std::vector<Json>& objects = list->objects;
     for (const kube::RawObject& item : page->items) {
       if (item.json() == nullptr) continue;
-      (*answer)->push_back(reduce == nullptr ? *item.json() : reduce(*item.json()));
+      objects.push_back(list->reduce == nullptr ? *item.json() : list->reduce(*item.json()));
     }
-    if (page->continue_token.empty() || (*answer)->size() >= kMaxObjects) return done();
+    const bool is_last = page->continue_token.empty();
+    if (objects.size() > max_objects_ || (objects.size() == max_objects_ && !is_last)) {
+      *list->answer = Error(Code::kOutOfRange, "the list has more than {} objects", max_objects_);
+      return list->done();
+    }
+    if (is_last) {
+      *list->answer = std::move(objects);
+      return list->done();
+    }
     kube::ListQuery next = query;
     next.continue_token = page->continue_token;
-    ListPage(std::move(next), answer, reduce, done);
+    ListPage(std::move(next), list);
   }));
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,13 +47,14 @@ std::vector<ObjectId> IdsOf(const std::vector<Json>& objects);
 class ClusterClient {
  public:
   static constexpr size_t kMaxParallelRequests = 8;
-  // ReadList returns at most this many objects of a collection.
-  static constexpr size_t kMaxObjects = 50'000;
+  // Bounds the memory of ReadList. Kubernetes supports 150,000 pods in a cluster.
+  static constexpr size_t kMaxObjects = 200'000;
 
   // `timeout` limits each request to the API server. `page_timeout` limits each request for an HTTP
-  // page that a pod serves, and for the other paths of ReadText.
+  // page that a pod serves, and for the other paths of ReadText. `max_objects` limits each list of
+  // ReadList.
   ClusterClient(kube::Config config, Duration timeout,
-                Duration page_timeout = std::chrono::seconds(5));
+                Duration page_timeout = std::chrono::seconds(5), size_t max_objects = kMaxObjects);
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
 
@@ -89,6 +91,8 @@ class ClusterClient {
 
   // Returns the part of an item to keep. A null ItemReducer keeps the whole item.
   using ItemReducer = Json (*)(const Json& item);
+  // The result has all objects, or is an error: DEADLINE_EXCEEDED if Wait returns before the last
+  // page has arrived, OUT_OF_RANGE if there are more than `max_objects` objects.
   void ReadList(kube::ListQuery query, Result<std::vector<Json>>* answer,
                 ItemReducer reduce = nullptr);
   void ReadObject(kube::ObjectRef object, Result<Json>* answer);
@@ -111,11 +115,12 @@ class ClusterClient {
   Result<T> Await(const std::function<kube::Operation(std::function<void(Result<T>)>)>& start);
   Result<kube::ResourceType> TypeOf(const std::string& api_version, const std::string& kind);
   Result<kube::ObjectRef> RefOf(const ObjectId& id);
-  void ListPage(kube::ListQuery query, Result<std::vector<Json>>* answer, ItemReducer reduce,
-                std::function<void()> done);
+  struct PendingList;
+  void ListPage(kube::ListQuery query, const std::shared_ptr<PendingList>& list);
   void StartNext();
 
   const Duration page_timeout_;
+  const size_t max_objects_;
   EpollTaskRunner runner_;
   net::IoThread io_;
   kube::Client client_;
