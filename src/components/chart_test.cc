@@ -184,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
         "webhook: {enabled: false}\nnetworkPolicy: {enabled: false}\n"
         "driver: {enabled: false}\ngfd: {enabled: true}\nnfd: {enabled: true}\nglobal: {a: b}\n"));
 
-// NOTES.txt prints the lines of the template "tessera.ignored". The test adds a template that prints
-// them as YAML.
+// NOTES.txt prints the lines of the template "tessera.ignored". The test adds a template that
+// prints them as YAML.
 class IgnoredByBoth : public ChartTest {};
 
 TEST_P(IgnoredByBoth, TheChartNamesTheSameValues) {

@@ -157,7 +157,8 @@ Json ContainerOf(std::string_view name, const std::string& image, const DriverSp
 // agent 6 seconds to close the driver, and does not check whether the node has an agent.
 constexpr std::string_view kReleaseScript =
     "touch /run/tessera/release-driver; rm -f /run/nvidia/validations/.driver-ctr-ready; sleep 6";
-// Like NVIDIA's probe: once the driver answers, creates the file for which NVIDIA's components wait.
+// Like NVIDIA's probe: once the driver answers, creates the file for which NVIDIA's components
+// wait.
 constexpr std::string_view kProbeScript =
     "nvidia-smi && mkdir -p /run/nvidia/validations && touch "
     "/run/nvidia/validations/.driver-ctr-ready && rm -f /run/tessera/release-driver";

@@ -56,8 +56,8 @@ class Json {
   const Object& members() const;
   Object& members();
 
-  // INVALID_ARGUMENT if this is not a number; for ToInt, also if it is not a whole number of 64 bits.
-  // ToDouble returns OUT_OF_RANGE if the number does not fit into a double.
+  // INVALID_ARGUMENT if this is not a number; for ToInt, also if it is not a whole number of 64
+  // bits. ToDouble returns OUT_OF_RANGE if the number does not fit into a double.
   Result<int64_t> ToInt() const;
   Result<double> ToDouble() const;
 

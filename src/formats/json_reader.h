@@ -12,8 +12,8 @@
 //   RETURN_IF_ERROR(reader.Finish());
 //
 // After an error every call returns nothing or false, so that loops end; Finish returns the error.
-// Skip checks brackets and strings only. It also accepts words that are not JSON values, such as abc
-// without quotes.
+// Skip checks brackets and strings only. It also accepts words that are not JSON values, such as
+// abc without quotes.
 //
 // Threads: one. Ownership: returns views into the text; the reader owns strings that had escapes.
 // Cost: one pass over the text; allocates only for strings with escapes.

@@ -29,8 +29,8 @@ struct TextEdit {
 };
 
 // Applies the edit to a parsed document. INVALID_ARGUMENT: the path contains a value that is not an
-// object, or the target of kAppend or kRemoveItem is not an array. REQUIRES: `document` is an object,
-// and the path is not empty.
+// object, or the target of kAppend or kRemoveItem is not an array. REQUIRES: `document` is an
+// object, and the path is not empty.
 Status ApplyEdit(const TextEdit& edit, Json* document);
 
 // The value at `path`, or null.

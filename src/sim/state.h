@@ -123,8 +123,8 @@ class State {
 
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
-  // UsedBytes, while no process can charge memory. So the sum does not exceed the memory that was in
-  // use when the call began.
+  // UsedBytes, while no process can charge memory. So the sum does not exceed the memory that was
+  // in use when the call began.
   uint64_t UsedBytesConsistent(uint32_t gpu);
   // Writes the live processes that have a context or memory on the GPU, at most `capacity`, to
   // `views`. Returns their total number. Cost: a system call for each process.

@@ -4,8 +4,9 @@
 // the other has ended. A second table shows two limits of 40 and 50 hundredths, which leave the GPU
 // partly idle, with the agent and without it: means and deviations of 20 seconds. A third table
 // shows the seconds after a program has changed its work: it stops to copy device memory, which the
-// driver's samples do not include, or goes on with longer kernels in one stream. The limiters, the agent's ComputeControl and the driver's samples are real; the
-// GPU's own account of busy time is what is printed.
+// driver's samples do not include, or goes on with longer kernels in one stream. The limiters, the
+// agent's ComputeControl and the driver's samples are real; the GPU's own account of busy time is
+// what is printed.
 //
 //   compute_bench [--busy LOOPS | --changes]    needs root, for mount namespaces; about 20 s a row
 //

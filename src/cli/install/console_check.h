@@ -8,8 +8,8 @@
 
 namespace tessera::cli {
 
-// INVALID_ARGUMENT names the setting, and the setting that is missing or too many. OK if the console
-// is not enabled. A setting may also be given as a flag in console.extraArgs.
+// INVALID_ARGUMENT names the setting, and the setting that is missing or too many. OK if the
+// console is not enabled. A setting may also be given as a flag in console.extraArgs.
 Status CheckConsole(const components::ConsoleSettings& console);
 
 }  // namespace tessera::cli

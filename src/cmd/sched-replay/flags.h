@@ -28,7 +28,8 @@ struct ReplayFlags {
 // `flags` must outlive `app`.
 void AddReplayFlags(CLI::App* app, ReplayFlags* flags);
 
-// Parses names of placement::Policies(), in any case, or "all". INVALID_ARGUMENT lists the policies.
+// Parses names of placement::Policies(), in any case, or "all". INVALID_ARGUMENT lists the
+// policies.
 Result<std::vector<std::string>> ParsePolicies(const std::string& text);
 // Parses "42-51" or "1,2,7-9". INVALID_ARGUMENT: not a list of ranges, or too long.
 Result<std::vector<uint64_t>> ParseSeeds(const std::string& text);

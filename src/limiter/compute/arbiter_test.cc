@@ -195,7 +195,8 @@ void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double
 }
 
 // The factor by which the arbiter corrects the meter of a container whose launches take `length` at
-// first, and `later_length` for the last 0.6 seconds. It meters 0.4 of the GPU; NVML reports `nvml`.
+// first, and `later_length` for the last 0.6 seconds. It meters 0.4 of the GPU; NVML reports
+// `nvml`.
 double BiasAfterOtherLaunches(double nvml, int64_t length, int64_t later_length) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.4, .limit = 0.4});

@@ -65,8 +65,8 @@ void Arbiter::CorrectBias(double metered, double surely_sampled_part, double use
   estimate->bias = std::clamp(estimate->bias * std::pow(ratio, power), kMinBias, kMaxBias);
 }
 
-// Events are inexact by an amount that depends on the program: on the length of its launches, and on
-// how many of its streams overlap. A factor below 1 lets a container launch more. For the next
+// Events are inexact by an amount that depends on the program: on the length of its launches, and
+// on how many of its streams overlap. A factor below 1 lets a container launch more. For the next
 // program it can be wrong several times over, so it ends with the processes or with the length of
 // launches for which it was found. A factor above 1 stays until NVML's measure changes it, because
 // a container can claim other work whenever it wants.

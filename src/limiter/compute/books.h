@@ -8,8 +8,8 @@
 // advance and spends it without a lock; the launch that uses up a slice is timed with a pair of
 // events. The slice paid for slice / price launches of the same key (prices.h), and the measured
 // time counts as the time of each of them. The measured time corrects the price and the charge. So
-// charges are right on average even while prices are wrong. The time that the events themselves take
-// is measured with some pairs without a launch, while a thread waits, and subtracted.
+// charges are right on average even while prices are wrong. The time that the events themselves
+// take is measured with some pairs without a launch, while a thread waits, and subtracted.
 //
 // Marks. A mark is an end event, with a start event if its launch is timed. A mark covers the work
 // since the previous mark. When its end event is done, that work is no longer in flight.

@@ -167,8 +167,8 @@ TEST_F(LimitedVirtualMemoryTest, AReleaseAfterTheDescriptorsAreClosedEndsTheChar
   }));
 }
 
-// A process that exports a piece of three blocks by two descriptors, and ends on request. First, the
-// process exports `closed_exports` other descriptors of the piece and closes them.
+// A process that exports a piece of three blocks by two descriptors, and ends on request. First,
+// the process exports `closed_exports` other descriptors of the piece and closes them.
 class Exporter {
  public:
   explicit Exporter(LimitedNode* node, int closed_exports = 0) {

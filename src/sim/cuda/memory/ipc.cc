@@ -204,7 +204,8 @@ CUDA_EXPORT Result cuIpcCloseMemHandle(DevicePtr pointer) {
   ImportedMemory* memory = FindOpened(call, pointer);
   if (memory == nullptr) return Result::kInvalidValue;
   if (memory->open_count == 1) {
-    // No running command may lose its memory. Meanwhile, other threads may open or close the memory.
+    // No running command may lose its memory. Meanwhile, other threads may open or close the
+    // memory.
     call.WaitForAll();
     memory = FindOpened(call, pointer);
     if (memory == nullptr) return Result::kInvalidValue;
