@@ -111,7 +111,7 @@ void GrantLedger::Forget(const Key& key) {
 
 Status GrantLedger::Write(const std::string& record, WriteTo write) {
   // On a full disk, rewriting the journal without obsolete records makes room; then the write is
-  // retried.
+  // retried. If the retry fails too, the caller gets the error, and a new grant is rejected.
   for (int attempt = must_compact_ ? 1 : 0;; ++attempt) {
     if (must_compact_) RETURN_IF_ERROR(Compact());
     const Status status = (log_->*write)(record);
