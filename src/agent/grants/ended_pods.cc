@@ -251,10 +251,13 @@ void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& sighting
                               ? sightings.RemainsOf(entry.holder.pod_uid, entry.shares)
                               : "its processes are unknown (" + sightings.status.message() + ")";
     if (remains.empty()) {
-      any_released |= Release(key);
-    } else {
-      RecordRemaining(key, entry, std::move(remains));
+      if (Release(key)) {
+        any_released = true;
+        continue;
+      }
+      remains = "the journal of grants could not be written";
     }
+    RecordRemaining(key, entry, std::move(remains));
   }
   std::erase_if(leaving_containers_,
                 [&](const auto& pair) { return !ledger_->entries().contains(pair.first); });
@@ -286,7 +289,7 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
   LeavingContainer& leaving = found->second;
   leaving.remains = std::move(remains);
   if (is_new) {
-    Log(Severity::kInfo, "waiting for the processes of a deleted pod before its GPUs are released",
+    Log(Severity::kInfo, "waiting before the GPUs of a deleted pod are released",
         {{"pod", entry.holder.PodText()},
          {"uid", entry.holder.pod_uid},
          {"remains", leaving.remains}});
@@ -294,7 +297,7 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
   if (leaving.withheld || now - leaving.since < options_.timeout) return;
   leaving.withheld = true;
   if (options_.metrics != nullptr) options_.metrics->release_timeouts.Add();
-  Log(Severity::kWarning, "withheld the GPUs of a deleted pod: its processes do not end",
+  Log(Severity::kWarning, "withheld the GPUs of a deleted pod, which could not be released in time",
       {{"pod", entry.holder.PodText()},
        {"uid", entry.holder.pod_uid},
        {"remains", leaving.remains}});

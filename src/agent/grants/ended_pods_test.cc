@@ -71,6 +71,18 @@ TEST_F(EndedPodsTest, AGpuIsReleasedOnlyWhenTheProcessesOfItsPodHaveLeft) {
   EXPECT_TRUE(withheld_.empty());
 }
 
+TEST_F(EndedPodsTest, AGpuWhoseReleaseCannotBeWrittenIsReleasedLater) {
+  StartOn("a", "GPU-1");
+  processes_.End("a");
+  log_.status = Status(Code::kResourceExhausted, "No space left on device");
+  ForceDelete("a");
+  runner_.AdvanceTimeAndRun(10s);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  log_.status = Status::Ok();
+  runner_.AdvanceTimeAndRun(10s);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
 TEST_F(EndedPodsTest, ThePodThatComesNextWaitsForAProcessThatEnds) {
   StartOn("a", "GPU-1");
   ForceDelete("a");

@@ -51,14 +51,15 @@ class FakeKubelet : public PodResources {
 class MemoryLog : public grant::RecordLog {
  public:
   Status Append(std::string_view record) override {
-    records.emplace_back(record);
-    return Status::Ok();
+    if (status.ok()) records.emplace_back(record);
+    return status;
   }
   Status Replace(const std::vector<std::string>& all) override {
-    records = all;
-    return Status::Ok();
+    if (status.ok()) records = all;
+    return status;
   }
   std::vector<std::string> records;
+  Status status;  // of every write
 };
 
 class GrantsFixture : public ::testing::Test {
