@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "api/names.h"
 #include "src/base/file.h"
@@ -120,6 +121,13 @@ LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
   return FindLinkerSetup(root, document.IsRootReadOnly());
 }
 
+// A mount over the directory would hide links in the image.
+std::string FindLibraryDirForLinks(const ConfigDocument& document, const RootedDir& root,
+                                   const std::string& tree_dir) {
+  std::string dir = FindLibraryDir(root);
+  return FindEngineMountOver(document, tree_dir, "/" + dir) ? "" : dir;
+}
+
 class Injector {
  public:
   Injector(const Injection& injection, const InjectionTarget& target, Stage stage,
@@ -135,10 +143,16 @@ class Injector {
       RETURN_IF_ERROR(document_.SetUnified("dmem.max", injection_.dmem_max));
     }
     RETURN_IF_ERROR(CollectTree());
+    const std::vector<std::string> link_names = CollectLinkNames();
     ASSIGN_OR_RETURN(std::string summary, MountTree());
     for (const Mount& mount : mounts_after_tree_) RETURN_IF_ERROR(document_.AddMount(mount));
     RETURN_IF_ERROR(AddSockets());
     RETURN_IF_ERROR(EditEnv());
+    if (link_names.empty()) return summary;
+    const Status linked =
+        LinkLibraries(target_.root, target_.library_dir, ContainerPath("lib"), link_names);
+    // Programs that ask the linker find the libraries without these links.
+    if (!linked.ok()) summary += "; no links in the image: " + linked.message();
     return summary;
   }
 
@@ -255,6 +269,25 @@ class Injector {
       tree_.AddLink(fmt::format("lib/{}", link.name), library.file_name);
       return AddCacheEntry(link.name);
     }
+  }
+
+  // Programs that do not ask the linker search for these names. Names with the driver's version are
+  // left out: after an update of the driver, such links would stay in the container's layer. Names
+  // at which the pod mounts a library are left out, too: the low-level runtime would follow the
+  // link.
+  std::vector<std::string> CollectLinkNames() const {
+    std::vector<std::string> names;
+    if (target_.library_dir.empty()) return names;
+    std::set<std::string> mounted;
+    for (const Mount& mount : document_.Mounts()) {
+      const std::string path = CleanPath(mount.destination);
+      if (!IsBelow(path, target_.driver_dir)) mounted.insert(BaseName(path));
+    }
+    for (const LdCacheEntry& entry : cache_entries_) {
+      if (entry.name.ends_with(injection_.driver.version) || mounted.contains(entry.name)) continue;
+      names.push_back(entry.name);
+    }
+    return names;
   }
 
   void AddCacheEntry(std::string_view name) {
@@ -402,7 +435,9 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
     RETURN_IF_ERROR(CheckDirOrMissing(*root, "run"));
   }
   LinkerSetup linker = FindLinker(document, *root, tree_dir);
-  return InjectionTarget{std::move(driver_dir), std::move(*root), std::move(linker)};
+  std::string library_dir = FindLibraryDirForLinks(document, *root, tree_dir);
+  return InjectionTarget{std::move(driver_dir), std::move(*root), std::move(linker),
+                         std::move(library_dir)};
 }
 
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {

@@ -15,6 +15,8 @@
 //                                own limit, where it has one (dmem.h)
 //   /etc/ld.so.cache             a merged cache, written to a writable root or mounted over the
 //                                file of a read-only one; else LD_LIBRARY_PATH
+//   /usr/lib/x86_64-linux-gnu    links to the libraries, for programs that search directories
+//                                (linker_setup.h)
 //   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
 //   PATH                         ends with /dev/tessera/bin
 //
@@ -73,6 +75,8 @@ struct InjectionTarget {
   std::string driver_dir;  // /dev/tessera, or /run/tessera
   RootedDir root;          // the container's root file system
   LinkerSetup linker;
+  // The image's directory, relative to the root, for links to the libraries; empty: no links.
+  std::string library_dir;
 };
 
 // Variables with lists of directories, to which injection may add a directory.

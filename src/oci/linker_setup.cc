@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/file.h"
+#include "src/base/machine.h"
 #include "src/base/strings.h"
 #include "src/oci/config_document.h"
+#include "src/oci/driver_search.h"
 #include "src/oci/tree.h"
 
 namespace tessera::oci {
@@ -18,6 +21,10 @@ constexpr const char* kConfDir = "etc/ld.so.conf.d";
 // ldconfig reads these files in the order of their names, and prefers entries found first.
 constexpr const char* kTesseraConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
+
+bool IsTesseraPath(std::string_view path) {
+  return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kRunDriverDir);
+}
 
 // Whether ldconfig reads the directory of Tessera's file.
 bool IncludesConfDir(std::string_view conf) {
@@ -46,9 +53,7 @@ Result<LdCache> ReadCache(const RootedDir& root) {
   ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
   // Entries of an earlier start of this container, or of the container from which its image was
   // committed.
-  std::erase_if(cache.entries, [](const LdCacheEntry& entry) {
-    return IsBelow(entry.path, names::kContainerDriverDir) || IsBelow(entry.path, kRunDriverDir);
-  });
+  std::erase_if(cache.entries, [](const LdCacheEntry& entry) { return IsTesseraPath(entry.path); });
   return cache;
 }
 
@@ -65,6 +70,24 @@ LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only) {
   setup.method = read_only ? LinkerSetup::Method::kMount : LinkerSetup::Method::kWrite;
   setup.cache = std::move(*cache);
   return setup;
+}
+
+std::string FindLibraryDir(const RootedDir& root) {
+  for (const char* dir : {"usr/lib/" TESSERA_MULTIARCH, "usr/lib64"}) {
+    // In some distributions usr/lib64 is a link to usr/lib.
+    Result<std::string> real = root.RealPath(dir);
+    if (!real.ok() || std::ranges::count(kLibraryDirs, *real) == 0) continue;
+    if (root.HasDir(*real, Links::kReject)) return std::move(*real);
+  }
+  return {};
+}
+
+Status LinkLibraries(const RootedDir& root, const std::string& dir, std::string_view library_dir,
+                     const std::vector<std::string>& names) {
+  std::vector<SymbolicLink> links;
+  links.reserve(names.size());
+  for (const std::string& name : names) links.push_back({name, JoinPath(library_dir, name)});
+  return root.MakeLinks(dir, links, IsTesseraPath);
 }
 
 Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,

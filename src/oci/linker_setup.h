@@ -11,6 +11,11 @@
 //   else (musl, no cache)        LD_LIBRARY_PATH
 //
 // In a container without the driver's directory the two files have no effect.
+//
+// Some programs do not ask the linker, but search directories. For these, the image's own library
+// directory gets a link to each library, also in a read-only root: the container's layer is
+// writable before the start. Without the driver's directory the links lead nowhere, and ldconfig
+// removes them.
 #pragma once
 
 #include <optional>
@@ -34,6 +39,16 @@ struct LinkerSetup {
 // Reads the root file system of a container; changes nothing. An image without a usable cache, or
 // an image whose ldconfig would not read Tessera's file, is not an error and gives kEnvironment.
 LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only);
+
+// The directory in which distributions have the driver's libraries, relative to the root and
+// without links: usr/lib/x86_64-linux-gnu, or usr/lib64. Empty if the image has neither, such as a
+// musl image, or only a link that leads to no library directory of the image.
+std::string FindLibraryDir(const RootedDir& root);
+
+// Makes links from `dir`, which is FindLibraryDir's, to the libraries `names` in `library_dir`.
+// Replaces only links of an earlier start. Errors: see RootedDir::MakeLinks.
+Status LinkLibraries(const RootedDir& root, const std::string& dir, std::string_view library_dir,
+                     const std::vector<std::string>& names);
 
 // Writes `cache`, and a file that names `library_dir` for ldconfig, to the root file system.
 // Follows no link in it. Does not rewrite an unchanged cache.

@@ -148,6 +148,32 @@ Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) co
   return status.Annotate(full);
 }
 
+Status RootedDir::MakeLinks(const std::string& dir, const std::vector<SymbolicLink>& links,
+                            const std::function<bool(std::string_view target)>& may_replace) const {
+  ASSIGN_OR_RETURN(const Fd at, Resolve(dir, O_PATH | O_DIRECTORY, Links::kReject));
+  struct stat owner;
+  if (::fstat(at.get(), &owner) != 0) return Status::FromErrno(dir, errno);
+  for (const SymbolicLink& link : links) {
+    const char* const name = link.name.c_str();
+    bool made = ::symlinkat(link.target.c_str(), at.get(), name) == 0;
+    if (!made && errno == EEXIST) {
+      std::array<char, PATH_MAX> old;
+      const ssize_t length = ::readlinkat(at.get(), name, old.data(), old.size());
+      if (length < 0) continue;  // no link
+      const std::string_view target(old.data(), static_cast<size_t>(length));
+      if (target == link.target || !may_replace(target)) continue;
+      made = ::unlinkat(at.get(), name, 0) == 0 &&
+             ::symlinkat(link.target.c_str(), at.get(), name) == 0;
+    }
+    const bool is_owned = owner.st_uid == ::geteuid() && owner.st_gid == ::getegid();
+    if (!made || (!is_owned && ::fchownat(at.get(), name, owner.st_uid, owner.st_gid,
+                                          AT_SYMLINK_NOFOLLOW) != 0)) {
+      return Status::FromErrno(JoinPath(JoinPath(this->path(), dir), link.name), errno);
+    }
+  }
+  return Status::Ok();
+}
+
 Result<std::string> RootedDir::HostPath(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
   struct stat info;

@@ -91,5 +91,47 @@ TEST_F(RootedDirTest, AFileThatCannotBeWrittenStaysUnchanged) {
   EXPECT_EQ(Read("folder/file", Links::kReject).value(), "text");
 }
 
+TEST_F(RootedDirTest, LinksAreMadeOnlyInPlaceOfNothingOrOfAnOwnLink) {
+  Link("/old/a", "folder/stale");
+  Link("/other", "folder/foreign");
+  EXPECT_TRUE(MakeDirs(At("folder/dir")).ok());
+  const auto is_own = [](std::string_view target) { return target.starts_with("/old/"); };
+  const std::vector<SymbolicLink> links = {
+      {"new", "/x/1"}, {"stale", "/x/2"}, {"foreign", "/x/3"}, {"dir", "/x/4"}, {"file", "/x/5"}};
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_TRUE(root_.MakeLinks("folder", links, is_own).ok());
+    EXPECT_EQ(root_.ReadLink("folder/new").value(), "/x/1");
+    EXPECT_EQ(root_.ReadLink("folder/stale").value(), "/x/2");
+    EXPECT_EQ(root_.ReadLink("folder/foreign").value(), "/other");
+    EXPECT_THAT(root_.List("folder/dir").value(), ElementsAre());
+    EXPECT_EQ(Read("folder/file", Links::kReject).value(), "text");
+  }
+  EXPECT_THAT(root_.List("folder").value(), ElementsAre("dir", "file", "foreign", "new", "stale"));
+}
+
+TEST_F(RootedDirTest, LinksAreNotMadeThroughALink) {
+  const TempDir outside;
+  Link(outside.path(), "out");
+  Link("/folder", "in");
+  for (const char* dir : {"out", "in", "in/../out"}) {
+    EXPECT_EQ(root_.MakeLinks(dir, {{"x", "/x"}}, [](auto) { return true; }).code(),
+              Code::kInvalidArgument)
+        << dir;
+  }
+  EXPECT_EQ(root_.MakeLinks("none", {}, [](auto) { return true; }).code(), Code::kNotFound);
+  EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
+  EXPECT_EQ(ListDir(outside.path()).value().size(), 0u);
+}
+
+TEST_F(RootedDirTest, LinksGetTheOwnerOfTheirDir) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  ASSERT_EQ(::chown(At("folder").c_str(), 12, 34), 0);
+  ASSERT_TRUE(root_.MakeLinks("folder", {{"x", "/x"}}, [](auto) { return true; }).ok());
+  struct stat info;
+  ASSERT_EQ(::lstat(At("folder/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 12u);
+  EXPECT_EQ(info.st_gid, 34u);
+}
+
 }  // namespace
 }  // namespace tessera::oci

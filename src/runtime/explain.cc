@@ -110,6 +110,9 @@ std::string DescribeDecision(const Decision& decision) {
   for (const auto& [name, value] : injection.env)
     text += fmt::format("env        {}={}\n", name, value);
   text += DescribeLinker(decision.target->linker);
+  if (!decision.target->library_dir.empty()) {
+    text += fmt::format("links to the libraries are made in /{}\n", decision.target->library_dir);
+  }
   for (const std::string& note : injection.driver.notes)
     text += fmt::format("note       {}\n", note);
   return text;

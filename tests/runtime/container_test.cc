@@ -317,6 +317,7 @@ TEST_P(Container, ADamagedConfigurationConcernsOnlyContainersWithGpus) {
 
 TEST_P(Container, ExplainSaysWhatItWouldGetAndChangesNothing) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  fs::create_directories(rootfs() + "/usr/lib64");
   const std::string file = bundle() + "/config.json";
   const std::string text = config().Pretty();
   ASSERT_TRUE(WriteFileAtomically(file, text, 0600).ok());
@@ -324,6 +325,8 @@ TEST_P(Container, ExplainSaysWhatItWouldGetAndChangesNothing) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("device     /dev/nvidia1 195:1\n"));
   EXPECT_THAT(result.out, HasSubstr("library    /dev/tessera/lib/libcuda.so.1"));
+  EXPECT_THAT(result.out, HasSubstr("links to the libraries are made in /usr/lib64\n"));
+  EXPECT_TRUE(fs::is_empty(rootfs() + "/usr/lib64"));
   EXPECT_EQ(ReadFile(file).value(), text);
   EXPECT_FALSE(PathExists(bundle() + "/tessera"));
   EXPECT_FALSE(PathExists(path("trees")));

@@ -107,6 +107,31 @@ TEST_P(HostileImage, WithALinkOutInPlaceOfOurOwnFileHasTheCacheMounted) {
   EXPECT_EQ(Tree(rootfs()), image);
 }
 
+TEST_P(HostileImage, WithItsLibraryDirAsALinkOutGetsNoLinksThere) {
+  for (const std::string& target : {path("host/dir"), std::string("../../../../host/dir"),
+                                    std::string("/"), std::string("../..")}) {
+    fs::create_directories(rootfs() + "/usr/lib");
+    Link("usr/lib/x86_64-linux-gnu", target);
+    const auto image = Tree(rootfs());
+    const SubprocessResult result = Run();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+    EXPECT_EQ(Tree(rootfs()), image) << target;
+  }
+}
+
+TEST_P(HostileImage, WithLinksOutOrDirsInPlaceOfLibrariesKeepsThem) {
+  fs::create_directories(rootfs() + "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
+  for (const char* name : {"libcuda.so", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"}) {
+    Link(std::string("usr/lib/x86_64-linux-gnu/") + name, path("host/secret"));
+  }
+  const auto image = Tree(rootfs());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_EQ(Tree(rootfs()), image);
+}
+
 TEST_P(HostileImage, WithAFifoOrGarbageAsLinkerCacheIsGivenLibrariesByTheEnvironment) {
   // The program is static, because a dynamic linker would itself wait to read from the FIFO.
   SetArgs({"/bin/probe-static"});

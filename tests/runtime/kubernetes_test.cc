@@ -167,6 +167,7 @@ TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
   }
   std::filesystem::copy(TESSERA_REACH, rootfs() + "/bin/reach-setuid");
   ASSERT_EQ(::chmod((rootfs() + "/bin/reach-setuid").c_str(), 04755), 0);
+  ASSERT_TRUE(MakeDirs(rootfs() + "/usr/lib/x86_64-linux-gnu").ok());
   for (const char* folder : {"/opt/own", "/usr/local/cuda/compat"}) {
     ASSERT_TRUE(MakeDirs(rootfs() + folder).ok());
     ASSERT_TRUE(WriteFileAtomically(rootfs() + folder + "/libcuda.so.1",
@@ -186,10 +187,9 @@ TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
   grant.limits_dir = path("limits");
   OneAnswer agent(path("grant.sock"), grant);
   const SubprocessResult result = Run();
-  EXPECT_EQ(
-      result.out,
-      "dlopen 801\ndeepbind 801\ndlmopen 801\nunversioned 801\npath 801\nLD_LIBRARY_PATH 801\n"
-      "env-i 801\nsetuid 801\nrpath 801\nstatic 801\n")
+  EXPECT_EQ(result.out,
+            "dlopen 801\ndeepbind 801\ndlmopen 801\nunversioned 801\npath 801\ndirectory 801\n"
+            "LD_LIBRARY_PATH 801\nenv-i 801\nsetuid 801\nrpath 801\nstatic 801\n")
       << result.err;
 }
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 class Ldconfig : public ContainerFixture {
  protected:
@@ -99,6 +99,37 @@ TEST_P(Ldconfig, PrefersTheDriversLibcudaToTheImagesOwn) {
   EXPECT_THAT(result.out, HasSubstr("=> /dev/tessera/lib/libcuda.so.1")) << result.err;
 }
 
+// As tinygrad does, which asks no linker.
+TEST_P(Ldconfig, ProgramsThatSearchDirectoriesFindTheDriverBeforeAndAfter) {
+  const std::string search =
+      "for name in libcuda.so.1 libcuda.so libnvidia-ml.so.1; do "
+      "readlink -e /usr/lib/x86_64-linux-gnu/$name; done";
+  for (const bool read_only : {false, true}) {
+    config().Find("root")->Set("readonly", Json::Bool(read_only));
+    const SubprocessResult result =
+        Shell(read_only ? search : fmt::format("{0}; ldconfig; {0}", search));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    const std::string found =
+        "/dev/tessera/lib/libcuda.so.550.54.15\n/dev/tessera/lib/libcuda.so.550.54.15\n"
+        "/dev/tessera/lib/libnvidia-ml.so.550.54.15\n";
+    EXPECT_EQ(result.out, read_only ? found : found + found);
+  }
+}
+
+TEST_P(Ldconfig, AptInstallsAPackageThatHasTheDriversLibraries) {
+  const SubprocessResult result = Shell(
+      "mkdir -p /package/x/DEBIAN /package/x/usr/lib/x86_64-linux-gnu\n"
+      "printf 'Package: tessera-x\\nVersion: 1\\nArchitecture: all\\nMaintainer: x <x@localhost>\\n"
+      "Description: x\\n' >/package/x/DEBIAN/control\n"
+      "cp /dev/tessera/lib/libcuda.so.1 /package/x/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
+      "dpkg-deb --root-owner-group -b /package/x /package/x.deb\n"
+      "dpkg -i /package/x.deb\n"
+      "readlink -e /usr/lib/x86_64-linux-gnu/libcuda.so.1; ldconfig");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\n/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"));
+}
+
 TEST_P(Ldconfig, AptInstallsAPackageWhoseTriggerRunsIt) {
   const SubprocessResult result = Shell(fmt::format(
       "mkdir -p /package/x/DEBIAN /package/x/usr/lib\n"
@@ -117,9 +148,21 @@ TEST_P(Ldconfig, AptInstallsAPackageWhoseTriggerRunsIt) {
   EXPECT_THAT(result.out, Not(HasSubstr("half-configured")));
 }
 
-TEST_P(Ldconfig, ACommittedImageHoldsTwoSmallFilesOfTheRuntimeAndNoLibrary) {
+// The links to the libraries, in the layer.
+std::vector<std::string> LinksInLayer() {
+  std::vector<std::string> names;
+  for (const char* name :
+       {"libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"}) {
+    names.push_back(std::string("usr/lib/x86_64-linux-gnu/") + name);
+  }
+  return names;
+}
+
+TEST_P(Ldconfig, ACommittedImageHoldsTwoSmallFilesOfTheRuntimeAndLinksButNoLibrary) {
   ASSERT_EQ(Shell(kProbe).exit_code, 0);
-  EXPECT_THAT(Layer(), UnorderedElementsAre("etc/ld.so.cache", "etc/ld.so.conf.d/00-tessera.conf"));
+  std::vector<std::string> names = LinksInLayer();
+  names.insert(names.end(), {"etc/ld.so.cache", "etc/ld.so.conf.d/00-tessera.conf"});
+  EXPECT_THAT(Layer(), UnorderedElementsAreArray(names));
   struct stat info;
   ASSERT_EQ(::stat((rootfs() + "/etc/ld.so.cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0644u);
@@ -131,6 +174,7 @@ TEST_P(Ldconfig, ACommittedImageHoldsTwoSmallFilesOfTheRuntimeAndNoLibrary) {
   EXPECT_THAT(without.out,
               HasSubstr("library libcuda.so.1 libcuda.so.1: cannot open shared object"));
   EXPECT_THAT(without.out, Not(HasSubstr("/dev/tessera")));
+  EXPECT_THAT(Layer(), Not(::testing::Contains(HasSubstr("/libcuda.so.1")))) << "by ldconfig";
 }
 
 TEST_P(Ldconfig, ASecondStartWritesNothing) {
@@ -144,12 +188,12 @@ TEST_P(Ldconfig, ASecondStartWritesNothing) {
   EXPECT_EQ(fs::last_write_time(rootfs() + "/etc/ld.so.cache"), before);
 }
 
-TEST_P(Ldconfig, InAReadOnlyRootNothingIsWrittenAndTheDriverIsFound) {
+TEST_P(Ldconfig, InAReadOnlyRootOnlyLinksAreMadeAndTheDriverIsFound) {
   config().Find("root")->Set("readonly", Json::Bool(true));
   const SubprocessResult result = Shell(kProbe);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
-  EXPECT_THAT(Layer(), UnorderedElementsAre());
+  EXPECT_THAT(Layer(), UnorderedElementsAreArray(LinksInLayer()));
 }
 
 TEST_P(Ldconfig, WithARootThatIsMountedReadOnlyTheDriverIsFound) {
@@ -162,7 +206,7 @@ TEST_P(Ldconfig, WithARootThatIsMountedReadOnlyTheDriverIsFound) {
 
 TEST_P(Ldconfig, AnImageWhoseLdconfigWouldNotReadOurFileIsGivenLibrariesByTheEnvironment) {
   ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld.so.conf", "/usr/local/lib\n", 0644).ok());
-  const SubprocessResult result = Shell("probe; ldconfig; probe");
+  const SubprocessResult result = Shell(fmt::format("{0}; probe; ldconfig; probe; {0}", kProbe));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib"));
   EXPECT_THAT(result.out, Not(HasSubstr("libcuda.so.1: cannot open")));

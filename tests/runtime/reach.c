@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   say("dlmopen", dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
   say("unversioned", dlopen("libcuda.so", RTLD_NOW));
   say("path", dlopen("/usr/local/cuda/compat/libcuda.so.1", RTLD_NOW));
+  say("directory", dlopen("/usr/lib/x86_64-linux-gnu/libcuda.so.1", RTLD_NOW));
   char* search[] = {"LD_LIBRARY_PATH=/opt/own:/dev/tessera/real", NULL};
   char* nothing[] = {NULL};
   run("/bin/reach", "LD_LIBRARY_PATH", search);
