@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a program as in a container with a share of a GPU. The program finds the limiter in the
-// place of the driver's libraries, and can use only as much as the limits allow.
+// place of the driver's libraries as in a pod: through the linker's cache and in the library
+// directory of the distribution, and by no variable. It can use only as much as the limits allow.
 //
 //   client_container --driver DIR --gpu UUID --memory BYTES --compute SHARE -- PROGRAM [ARGUMENT
 //   ...]
 //
 // DIR has the driver's libraries. SHARE is a part of the GPU's time, such as 0.3; 0: not limited.
-// The program and its children get a mount namespace with its own /run, which the kernel removes
-// when the last of them ends. Needs root.
+// The program and its children get a mount namespace with its own /run, links and linker cache,
+// which the kernel removes when the last of them ends. Needs root.
 #include <errno.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -19,9 +20,14 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "src/base/file.h"
 #include "src/limiter/limits_file.h"
+#include "src/oci/ld_cache.h"
+#include "src/oci/linker_setup.h"
+#include "src/oci/rooted_dir.h"
 
 namespace tessera {
 namespace {
@@ -35,11 +41,19 @@ constexpr char kDir[] = "/run/tessera";
   std::exit(1);
 }
 
+void Mount(const char* source, const std::string& target, const char* type, unsigned long flags,
+           const std::string& data = "") {
+  if (::mount(source, target.c_str(), type, flags, data.c_str()) == 0) return;
+  Fail(fmt::format("cannot mount {} at {}: {}", source, target, ::strerror(errno)));
+}
+
 void EnterOwnRun() {
-  if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      ::mount("tmpfs", "/run", "tmpfs", 0, nullptr) != 0) {
-    Fail(fmt::format("cannot mount a /run of its own: {}: run as root", ::strerror(errno)));
+  if (::unshare(CLONE_NEWNS) != 0) {
+    Fail(fmt::format("cannot enter a mount namespace of its own: {}: run as root",
+                     ::strerror(errno)));
   }
+  Mount("none", "/", nullptr, MS_REC | MS_PRIVATE);
+  Mount("tmpfs", "/run", "tmpfs", 0);
 }
 
 void PlaceLibraries(const fs::path& driver) {
@@ -60,6 +74,35 @@ void WriteLimits(const std::string& gpu, uint64_t memory, double compute) {
   if (error != 0) Fail(fmt::format("cannot write the limits of {}: {}", gpu, ::strerror(error)));
 }
 
+// With the code by which tessera-runtime prepares the root of a container.
+void SetUpLinker() {
+  const std::vector<std::string> names = {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"};
+  const std::string libraries = fmt::format("{}/lib", kDir);
+  const Result<oci::RootedDir> root = oci::RootedDir::Open("/");
+  if (!root.ok()) Fail(root.status().message());
+  const std::string dir = oci::FindLibraryDir(*root);
+  if (dir.empty()) Fail("this machine has no library directory");
+  // In place of the container's writable layer.
+  for (const char* name : {"upper", "work"}) fs::create_directories(fs::path(kDir) / name);
+  Mount("overlay", "/" + dir, "overlay", 0,
+        fmt::format("lowerdir=/{0},upperdir={1}/upper,workdir={1}/work", dir, kDir));
+  const Status linked = oci::LinkLibraries(*root, dir, libraries, names);
+  if (!linked.ok()) Fail(linked.message());
+
+  const oci::LinkerSetup linker = oci::FindLinkerSetup(*root, /*read_only=*/true);
+  if (linker.method != oci::LinkerSetup::Method::kMount) Fail(linker.fallback_reason);
+  std::vector<oci::LdCacheEntry> entries;
+  for (const std::string& name : names) {
+    entries.push_back(
+        {.name = name, .path = libraries + "/" + name, .flags = oci::NativeLdCacheFlags()});
+  }
+  const std::string cache = fmt::format("{}/ld.so.cache", kDir);
+  const Status written = WriteFileAtomically(
+      cache, oci::WriteLdCache(oci::MergeLdCaches(std::move(entries), linker.cache)), 0644);
+  if (!written.ok()) Fail(written.message());
+  Mount(cache.c_str(), "/etc/ld.so.cache", nullptr, MS_BIND);
+}
+
 int Main(int argc, char** argv) {
   std::map<std::string, std::string> options;
   int at = 1;
@@ -69,10 +112,8 @@ int Main(int argc, char** argv) {
   PlaceLibraries(options["--driver"]);
   WriteLimits(options["--gpu"], std::strtoull(options["--memory"].c_str(), nullptr, 10),
               std::strtod(options["--compute"].c_str(), nullptr));
-  const char* const others = std::getenv("LD_LIBRARY_PATH");
-  const std::string path = fmt::format("{}/lib{}{}", kDir, others == nullptr ? "" : ":",
-                                       others == nullptr ? "" : others);
-  ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+  SetUpLinker();
+  ::unsetenv("LD_LIBRARY_PATH");
   ::execvp(argv[at + 1], argv + at + 1);
   Fail(fmt::format("cannot run {}: {}", argv[at + 1], ::strerror(errno)));
 }
