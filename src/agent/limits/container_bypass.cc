@@ -30,6 +30,13 @@ std::string DamageText(const Status& counted) {
       counted.message());
 }
 
+// `killed`: processes that were killed in an earlier round, too.
+std::string DescribeFailedKill(const Status& problem, const std::set<int>& killed) {
+  if (!problem.ok()) return ". --limits-stop-bypass: " + problem.message();
+  if (killed.empty()) return ". --limits-stop-bypass: 0 killed";
+  return ". --limits-stop-bypass: the process was killed and has not ended yet";
+}
+
 }  // namespace
 
 // Sets the engine's ID of each container, by which its processes in the driver's report are
@@ -99,6 +106,9 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
                                  const Round& round, ContainerGpuState* gpu, ContainerGpuUse* use) {
   const std::set<int> in_last_round = std::exchange(gpu->without_limiter, {});
   const std::map<int, std::string> new_in_last_round = std::exchange(gpu->new_without_limiter, {});
+  std::erase_if(gpu->killed, [&](int pid) {
+    return std::ranges::count(processes, pid, &gpu::ProcessUse::pid) == 0;
+  });
   // If the container's usage file is missing or damaged, it counts no process. After any other
   // error the counted processes are unknown.
   const Status& status = watched.pids.status();
@@ -154,6 +164,10 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
   if (bypassing.empty() || (!may_record_event && !kills)) return;
   if (may_record_event) gpu->next_bypass_event = now + kEventPause;
   if (kills) gpu->excess_seconds = 0;
+  // The Event names the first process.
+  std::ranges::stable_partition(bypassing, [&](const ReportedProcess& process) {
+    return !gpu->killed.contains(process.pid);
+  });
   HandleBypass(watched, bypassing, may_record_event, use->uuid);
 }
 
@@ -213,32 +227,72 @@ void ContainerUsage::HandleBypass(const WatchedContainer& watched,
   const std::string cause = CauseOf(processes[0], watched);
   struct BypassReport {
     std::string text;
-    int killed = 0;
+    std::set<int> killed;  // pids
+    Status problem;
   };
   const auto report = std::make_shared<BypassReport>();
   const auto work = [processes, cause, kills, report, root = options_.find.proc_root] {
     const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
     report->text = !cause.empty() ? cause : DescribeBypass(maps.value_or(""));
     if (!kills) return;
-    Status problem;
     for (const ReportedProcess& process : processes) {
       const Status status = KillProcessOf(process.owner, root, process.pid);
-      report->killed += status.ok() ? 1 : 0;
-      if (!status.ok() && status.code() != Code::kNotFound) problem = status;
+      if (status.ok()) report->killed.insert(process.pid);
+      if (!status.ok() && status.code() != Code::kNotFound) report->problem = status;
     }
-    report->text += problem.ok() ? fmt::format(". --limits-stop-bypass: {} killed", report->killed)
-                                 : fmt::format(". --limits-stop-bypass: {}", problem.message());
   };
-  RunJob("usage-bypass", work, [this, who, may_record_event, uuid, report, first = processes[0]] {
-    const std::string message = fmt::format(
-        "process {} ({}) of container {} uses {} without the limiter, so its share is not "
-        "enforced: "
-        "{}",
-        first.pid, first.name, who.container, uuid, report->text);
-    if (may_record_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
-    // The log has a line for each kill. If the kernel cannot kill safely, only the Event says so.
-    if (report->killed > 0) Log(Severity::kWarning, message, {{"pod", who.PodText()}});
-  });
+  RunJob("usage-bypass", work,
+         [this, who, may_record_event, kills, uuid, report, first = processes[0]] {
+           const std::string text = fmt::format(
+               "process {} ({}) of container {} uses {} without the limiter, so its share is not "
+               "enforced: {}",
+               first.pid, first.name, who.container, uuid, report->text);
+           const bool kills_new = FinishKills(who, uuid, report->killed, text);
+           if (!may_record_event || (kills_new && report->problem.ok())) return;
+           RecordEvent(who, names::kReasonLimiterBypassed,
+                       text + (kills ? DescribeFailedKill(report->problem, report->killed) : ""));
+         });
+}
+
+// Whether `pids` has a process that was not killed before. A killed process may be in the driver's
+// report for some rounds, and is killed in each.
+bool ContainerUsage::FinishKills(const ContainerRef& who, const std::string& uuid,
+                                 const std::set<int>& pids, const std::string& text) {
+  ContainerGpuState of_removed;
+  const auto watched = watched_.find(GrantLedger::KeyOf(who));
+  ContainerGpuState& gpu = watched == watched_.end() ? of_removed : watched->second->gpus[uuid];
+  const size_t killed_before = gpu.killed.size();
+  gpu.killed.insert(pids.begin(), pids.end());
+  const size_t kills = gpu.killed.size() - killed_before;
+  if (kills == 0) return false;
+  gpu.unreported_kills += kills;
+  gpu.last_kill = text;
+  // The log has a line for each kill.
+  if (!ReportKills(who, &gpu)) {
+    Log(Severity::kWarning, fmt::format("{}. --limits-stop-bypass: {} killed", text, kills),
+        {{"pod", who.PodText()}});
+  }
+  return true;
+}
+
+// Records an Event about the kills since the last one unless that would be too early.
+bool ContainerUsage::ReportKills(const ContainerRef& who, ContainerGpuState* gpu) const {
+  const MonotonicTime now = runner_->clock().Now();
+  const bool is_first = gpu->next_kill_event == MonotonicTime{};
+  if (gpu->unreported_kills == 0 || (!is_first && now < gpu->next_kill_event)) return false;
+  const bool is_loop = !is_first && now < gpu->next_kill_event + kEventPause;
+  gpu->kill_event_pause =
+      is_loop ? std::min(2 * gpu->kill_event_pause, kEventPause) : kKillEventPause;
+  gpu->next_kill_event = now + gpu->kill_event_pause;
+  RecordKills(who, gpu);
+  return true;
+}
+
+void ContainerUsage::RecordKills(const ContainerRef& who, ContainerGpuState* gpu) const {
+  const size_t kills = std::exchange(gpu->unreported_kills, 0);
+  if (kills == 0) return;
+  RecordEvent(who, names::kReasonLimiterBypassed,
+              fmt::format("{}. --limits-stop-bypass: {} killed", gpu->last_kill, kills));
 }
 
 }  // namespace tessera::agent

@@ -349,6 +349,110 @@ TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
   EXPECT_EQ(child_.Signal(), SIGKILL);
 }
 
+// Each kill of a loop is in an Event, and the loop gets few of them.
+class KillLoopTest : public ContainerUsageTest {
+ protected:
+  void SetUp() override {
+    stop_bypass_ = std::set<std::string>{"*"};
+    AddProcess(71, "aa");
+    file_.emplace(UsagePath("aa"));
+    file_->Hold(0, 64 * kMebi);
+    Start();
+    Seconds(5);
+  }
+  // Starts a process that is killed; takes five seconds.
+  void KillOne() {
+    const PausedProcess child;
+    AddProcess(child.pid(), "aa");
+    Report({{.pid = child.pid(), .memory = Bytes(400 * kMebi)}});
+    Seconds(4);  // the driver lists it for two seconds after its end
+    EXPECT_EQ(child.Signal(), SIGKILL);
+    EndProcess(child.pid());
+    Report({});
+    Seconds(1);
+  }
+  // The sum of the kills in the Events.
+  int ReportedKills() const {
+    int sum = 0;
+    for (const PodEvent& event : events_) {
+      const std::string before = "--limits-stop-bypass: ";
+      const size_t at = event.message.find(before);
+      EXPECT_NE(at, std::string::npos) << event.message;
+      EXPECT_TRUE(event.message.ends_with(" killed")) << event.message;
+      if (at != std::string::npos) sum += std::stoi(event.message.substr(at + before.size()));
+    }
+    return sum;
+  }
+
+  std::optional<UsageTestFile> file_;
+};
+
+TEST_F(KillLoopTest, ASecondKillIsReportedWithinHalfAMinute) {
+  KillOne();
+  ASSERT_EQ(events_.size(), 1u);
+  KillOne();
+  EXPECT_EQ(events_.size(), 1u);
+  Seconds(25);
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_TRUE(events_[1].message.ends_with(". --limits-stop-bypass: 1 killed"))
+      << events_[1].message;
+  Seconds(100);
+  EXPECT_EQ(events_.size(), 2u);
+  KillOne();
+  EXPECT_EQ(events_.size(), 3u) << "at once, because the pause is over";
+}
+
+TEST_F(KillLoopTest, ALoopOfKillsGetsFewEventsWithTheirNumber) {
+  for (int i = 0; i < 40; ++i) {
+    KillOne();
+    Seconds(10);
+  }
+  // In ten minutes: after 0, 30, 90, 210 and 450 seconds.
+  EXPECT_EQ(events_.size(), 5u);
+  Seconds(300);
+  EXPECT_EQ(events_.size(), 6u);
+  EXPECT_EQ(ReportedKills(), 40);
+  Seconds(600);
+  KillOne();
+  KillOne();
+  Seconds(25);
+  EXPECT_EQ(events_.size(), 8u) << "after a quiet time the pause is short again";
+}
+
+TEST_F(KillLoopTest, TheLastKillsAreReportedWhenThePodEnds) {
+  KillOne();
+  KillOne();
+  ASSERT_EQ(events_.size(), 1u);
+  ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
+  Seconds(2);
+  EXPECT_EQ(events_.size(), 2u);
+  EXPECT_EQ(ReportedKills(), 2);
+}
+
+TEST_F(KillLoopTest, AKillIsReportedAlsoSoonAfterAnotherBypass) {
+  AddProcess(75, "aa");
+  UseGpuForASecond(75);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("ended within two seconds"), std::string::npos);
+  KillOne();
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_TRUE(events_[1].message.ends_with(". --limits-stop-bypass: 1 killed"))
+      << events_[1].message;
+}
+
+TEST_F(KillLoopTest, AProcessThatDoesNotEndCountsOnce) {
+  const PausedProcess child;
+  AddProcess(child.pid(), "aa");
+  Report({{.pid = child.pid(), .memory = Bytes(400 * kMebi)}});
+  Seconds(60);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(ReportedKills(), 1);
+  Seconds(300);
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_NE(events_[1].message.find("was killed and has not ended yet"), std::string::npos)
+      << events_[1].message;
+}
+
 TEST_F(StopBypassTest, OnlyReportsThemInOtherNamespaces) {
   stop_bypass_ = std::set<std::string>{"other"};
   Start();

@@ -96,7 +96,11 @@ void ContainerUsage::Publish(ContainerUses uses) {
 // A container is watched as long as the ledger has its grant.
 void ContainerUsage::UpdateWatched() {
   const auto& entries = ledger_->entries();
-  std::erase_if(watched_, [&](const auto& item) { return !entries.contains(item.first); });
+  std::erase_if(watched_, [&](const auto& item) {
+    if (entries.contains(item.first)) return false;
+    for (auto& [uuid, gpu] : item.second->gpus) RecordKills(item.second->who, &gpu);
+    return true;
+  });
   unlimited_.clear();
   for (const auto& [key, entry] : entries) {
     if (!entry.holder.owner_known() || !IsLimited(entry)) continue;
@@ -253,6 +257,7 @@ void ContainerUsage::FinishRound(const Round& round) {
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
       ContainerGpuUse use = MeasureUse(watched.get(), share, round);
+      ReportKills(watched->who, &watched->gpus[share.uuid]);
       // A container that is not found within kReadDeadline after the start does not run.
       use.is_read = is_known;
       if (is_known || runner_->clock().Now() < started_at_ + kReadDeadline)

@@ -101,6 +101,10 @@ class ContainerUsage {
   static constexpr Duration kReadDeadline = std::chrono::seconds(5);
   // Minimum time between two Events of one kind about one container and GPU.
   static constexpr Duration kEventPause = std::chrono::minutes(5);
+  // Every kill is in an Event. The minimum time between two such Events about one container and GPU
+  // begins with this value and doubles up to kEventPause, so that a loop of kills cannot flood the
+  // API server. An Event has the number of kills since the last one.
+  static constexpr Duration kKillEventPause = std::chrono::seconds(30);
 
   struct Callbacks {
     std::function<void(std::shared_ptr<const ContainerUses>)> on_uses;
@@ -143,6 +147,11 @@ class ContainerUsage {
     // The pids of `without_limiter` that are new and running, with the names of the programs.
     std::map<int, std::string> new_without_limiter;
     MonotonicTime next_bypass_event{};
+    std::set<int> killed;         // pids that were killed and are in the driver's report
+    size_t unreported_kills = 0;  // since the last Event about a kill
+    std::string last_kill;        // text about the last killed process
+    Duration kill_event_pause{};
+    MonotonicTime next_kill_event{};
     MonotonicTime next_excess_event{};
     Bytes limit;
     double excess_seconds = 0;  // GPU time beyond the limit of compute
@@ -178,6 +187,10 @@ class ContainerUsage {
   static std::string CauseOf(const ReportedProcess& process, const WatchedContainer& watched);
   void HandleBypass(const WatchedContainer& watched, const std::vector<ReportedProcess>& processes,
                     bool may_record_event, const std::string& uuid);
+  bool FinishKills(const ContainerRef& who, const std::string& uuid, const std::set<int>& pids,
+                   const std::string& text);
+  bool ReportKills(const ContainerRef& who, ContainerGpuState* gpu) const;
+  void RecordKills(const ContainerRef& who, ContainerGpuState* gpu) const;
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                      ContainerGpuState* gpu);
   void CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu);
