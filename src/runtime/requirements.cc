@@ -174,7 +174,7 @@ bool Has(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// The first digits of a is_desktop card's number are its generation: 3090, 4070, ...
+// The first digits of a desktop card's number are its generation: 3090, 4070, ...
 std::string ArchOfNumber(std::string_view word) {
   if (word.size() != 4 || !std::all_of(word.begin(), word.end(), ::isdigit)) return {};
   const std::string_view generation = word.substr(0, 2);
