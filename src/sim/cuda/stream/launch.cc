@@ -78,9 +78,10 @@ Result PackParameters(const Entry& entry, void** parameters, void** extra, unsig
     return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
   }
   memcpy(buffer, source.bytes, source.size);
-  const bool enough = entry.parameters.empty() ||
-                      source.size >= entry.parameters.back().offset + entry.parameters.back().size;
-  *has_parameters = enough && entry.parameters_known;
+  const bool has_all = std::ranges::all_of(entry.parameters, [&](const Parameter& parameter) {
+    return uint64_t(parameter.offset) + parameter.size <= source.size;
+  });
+  *has_parameters = has_all && entry.parameters_known;
   return Result::kSuccess;
 }
 
