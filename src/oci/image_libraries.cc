@@ -5,7 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "api/names.h"
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/oci/driver_search.h"
@@ -57,7 +56,8 @@ class ImageSearch {
       return std::ranges::count(mount.options, option) != 0;
     };
     const bool is_host_path = mount.source.starts_with('/') && mount.destination != "/";
-    if (!is_host_path || has("shared") || has("rshared") || IsTesseraDir(mount.destination)) return;
+    const bool is_shared = has("shared") || has("rshared");
+    if (!is_host_path || is_shared || IsInDriverDir(mount.destination)) return;
     if (IsNamedLikeLibrary(BaseName(mount.destination))) {
       const Result<RootedDir> dir = RootedDir::Open(DirName(mount.source));
       if (dir.ok()) AddIfDriverLibrary(*dir, BaseName(mount.source), mount.destination, &mount);
@@ -69,10 +69,6 @@ class ImageSearch {
       if (!IsBelow(dir, mount.destination)) continue;
       SearchDir(*base, "." + dir.substr(mount.destination.size()), &mount);
     }
-  }
-
-  static bool IsTesseraDir(std::string_view path) {
-    return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kRunDriverDir);
   }
 
   // `base` is the source of `mount`, or the image if `mount` is null.

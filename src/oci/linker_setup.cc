@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/names.h"
 #include "src/base/file.h"
 #include "src/base/machine.h"
 #include "src/base/strings.h"
-#include "src/oci/config_document.h"
 #include "src/oci/driver_search.h"
 #include "src/oci/tree.h"
 
@@ -21,10 +19,6 @@ constexpr const char* kConfDir = "etc/ld.so.conf.d";
 // ldconfig reads these files in the order of their names, and prefers entries found first.
 constexpr const char* kTesseraConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
-
-bool IsTesseraPath(std::string_view path) {
-  return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kRunDriverDir);
-}
 
 // Whether ldconfig reads the directory of Tessera's file.
 bool IncludesConfDir(std::string_view conf) {
@@ -53,7 +47,7 @@ Result<LdCache> ReadCache(const RootedDir& root) {
   ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
   // Entries of an earlier start of this container, or of the container from which its image was
   // committed.
-  std::erase_if(cache.entries, [](const LdCacheEntry& entry) { return IsTesseraPath(entry.path); });
+  std::erase_if(cache.entries, [](const LdCacheEntry& entry) { return IsInDriverDir(entry.path); });
   return cache;
 }
 
@@ -87,7 +81,7 @@ Status LinkLibraries(const RootedDir& root, const std::string& dir, std::string_
   std::vector<SymbolicLink> links;
   links.reserve(names.size());
   for (const std::string& name : names) links.push_back({name, JoinPath(library_dir, name)});
-  return root.MakeLinks(dir, links, IsTesseraPath);
+  return root.MakeLinks(dir, links, IsInDriverDir);
 }
 
 Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "api/names.h"
 #include "src/base/file.h"
+#include "src/oci/config_document.h"
 
 namespace tessera::oci {
 namespace {
@@ -41,6 +43,10 @@ int Make(const TreeEntry& entry, const std::string& path) {
 }
 
 }  // namespace
+
+bool IsInDriverDir(std::string_view path) {
+  return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kRunDriverDir);
+}
 
 void Tree::Add(TreeEntry entry) {
   const auto same = [&](const TreeEntry& other) { return other.name == entry.name; };

@@ -17,6 +17,9 @@ namespace tessera::oci {
 // names::kContainerDriverDir.
 inline constexpr std::string_view kRunDriverDir = "/run/tessera";
 
+// True: the path is, or is in, one of these two directories.
+bool IsInDriverDir(std::string_view path);
+
 enum class TreeEntryKind { kDriverFile, kMountPoint, kDir, kLink };
 
 struct TreeEntry {
