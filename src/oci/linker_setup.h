@@ -15,7 +15,7 @@
 // Some programs do not ask the linker, but search directories. For these, the image's own library
 // directory gets a link to each library, also in a read-only root: the container's layer is
 // writable before the start. Without the driver's directory the links lead nowhere, and ldconfig
-// removes them.
+// removes those with ".so." in their names.
 #pragma once
 
 #include <optional>
