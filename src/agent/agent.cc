@@ -425,8 +425,8 @@ void Agent::Impl::OpenDevices(std::vector<int> minors,
            [problems, simulated, minors = std::move(minors), dev = options_.dev_root_ctr_path] {
              *problems = OpenDeviceNodes(dev, minors, simulated);
            },
-       .finished = [problems, done = std::move(done)] { done(*problems); },
-       .overdue = [] {}});
+       .on_finished = [problems, done = std::move(done)] { done(*problems); },
+       .on_overdue = [] {}});
 }
 
 AgentStatus Agent::Impl::CurrentStatus() const {

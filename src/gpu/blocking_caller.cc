@@ -12,8 +12,8 @@ struct ThreadCaller::State {
   struct RunningJob {
     std::unique_ptr<Worker> worker;
     bool overdue_reported = false;
-    std::function<void()> finished;
-    std::function<void()> overdue;
+    std::function<void()> on_finished;
+    std::function<void()> on_overdue;
   };
   std::map<uint64_t, RunningJob> jobs;  // runner's thread only
   uint64_t next_id = 0;
@@ -51,7 +51,7 @@ void ThreadCaller::Start(Job job) {
     auto node = state->jobs.extract(id);
     if (node.empty()) return;
     if (node.mapped().overdue_reported) --state->stuck;
-    node.mapped().finished();
+    node.mapped().on_finished();
   };
   const auto expire = [weak, id] {
     const std::shared_ptr<State> state = weak.lock();
@@ -62,13 +62,13 @@ void ThreadCaller::Start(Job job) {
     job->second.overdue_reported = true;
     ++state->stuck;
     // A copy, because the callback may start jobs.
-    const std::function<void()> overdue = job->second.overdue;
-    overdue();
+    const std::function<void()> on_overdue = job->second.on_overdue;
+    on_overdue();
   };
 
   State::RunningJob& running = state_->jobs[id];
-  running.finished = std::move(job.finished);
-  running.overdue = std::move(job.overdue);
+  running.on_finished = std::move(job.on_finished);
+  running.on_overdue = std::move(job.on_overdue);
   running.worker = std::make_unique<Worker>(job.name);
   runner_->PostDelayed(job.deadline, expire);
   running.worker->Post([state = state_, work = std::move(job.work), finish] {

@@ -19,9 +19,10 @@ class BlockingCaller {
   struct Job {
     std::string name;  // of the thread, 15 characters at most
     Duration deadline{};
-    std::function<void()> work;      // on another thread; owns all data that it accesses
-    std::function<void()> finished;  // on the runner, when work has returned, even late
-    std::function<void()> overdue;  // on the runner, once, if work has not returned by the deadline
+    std::function<void()> work;         // on another thread; owns all data that it accesses
+    std::function<void()> on_finished;  // on the runner, when work has returned, even late
+    // On the runner, once, if work has not returned by the deadline.
+    std::function<void()> on_overdue;
   };
 
   virtual ~BlockingCaller() = default;

@@ -18,8 +18,8 @@ class ThreadCallerTest : public ::testing::Test {
     return {.name = "test-job",
             .deadline = deadline,
             .work = std::move(work),
-            .finished = [this] { ++finished_, runner_.Quit(); },
-            .overdue = [this] { ++overdue_, runner_.Quit(); }};
+            .on_finished = [this] { ++finished_, runner_.Quit(); },
+            .on_overdue = [this] { ++overdue_, runner_.Quit(); }};
   }
 
   EpollTaskRunner runner_;
@@ -56,8 +56,8 @@ TEST_F(ThreadCallerTest, AJobThatHangsDoesNotHoldUpOthers) {
   caller.Start({.name = "hangs",
                 .deadline = seconds(60),
                 .work = [wait = release.get_future().share()] { wait.get(); },
-                .finished = [] {},
-                .overdue = [] {}});
+                .on_finished = [] {},
+                .on_overdue = [] {}});
   caller.Start(Quits(seconds(60), [] {}));
   runner_.Run();
   EXPECT_EQ(finished_, 1);
@@ -75,8 +75,8 @@ TEST_F(ThreadCallerTest, EndsWithRunningJobsAndDropsTheirCallbacks) {
   other.Start({.name = "last",
                .deadline = seconds(60),
                .work = [] {},
-               .finished = [this] { runner_.Quit(); },
-               .overdue = [] {}});
+               .on_finished = [this] { runner_.Quit(); },
+               .on_overdue = [] {}});
   runner_.Run();
   EXPECT_EQ(finished_ + overdue_, 0);
 }
@@ -91,8 +91,8 @@ TEST_F(ThreadCallerTest, AnAnswerThatWaitsWhenTheCallerEndsIsDropped) {
   caller->Start({.name = "last",
                  .deadline = seconds(60),
                  .work = [&] { answered.set_value(); },
-                 .finished = [] {},
-                 .overdue = [] {}});
+                 .on_finished = [] {},
+                 .on_overdue = [] {}});
   answered.get_future().wait();
   runner_.Post([&] { caller.reset(); });
   runner_.PostDelayed(milliseconds(20), [this] { runner_.Quit(); });

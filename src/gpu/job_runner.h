@@ -85,7 +85,7 @@ void JobRunner::Start(std::string name, Duration deadline,
   job.name = name;
   job.deadline = deadline;
   job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
-  job.finished = [weak, shared, session, on_done = std::move(on_done)] {
+  job.on_finished = [weak, shared, session, on_done = std::move(on_done)] {
     JobRunner* const self = weak.get();
     if (self == nullptr) return;
     --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
@@ -93,7 +93,7 @@ void JobRunner::Start(std::string name, Duration deadline,
     on_done(shared->report, {shared->late, session == self->session_});
     if (weak) self->after_each_();
   };
-  job.overdue = [weak, shared, session, name, on_overdue = std::move(on_overdue)] {
+  job.on_overdue = [weak, shared, session, name, on_overdue = std::move(on_overdue)] {
     JobRunner* const self = weak.get();
     if (self == nullptr) return;
     shared->late = true;

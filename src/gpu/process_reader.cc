@@ -145,10 +145,10 @@ void ProcessReader::State::Start() {
   job.name = "nvml-processes";
   job.deadline = kOpenDeadline;
   job.work = [check, loader = loader] { check->Run(loader.get()); };
-  job.finished = [weak = weak.Get(), check] {
+  job.on_finished = [weak = weak.Get(), check] {
     if (weak) weak->OnSession(*check);
   };
-  job.overdue = [weak = weak.Get()] {
+  job.on_overdue = [weak = weak.Get()] {
     if (!weak) return;
     weak->session_hangs = true;
     weak->Answer({.status = Status(Code::kDeadlineExceeded,
@@ -209,13 +209,14 @@ void ProcessReader::State::StartGpu(size_t index) {
     if (reading->answer.status().code() == Code::kFailedPrecondition) session->is_dead = true;
     reading->session.reset();
   };
-  job.finished = [weak = weak.Get(), reading, generation = generation, query_number = query_number,
-                  index] {
+  job.on_finished = [weak = weak.Get(), reading, generation = generation,
+                     query_number = query_number, index] {
     if (!weak) return;
     weak->OnGpu(generation, query_number, index, reading->newest_sample,
                 std::move(reading->answer));
   };
-  job.overdue = [weak = weak.Get(), generation = generation, query_number = query_number, index] {
+  job.on_overdue = [weak = weak.Get(), generation = generation, query_number = query_number,
+                    index] {
     if (weak && generation == weak->generation) weak->OnAnswered(query_number, index);
   };
   caller->Start(std::move(job));

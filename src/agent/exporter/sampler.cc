@@ -100,7 +100,7 @@ void Sampler::CheckSession() {
     // session.
     check->current_session.reset();
   };
-  job.finished = [this, check, weak = weak_.Get()] {
+  job.on_finished = [this, check, weak = weak_.Get()] {
     if (!weak) return;
     checking_session_ = false;
     if (check->is_current) return;
@@ -111,7 +111,7 @@ void Sampler::CheckSession() {
     session_problem_ = problem;
     UseSession(check->new_session.ok() ? *check->new_session : nullptr);
   };
-  job.overdue = [] {
+  job.on_overdue = [] {
     Log(Severity::kError,
         "the driver has not opened a session for dcgm-exporter's metrics in time");
   };
@@ -134,8 +134,8 @@ void Sampler::Close(std::shared_ptr<NvmlSession> session) {
   job.name = "exporter-close";
   job.deadline = kOpenCloseDeadline;
   job.work = [last] { last->reset(); };
-  job.finished = [] {};
-  job.overdue = [] { Log(Severity::kError, "the driver has not closed a session in time"); };
+  job.on_finished = [] {};
+  job.on_overdue = [] { Log(Severity::kError, "the driver has not closed a session in time"); };
   caller_->Start(std::move(job));
 }
 
@@ -156,11 +156,11 @@ void Sampler::ReadGpu(size_t index) {
     if (reading->sample.status().code() == Code::kFailedPrecondition) session->is_dead = true;
     reading->session.reset();
   };
-  job.finished = [this, reading, generation = generation_, round = round_, index,
-                  weak = weak_.Get()] {
+  job.on_finished = [this, reading, generation = generation_, round = round_, index,
+                     weak = weak_.Get()] {
     if (weak) OnRead(generation, round, index, reading->sample);
   };
-  job.overdue = [this, generation = generation_, round = round_, index, weak = weak_.Get()] {
+  job.on_overdue = [this, generation = generation_, round = round_, index, weak = weak_.Get()] {
     if (weak) OnOverdue(generation, round, index);
   };
   caller_->Start(std::move(job));

@@ -157,10 +157,10 @@ void ContainerUsage::RunJob(const char* name, std::function<void()> work,
   job.name = name;
   job.deadline = kReadDeadline;
   job.work = std::move(work);
-  job.finished = [finished = std::move(finished), weak = weak_.Get()] {
+  job.on_finished = [finished = std::move(finished), weak = weak_.Get()] {
     if (weak) finished();
   };
-  job.overdue = [name] {
+  job.on_overdue = [name] {
     Log(Severity::kWarning, "cannot read in time how much of their GPUs containers use",
         {{"job", name}});
   };

@@ -106,8 +106,8 @@ void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& driver
   job.work = [sightings, driver_processes, root = proc_root_] {
     *sightings = SightProcesses(root, *driver_processes);
   };
-  job.finished = [sightings, answer] { answer(*sightings); };
-  job.overdue = [answer] {
+  job.on_finished = [sightings, answer] { answer(*sightings); };
+  job.on_overdue = [answer] {
     ProcessSightings none;
     none.status = Status(Code::kDeadlineExceeded, "/proc could not be read in time");
     answer(none);

@@ -33,11 +33,11 @@ class FakeCaller final : public BlockingCaller {
       runner_->PostDelayed(shared->deadline, [this, shared] {
         if (std::erase(hanging_, shared) == 0) return;
         overdue_.push_back(shared);
-        shared->overdue();
+        shared->on_overdue();
       });
       return;
     }
-    runner_->Post([shared] { shared->finished(); });
+    runner_->Post([shared] { shared->on_finished(); });
   }
 
   // Lets hanging calls return with the current state.
@@ -50,7 +50,7 @@ class FakeCaller final : public BlockingCaller {
           list->push_back(job);
           continue;
         }
-        runner_->Post([job] { job->finished(); });
+        runner_->Post([job] { job->on_finished(); });
       }
     }
   }
