@@ -127,7 +127,7 @@ TEST_F(SimulatedExporterTest, AHopperGpuHasEveryDefaultFieldThatNvmlHas) {
     return page.find("DCGM_FI_PROF_PCIE_RX_BYTES{gpu=\"7\"") != std::string::npos;
   });
   for (const Field& field : AllFields()) {
-    if (!field.by_default || field.type == "label") continue;
+    if (!field.is_default || field.type == "label") continue;
     const size_t wanted = field.source == FieldSource::kNone ? 0 : kGpus;
     EXPECT_EQ(SeriesOf(text, fmt::format("{}{{", field.name)), wanted) << field.name;
   }

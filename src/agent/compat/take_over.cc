@@ -106,8 +106,8 @@ void PluginTakeover::LogOnce(const PodInfo& pod, const std::string& container,
 
 device::AllocatedMinors ReadCheckpoints(const std::string& kubelet_file,
                                         const std::string& gpu_manager_file) {
-  // The kubelet's checkpoint takes precedence, because gpu-manager could only guess the pod of a
-  // call.
+  // The kubelet's checkpoint takes precedence, because gpu-manager could only guess the pod of
+  // an Allocate call.
   device::AllocatedMinors minors;
   ReadFileInto(kubelet_file, device::AddKubeletCheckpoint, &minors);
   ReadFileInto(gpu_manager_file, device::AddGpuManagerCheckpoint, &minors);

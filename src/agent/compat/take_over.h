@@ -8,7 +8,8 @@
 //
 // Each change of a pod calls AddEntries again for the containers that have no entry yet. So the API
 // server, the driver or the agent may restart before all containers have an entry. If a container
-// cannot be taken over, the annotations of its pod are used instead, and the error is logged once.
+// cannot be taken over, the annotations of its pod are used instead. Only the first error of each
+// pod is logged.
 //
 // Threads: one.
 #pragma once

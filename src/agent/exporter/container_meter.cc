@@ -13,11 +13,11 @@ double SecondsOf(Duration duration) { return std::chrono::duration<double>(durat
 double JoulesOf(uint64_t millijoules) { return static_cast<double>(millijoules) / 1000; }
 
 // The fraction of the GPU's time that the container used since the last reading.
-std::optional<double> UseOf(const ContainerMeter::Account& account,
+std::optional<double> UseOf(const ContainerMeter::ContainerRecord& record,
                             const ContainerMeter::MeteredGpu& gpu,
                             const ContainerMeter::Reading& reading) {
-  if (account.reports > 0) return account.use_sum / account.reports;
-  if (account.last_use) return account.last_use;
+  if (record.reports > 0) return record.use_sum / record.reports;
+  if (record.last_use) return record.last_use;
   return gpu.containers.size() == 1 ? reading.use : std::nullopt;
 }
 
@@ -27,11 +27,11 @@ std::string LabelsOf(const ContainerName& who, const std::string& uuid) {
 }
 
 template <typename Value>
-void WriteAccounts(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus,
-                   std::string_view name, MetricsText* text, const Value& value_of) {
+void WriteRecords(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus,
+                  std::string_view name, MetricsText* text, const Value& value_of) {
   for (const auto& [uuid, gpu] : gpus) {
-    for (const auto& [who, account] : gpu.containers) {
-      const std::optional<double> value = value_of(account);
+    for (const auto& [who, record] : gpu.containers) {
+      const std::optional<double> value = value_of(record);
       if (value) text->AddSample(name, LabelsOf(who, uuid), *value);
     }
   }
@@ -40,21 +40,21 @@ void WriteAccounts(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus
 }  // namespace
 
 void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
-  std::map<std::string, std::map<ContainerName, Account>> held;
+  std::map<std::string, std::map<ContainerName, ContainerRecord>> held;
   for (const HeldContainer& container : holdings.containers) {
     if (container.ended || !container.holder.owner_known()) continue;
     const ContainerName who = NameOf(container.holder);
     for (const device::DeviceShare& share : container.shares) {
-      held[share.uuid].try_emplace(who, Account{.since = now, .until = now});
+      held[share.uuid].try_emplace(who, ContainerRecord{.since = now, .until = now});
     }
   }
   for (auto& [uuid, gpu] : gpus_) {
     auto& next = held[uuid];
-    for (auto& [who, account] : gpu.containers) {
+    for (auto& [who, record] : gpu.containers) {
       const auto continued = next.find(who);
       if (continued == next.end()) continue;
-      account.until = std::max(account.until, now);
-      continued->second = account;
+      record.until = std::max(record.until, now);
+      continued->second = record;
     }
   }
   for (auto& [uuid, containers] : held) gpus_[uuid].containers = std::move(containers);
@@ -64,51 +64,51 @@ void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
 
 void ContainerMeter::AddUses(const ContainerUses& uses) {
   for (auto& [uuid, gpu] : gpus_) {
-    for (auto& [who, account] : gpu.containers) account.last_use.reset();
+    for (auto& [who, record] : gpu.containers) record.last_use.reset();
   }
   for (const ContainerGpuUse& use : uses) {
     const auto gpu = gpus_.find(use.uuid);
     if (gpu == gpus_.end()) continue;
-    const auto account = gpu->second.containers.find(NameOf(use.who));
+    const auto record = gpu->second.containers.find(NameOf(use.who));
     const std::optional<double> percent = PercentOf(use);
-    if (account == gpu->second.containers.end() || !percent) continue;
-    account->second.last_use = *percent / 100;
-    account->second.use_sum += *percent / 100;
-    ++account->second.reports;
+    if (record == gpu->second.containers.end() || !percent) continue;
+    record->second.last_use = *percent / 100;
+    record->second.use_sum += *percent / 100;
+    ++record->second.reports;
     // NVML reports whole percents, so a use of 0 does not prove that no kernel ran. The limiter's
     // count is exact.
-    account->second.ran_kernel |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
+    record->second.ran_kernel |= *percent > 0 || (use.compute_use && use.compute_use->used > 0);
   }
 }
 
 void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading) {
   MeteredGpu& gpu = gpus_[uuid];
   if (gpu.read_at && reading.at <= *gpu.read_at) return;
-  for (auto& [who, account] : gpu.containers) account.until = std::max(account.until, reading.at);
+  for (auto& [who, record] : gpu.containers) record.until = std::max(record.until, reading.at);
   AddIdle(reading, &gpu);
   if (reading.energy_mj) {
     const uint64_t before = gpu.energy_mj.value_or(*reading.energy_mj);
-    // The driver counts from its load, so a reload sets the counter to 0.
+    // The counter starts at 0 when the driver is loaded.
     const bool was_reset = *reading.energy_mj < before;
     if (!gpu.rest_mj) gpu.rest_mj = 0;
     DivideEnergy(*reading.energy_mj - (was_reset ? 0 : before), reading, &gpu);
     gpu.energy_mj = reading.energy_mj;
   }
-  for (auto& [who, account] : gpu.containers) {
-    account.use_sum = account.reports = 0;
-    account.ran_kernel = false;
+  for (auto& [who, record] : gpu.containers) {
+    record.use_sum = record.reports = 0;
+    record.ran_kernel = false;
   }
   gpu.read_at = reading.at;
 }
 
 void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
                                   MeteredGpu* gpu) const {
-  std::vector<Account*> users;
+  std::vector<ContainerRecord*> users;
   std::vector<int64_t> parts;
-  for (auto& [who, account] : gpu->containers) {
-    const std::optional<double> use = UseOf(account, *gpu, reading);
+  for (auto& [who, record] : gpu->containers) {
+    const std::optional<double> use = UseOf(record, *gpu, reading);
     if (!use) continue;
-    users.push_back(&account);
+    users.push_back(&record);
     parts.push_back(std::llround(*use * static_cast<double>(energy_mj)));
   }
   parts = Divide(static_cast<int64_t>(energy_mj), std::move(parts));
@@ -119,15 +119,15 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
 }
 
 void ContainerMeter::AddIdle(const Reading& reading, MeteredGpu* gpu) const {
-  for (auto& [who, account] : gpu->containers) {
+  for (auto& [who, record] : gpu->containers) {
     // If the GPU was idle, all of its containers were idle.
-    std::optional<double> use = UseOf(account, *gpu, reading);
+    std::optional<double> use = UseOf(record, *gpu, reading);
     if (!use && reading.use == 0) use = 0;
     if (!use) continue;
-    if (!account.idle_time) account.idle_time = Duration::zero();
-    const bool is_continuous = gpu->read_at && reading.at - *gpu->read_at <= longest_gap_;
-    if (*use > 0 || account.ran_kernel || !is_continuous) continue;
-    *account.idle_time += reading.at - std::max(*gpu->read_at, std::min(account.since, reading.at));
+    if (!record.idle_time) record.idle_time = Duration::zero();
+    const bool is_continuous = gpu->read_at && reading.at - *gpu->read_at <= max_reading_interval_;
+    if (*use > 0 || record.ran_kernel || !is_continuous) continue;
+    *record.idle_time += reading.at - std::max(*gpu->read_at, std::min(record.since, reading.at));
   }
 }
 
@@ -137,20 +137,21 @@ void ContainerMeter::Write(MetricsText* text) const {
   };
   text->AddFamily("tessera_container_gpu_allocated_seconds_total", "counter",
                   "Time that a container has held a GPU, or a share of it.");
-  WriteAccounts(gpus_, "tessera_container_gpu_allocated_seconds_total", text,
-                [&](const Account& account) { return seconds(account.allocated()); });
+  WriteRecords(gpus_, "tessera_container_gpu_allocated_seconds_total", text,
+               [&](const ContainerRecord& record) { return seconds(record.allocated()); });
   text->AddFamily(
       "tessera_container_gpu_idle_seconds_total", "counter",
       "Time that a container has held a GPU without running a kernel on it; missing if the "
       "container's use is unknown.");
-  WriteAccounts(gpus_, "tessera_container_gpu_idle_seconds_total", text,
-                [&](const Account& account) { return seconds(account.idle_time); });
-  text->AddFamily("tessera_container_gpu_energy_joules_total", "counter",
-                  "Energy of a GPU, divided by the GPU's time that each container used. The series "
-                  "without a pod has the rest. Missing where the GPU has no energy counter.");
-  WriteAccounts(
-      gpus_, "tessera_container_gpu_energy_joules_total", text, [](const Account& account) {
-        return account.energy_mj ? std::optional(JoulesOf(*account.energy_mj)) : std::nullopt;
+  WriteRecords(gpus_, "tessera_container_gpu_idle_seconds_total", text,
+               [&](const ContainerRecord& record) { return seconds(record.idle_time); });
+  text->AddFamily(
+      "tessera_container_gpu_energy_joules_total", "counter",
+      "Energy of a GPU, split between its containers by the GPU time that each used. The "
+      "series without a pod has the rest. Missing where the GPU has no energy counter.");
+  WriteRecords(
+      gpus_, "tessera_container_gpu_energy_joules_total", text, [](const ContainerRecord& record) {
+        return record.energy_mj ? std::optional(JoulesOf(*record.energy_mj)) : std::nullopt;
       });
   for (const auto& [uuid, gpu] : gpus_) {
     if (!gpu.rest_mj) continue;

@@ -26,7 +26,7 @@ namespace tessera::agent {
 
 class ContainerMeter {
  public:
-  struct Account {
+  struct ContainerRecord {
     MonotonicTime since{};              // first time that the container held the GPU
     MonotonicTime until{};              // last time that it held the GPU
     std::optional<Duration> idle_time;  // nullopt while the container's use is unknown
@@ -42,7 +42,7 @@ class ContainerMeter {
     std::optional<MonotonicTime> read_at;
     std::optional<uint64_t> energy_mj;  // the device's counter
     std::optional<uint64_t> rest_mj;    // energy that no container used, since the first reading
-    std::map<ContainerName, Account> containers;
+    std::map<ContainerName, ContainerRecord> containers;
   };
   struct Reading {
     MonotonicTime at{};
@@ -50,8 +50,10 @@ class ContainerMeter {
     std::optional<double> use;          // fraction of the time in which a kernel ran, by NVML
   };
 
-  // Readings that are further apart do not show that a container was idle between them.
-  explicit ContainerMeter(Duration longest_gap) : longest_gap_(longest_gap) {}
+  // Two readings show that a container was idle between them only if they are at most
+  // `max_reading_interval` apart.
+  explicit ContainerMeter(Duration max_reading_interval)
+      : max_reading_interval_(max_reading_interval) {}
 
   // Replaces the holders. The time since the last call belongs to the previous holders.
   void SetHolders(MonotonicTime now, const Holdings& holdings);
@@ -70,7 +72,7 @@ class ContainerMeter {
   void DivideEnergy(uint64_t energy_mj, const Reading& reading, MeteredGpu* gpu) const;
   void AddIdle(const Reading& reading, MeteredGpu* gpu) const;
 
-  Duration longest_gap_;
+  Duration max_reading_interval_;
   std::map<std::string, MeteredGpu> gpus_;
 };
 

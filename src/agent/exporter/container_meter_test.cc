@@ -38,7 +38,7 @@ class ContainerMeterTest : public ::testing::Test {
     meter_.AddReading(uuid, {.at = now_, .energy_mj = energy, .use = use});
   }
   void Pass(Duration by) { now_ += by; }
-  const ContainerMeter::Account& Of(const std::string& pod, const std::string& uuid) const {
+  const ContainerMeter::ContainerRecord& Of(const std::string& pod, const std::string& uuid) const {
     return meter_.gpus().at(uuid).containers.at({"ml", pod, "main"});
   }
   std::string Text() const {
@@ -199,9 +199,9 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
         Read("GPU-0", device, static_cast<double>(random() % 101) / 100);
       }
       uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended;
-      for (const auto& [who, account] : meter_.gpus().at("GPU-0").containers) {
-        sum += account.energy_mj.value_or(0);
-        ASSERT_LE(account.idle_time.value_or(Duration::zero()), account.allocated());
+      for (const auto& [who, record] : meter_.gpus().at("GPU-0").containers) {
+        sum += record.energy_mj.value_or(0);
+        ASSERT_LE(record.idle_time.value_or(Duration::zero()), record.allocated());
       }
       ASSERT_EQ(sum, gained) << "history " << history << ", step " << step;
     }

@@ -91,7 +91,7 @@ Result<CounterSpec> ParseCounter(std::string_view line) {
 CounterSpecs DefaultCounters() {
   CounterSpecs counters;
   for (const Field& field : AllFields()) {
-    if (!field.by_default) continue;
+    if (!field.is_default) continue;
     counters.push_back({.field = &field,
                         .name = std::string(field.name),
                         .type = std::string(field.type),

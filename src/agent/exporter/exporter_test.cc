@@ -33,7 +33,7 @@ class ExporterTest : public ::testing::Test {
     runner_.RunUntilIdle();
   }
   const std::string& Uuid(int gpu) { return loader_->driver->gpus[gpu].uuid; }
-  std::string State() {
+  std::string OwnMetrics() {
     MetricsText text;
     exporter_->WriteOwnMetrics(&text);
     return text.Take();
@@ -62,7 +62,7 @@ TEST_F(ExporterTest, SeriesGetTheirPodWithinTwoRounds) {
   EXPECT_THAT(exporter_->text(), Not(HasSubstr("pod=")));
 }
 
-TEST_F(ExporterTest, UsesOfSharesAreDivided) {
+TEST_F(ExporterTest, TheUseOfAGpuIsSplitBetweenItsContainers) {
   ContainerUses uses = {{.who = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
   uses[0].utilization = 0.2;
   exporter_->SetContainerUses(std::make_shared<const ContainerUses>(uses));
@@ -83,11 +83,12 @@ TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
   runner_.AdvanceTimeAndRun(seconds(1));
   const std::string labels =
       "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"" + Uuid(0) + "\"}";
-  EXPECT_THAT(State(), HasSubstr("gpu_energy_joules_total" + labels + " 1\n"));
-  EXPECT_THAT(State(), HasSubstr("gpu_energy_joules_total{uuid=\"" + Uuid(0) + "\"} 4\n"));
-  EXPECT_THAT(State(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
-  EXPECT_THAT(State(), HasSubstr("gpu_idle_seconds_total" + labels + " 0\n"));
-  EXPECT_THAT(State(), Not(HasSubstr("energy_joules_total{uuid=\"" + Uuid(1)))) << "no counter";
+  EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_energy_joules_total" + labels + " 1\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_energy_joules_total{uuid=\"" + Uuid(0) + "\"} 4\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_idle_seconds_total" + labels + " 0\n"));
+  EXPECT_THAT(OwnMetrics(), Not(HasSubstr("energy_joules_total{uuid=\"" + Uuid(1))))
+      << "no counter";
 }
 
 TEST_F(ExporterTest, AnXidIsInTheTextAtOnceAndLeavesTheWindow) {
@@ -106,9 +107,9 @@ TEST_F(ExporterTest, AGpuThatDoesNotAnswerHasAnAgeAndNoSeries) {
   runner_.AdvanceTimeAndRun(seconds(10));
   EXPECT_THAT(exporter_->text(), Not(HasSubstr("gpu=\"0\"")));
   EXPECT_THAT(exporter_->text(), HasSubstr("DCGM_FI_DEV_GPU_UTIL{gpu=\"1\""));
-  EXPECT_THAT(State(), HasSubstr("tessera_exporter_sample_age_seconds{gpu=\"0\"} 10\n"));
-  EXPECT_THAT(State(), HasSubstr("tessera_exporter_sample_age_seconds{gpu=\"1\"} 0\n"));
-  EXPECT_THAT(State(), HasSubstr("tessera_exporter_late_samples_total{gpu=\"0\"} 1\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("tessera_exporter_sample_age_seconds{gpu=\"0\"} 10\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("tessera_exporter_sample_age_seconds{gpu=\"1\"} 0\n"));
+  EXPECT_THAT(OwnMetrics(), HasSubstr("tessera_exporter_late_samples_total{gpu=\"0\"} 1\n"));
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ struct Field {
   FieldSource source = FieldSource::kNone;
   unsigned id = 0;
   double factor = 1;        // converts the source's unit to the metric's
-  bool is_real = false;     // DCGM's value is a double: printed with six decimals
-  bool by_default = false;  // active in default-counters.csv
+  bool is_double = false;   // DCGM's value is a double: printed with six decimals
+  bool is_default = false;  // active in default-counters.csv
   std::string_view help;
   std::string_view newer_name = {};  // since DCGM 4.6; "": same as `name`
 };

@@ -31,24 +31,25 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
   for (const HeldContainer& container : holdings.containers) {
     for (const device::DeviceShare& share : container.shares) {
       ++counts[share.uuid];
-      const bool is_whole = share.compute == kWholeGpu && container.holder.owner_known();
-      if (is_whole) holders[share.uuid].sole_holder = NameOf(container.holder);
+      const bool is_whole_with_known_owner =
+          share.compute == kWholeGpu && container.holder.owner_known();
+      if (is_whole_with_known_owner) holders[share.uuid].sole_holder = NameOf(container.holder);
     }
   }
-  for (auto& [uuid, holder] : holders) {
-    if (counts[uuid] > 1) holder.sole_holder.reset();
+  for (auto& [uuid, gpu_holders] : holders) {
+    if (counts[uuid] > 1) gpu_holders.sole_holder.reset();
   }
   if (uses == nullptr) return holders;
   for (const ContainerGpuUse& use : *uses) {
-    GpuHolders& holder = holders[use.uuid];
-    if (holder.sole_holder) continue;
-    holder.shares.push_back(
+    GpuHolders& gpu_holders = holders[use.uuid];
+    if (gpu_holders.sole_holder) continue;
+    gpu_holders.shares.push_back(
         {.who = NameOf(use.who), .percent = PercentOf(use), .bytes = BytesOf(use)});
   }
-  for (auto& [uuid, holder] : holders) {
-    std::ranges::stable_sort(holder.shares, {}, &SharedUse::who);
-    const auto repeated = std::ranges::unique(holder.shares, {}, &SharedUse::who);
-    holder.shares.erase(repeated.begin(), repeated.end());
+  for (auto& [uuid, gpu_holders] : holders) {
+    std::ranges::stable_sort(gpu_holders.shares, {}, &SharedUse::who);
+    const auto repeated = std::ranges::unique(gpu_holders.shares, {}, &SharedUse::who);
+    gpu_holders.shares.erase(repeated.begin(), repeated.end());
   }
   return holders;
 }

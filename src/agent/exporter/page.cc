@@ -44,7 +44,7 @@ std::string TextOf(const MetricLabels& labels) {
 }
 
 std::string NumberText(const Field& field, double number) {
-  if (field.is_real) return fmt::format("{:.6f}", number);
+  if (field.is_double) return fmt::format("{:.6f}", number);
   return fmt::format("{}", std::llround(number));
 }
 

@@ -12,7 +12,7 @@ using ::testing::Not;
 
 class ExporterPageTest : public ::testing::Test {
  protected:
-  void Use(std::string_view counters) {
+  void SetCounters(std::string_view counters) {
     options_.counters = std::make_shared<const CounterSpecs>(*ParseCounters(counters, "test"));
     for (auto& gpu : gpus_) {
       gpu.numbers.resize(options_.counters->size());
@@ -37,14 +37,15 @@ class ExporterPageTest : public ::testing::Test {
   XidsByUuid xids_;
 };
 
-constexpr std::string_view kGpu0 =
+constexpr std::string_view kGpu0Labels =
     R"(gpu="0",UUID="GPU-0",pci_bus_id="00000000:07:00.0",device="nvidia0",)"
     R"(modelName="NVIDIA A100")";
 
 TEST_F(ExporterPageTest, IsWrittenAsDcgmExporterWritesIt) {
   AddGpu(0);
   AddGpu(1);
-  Use("DCGM_FI_DRIVER_VERSION, label, d\nDCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n"
+  SetCounters(
+      "DCGM_FI_DRIVER_VERSION, label, d\nDCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n"
       "DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).\nDCGM_FI_DEV_ENC_UTIL, gauge, e\n");
   gpus_[0].texts[0] = "550.163.01";
   gpus_[0].numbers = {{}, 41, 62.123, {}};
@@ -54,22 +55,22 @@ TEST_F(ExporterPageTest, IsWrittenAsDcgmExporterWritesIt) {
             "# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).\n"
             "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
             "DCGM_FI_DEV_GPU_TEMP{" +
-                std::string(kGpu0) + R"(,hostname="n1",DCGM_FI_DRIVER_VERSION="550.163.01"} 41)" +
-                "\n" +
+                std::string(kGpu0Labels) +
+                R"(,hostname="n1",DCGM_FI_DRIVER_VERSION="550.163.01"} 41)" + "\n" +
                 R"(DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-1",pci_bus_id="00000000:07:00.0",)" +
                 R"(device="nvidia1",modelName="NVIDIA A100",hostname="n1",container="main",)" +
                 R"(namespace="ml",pod="train"} 42)" + "\n" +
                 "# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).\n"
                 "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n"
                 "DCGM_FI_DEV_POWER_USAGE{" +
-                std::string(kGpu0) +
+                std::string(kGpu0Labels) +
                 R"(,hostname="n1",DCGM_FI_DRIVER_VERSION="550.163.01"} 62.123000)" + "\n");
 }
 
 TEST_F(ExporterPageTest, EscapesLabelValuesAndHelp) {
   AddGpu(0);
   options_.hostname = "n\"1\\\n";
-  Use("DCGM_FI_DEV_GPU_TEMP, gauge, a\\b\n");
+  SetCounters("DCGM_FI_DEV_GPU_TEMP, gauge, a\\b\n");
   gpus_[0].model = "A \"B\"";
   gpus_[0].numbers = {1};
   EXPECT_THAT(Render(), HasSubstr(R"(modelName="A \"B\"",hostname="n\"1\\\n"} 1)"));
@@ -79,7 +80,7 @@ TEST_F(ExporterPageTest, EscapesLabelValuesAndHelp) {
 TEST_F(ExporterPageTest, LabelsLookAsTheOptionsSay) {
   AddGpu(0);
   options_.style = {.old_names = true, .replace_blanks = true};
-  Use("DCGM_FI_DEV_GPU_TEMP, gauge, C\n");
+  SetCounters("DCGM_FI_DEV_GPU_TEMP, gauge, C\n");
   gpus_[0].numbers = {1};
   holders_["GPU-0"].sole_holder = ContainerName{"ml", "train", "main"};
   EXPECT_THAT(Render(), HasSubstr(R"({gpu="0",uuid="GPU-0",)"));
@@ -93,7 +94,8 @@ TEST_F(ExporterPageTest, LabelsLookAsTheOptionsSay) {
 TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
   AddGpu(0);
   options_.hostname = "";
-  Use("DCGM_FI_DEV_GPU_UTIL, gauge, u\nDCGM_FI_DEV_FB_USED, gauge, m\nDCGM_FI_DEV_FB_FREE, gauge, "
+  SetCounters(
+      "DCGM_FI_DEV_GPU_UTIL, gauge, u\nDCGM_FI_DEV_FB_USED, gauge, m\nDCGM_FI_DEV_FB_FREE, gauge, "
       "f");
   gpus_[0].numbers = {90, 9000, 1000};
   holders_["GPU-0"].shares = {
@@ -101,7 +103,7 @@ TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
       {.who = {"ml", "b", "main"}, .percent = 40, .bytes = 3000.0 * (1 << 20)},
       {.who = {"ml", "c", "main"}}};
   const std::string page = Render();
-  const std::string gpu(kGpu0);
+  const std::string gpu(kGpu0Labels);
   const auto line = [&](const char* name, const char* pod, const char* value) {
     const std::string labels =
         *pod == '\0' ? "" : fmt::format(R"(,container="main",namespace="ml",pod="{}")", pod);
@@ -119,9 +121,10 @@ TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
 TEST_F(ExporterPageTest, XidSeriesHaveTheLastXidAndCounts) {
   AddGpu(0);
   options_.hostname = "";
-  Use("DCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, t\n"
+  SetCounters(
+      "DCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, t\n"
       "DCGM_EXP_XID_ERRORS_COUNT, gauge, c\n");
-  const std::string gpu(kGpu0);
+  const std::string gpu(kGpu0Labels);
   EXPECT_EQ(Render(),
             "# HELP DCGM_FI_DEV_XID_ERRORS x\n# TYPE DCGM_FI_DEV_XID_ERRORS gauge\n"
             "DCGM_FI_DEV_XID_ERRORS{" +
