@@ -26,21 +26,21 @@ class GraphChangesTest : public LimiterTest {
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
-// A graph of one kernel, which the program replaces between launches.
-struct ExchangedGraph {
+// A graph of one kernel node. The program exchanges the node's kernel between launches.
+struct OneKernelGraph {
   cuda::Function brief = nullptr, lengthy = nullptr;
   cuda::Stream stream = nullptr;
   cuda::Graph graph = nullptr;
   cuda::GraphNode node = nullptr;
   cuda::GraphExec exec = nullptr;
 
-  explicit ExchangedGraph(const CudaLibrary& cuda) {
-    constexpr char kTwo[] =
+  explicit OneKernelGraph(const CudaLibrary& cuda) {
+    constexpr char kTwoKernels[] =
         ".version 7.0\n.target sm_80\n.address_size 64\n"
         ".visible .entry brief() { ret; }\n.visible .entry lengthy() { ret; }\n";
     cuda::Module module = nullptr;
     MakeContext(cuda);
-    EXPECT_OK(CU(cuda, cuModuleLoadData)(&module, kTwo));
+    EXPECT_OK(CU(cuda, cuModuleLoadData)(&module, kTwoKernels));
     EXPECT_OK(CU(cuda, cuModuleGetFunction)(&brief, module, "brief"));
     EXPECT_OK(CU(cuda, cuModuleGetFunction)(&lengthy, module, "lengthy"));
     EXPECT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
@@ -72,7 +72,7 @@ TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeIsExchanged) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.9);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    ExchangedGraph graph(cuda);
+    OneKernelGraph graph(cuda);
     graph.Launch(cuda, 100);
     const int64_t before = node.compute(0).charge.charged;
     for (int round = 0; round < 5; ++round) {
@@ -88,12 +88,12 @@ TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeIsExchanged) {
   }));
 }
 
-TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
+TEST_F(GraphChangesTest, AGraphIsTimedAnewAfterEveryCallThatChangesIt) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.9);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    ExchangedGraph graph(cuda);
-    // The least charge of a launch after `change`, which makes it lengthy.
+    OneKernelGraph graph(cuda);
+    // The charge of one launch after `change`, which gives the graph the lengthy kernel.
     const auto charged_by = [&](auto change) {
       graph.Exchange(cuda, graph.brief);
       graph.Launch(cuda, 10);
@@ -105,7 +105,7 @@ TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
       return node.compute(0).charge.charged - before;
     };
     constexpr int64_t kLeast = 18 * kMs;
-    const cuda::KernelNodeParameters kernel = ExchangedGraph::Kernel(graph.lengthy);
+    const cuda::KernelNodeParameters kernel = OneKernelGraph::Kernel(graph.lengthy);
     EXPECT_GE(charged_by([&] {
                 return CU(cuda, cuGraphExecKernelNodeSetParams)(graph.exec, graph.node, &kernel);
               }),
@@ -131,7 +131,7 @@ TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
                 return CU(cuda, cuGraphExecUpdate)(graph.exec, other, nullptr, &result);
               }),
               kLeast);
-    // A node that is switched off and on.
+    // The program switches a node off and on.
     graph.Exchange(cuda, graph.lengthy);
     EXPECT_OK(CU(cuda, cuGraphNodeSetEnabled)(graph.exec, graph.node, 0));
     graph.Launch(cuda, 10);
@@ -146,7 +146,7 @@ TEST_F(GraphChangesTest, EveryCallThatChangesAGraphHasItTimedAnew) {
 
 // Milliseconds that the second of two launches takes. A graph whose time is not known runs one
 // launch at a time.
-double SecondLaunch(const CudaLibrary& cuda, const ExchangedGraph& graph) {
+double MillisecondsOfSecondLaunch(const CudaLibrary& cuda, const OneKernelGraph& graph) {
   EXPECT_OK(CU(cuda, cuGraphLaunch)(graph.exec, graph.stream));
   const auto start = std::chrono::steady_clock::now();
   EXPECT_OK(CU(cuda, cuGraphLaunch)(graph.exec, graph.stream));
@@ -157,9 +157,9 @@ double SecondLaunch(const CudaLibrary& cuda, const ExchangedGraph& graph) {
 
 TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeWaitsForAnotherEvent) {
   LimitedNode node({100 * kMiB});
-  node.SetCompute(0, 100);  // so high that a launch waits only until another one is timed
+  node.SetCompute(0, 100);  // 100 GPUs: a launch waits only while another launch is timed
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    ExchangedGraph graph(cuda);
+    OneKernelGraph graph(cuda);
     cuda::Event event = nullptr, other = nullptr;
     cuda::GraphNode wait = nullptr, record = nullptr;
     ASSERT_OK(CU(cuda, cuEventCreate)(&event, 0));
@@ -168,25 +168,25 @@ TEST_F(GraphChangesTest, AGraphIsTimedAnewWhenANodeWaitsForAnotherEvent) {
     ASSERT_OK(CU(cuda, cuGraphAddEventRecordNode)(&record, graph.graph, nullptr, 0, other));
     ASSERT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&graph.exec, graph.graph, 0));
     graph.Exchange(cuda, graph.lengthy);
-    constexpr double kHalf = 10;  // of the kernel's 20 ms
-    EXPECT_GE(SecondLaunch(cuda, graph), kHalf) << "a new graph is timed";
+    constexpr double kHalfKernelMs = 10;  // of the kernel's 20 ms
+    EXPECT_GE(MillisecondsOfSecondLaunch(cuda, graph), kHalfKernelMs) << "a new graph is timed";
     const auto least = [&](auto change) {
       double shortest = 1e9;
       for (int i = 0; i < 5; ++i) {
         EXPECT_OK(change());
-        shortest = std::min(shortest, SecondLaunch(cuda, graph));
+        shortest = std::min(shortest, MillisecondsOfSecondLaunch(cuda, graph));
       }
       return shortest;
     };
-    EXPECT_LT(least([] { return cuda::Result::kSuccess; }), kHalf) << "the time is known";
+    EXPECT_LT(least([] { return cuda::Result::kSuccess; }), kHalfKernelMs) << "the time is known";
     EXPECT_LT(least([&] {
                 return CU(cuda, cuGraphExecEventRecordNodeSetEvent)(graph.exec, record, event);
               }),
-              kHalf)
+              kHalfKernelMs)
         << "a record takes the same time for every event";
     EXPECT_GE(
         least([&] { return CU(cuda, cuGraphExecEventWaitNodeSetEvent)(graph.exec, wait, other); }),
-        kHalf);
+        kHalfKernelMs);
   }));
 }
 

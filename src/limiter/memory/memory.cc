@@ -152,7 +152,7 @@ Result GetMemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* tot
   const int gpu = process.CurrentContext().gpu;
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
-    process.physical_pieces().EndClosedExports();
+    process.physical_pieces().EndChargesOfClosedExports();
     const uint64_t held = process.accounts().HeldBytesOfLiving(gpu);
     const uint64_t room = held < limit ? limit - held : 0;
     if (room < device_free) device_free = Size(room);
@@ -258,7 +258,7 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
   if (result != Result::kSuccess || !process.IsLimiting()) return result;
   const bool is_on_device = properties->location.type == kLocationDevice;
   const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
-  // An older pool with the same handle is destroyed.
+  // If the limiter knows a pool with this handle, the driver has destroyed that pool.
   const int replaced = process.FindPool(*pool);
   if (replaced >= 0) process.pools().Remove(replaced, NextMoment(), &process.accounts());
   if (process.AddPool(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
@@ -275,7 +275,8 @@ LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   Process& process = Process::Get();
-  const uint64_t call_moment = NextMoment();  // before FindPool: another pool may get the index
+  // The moment precedes FindPool, because a new pool may get the index before Remove.
+  const uint64_t call_moment = NextMoment();
   const int pool = process.FindPool(handle);
   const Result result = driver.cuMemPoolDestroy(handle);
   if (pool >= 0 && result == Result::kSuccess) {

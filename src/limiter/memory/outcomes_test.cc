@@ -17,18 +17,18 @@ using testing::LimitedNode;
 using testing::LimiterTest;
 using testing::MakeContext;
 
-constexpr uint64_t kArrayRow = 16384 * 16;  // bytes of a row of the widest array
+constexpr uint64_t kArrayRowBytes = 16384 * 16;  // of the widest array
 
 cuda::Array3DDescriptor ShapeOf(uint64_t bytes) {
-  return {.width = kArrayRow / 16,
-          .height = bytes / kArrayRow,
+  return {.width = kArrayRowBytes / 16,
+          .height = bytes / kArrayRowBytes,
           .format = cuda::kFormatFloat,
           .channels = 4};
 }
 
-// A handle or an address as a number.
+// Makes a call that returns a handle or an address, and stores the result as a number.
 template <typename Handle, typename Call>
-Result Into(uint64_t* memory, Call call) {
+Result StoreHandle(uint64_t* memory, Call call) {
   Handle handle{};
   const Result result = call(&handle);
   *memory = uint64_t(handle);
@@ -105,7 +105,7 @@ const MemoryKind kKinds[] = {
      [](const CudaLibrary& cuda, uint64_t bytes, uint64_t* memory) {
        const cuda::PhysicalMemoryProperties on_device{.type = 1,
                                                       .location = {cuda::kLocationDevice, 0}};
-       return Into<cuda::PhysicalMemory>(memory, [&](auto* handle) {
+       return StoreHandle<cuda::PhysicalMemory>(memory, [&](auto* handle) {
          return CU(cuda, cuMemCreate)(handle, bytes, &on_device, 0);
        });
      },
@@ -113,7 +113,7 @@ const MemoryKind kKinds[] = {
     {"Array",
      [](const CudaLibrary& cuda, uint64_t bytes, uint64_t* memory) {
        const cuda::Array3DDescriptor shape = ShapeOf(bytes);
-       return Into<cuda::Array>(
+       return StoreHandle<cuda::Array>(
            memory, [&](auto* handle) { return CU(cuda, cuArray3DCreate_v2)(handle, &shape); });
      },
      [](const CudaLibrary& cuda, uint64_t memory) {
@@ -122,7 +122,7 @@ const MemoryKind kKinds[] = {
     {"MipmappedArray",
      [](const CudaLibrary& cuda, uint64_t bytes, uint64_t* memory) {
        const cuda::Array3DDescriptor shape = ShapeOf(bytes);
-       return Into<cuda::MipmappedArray>(memory, [&](auto* handle) {
+       return StoreHandle<cuda::MipmappedArray>(memory, [&](auto* handle) {
          return CU(cuda, cuMipmappedArrayCreate)(handle, &shape, 1);
        });
      },

@@ -43,7 +43,7 @@ Result ChargeImported(PhysicalMemory memory, const PieceMark& mark) {
     return added ? Result::kSuccess : Result::kOutOfMemory;
   }
   if (process.accounts().HeldBytesOfLiving(gpu) <= limit) return Result::kSuccess;
-  process.physical_pieces().Release(memory, limiter::kLastMoment);
+  process.physical_pieces().Release(memory, limiter::kAfterAllMoments);
   process.Refuse(gpu, charge);
   return Result::kOutOfMemory;
 }
@@ -115,7 +115,7 @@ LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory 
     pieces.AddExport(memory,
                      handle_type == kShareByFileDescriptor ? *static_cast<int*>(shared) : -1);
   }
-  pieces.Release(memory, limiter::kLastMoment);
+  pieces.Release(memory, limiter::kAfterAllMoments);
   return result;
 }
 

@@ -231,7 +231,7 @@ Contexts::Info Process::CurrentContext() {
 }
 
 void Process::Reclaim(int gpu) {
-  physical_pieces_.EndClosedExports();
+  physical_pieces_.EndChargesOfClosedExports();
   // Pools keep memory that the program has freed.
   pools_.Trim(gpu, &accounts_);
 }
@@ -405,7 +405,7 @@ void Process::EndChargeInContexts(const Libraries::LoadedLibrary& library) {
   for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
     Contexts::Info context;
     if (!contexts_.At(i, &context)) continue;
-    charges_.End(Libraries::ChargeKey(library.id, context.id), kLastMoment, &accounts_);
+    charges_.End(Libraries::ChargeKey(library.id, context.id), kAfterAllMoments, &accounts_);
   }
 }
 

@@ -15,11 +15,12 @@ namespace {
 constexpr int kTriesPerRound = 100;
 constexpr int kRounds = 1000;
 constexpr int kRoundsPerSweep = 10;
-constexpr timespec kPause = {0, 100'000};  // sleeps end late, so all rounds take about 0.2 s
+// The kernel ends a sleep late, so a round takes about 0.2 ms, and all rounds about 0.2 s.
+constexpr timespec kPause = {0, 100'000};
 // A sum that is read while other processes free and allocate may be too large. So a request is
-// refused only after this many successive attempts found no room. Other processes run between the
-// attempts, which take about 20 us.
-constexpr int kFullResultsToRefuse = 16;
+// refused only after this many successive attempts found no room. Together the attempts take about
+// 20 us. Other processes run between them.
+constexpr int kFullResultsBeforeRefusal = 16;
 
 }  // namespace
 
@@ -56,9 +57,9 @@ Accounts::UsageSums Accounts::SumUsageWithDuplicates(int gpu) const {
   return sums;
 }
 
-// A process that leaves a shared piece increments `piece_departures` before it subtracts the bytes
-// from its slot. So if piece_departures has not changed during the sum, all bytes that the table
-// reports as held twice are still in the slots.
+// A process that leaves a shared piece (shared_pieces.h) increments `piece_departures` before it
+// subtracts the bytes of the piece from its slot. So if `piece_departures` has not changed during
+// the sum, all bytes that the table reports as held twice are still in the slots.
 Accounts::UsageSums Accounts::SumUsage(int gpu) const {
   const uint32_t departures = usage_->piece_departures.load();
   const uint64_t duplicates = DuplicateBytes(*usage_, gpu);
@@ -127,7 +128,7 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
       const ReserveResult result = TryReserve(gpu, bytes, &must_yield);
       if (result == ReserveResult::kFits) return true;
       full_results = result == ReserveResult::kFull ? full_results + 1 : 0;
-      if (full_results == kFullResultsToRefuse) return false;
+      if (full_results == kFullResultsBeforeRefusal) return false;
       // The process with the lowest slot retries at once; the other processes yield.
       if (must_yield || result == ReserveResult::kFull) ::sched_yield();
     }

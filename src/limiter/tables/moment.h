@@ -19,7 +19,7 @@ namespace tessera::limiter {
 inline std::atomic<uint64_t> last_moment{0};
 
 // Later than the addition of every entry.
-inline constexpr uint64_t kLastMoment = UINT64_MAX;
+inline constexpr uint64_t kAfterAllMoments = UINT64_MAX;
 
 inline uint64_t NextMoment() { return last_moment.fetch_add(1) + 1; }
 

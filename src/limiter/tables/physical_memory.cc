@@ -107,7 +107,7 @@ void PhysicalPieces::AddExport(uint64_t handle, int fd) {
   bool out_of_fds = false;
   uint64_t id = RecordExport(handle, fd, &shared, &out_of_fds);
   if (out_of_fds || probe_count_.load(std::memory_order_relaxed) >= next_sweep_count_.load()) {
-    EndClosedExports();
+    EndChargesOfClosedExports();
   }
   if (out_of_fds) id = RecordExport(handle, fd, &shared, nullptr);
   // Join has no effect if this process is already a holder of the piece.
@@ -158,7 +158,7 @@ bool PhysicalPieces::MarkExport(int fd, uint64_t id, const SharedCharge& shared)
   return marked;
 }
 
-void PhysicalPieces::EndClosedExports() {
+void PhysicalPieces::EndChargesOfClosedExports() {
   if (probe_count_.load(std::memory_order_relaxed) == 0) return;
   uint32_t capacity = 0;
   for (uint32_t i = 0; true;) {

@@ -63,7 +63,7 @@ class PhysicalPieces {
   void AddExport(uint64_t handle, int fd);
   // Checks all probes. Ends the charges of pieces without handles, mappings and open descriptors.
   // Makes system calls if there are probes.
-  void EndClosedExports();
+  void EndChargesOfClosedExports();
   // An imported piece of unknown size is charged as far as the program maps it. Before a mapping of
   // the first `bytes` of a piece, BytesToGrow returns the bytes to reserve, and sets `*gpu`.
   // Afterwards Grow records the mapping, and returns the bytes to charge.
