@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that both the chart and this code write are the same. apiserver_test.cc checks how an API
-// server evaluates the chart's policies.
+// Checks that the chart and the code use the same names. apiserver_test.cc checks how an API server
+// evaluates the chart's policies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -144,12 +144,13 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
   }
   for (const ContainerRequest& container : containers) {
     const auto limit = device::LimitFor(*limits, container.name, "");
-    const auto most = requested(container);
-    if (!limit || most == decltype(most)(0) || *limit <= most) continue;
+    const auto requested_amount = requested(container);
+    if (!limit || requested_amount == decltype(requested_amount)(0) || *limit <= requested_amount)
+      continue;
     warnings->push_back(
         fmt::format("container \"{}\": annotation {} has no effect: {} is more than the {} that it "
                     "requests, and the annotation only lowers the limit",
-                    container.name, key, text(*limit), text(most)));
+                    container.name, key, text(*limit), text(requested_amount)));
   }
 }
 
@@ -176,10 +177,11 @@ void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_re
                pod_request.devices->containers, requested, text, warnings);
 }
 
-void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
+void WarnOfComputeClass(std::string_view text, bool has_compute_share,
+                        std::vector<std::string>* warnings) {
   const Status parsed = device::ParseComputeClass(TruncateUtf8(std::string(text), 64)).status();
   WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
-  if (parsed.ok() && !shares) {
+  if (parsed.ok() && !has_compute_share) {
     warnings->push_back(
         fmt::format("annotation {} has no effect: no container requests {} below 100",
                     names::kAnnotationComputeClass, names::kResourceVcudaCore));
@@ -191,9 +193,10 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
   const Json* annotations = AnnotationsOf(request.object);
   if (annotations == nullptr) return;
   const auto& containers = pod_request.devices->containers;
-  const bool shares = std::ranges::any_of(containers, [](const ContainerRequest& container) {
-    return container.dialect == Dialect::kVcuda && !container.exclusive;
-  });
+  const bool has_compute_share =
+      std::ranges::any_of(containers, [](const ContainerRequest& container) {
+        return container.dialect == Dialect::kVcuda && !container.exclusive;
+      });
   for (const auto& [key, value] : annotations->members()) {
     const std::string_view text = value.is_string() ? value.string_value() : std::string_view();
     if (key == names::kAnnotationMemoryLimit) {
@@ -201,7 +204,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
     } else if (key == names::kAnnotationComputeLimit) {
       WarnOfComputeLimit(text, pod_request, warnings);
     } else if (key == names::kAnnotationComputeClass) {
-      WarnOfComputeClass(text, shares, warnings);
+      WarnOfComputeClass(text, has_compute_share, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsRequestAnnotation(key) &&
                !device::IsAssignmentKey(key)) {
       warnings->push_back(fmt::format(
@@ -212,7 +215,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
     } else if (IsRequestAnnotation(key) && !pod_request.devices->requests_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container requests GPUs", key));
-    } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
+    } else if (key == names::kAnnotationVcudaCoreLimit && !has_compute_share) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container requests {} below 100", key,
                       names::kResourceVcudaCore));
@@ -223,17 +226,17 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
     if (!limit || container.dialect != Dialect::kVcuda || container.exclusive) continue;
     const MilliGpu core = container.per_gpu.compute;
     if (*limit >= core) continue;
-    warnings->push_back(
-        fmt::format("container \"{0}\": annotation {1}: {2} is below the requested {3} ({4}): the "
-                    "container gets {4}",
-                    container.name, names::kAnnotationVcudaCoreLimit,
-                    limit->count() / device::kVcudaCore.count(), names::kResourceVcudaCore,
-                    core.count() / device::kVcudaCore.count()));
+    warnings->push_back(fmt::format(
+        "container \"{0}\": annotation {1} has no effect: {2} is less than the {4} of {3} "
+        "that it requests, so it gets {4}",
+        container.name, names::kAnnotationVcudaCoreLimit,
+        limit->count() / device::kVcudaCore.count(), names::kResourceVcudaCore,
+        core.count() / device::kVcudaCore.count()));
   }
 }
 
-// Warns of requests without effect: memory beside whole GPUs, which include all their memory;
-// resources that only nodes have; and GPUs requested by environment variables.
+// Warns of requests without effect: memory in addition to whole GPUs; the number of GPUs of a node;
+// and GPUs requested by an environment variable.
 void WarnOfContainer(const Json& container, const ContainerRequest& requested,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
@@ -313,9 +316,8 @@ AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const 
   }
   if (IsMirror(request)) return answer;
   if (request.operation == "UPDATE") {
-    // Annotations are the only part of a request that an update can change. An invalid request must
-    // not block an update that does not change the request, nor an update of a pod that is being
-    // deleted.
+    // An update can change only the annotations of a device request. An invalid device request must
+    // not block an update that does not change it, nor an update of a pod that is being deleted.
     const Json* metadata = Member(&request.object, "metadata");
     if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr) return answer;
     if (RequestAnnotationsOf(request.object) == RequestAnnotationsOf(request.old_object))

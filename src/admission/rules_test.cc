@@ -133,9 +133,10 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tencent.com/vcuda-core-limit", "50"}})),
       ElementsAre(HasSubstr("no container requests tencent.com/vcuda-core below 100")));
   const StringMap share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
-  EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
-              ElementsAre(HasSubstr(
-                  "20 is below the requested tencent.com/vcuda-core (30): the container gets 30")));
+  EXPECT_THAT(
+      WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
+      ElementsAre(HasSubstr(
+          "20 is less than the 30 of tencent.com/vcuda-core that it requests, so it gets 30")));
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
               ElementsAre(HasSubstr("aliyun.com/gpu-count is the number of GPUs of a node")));

@@ -16,7 +16,7 @@ std::vector<std::string> Complete(const std::vector<std::string>& words);
 
 // `tessera __complete WORD...`: prints one candidate per line.
 int RunComplete(int argc, const char* const* argv);
-// The program kubectl_complete-tessera, as kubectl calls it.
+// The main function of kubectl_complete-tessera, which kubectl runs to complete `kubectl tessera`.
 int RunKubectlComplete(int argc, const char* const* argv);
 
 }  // namespace tessera::cli

@@ -20,7 +20,7 @@ constexpr std::pair<std::string_view, std::string_view> kImages[] = {
     {"projecthami/hami", "HAMi"},
     {"vgpu-manager", "NVIDIA's vGPU manager"}};
 
-constexpr std::array<std::string_view, 5> kForeign = {
+constexpr std::array<std::string_view, 5> kForeignResources = {
     "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
     "nvidia.com/priority", "nvidia.com/gpu.shared"};
 
@@ -43,7 +43,7 @@ bool IsRunByNvidiaOperator(const Json& daemon_set) {
 }
 
 bool IsForeignGpuResource(std::string_view resource) {
-  return std::ranges::find(kForeign, resource) != kForeign.end() ||
+  return std::ranges::find(kForeignResources, resource) != kForeignResources.end() ||
          resource.starts_with("volcano.sh/vgpu-");
 }
 

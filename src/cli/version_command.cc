@@ -14,7 +14,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kVersionTimeout = std::chrono::seconds(5);
+constexpr Duration kPageTimeout = std::chrono::seconds(5);
 
 struct VersionOptions {
   ClusterOptions cluster;
@@ -64,9 +64,9 @@ std::string RuntimeImageOf(const Json& pod) {
   return "";
 }
 
-Status AddCluster(const VersionOptions& options, Listing* list) {
+Status AddComponents(const VersionOptions& options, Listing* list) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
-  ClusterClient api(std::move(config), options.cluster.timeout(), kVersionTimeout);
+  ClusterClient api(std::move(config), options.cluster.timeout(), kPageTimeout);
   Result<std::string> server = std::string();
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
   api.ReadText("/version", 1 << 16, &server);
@@ -119,7 +119,7 @@ int RunVersion(const VersionOptions& options) {
   if (!style.ok()) return Fail(style.status());
   Listing list{.kind = "Version", .columns = {"COMPONENT", "NODE", "VERSION"}};
   AddRow("tessera", "", std::string(kTesseraVersion), &list);
-  const Status status = options.client ? Status::Ok() : AddCluster(options, &list);
+  const Status status = options.client ? Status::Ok() : AddComponents(options, &list);
   const Result<std::string> text = Print(std::move(list), *style);
   if (!text.ok()) return Fail(text.status());
   if (const int failed = PrintOut(*text)) return failed;

@@ -27,11 +27,11 @@ ClusterModel::ClusterModel(kube::Client& client, ModelOptions options, Delegate&
                   [this](const Status& status, WallTime since) {
                     SetOutage(ledger::ServerProbe::kPath, status, since);
                   }}) {
-  Begin(device::MemoryUnit::kGiB, !options_.feed.quota_name.empty());
+  StartFeed(device::MemoryUnit::kGiB, !options_.feed.quota_name.empty());
 }
 ClusterModel::~ClusterModel() = default;
 
-void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
+void ClusterModel::StartFeed(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
   outages_.Clear();  // the outages belong to the feed that has ended
   synced_ = false;
@@ -54,15 +54,15 @@ void ClusterModel::Begin(device::MemoryUnit unit, bool with_quota) {
 }
 
 // Posted, because the calling feed must not be destroyed inside its callback.
-void ClusterModel::BeginLater(device::MemoryUnit unit, bool with_quota) {
+void ClusterModel::StartFeedLater(device::MemoryUnit unit, bool with_quota) {
   runner_.Post([this, unit, with_quota, weak = weak_.Get()] {
-    if (weak) Begin(unit, with_quota);
+    if (weak) StartFeed(unit, with_quota);
   });
 }
 
 void ClusterModel::OnSynced() {
   const device::MemoryUnit unit = ledger_->OfferedMemoryUnit();
-  if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
+  if (unit != ledger_->options().gpu_mem_unit) return StartFeedLater(unit, with_quota_);
   synced_ = true;
   // OnPodGone is not called for pods that end before the feed is synced.
   std::erase_if(runs_, [&](const auto& run) { return !ledger_->pods().contains(run.first); });
@@ -224,38 +224,38 @@ std::set<std::string> ClusterModel::Namespaces() const {
   return namespaces;
 }
 
-void ClusterModel::OnError(std::string_view what, const Status& status) {
-  delegate_.OnWatchError(what);
-  if (status.code() == Code::kInvalidArgument) return OnInvalid(what, status);
-  if (what == "quota") {
+void ClusterModel::OnError(std::string_view collection, const Status& status) {
+  delegate_.OnWatchError(collection);
+  if (status.code() == Code::kInvalidArgument) return OnInvalid(collection, status);
+  if (collection == "quota") {
     // The last quota stays in force, because an API server that is starting may answer 403 before
     // it has loaded its roles.
     if (synced_ && with_quota_) return;
     quota_problem_ = status;
     // A user without the right to read quotas sees the cluster without them.
     if (status.code() == Code::kPermissionDenied && with_quota_) {
-      BeginLater(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
+      StartFeedLater(ledger_->options().gpu_mem_unit, /*with_quota=*/false);
     }
     return;
   }
-  SetOutage(what, status, runner_.clock().WallNow());
+  SetOutage(collection, status, runner_.clock().WallNow());
 }
 
-void ClusterModel::SetOutage(std::string_view what, const Status& status, WallTime since) {
+void ClusterModel::SetOutage(std::string_view collection, const Status& status, WallTime since) {
   const bool first = outages_.empty();
-  outages_.Set(what, status, since);
+  outages_.Set(collection, status, since);
   if (!first) return;
   Log(Severity::kWarning, "cannot follow the cluster, the shown state is becoming stale",
       {{"error", status.message()}});
   delegate_.OnState();
 }
 
-void ClusterModel::OnInvalid(std::string_view what, const Status& status) {
-  if (what == "quota") quota_problem_ = status;
+void ClusterModel::OnInvalid(std::string_view collection, const Status& status) {
+  if (collection == "quota") quota_problem_ = status;
 }
 
-void ClusterModel::OnRecovered(std::string_view what) {
-  if (outages_.End(what) && outages_.empty()) delegate_.OnState();
+void ClusterModel::OnRecovered(std::string_view collection) {
+  if (outages_.End(collection) && outages_.empty()) delegate_.OnState();
 }
 
 }  // namespace tessera::console

@@ -55,7 +55,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // Called for each new version. A changed object that nodes() or pods() lacks no longer exists.
+    // Called for each new version. An object of `changes` that is not in nodes() or pods() has been
+    // deleted.
     virtual void OnChanges(const Changes& changes) = 0;
     // outage() or synced() has changed. After a restart of the feed every viewer needs a snapshot.
     virtual void OnState() = 0;
@@ -83,8 +84,9 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   // The published objects. nodes() maps a node's name to the hash of its text.
   const std::map<std::string, size_t>& nodes() const { return nodes_; }
   const std::map<Uid, PublishedPod>& pods() const { return pods_; }
-  // Publishes the collected changes at once, so that the texts belong to version(). Otherwise an
-  // object that changes back before the next version could stay wrong for a viewer.
+  // Publishes the collected changes at once. Call it before texts are sent to a viewer, so that the
+  // texts belong to version(). Otherwise a viewer could receive, and keep, a text that is never
+  // published because the object changes back before the next version.
   void Flush();
   // REQUIRES: the object is published. `sees_namespace`: as in ViewerRights.
   std::string NodeText(const std::string& name,
@@ -101,8 +103,8 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   ledger::ClusterLedger& ledger() { return *ledger_; }
 
  private:
-  void Begin(device::MemoryUnit unit, bool with_quota);
-  void BeginLater(device::MemoryUnit unit, bool with_quota);
+  void StartFeed(device::MemoryUnit unit, bool with_quota);
+  void StartFeedLater(device::MemoryUnit unit, bool with_quota);
   void OnPodChanged(const Uid& uid);
   void SchedulePublish();
   void Publish();
@@ -115,7 +117,7 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void ScheduleReasons();
   void UpdateReasons();
   std::string ReasonOf(const ledger::PodEntry& pod);
-  void SetOutage(std::string_view what, const Status& status, WallTime since);
+  void SetOutage(std::string_view collection, const Status& status, WallTime since);
 
   void OnSynced() override;
   void OnNode(const std::string& name) override;
@@ -126,9 +128,9 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
     OnPodChanged(uid);
   }
   void OnQuota() override;
-  void OnError(std::string_view what, const Status& status) override;
-  void OnInvalid(std::string_view what, const Status& status) override;
-  void OnRecovered(std::string_view what) override;
+  void OnError(std::string_view collection, const Status& status) override;
+  void OnInvalid(std::string_view collection, const Status& status) override;
+  void OnRecovered(std::string_view collection) override;
 
   kube::Client& client_;
   TaskRunner& runner_;

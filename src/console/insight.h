@@ -17,9 +17,9 @@
 namespace tessera::console {
 
 // Returns how many nodes fit a pod of the manifest, the reasons of the other nodes, and the
-// namespace's quota; for several replicas also how many of them fit at the same time ("roomFor" of
-// "replicas", of which at most 50 are tried). Pass `with_quota` only if the user may list the pods
-// of the namespace: a quota that is applied or shown tells how much the namespace uses.
+// namespace's quota. For several replicas, also returns how many of them fit at the same time
+// ("roomFor"), and tries at most 50. Pass `with_quota` only if the user may list the pods of the
+// namespace, because the result then shows how much of its quota the namespace uses.
 // INVALID_ARGUMENT for a request that breaks a rule of its resource names (device/dialects.h).
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
@@ -58,7 +58,7 @@ class WithoutPod {
 Json JsonOfQuotas(const ledger::ClusterLedger& ledger,
                   const std::function<bool(const std::string& ns)>& visible);
 
-// What the placed pods hold in each namespace that `visible` accepts, the largest first:
+// What the placed pods hold in each namespace that `visible` accepts, in descending order of milli:
 // [{"namespace":"ns","pods":2,"milli":1300,"bytes":85899345920}].
 Json JsonOfHeld(const ledger::ClusterLedger& ledger,
                 const std::function<bool(const std::string& ns)>& visible);

@@ -17,16 +17,17 @@ std::string TextOf(const AccessRequest& access) {
   return text;
 }
 
-Json AnswerOf(const auto& rights) {
-  Json answer = Json::MakeObject();
+Json JsonOfMissing(const auto& rights) {
+  Json missing_by_control = Json::MakeObject();
   for (const auto& right : rights) {
     for (const std::string& control : right.controls) {
-      Json& missing = answer.Find(control) == nullptr ? answer.Set(control, Json::MakeArray())
-                                                      : *answer.Find(control);
+      Json& missing = missing_by_control.Find(control) == nullptr
+                          ? missing_by_control.Set(control, Json::MakeArray())
+                          : *missing_by_control.Find(control);
       if (!right.allowed) missing.Append(Json::String(TextOf(right.access)));
     }
   }
-  return answer;
+  return missing_by_control;
 }
 
 }  // namespace
@@ -34,7 +35,7 @@ Json AnswerOf(const auto& rights) {
 MissingRights::MissingRights(std::shared_ptr<WebSession> session, const ledger::FeedOptions& feed,
                              Done done)
     : session_(std::move(session)), done_(std::move(done)) {
-  const std::string agents(names::kSystemNamespace);
+  const std::string agent_namespace(names::kSystemNamespace);
   const auto quota = [&](const char* verb) {
     return AccessRequest{
         .verb = verb, .resource = "configmaps", .ns = feed.quota_ns, .name = feed.quota_name};
@@ -43,7 +44,8 @@ MissingRights::MissingRights(std::shared_ptr<WebSession> session, const ledger::
       {{.verb = "patch", .resource = "nodes"}, {"cordon", "drain", "mode"}},
       {{.verb = "list", .resource = "pods"}, {"drain"}},
       {{.verb = "create", .resource = "pods/eviction"}, {"drain"}},
-      {{.verb = "list", .group = "apps", .resource = "daemonsets", .ns = agents}, {"mode"}},
+      {{.verb = "list", .group = "apps", .resource = "daemonsets", .ns = agent_namespace},
+       {"mode"}},
       {quota("get"), {"quota"}},
       {quota("update"), {"quota"}},
   };
@@ -59,7 +61,7 @@ void MissingRights::OnAnswer(Right& right, const Result<Json>& answer) {
   if (!done_) return;  // an earlier answer was an error
   if (!answer.ok()) return std::exchange(done_, nullptr)(answer.status());
   right.allowed = IsAllowed(*answer);
-  if (--unanswered_ == 0) std::exchange(done_, nullptr)(AnswerOf(rights_));
+  if (--unanswered_ == 0) std::exchange(done_, nullptr)(JsonOfMissing(rights_));
 }
 
 }  // namespace tessera::console

@@ -37,7 +37,7 @@ void ConsoleRouter::ShowQuotas(const WebSession& session, const Reply& reply) {
 void ConsoleRouter::ShowUsage(const WebSession& session, const Reply& reply) {
   if (meter_ == nullptr) {
     return reply(ErrorResponse(
-        Error(Code::kUnimplemented, "this console does not add up use: --usage-label is empty")));
+        Error(Code::kUnimplemented, "this console does not record usage: --usage-label is empty")));
   }
   reply(JsonResponse(
       meter_->ToJson([&](const std::string& ns) { return session.rights.SeesPodsOf(ns); },
@@ -56,11 +56,11 @@ void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& 
                             session->user, change->ns)));
   }
   Json consequences = Consequences(model_.ledger(), *change);
-  auto answer = [consequences = std::move(consequences), reply](bool missing) mutable {
-    if (missing) consequences.Set("noNamespace", Json::Bool(true));
+  auto answer = [consequences = std::move(consequences), reply](bool is_namespace_missing) mutable {
+    if (is_namespace_missing) consequences.Set("noNamespace", Json::Bool(true));
     reply(JsonResponse(consequences));
   };
-  if (!IsObjectName(change->ns)) return answer(/*missing=*/true);
+  if (!IsObjectName(change->ns)) return answer(/*is_namespace_missing=*/true);
   Send(
       session,
       [&](const kube::Client::OnObject& on_done) {

@@ -8,7 +8,7 @@
 namespace tessera::console {
 namespace {
 
-WorkloadForm Part() {
+WorkloadForm ShareForm() {
   return {.name = "part",
           .ns = "team",
           .image = "cuda:1",
@@ -60,15 +60,15 @@ spec:
           limits:
             nvidia.com/gpu: 1  # whole
 )";
-std::string WrittenWith(std::string_view part, std::string_view now) {
+std::string WrittenWith(std::string_view part, std::string_view replacement) {
   std::string text = kWritten;
   const size_t at = text.find(part);
   EXPECT_NE(at, std::string::npos) << part;
-  return text.replace(at, part.size(), now);
+  return text.replace(at, part.size(), replacement);
 }
 
-TEST(WorkloadTest, APartOfAGpuIsAPodInVcudaUnits) {
-  EXPECT_EQ(ManifestOf(Part()),
+TEST(WorkloadTest, AShareOfAGpuIsAPodInVcudaUnits) {
+  EXPECT_EQ(ManifestOf(ShareForm()),
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: part\n  namespace: team\n  labels:\n"
             "    app: part\nspec:\n  containers:\n  - name: main\n    image: \"cuda:1\"\n"
             "    resources:\n      limits:\n        tencent.com/vcuda-core: 30\n"
@@ -76,7 +76,7 @@ TEST(WorkloadTest, APartOfAGpuIsAPodInVcudaUnits) {
 }
 
 TEST(WorkloadTest, TheFormIsReadBackFromItsManifest) {
-  std::vector<WorkloadForm> forms = {Part(), Part(), Part()};
+  std::vector<WorkloadForm> forms = {ShareForm(), ShareForm(), ShareForm()};
   forms[1].replicas = 3;
   forms[1].model = "A100";
   forms[2] = {.name = "whole", .ns = "default", .image = "x", .whole = true, .gpus = 8};
@@ -86,7 +86,7 @@ TEST(WorkloadTest, TheFormIsReadBackFromItsManifest) {
     EXPECT_EQ(manifest.ns, form.ns);
     FormReading back = ReadForm(manifest);
     EXPECT_TRUE(back.unread.empty());
-    // The other kind's fields have no meaning.
+    // A manifest has either a number of whole GPUs or a share. Copy the fields that it lacks.
     back.form.whole
         ? (back.form.hundredths = form.hundredths, back.form.memory_blocks = form.memory_blocks)
         : back.form.gpus = form.gpus;
@@ -137,7 +137,7 @@ TEST(WorkloadTest, FieldsThatTheFormCannotShowAreNamed) {
 TEST(WorkloadTest, AnEditKeepsFieldsThatTheFormLacks) {
   EXPECT_EQ(EditedText(kWritten, R"({"image":"cuda:13"})"), WrittenWith("cuda:12", "cuda:13"));
   EXPECT_EQ(EditedText(kWritten, R"({"replicas":5})"), WrittenWith("replicas: 2", "replicas: 5"));
-  // The label is not the form's, because it is not the name.
+  // The label app keeps its value, which was not the old name.
   EXPECT_EQ(EditedText(kWritten, R"({"name":"other"})"), WrittenWith("name: web", "name: other"));
   EXPECT_EQ(EditedText(kWritten, R"({"namespace":"own"})"),
             WrittenWith("namespace: team", "namespace: own"));
@@ -155,7 +155,7 @@ TEST(WorkloadTest, AnAmountReplacesAllRequestsOfGpus) {
   EXPECT_EQ(EditedText(kWritten, R"({"whole":false,"hundredths":50,"memoryBlocks":8})"), wanted);
   const std::string other = WrittenWith("nvidia.com/gpu: 1  # whole", "aliyun.com/gpu-mem: 8");
   EXPECT_EQ(ReadForm(Parsed(EditedText(other, R"({"whole":true,"gpus":3})"))).form.gpus, 3);
-  // The first container of a pod that requests no GPU.
+  // If no container requests a GPU, the first container gets it.
   const std::string none =
       "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n"
       "  containers:\n  - name: a  # one\n    image: b\n";
@@ -165,8 +165,8 @@ TEST(WorkloadTest, AnAmountReplacesAllRequestsOfGpus) {
   EXPECT_EQ(ReadForm(Parsed(EditedText(empty, R"({"image":"b"})"))).form.image, "b");
 }
 
-TEST(WorkloadTest, ALabelThatIsTheNameFollowsIt) {
-  WorkloadForm form = Part();
+TEST(WorkloadTest, ALabelEqualToTheNameIsRenamedWithIt) {
+  WorkloadForm form = ShareForm();
   form.replicas = 3;
   const std::string text = ManifestOf(form) + "# written by hand\n";
   const std::string renamed = EditedText(text, R"({"name":"new"})");
@@ -174,8 +174,8 @@ TEST(WorkloadTest, ALabelThatIsTheNameFollowsIt) {
   EXPECT_EQ(renamed, ManifestOf(form) + "# written by hand\n");
 }
 
-TEST(WorkloadTest, AnUneditedTextOfTheFormIsGeneratedAgain) {
-  WorkloadForm form = Part();
+TEST(WorkloadTest, AGeneratedManifestWithoutEditsByHandIsGeneratedAnew) {
+  WorkloadForm form = ShareForm();
   const std::string pod = ManifestOf(form);
   form.replicas = 3;
   EXPECT_EQ(EditedText(pod, R"({"replicas":3})"), ManifestOf(form));
@@ -218,7 +218,7 @@ spec:
           limits:
             nvidia.com/gpu: 1
 )");
-  // A Deployment stays one.
+  // A Deployment with one replica stays a Deployment.
   EXPECT_NE(EditedText(kWritten, R"({"replicas":1})").find("Deployment"), std::string::npos);
 }
 

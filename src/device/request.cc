@@ -19,7 +19,7 @@ bool AllowsModel(const Constraints& constraints, const Gpu& gpu) {
                      [&](const std::string& wanted) { return MatchesModel(gpu.model, wanted); });
 }
 
-// The GPUs that a group needs for the largest of its containers.
+// The number of GPUs, and the share of each, that suffice for every container of a group.
 struct GroupSize {
   int count = 0;
   MilliGpu compute;
@@ -51,10 +51,10 @@ void AddInit(size_t container, const GroupSize& size, std::vector<ContainerGroup
   int64_t growth = size.weight();
   for (ContainerGroup& group : *groups) {
     if (!group.accepts_init || group.size.mig_profile != size.mig_profile) continue;
-    const int64_t more = LargerOf(group.size, size).weight() - group.size.weight();
-    if (more > growth || (more == growth && best != nullptr)) continue;
+    const int64_t added = LargerOf(group.size, size).weight() - group.size.weight();
+    if (added > growth || (added == growth && best != nullptr)) continue;
     best = &group;
-    growth = more;
+    growth = added;
   }
   if (best == nullptr)
     best =

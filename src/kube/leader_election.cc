@@ -115,13 +115,13 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     valid_until = sent_at + options.renew_deadline;
     // A response after the renew deadline does not make this replica the leader; the next renewal
     // does.
-    const bool starts = !leads && Now() < valid_until;
-    leads = leads || starts;
+    const bool becomes_leader = !leads && Now() < valid_until;
+    leads = leads || becomes_leader;
     if (!Observe(*answer)) return;
     RetryLater(Status::Ok());
     if (delegate == nullptr || !leads) return;
     WatchDeadline();
-    if (starts) delegate->OnStartedLeading();
+    if (becomes_leader) delegate->OnStartedLeading();
   }
 
   void WatchDeadline() {

@@ -178,14 +178,14 @@ std::string DriverController::PodUsingGpus(const std::string& node) const {
 driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView& pool) {
   const std::vector<UpgradeNode> fleet = WithPods(pool.nodes);
   const WallTime now = client_.runner().clock().WallNow();
-  const auto has_pods = [&](const std::string& node) { return reader_.PodsOf(node) != nullptr; };
-  plans_.Update(pool, fleet, has_pods, now);
+  const auto pods_known = [&](const std::string& node) { return reader_.PodsOf(node) != nullptr; };
+  plans_.Update(pool, fleet, pods_known, now);
   driver::UpgradeStep step = driver::NextUpgradeStep(pool.settings->policy.policy, fleet, now);
   std::map<std::string_view, const UpgradeNode*> by_name;
   for (const UpgradeNode& node : fleet) by_name[node.name] = &node;
   for (const UpgradeAction& action : step.actions) {
     const UpgradeNode& node = *by_name.at(action.node);
-    const bool known = !NeedsPods(node) || has_pods(node.name);
+    const bool known = !NeedsPods(node) || pods_known(node.name);
     const bool planned = !BeginsUpgrade(action) || plans_.IsPublished(pool.settings->name);
     if (known && planned) executor_.Execute(action, node);
   }

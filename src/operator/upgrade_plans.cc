@@ -18,7 +18,7 @@ using driver::UpgradeNode;
 // A plan names at most this many nodes, because the status must not grow with the cluster.
 constexpr size_t kMaxPlannedNodes = 20;
 
-bool Waits(const UpgradeNode& node) {
+bool NeedsUpgrade(const UpgradeNode& node) {
   return node.driver && !node.wanted_revision.empty() &&
          node.driver->revision != node.wanted_revision && !driver::WantedDriverFailedOn(node);
 }
@@ -41,12 +41,14 @@ std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<Upgr
 
 }  // namespace
 
-// The key changes with the wanted drivers, but not while nodes upgrade one after the other.
+// The driver revisions that nodes of the pool still need or are being upgraded to. So the key stays
+// the same while the nodes upgrade one after the other, and is "" after the last.
 std::string UpgradePlans::KeyOf(const driver::FleetView::PoolView& pool) {
   std::set<std::string> wanted;
   for (const UpgradeNode& node : pool.nodes) {
     const auto state = driver::StateOfNode(node);
-    if (Waits(node) || (state && driver::InProgress(*state))) wanted.insert(node.wanted_revision);
+    if (NeedsUpgrade(node) || (state && driver::InProgress(*state)))
+      wanted.insert(node.wanted_revision);
   }
   return fmt::format("{}", fmt::join(wanted, " "));
 }
@@ -61,14 +63,14 @@ std::vector<std::string> UpgradePlans::NodesToRead(const driver::FleetView::Pool
   std::vector<std::string> nodes;
   if (KeyOf(pool) == (plan == nullptr ? "" : plan->key)) return nodes;
   for (const UpgradeNode& node : pool.nodes) {
-    if (nodes.size() < kMaxPlannedNodes && Waits(node)) nodes.push_back(node.name);
+    if (nodes.size() < kMaxPlannedNodes && NeedsUpgrade(node)) nodes.push_back(node.name);
   }
   return nodes;
 }
 
 void UpgradePlans::Update(const driver::FleetView::PoolView& pool,
                           const std::vector<UpgradeNode>& fleet,
-                          const std::function<bool(const std::string& node)>& has_pods,
+                          const std::function<bool(const std::string& node)>& pods_known,
                           WallTime now) {
   PoolPlan& plan = plans_[pool.settings->name];
   const std::string key = KeyOf(pool);
@@ -80,12 +82,12 @@ void UpgradePlans::Update(const driver::FleetView::PoolView& pool,
   std::vector<UpgradeNode> planned;
   size_t omitted = 0;
   for (const UpgradeNode& node : fleet) {
-    if (!Waits(node)) continue;
+    if (!NeedsUpgrade(node)) continue;
     if (planned.size() == kMaxPlannedNodes) {
       ++omitted;
       continue;
     }
-    if (!has_pods(node.name)) return;
+    if (!pods_known(node.name)) return;
     planned.push_back(node);
   }
   std::string text = PlanTextOf(pool, std::move(planned), fleet.size(), omitted, now);

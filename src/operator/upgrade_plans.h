@@ -22,11 +22,11 @@ class UpgradePlans {
   // is up to date.
   std::vector<std::string> NodesToRead(const driver::FleetView::PoolView& pool) const;
   // Makes a new plan if the present plan is for other drivers than the wanted ones. `fleet` is the
-  // pool's nodes with their pods. Keeps the present plan if `has_pods` is false for a node of
+  // pool's nodes with their pods. Keeps the present plan if `pods_known` is false for a node of
   // NodesToRead.
   void Update(const driver::FleetView::PoolView& pool,
               const std::vector<driver::UpgradeNode>& fleet,
-              const std::function<bool(const std::string& node)>& has_pods, WallTime now);
+              const std::function<bool(const std::string& node)>& pods_known, WallTime now);
 
   // "" if the pool has no plan.
   std::string TextOf(const std::string& pool) const;

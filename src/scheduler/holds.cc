@@ -41,7 +41,8 @@ bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
 }
 
 Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
-  const bool failure_is_visible = attempt.filter_failure == 0 || !attempt.nominated_node.empty();
+  const bool failure_is_visible =
+      attempt.failed_hash_in_request == 0 || !attempt.nominated_node.empty();
   return (failure_is_visible ? options_.limit : options_.limit_if_failure_invisible) -
          (clock_.Now() - attempt.filtered_at);
 }
@@ -51,13 +52,13 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   if (found == attempts_.end()) return;
   SchedulingAttempt& attempt = found->second;
   attempt.node = node;
-  attempt.filter_failure = pod.failed_attempt_hash;
+  attempt.failed_hash_in_request = pod.failed_attempt_hash;
   const kube::PodObject* received = FindWaiting(pod);
   attempt.received = received != nullptr;
   if (!attempt.received) return;
-  attempt.received_failure = received->failed_attempt_hash;
+  attempt.failed_hash_in_watch = received->failed_attempt_hash;
   attempt.nominated_node = received->nominated_node;
-  // This fails only because of the quota, and then the binding reports it.
+  // Assume fails only if the quota is exceeded. The bind call then reports the error.
   (void)ledger_.Assume(query, node, HoldTime(attempt));
 }
 
@@ -81,13 +82,13 @@ void Holds::OnPod(const kube::PodObject& pod) {
   if (attempt.node.empty() || !binder_.UnsettledReason(pod.meta.uid).empty()) return;
   if (!attempt.received) {
     attempt.received = true;
-    attempt.received_failure = pod.failed_attempt_hash;
+    attempt.failed_hash_in_watch = pod.failed_attempt_hash;
     attempt.nominated_node = pod.nominated_node;
     return AssumeGpus(pod, attempt);
   }
   const bool failed = pod.failed_attempt_hash != 0 &&
-                      pod.failed_attempt_hash != attempt.filter_failure &&
-                      pod.failed_attempt_hash != attempt.received_failure;
+                      pod.failed_attempt_hash != attempt.failed_hash_in_request &&
+                      pod.failed_attempt_hash != attempt.failed_hash_in_watch;
   const bool cleared = !attempt.nominated_node.empty() && pod.nominated_node.empty();
   if (failed || cleared || pod.meta.deleting) {
     ledger_.DropAssumption(pod.meta.uid);

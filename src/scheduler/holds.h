@@ -74,10 +74,11 @@ class Holds {
     // By NodeId; a node that reuses the id of a removed node counts as the removed node.
     std::vector<bool> fits;
     std::string node;  // node whose GPUs are held, or will be held once the watch shows the pod
-    bool received = false;          // the watch has shown the pod, so it may hold GPUs
-    uint64_t filter_failure = 0;    // PodObject::failed_attempt_hash in kube-scheduler's request
-    uint64_t received_failure = 0;  // PodObject::failed_attempt_hash in the watch
-    std::string nominated_node;     // in the watch
+    bool received = false;  // the watch has shown the pod, so it may hold GPUs
+    uint64_t failed_hash_in_request =
+        0;  // PodObject::failed_attempt_hash in kube-scheduler's request
+    uint64_t failed_hash_in_watch = 0;  // PodObject::failed_attempt_hash in the watch
+    std::string nominated_node;         // in the watch
   };
   using Attempts = std::map<Uid, SchedulingAttempt>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks settings of the console that belong together. tessera-console would end at its start, or
-// ignore a setting that is given alone. Threads: pure.
+// Checks settings of the console that must be given together, or that exclude each other. With a
+// wrong combination, tessera-console would exit when it starts, or ignore a setting. Threads: pure.
 #pragma once
 
 #include "src/base/status.h"
@@ -8,8 +8,8 @@
 
 namespace tessera::cli {
 
-// INVALID_ARGUMENT names the setting, and the setting that is missing or too many. OK if the
-// console is not enabled. A setting may also be given as a flag in console.extraArgs.
+// INVALID_ARGUMENT names a setting, and the setting that it lacks or excludes. OK if the console is
+// not enabled. A setting may also be given as a flag in console.extraArgs.
 Status CheckConsole(const components::ConsoleSettings& console);
 
 }  // namespace tessera::cli

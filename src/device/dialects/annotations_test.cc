@@ -73,9 +73,10 @@ TEST(GpushareAllocationTest, RejectsMalformedInput) {
       {R"({"0":{},"0":{}})", "container 0: occurs twice"},
       {R"({"0":{"0":1,"0":1}})", "container 0, GPU 0: occurs twice"},
       {R"({"0":{"00":1}})", "\"00\" is not a whole number"},
-      {R"({"0":{"3":-1}})", "container 0, GPU 3: -1 is not a whole number within 0 and 1073741824"},
+      {R"({"0":{"3":-1}})",
+       "container 0, GPU 3: -1 is not a whole number between 0 and 1073741824"},
       {R"({"0":{"3":"1"}})",
-       "container 0, GPU 3: \"1\" is not a whole number within 0 and 1073741824"},
+       "container 0, GPU 3: \"1\" is not a whole number between 0 and 1073741824"},
   };
   for (const auto& test : kCases) {
     EXPECT_EQ(DecodeGpushareAllocation(test.text).status().message(),

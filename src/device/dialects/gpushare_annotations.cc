@@ -29,7 +29,7 @@ Status DecodeUnits(const Json& gpus, int container, std::map<int, int64_t>* unit
     const Result<int64_t> number = value.ToInt();
     if (!number.ok() || *number < 0 || *number > kMaxUnits) {
       return RejectAnnotation(kAllocation,
-                              "container {}, GPU {}: {} is not a whole number within 0 and {}",
+                              "container {}, GPU {}: {} is not a whole number between 0 and {}",
                               container, gpu, value.Serialize().substr(0, 64), kMaxUnits);
     }
     if (!units->emplace(static_cast<int>(gpu), *number).second) {
