@@ -25,8 +25,8 @@ using ::testing::IsEmpty;
 int CountInstances() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    count += std::filesystem::read_symlink(entry.path(), gone) == "anon_inode:inotify" ? 1 : 0;
+    std::error_code ignored;
+    count += std::filesystem::read_symlink(entry.path(), ignored) == "anon_inode:inotify" ? 1 : 0;
   }
   return count;
 }
@@ -69,7 +69,7 @@ TEST_F(DirWatcherTest, WatchersOfOneRunnerShareAnInstance) {
   EXPECT_THAT(second_, ElementsAre("rescan", "appeared a", "written a"));
 }
 
-TEST_F(DirWatcherTest, AnEndedWatcherLeavesTheOthers) {
+TEST_F(DirWatcherTest, ADestroyedWatcherDoesNotAffectTheOthers) {
   auto first = Watch(dir_.path(), &first_);
   auto second = Watch(dir_.path(), &second_);
   first.reset();
@@ -110,7 +110,7 @@ TEST_F(DirWatcherTest, ADirectoryThatIsCreatedAgainIsWatchedByAll) {
   EXPECT_THAT(second_, ElementsAre("rescan", "rescan", "appeared a"));
 }
 
-// Runs in a child, in a user namespace that may have no instance of inotify.
+// Runs in a child process, in a user namespace that forbids instances of inotify.
 class WithoutInotifyTest : public DirWatcherTest {
  protected:
   static constexpr int kNotPermitted = 77;

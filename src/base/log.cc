@@ -46,12 +46,12 @@ std::string Stamp(LogFormat format) {
 
 void ConfigureLog(LogOptions new_options) { options = new_options; }
 
-std::string FormatLogLine(LogFormat format, Severity severity, std::string_view stamp,
+std::string FormatLogLine(LogFormat format, Severity severity, std::string_view timestamp,
                           std::string_view message, std::initializer_list<LogField> fields) {
   const auto index = static_cast<size_t>(severity);
   std::string line;
   if (format == LogFormat::kJson) {
-    line = fmt::format(R"({{"ts":"{}","level":"{}","msg":)", stamp, kNames[index]);
+    line = fmt::format(R"({{"ts":"{}","level":"{}","msg":)", timestamp, kNames[index]);
     AppendJsonString(message, &line);
     for (const LogField& field : fields) {
       line += ',';
@@ -62,7 +62,7 @@ std::string FormatLogLine(LogFormat format, Severity severity, std::string_view 
     line += '}';
     return line;
   }
-  line = fmt::format("{}{} {}", kLetters[index], stamp, message);
+  line = fmt::format("{}{} {}", kLetters[index], timestamp, message);
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;

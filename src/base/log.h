@@ -35,11 +35,12 @@ void ConfigureLog(LogOptions options);
 
 void Log(Severity severity, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// The line that Log would write, without a newline. `stamp` is the formatted time.
-std::string FormatLogLine(LogFormat format, Severity severity, std::string_view stamp,
+// The line that Log would write, without a newline. `timestamp` is the formatted time.
+std::string FormatLogLine(LogFormat format, Severity severity, std::string_view timestamp,
                           std::string_view message, std::initializer_list<LogField> fields);
 
-// Redirects log lines from standard error to `sink` during its lifetime. For tests; one at a time.
+// While the object exists, log lines go to `sink` instead of standard error. For tests; at most one
+// object at a time.
 class ScopedLogSinkForTest {
  public:
   explicit ScopedLogSinkForTest(std::function<void(std::string_view line)> sink);

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kUuid = "01234567-89ab-cdef-0011-2233445566ff";
 
-TEST(UuidTextTest, StoresUuidsInPlaceAndKeepsSimilarTexts) {
+TEST(UuidTextTest, StoresUuidsInPlaceAndOtherTextsUnchanged) {
   static_assert(sizeof(UuidText) <= 24);
   for (const std::string_view prefix : {"", "GPU-", "MIG-"}) {
     const std::string uuid = std::string(prefix).append(kUuid);
     EXPECT_EQ(UuidText(uuid).str(), uuid);
-    // Each of these differs from the UUID in one position.
+    // Each text differs from the UUID in at most one position.
     for (size_t i = 0; i < uuid.size(); ++i) {
       for (const char c : {'g', 'A', '-', '/', ':', '`', '1', 'G', 'M'}) {
         std::string other = uuid;

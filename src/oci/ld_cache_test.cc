@@ -51,18 +51,18 @@ TEST(LdCache, SkipsTheOlderFormatBeforeTheNewer) {
 }
 
 TEST(LdCache, SkipsOtherSectionsOfTheExtension) {
-  constexpr size_t kExtensionOffset = 32, kSection = 16;
+  constexpr size_t kExtensionOffset = 32, kSectionSize = 16;
   std::string data = WriteLdCache(Sample());
-  uint32_t before;
-  std::memcpy(&before, data.data() + kExtensionOffset, sizeof(before));
-  const std::string magic = data.substr(before, 4);
-  const std::string hwcaps = data.substr(before + 8, kSection);
-  const uint32_t after = static_cast<uint32_t>((data.size() + 7) / 8 * 8);
-  data.resize(after);
-  std::memcpy(data.data() + kExtensionOffset, &after, sizeof(after));
+  uint32_t old_extension;
+  std::memcpy(&old_extension, data.data() + kExtensionOffset, sizeof(old_extension));
+  const std::string magic = data.substr(old_extension, 4);
+  const std::string hwcaps = data.substr(old_extension + 8, kSectionSize);
+  const uint32_t new_extension = static_cast<uint32_t>((data.size() + 7) / 8 * 8);
+  data.resize(new_extension);
+  std::memcpy(data.data() + kExtensionOffset, &new_extension, sizeof(new_extension));
   const uint32_t count = 2;
   data += magic + std::string(reinterpret_cast<const char*>(&count), sizeof(count)) +
-          std::string(kSection, '\0') + hwcaps;
+          std::string(kSectionSize, '\0') + hwcaps;
   EXPECT_EQ(ParseLdCache(data).value().hwcaps, Sample().hwcaps);
 }
 
@@ -143,26 +143,27 @@ TEST(LdCache, EveryTruncationIsReportedAsDamage) {
       EXPECT_FALSE(ParseLdCache(good.substr(0, length)).ok()) << length;
     }
   }
-  constexpr size_t kHeader = 48, kEntry = 24;
-  EXPECT_THAT(ParseLdCache(WriteLdCache(plain).substr(0, kHeader + 3 * kEntry)).status().message(),
-              HasSubstr("fewer entries than announced"));
+  constexpr size_t kHeaderSize = 48, kEntrySize = 24;
+  EXPECT_THAT(
+      ParseLdCache(WriteLdCache(plain).substr(0, kHeaderSize + 3 * kEntrySize)).status().message(),
+      HasSubstr("fewer entries than announced"));
 }
 
-TEST(LdCache, AnEntryMayBeAPrefixOfAnother) {
+TEST(LdCache, ANameMayBeTheEndOfItsPath) {
   LdCache cache;
   cache.entries = {Entry("a", "/a")};
   EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries, cache.entries);
 }
 
 TEST(LdCache, AcceptsLittleEndianOrUnspecifiedByteOrder) {
-  constexpr size_t kFlags = 28;
+  constexpr size_t kFlagsOffset = 28;
   std::string text = WriteLdCache(Sample());
   for (const char flags : {0, 2}) {
-    text[kFlags] = flags;
+    text[kFlagsOffset] = flags;
     EXPECT_TRUE(ParseLdCache(text).ok()) << int{flags};
   }
   for (const char flags : {1, 3}) {
-    text[kFlags] = flags;
+    text[kFlagsOffset] = flags;
     EXPECT_THAT(ParseLdCache(text).status().message(), HasSubstr("byte order")) << int{flags};
   }
 }

@@ -271,7 +271,7 @@ class Timeline {
     result_.allocation = 100 * averages_.Total(0) / (capacity * span);
     result_.fragmentation = 100 * averages_.Total(1) / (capacity * span);
     result_.mean_wait = weighted_waits_ / std::max(started_milli_, 1.0);
-    result_.last_end = static_cast<double>(now_ - begin_);
+    result_.last_pod_end = static_cast<double>(now_ - begin_);
     for (auto& waits : result_.waits) std::sort(waits.begin(), waits.end());
     for (size_t part = 0; part < kTimelinePoints; ++part) {
       result_.points.push_back({.seconds = averages_.part_length() * static_cast<double>(part + 1),

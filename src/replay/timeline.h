@@ -3,7 +3,7 @@
 // recorded lifetime, and leave. After each departure all waiting pods are tried in their order of
 // arrival; a small pod may overtake a large one, but not a pod of its own shape.
 //
-// By default the load is steady and spans all nodes; its pods are drawn from the list
+// By default the load is steady and spans all nodes; its pods are copies of pods of the trace
 // (docs/tasks/replay.md).
 //
 // Threads: runs share only the trace, which is read-only.
@@ -21,9 +21,9 @@
 
 namespace tessera::replay {
 
-// Means over one of kTimelinePoints equal parts of the observed time. This is the time in which
-// pods arrive; with `as_recorded`, it lasts from the first creation to the last deletion in the
-// trace.
+// Means over one of kTimelinePoints equal parts of the observed time. The observed time is the time
+// in which pods arrive; with `as_recorded`, the time from the first creation to the last deletion
+// in the trace.
 struct TimelinePoint {
   double seconds = 0;        // end of the part, since the start
   double allocation = 0;     // percent of capacity
@@ -50,14 +50,14 @@ struct TimelineResult {
   uint64_t seed = 0;
   size_t nodes = 0;
   int64_t capacity_milli = 0;
-  int64_t peak_milli = 0;  // peak request if no pod waited
+  int64_t peak_milli = 0;  // the most that pods would hold at once if no pod waited
   double observed_seconds = 0;
   size_t pods = 0;        // arrived pods
   double gpu_hours = 0;   // allocated in the observed time
   double allocation = 0;  // allocated GPU time in percent of capacity
   double fragmentation = 0;
   double mean_wait = 0;          // seconds, of started pods, weighted by their GPUs
-  double last_end = 0;           // seconds since the start
+  double last_pod_end = 0;       // end of the last pod, in seconds since the start
   uint64_t never_scheduled = 0;  // pods that fit on no node, even on an empty one
   BlockedPods blocked;
   std::array<std::vector<int64_t>, kPodSizes> waits;  // seconds, ascending, of started pods

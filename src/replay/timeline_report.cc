@@ -99,7 +99,7 @@ Json ToJson(const TimelineResult& result) {
                            {"allocation", Number(result.allocation, 4)},
                            {"fragmentation", Number(result.fragmentation, 4)},
                            {"mean_wait", Number(result.mean_wait, 1)},
-                           {"last_end", Number(result.last_end, 0)},
+                           {"last_end", Number(result.last_pod_end, 0)},
                            {"never", Count(result.never_scheduled)},
                            {"blocked", BlockedToJson(result.blocked)},
                            {"waiting", WaitsToJson(result)},
@@ -115,7 +115,7 @@ void AddWork(const std::vector<Results>& groups, std::string* out) {
                               cell([](auto& r) { return r.allocation; }),
                               cell([](auto& r) { return r.fragmentation; }),
                               cell([](auto& r) { return r.mean_wait / kHour; }),
-                              cell([](auto& r) { return r.last_end / kHour; })}});
+                              cell([](auto& r) { return r.last_pod_end / kHour; })}});
   }
   AppendTable(
       "Work in the observed time: GPU-hours allocated, also in % of all; GPUs that are idle\n"

@@ -47,14 +47,14 @@ std::vector<int64_t> WaitsOf(const TimelineResult& result, PodSize size) {
 TEST(TimelineTest, PodsStartAtOnceIfTheyFit) {
   const auto result = TimelineOf({NodeOf("n", 2)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 20)});
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 0));
-  EXPECT_EQ(result.last_end, 100);
+  EXPECT_EQ(result.last_pod_end, 100);
   EXPECT_EQ(result.blocked.waited, 0u);
 }
 
 TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLifetime) {
   const auto result = TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 0, 100), PodOf("b", 1, 10, 50)});
   EXPECT_THAT(WaitsOf(result, PodSize::kOne), ElementsAre(0, 90));
-  EXPECT_EQ(result.last_end, 140);
+  EXPECT_EQ(result.last_pod_end, 140);
   EXPECT_EQ(result.blocked.waited, 1u);
   EXPECT_EQ(result.blocked.enough_idle, 0u);
 }
@@ -112,7 +112,7 @@ TEST(TimelineTest, MovesPodsIfAllowed) {
   const auto result = TimelineOf({NodeOf("m", 2), NodeOf("n", 2)}, Scattered(), true);
   EXPECT_THAT(WaitsOf(result, PodSize::kTwo), ElementsAre(0));
   EXPECT_EQ(result.blocked.moved, 1u);
-  EXPECT_EQ(result.last_end, 100);  // a moved pod keeps its end
+  EXPECT_EQ(result.last_pod_end, 100);  // a moved pod keeps its end
 }
 
 TEST(TimelineTest, IsTheSameEachTimeAndOnAnyNumberOfThreads) {

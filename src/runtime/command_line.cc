@@ -11,38 +11,38 @@ namespace {
 
 // Options of runc 1.1 and crun 1.x that take a value. runc's flag parser (Go's package flag)
 // accepts one dash or two.
-constexpr std::string_view kGlobalWithValue[] = {"root",           "log",      "log-format", "criu",
-                                                 "cgroup-manager", "log-level"};
-constexpr std::string_view kCreateWithValue[] = {"bundle",         "b",        "config",      "f",
-                                                 "console-socket", "pid-file", "preserve-fds"};
-constexpr std::string_view kExecWithValue[] = {"process",
-                                               "p",
-                                               "console-socket",
-                                               "pid-file",
-                                               "cwd",
-                                               "env",
-                                               "e",
-                                               "user",
-                                               "u",
-                                               "additional-gids",
-                                               "g",
-                                               "process-label",
-                                               "apparmor",
-                                               "cap",
-                                               "c",
-                                               "preserve-fds",
-                                               "cgroup"};
+constexpr std::string_view kGlobalOptionsWithValue[] = {
+    "root", "log", "log-format", "criu", "cgroup-manager", "log-level"};
+constexpr std::string_view kCreateOptionsWithValue[] = {
+    "bundle", "b", "config", "f", "console-socket", "pid-file", "preserve-fds"};
+constexpr std::string_view kExecOptionsWithValue[] = {"process",
+                                                      "p",
+                                                      "console-socket",
+                                                      "pid-file",
+                                                      "cwd",
+                                                      "env",
+                                                      "e",
+                                                      "user",
+                                                      "u",
+                                                      "additional-gids",
+                                                      "g",
+                                                      "process-label",
+                                                      "apparmor",
+                                                      "cap",
+                                                      "c",
+                                                      "preserve-fds",
+                                                      "cgroup"};
 
 // The list is not complete. The values of update's other options do not begin with a dash, so they
 // are skipped like the container's id.
-constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
+constexpr std::string_view kUpdateOptionsWithValue[] = {"resources", "r"};
 
 struct Option {
   std::string_view name;        // without dashes
   const char* value = nullptr;  // after '='
 };
 
-Option Read(const char* argument) {
+Option ParseOption(const char* argument) {
   const char* name = argument + (argument[1] == '-' ? 2 : 1);
   const char* equals = std::strchr(name, '=');
   if (equals == nullptr) return {name, nullptr};
@@ -66,7 +66,7 @@ int WalkOptions(int argc, const char* const* argv, int at, bool to_the_end,
       if (to_the_end) continue;
       return at;
     }
-    Option option = Read(argv[at]);
+    Option option = ParseOption(argv[at]);
     if (option.value == nullptr && Contains(with_value, option.name) && at + 1 < argc) {
       option.value = argv[++at];
     }
@@ -83,7 +83,7 @@ bool CommandLine::creates_container() const {
 
 CommandLine ParseCommandLine(int argc, const char* const* argv) {
   CommandLine line;
-  const int verb = WalkOptions(argc, argv, 1, /*to_the_end=*/false, kGlobalWithValue,
+  const int verb = WalkOptions(argc, argv, 1, /*to_the_end=*/false, kGlobalOptionsWithValue,
                                [&line](const Option& option) {
                                  if (option.name == "log") line.log_file = option.value;
                                  if (option.name == "log-format" && option.value != nullptr) {
@@ -93,21 +93,21 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (verb >= argc) return line;
   line.verb = argv[verb];
   if (std::strcmp(line.verb, "exec") == 0) {
-    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/false, kExecWithValue,
+    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/false, kExecOptionsWithValue,
                 [&line](const Option& option) {
                   if (option.name == "process" || option.name == "p")
                     line.process_file = option.value;
                 });
   }
   if (std::strcmp(line.verb, "update") == 0) {
-    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kUpdateWithValue,
+    WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kUpdateOptionsWithValue,
                 [&line](const Option& option) {
                   if (option.name == "resources" || option.name == "r")
                     line.resources_file = option.value;
                 });
   }
   if (!line.creates_container()) return line;
-  WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kCreateWithValue,
+  WalkOptions(argc, argv, verb + 1, /*to_the_end=*/true, kCreateOptionsWithValue,
               [&line](const Option& option) {
                 if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
                 if (option.name == "config" || option.name == "f") line.config_file = option.value;

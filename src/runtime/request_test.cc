@@ -157,7 +157,7 @@ TEST(SelectGpus, SelectsByIndexAndUuidEachOnce) {
   EXPECT_EQ(select({"nvidia.com/gpu=0"}).status().code(), Code::kUnimplemented);
 }
 
-TEST(Report, WritesLinesInRuncsFormat) {
+TEST(LogLine, WritesLinesInRuncsFormat) {
   EXPECT_EQ(LogLine(true, "error", "a \"b\"\n", "T"),
             "{\"level\":\"error\",\"msg\":\"a \\\"b\\\"\\n\",\"time\":\"T\"}\n");
   EXPECT_EQ(LogLine(false, "error", "x", "T"), "time=\"T\" level=error msg=\"x\"\n");

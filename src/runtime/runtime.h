@@ -13,12 +13,13 @@
 
 namespace tessera::runtime {
 
-// Returns only with the exit code of an error or of Tessera's own verbs (explain, configure).
+// Ends by executing the low-level runtime. Returns only after an error and for Tessera's own verbs
+// (explain, configure), with the exit code.
 int RuntimeMain(int argc, char** argv);
 
 // The first of `names` that is an executable file and not this program. An absolute path is used as
-// it is; a name is searched in `path_variable` (PATH; may be null), then in kUsualDirs. NOT_FOUND
-// lists the names and directories.
+// it is; a name is searched in `path_variable` (PATH; may be null), then in kUsualDirs
+// (program_search.h). NOT_FOUND lists the names and directories.
 Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                                         const char* path_variable);
 

@@ -5,8 +5,9 @@
 
 namespace tessera::engine {
 
-// argv[0] is "configure" or the program's name. Returns the exit code: 0 also if there is nothing
-// to change; otherwise by src/base/status.h, with the reason on standard error.
+// argv[0] is "configure" or the program's name. Returns the exit code: 0 for success, also if there
+// is nothing to change. After an error, prints the reason to standard error and returns the error's
+// exit code (src/base/status.h).
 int ConfigureMain(int argc, char** argv);
 
 }  // namespace tessera::engine

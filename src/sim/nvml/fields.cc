@@ -51,7 +51,7 @@ constexpr ZeroFields kZeroFields[] = {
     {95, 95, FieldRequirement::kNone, false},   // roll-overs of the PCIe replay counter
     {96, 119, FieldRequirement::kNvLink, true},    // errors of links 6 to 11
     {138, 141, FieldRequirement::kNvLink, true},   // traffic
-    {148, 163, FieldRequirement::kNvLink, true},   // errors in data, and by link of the scope
+    {148, 163, FieldRequirement::kNvLink, true},   // data errors, and errors of the link `scope_id`
     {167, 167, FieldRequirement::kNvLink, false},  // power state: high speed
     {169, 169, FieldRequirement::kNone, false},    // recoveries of the PCIe link
     {173, 183, FieldRequirement::kNone, false},    // errors of PCIe

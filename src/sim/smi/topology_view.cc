@@ -36,7 +36,7 @@ Legend:
 
 )";
 
-// The remote ends of links, to count them.
+// What the active NVLinks of a GPU lead to: switches, or other GPUs.
 struct RemoteEnds {
   unsigned to_switch = 0;
   std::vector<std::string> peers;  // bus ids, one for each link
@@ -60,7 +60,7 @@ RemoteEnds LinksOf(const NvmlGpu& gpu) {
   return links;
 }
 
-std::string Level(const NvmlGpu& a, const NvmlGpu& b) {
+std::string PcieConnection(const NvmlGpu& a, const NvmlGpu& b) {
   unsigned level = 0;
   const nvml::Return result =
       NVML_CALL(a.client(), nvmlDeviceGetTopologyCommonAncestor, a.handle(), b.handle(), &level);
@@ -85,11 +85,11 @@ std::string Connection(const NvmlGpu& a, const RemoteEnds& a_links, const NvmlGp
   auto count =
       static_cast<unsigned>(std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
   count += std::min(a_links.to_switch, b_links.to_switch);
-  return count > 0 ? fmt::format("NV{}", count) : Level(a, b);
+  return count > 0 ? fmt::format("NV{}", count) : PcieConnection(a, b);
 }
 
-// Formats ranges as "0-3,8-11".
-std::string Ranges(const std::array<unsigned long, kAffinityWords>& bits) {
+// Formats the set bits as ranges, such as "0-3,8-11".
+std::string FormatRanges(const std::array<unsigned long, kAffinityWords>& bits) {
   auto set = [&bits](unsigned i) {
     return i < kAffinityWords * 64 && ((bits[i / 64] >> (i % 64)) & 1) != 0;
   };
@@ -109,20 +109,20 @@ std::string CpuAffinity(const NvmlGpu& gpu) {
   std::array<unsigned long, kAffinityWords> bits{};
   const nvml::Return result =
       NVML_CALL(gpu.client(), nvmlDeviceGetCpuAffinity, gpu.handle(), kAffinityWords, bits.data());
-  return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
+  return result == nvml::Return::kSuccess ? FormatRanges(bits) : "N/A";
 }
 
 std::string NumaAffinity(const NvmlGpu& gpu) {
   std::array<unsigned long, kAffinityWords> bits{};
   const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetMemoryAffinity, gpu.handle(),
                                         kAffinityWords, bits.data(), 0U);
-  return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
+  return result == nvml::Return::kSuccess ? FormatRanges(bits) : "N/A";
 }
 
 // The status of the first requested P2P capability that is not OK; OK if all are.
 std::string P2pStatusOf(std::string_view selected_letters, const NvmlGpu& a, const NvmlGpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
-  constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
+  constexpr std::string_view kLetters = "rwnap";  // position: NVML number of the P2P capability
   for (const char letter : selected_letters) {
     unsigned status = nvml::kP2pUnknown;
     const nvml::Return result =

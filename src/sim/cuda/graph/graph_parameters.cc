@@ -10,47 +10,47 @@ namespace {
 constexpr int kLastKernelAttribute = 17;  // in CUDA 13
 
 Result FindKernelNode(Call& call, GraphNode node) {
-  const bool kernel = call->graphs().IsNode(node) && node->type == GraphNodeType::kKernel;
-  return kernel ? Result::kSuccess : Result::kInvalidValue;
+  const bool is_kernel = call->graphs().IsNode(node) && node->type == GraphNodeType::kKernel;
+  return is_kernel ? Result::kSuccess : Result::kInvalidValue;
 }
 
 }  // namespace
 
-CUDA_EXPORT Result cuGraphAddNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,
-                                  GraphNodeParameters* parameters) {
+CUDA_EXPORT Result cuGraphAddNode(GraphNode* node, Graph graph, const GraphNode* dependencies,
+                                  size_t count, GraphNodeParameters* parameters) {
   if (parameters == nullptr) return Result::kInvalidValue;
   switch (parameters->type) {
     case GraphNodeType::kKernel:
-      return cuGraphAddKernelNode_v2(node, graph, from, count, &parameters->kernel);
+      return cuGraphAddKernelNode_v2(node, graph, dependencies, count, &parameters->kernel);
     case GraphNodeType::kMemcpy:
-      return cuGraphAddMemcpyNode(node, graph, from, count, &parameters->memcpy.copy,
+      return cuGraphAddMemcpyNode(node, graph, dependencies, count, &parameters->memcpy.copy,
                                   parameters->memcpy.context);
     case GraphNodeType::kMemset:
-      return cuGraphAddMemsetNode(node, graph, from, count, &parameters->memset, nullptr);
+      return cuGraphAddMemsetNode(node, graph, dependencies, count, &parameters->memset, nullptr);
     case GraphNodeType::kHost:
-      return cuGraphAddHostNode(node, graph, from, count, &parameters->host);
+      return cuGraphAddHostNode(node, graph, dependencies, count, &parameters->host);
     case GraphNodeType::kGraph:
-      return cuGraphAddChildGraphNode(node, graph, from, count, parameters->graph);
+      return cuGraphAddChildGraphNode(node, graph, dependencies, count, parameters->graph);
     case GraphNodeType::kEmpty:
-      return cuGraphAddEmptyNode(node, graph, from, count);
+      return cuGraphAddEmptyNode(node, graph, dependencies, count);
     case GraphNodeType::kWaitEvent:
-      return cuGraphAddEventWaitNode(node, graph, from, count, parameters->event);
+      return cuGraphAddEventWaitNode(node, graph, dependencies, count, parameters->event);
     case GraphNodeType::kEventRecord:
-      return cuGraphAddEventRecordNode(node, graph, from, count, parameters->event);
+      return cuGraphAddEventRecordNode(node, graph, dependencies, count, parameters->event);
     case GraphNodeType::kMemAlloc:
-      return cuGraphAddMemAllocNode(node, graph, from, count, &parameters->alloc);
+      return cuGraphAddMemAllocNode(node, graph, dependencies, count, &parameters->alloc);
     case GraphNodeType::kMemFree:
-      return cuGraphAddMemFreeNode(node, graph, from, count, parameters->free);
+      return cuGraphAddMemFreeNode(node, graph, dependencies, count, parameters->free);
     case GraphNodeType::kConditional:
-      return AddConditionalNode(node, graph, from, count, &parameters->conditional);
+      return AddConditionalNode(node, graph, dependencies, count, &parameters->conditional);
   }
   return Result::kNotSupported;
 }
-CUDA_EXPORT Result cuGraphAddNode_v2(GraphNode* node, Graph graph, const GraphNode* from,
+CUDA_EXPORT Result cuGraphAddNode_v2(GraphNode* node, Graph graph, const GraphNode* dependencies,
                                      const GraphEdge* edges, size_t count,
                                      GraphNodeParameters* parameters) {
   if (HasPorts(edges, count)) return Result::kNotSupported;
-  return cuGraphAddNode(node, graph, from, count, parameters);
+  return cuGraphAddNode(node, graph, dependencies, count, parameters);
 }
 
 CUDA_EXPORT Result cuGraphNodeSetParams(GraphNode node, GraphNodeParameters* parameters) {

@@ -99,7 +99,7 @@ TEST(ImageTest, FindsVariablesOfPtxAndTheirInitialValues) {
   EXPECT_EQ(image.entries.size(), 1u);
 }
 
-// A cubin as a compiler writes it, with the sections of a test.
+// Builds a cubin of the sections that a test adds, in the layout that compilers write.
 class Cubin {
  public:
   explicit Cubin(unsigned flags, unsigned char abi = 7) {
@@ -205,7 +205,7 @@ TEST(ImageTest, FindsParametersAndVariablesOfACubin) {
   EXPECT_EQ(image.globals[2].initial, "ab");
 }
 
-TEST(ImageTest, ACubinRunsOnItsMajorVersionFromItsMinorVersionOn) {
+TEST(ImageTest, ACubinRunsOnItsMajorVersionWithTheSameOrAHigherMinor) {
   const auto load = [](unsigned flags, unsigned char abi, int cc) {
     Cubin cubin(flags, abi);
     cubin.Add(".text.x", SHT_PROGBITS, "code");
@@ -216,7 +216,8 @@ TEST(ImageTest, ACubinRunsOnItsMajorVersionFromItsMinorVersionOn) {
   EXPECT_EQ(load(0x500550, 7, 86), Result::kSuccess);
   EXPECT_EQ(load(0x560556, 7, 80), Result::kNoBinaryForGpu);
   EXPECT_EQ(load(0x500550, 7, 90), Result::kNoBinaryForGpu);
-  EXPECT_EQ(load(0x6007802, 8, 120), Result::kSuccess) << "the wider layout of newer compilers";
+  EXPECT_EQ(load(0x6007802, 8, 120), Result::kSuccess)
+      << "newer compilers use more bits of the flags for the version";
   EXPECT_EQ(load(0x6007802, 8, 90), Result::kNoBinaryForGpu);
 }
 
@@ -241,21 +242,21 @@ class GuardedBytes {
  public:
   explicit GuardedBytes(std::string_view bytes) {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
-    bytes_ = (bytes.size() + page - 1) / page * page + page;
+    mapped_bytes_ = (bytes.size() + page - 1) / page * page + page;
     pages_ = static_cast<char*>(
-        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     EXPECT_NE(static_cast<void*>(pages_), MAP_FAILED);
-    EXPECT_EQ(mprotect(pages_ + bytes_ - page, page, PROT_NONE), 0);
-    data_ = pages_ + bytes_ - page - bytes.size();
+    EXPECT_EQ(mprotect(pages_ + mapped_bytes_ - page, page, PROT_NONE), 0);
+    data_ = pages_ + mapped_bytes_ - page - bytes.size();
     std::memcpy(data_, bytes.data(), bytes.size());
   }
-  ~GuardedBytes() { munmap(pages_, bytes_); }
+  ~GuardedBytes() { munmap(pages_, mapped_bytes_); }
   GuardedBytes(const GuardedBytes&) = delete;
   GuardedBytes& operator=(const GuardedBytes&) = delete;
   const char* data() const { return data_; }
 
  private:
-  size_t bytes_ = 0;
+  size_t mapped_bytes_ = 0;
   char* pages_ = nullptr;
   char* data_ = nullptr;
 };
