@@ -14,8 +14,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kPageTimeout = std::chrono::seconds(5);
-
 struct VersionOptions {
   ClusterOptions cluster;
   StyleOptions style;
@@ -66,7 +64,7 @@ std::string RuntimeImageOf(const Json& pod) {
 
 Status AddComponents(const VersionOptions& options, Listing* list) {
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(options.cluster));
-  ClusterClient api(std::move(config), options.cluster.timeout(), kPageTimeout);
+  ClusterClient api(std::move(config), options.cluster.timeout());
   Result<std::string> server = std::string();
   Result<std::vector<Json>> pods = std::vector<Json>(), nodes = std::vector<Json>();
   api.ReadText("/version", 1 << 16, &server);

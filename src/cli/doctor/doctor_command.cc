@@ -10,7 +10,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Duration kPageTimeout = std::chrono::seconds(5);
 constexpr int kExitFound = 1;
 
 struct DoctorOptions {
@@ -28,7 +27,7 @@ int RunDoctor(const DoctorOptions& options) {
   }
   Result<kube::Config> config = ConfigOf(options.cluster);
   if (!config.ok()) return Fail(config.status());
-  ClusterClient api(*std::move(config), options.cluster.timeout(), kPageTimeout);
+  ClusterClient api(*std::move(config), options.cluster.timeout());
   const auto facts = ReadFacts(api);
   if (!facts.ok()) return Fail(facts.status());
   const std::vector<DoctorFinding> findings = Diagnose(**facts);
