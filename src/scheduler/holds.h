@@ -75,10 +75,10 @@ class Holds {
     std::vector<bool> fits;
     std::string node;  // node whose GPUs are held, or will be held once the watch shows the pod
     bool received = false;  // the watch has shown the pod, so it may hold GPUs
-    uint64_t failed_hash_in_request =
-        0;  // PodObject::failed_attempt_hash in kube-scheduler's request
-    uint64_t failed_hash_in_watch = 0;  // PodObject::failed_attempt_hash in the watch
-    std::string nominated_node;         // in the watch
+    // PodObject::failed_attempt_hash in kube-scheduler's request, and in the watch.
+    uint64_t failed_hash_in_request = 0;
+    uint64_t failed_hash_in_watch = 0;
+    std::string nominated_node;  // in the watch
   };
   using Attempts = std::map<Uid, SchedulingAttempt>;
 
