@@ -55,15 +55,19 @@ bool Conflicts(const Json& change, const Json* object) {
          (object == nullptr || !(*version == *object->Find("metadata")->Find("resourceVersion")));
 }
 
-// Whether the selectors in the request match the object. Supports lists of "key=value" and
-// "key!=value".
+// Whether the selectors in the request match the object. Supports lists of "key=value",
+// "key!=value" and "key", which means that the label exists.
 bool Selects(const net::Request& request, const Json& object) {
   const Json& metadata = *object.Find("metadata");
   const auto matches = [](std::string_view selector, const Json* values) {
     if (selector.empty()) return true;
     for (const std::string_view term : Split(selector, ',')) {
       const size_t equals = term.find('=');
-      if (values == nullptr || equals == std::string_view::npos) return false;
+      if (values == nullptr) return false;
+      if (equals == std::string_view::npos) {
+        if (values->Find(term) == nullptr) return false;
+        continue;
+      }
       const bool differs = equals > 0 && term[equals - 1] == '!';
       const std::string_view key = term.substr(0, equals - (differs ? 1 : 0));
       const bool equal = values->StringAt(key).value_or("") == term.substr(equals + 1);
