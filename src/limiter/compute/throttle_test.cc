@@ -132,8 +132,7 @@ TEST_F(ThrottleTest, AContextEndsWithWorkInFlight) {
       for (int j = 0; j < 3; ++j) ASSERT_OK(Launch(cuda, function));
       ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
+    EXPECT_TRUE(node.WaitUntilSettled(0));
   }));
 }
 

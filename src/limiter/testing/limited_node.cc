@@ -74,6 +74,11 @@ uint64_t LimitedNode::Held(uint32_t gpu) {
   return held - DuplicateBytes(*usage_, int(gpu));
 }
 
+bool LimitedNode::WaitUntilSettled(uint32_t gpu) {
+  for (int i = 0; i < 10'000 && compute(gpu).slots[0].in_flight != 0; ++i) ::usleep(1000);
+  return compute(gpu).slots[0].in_flight == 0;
+}
+
 void LimitedNode::Sweep() { (void)SweepSlots(kUsage, usage_); }
 
 int LimitedNode::Start(const Body& body) {
