@@ -8,16 +8,14 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <filesystem>
 #include <map>
 
-#include "src/oci/replace_file.h"
 #include "src/oci/shared_tree.h"
-#include "src/oci/testing/fake_driver.h"
+#include "src/oci/testing/injection_fixture.h"
 
 namespace tessera::oci {
 namespace {
@@ -27,72 +25,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class InjectionTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_TRUE(MakeFakeDriver(path("driver"), TwoGpus()).ok());
-    fs::create_directories(path("bundle/rootfs/etc/ld.so.conf.d"));
-    injection_.driver = FindDriver(path("driver"), kDefaultCapabilities).value();
-  }
-
-  std::string path(const std::string& name) const { return JoinPath(dir_.path(), name); }
-  std::string rootfs() const { return path("bundle/rootfs"); }
-
-  void AddImageCache(const std::string& conf = "include /etc/ld.so.conf.d/*.conf\n") {
-    LdCache cache;
-    cache.entries = {
-        {.name = "libc.so.6", .path = "/lib/libc.so.6", .flags = NativeLdCacheFlags()},
-        {.name = "libcuda.so.1", .path = "/opt/libcuda.so.1", .flags = NativeLdCacheFlags()}};
-    Write("etc/ld.so.cache", WriteLdCache(cache));
-    Write("etc/ld.so.conf", conf);
-  }
-  void Write(const std::string& name, const std::string& text) {
-    ASSERT_TRUE(WriteFileAtomically(JoinPath(rootfs(), name), text, 0644).ok());
-  }
-
-  // `mounts`: destination, type and source of each mount.
-  using Mounts = std::vector<std::array<std::string, 3>>;
-  ConfigDocument Document(const Mounts& mounts, bool read_only = false) {
-    Json json =
-        ParseJson(R"({"process":{"env":["PATH=/bin"]},"root":{"path":"rootfs"},"linux":{}})")
-            .value();
-    json.Find("root")->Set("readonly", Json::Bool(read_only));
-    Json list = Json::MakeArray();
-    for (const auto& [destination, type, source] : mounts) {
-      Json mount = Json::MakeObject();
-      mount.Set("destination", Json::String(destination));
-      mount.Set("type", Json::String(type));
-      mount.Set("source", Json::String(source));
-      list.Append(std::move(mount));
-    }
-    json.Set("mounts", std::move(list));
-    return ConfigDocument::Parse(json.Serialize(), path("bundle")).value();
-  }
-  static Mounts OwnDev() { return {{"/dev", "tmpfs", "tmpfs"}}; }
-
-  Result<std::string> Place(const Mounts& mounts, const std::string& tree_dir = "") {
-    ASSIGN_OR_RETURN(const InjectionTarget target, FindInjectionTarget(Document(mounts), tree_dir));
-    return target.driver_dir;
-  }
-
-  // The document with the mounts that a start would add.
-  ConfigDocument Injected(ConfigDocument document) {
-    const Result<InjectionTarget> target = FindInjectionTarget(document, "");
-    EXPECT_TRUE(target.ok()) << target.status().message();
-    const auto summary = Inject(injection_, *target, &document);
-    EXPECT_TRUE(summary.ok()) << summary.status().message();
-    return document;
-  }
-  static std::vector<std::string> Destinations(const ConfigDocument& document) {
-    std::vector<std::string> all;
-    for (const Mount& mount : document.Mounts()) all.push_back(mount.destination);
-    return all;
-  }
-
-  TempDir dir_;
-  Injection injection_;
-};
 
 TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
   EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera");
@@ -225,160 +157,6 @@ TEST_F(InjectionTest, WithoutAUsableCacheLibrariesAreFoundThroughTheEnvironment)
   }
   fs::remove(rootfs() + "/etc/ld.so.conf.d");
   EXPECT_TRUE(by_environment(OwnDev())) << "the image has no ld.so.conf.d";
-}
-
-class LibraryLinksTest : public InjectionTest {
- protected:
-  static constexpr std::string_view kDir = kFakeLibraryDir;
-
-  void MakeDir(std::string_view name) { fs::create_directories(JoinPath(rootfs(), name)); }
-  // The names in a directory of the image, with the targets of links.
-  std::map<std::string, std::string> Files(std::string_view dir) {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::directory_iterator(JoinPath(rootfs(), dir))) {
-      files[entry.path().filename()] = entry.is_symlink() ? fs::read_symlink(entry.path()) : "";
-    }
-    return files;
-  }
-  static std::map<std::string, std::string> Links(const std::string& dir = "/dev/tessera/lib/") {
-    std::map<std::string, std::string> links;
-    for (const char* name :
-         {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"}) {
-      links[name] = dir + name;
-    }
-    return links;
-  }
-};
-
-TEST_F(LibraryLinksTest, TheImagesLibraryDirGetsLinksWithoutTheDriversVersion) {
-  injection_.driver.libraries.push_back({.host_path = path("x"),
-                                         .file_name = "libnvidia-glcore.so.550.54.15",
-                                         .soname = "libnvidia-glcore.so.550.54.15"});
-  for (const std::string& dir : {std::string(kDir), std::string("usr/lib64")}) {
-    MakeDir(dir);
-    MakeDir("usr/lib");
-    for (const bool read_only : {false, true}) {
-      for (int start = 0; start < 2; ++start) Injected(Document(OwnDev(), read_only));
-      EXPECT_EQ(Files(dir), Links()) << dir;
-    }
-    fs::remove_all(rootfs() + "/usr");
-  }
-}
-
-TEST_F(LibraryLinksTest, TheDirOfTheDistributionIsPreferredToLib64) {
-  MakeDir(kDir);
-  MakeDir("usr/lib64");
-  Injected(Document(OwnDev()));
-  EXPECT_EQ(Files(kDir), Links());
-  EXPECT_THAT(Files("usr/lib64"), ::testing::IsEmpty());
-}
-
-TEST_F(LibraryLinksTest, Lib64MayBeALinkToLib) {
-  MakeDir("usr/lib");
-  fs::create_symlink("lib", rootfs() + "/usr/lib64");
-  Injected(Document(OwnDev()));
-  EXPECT_EQ(Files("usr/lib"), Links());
-}
-
-TEST_F(LibraryLinksTest, AMuslImageGetsNoLinks) {
-  MakeDir("usr/lib");
-  MakeDir("lib");
-  Injected(Document(OwnDev()));
-  EXPECT_THAT(Files("usr/lib"), ::testing::IsEmpty());
-  EXPECT_THAT(Files("lib"), ::testing::IsEmpty());
-}
-
-TEST_F(LibraryLinksTest, ALimitedContainersLinksLeadToTheLimiter) {
-  MakeDir(kDir);
-  Write(std::string(kDir) + "/libnvidia-ml.so.1", MakeLibrary("libnvidia-ml.so.1"));
-  injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
-  ConfigDocument document = Document(OwnDev());
-  for (int start = 0; start < 2; ++start) {
-    document = Injected(document);
-    const auto files = Files(kDir);
-    EXPECT_EQ(files.at("libcuda.so.1"), "/dev/tessera/lib/libcuda.so.1");
-    EXPECT_EQ(files.at("libnvidia-ml.so.1"), "") << "the image's own file";
-    EXPECT_THAT(Destinations(document),
-                Contains("/" + std::string(kDir) + "/libnvidia-ml.so.1").Times(1))
-        << "the limiter is mounted over the image's own file";
-    EXPECT_THAT(Destinations(document), Not(Contains("/" + std::string(kDir) + "/libcuda.so.1")));
-  }
-}
-
-TEST_F(LibraryLinksTest, LinksOfAnEarlierStartFollowTheDriversDir) {
-  MakeDir(kDir);
-  fs::create_symlink("/nowhere", JoinPath(rootfs(), kDir) + "/libcuda.so");
-  Injected(Document(OwnDev()));
-  Injected(Document({{"/run", "tmpfs", "x"}}));
-  auto links = Links("/run/tessera/lib/");
-  links["libcuda.so"] = "/nowhere";
-  EXPECT_EQ(Files(kDir), links);
-}
-
-TEST_F(LibraryLinksTest, NamesInTheImageStayAsTheyAre) {
-  MakeDir(std::string(kDir) + "/libcuda.so.1");
-  Write(std::string(kDir) + "/libnvidia-ml.so.1", "x");
-  fs::create_symlink(path("outside"), JoinPath(rootfs(), kDir) + "/libcuda.so");
-  auto files = Files(kDir);
-  Injected(Document(OwnDev()));
-  files.insert(*Links().find("libnvidia-ptxjitcompiler.so.1"));
-  EXPECT_EQ(Files(kDir), files);
-  EXPECT_THAT(Files(std::string(kDir) + "/libcuda.so.1"), ::testing::IsEmpty());
-  EXPECT_FALSE(PathExists(path("outside")));
-}
-
-TEST_F(LibraryLinksTest, NoLinkIsMadeThroughALinkOfTheImage) {
-  fs::create_directories(path("outside"));
-  MakeDir("usr/lib");
-  MakeDir("opt");
-  const std::string dir = JoinPath(rootfs(), kDir);
-  for (const std::string& target :
-       {std::string("/"), std::string("../.."), std::string("../../../../.."),
-        std::string("../../../../outside"), path("outside"), std::string("/opt")}) {
-    fs::create_symlink(target, dir);
-    Injected(Document(OwnDev()));
-    EXPECT_THAT(Files("/"), ::testing::SizeIs(3)) << "etc, opt, usr; " << target;
-    EXPECT_THAT(Files("usr"), ::testing::SizeIs(1)) << target;
-    EXPECT_THAT(Files("opt"), ::testing::IsEmpty()) << target;
-    EXPECT_EQ(ListDir(path("outside")).value().size(), 0u) << target;
-    fs::remove(dir);
-  }
-  fs::remove_all(rootfs() + "/usr");
-  fs::create_symlink(path("outside"), rootfs() + "/usr");
-  fs::create_directories(path("outside/lib/") + TESSERA_MULTIARCH);
-  Injected(Document(OwnDev()));
-  EXPECT_EQ(ListDir(path("outside/lib/") + TESSERA_MULTIARCH).value().size(), 0u);
-}
-
-TEST_F(LibraryLinksTest, LibrariesThatThePodMountsHaveNoLinks) {
-  MakeDir(kDir);
-  Injected(Document({{"/dev", "tmpfs", "x"}, {"/lib/libcuda.so.1", "bind", path("own")}}));
-  EXPECT_THAT(Files(kDir), Not(Contains(::testing::Key("libcuda.so.1"))));
-  EXPECT_THAT(Files(kDir), Contains(::testing::Key("libnvidia-ml.so.1")));
-}
-
-TEST_F(LibraryLinksTest, NoLinkIsMadeBelowAMount) {
-  MakeDir(kDir);
-  Injected(Document({{"/dev", "tmpfs", "x"}, {"/usr", "bind", path("own")}}));
-  EXPECT_THAT(Files(kDir), ::testing::IsEmpty());
-}
-
-TEST_F(LibraryLinksTest, ARootThatCannotBeWrittenIsNoError) {
-  if (::unshare(CLONE_NEWNS) != 0 ||
-      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    GTEST_SKIP() << "mounts need root";
-  }
-  MakeDir(kDir);
-  ASSERT_EQ(::mount(rootfs().c_str(), rootfs().c_str(), nullptr, MS_BIND, nullptr), 0);
-  ASSERT_EQ(::mount(nullptr, rootfs().c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr),
-            0);
-  ConfigDocument document = Document(OwnDev(), true);
-  const auto how = Inject(injection_, FindInjectionTarget(document, "").value(), &document);
-  ASSERT_EQ(::umount(rootfs().c_str()), 0);
-  ASSERT_TRUE(how.ok()) << how.status().message();
-  EXPECT_THAT(*how, HasSubstr("; no links in the image: "));
-  EXPECT_THAT(*how, HasSubstr("Read-only file system"));
-  EXPECT_THAT(Files(kDir), ::testing::IsEmpty());
 }
 
 TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {
@@ -590,43 +368,6 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
   EXPECT_EQ(tree(), plain);
   EXPECT_TRUE(PathExists(limited + "/real/libcuda")) << "a container may be starting with it";
   EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
-}
-
-TEST(ReplaceFile, AFailureLeavesNoOtherFile) {
-  const TempDir dir;
-  fs::create_directories(dir.path() + "/config.json/full");
-  EXPECT_FALSE(ReplaceFile(dir.path() + "/config.json", "x").ok());
-  EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
-}
-
-TEST(RootedDirReplaceFile, MakesAndReplacesFilesAndFollowsNoLink) {
-  const TempDir dir;
-  fs::create_directories(dir.path() + "/root/etc");
-  fs::create_directories(dir.path() + "/outside");
-  const RootedDir root = RootedDir::Open(dir.path() + "/root").value();
-  ASSERT_TRUE(root.ReplaceFile("etc/x", "1").ok());
-  ASSERT_TRUE(root.ReplaceFile("etc/x", "2").ok());
-  EXPECT_EQ(ReadFile(dir.path() + "/root/etc/x").value(), "2");
-  struct stat info;
-  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 07777, 0644u);
-  EXPECT_EQ(ListDir(dir.path() + "/root/etc").value().size(), 1u);
-  fs::create_symlink("../../outside", dir.path() + "/root/link");
-  fs::create_symlink("../../outside/x", dir.path() + "/root/etc/y");
-  EXPECT_EQ(root.ReplaceFile("link/x", "3").code(), Code::kInvalidArgument);
-  EXPECT_EQ(root.ReplaceFile("etc/y", "3").code(), Code::kInvalidArgument);
-  EXPECT_EQ(root.ReplaceFile("nothing/x", "3").code(), Code::kNotFound);
-  EXPECT_EQ(ListDir(dir.path() + "/outside").value().size(), 0u);
-  if (::geteuid() != 0) return;
-  ASSERT_EQ(::chown((dir.path() + "/root/etc/x").c_str(), 12, 34), 0);
-  ASSERT_EQ(::chown((dir.path() + "/root/etc").c_str(), 56, 78), 0);
-  ASSERT_TRUE(root.ReplaceFile("etc/x", "4").ok());
-  ASSERT_TRUE(root.ReplaceFile("etc/new", "5").ok());
-  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
-  EXPECT_EQ(info.st_uid, 12u);
-  EXPECT_EQ(info.st_gid, 34u);
-  ASSERT_EQ(::stat((dir.path() + "/root/etc/new").c_str(), &info), 0);
-  EXPECT_EQ(info.st_uid, 56u);
 }
 
 TEST_F(InjectionTest, TheKernelsLimitIsSetOnlyWhereThereIsOne) {

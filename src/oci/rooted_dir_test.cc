@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+
+#include "src/oci/replace_file.h"
 
 namespace tessera::oci {
 namespace {
@@ -131,6 +134,43 @@ TEST_F(RootedDirTest, LinksGetTheOwnerOfTheirDir) {
   ASSERT_EQ(::lstat(At("folder/x").c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 12u);
   EXPECT_EQ(info.st_gid, 34u);
+}
+
+TEST(ReplaceFile, AFailureLeavesNoOtherFile) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.path() + "/config.json/full");
+  EXPECT_FALSE(ReplaceFile(dir.path() + "/config.json", "x").ok());
+  EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
+}
+
+TEST(RootedDirReplaceFile, MakesAndReplacesFilesAndFollowsNoLink) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.path() + "/root/etc");
+  std::filesystem::create_directories(dir.path() + "/outside");
+  const RootedDir root = RootedDir::Open(dir.path() + "/root").value();
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "1").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "2").ok());
+  EXPECT_EQ(ReadFile(dir.path() + "/root/etc/x").value(), "2");
+  struct stat info;
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0644u);
+  EXPECT_EQ(ListDir(dir.path() + "/root/etc").value().size(), 1u);
+  std::filesystem::create_symlink("../../outside", dir.path() + "/root/link");
+  std::filesystem::create_symlink("../../outside/x", dir.path() + "/root/etc/y");
+  EXPECT_EQ(root.ReplaceFile("link/x", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("etc/y", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("nothing/x", "3").code(), Code::kNotFound);
+  EXPECT_EQ(ListDir(dir.path() + "/outside").value().size(), 0u);
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown((dir.path() + "/root/etc/x").c_str(), 12, 34), 0);
+  ASSERT_EQ(::chown((dir.path() + "/root/etc").c_str(), 56, 78), 0);
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "4").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/new", "5").ok());
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 12u);
+  EXPECT_EQ(info.st_gid, 34u);
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/new").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 56u);
 }
 
 }  // namespace
