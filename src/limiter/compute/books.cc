@@ -17,7 +17,9 @@ constexpr int64_t kMaxGrowth = 100 * kSecond;
 // this time passes again. The time is longer than most kernels take beside other processes, because
 // a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
-// Number of pairs of events without a launch that each process times on a GPU.
+// GPU time of a pair of events without a launch between them, until it is measured, and the number
+// of such pairs that each process times on a GPU.
+constexpr int64_t kUsualEmptyPair = 1'500;
 constexpr uint32_t kEmptyPairs = 8;
 
 // Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.

@@ -50,6 +50,10 @@ class Books {
     ComputeSlot* slot;
   };
 
+  // Maximum charge of a launch before it ends. Without a maximum, the charge could delay a launch
+  // for which this launch waits.
+  static constexpr int64_t kMaxChargeRunning = 2'000'000'000;
+
   static constexpr int kMarks = 64;
   static constexpr int kNoMark = -1;
 

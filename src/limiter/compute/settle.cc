@@ -25,10 +25,6 @@ constexpr uint32_t kMaxDropped = 12;
 // A launch of less than this can run without an interruption by others.
 constexpr int64_t kWholeTurn = kQuantum * 97 / 100;
 
-// Maximum charge of a launch before it ends. Without a maximum, the charge could delay a launch for
-// which this launch waits.
-constexpr int64_t kMaxRunning = 2 * kSecond;
-
 // Price::near if all samples are near the shortest.
 constexpr uint16_t kAllNear = 4096;
 
@@ -190,7 +186,7 @@ void Books::ChargeRunning(int index, int64_t now) {
   }
   const int64_t own =
       part == 0 ? now - mark.running_since : Max(0, integral - mark.running_integral);
-  const int64_t more = Min(own, kMaxRunning) - mark.covers - mark.charged_running;
+  const int64_t more = Min(own, kMaxChargeRunning) - mark.covers - mark.charged_running;
   if (more <= 0) return;
   Correct(more);
   mark.charged_running += more;

@@ -27,9 +27,6 @@ constexpr int kIdlePolls = 20;
 // How long the end of a context waits for launches of unknown price, and the time between two
 // checks.
 constexpr int64_t kMaxAwaited = 10 * kSecond, kAwaitPause = 100 * kMicrosecond;
-// How long a launch of unknown price waits for its end if there is no helper thread. A launch is
-// charged at most this much before it ends.
-constexpr int64_t kMaxAwaitedLaunch = 2 * kSecond;
 
 void Sleep(int64_t nanoseconds) {
   const timespec pause = {nanoseconds / kSecond, nanoseconds % kSecond};
@@ -172,7 +169,7 @@ void Throttle::AwaitUnpriced(Meter* meter, uint64_t key) {
   const RelaxedCapture relaxed;
   const int64_t start = meter->gpu.Now();
   while (price->price.load(std::memory_order_relaxed) == kUnpriced &&
-         meter->gate.books().HasUnpriced() && meter->gpu.Now() - start < kMaxAwaitedLaunch) {
+         meter->gate.books().HasUnpriced() && meter->gpu.Now() - start < Books::kMaxChargeRunning) {
     Sleep(kAwaitPause);
     meter->gate.Poll();
   }

@@ -13,8 +13,6 @@ inline constexpr int64_t kSecond = 1'000'000'000;
 
 // GPU time that a thread takes in advance. Two events cost about 2 us, at most 0.5 % of a slice.
 inline constexpr int64_t kSlice = 400 * kMicrosecond;
-// GPU time of a pair of events without a launch between them, until a process has measured it.
-inline constexpr int64_t kUsualEmptyPair = 1'500;
 // Replaces kSlice while the launches of a key differ much: more samples compensate for their
 // spread.
 inline constexpr int64_t kNoisySlice = 120 * kMicrosecond;
