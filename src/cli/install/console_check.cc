@@ -2,6 +2,7 @@
 #include "src/cli/install/console_check.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,13 @@ Status Missing(std::string_view setting, std::string_view missing) {
   return Error(Code::kInvalidArgument, "{}: it needs {}: set both, or neither", setting, missing);
 }
 
+Status CheckAllEmpty(std::span<const ConsoleSetting> settings, std::string_view missing) {
+  for (const ConsoleSetting& given : settings) {
+    if (!given.value.empty()) return Missing(given.setting, missing);
+  }
+  return Status::Ok();
+}
+
 bool HasFlag(const components::ConsoleSettings& console, std::string_view prefix) {
   return std::ranges::any_of(console.extra_args,
                              [&](const std::string& arg) { return arg.starts_with(prefix); });
@@ -29,11 +37,11 @@ Status CheckLogin(const components::ConsoleLoginSettings& login) {
   const ConsoleSetting optional[] = {{"console.oidc.clientSecret", login.client_secret},
                                      {"console.oidc.caConfigMap", login.ca_config_map}};
   for (const ConsoleSetting& given : required) {
-    if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
     if (!issuer.value.empty() && given.value.empty()) return Missing(issuer.setting, given.setting);
   }
-  for (const ConsoleSetting& given : optional) {
-    if (issuer.value.empty() && !given.value.empty()) return Missing(given.setting, issuer.setting);
+  if (issuer.value.empty()) {
+    RETURN_IF_ERROR(CheckAllEmpty(required, issuer.setting));
+    RETURN_IF_ERROR(CheckAllEmpty(optional, issuer.setting));
   }
   return Status::Ok();
 }
@@ -43,9 +51,7 @@ Status CheckPrometheus(const std::string& url, const components::PrometheusAcces
       {"console.prometheus.caConfigMap", access.ca_config_map},
       {"console.prometheus.tokenSecret", access.token_secret},
       {"console.prometheus.basicAuthSecret", access.basic_auth_secret}};
-  for (const ConsoleSetting& given : optional) {
-    if (url.empty() && !given.value.empty()) return Missing(given.setting, "console.prometheusUrl");
-  }
+  if (url.empty()) RETURN_IF_ERROR(CheckAllEmpty(optional, "console.prometheusUrl"));
   if (access.token_secret.empty() || access.basic_auth_secret.empty()) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "console.prometheus.tokenSecret and console.prometheus.basicAuthSecret exclude each "
