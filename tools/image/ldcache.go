@@ -52,7 +52,8 @@ func (b *Builder) AddLdCache() error {
 		if names, _ := f.DynString(elf.DT_SONAME); len(names) > 0 {
 			name = names[0]
 		}
-		// Of two files with the same name, the cache has the first path in order, so that equal images have equal caches.
+		// If two files have the same name, the cache lists the file whose path sorts first. So equal
+		// images get equal caches.
 		if old, ok := libraries[name]; flags != 0 && (!ok || file < old.file) {
 			libraries[name] = cached{name, file, flags}
 		}
