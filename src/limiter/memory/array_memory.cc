@@ -25,12 +25,12 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
   if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
   Result result = create();
   if (result == Result::kSuccess &&
-      !process.charges().Add(*array, context, bytes, &process.accounts())) {
+      !process.charges().Add(*array, context, bytes, &process.memory_budget())) {
     destroy(*array);
     *array = nullptr;
     result = Result::kOutOfMemory;
   }
-  process.accounts().Cancel(context.gpu, reserved);
+  process.memory_budget().Cancel(context.gpu, reserved);
   return result;
 }
 

@@ -75,11 +75,11 @@ LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
     if (result == Result::kSuccess &&
         !process.charges().Add(KeyOf(context, limit), current,
                                Excess(SaturatedProduct(new_value, bytes_per_unit), default_bytes),
-                               &process.accounts(), default_bytes)) {
+                               &process.memory_budget(), default_bytes)) {
       driver.cuCtxSetLimit(limit, old_value);
       result = Result::kOutOfMemory;
     }
-    if (reserved != 0) process.accounts().Cancel(current.gpu, reserved);
+    if (reserved != 0) process.memory_budget().Cancel(current.gpu, reserved);
   }
   return result;
 }

@@ -121,7 +121,7 @@ bool ComputeNeeds(Graph graph, NeedsByGpu* by_gpu) {
 
 bool FindNeeds(GraphExec exec, NeedsByGpu* by_gpu) {
   bool has_needs = false;
-  for (uint32_t gpu = 0; gpu < Process::Get().accounts().limits().gpu_count && gpu < kMaxGpus;
+  for (uint32_t gpu = 0; gpu < Process::Get().memory_budget().limits().gpu_count && gpu < kMaxGpus;
        ++gpu) {
     has_needs |= Process::Get().graph_needs().Find(exec, int(gpu), &by_gpu->needs[gpu]);
   }
@@ -131,7 +131,8 @@ bool FindNeeds(GraphExec exec, NeedsByGpu* by_gpu) {
 void RefreshPools(const NeedsByGpu& by_gpu) {
   Process& process = Process::Get();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-    if (by_gpu.HasNeed(gpu)) process.pools().Refresh(by_gpu.PoolIndex(gpu), &process.accounts());
+    if (by_gpu.HasNeed(gpu))
+      process.pools().Refresh(by_gpu.PoolIndex(gpu), &process.memory_budget());
   }
 }
 
@@ -140,7 +141,7 @@ class Reservation {
  public:
   ~Reservation() {
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-      if (bytes_[gpu] != 0) Process::Get().accounts().Cancel(int(gpu), bytes_[gpu]);
+      if (bytes_[gpu] != 0) Process::Get().memory_budget().Cancel(int(gpu), bytes_[gpu]);
     }
   }
   // False: the reservation exceeds a limit; the refusal is reported.
@@ -149,7 +150,7 @@ class Reservation {
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
       if (!by_gpu.HasNeed(gpu)) continue;
       uint64_t bytes = RoundToBlocks(by_gpu.needs[gpu].max_bytes);
-      if (!process.accounts().Reserve(int(gpu), bytes)) {
+      if (!process.memory_budget().Reserve(int(gpu), bytes)) {
         bytes = RoundToBlocks(by_gpu.needs[gpu].min_bytes);
         if (!process.Reserve(int(gpu), bytes)) return false;
       }
@@ -164,7 +165,7 @@ class Reservation {
 
 bool ExceedsLimit(int gpu) {
   const uint64_t limit = Process::Get().LimitOf(gpu);
-  return limit != 0 && Process::Get().accounts().HeldBytes(gpu) > limit;
+  return limit != 0 && Process::Get().memory_budget().HeldBytes(gpu) > limit;
 }
 
 // Reserves the needs of the graph around a driver call that may allocate them. If the limit is
@@ -183,7 +184,7 @@ Result CallWithReservation(const NeedsByGpu& by_gpu, Call call, Undo undo) {
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (!by_gpu.HasNeed(gpu) || !ExceedsLimit(int(gpu))) continue;
     undo();
-    (void)process.pools().Trim(by_gpu.PoolIndex(gpu), 0, &process.accounts());
+    (void)process.pools().Trim(by_gpu.PoolIndex(gpu), 0, &process.memory_budget());
     process.Refuse(int(gpu), RoundToBlocks(by_gpu.needs[gpu].max_bytes));
     return Result::kOutOfMemory;
   }
@@ -385,7 +386,7 @@ LIMITER_EXPORT Result cuDeviceGraphMemTrim(Device device) {
   Process& process = Process::Get();
   const int pool = process.FindPool(limiter::Pools::GraphMemoryOf(device));
   if (pool < 0) return driver.cuDeviceGraphMemTrim(device);
-  return process.pools().Trim(pool, 0, &process.accounts());
+  return process.pools().Trim(pool, 0, &process.memory_budget());
 }
 
 }  // namespace tessera::cuda

@@ -29,7 +29,7 @@ Result AllocateLinear(Pointer* pointer, uint64_t bytes, Allocate allocate,
   if (!process.Hold(context.gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
   if (result != Result::kSuccess) {
-    process.accounts().Release(context.gpu, reserved);
+    process.memory_budget().Release(context.gpu, reserved);
     return result;
   }
   if (process.Charge(context, *pointer, allocated_bytes(), reserved)) return Result::kSuccess;
@@ -88,10 +88,10 @@ Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, 
   Process& process = Process::Get();
   const bool charged = pool >= 0 && process.ChargePool(gpu, *pointer, pool, reserved);
   const uint64_t limit = process.LimitOf(gpu);
-  if (charged && (limit == 0 || process.accounts().HeldBytes(gpu) <= limit))
+  if (charged && (limit == 0 || process.memory_budget().HeldBytes(gpu) <= limit))
     return Result::kSuccess;
   (void)process.Release(*pointer, [&] { return free(*pointer); });
-  process.pools().Trim(gpu, &process.accounts());
+  process.pools().Trim(gpu, &process.memory_budget());
   *pointer = 0;
   return Result::kOutOfMemory;
 }
@@ -132,7 +132,7 @@ Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Laun
   if (pool < 0 || !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
   if (result == Result::kSuccess) return ChargeFromPool(pointer, gpu, pool, reserved, free);
-  process.accounts().Cancel(gpu, reserved);
+  process.memory_budget().Cancel(gpu, reserved);
   return result;
 }
 
@@ -153,7 +153,7 @@ Result GetMemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* tot
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
     process.physical_pieces().EndChargesOfClosedExports();
-    const uint64_t held = process.accounts().HeldBytesOfLiving(gpu);
+    const uint64_t held = process.memory_budget().HeldBytesOfLiving(gpu);
     const uint64_t room = held < limit ? limit - held : 0;
     if (room < device_free) device_free = Size(room);
     if (limit < device_total) device_total = Size(limit);
@@ -260,7 +260,7 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
   const int gpu = is_on_device ? process.GpuOf(properties->location.id) : kNotCharged;
   // If the limiter knows a pool with this handle, the driver has destroyed that pool.
   const int replaced = process.FindPool(*pool);
-  if (replaced >= 0) process.pools().Remove(replaced, NextMoment(), &process.accounts());
+  if (replaced >= 0) process.pools().Remove(replaced, NextMoment(), &process.memory_budget());
   if (process.AddPool(*pool, gpu) >= 0 || gpu == kNotCharged) return result;
   driver.cuMemPoolDestroy(*pool);
   return Result::kOutOfMemory;
@@ -270,7 +270,7 @@ LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
   Process& process = Process::Get();
   const int pool = process.FindPool(handle);
   if (pool < 0) return driver.cuMemPoolTrimTo(handle, keep);
-  return process.pools().Trim(pool, keep, &process.accounts());
+  return process.pools().Trim(pool, keep, &process.memory_budget());
 }
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
@@ -280,7 +280,7 @@ LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   const int pool = process.FindPool(handle);
   const Result result = driver.cuMemPoolDestroy(handle);
   if (pool >= 0 && result == Result::kSuccess) {
-    process.pools().Remove(pool, call_moment, &process.accounts());
+    process.pools().Remove(pool, call_moment, &process.memory_budget());
   }
   return result;
 }

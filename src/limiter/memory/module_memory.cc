@@ -58,11 +58,11 @@ Result LoadModule(Module* module, uint64_t variable_bytes, Load load) {
   }
   Result result = load();
   if (result == Result::kSuccess &&
-      !process.charges().Add(*module, context, variable_bytes, &process.accounts())) {
+      !process.charges().Add(*module, context, variable_bytes, &process.memory_budget())) {
     driver.cuModuleUnload(*module);
     result = Result::kOutOfMemory;
   }
-  process.accounts().Cancel(context.gpu, reserved);
+  process.memory_budget().Cancel(context.gpu, reserved);
   return result;
 }
 

@@ -37,12 +37,12 @@ Result ChargeImported(PhysicalMemory memory, const PieceMark& mark) {
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
   const bool added = process.physical_pieces().AddImported(memory, gpu, mark, &charge);
   if (added && charge != 0) process.shared_pieces().Join(mark.id, gpu, charge, charge);
-  if (reserved != 0) process.accounts().Cancel(gpu, reserved);
+  if (reserved != 0) process.memory_budget().Cancel(gpu, reserved);
   const uint64_t limit = process.LimitOf(gpu);
   if (!added || charge == 0 || reserved != 0 || limit == 0) {
     return added ? Result::kSuccess : Result::kOutOfMemory;
   }
-  if (process.accounts().HeldBytesOfLiving(gpu) <= limit) return Result::kSuccess;
+  if (process.memory_budget().HeldBytesOfLiving(gpu) <= limit) return Result::kSuccess;
   process.physical_pieces().Release(memory, limiter::kAfterAllMoments);
   process.Refuse(gpu, charge);
   return Result::kOutOfMemory;
@@ -66,7 +66,7 @@ LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
     driver.cuMemRelease(*memory);
     result = Result::kOutOfMemory;
   }
-  if (result != Result::kSuccess) process.accounts().Release(gpu, reserved);
+  if (result != Result::kSuccess) process.memory_budget().Release(gpu, reserved);
   return result;
 }
 
@@ -98,9 +98,9 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
   }
   if (reserved != 0) {
     if (result == Result::kSuccess) {
-      process.accounts().Add(gpu, process.physical_pieces().Grow(memory, offset + bytes));
+      process.memory_budget().Add(gpu, process.physical_pieces().Grow(memory, offset + bytes));
     }
-    process.accounts().Cancel(gpu, reserved);
+    process.memory_budget().Cancel(gpu, reserved);
   }
   return result;
 }

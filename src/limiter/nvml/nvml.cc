@@ -10,7 +10,7 @@
 #include "api/nvml_abi.h"
 #include "src/limiter/loader/old_symbols.h"
 #include "src/limiter/loader/paths.h"
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 #include "src/limiter/region/slots.h"
 #include "src/limiter/region/spin_lock.h"
 #include "src/limiter/region/uuid.h"
@@ -51,11 +51,11 @@ class RegionView {
     const SpinGuard guard(&lock_);
     if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
     if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
-    accounts_.Open(limits_, usage_, Accounts::kNoSlot, SweepUsage);
-    const int gpu = accounts_.FindGpu(uuid);
-    if (gpu < 0 || accounts_.Limit(gpu) == 0) return false;
-    *limit = accounts_.Limit(gpu);
-    *held = usage_ != nullptr ? accounts_.HeldBytesOfLiving(gpu) : 0;
+    budget_.Open(limits_, usage_, MemoryBudget::kNoSlot, SweepUsage);
+    const int gpu = budget_.FindGpu(uuid);
+    if (gpu < 0 || budget_.Limit(gpu) == 0) return false;
+    *limit = budget_.Limit(gpu);
+    *held = usage_ != nullptr ? budget_.HeldBytesOfLiving(gpu) : 0;
     return true;
   }
 
@@ -65,7 +65,7 @@ class RegionView {
   SpinLock lock_;
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
-  Accounts accounts_;
+  MemoryBudget budget_;
 };
 RegionView region_view;
 

@@ -187,12 +187,12 @@ Process::State Process::Open() {
     ReportNoGpu(kFailed, kUsagePath, error);
     return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
-  accounts_.Open(limits, usage, slot, SweepUsage);
-  const auto release = [](void* accounts, const EndedCharge& ended) {
-    static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
+  memory_budget_.Open(limits, usage, slot, SweepUsage);
+  const auto release = [](void* budget, const EndedCharge& ended) {
+    static_cast<MemoryBudget*>(budget)->Release(ended.gpu, ended.bytes);
   };
   shared_pieces_.Open(kUsagePath, usage, slot);
-  physical_pieces_.Open(release, &accounts_, &shared_pieces_);
+  physical_pieces_.Open(release, &memory_budget_, &shared_pieces_);
   Throttle::Get().Open(limits, usage, slot);
   return kLimiting;
 }
@@ -209,7 +209,7 @@ int Process::GpuOf(cuda::Device device) {
   }
   uint8_t bytes[16];
   ::memcpy(bytes, uuid.bytes, sizeof(bytes));
-  const int gpu = accounts_.FindGpu(bytes);
+  const int gpu = memory_budget_.FindGpu(bytes);
   gpus_[device].store(gpu + 2, std::memory_order_relaxed);
   return gpu;
 }
@@ -233,21 +233,21 @@ Contexts::Info Process::CurrentContext() {
 void Process::Reclaim(int gpu) {
   physical_pieces_.EndChargesOfClosedExports();
   // Pools keep memory that the program has freed.
-  pools_.Trim(gpu, &accounts_);
+  pools_.Trim(gpu, &memory_budget_);
 }
 
 bool Process::Reserve(int gpu, uint64_t bytes, const char* what) {
-  if (accounts_.Reserve(gpu, bytes)) return true;
+  if (memory_budget_.Reserve(gpu, bytes)) return true;
   Reclaim(gpu);
-  if (accounts_.Reserve(gpu, bytes)) return true;
+  if (memory_budget_.Reserve(gpu, bytes)) return true;
   Refuse(gpu, bytes, what);
   return false;
 }
 
 bool Process::Hold(int gpu, uint64_t bytes) {
-  if (accounts_.Hold(gpu, bytes)) return true;
+  if (memory_budget_.Hold(gpu, bytes)) return true;
   Reclaim(gpu);
-  if (accounts_.Hold(gpu, bytes)) return true;
+  if (memory_budget_.Hold(gpu, bytes)) return true;
   Refuse(gpu, bytes);
   return false;
 }
@@ -256,19 +256,19 @@ bool Process::HasRoom(int gpu, const char* what) {
   const uint64_t limit = LimitOf(gpu);
   // Without unaccounted memory there is room even at the limit: a program may fill its share before
   // it loads the code of its first kernel.
-  if (limit == 0 || accounts_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
-  if (accounts_.HeldBytes(gpu) < limit) return true;
+  if (limit == 0 || memory_budget_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
+  if (memory_budget_.HeldBytes(gpu) < limit) return true;
   Reclaim(gpu);
-  if (accounts_.HeldBytesOfLiving(gpu) < limit) return true;
+  if (memory_budget_.HeldBytesOfLiving(gpu) < limit) return true;
   Refuse(gpu, 0, what);
   return false;
 }
 
 void Process::Refuse(int gpu, uint64_t bytes, const char* what) {
-  accounts_.RecordRefusal(gpu, bytes);
-  const GpuLimit& gpu_limit = accounts_.limits().gpus[gpu];
-  ReportRefusal(gpu_limit.uuid, what, bytes, accounts_.HeldBytes(gpu),
-                gpu_limit.unaccounted.load(kRelaxed), accounts_.Limit(gpu));
+  memory_budget_.RecordRefusal(gpu, bytes);
+  const GpuLimit& gpu_limit = memory_budget_.limits().gpus[gpu];
+  ReportRefusal(gpu_limit.uuid, what, bytes, memory_budget_.HeldBytes(gpu),
+                gpu_limit.unaccounted.load(kRelaxed), memory_budget_.Limit(gpu));
 }
 
 bool Process::InsertAllocation(cuda::DevicePtr pointer, const Allocation& allocation) {
@@ -286,13 +286,13 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
       in_block ? Allocation::InSharedBlock(context.gpu, context.id)
                : Allocation::InOwnBlocks(charged / kBlockBytes, context.gpu, context.id);
   if (context.id == 0 || !InsertAllocation(pointer, allocation)) {
-    accounts_.Release(context.gpu, held);
+    memory_budget_.Release(context.gpu, held);
     return false;
   }
   const bool charge = !in_block || shared_blocks_.Join(pointer / kBlockBytes * kBlockBytes);
   if (charge && charged == held) return true;
-  if (charge) accounts_.Add(context.gpu, charged);
-  accounts_.Release(context.gpu, held);
+  if (charge) memory_budget_.Add(context.gpu, charged);
+  memory_budget_.Release(context.gpu, held);
   return true;
 }
 
@@ -309,18 +309,18 @@ int Process::AddPool(cuda::MemPool pool, int gpu) {
 
 bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
   const bool inserted = InsertAllocation(pointer, Allocation::InPool(pool, gpu));
-  pools_.Refresh(pool, &accounts_);
-  accounts_.Cancel(gpu, reserved);
+  pools_.Refresh(pool, &memory_budget_);
+  memory_budget_.Cancel(gpu, reserved);
   return inserted;
 }
 
 void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
   if (allocation.in_pool != 0) {
-    pools_.Refresh(allocation.pool(), &accounts_);
+    pools_.Refresh(allocation.pool(), &memory_budget_);
   } else if (allocation.own_blocks() != 0) {
-    accounts_.Release(int(allocation.gpu), allocation.own_blocks() * kBlockBytes);
+    memory_budget_.Release(int(allocation.gpu), allocation.own_blocks() * kBlockBytes);
   } else if (shared_blocks_.Leave(pointer / kBlockBytes * kBlockBytes)) {
-    accounts_.Release(int(allocation.gpu), kBlockBytes);
+    memory_budget_.Release(int(allocation.gpu), kBlockBytes);
   }
 }
 
@@ -331,10 +331,10 @@ void Process::EndContext(const Contexts::Info& info) {
   };
   if (info.id != 0) {
     allocations_.RemoveContext(info.id, end, this);
-    charges_.EndContext(info.id, &accounts_);
+    charges_.EndContext(info.id, &memory_budget_);
   }
-  if (info.is_counted) accounts_.Release(info.gpu, context_memory_.RemoveContext(info.gpu));
-  pools_.RefreshAll(&accounts_);
+  if (info.is_counted) memory_budget_.Release(info.gpu, context_memory_.RemoveContext(info.gpu));
+  pools_.RefreshAll(&memory_budget_);
   Throttle::Get().ForgetContext(info.id);
 }
 
@@ -365,8 +365,8 @@ bool Process::ChargeContext(int gpu, cuda::Context context, uint64_t last_id, ui
   const uint64_t charge = context_memory_.AddContext(gpu);
   const uint64_t more = charge > reserved ? charge - reserved : 0;
   const bool has_room = more == 0 || Reserve(gpu, more, kContext);
-  accounts_.Add(gpu, charge);
-  if (has_room) accounts_.Cancel(gpu, more);
+  memory_budget_.Add(gpu, charge);
+  if (has_room) memory_budget_.Cancel(gpu, more);
   Contexts::Info created;
   return has_room && contexts_.Find(context, &created) && ChargeLibraries(created);
 }
@@ -377,8 +377,8 @@ bool Process::ChargeLibrary(const Libraries::LoadedLibrary& library,
   const uint64_t reserved = RoundToBlocks(library.bytes);
   if (!Reserve(context.gpu, reserved, "a library with variables")) return false;
   const bool charged = charges_.Add(Libraries::ChargeKey(library.id, context.id), context,
-                                    library.bytes, &accounts_);
-  accounts_.Cancel(context.gpu, reserved);
+                                    library.bytes, &memory_budget_);
+  memory_budget_.Cancel(context.gpu, reserved);
   return charged;
 }
 
@@ -405,7 +405,7 @@ void Process::EndChargeInContexts(const Libraries::LoadedLibrary& library) {
   for (uint32_t i = 0; i < Contexts::kCapacity; ++i) {
     Contexts::Info context;
     if (!contexts_.At(i, &context)) continue;
-    charges_.End(Libraries::ChargeKey(library.id, context.id), kAfterAllMoments, &accounts_);
+    charges_.End(Libraries::ChargeKey(library.id, context.id), kAfterAllMoments, &memory_budget_);
   }
 }
 

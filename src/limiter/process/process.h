@@ -26,7 +26,7 @@
 #include "src/limiter/compute/throttle.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/memory/graph_memory.h"
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 #include "src/limiter/region/shared_pieces.h"
 #include "src/limiter/tables/allocations.h"
 #include "src/limiter/tables/charges.h"
@@ -57,7 +57,7 @@ class Process {
   // Reserves `bytes` for `what`. False: they would exceed the limit; the refusal is reported.
   bool Reserve(int gpu, uint64_t bytes, const char* what = "an allocation");
   // Like Reserve, but counts the bytes as held; for allocations whose size is known before the
-  // driver call. Charge must follow, or Accounts::Release if the driver has refused.
+  // driver call. Charge must follow, or MemoryBudget::Release if the driver has refused.
   bool Hold(int gpu, uint64_t bytes);
   // False: held and unaccounted memory of the container together reach its limit; the refusal of
   // `what` is reported. Called before the driver loads a module or creates a context, whose memory
@@ -101,14 +101,14 @@ class Process {
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
 
   // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
-  uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
+  uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : memory_budget_.Limit(gpu); }
   // Adds a pool, and returns its index in pools(). -1: the table has no room; the failure is
   // reported.
   int AddPool(cuda::MemPool pool, int gpu);
   // The index in pools(); -1: the table does not have the pool.
   int FindPool(cuda::MemPool pool) const { return IsLimiting() ? pools_.Find(pool) : -1; }
 
-  Accounts& accounts() { return accounts_; }
+  MemoryBudget& memory_budget() { return memory_budget_; }
   Charges& charges() { return charges_; }
   Pools& pools() { return pools_; }
   GraphNeeds& graph_needs() { return graph_needs_; }
@@ -141,7 +141,7 @@ class Process {
   void SetPrimary(cuda::Device device, cuda::Context context);
   void EndPrimary(cuda::Device device, uint64_t last_id);
 
-  Accounts accounts_;
+  MemoryBudget memory_budget_;
   Allocations allocations_;
   SharedBlocks shared_blocks_;
   Charges charges_;
@@ -198,7 +198,7 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
     (void)DestroyContext(*context, [&] { return driver.cuCtxDestroy_v2(*context); });
     result = cuda::Result::kOutOfMemory;
   }
-  accounts_.Cancel(gpu, reserved);
+  memory_budget_.Cancel(gpu, reserved);
   return result;
 }
 
@@ -227,7 +227,7 @@ cuda::Result Process::RetainPrimary(cuda::Context* context, cuda::Device device,
       result = cuda::Result::kOutOfMemory;
     }
   }
-  accounts_.Cancel(gpu, reserved);
+  memory_budget_.Cancel(gpu, reserved);
   return result;
 }
 
@@ -249,7 +249,7 @@ cuda::Result Process::DestroyCharged(const void* handle, Destroy destroy) {
   if (!IsLimiting()) return destroy();
   const uint64_t call_moment = NextMoment();
   const cuda::Result result = destroy();
-  if (result == cuda::Result::kSuccess) charges_.End(handle, call_moment, &accounts_);
+  if (result == cuda::Result::kSuccess) charges_.End(handle, call_moment, &memory_budget_);
   return result;
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/file.h"
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 #include "src/limiter/region/slots.h"
 
 namespace tessera::limiter {
@@ -24,11 +24,11 @@ class SharedPiecesTest : public ::testing::Test {
  protected:
   struct Member {
     SharedPieces pieces;
-    Accounts accounts;
+    MemoryBudget budget;
     void Join(uint64_t id) { pieces.Join(id, 0, kPiece, kPiece); }
     void Leave(uint64_t id) {
       pieces.Leave(id);
-      accounts.Release(0, kPiece);
+      budget.Release(0, kPiece);
     }
   };
 
@@ -39,11 +39,11 @@ class SharedPiecesTest : public ::testing::Test {
     limits_->gpu_count = 1;
     for (uint32_t slot = 0; slot < members_.size(); ++slot) {
       members_[slot].pieces.Open(path_.c_str(), usage_, slot);
-      members_[slot].accounts.Open(limits_.get(), usage_, slot, nullptr);
+      members_[slot].budget.Open(limits_.get(), usage_, slot, nullptr);
     }
   }
   ~SharedPiecesTest() override { ::munmap(usage_, sizeof(Usage)); }
-  uint64_t Held() { return members_[0].accounts.HeldBytes(0); }
+  uint64_t Held() { return members_[0].budget.HeldBytes(0); }
 
   TempDir dir_;
   const std::string path_ = dir_.path() + "/usage";

@@ -15,10 +15,10 @@ uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
 
-bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
+bool Charges::Charge(const ChargedObject& object, MemoryBudget* budget) {
   if (object.bytes == 0) return true;
   if (object.bytes > kMaxSmallBytes) {
-    accounts->Add(object.gpu, RoundToBlocks(object.bytes));
+    budget->Add(object.gpu, RoundToBlocks(object.bytes));
     return true;
   }
   bool added = false;
@@ -26,25 +26,25 @@ bool Charges::Charge(const ChargedObject& object, Accounts* accounts) {
   if (small_bytes == nullptr) return false;
   const uint64_t before = RoundToBlocks(small_bytes->value);
   small_bytes->value += Align(object.bytes);
-  accounts->Add(object.gpu, RoundToBlocks(small_bytes->value) - before);
+  budget->Add(object.gpu, RoundToBlocks(small_bytes->value) - before);
   return true;
 }
 
-void Charges::Uncharge(const ChargedObject& object, Accounts* accounts) {
+void Charges::Uncharge(const ChargedObject& object, MemoryBudget* budget) {
   if (object.bytes > kMaxSmallBytes) {
-    accounts->Release(object.gpu, RoundToBlocks(object.bytes));
+    budget->Release(object.gpu, RoundToBlocks(object.bytes));
     return;
   }
   auto* small_bytes = small_bytes_by_context_.Find(object.context);
   if (object.bytes == 0 || small_bytes == nullptr) return;
   const uint64_t before = RoundToBlocks(small_bytes->value);
   small_bytes->value -= Align(object.bytes);
-  accounts->Release(object.gpu, before - RoundToBlocks(small_bytes->value));
+  budget->Release(object.gpu, before - RoundToBlocks(small_bytes->value));
   if (small_bytes->value == 0) small_bytes_by_context_.Erase(small_bytes);
 }
 
 bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t bytes,
-                  Accounts* accounts, uint64_t default_bytes) {
+                  MemoryBudget* budget, uint64_t default_bytes) {
   const SpinGuard lock(&lock_);
   const ChargedObject object{.bytes = bytes,
                              .context = context.id,
@@ -54,9 +54,9 @@ bool Charges::Add(const void* handle, const Contexts::Info& context, uint64_t by
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
   if (entry == nullptr) return false;
-  if (!added) Uncharge(entry->value, accounts);
+  if (!added) Uncharge(entry->value, budget);
   entry->value = object;
-  if (context.id != 0 && Charge(object, accounts)) return true;
+  if (context.id != 0 && Charge(object, budget)) return true;
   entries_.Erase(entry);
   return false;
 }
@@ -69,20 +69,20 @@ bool Charges::Find(const void* handle, ChargedObject* found) {
   return true;
 }
 
-void Charges::End(const void* handle, uint64_t call_moment, Accounts* accounts) {
+void Charges::End(const void* handle, uint64_t call_moment, MemoryBudget* budget) {
   const SpinGuard lock(&lock_);
   auto* entry = entries_.Find(Key(handle));
   if (entry == nullptr || entry->value.added_moment >= call_moment) return;
-  Uncharge(entry->value, accounts);
+  Uncharge(entry->value, budget);
   entries_.Erase(entry);
 }
 
-void Charges::EndContext(uint64_t id, Accounts* accounts) {
+void Charges::EndContext(uint64_t id, MemoryBudget* budget) {
   const SpinGuard lock(&lock_);
   for (uint32_t i = 0; i < entries_.capacity(); ++i) {
     // Erase may move another entry to this place.
     while (entries_.At(i)->key != 0 && entries_.At(i)->value.context == id) {
-      Uncharge(entries_.At(i)->value, accounts);
+      Uncharge(entries_.At(i)->value, budget);
       entries_.Erase(entries_.At(i));
     }
   }

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 #include "src/limiter/region/spin_lock.h"
 #include "src/limiter/tables/contexts.h"
 #include "src/limiter/tables/table.h"
@@ -33,23 +33,23 @@ class Charges {
   // An older charge with the same handle ends. There is one if cuCtxSetLimit is called again, if
   // another thread has destroyed the older object but not called End yet, or if a library has
   // destroyed it by calling the driver directly.
-  bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, Accounts* accounts,
+  bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, MemoryBudget* budget,
            uint64_t default_bytes = 0);
   // False: the table does not have the handle.
   bool Find(const void* handle, ChargedObject* found);
   // Ends the charge of an object that the driver has destroyed. `call_moment` is from before that
   // call. No effect if the handle is unknown, or was added after `call_moment`.
-  void End(const void* handle, uint64_t call_moment, Accounts* accounts);
+  void End(const void* handle, uint64_t call_moment, MemoryBudget* budget);
   // Ends all charges of a destroyed context.
-  void EndContext(uint64_t id, Accounts* accounts);
+  void EndContext(uint64_t id, MemoryBudget* budget);
   // Removes all charges, in a child after fork.
   void Reset();
 
  private:
   static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_. False: out of host memory.
-  bool Charge(const ChargedObject& object, Accounts* accounts);
-  void Uncharge(const ChargedObject& object, Accounts* accounts);
+  bool Charge(const ChargedObject& object, MemoryBudget* budget);
+  void Uncharge(const ChargedObject& object, MemoryBudget* budget);
 
   SpinLock lock_;
   Table<ChargedObject, HashKey> entries_ = {};  // by handle

@@ -43,11 +43,11 @@ class MomentTest : public ::testing::Test {
   MomentTest() {
     limits_.gpu_count = 1;
     usage_.slots_end = 1;
-    accounts_.Open(&limits_, &usage_, 0, nullptr);
+    budget_.Open(&limits_, &usage_, 0, nullptr);
   }
   static inline Limits limits_{};
   static inline Usage usage_{};
-  Accounts accounts_;
+  MemoryBudget budget_;
 };
 
 TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
@@ -57,11 +57,11 @@ TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
   ReuseOneHandle(
       NextMoment,
       [&] {
-        EXPECT_TRUE(charges.Add(kHandle, context, kBytes, &accounts_));
-        EXPECT_GE(accounts_.HeldBytes(0), kBytes);
+        EXPECT_TRUE(charges.Add(kHandle, context, kBytes, &budget_));
+        EXPECT_GE(budget_.HeldBytes(0), kBytes);
       },
-      [&](uint64_t call_moment) { charges.End(kHandle, call_moment, &accounts_); });
-  EXPECT_EQ(accounts_.HeldBytes(0), 0u);
+      [&](uint64_t call_moment) { charges.End(kHandle, call_moment, &budget_); });
+  EXPECT_EQ(budget_.HeldBytes(0), 0u);
   Charges::ChargedObject found;
   EXPECT_FALSE(charges.Find(kHandle, &found));
 }

@@ -63,7 +63,7 @@ int Pools::Add(cuda::MemPool pool, int gpu) {
   return free;
 }
 
-void Pools::Refresh(int index, Accounts* accounts) {
+void Pools::Refresh(int index, MemoryBudget* budget) {
   Pool& pool = At(index);
   if (pool.gpu < 0) return;
   const uint64_t reading = pool.readings.fetch_add(1) + 1;
@@ -71,41 +71,41 @@ void Pools::Refresh(int index, Accounts* accounts) {
   if (!ReadReserved(pool.handle.load(), &reserved)) return;
   const SpinGuard guard(&pool.lock);
   if (reading < pool.charged_reading) return;
-  if (reserved > pool.charged) accounts->Add(pool.gpu, reserved - pool.charged);
-  if (reserved < pool.charged) accounts->Release(pool.gpu, pool.charged - reserved);
+  if (reserved > pool.charged) budget->Add(pool.gpu, reserved - pool.charged);
+  if (reserved < pool.charged) budget->Release(pool.gpu, pool.charged - reserved);
   pool.charged = reserved;
   pool.charged_reading = reading;
 }
 
-void Pools::RefreshAll(Accounts* accounts) {
+void Pools::RefreshAll(MemoryBudget* budget) {
   for (int i = 0; i < count_.load(); ++i) {
-    if (At(i).handle.load() != nullptr) Refresh(i, accounts);
+    if (At(i).handle.load() != nullptr) Refresh(i, budget);
   }
 }
 
-void Pools::Trim(int gpu, Accounts* accounts) {
+void Pools::Trim(int gpu, MemoryBudget* budget) {
   const RelaxedCapture relaxed;
   for (int i = 0; i < count_.load(); ++i) {
     const cuda::MemPool handle = At(i).handle.load();
     if (handle == nullptr || At(i).gpu != gpu) continue;
-    (void)Trim(i, 0, accounts);
+    (void)Trim(i, 0, budget);
   }
 }
 
-cuda::Result Pools::Trim(int index, uint64_t kept_bytes, Accounts* accounts) {
+cuda::Result Pools::Trim(int index, uint64_t kept_bytes, MemoryBudget* budget) {
   const cuda::MemPool handle = At(index).handle.load();
   At(index).trims.fetch_add(1);
   const cuda::Result result = IsGraphMemory(handle) ? driver.cuDeviceGraphMemTrim(DeviceOf(handle))
                                                     : driver.cuMemPoolTrimTo(handle, kept_bytes);
-  if (result == cuda::Result::kSuccess) Refresh(index, accounts);
+  if (result == cuda::Result::kSuccess) Refresh(index, budget);
   return result;
 }
 
-void Pools::Remove(int index, uint64_t call_moment, Accounts* accounts) {
+void Pools::Remove(int index, uint64_t call_moment, MemoryBudget* budget) {
   Pool& pool = At(index);
   const SpinGuard guard(&pool.lock);
   if (pool.added_moment.load() >= call_moment) return;
-  if (pool.charged != 0) accounts->Release(pool.gpu, pool.charged);
+  if (pool.charged != 0) budget->Release(pool.gpu, pool.charged);
   pool.charged = 0;
   pool.charged_reading = pool.readings.load();
   pool.handle.store(nullptr);

@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "api/cuda_abi.h"
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 #include "src/limiter/region/spin_lock.h"
 
 namespace tessera::limiter {
@@ -34,17 +34,17 @@ class Pools {
   // The index of the pool, or -1 if it was not added.
   int Find(cuda::MemPool pool) const;
   // Reads the bytes that the pool reserves, and charges the difference from the last reading.
-  void Refresh(int index, Accounts* accounts);
-  void RefreshAll(Accounts* accounts);
+  void Refresh(int index, MemoryBudget* budget);
+  void RefreshAll(MemoryBudget* budget);
   // Returns the unused memory of all pools of a GPU to the device.
-  void Trim(int gpu, Accounts* accounts);
+  void Trim(int gpu, MemoryBudget* budget);
   // Returns the unused memory of one pool beyond `kept_bytes` bytes to the device.
-  cuda::Result Trim(int index, uint64_t kept_bytes, Accounts* accounts);
+  cuda::Result Trim(int index, uint64_t kept_bytes, MemoryBudget* budget);
   // Number of trims that have begun. A trim may return memory that was reserved before the trim.
   uint32_t TrimCount(int index) const { return At(index).trims.load(); }
   // Ends the charge of a pool that the driver has destroyed. `call_moment` (moment.h) is from
   // before the driver call. A pool that was added at the index after `call_moment` stays.
-  void Remove(int index, uint64_t call_moment, Accounts* accounts);
+  void Remove(int index, uint64_t call_moment, MemoryBudget* budget);
   void Reset();
 
   static constexpr int kMaxPools = 1 << 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/memory_budget.h"
 
 #include <sched.h>
 #include <time.h>
@@ -24,7 +24,7 @@ constexpr int kFullResultsBeforeRefusal = 16;
 
 }  // namespace
 
-void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep) {
+void MemoryBudget::Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep) {
   limits_ = limits;
   usage_ = usage;
   slot_ = slot;
@@ -32,7 +32,7 @@ void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunc
   retry_lock_.Reset();
 }
 
-int Accounts::FindGpu(const uint8_t (&uuid)[16]) const {
+int MemoryBudget::FindGpu(const uint8_t (&uuid)[16]) const {
   for (uint32_t i = 0; i < limits_->gpu_count && i < kMaxGpus; ++i) {
     if (__builtin_memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
   }
@@ -41,7 +41,7 @@ int Accounts::FindGpu(const uint8_t (&uuid)[16]) const {
 
 // A process adds to `held` before it subtracts from `pending`. So this function reads `pending`
 // first: bytes that move meanwhile are counted twice, and never missed.
-Accounts::UsageSums Accounts::SumUsageWithDuplicates(int gpu) const {
+MemoryBudget::UsageSums MemoryBudget::SumUsageWithDuplicates(int gpu) const {
   const GpuUsage& gpu_usage = usage_->gpus[gpu];
   UsageSums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
   uint32_t slots = usage_->slots_end.load();
@@ -60,7 +60,7 @@ Accounts::UsageSums Accounts::SumUsageWithDuplicates(int gpu) const {
 // A process that leaves a shared piece (shared_pieces.h) increments `piece_departures` before it
 // subtracts the bytes of the piece from its slot. So if `piece_departures` has not changed during
 // the sum, all bytes that the table reports as held twice are still in the slots.
-Accounts::UsageSums Accounts::SumUsage(int gpu) const {
+MemoryBudget::UsageSums MemoryBudget::SumUsage(int gpu) const {
   const uint32_t departures = usage_->piece_departures.load();
   const uint64_t duplicates = DuplicateBytes(*usage_, gpu);
   UsageSums sums = SumUsageWithDuplicates(gpu);
@@ -69,7 +69,7 @@ Accounts::UsageSums Accounts::SumUsage(int gpu) const {
   return sums;
 }
 
-Accounts::ReserveResult Accounts::TryReserve(int gpu, uint64_t bytes, bool* must_yield) {
+MemoryBudget::ReserveResult MemoryBudget::TryReserve(int gpu, uint64_t bytes, bool* must_yield) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
   if (bytes > limit) return ReserveResult::kFull;
   usage_->gpus[gpu].pending[slot_].fetch_add(bytes);
@@ -84,7 +84,7 @@ Accounts::ReserveResult Accounts::TryReserve(int gpu, uint64_t bytes, bool* must
   return ReserveResult::kContended;
 }
 
-bool Accounts::Reserve(int gpu, uint64_t bytes) {
+bool MemoryBudget::Reserve(int gpu, uint64_t bytes) {
   bool must_yield = false;
   if (TryReserve(gpu, bytes, &must_yield) == ReserveResult::kFits) return true;
   return ReserveInTurn(gpu, bytes);
@@ -92,7 +92,7 @@ bool Accounts::Reserve(int gpu, uint64_t bytes) {
 
 // Checks for room before it adds to `held`: bytes in `held` that do not fit would make other
 // processes fail.
-bool Accounts::TryHold(int gpu, uint64_t bytes) {
+bool MemoryBudget::TryHold(int gpu, uint64_t bytes) {
   const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
   const UsageSums before = SumUsage(gpu);
   const uint64_t taken = before.held + before.pending;
@@ -108,7 +108,7 @@ bool Accounts::TryHold(int gpu, uint64_t bytes) {
   return false;
 }
 
-bool Accounts::Hold(int gpu, uint64_t bytes) {
+bool MemoryBudget::Hold(int gpu, uint64_t bytes) {
   if (TryHold(gpu, bytes)) return true;
   if (!Reserve(gpu, bytes)) return false;
   Add(gpu, bytes);
@@ -118,7 +118,7 @@ bool Accounts::Hold(int gpu, uint64_t bytes) {
 
 // One thread of each process at a time retries, so that the order of the slots decides which
 // process goes first.
-bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
+bool MemoryBudget::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&retry_lock_);
   int full_results = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -137,31 +137,33 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
   return false;
 }
 
-void Accounts::Cancel(int gpu, uint64_t bytes) {
+void MemoryBudget::Cancel(int gpu, uint64_t bytes) {
   usage_->gpus[gpu].pending[slot_].fetch_sub(bytes);
 }
 
-void Accounts::Release(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_sub(bytes); }
+void MemoryBudget::Release(int gpu, uint64_t bytes) {
+  usage_->gpus[gpu].held[slot_].fetch_sub(bytes);
+}
 
-void Accounts::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
+void MemoryBudget::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
 
-uint64_t Accounts::HeldBytes(int gpu) const { return SumUsage(gpu).held; }
+uint64_t MemoryBudget::HeldBytes(int gpu) const { return SumUsage(gpu).held; }
 
-uint64_t Accounts::HeldBytesOfLiving(int gpu) const {
+uint64_t MemoryBudget::HeldBytesOfLiving(int gpu) const {
   const UsageSums sums = SumUsage(gpu);
   if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
   sweep_();
   return HeldBytes(gpu);
 }
 
-void Accounts::RecordPeak(int gpu, uint64_t bytes) {
+void MemoryBudget::RecordPeak(int gpu, uint64_t bytes) {
   std::atomic<uint64_t>& peak = usage_->gpus[gpu].peak;
   uint64_t seen = peak.load(kRelaxed);
   while (bytes > seen && !peak.compare_exchange_weak(seen, bytes, kRelaxed)) {
   }
 }
 
-void Accounts::RecordRefusal(int gpu, uint64_t bytes) {
+void MemoryBudget::RecordRefusal(int gpu, uint64_t bytes) {
   usage_->gpus[gpu].refused_bytes.store(bytes, kRelaxed);
   usage_->gpus[gpu].refused.fetch_add(1, kRelaxed);
 }

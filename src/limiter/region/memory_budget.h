@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charges device memory to one process, so that all processes of the container together never
-// exceed the limit of a GPU. The caller of a driver function that allocates calls:
+// The container's budget of device memory on each GPU. Charges memory to one process, so that all
+// processes of the container together never exceed the limit of the GPU. The caller of a driver
+// function that allocates calls:
 //
 //   Reserve   before the driver: counts the bytes against the limit, or refuses them
 //   Add       after the driver has allocated: the process holds the bytes until Release
@@ -33,7 +34,7 @@
 
 namespace tessera::limiter {
 
-class Accounts {
+class MemoryBudget {
  public:
   // Clears the slots of dead processes.
   using SweepFunction = void (*)();
