@@ -219,9 +219,9 @@ void GrantsThread::OnXid(const std::string& uuid, uint64_t code) {
   runner_.Post([this, uuid, code] {
     if (state_ == nullptr) return;
     const Holdings holdings = HoldingsOf(state_->ledger, state_->pods.get());
-    for (const auto& [who, event] :
+    for (const auto& [holder, event] :
          state_->xid_events.OnXid(holdings, uuid, code, runner_.clock().Now())) {
-      state_->RecordEvent(who, event);
+      state_->RecordEvent(holder, event);
     }
   });
 }

@@ -122,7 +122,7 @@ std::shared_ptr<const ContainerUses> UsesOn(const std::string& text) {
   }
   for (const std::string& uuid : uuids) {
     for (size_t i = 0; i < each; ++i) {
-      ContainerGpuUse use{.who = {Uid("uid"), "team-a", fmt::format("train-{}", i), "main"},
+      ContainerGpuUse use{.holder = {Uid("uid"), "team-a", fmt::format("train-{}", i), "main"},
                           .uuid = uuid};
       use.reported = MiB(1);
       use.utilization = 0.001;

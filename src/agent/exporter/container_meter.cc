@@ -21,18 +21,18 @@ std::optional<double> UseOf(const ContainerMeter::ContainerRecord& record,
   return gpu.containers.size() == 1 ? reading.use : std::nullopt;
 }
 
-std::string LabelsOf(const ContainerName& who, const std::string& uuid) {
-  return MetricLabel("namespace", who.pod_namespace) + "," + MetricLabel("pod", who.pod) + "," +
-         MetricLabel("container", who.container) + "," + MetricLabel("uuid", uuid);
+std::string LabelsOf(const ContainerName& holder, const std::string& uuid) {
+  return MetricLabel("namespace", holder.pod_namespace) + "," + MetricLabel("pod", holder.pod) +
+         "," + MetricLabel("container", holder.container) + "," + MetricLabel("uuid", uuid);
 }
 
 template <typename Value>
 void WriteRecords(const std::map<std::string, ContainerMeter::MeteredGpu>& gpus,
                   std::string_view name, MetricsText* text, const Value& value_of) {
   for (const auto& [uuid, gpu] : gpus) {
-    for (const auto& [who, record] : gpu.containers) {
+    for (const auto& [holder, record] : gpu.containers) {
       const std::optional<double> value = value_of(record);
-      if (value) text->AddSample(name, LabelsOf(who, uuid), *value);
+      if (value) text->AddSample(name, LabelsOf(holder, uuid), *value);
     }
   }
 }
@@ -43,15 +43,15 @@ void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
   std::map<std::string, std::map<ContainerName, ContainerRecord>> held;
   for (const HeldContainer& container : holdings.containers) {
     if (container.ended || !container.holder.owner_known()) continue;
-    const ContainerName who = NameOf(container.holder);
+    const ContainerName holder = NameOf(container.holder);
     for (const device::DeviceShare& share : container.shares) {
-      held[share.uuid].try_emplace(who, ContainerRecord{.since = now, .until = now});
+      held[share.uuid].try_emplace(holder, ContainerRecord{.since = now, .until = now});
     }
   }
   for (auto& [uuid, gpu] : gpus_) {
     auto& next = held[uuid];
-    for (auto& [who, record] : gpu.containers) {
-      const auto continued = next.find(who);
+    for (auto& [holder, record] : gpu.containers) {
+      const auto continued = next.find(holder);
       if (continued == next.end()) continue;
       record.until = std::max(record.until, now);
       continued->second = record;
@@ -64,12 +64,12 @@ void ContainerMeter::SetHolders(MonotonicTime now, const Holdings& holdings) {
 
 void ContainerMeter::AddUses(const ContainerUses& uses) {
   for (auto& [uuid, gpu] : gpus_) {
-    for (auto& [who, record] : gpu.containers) record.last_use.reset();
+    for (auto& [holder, record] : gpu.containers) record.last_use.reset();
   }
   for (const ContainerGpuUse& use : uses) {
     const auto gpu = gpus_.find(use.uuid);
     if (gpu == gpus_.end()) continue;
-    const auto record = gpu->second.containers.find(NameOf(use.who));
+    const auto record = gpu->second.containers.find(NameOf(use.holder));
     const std::optional<double> percent = PercentOf(use);
     if (record == gpu->second.containers.end() || !percent) continue;
     record->second.last_use = *percent / 100;
@@ -84,7 +84,7 @@ void ContainerMeter::AddUses(const ContainerUses& uses) {
 void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading) {
   MeteredGpu& gpu = gpus_[uuid];
   if (gpu.read_at && reading.at <= *gpu.read_at) return;
-  for (auto& [who, record] : gpu.containers) record.until = std::max(record.until, reading.at);
+  for (auto& [holder, record] : gpu.containers) record.until = std::max(record.until, reading.at);
   AddIdle(reading, &gpu);
   if (reading.energy_mj) {
     const uint64_t before = gpu.energy_mj.value_or(*reading.energy_mj);
@@ -94,7 +94,7 @@ void ContainerMeter::AddReading(const std::string& uuid, const Reading& reading)
     DivideEnergy(*reading.energy_mj - (was_reset ? 0 : before), reading, &gpu);
     gpu.energy_mj = reading.energy_mj;
   }
-  for (auto& [who, record] : gpu.containers) {
+  for (auto& [holder, record] : gpu.containers) {
     record.use_sum = record.reports = 0;
     record.ran_kernel = false;
   }
@@ -105,7 +105,7 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
                                   MeteredGpu* gpu) const {
   std::vector<ContainerRecord*> users;
   std::vector<int64_t> parts;
-  for (auto& [who, record] : gpu->containers) {
+  for (auto& [holder, record] : gpu->containers) {
     const std::optional<double> use = UseOf(record, *gpu, reading);
     if (!use) continue;
     users.push_back(&record);
@@ -119,7 +119,7 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
 }
 
 void ContainerMeter::AddIdle(const Reading& reading, MeteredGpu* gpu) const {
-  for (auto& [who, record] : gpu->containers) {
+  for (auto& [holder, record] : gpu->containers) {
     // If the GPU was idle, all of its containers were idle.
     std::optional<double> use = UseOf(record, *gpu, reading);
     if (!use && reading.use == 0) use = 0;

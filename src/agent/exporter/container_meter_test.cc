@@ -199,7 +199,7 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
         Read("GPU-0", device, static_cast<double>(random() % 101) / 100);
       }
       uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended;
-      for (const auto& [who, record] : meter_.gpus().at("GPU-0").containers) {
+      for (const auto& [holder, record] : meter_.gpus().at("GPU-0").containers) {
         sum += record.energy_mj.value_or(0);
         ASSERT_LE(record.idle_time.value_or(Duration::zero()), record.allocated());
       }

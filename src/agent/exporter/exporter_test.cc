@@ -63,7 +63,7 @@ TEST_F(ExporterTest, SeriesGetTheirPodWithinTwoRounds) {
 }
 
 TEST_F(ExporterTest, TheUseOfAGpuIsSplitBetweenItsContainers) {
-  ContainerUses uses = {{.who = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
+  ContainerUses uses = {{.holder = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
   uses[0].utilization = 0.2;
   exporter_->SetContainerUses(std::make_shared<const ContainerUses>(uses));
   runner_.AdvanceTimeAndRun(seconds(1));
@@ -72,10 +72,10 @@ TEST_F(ExporterTest, TheUseOfAGpuIsSplitBetweenItsContainers) {
 }
 
 TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
-  ContainerUses uses = {{.who = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
+  ContainerUses uses = {{.holder = {Uid("uid"), "ml", "a", "main"}, .uuid = Uuid(0)}};
   uses[0].utilization = 0.2;
   holdings_.containers = {
-      {.holder = uses[0].who, .shares = {{Uuid(0), MilliGpu(300), GiB(1)}}, .container_id = ""}};
+      {.holder = uses[0].holder, .shares = {{Uuid(0), MilliGpu(300), GiB(1)}}, .container_id = ""}};
   loader_->driver->gpus[0].telemetry.fields = {{83, 1000}};
   runner_.AdvanceTimeAndRun(seconds(2));
   exporter_->SetContainerUses(std::make_shared<const ContainerUses>(uses));

@@ -15,8 +15,9 @@ std::optional<double> BytesOf(const ContainerGpuUse& use) {
 
 }  // namespace
 
-ContainerName NameOf(const ContainerRef& who) {
-  return {.pod_namespace = who.pod_namespace, .pod = who.pod_name, .container = who.container};
+ContainerName NameOf(const ContainerRef& holder) {
+  return {
+      .pod_namespace = holder.pod_namespace, .pod = holder.pod_name, .container = holder.container};
 }
 
 std::optional<double> PercentOf(const ContainerGpuUse& use) {
@@ -44,11 +45,11 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
     GpuHolders& gpu_holders = holders[use.uuid];
     if (gpu_holders.sole_holder) continue;
     gpu_holders.shares.push_back(
-        {.who = NameOf(use.who), .percent = PercentOf(use), .bytes = BytesOf(use)});
+        {.holder = NameOf(use.holder), .percent = PercentOf(use), .bytes = BytesOf(use)});
   }
   for (auto& [uuid, gpu_holders] : holders) {
-    std::ranges::stable_sort(gpu_holders.shares, {}, &SharedUse::who);
-    const auto repeated = std::ranges::unique(gpu_holders.shares, {}, &SharedUse::who);
+    std::ranges::stable_sort(gpu_holders.shares, {}, &SharedUse::holder);
+    const auto repeated = std::ranges::unique(gpu_holders.shares, {}, &SharedUse::holder);
     gpu_holders.shares.erase(repeated.begin(), repeated.end());
   }
   return holders;

@@ -24,7 +24,7 @@ struct ContainerName {
 
 // A container with a share of a GPU.
 struct SharedUse {
-  ContainerName who;
+  ContainerName holder;
   std::optional<double> percent;  // of the GPU's time
   std::optional<double> bytes;    // of its memory
 };
@@ -35,7 +35,7 @@ struct GpuHolders {
 };
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 
-ContainerName NameOf(const ContainerRef& who);
+ContainerName NameOf(const ContainerRef& holder);
 // The percentage of the GPU's time that a share used; nullopt if it is unknown.
 std::optional<double> PercentOf(const ContainerGpuUse& use);
 

@@ -34,7 +34,7 @@ TEST(HoldersTest, TheUseOfAShareComesFromTheDriverElseFromTheLimiters) {
   const HoldersByUuid holders = HoldersOf({}, &uses);
   const std::vector<SharedUse>& shares = holders.at("GPU-0").shares;
   ASSERT_EQ(shares.size(), 3u);
-  EXPECT_EQ(shares[0].who.pod, "a");
+  EXPECT_EQ(shares[0].holder.pod, "a");
   EXPECT_EQ(shares[0].percent, 50);
   EXPECT_EQ(shares[0].bytes, (GiB(1) + MiB(1)).count());
   EXPECT_EQ(shares[1].percent, 25);

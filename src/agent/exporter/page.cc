@@ -23,13 +23,14 @@ struct GpuOnPage {
 
 using MetricLabels = std::map<std::string_view, std::string>;
 
-MetricLabels ContainerLabels(const ContainerName& who, const LabelStyle& style) {
+MetricLabels ContainerLabels(const ContainerName& holder, const LabelStyle& style) {
   if (style.old_names) {
-    return {{"container_name", who.container},
-            {"pod_namespace", who.pod_namespace},
-            {"pod_name", who.pod}};
+    return {{"container_name", holder.container},
+            {"pod_namespace", holder.pod_namespace},
+            {"pod_name", holder.pod}};
   }
-  return {{"container", who.container}, {"namespace", who.pod_namespace}, {"pod", who.pod}};
+  return {
+      {"container", holder.container}, {"namespace", holder.pod_namespace}, {"pod", holder.pod}};
 }
 
 std::string ModelLabel(std::string model, const LabelStyle& style) {
@@ -146,7 +147,7 @@ class PageWriter {
     }
     parts = Divide(total, std::move(parts));
     for (size_t i = 0; i < known_shares.size(); ++i) {
-      Write(gpu, TextOf(ContainerLabels(known_shares[i]->who, options_.style)),
+      Write(gpu, TextOf(ContainerLabels(known_shares[i]->holder, options_.style)),
             std::to_string(parts[i]));
     }
     Write(gpu, {}, std::to_string(parts.back()));

@@ -99,9 +99,9 @@ TEST_F(ExporterPageTest, SharesAddUpToTheDevice) {
       "f");
   gpus_[0].numbers = {90, 9000, 1000};
   holders_["GPU-0"].shares = {
-      {.who = {"ml", "a", "main"}, .percent = 30, .bytes = 1000.0 * (1 << 20)},
-      {.who = {"ml", "b", "main"}, .percent = 40, .bytes = 3000.0 * (1 << 20)},
-      {.who = {"ml", "c", "main"}}};
+      {.holder = {"ml", "a", "main"}, .percent = 30, .bytes = 1000.0 * (1 << 20)},
+      {.holder = {"ml", "b", "main"}, .percent = 40, .bytes = 3000.0 * (1 << 20)},
+      {.holder = {"ml", "c", "main"}}};
   const std::string page = Render();
   const std::string gpu(kGpu0Labels);
   const auto line = [&](const char* name, const char* pod, const char* value) {

@@ -35,16 +35,16 @@ std::vector<ContainerEvent> XidEvents::OnXid(const Holdings& holdings, const std
     if (holds) holders.push_back(&held.holder);
   }
   std::vector<ContainerEvent> events;
-  for (const ContainerRef* who : holders) {
-    if (!who->owner_known()) continue;
+  for (const ContainerRef* holder : holders) {
+    if (!holder->owner_known()) continue;
     const bool is_new =
-        recorded_at_.try_emplace({who->pod_uid, who->container, uuid, code}, now).second;
+        recorded_at_.try_emplace({holder->pod_uid, holder->container, uuid, code}, now).second;
     if (!is_new) continue;
     events.push_back(
-        {.who = *who,
+        {.holder = *holder,
          .event = {.warning = true,
                    .reason = names::kReasonXid,
-                   .message = XidMessage(who->container, uuid, holders.size() - 1, code)}});
+                   .message = XidMessage(holder->container, uuid, holders.size() - 1, code)}});
   }
   return events;
 }

@@ -17,7 +17,7 @@
 namespace tessera::agent {
 
 struct ContainerEvent {
-  ContainerRef who;
+  ContainerRef holder;
   PodEvent event;
 };
 

@@ -29,7 +29,7 @@ TEST_F(XidEventsTest, TheHolderOfTheGpuGetsAnEvent) {
   Hold("b", "GPU-1", kWholeGpu);
   const auto events = OnXid("GPU-1", 31);
   ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].who.pod_name, "b");
+  EXPECT_EQ(events[0].holder.pod_name, "b");
   EXPECT_TRUE(events[0].event.warning);
   EXPECT_EQ(events[0].event.reason, "GPUXid");
   EXPECT_EQ(events[0].event.message,

@@ -39,7 +39,7 @@ void Apply(const Result<device::GpuLimits<MilliGpu>>& limits, const std::string&
 
 ComputeShare ShareOf(const ContainerUsage::RegionFiles& container,
                      const device::DeviceShare& granted, const PodInfo* pod) {
-  const std::string& name = container.who.container;
+  const std::string& name = container.holder.container;
   ComputeShare share{.request = PartOfGpu(granted.compute), .limit = PartOfGpu(granted.compute)};
   if (pod != nullptr) {
     share.priority = ClassOf(*pod);
@@ -58,8 +58,8 @@ ComputeShare ShareOf(const ContainerUsage::RegionFiles& container,
 }  // namespace
 
 bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member) {
-  return use.uuid == member.uuid && use.who.pod_uid == member.pod_uid &&
-         use.who.container == member.container;
+  return use.uuid == member.uuid && use.holder.pod_uid == member.pod_uid &&
+         use.holder.container == member.container;
 }
 
 std::vector<ComputeControl::Member> ComputeMembers(
@@ -67,12 +67,12 @@ std::vector<ComputeControl::Member> ComputeMembers(
     const Pods::Map& pods) {
   std::vector<ComputeControl::Member> members;
   for (const ContainerUsage::RegionFiles& container_files : files) {
-    const auto found = pods.find(container_files.who.pod_uid);
+    const auto found = pods.find(container_files.holder.pod_uid);
     const PodInfo* pod = found != pods.end() ? &*found->second : nullptr;
     for (const device::DeviceShare& share : container_files.shares) {
       if (share.compute == kWholeGpu) continue;
-      ComputeControl::Member member{.pod_uid = container_files.who.pod_uid,
-                                    .container = container_files.who.container,
+      ComputeControl::Member member{.pod_uid = container_files.holder.pod_uid,
+                                    .container = container_files.holder.container,
                                     .uuid = share.uuid,
                                     .share = ShareOf(container_files, share, pod),
                                     .limits = container_files.limits,

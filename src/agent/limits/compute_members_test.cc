@@ -13,7 +13,7 @@ using limiter::PriorityClass;
 
 // A container with 30 hundredths of GPU-1.
 ContainerUsage::RegionFiles FilesOf(const std::string& pod, int milli = 300) {
-  return {.who = {Uid("uid-" + pod), "default", pod, "main"},
+  return {.holder = {Uid("uid-" + pod), "default", pod, "main"},
           .shares = {{"GPU-1", MilliGpu(milli), GiB(4)}}};
 }
 
@@ -98,10 +98,10 @@ TEST_F(ComputeMembersTest, AShareOfMemoryAloneRequestsNoComputeAndHasNoLimit) {
 
 TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
   const ContainerUses uses = {
-      {.who = {Uid("uid-b"), "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
-      {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
-      {.who = {Uid("uid-a"), "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
-      {.who = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
+      {.holder = {Uid("uid-b"), "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
+      {.holder = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
+      {.holder = {Uid("uid-a"), "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
+      {.holder = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
   EXPECT_EQ(ComputeMembers({FilesOf("a")}, uses, pods_.pods()).at(0).utilization, 0.4);
 }
 

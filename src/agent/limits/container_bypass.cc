@@ -47,8 +47,8 @@ void ContainerUsage::FindOwners(const Round& round) const {
   for (const auto& watched : round.all) {
     watched->owner_id = watched->container_id;
     if (watched->owner_id.empty() && options_.container_id_of)
-      watched->owner_id = options_.container_id_of(watched->who);
-    watched->is_alone = with_gpus[watched->who.pod_uid] == 1;
+      watched->owner_id = options_.container_id_of(watched->holder);
+    watched->is_alone = with_gpus[watched->holder.pod_uid] == 1;
   }
 }
 
@@ -67,7 +67,8 @@ void ContainerUsage::CheckVisibility(const Round& round) {
     watched->checking_since = runner_->clock().Now();
     const auto hidden = std::make_shared<std::set<int>>();
     const auto work = [pids, hidden, find = options_.find,
-                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
+                       limits =
+                           LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->holder))] {
       for (const int pid : pids) {
         if (VisibilityOf(limits, pid, find) == LimitsVisibility::kHidden) hidden->insert(pid);
       }
@@ -80,7 +81,7 @@ void ContainerUsage::CheckVisibility(const Round& round) {
 }
 
 bool ContainerUsage::IsOwn(const WatchedContainer& watched, const ProcessOwner& owner) {
-  if (owner.pod_uid != watched.who.pod_uid) return false;
+  if (owner.pod_uid != watched.holder.pod_uid) return false;
   return watched.owner_id.empty() ? watched.is_alone : owner.container_id == watched.owner_id;
 }
 
@@ -148,15 +149,15 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
   use->bypassing = static_cast<int>(bypassing.size());
   const bool may_record_event =
       gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
-  const bool kills = options_.stop_bypass.Contains(watched.who.pod_namespace);
+  const bool kills = options_.stop_bypass.Contains(watched.holder.pod_namespace);
   for (const auto& [pid, name] : new_in_last_round) {
     if (!bypassing.empty() || !may_record_event || !HasEnded(pid)) continue;
     gpu->next_bypass_event = now + kEventPause;
     return RecordEvent(
-        watched.who, names::kReasonLimiterBypassed,
+        watched.holder, names::kReasonLimiterBypassed,
         fmt::format("process {} ({}) of container {} used {} without the limiter, so its share was "
                     "not enforced, and ended within two seconds: {}",
-                    pid, name, watched.who.container, use->uuid,
+                    pid, name, watched.holder.container, use->uuid,
                     IsDamaged(status) ? DamageText(status)
                                       : "check whether the image contains its own driver library, "
                                         "and whether the container starts short-lived programs"));
@@ -222,8 +223,8 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process,
 void ContainerUsage::HandleBypass(const WatchedContainer& watched,
                                   const std::vector<ReportedProcess>& processes,
                                   bool may_record_event, const std::string& uuid) {
-  const ContainerRef& who = watched.who;
-  const bool kills = options_.stop_bypass.Contains(who.pod_namespace);
+  const ContainerRef& holder = watched.holder;
+  const bool kills = options_.stop_bypass.Contains(holder.pod_namespace);
   const std::string cause = CauseOf(processes[0], watched);
   struct BypassReport {
     std::string text;
@@ -242,24 +243,24 @@ void ContainerUsage::HandleBypass(const WatchedContainer& watched,
     }
   };
   RunJob("usage-bypass", work,
-         [this, who, may_record_event, kills, uuid, report, first = processes[0]] {
+         [this, holder, may_record_event, kills, uuid, report, first = processes[0]] {
            const std::string text = fmt::format(
                "process {} ({}) of container {} uses {} without the limiter, so its share is not "
                "enforced: {}",
-               first.pid, first.name, who.container, uuid, report->text);
-           const bool kills_new = FinishKills(who, uuid, report->killed, text);
+               first.pid, first.name, holder.container, uuid, report->text);
+           const bool kills_new = FinishKills(holder, uuid, report->killed, text);
            if (!may_record_event || (kills_new && report->problem.ok())) return;
-           RecordEvent(who, names::kReasonLimiterBypassed,
+           RecordEvent(holder, names::kReasonLimiterBypassed,
                        text + (kills ? DescribeFailedKill(report->problem, report->killed) : ""));
          });
 }
 
 // Whether `pids` has a process that was not killed before. A killed process may be in the driver's
 // report for some rounds, and is killed in each.
-bool ContainerUsage::FinishKills(const ContainerRef& who, const std::string& uuid,
+bool ContainerUsage::FinishKills(const ContainerRef& holder, const std::string& uuid,
                                  const std::set<int>& pids, const std::string& text) {
   ContainerGpuState of_removed;
-  const auto watched = watched_.find(GrantLedger::KeyOf(who));
+  const auto watched = watched_.find(GrantLedger::KeyOf(holder));
   ContainerGpuState& gpu = watched == watched_.end() ? of_removed : watched->second->gpus[uuid];
   const size_t killed_before = gpu.killed.size();
   gpu.killed.insert(pids.begin(), pids.end());
@@ -268,15 +269,15 @@ bool ContainerUsage::FinishKills(const ContainerRef& who, const std::string& uui
   gpu.unreported_kills += kills;
   gpu.last_kill = text;
   // The log has a line for each kill.
-  if (!ReportKills(who, &gpu)) {
+  if (!ReportKills(holder, &gpu)) {
     Log(Severity::kWarning, fmt::format("{}. --limits-stop-bypass: {} killed", text, kills),
-        {{"pod", who.PodText()}});
+        {{"pod", holder.PodText()}});
   }
   return true;
 }
 
 // Records an Event about the kills since the last one unless that would be too early.
-bool ContainerUsage::ReportKills(const ContainerRef& who, ContainerGpuState* gpu) const {
+bool ContainerUsage::ReportKills(const ContainerRef& holder, ContainerGpuState* gpu) const {
   const MonotonicTime now = runner_->clock().Now();
   const bool is_first = gpu->next_kill_event == MonotonicTime{};
   if (gpu->unreported_kills == 0 || (!is_first && now < gpu->next_kill_event)) return false;
@@ -284,14 +285,14 @@ bool ContainerUsage::ReportKills(const ContainerRef& who, ContainerGpuState* gpu
   gpu->kill_event_pause =
       is_loop ? std::min(2 * gpu->kill_event_pause, kEventPause) : kKillEventPause;
   gpu->next_kill_event = now + gpu->kill_event_pause;
-  RecordKills(who, gpu);
+  RecordKills(holder, gpu);
   return true;
 }
 
-void ContainerUsage::RecordKills(const ContainerRef& who, ContainerGpuState* gpu) const {
+void ContainerUsage::RecordKills(const ContainerRef& holder, ContainerGpuState* gpu) const {
   const size_t kills = std::exchange(gpu->unreported_kills, 0);
   if (kills == 0) return;
-  RecordEvent(who, names::kReasonLimiterBypassed,
+  RecordEvent(holder, names::kReasonLimiterBypassed,
               fmt::format("{}. --limits-stop-bypass: {} killed", gpu->last_kill, kills));
 }
 

@@ -33,8 +33,8 @@ bool IsRunning(const std::string& proc_root, int pid) {
 }
 
 bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
-  return std::tie(a.who.pod_namespace, a.who.pod_name, a.who.container, a.uuid) <
-         std::tie(b.who.pod_namespace, b.who.pod_name, b.who.container, b.uuid);
+  return std::tie(a.holder.pod_namespace, a.holder.pod_name, a.holder.container, a.uuid) <
+         std::tie(b.holder.pod_namespace, b.holder.pod_name, b.holder.container, b.uuid);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void ContainerUsage::Start() {
   for (const auto& [key, watched] : watched_) {
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute != kWholeGpu)
-        unread.push_back({.who = watched->who, .uuid = share.uuid, .is_read = false});
+        unread.push_back({.holder = watched->holder, .uuid = share.uuid, .is_read = false});
     }
   }
   if (!unread.empty()) Publish(std::move(unread));
@@ -83,9 +83,9 @@ void ContainerUsage::Publish(ContainerUses uses) {
   uses.insert(uses.end(), unlimited_.begin(), unlimited_.end());
   if (options_.has_ended) {
     std::erase_if(uses, [this](const ContainerGpuUse& use) {
-      const auto watched = watched_.find(GrantLedger::KeyOf(use.who));
+      const auto watched = watched_.find(GrantLedger::KeyOf(use.holder));
       const bool runs = watched != watched_.end() && watched->second->region->found();
-      return !runs && options_.has_ended(use.who);
+      return !runs && options_.has_ended(use.holder);
     });
   }
   std::ranges::sort(uses, ComesBefore);
@@ -98,7 +98,7 @@ void ContainerUsage::UpdateWatched() {
   const auto& entries = ledger_->entries();
   std::erase_if(watched_, [&](const auto& item) {
     if (entries.contains(item.first)) return false;
-    for (auto& [uuid, gpu] : item.second->gpus) RecordKills(item.second->who, &gpu);
+    for (auto& [uuid, gpu] : item.second->gpus) RecordKills(item.second->holder, &gpu);
     return true;
   });
   unlimited_.clear();
@@ -114,7 +114,7 @@ void ContainerUsage::UpdateWatched() {
         watched_.erase(key);
         for (const device::DeviceShare& share : entry.shares) {
           if (share.compute == kWholeGpu) continue;
-          unlimited_.push_back({.who = entry.holder,
+          unlimited_.push_back({.holder = entry.holder,
                                 .uuid = share.uuid,
                                 .compute = share.compute,
                                 .granted = share.memory,
@@ -127,7 +127,7 @@ void ContainerUsage::UpdateWatched() {
       watched->existed_before_agent = is_first_watch_;
       Resume(entry, watched.get());
     }
-    watched->who = entry.holder;
+    watched->holder = entry.holder;
     watched->shares = entry.shares;
     watched->env = entry.env;
     if (!watched->newly_found) continue;
@@ -201,14 +201,15 @@ void ContainerUsage::ReadUsageBeforeDriver() {
 // Each container has a job of its own, so that a job that hangs does not delay the others.
 void ContainerUsage::Search(const Round& round) {
   for (const auto& watched : round.all) {
-    const auto processes = round.processes.find(watched->who.pod_uid);
+    const auto processes = round.processes.find(watched->holder.pod_uid);
     if (!round.missing.contains(watched.get())) continue;
     watched->searched |= processes == round.processes.end();
     if (processes == round.processes.end()) continue;
     watched->searching = true;
     const auto found = std::make_shared<std::optional<FoundContainer>>();
     const auto work = [found, candidates = processes->second, find = options_.find,
-                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
+                       limits =
+                           LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->holder))] {
       auto answer = FindContainer(limits, candidates, find);
       if (answer.ok()) *found = *std::move(answer);
     };
@@ -250,14 +251,14 @@ void ContainerUsage::FinishRound(const Round& round) {
   ContainerUses uses;
   for (const auto& watched : round.all) {
     // A container that was released meanwhile may have no file any more.
-    const auto current = watched_.find(GrantLedger::KeyOf(watched->who));
+    const auto current = watched_.find(GrantLedger::KeyOf(watched->holder));
     if (current == watched_.end() || current->second != watched) continue;
     watched->usage = watched->region->usage();
     const bool is_known = watched->searched && !watched->newly_found;
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
       ContainerGpuUse use = MeasureUse(watched.get(), share, round);
-      ReportKills(watched->who, &watched->gpus[share.uuid]);
+      ReportKills(watched->holder, &watched->gpus[share.uuid]);
       // A container that is not found within kReadDeadline after the start does not run.
       use.is_read = is_known;
       if (is_known || runner_->clock().Now() < started_at_ + kReadDeadline)
@@ -291,8 +292,10 @@ std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(
 ContainerGpuUse ContainerUsage::MeasureUse(WatchedContainer* watched,
                                            const device::DeviceShare& share, const Round& round) {
   const MonotonicTime now = runner_->clock().Now();
-  ContainerGpuUse use{
-      .who = watched->who, .uuid = share.uuid, .compute = share.compute, .granted = share.memory};
+  ContainerGpuUse use{.holder = watched->holder,
+                      .uuid = share.uuid,
+                      .compute = share.compute,
+                      .granted = share.memory};
   limiter::LimitsFile& limits = *watched->region->limits();
   const int index = limits.Find(share.uuid.c_str());
   const auto reading_of = [index](const std::vector<UsageReading>& readings) {
@@ -359,13 +362,13 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
                                              MiB(use.unaccounted));
   // The Event has the peak, because the process that was refused may have ended.
   RecordEvent(
-      use.who, names::kReasonCudaOutOfMemory,
+      use.holder, names::kReasonCudaOutOfMemory,
       fmt::format(
           "CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
           "{:.0f} MiB{}; {} was refused{}: raise the pod's request of device memory, or allocate "
           "less",
-          use.who.container, MiB(gpu->refusal_limit), use.uuid, MiB(std::max(use.peak, use.used())),
-          part,
+          use.holder.container, MiB(gpu->refusal_limit), use.uuid,
+          MiB(std::max(use.peak, use.used())), part,
           reading.refused_bytes == Bytes(0)
               ? "a module or a context"
               : fmt::format("an allocation of {:.1f} MiB", MiB(reading.refused_bytes)),
@@ -384,31 +387,31 @@ void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* g
   gpu->next_excess_event = now + kEventPause;
   if (!is_lowered) {
     return RecordEvent(
-        use.who, names::kReasonMemoryLimitBelowUse,
+        use.holder, names::kReasonMemoryLimitBelowUse,
         fmt::format(
             "container {} may use {:.0f} MiB of {} and has {:.0f} MiB, of which no limiter counts "
             "{:.0f} MiB (modules, contexts, or memory of processes without the limiter): "
             "allocations fail until the container has less, and other containers may find the GPU "
             "full",
-            use.who.container, MiB(use.limit), use.uuid, MiB(use.used()), MiB(use.unaccounted)));
+            use.holder.container, MiB(use.limit), use.uuid, MiB(use.used()), MiB(use.unaccounted)));
   }
   RecordEvent(
-      use.who, names::kReasonMemoryLimitBelowUse,
+      use.holder, names::kReasonMemoryLimitBelowUse,
       fmt::format("container {} holds {:.0f} MiB of {}, and may use {:.0f} MiB from now on: "
                   "its processes continue, and allocations fail until the container holds less",
-                  use.who.container, MiB(use.used()), use.uuid, MiB(use.limit)));
+                  use.holder.container, MiB(use.used()), use.uuid, MiB(use.limit)));
 }
 
-void ContainerUsage::RecordEvent(const ContainerRef& who, std::string_view reason,
+void ContainerUsage::RecordEvent(const ContainerRef& holder, std::string_view reason,
                                  std::string message) const {
-  callbacks_.on_event(who, {.warning = true, .reason = reason, .message = std::move(message)});
+  callbacks_.on_event(holder, {.warning = true, .reason = reason, .message = std::move(message)});
 }
 
 std::vector<ContainerUsage::RegionFiles> ContainerUsage::files() const {
   std::vector<RegionFiles> all;
   for (const auto& [key, watched] : watched_) {
-    all.push_back(
-        {watched->who, watched->shares, watched->env, watched->region->limits(), watched->usage});
+    all.push_back({watched->holder, watched->shares, watched->env, watched->region->limits(),
+                   watched->usage});
   }
   return all;
 }

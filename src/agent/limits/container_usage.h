@@ -55,7 +55,7 @@ struct ShareRecord {
 
 // One container with a share of one GPU.
 struct ContainerGpuUse {
-  ContainerRef who;
+  ContainerRef holder;
   std::string uuid;
   MilliGpu compute;     // granted compute
   Bytes granted;        // granted device memory
@@ -125,7 +125,7 @@ class ContainerUsage {
   // `limits` may be written and `usage` read with pread (usage_file.h) on any thread. Call files()
   // again after each on_uses, because a container that restarts has a new `usage`.
   struct RegionFiles {
-    ContainerRef who;
+    ContainerRef holder;
     std::vector<device::DeviceShare> shares;
     StringMap env;  // of the grant
     std::shared_ptr<limiter::LimitsFile> limits;
@@ -187,14 +187,14 @@ class ContainerUsage {
   static std::string CauseOf(const ReportedProcess& process, const WatchedContainer& watched);
   void HandleBypass(const WatchedContainer& watched, const std::vector<ReportedProcess>& processes,
                     bool may_record_event, const std::string& uuid);
-  bool FinishKills(const ContainerRef& who, const std::string& uuid, const std::set<int>& pids,
+  bool FinishKills(const ContainerRef& holder, const std::string& uuid, const std::set<int>& pids,
                    const std::string& text);
-  bool ReportKills(const ContainerRef& who, ContainerGpuState* gpu) const;
-  void RecordKills(const ContainerRef& who, ContainerGpuState* gpu) const;
+  bool ReportKills(const ContainerRef& holder, ContainerGpuState* gpu) const;
+  void RecordKills(const ContainerRef& holder, ContainerGpuState* gpu) const;
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                      ContainerGpuState* gpu);
   void CheckLimit(const ContainerGpuUse& use, ContainerGpuState* gpu);
-  void RecordEvent(const ContainerRef& who, std::string_view reason, std::string message) const;
+  void RecordEvent(const ContainerRef& holder, std::string_view reason, std::string message) const;
   void RunJob(const char* name, std::function<void()> work, std::function<void()> finished);
 
   TaskRunner* const runner_;

@@ -17,7 +17,7 @@ namespace tessera::agent {
 // A watched container. Used on the runner; during a round the jobs use `region`, the readings,
 // `pids` and `container_id`.
 struct ContainerUsage::WatchedContainer {
-  ContainerRef who;
+  ContainerRef holder;
   std::vector<device::DeviceShare> shares;
   StringMap env;
   std::shared_ptr<ContainerRegion> region;

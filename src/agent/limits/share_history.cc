@@ -60,7 +60,7 @@ void ShareHistories::Update(MonotonicTime now, ContainerUses* uses) {
   std::map<Key, ShareHistory> current;
   for (ContainerGpuUse& use : *uses) {
     if (use.compute_limit == MilliGpu(0)) continue;
-    const Key key(use.who.pod_uid, use.who.container, use.uuid);
+    const Key key(use.holder.pod_uid, use.holder.container, use.uuid);
     ShareHistory history = std::move(histories_[key]);
     if (use.compute_use) {
       history.Add(now, {.used = use.compute_use->used,

@@ -80,7 +80,7 @@ TEST(ShareHistoryTest, TheSecondsInWhichWorkBeginsAndEndsAreNotBelowTheShare) {
 TEST(ShareHistoryTest, AContainerThatEndsIsForgotten) {
   ShareHistories histories;
   ContainerUses uses(1);
-  uses[0].who.container = "main";
+  uses[0].holder.container = "main";
   uses[0].compute = uses[0].compute_limit = MilliGpu(300);
   uses[0].compute_use = {.used = 0.5};
   histories.Update(At(1), &uses);

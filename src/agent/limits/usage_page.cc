@@ -12,9 +12,9 @@ namespace tessera::agent {
 namespace {
 
 std::string LabelsOf(const ContainerGpuUse& use) {
-  return MetricLabel("namespace", use.who.pod_namespace) + "," +
-         MetricLabel("pod", use.who.pod_name) + "," + MetricLabel("container", use.who.container) +
-         "," + MetricLabel("uuid", use.uuid);
+  return MetricLabel("namespace", use.holder.pod_namespace) + "," +
+         MetricLabel("pod", use.holder.pod_name) + "," +
+         MetricLabel("container", use.holder.container) + "," + MetricLabel("uuid", use.uuid);
 }
 
 uint64_t Count(Bytes bytes) { return static_cast<uint64_t>(bytes.count()); }
@@ -183,9 +183,9 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
   Json containers = Json::MakeArray();
   for (const ContainerGpuUse& use : uses) {
     if (!use.is_read) continue;
-    Json json = Json::MakeObject({{"namespace", Json::String(use.who.pod_namespace)},
-                                  {"pod", Json::String(use.who.pod_name)},
-                                  {"container", Json::String(use.who.container)},
+    Json json = Json::MakeObject({{"namespace", Json::String(use.holder.pod_namespace)},
+                                  {"pod", Json::String(use.holder.pod_name)},
+                                  {"container", Json::String(use.holder.container)},
                                   {"uuid", Json::String(use.uuid)}});
     if (const device::Gpu* gpu = inventory.Find(use.uuid)) json.Set("index", Json::Int(gpu->index));
     json.Set("limited", Json::Bool(use.limited));

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 ContainerUses OneUse() {
-  return {{.who = {Uid("uid"), "ml", "train", "main"},
+  return {{.holder = {Uid("uid"), "ml", "train", "main"},
            .uuid = "GPU-1",
            .compute = MilliGpu(300),
            .granted = GiB(8),

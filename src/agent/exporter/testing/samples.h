@@ -19,7 +19,7 @@ inline HeldContainer Held(const std::string& pod, const std::string& uuid, Milli
 
 // A share of 0.3 GPUs, held by container "main".
 inline ContainerGpuUse UseBy(const std::string& pod, const std::string& uuid) {
-  return {.who = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = MilliGpu(300)};
+  return {.holder = {Uid("uid-" + pod), "ml", pod, "main"}, .uuid = uuid, .compute = MilliGpu(300)};
 }
 
 }  // namespace tessera::agent

@@ -120,15 +120,17 @@ class ContainerUsageTest : public ::testing::Test {
     options.limits_dir = limits_dir_;
     options.find = {temp_.path() + "/proc", false};
     options.stop_bypass = stop_bypass_;
-    options.container_id_of = [this](const ContainerRef& who) {
-      return known_ids_.contains(who.container) ? known_ids_.at(who.container) : "";
+    options.container_id_of = [this](const ContainerRef& holder) {
+      return known_ids_.contains(holder.container) ? known_ids_.at(holder.container) : "";
     };
-    options.has_ended = [this](const ContainerRef& who) { return ended_.contains(who.container); };
+    options.has_ended = [this](const ContainerRef& holder) {
+      return ended_.contains(holder.container);
+    };
     usage_.emplace(
         &runner_, options, &ledger_, &reader_, &caller_,
         ContainerUsage::Callbacks{[this](auto uses) { uses_ = std::move(uses); },
-                                  [this](const ContainerRef& who, const PodEvent& event) {
-                                    EXPECT_EQ(who.PodText(), "ml/train");
+                                  [this](const ContainerRef& holder, const PodEvent& event) {
+                                    EXPECT_EQ(holder.PodText(), "ml/train");
                                     events_.push_back(event);
                                   }});
     usage_->Start();
