@@ -14,6 +14,7 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
+#include "src/cli/session.h"
 #include "src/cli/verbs.h"
 #include "src/formats/yaml.h"
 
@@ -122,24 +123,13 @@ std::vector<std::string> ObjectNames(const TypedWords& typed, const kube::Resour
   return names;
 }
 
-// The kubeconfig files of the command line, else of $KUBECONFIG, else ~/.kube/config.
-std::vector<std::string> KubeconfigFiles(const TypedWords& typed) {
-  const std::string given = ClusterOf(typed).kubeconfig;
-  if (!given.empty()) return {given};
-  std::vector<std::string> files;
-  const char* listed = std::getenv("KUBECONFIG");
-  for (const std::string_view file : SplitList(listed == nullptr ? "" : listed, ':')) {
-    files.emplace_back(file);
-  }
-  const char* home = std::getenv("HOME");
-  if (files.empty() && home != nullptr) files.push_back(JoinPath(home, ".kube/config"));
-  return files;
-}
-
 std::vector<std::string> ContextNames(const TypedWords& typed) {
+  const KubeconfigFiles files = FindKubeconfig(ClusterOf(typed).kubeconfig, ::getenv);
+  std::vector<std::string_view> paths = {files.paths};
+  if (files.is_list) paths = SplitList(files.paths, ':');
   std::vector<std::string> names;
-  for (const std::string& file : KubeconfigFiles(typed)) {
-    const Result<std::string> text = ReadFile(file);
+  for (const std::string_view path : paths) {
+    const Result<std::string> text = ReadFile(std::string(path));
     const Result<Json> config = text.ok() ? ParseYaml(*text) : Result<Json>(text.status());
     if (!config.ok()) continue;
     for (const Json& context : ItemsAt(*config, {"contexts"})) {

@@ -13,6 +13,7 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/cli/options.h"
+#include "src/cli/session.h"
 #include "src/cli/verbs.h"
 
 namespace tessera::cli {
@@ -20,17 +21,14 @@ namespace {
 
 constexpr const char* kConsole = "tessera-console";
 
-std::string ValueOf(const kube::GetEnv& getenv, const char* name) {
-  const char* value = getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Replaces this process. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  ASSIGN_OR_RETURN(const std::string program,
-                   FindConsole(self.parent_path().string(), ValueOf(::getenv, "PATH")));
+  const char* search_path = ::getenv("PATH");
+  ASSIGN_OR_RETURN(
+      const std::string program,
+      FindConsole(self.parent_path().string(), search_path == nullptr ? "" : search_path));
   std::vector<std::string> arguments = DashboardArguments(options, ::getenv);
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -45,15 +43,9 @@ std::vector<std::string> DashboardArguments(const DashboardOptions& options,
                                             const kube::GetEnv& getenv) {
   std::vector<std::string> arguments = {"--dashboard",
                                         fmt::format("--listen=127.0.0.1:{}", options.port)};
-  std::string kubeconfig = options.kubeconfig;
-  if (kubeconfig.empty()) kubeconfig = ValueOf(getenv, "KUBECONFIG");
   // tessera-console itself has no default for --kubeconfig, because in a pod it uses the service
   // account.
-  const std::string home = ValueOf(getenv, "HOME");
-  if (kubeconfig.empty() && !home.empty()) {
-    const std::string in_home = JoinPath(home, ".kube/config");
-    if (PathExists(in_home)) kubeconfig = in_home;
-  }
+  const std::string kubeconfig = FindKubeconfig(options.kubeconfig, getenv).paths;
   if (!kubeconfig.empty()) arguments.push_back("--kubeconfig=" + kubeconfig);
   if (!options.context.empty()) arguments.push_back("--context=" + options.context);
   return arguments;

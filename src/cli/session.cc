@@ -13,6 +13,11 @@ namespace {
 // restarting answers one of these attempts.
 constexpr int kMaxFailures = 3;
 
+std::string KubeconfigInHome(const kube::GetEnv& getenv) {
+  const char* home = getenv("HOME");
+  return JoinPath(home == nullptr ? "" : home, ".kube/config");
+}
+
 // `place` is added to certificate errors. Errors of loading already name their file.
 Result<kube::Config> WithUsableCertificates(Result<kube::Config> config, const std::string& place) {
   if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config).Annotate(place));
@@ -180,29 +185,30 @@ void Session::OnError(std::string_view what, const Status& status) {
   }
 }
 
+KubeconfigFiles FindKubeconfig(const std::string& kubeconfig, const kube::GetEnv& getenv) {
+  if (!kubeconfig.empty()) return {.paths = kubeconfig};
+  const char* list = getenv("KUBECONFIG");
+  if (list != nullptr && *list != '\0') return {.paths = list, .is_list = true};
+  const std::string in_home = KubeconfigInHome(getenv);
+  return {.paths = PathExists(in_home) ? in_home : ""};
+}
+
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv) {
-  const auto load = [&](const std::string& path) {
-    return WithUsableCertificates(kube::LoadKubeconfig(path, context, getenv), path);
-  };
-  if (!kubeconfig.empty()) return load(kubeconfig);
-  const auto variable = [&](const char* name) {
-    const char* value = getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
-  const std::string kubeconfig_list = variable("KUBECONFIG");
-  if (!kubeconfig_list.empty()) {
-    return WithUsableCertificates(kube::LoadKubeconfigs(kubeconfig_list, context, getenv),
+  const KubeconfigFiles files = FindKubeconfig(kubeconfig, getenv);
+  if (files.is_list) {
+    return WithUsableCertificates(kube::LoadKubeconfigs(files.paths, context, getenv),
                                   "$KUBECONFIG");
   }
-  const std::string user_kubeconfig = JoinPath(variable("HOME"), ".kube/config");
-  if (PathExists(user_kubeconfig)) return load(user_kubeconfig);
+  if (!files.paths.empty()) {
+    return WithUsableCertificates(kube::LoadKubeconfig(files.paths, context, getenv), files.paths);
+  }
   Result<kube::Config> in_cluster = kube::InClusterConfig(getenv);
   if (in_cluster.ok()) return in_cluster;
   return Error(Code::kFailedPrecondition,
                "no kubeconfig: $KUBECONFIG is not set, {} does not exist, and this is not a pod: "
                "give --kubeconfig FILE",
-               user_kubeconfig);
+               KubeconfigInHome(getenv));
 }
 
 Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,

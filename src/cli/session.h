@@ -100,8 +100,17 @@ class Session final : private ledger::ClusterFeed::Delegate {
 // Options of a command's client, which retries once.
 kube::ClientOptions ClientOptionsOf(Duration timeout);
 
-// `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the
-// pod's service account. FAILED_PRECONDITION lists the places searched.
+// The kubeconfig files of a command.
+struct KubeconfigFiles {
+  std::string paths;     // "": there is none
+  bool is_list = false;  // `paths` may have several, separated by ':'
+};
+
+// `kubeconfig` if it is not empty, else $KUBECONFIG, else ~/.kube/config if it exists.
+KubeconfigFiles FindKubeconfig(const std::string& kubeconfig, const kube::GetEnv& getenv);
+
+// Reads the files that FindKubeconfig finds, else the pod's service account. FAILED_PRECONDITION
+// lists the places searched.
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv);
 
