@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/components/console_check.h"
 #include "src/components/deploy_text.h"
 #include "src/components/nvidia_values.h"
 #include "src/components/schema.h"
@@ -274,6 +275,7 @@ Result<Settings> ReadSettings(const Json& spec) {
   out.network_policy_enabled = Section(spec, "networkPolicy").Flag("enabled");
   out.gpu_manager_metric_enabled = Section(spec, "gpuManagerMetric").Flag("enabled");
   RETURN_IF_ERROR(CheckAgent(out.agent, ""));
+  RETURN_IF_ERROR(CheckConsole(out.console));
   if (out.webhook_enabled && !out.scheduler.enabled) {
     return Error(Code::kInvalidArgument,
                  "scheduler.enabled=false: the scheduler serves the webhook: set "

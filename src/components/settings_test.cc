@@ -218,6 +218,29 @@ TEST(SettingsTest, RejectsSettingsThatTesseraCannotFollow) {
               HasSubstr("enable one of them"));
 }
 
+TEST(SettingsTest, SettingsOfTheConsoleThatBelongTogetherAreNotGivenAlone) {
+  const auto error = [](const std::string& console) {
+    return ErrorOf("console: {enabled: true, " + console + "}");
+  };
+  const std::string issuer = "issuerUrl: 'https://l'", client = "clientId: c";
+  const std::string redirect = "redirectUrl: 'https://c/oidc/callback'";
+  EXPECT_EQ(error("oidc: {" + issuer + ", " + client + ", " + redirect + "}"), "");
+  EXPECT_EQ(error("oidc: {" + issuer + ", " + redirect + "}"),
+            "console.oidc.issuerUrl: it needs console.oidc.clientId: set both, or neither");
+  EXPECT_THAT(error("oidc: {" + issuer + ", " + client + "}"),
+              HasSubstr("needs console.oidc.redirectUrl"));
+  for (const std::string& alone : {client, redirect, std::string("clientSecret: s")}) {
+    EXPECT_THAT(error("oidc: {" + alone + "}"), HasSubstr("needs console.oidc.issuerUrl"));
+  }
+  EXPECT_EQ(error("oidc: {" + issuer + ", " + client +
+                  "}, extraArgs: ['--oidc-redirect-url=https://c/oidc/callback']"),
+            "");
+  EXPECT_THAT(error("prometheus: {tokenSecret: t}"), HasSubstr("needs console.prometheusUrl"));
+  EXPECT_THAT(error("prometheusUrl: 'https://p', prometheus: {tokenSecret: t, basicAuthSecret: b}"),
+              HasSubstr("exclude each other"));
+  EXPECT_EQ(ErrorOf("console: {oidc: {clientId: c}}"), "") << "no console";
+}
+
 TEST(SettingsTest, APoolOverridesTheGeneralSettings) {
   const auto settings = Parse(
       "agent: {driverRoot: /opt, extraArgs: [--supervise]}\nlimits: {failOpen: [x]}\n"

@@ -116,34 +116,6 @@ TEST(InstallTest, TheNamespaceComesFirst) {
   EXPECT_GT(objects->size(), 30u);
 }
 
-TEST(InstallTest, SettingsOfTheConsoleThatBelongTogetherAreNotGivenAlone) {
-  const auto why_rejected = [](const std::string& console) {
-    const Json spec = FromYaml("console: {enabled: true, " + console + "}");
-    const Status plain = ObjectsToInstall(spec).status();
-    EXPECT_EQ(OperatorObjects(spec).status().ToString(), plain.ToString());
-    return std::string(plain.message());
-  };
-  const std::string issuer = "issuerUrl: 'https://l'", client = "clientId: c";
-  const std::string redirect = "redirectUrl: 'https://c/oidc/callback'";
-  EXPECT_EQ(why_rejected("oidc: {" + issuer + ", " + client + ", " + redirect + "}"), "");
-  EXPECT_EQ(why_rejected("oidc: {" + issuer + ", " + redirect + "}"),
-            "console.oidc.issuerUrl: it needs console.oidc.clientId: set both, or neither");
-  EXPECT_THAT(why_rejected("oidc: {" + issuer + ", " + client + "}"),
-              HasSubstr("needs console.oidc.redirectUrl"));
-  for (const std::string& alone : {client, redirect, std::string("clientSecret: s")}) {
-    EXPECT_THAT(why_rejected("oidc: {" + alone + "}"), HasSubstr("needs console.oidc.issuerUrl"));
-  }
-  EXPECT_EQ(why_rejected("oidc: {" + issuer + ", " + client +
-                         "}, extraArgs: ['--oidc-redirect-url=https://c/oidc/callback']"),
-            "");
-  EXPECT_THAT(why_rejected("prometheus: {tokenSecret: t}"),
-              HasSubstr("needs console.prometheusUrl"));
-  EXPECT_THAT(why_rejected("prometheusUrl: 'https://p', prometheus: {tokenSecret: t, "
-                           "basicAuthSecret: b}"),
-              HasSubstr("exclude each other"));
-  EXPECT_TRUE(ObjectsToInstall(FromYaml("console: {oidc: {clientId: c}}")).ok()) << "no console";
-}
-
 TEST(InstallTest, WithTheOperatorItsResourceComesLast) {
   const auto objects = OperatorObjects(FromYaml("scheduler: {replicas: 3}"));
   ASSERT_TRUE(objects.ok()) << objects.status().ToString();

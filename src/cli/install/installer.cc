@@ -9,7 +9,6 @@
 #include "api/names.h"
 #include "src/base/version.h"
 #include "src/cli/install/changes.h"
-#include "src/cli/install/console_check.h"
 #include "src/cli/install/helm_release.h"
 #include "src/cli/install/rollout.h"
 #include "src/cli/install/spec_flags.h"
@@ -70,7 +69,6 @@ double SecondsOf(Duration duration) { return std::chrono::duration<double>(durat
 Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
   RETURN_IF_ERROR(components::CheckWithoutOperator(spec));
   ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
-  RETURN_IF_ERROR(CheckConsole(settings.console));
   std::vector<Json> objects = {components::SystemNamespace()};
   for (Json& object : components::RenderObjects(settings)) objects.push_back(std::move(object));
   return objects;

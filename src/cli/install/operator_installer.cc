@@ -7,7 +7,6 @@
 
 #include "api/names.h"
 #include "src/base/version.h"
-#include "src/cli/install/console_check.h"
 #include "src/cli/install/spec_flags.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
@@ -43,7 +42,6 @@ bool IsReady(const Json& resource) {
 
 Result<std::vector<Json>> OperatorObjects(const Json& spec) {
   ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
-  RETURN_IF_ERROR(CheckConsole(settings.console));
   std::vector<Json> objects = components::RenderOperator(settings);
   objects.push_back(components::TesseraDefinition());
   objects.push_back(components::TesseraResource(spec));

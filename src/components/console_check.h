@@ -6,10 +6,10 @@
 #include "src/base/status.h"
 #include "src/components/settings.h"
 
-namespace tessera::cli {
+namespace tessera::components {
 
 // INVALID_ARGUMENT names a setting, and the setting that it lacks or excludes. OK if the console is
 // not enabled. A setting may also be given as a flag in console.extraArgs.
-Status CheckConsole(const components::ConsoleSettings& console);
+Status CheckConsole(const ConsoleSettings& console);
 
-}  // namespace tessera::cli
+}  // namespace tessera::components

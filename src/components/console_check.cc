@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/install/console_check.h"
+#include "src/components/console_check.h"
 
 #include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace tessera::cli {
+namespace tessera::components {
 namespace {
 
 struct ConsoleSetting {
@@ -25,12 +25,12 @@ Status CheckAllEmpty(std::span<const ConsoleSetting> settings, std::string_view 
   return Status::Ok();
 }
 
-bool HasFlag(const components::ConsoleSettings& console, std::string_view prefix) {
+bool HasFlag(const ConsoleSettings& console, std::string_view prefix) {
   return std::ranges::any_of(console.extra_args,
                              [&](const std::string& arg) { return arg.starts_with(prefix); });
 }
 
-Status CheckLogin(const components::ConsoleLoginSettings& login) {
+Status CheckLogin(const ConsoleLoginSettings& login) {
   const ConsoleSetting issuer{"console.oidc.issuerUrl", login.issuer_url};
   const ConsoleSetting required[] = {{"console.oidc.clientId", login.client_id},
                                      {"console.oidc.redirectUrl", login.redirect_url}};
@@ -46,7 +46,7 @@ Status CheckLogin(const components::ConsoleLoginSettings& login) {
   return Status::Ok();
 }
 
-Status CheckPrometheus(const std::string& url, const components::PrometheusAccess& access) {
+Status CheckPrometheus(const std::string& url, const PrometheusAccess& access) {
   const ConsoleSetting optional[] = {
       {"console.prometheus.caConfigMap", access.ca_config_map},
       {"console.prometheus.tokenSecret", access.token_secret},
@@ -60,11 +60,11 @@ Status CheckPrometheus(const std::string& url, const components::PrometheusAcces
 
 }  // namespace
 
-Status CheckConsole(const components::ConsoleSettings& console) {
+Status CheckConsole(const ConsoleSettings& console) {
   if (!console.enabled) return Status::Ok();
   if (!HasFlag(console, "--oidc-")) RETURN_IF_ERROR(CheckLogin(console.oidc));
   if (HasFlag(console, "--prometheus-")) return Status::Ok();
   return CheckPrometheus(console.prometheus_url, console.prometheus);
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::components
