@@ -285,15 +285,20 @@ bool Process::Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uin
   const Allocation allocation =
       in_block ? Allocation::InSharedBlock(context.gpu, context.id)
                : Allocation::InOwnBlocks(charged / kBlockBytes, context.gpu, context.id);
-  if (context.id == 0 || !InsertAllocation(pointer, allocation)) {
+  if (context.id == 0) {
     memory_budget_.Release(context.gpu, held);
     return false;
   }
+  // The charge is complete before the table has the allocation, because then another thread may end
+  // the charge with the context.
   const bool charge = !in_block || shared_blocks_.Join(pointer / kBlockBytes * kBlockBytes);
-  if (charge && charged == held) return true;
-  if (charge) memory_budget_.Add(context.gpu, charged);
-  memory_budget_.Release(context.gpu, held);
-  return true;
+  if (!charge || charged != held) {
+    if (charge) memory_budget_.Add(context.gpu, charged);
+    memory_budget_.Release(context.gpu, held);
+  }
+  if (InsertAllocation(pointer, allocation)) return true;
+  EndCharge(allocation, pointer);
+  return false;
 }
 
 int Process::AddPool(cuda::MemPool pool, int gpu) {

@@ -155,7 +155,8 @@ bool SharedBlocks::Leave(uint64_t block) {
   Shard& shard = ShardOf(block);
   const SpinGuard lock(&shard.lock);
   auto* entry = shard.allocation_counts.Find(block);
-  if (entry == nullptr || --entry->value != 0) return false;
+  if (entry == nullptr) return true;  // Join had no memory for the table
+  if (--entry->value != 0) return false;
   shard.allocation_counts.Erase(entry);
   return true;
 }

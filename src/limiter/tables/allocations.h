@@ -84,14 +84,17 @@ class Allocations {
 };
 
 // The blocks that several small allocations share, by address. A block is charged while it has an
-// allocation. Threads: any. Cost: as for Allocations.
+// allocation. An allocation for which the table has no memory is charged a block of its own.
+// Threads: any. Cost: as for Allocations.
 class SharedBlocks {
  public:
   // Like Allocations::Reset.
   void Reset();
-  // Adds an allocation to a block. True: it is the first, or there is no memory for the table.
+  // Adds an allocation to a block. True: the caller charges a block, because the allocation is the
+  // first, or there is no memory for the table.
   bool Join(uint64_t block);
-  // Removes an allocation from a block. True: it was the last.
+  // Removes an allocation from a block, after Join. True: the caller releases a block. For a block,
+  // Leave returns true as often as Join did, in whatever order its allocations leave.
   bool Leave(uint64_t block);
 
  private:

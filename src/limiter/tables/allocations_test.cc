@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/limiter/testing/exhausted_memory.h"
+
 namespace tessera::limiter {
 namespace {
 
@@ -101,8 +103,23 @@ TEST(SharedBlocksTest, ABlockIsChargedWithItsFirstAllocationAndReleasedWithItsLa
   EXPECT_FALSE(blocks.Join(4 << 20));
   EXPECT_FALSE(blocks.Leave(4 << 20));
   EXPECT_TRUE(blocks.Leave(4 << 20));
-  EXPECT_FALSE(blocks.Leave(4 << 20)) << "the block has no allocation left";
   EXPECT_TRUE(blocks.Join(4 << 20)) << "the driver may use the address again";
+}
+
+TEST(SharedBlocksTest, EveryChargeEndsIfTheHostsMemoryWasExhausted) {
+  static SharedBlocks blocks;
+  blocks.Reset();
+  bool charged = false;
+  {
+    const ExhaustedMemory exhausted;
+    charged = blocks.Join(4 << 20);
+  }
+  EXPECT_TRUE(charged);
+  EXPECT_TRUE(blocks.Join(4 << 20)) << "the table does not have the first allocation";
+  EXPECT_FALSE(blocks.Join(4 << 20));
+  EXPECT_FALSE(blocks.Leave(4 << 20));
+  EXPECT_TRUE(blocks.Leave(4 << 20));
+  EXPECT_TRUE(blocks.Leave(4 << 20)) << "two charges, two releases";
 }
 
 // Both threads call the driver to free one allocation. The driver succeeds for the thread that has
