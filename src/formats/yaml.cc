@@ -4,6 +4,7 @@
 #include <yaml.h>
 
 #include <string>
+#include <unordered_set>
 
 namespace tessera {
 namespace {
@@ -130,19 +131,20 @@ class YamlReader {
 
   Result<Json> ReadMapping(int depth) {
     Json json = Json::MakeObject();
+    std::unordered_set<std::string> names;  // Json::Find and Json::Set search all members
     while (true) {
       YamlEvent key;
       RETURN_IF_ERROR(Next(&key));
       if (key.raw.type == YAML_MAPPING_END_EVENT) return json;
       if (key.raw.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
       RETURN_IF_ERROR(CheckProperties(key, key.raw.data.scalar));
-      const std::string name(reinterpret_cast<const char*>(key.raw.data.scalar.value),
-                             key.raw.data.scalar.length);
-      if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" occurs twice", name);
+      std::string name(reinterpret_cast<const char*>(key.raw.data.scalar.value),
+                       key.raw.data.scalar.length);
+      if (!names.insert(name).second) return ErrorAt(key.line(), "\"{}\" occurs twice", name);
       YamlEvent value;
       RETURN_IF_ERROR(Next(&value));
       ASSIGN_OR_RETURN(Json read, ReadValue(value, depth + 1));
-      json.Set(name, std::move(read));
+      json.members().emplace_back(std::move(name), std::move(read));
     }
   }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tessera {
 namespace {
 
@@ -28,6 +30,19 @@ TEST(YamlTest, ErrorsNameTheLine) {
     EXPECT_EQ(json.status().code(), Code::kInvalidArgument) << text;
     EXPECT_NE(json.status().message().find("line "), std::string::npos) << text;
   }
+}
+
+// Takes minutes if each key is compared with all others.
+TEST(YamlTest, AMappingWithManyKeysIsReadInLinearTime) {
+  constexpr int kKeys = 200'000;
+  std::string text;
+  for (int i = 0; i < kKeys; ++i) text += "k" + std::to_string(i) + ": 0\n";
+  const auto json = ParseYaml(text);
+  ASSERT_TRUE(json.ok()) << json.status().ToString();
+  ASSERT_EQ(json->members().size(), size_t{kKeys});
+  for (size_t i = 0; i < json->members().size(); ++i)
+    ASSERT_EQ(json->members()[i].first, "k" + std::to_string(i)) << "keys keep their order";
+  EXPECT_EQ(ParseYaml(text + "k7: 1\n").status().message(), "line 200001: \"k7\" occurs twice");
 }
 
 TEST(YamlTest, AnEmptyTextIsNull) {
