@@ -19,7 +19,6 @@ bool ComesBefore(const ContainerUse& a, const ContainerUse& b) {
 
 void AgentReader::Read(std::string node, Done done) {
   uses_ = {};
-  complete_nodes_.clear();
   done_ = std::move(done);
   pages_.Read(
       std::move(node), {std::string(names::kContainersPath)},
@@ -37,20 +36,13 @@ void AgentReader::OnPage(const kube::AgentPages::AgentPod& agent, const Result<s
   uses_.agent_nodes.insert(agent.node);
   const Result<UsagePage> usage = page.ok() ? DecodeUses(*page) : Result<UsagePage>(page.status());
   Status problem = usage.status();
-  // During an update a node has an old and a new agent. The first complete page counts.
-  if (complete_nodes_.contains(agent.node)) return;
   if (usage.ok()) {
-    std::erase_if(uses_.uses, [&](const ContainerUse& use) { return use.node == agent.node; });
     uses_.uses.insert(uses_.uses.end(), usage->uses.begin(), usage->uses.end());
-  }
-  if (usage.ok() && usage->complete) {
-    complete_nodes_.insert(agent.node);
-    uses_.problems.erase(agent.node);
-  }
-  if (usage.ok() && !usage->complete) {
-    problem = Status(Code::kUnavailable,
-                     "has just started; rows are missing until it has found "
-                     "all containers, a second or two");
+    if (!usage->complete) {
+      problem = Status(Code::kUnavailable,
+                       "has just started; rows are missing until it has found all containers, a "
+                       "second or two");
+    }
   }
   if (!problem.ok()) uses_.problems[agent.node] = problem.Annotate("agent " + agent.pod);
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 
 #include "src/cli/usage.h"
@@ -34,7 +33,6 @@ class AgentReader {
 
   Done done_;
   ClusterUses uses_;
-  std::set<std::string> complete_nodes_;  // whose agent has answered with a complete page
   kube::AgentPages pages_;
 };
 

@@ -21,17 +21,21 @@ class AgentsTest : public ::testing::Test {
       return unreachable;
     });
   }
-  void AddAgent(const std::string& node, bool answers, const std::string& suffix = "") {
-    const std::string path = "/api/v1/namespaces/tessera-system/pods/agent-" + node + suffix;
-    server_.Put(
-        path,
-        ParseJson(fmt::format(R"({{"metadata":{{"name":"agent-{0}{1}","namespace":)"
+  void AddAgent(const std::string& node, bool answers, bool deleting = false) {
+    const std::string name = "agent-" + node + (deleting ? "-old" : "");
+    const std::string path = "/api/v1/namespaces/tessera-system/pods/" + name;
+    Json agent =
+        ParseJson(fmt::format(R"({{"metadata":{{"name":"{1}","namespace":)"
                               R"("tessera-system","uid":"u","labels":{{"app.kubernetes.io/name":)"
                               R"("tessera-agent"}}}},)"
                               R"("spec":{{"nodeName":"{0}","containers":[]}},)"
                               R"("status":{{"phase":"Running"}}}})",
-                              node, suffix))
-            .value());
+                              node, name))
+            .value();
+    if (deleting) {
+      agent.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
+    }
+    server_.Put(path, std::move(agent));
     if (!answers) return;
     server_.Put(
         path + ":9400/proxy/containers",
@@ -77,15 +81,17 @@ TEST_F(AgentsTest, ReadsOnlyTheAgentOfTheNode) {
   EXPECT_EQ(server_.paths().size(), 2u);
 }
 
-TEST_F(AgentsTest, ANodeWithAnOldAndANewAgentIsReadOnce) {
+TEST_F(AgentsTest, SkipsAgentsThatAreBeingDeleted) {
   AddAgent("n1", true);
-  AddAgent("n1", true, "-old");
+  AddAgent("n1", true, /*deleting=*/true);
   AddAgent("n2", true);
-  AddAgent("n2", false, "-old");
+  AddAgent("n2", false, /*deleting=*/true);
+  AddAgent("n3", true, /*deleting=*/true);
   const auto uses = Read();
   ASSERT_TRUE(uses.ok()) << uses.status().ToString();
   EXPECT_EQ(uses->uses.size(), 2u);
   EXPECT_TRUE(uses->problems.empty());
+  EXPECT_EQ(uses->agent_nodes, (std::set<std::string>{"n1", "n2"}));
 }
 
 TEST_F(AgentsTest, ErrorWithoutAgentsNamesACommand) {

@@ -36,7 +36,7 @@ void AgentPages::OnList(const Result<ListPage>& page) {
   if (!page.ok()) return Finish(page.status().Annotate("cannot list the agents"));
   for (const RawObject& raw : page->items) {
     PodObject pod;
-    if (!DecodeObject(raw, {}, &pod).ok() || pod.node_name.empty()) continue;
+    if (!DecodeObject(raw, {}, &pod).ok() || pod.node_name.empty() || pod.meta.deleting) continue;
     agents_.push_back({pod.meta.name, pod.node_name});
   }
   if (!page->continue_token.empty()) return List(page->continue_token);

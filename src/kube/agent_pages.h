@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the agent of a node or the agents of all nodes, and reads pages from their metrics ports
 // through the API server (pod_page.h). The user needs the RBAC rights `list` on pods and `get` on
-// pods/proxy in the namespace of the agents.
+// pods/proxy in the namespace of the agents. Skips agents that are being deleted, because during an
+// update the node also has the new agent.
 //
 // Does not parse the pages. Threads: the client's runner, which also runs the callbacks. Ownership:
 // the client must outlive the AgentPages. Bounds: kMaxConcurrentAgents agents at once.
