@@ -10,6 +10,8 @@ namespace tessera::cuda {
 namespace {
 
 constexpr unsigned kCudaOfSwitch = 12080;  // has kSwitch and a second body of kIf
+// CUDA has no maximum. Each body takes host memory, and a program may ask for 4 billion bodies.
+constexpr unsigned kMaxBodies = 1 << 16;
 
 bool IsValid(const ConditionalNodeParameters& parameters, unsigned driver) {
   switch (parameters.type) {
@@ -62,6 +64,7 @@ Result AddConditionalNode(GraphNode* node, Graph graph, const GraphNode* from, s
   if (!known || (parameters->context != nullptr && !call->IsContext(parameters->context))) {
     return Result::kInvalidValue;
   }
+  if (parameters->size > kMaxBodies) return Result::kOutOfMemory;
   auto created = NewNode(GraphNodeType::kConditional);
   created->condition = {parameters->handle, parameters->type,
                         owner->conditions.at(parameters->handle)};

@@ -223,6 +223,8 @@ TEST_F(ConditionalTest, InvalidNodesAreRefused) {
                             Result::kInvalidValue);
                   EXPECT_EQ(result_of(graph, Node(handle, ConditionalType(3), 1)),
                             Result::kInvalidValue);
+                  EXPECT_EQ(result_of(graph, Node(handle, ConditionalType::kSwitch, ~0u)),
+                            Result::kOutOfMemory);
                   EXPECT_EQ(result_of(other, Node(handle, ConditionalType::kIf, 1)),
                             Result::kInvalidValue)
                       << "a handle of another graph";
