@@ -14,7 +14,7 @@ bool RequestsGpus(const Json& pod) {
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : ItemsAt(pod, {"spec", list})) {
       for (const char* part : {"limits", "requests"}) {
-        const Json* amounts = At(container, {"resources", part});
+        const Json* amounts = FindPath(container, {"resources", part});
         if (amounts == nullptr || !amounts->is_object()) continue;
         for (const auto& [resource, unused] : amounts->members()) {
           if (device::IsGpuResource(resource)) return true;

@@ -95,7 +95,8 @@ std::vector<FieldEdit> EditsOf(const Json& wanted, const Json& metadata) {
   for (const Json& entry : ItemsAt(metadata, {"managedFields"})) {
     const Json* fields = entry.Find("fieldsV1");
     if (fields == nullptr || !fields->is_object()) continue;
-    const bool is_installer = At(*fields, {"f:metadata", "f:labels", "f:app.kubernetes.io/name"});
+    const bool is_installer =
+        FindPath(*fields, {"f:metadata", "f:labels", "f:app.kubernetes.io/name"});
     (is_installer ? installer : others)
         .push_back({entry.StringAt("manager").value_or("an unnamed client"), fields});
   }

@@ -13,24 +13,14 @@ namespace tessera::cli {
 // The label with the name of the program that a pod runs.
 inline constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
 
-// The value below `path`; null if a member is missing.
-inline const Json* At(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = &json;
-  for (const std::string_view key : path) {
-    at = at->Find(key);
-    if (at == nullptr) return nullptr;
-  }
-  return at;
-}
-
 inline std::string TextAt(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = At(json, path);
+  const Json* at = FindPath(json, path);
   return at != nullptr && at->is_string() ? at->string_value() : "";
 }
 
 inline const Json::Array& ItemsAt(const Json& json, std::initializer_list<std::string_view> path) {
   static const Json::Array kNone;
-  const Json* at = At(json, path);
+  const Json* at = FindPath(json, path);
   return at != nullptr && at->is_array() ? at->items() : kNone;
 }
 

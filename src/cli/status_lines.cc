@@ -57,14 +57,14 @@ std::string ProblemOfPod(const Json& pod, const StringMap& warnings) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : ItemsAt(pod, {"status", list})) {
       const std::string name = container.StringAt("name").value_or("");
-      if (const Json* waiting = At(container, {"state", "waiting"})) {
+      if (const Json* waiting = FindPath(container, {"state", "waiting"})) {
         const std::string reason = waiting->StringAt("reason").value_or("");
         if (reason == "PodInitializing" || reason == "ContainerCreating" || reason.empty())
           continue;
         return fmt::format("container {}: {}: {}", name, reason,
                            waiting->StringAt("message").value_or(""));
       }
-      const Json* ended = At(container, {"state", "terminated"});
+      const Json* ended = FindPath(container, {"state", "terminated"});
       if (ended != nullptr && ended->IntAt("exitCode").value_or(0) != 0) {
         return fmt::format("container {} ended with exit code {}", name,
                            ended->IntAt("exitCode").value_or(0));

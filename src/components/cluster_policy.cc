@@ -278,8 +278,7 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
 }
 
 bool IsManagedByNvidia(const Json& node) {
-  const Json* label =
-      FindPath(node, {"metadata", "labels", std::string(names::kLabelDeployDevicePlugin)});
+  const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
   return label != nullptr && label->is_string() && IsManagedByNvidia(label->string_value());
 }
 

@@ -35,8 +35,7 @@ const Alias kAliases[] = {
 };
 
 const Json* ValueAt(const Json& spec, const std::vector<std::string_view>& path) {
-  const Json* value = &spec;
-  for (const std::string_view key : path) value = value ? value->Find(key) : nullptr;
+  const Json* value = FindPath(spec, path);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/formats/text_edit.h"
 
 namespace tessera::console {
 namespace {
@@ -36,7 +35,7 @@ std::string_view ReasonToStay(const Json& pod, bool force) {
   const std::string phase_name =
       phase != nullptr && phase->is_string() ? phase->string_value() : "";
   if (phase_name == "Succeeded" || phase_name == "Failed") return "ended";
-  if (FindPath(pod, {"metadata", "annotations", std::string(names::kAnnotationConfigMirror)})) {
+  if (FindPath(pod, {"metadata", "annotations", names::kAnnotationConfigMirror})) {
     return "static";
   }
   const std::string owner = OwnerOf(pod);

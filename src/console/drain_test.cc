@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "src/formats/text_edit.h"
+#include "src/formats/json.h"
 #include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
 

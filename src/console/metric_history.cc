@@ -9,7 +9,6 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/formats/base64.h"
-#include "src/formats/text_edit.h"
 
 namespace tessera::console {
 namespace {

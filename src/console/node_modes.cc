@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/formats/text_edit.h"
 
 namespace tessera::console {
 namespace {
@@ -67,8 +66,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   if (meta == nullptr || pod == nullptr || pod->Find("spec") == nullptr) return std::nullopt;
   AgentPool pool;
   pool.daemon_set = meta->StringAt("name").value_or("");
-  const Json* name =
-      FindPath(daemon_set, {"metadata", "labels", std::string(names::kLabelAgentPool)});
+  const Json* name = FindPath(daemon_set, {"metadata", "labels", names::kLabelAgentPool});
   if (name != nullptr && name->is_string()) pool.name = name->string_value();
   pool.offers_shares = OffersShares(daemon_set);
   pool.by_helm = FindPath(daemon_set, {"metadata", "annotations", kHelmRelease}) != nullptr;

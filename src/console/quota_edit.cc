@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "src/device/model.h"
-#include "src/formats/text_edit.h"
 
 namespace tessera::console {
 namespace {
@@ -209,7 +208,7 @@ Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::stri
                         {"kind", Json::String("ConfigMap")},
                         {"metadata", Json::MakeObject({{"name", Json::String(object.name)},
                                                        {"namespace", Json::String(object.ns)}})}});
-  const Json* text = FindPath(out, {"data", std::string(key)});
+  const Json* text = FindPath(out, {"data", key});
   Json quotas = Json::MakeObject();
   if (text != nullptr && text->is_string()) {
     ASSIGN_OR_RETURN(quotas, ParseJson(text->string_value()));

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/formats/text_edit.h"
+#include "src/formats/json.h"
 #include "src/ledger/testing/objects.h"
 
 namespace tessera::console {

@@ -11,7 +11,7 @@
 #include "src/console/node_modes.h"
 #include "src/console/replies.h"
 #include "src/console/router.h"
-#include "src/formats/text_edit.h"
+#include "src/formats/json.h"
 
 namespace tessera::console {
 namespace {

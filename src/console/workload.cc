@@ -372,7 +372,7 @@ FormReading ReadForm(const Manifest& manifest) {
     if (!number.ok()) reading.unread["replicas"] = {"value", ScalarTextOf(*replicas)};
   }
   const Json* model =
-      FindPath(manifest.pod, {"metadata", "annotations", std::string(names::kAnnotationGpuModels)});
+      FindPath(manifest.pod, {"metadata", "annotations", names::kAnnotationGpuModels});
   if (model != nullptr && model->is_string()) {
     reading.form.model = model->string_value();
   } else if (model != nullptr) {

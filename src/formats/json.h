@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,6 +105,17 @@ class Json {
 };
 
 std::string_view KindName(Json::Kind kind);
+
+// The value below the members `path`, a list of texts; null if a member is missing.
+template <typename Path = std::initializer_list<std::string_view>>
+const Json* FindPath(const Json& json, const Path& path) {
+  const Json* at = &json;
+  for (const std::string_view key : path) {
+    at = at->Find(key);
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
 
 struct JsonLimits {
   size_t max_bytes = 16u << 20;

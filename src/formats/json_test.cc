@@ -50,6 +50,16 @@ TEST(JsonTest, TypedAccessNamesTheFieldAndItsKind) {
   EXPECT_FALSE(json.IntAt("f").ok());
 }
 
+TEST(JsonTest, FindPathFollowsTheMembers) {
+  const auto json = *ParseJson(R"({"a":{"b":{"c":1}},"n":null})");
+  EXPECT_EQ(*FindPath(json, {"a", "b", "c"}), Json::Int(1));
+  EXPECT_EQ(*FindPath(json, std::vector<std::string>{"a", "b", "c"}), Json::Int(1));
+  EXPECT_TRUE(FindPath(json, {"n"})->is_null());
+  EXPECT_EQ(FindPath(json, std::vector<std::string>()), &json);
+  EXPECT_EQ(FindPath(json, {"a", "x", "c"}), nullptr);
+  EXPECT_EQ(FindPath(json, {"a", "b", "c", "d"}), nullptr) << "below a number";
+}
+
 TEST(JsonTest, EnsureObjectCreatesMissingMembersAndRejectsOtherKinds) {
   auto json = *ParseJson(R"({"linux":null,"process":3})");
   (*json.EnsureObject("linux"))->Set("x", Json::Bool(true));

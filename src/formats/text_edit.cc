@@ -64,15 +64,6 @@ Status ApplyEdit(const TextEdit& edit, Json* document) {
   return Status::Ok();
 }
 
-const Json* FindPath(const Json& document, const KeyPath& path) {
-  const Json* at = &document;
-  for (const std::string& key : path) {
-    at = at->Find(key);
-    if (at == nullptr) return nullptr;
-  }
-  return at;
-}
-
 Json EditsToJson(const std::vector<TextEdit>& edits) {
   Json list = Json::MakeArray();
   for (const TextEdit& edit : edits) {

@@ -33,9 +33,6 @@ struct TextEdit {
 // object, and the path is not empty.
 Status ApplyEdit(const TextEdit& edit, Json* document);
 
-// The value at `path`, or null.
-const Json* FindPath(const Json& document, const KeyPath& path);
-
 // Converts edits to JSON, in which they are stored so that a later run can revert them, and back.
 // EditsFromJson returns INVALID_ARGUMENT for other JSON.
 Json EditsToJson(const std::vector<TextEdit>& edits);

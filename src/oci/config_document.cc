@@ -17,15 +17,6 @@ std::string TextOf(const Json* json) {
   return json != nullptr && json->is_string() ? json->string_value() : std::string();
 }
 
-// Follows a path of members; null if any is missing.
-const Json* FindPath(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = &json;
-  for (const std::string_view key : path) {
-    if (at != nullptr) at = at->Find(key);
-  }
-  return at;
-}
-
 Result<Json*> MakePath(Json* json, std::initializer_list<std::string_view> path) {
   for (const std::string_view key : path) {
     ASSIGN_OR_RETURN(json, json->EnsureObject(key));

@@ -89,7 +89,7 @@ bool ManageSameNode(const ClusterFacts& facts) {
 void CheckOtherPlugins(const ClusterFacts& facts, DoctorFindings* findings) {
   if (!facts.daemon_sets.ok() || facts.inventories.empty()) return;
   for (const Json& set : *facts.daemon_sets) {
-    const Json* status = At(set, {"status"});
+    const Json* status = set.Find("status");
     if (status != nullptr && status->IntAt("desiredNumberScheduled").value_or(0) == 0) continue;
     const std::string other(OtherPluginOf(set));
     if (other.empty() || (IsRunByNvidiaOperator(set) && !ManageSameNode(facts))) continue;

@@ -119,7 +119,7 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckPausedLabels(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
-    const Json* labels = At(node, {"metadata", "labels"});
+    const Json* labels = FindPath(node, {"metadata", "labels"});
     if (labels == nullptr || !labels->is_object()) continue;
     for (const auto& [name, value] : labels->members()) {
       if (!value.is_string() || !value.string_value().starts_with("paused-for-")) continue;
@@ -161,7 +161,7 @@ void CheckDriverUpgrade(const ClusterFacts& facts, DoctorFindings* findings) {
                         "tessera -o jsonpath='{.status.drivers[*].plan}'");
       continue;
     }
-    const bool cordoned = At(node, {"spec", "unschedulable"}) != nullptr;
+    const bool cordoned = FindPath(node, {"spec", "unschedulable"}) != nullptr;
     findings->Add(
         PlaceOfNode(node), fmt::format("driver upgrade: {}{}", state, cordoned ? "; cordoned" : ""),
         state == "upgrade-failed" ? "the new driver did not become ready"

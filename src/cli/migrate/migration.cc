@@ -59,7 +59,7 @@ std::string GpuRequestOf(const Json& pod, bool* has_foreign_resource) {
   std::string text;
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : ItemsAt(pod, {"spec", list})) {
-      const Json* limits = At(container, {"resources", "limits"});
+      const Json* limits = FindPath(container, {"resources", "limits"});
       if (limits == nullptr || !limits->is_object()) continue;
       for (const auto& [resource, amount] : limits->members()) {
         const bool is_foreign = IsForeignGpuResource(resource);
@@ -75,7 +75,7 @@ std::string GpuRequestOf(const Json& pod, bool* has_foreign_resource) {
 
 std::string GpusOfNode(const Json& node) {
   std::string text;
-  const Json* amounts = At(node, {"status", "allocatable"});
+  const Json* amounts = FindPath(node, {"status", "allocatable"});
   if (amounts == nullptr || !amounts->is_object()) return text;
   for (const auto& [resource, amount] : amounts->members()) {
     const std::string count = amount.is_string() ? amount.string_value() : amount.Serialize();

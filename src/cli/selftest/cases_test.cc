@@ -40,9 +40,9 @@ const std::string kAssigned = AssignmentOfOneGpu();
 
 TEST(TestCasesTest, APodRequestsTheResourceOfItsCase) {
   const Json pod = PodOfCase(CaseOf("memory-limit"), "ns", "img", "Never", 150s);
-  EXPECT_EQ(At(pod, {"spec", "activeDeadlineSeconds"})->ToInt().value(), 150);
+  EXPECT_EQ(FindPath(pod, {"spec", "activeDeadlineSeconds"})->ToInt().value(), 150);
   const Json& container = pod.Find("spec")->Find("containers")->items()[0];
-  EXPECT_EQ(At(container, {"resources", "limits", "aliyun.com/gpu-mem"})->ToInt().value(), 1);
+  EXPECT_EQ(FindPath(container, {"resources", "limits", "aliyun.com/gpu-mem"})->ToInt().value(), 1);
   EXPECT_EQ(container.Find("args")->items().size(), 2u);
   const Json denied = PodOfCase(CaseOf("default-deny"), "ns", "img", "Never", 150s);
   EXPECT_EQ(denied.Serialize().find("nvidia.com/gpu"), std::string::npos);
