@@ -12,6 +12,8 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
+WITH_USAGE = ("check", "driver-images", "images", "lint", "node", "quickstart", "reference", "simulated-drivers",
+              "sysroot")
 
 
 def run(*argv, **more):
@@ -30,13 +32,13 @@ class Scripts(unittest.TestCase):
         return str(self.root / "scripts" / name)
 
     def test_help_is_no_failure(self):
-        for name in ("check", "images", "lint", "quickstart", "reference"):
+        for name in WITH_USAGE:
             answer = run(self.script(name), "--help")
             self.assertEqual((answer.returncode, answer.stderr), (0, ""), name)
             self.assertIn(name, answer.stdout)
 
     def test_a_wrong_argument_is_answered_with_the_usage(self):
-        for name in ("check", "images", "lint", "quickstart", "reference"):
+        for name in WITH_USAGE:
             answer = run(self.script(name), "--wrong", "argument")
             self.assertEqual(answer.returncode, 2, name)
 
