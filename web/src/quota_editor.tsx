@@ -36,7 +36,7 @@ function entryOf(limited: boolean, rows: Row[], pools: string): Entry | string {
   const quota: Record<string, number> = {};
   for (const { model, gpus } of rows) {
     if (model.trim() === '' || !/^\d+$/.test(gpus.trim())) return t('quotaInvalid');
-    if (model.trim() in quota) return t('quotaTwice', model);
+    if (Object.hasOwn(quota, model.trim())) return t('quotaTwice', model);
     quota[model.trim()] = Number(gpus);
   }
   return pool.length > 0 ? { quota, pool } : { quota };
