@@ -132,7 +132,8 @@ void DriverController::Act() {
     report.pools.push_back({pool.settings->name, step.counts, pool.on_host, step.blocked,
                             plans_.TextOf(pool.settings->name)});
   }
-  const bool changed = report.pools != last_report_.pools ||
+  const bool error_ended = executor_.EndPass();
+  const bool changed = error_ended || report.pools != last_report_.pools ||
                        report.problems != last_report_.problems || all_released_ != was_released;
   last_report_ = std::move(report);
   if (busy) StepAfter(options_.poll);

@@ -118,6 +118,9 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
       server_.Remove(pod);
       return answer(201, "{}");
     }
+    if (request.method == "PATCH" && path == NodePath(unwritable_)) {
+      return answer(500, R"({"kind":"Status","message":"no write"})");
+    }
     if (path != "/api/v1/pods" || !selector.starts_with("spec.nodeName=")) return false;
     if (fails_pods_) return answer(500, R"({"kind":"Status","message":"no pods"})");
     std::vector<Json> found;
@@ -269,6 +272,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   bool fails_pods_ = false;  // lists of the pods of a node
   size_t pods_per_page_ = 500;
   bool publishes_ = true;
+  std::string unwritable_;  // a node that the server does not patch
   std::unique_ptr<DriverController> controller_;
 };
 
@@ -423,6 +427,35 @@ TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {
   controller_->SetPools(WantedPools(kOldDriver));
   EXPECT_TRUE(RunUntil([&] { return !controller_->has_access_error(); }));
   EXPECT_EQ(DriverOn("a"), kOldDriver);
+}
+
+TEST_F(DriverControllerTest, TheErrorOfANodeStaysWhileOtherNodesAreWritten) {
+  AddNode("a", Takes::kWell);
+  AddNode("b", Takes::kWell);
+  unwritable_ = "a";
+  Start();
+  controller_->SetPools(WantedPools(kOldDriver));
+  ASSERT_TRUE(RunUntil([&] { return controller_->has_access_error(); }));
+  EXPECT_THAT(controller_->report()->access_error, HasSubstr("cannot change nodes: node a: "));
+  bool ended = false;
+  ASSERT_TRUE(RunUntil([&] {
+    ended |= !controller_->has_access_error();
+    return StateOf("b") == "upgrade-done";
+  }));
+  EXPECT_FALSE(ended);
+  unwritable_.clear();
+  EXPECT_TRUE(RunUntil([&] { return AllAre("upgrade-done"); }));
+  EXPECT_TRUE(RunUntil([&] { return !controller_->has_access_error(); }));
+}
+
+TEST_F(DriverControllerTest, TheErrorOfANodeEndsWhenItNeedsNoWrite) {
+  AddNode("a", Takes::kWell);
+  unwritable_ = "a";
+  Start();
+  controller_->SetPools(WantedPools(kOldDriver));
+  ASSERT_TRUE(RunUntil([&] { return controller_->has_access_error(); }));
+  controller_->SetPools(WantedPools(""));
+  EXPECT_TRUE(RunUntil([&] { return !controller_->has_access_error(); }));
 }
 
 }  // namespace

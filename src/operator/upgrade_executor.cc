@@ -16,6 +16,7 @@ UpgradeExecutor::UpgradeExecutor(ClusterAccess access, const FleetReader& reader
     : access_(std::move(access)), reader_(reader), delegate_(delegate) {}
 
 void UpgradeExecutor::Patch(const driver::NodePatch& patch) {
+  wanted_writes_.insert(patch.node);
   if (!MayWrite(patch.node)) return;
   Send(patch.node,
        NodePatchOf(patch.labels, patch.annotations, reader_.ResourceVersionOf(patch.node)),
@@ -23,6 +24,7 @@ void UpgradeExecutor::Patch(const driver::NodePatch& patch) {
 }
 
 void UpgradeExecutor::Execute(const UpgradeAction& action, const driver::UpgradeNode& node) {
+  if (action.pod.empty()) wanted_writes_.insert(node.name);
   if (!MayWrite(node.name)) return;
   if (!action.pod.empty()) return ExecuteOnPod(action);
   const driver::UpgradeState before =
@@ -33,6 +35,12 @@ void UpgradeExecutor::Execute(const UpgradeAction& action, const driver::Upgrade
          const std::string_view result = UpgradeResultOf(action, before);
          if (!result.empty()) access_.metrics.driver_upgrades.Add(result);
        });
+}
+
+bool UpgradeExecutor::EndPass() {
+  const std::set<std::string> wanted = std::exchange(wanted_writes_, {});
+  return std::erase_if(errors_, [&](const auto& error) { return !wanted.contains(error.first); }) >
+         0;
 }
 
 bool UpgradeExecutor::MayWrite(const std::string& node) {
@@ -69,12 +77,13 @@ void UpgradeExecutor::OnNodeAnswer(const std::string& node, const std::string& o
   // After a conflict the watch delivers the newer version, for which a new step is decided.
   const Code code = answer.status().code();
   if (code == Code::kAborted || code == Code::kNotFound) return delegate_.OnNodeWritten();
-  const bool is_new = code != error_.code();
-  error_ = answer.ok() ? Status::Ok() : answer.status().Annotate("node " + node);
+  const bool had_error = errors_.erase(node) > 0;
   if (!answer.ok()) {
-    Log(Severity::kWarning, "cannot write a node, retrying", {{"error", error_.ToString()}});
+    const Status error = answer.status().Annotate("node " + node);
+    Log(Severity::kWarning, "cannot write a node, retrying", {{"error", error.ToString()}});
+    errors_[node] = error;
   }
-  if (is_new || !answer.ok()) delegate_.OnWriteError();
+  if (had_error || !answer.ok()) delegate_.OnWriteError();
   if (answer.ok()) delegate_.OnNodeWritten();
 }
 

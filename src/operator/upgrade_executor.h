@@ -29,7 +29,7 @@ class UpgradeExecutor {
     virtual void OnNodeWritten() = 0;
     // A pod was evicted or deleted, or the API server rejected the request.
     virtual void OnPodAnswer() = 0;
-    // A write of a node has failed and set error(), or has succeeded and cleared an earlier error.
+    // A write of a node has failed and set its error, or has succeeded after an error.
     virtual void OnWriteError() = 0;
   };
 
@@ -42,8 +42,12 @@ class UpgradeExecutor {
   void Patch(const driver::NodePatch& patch);
   void Execute(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
 
-  // Why nodes cannot be changed.
-  const Status& error() const { return error_; }
+  // Call after the patches and actions of a pass over the fleet. Forgets the errors of nodes that
+  // the pass did not write. Returns whether it has forgotten one.
+  bool EndPass();
+
+  // Why a node cannot be changed; OK if there is no such node.
+  Status error() const { return errors_.empty() ? Status::Ok() : errors_.begin()->second; }
 
  private:
   bool MayWrite(const std::string& node);
@@ -57,7 +61,8 @@ class UpgradeExecutor {
   const ClusterAccess access_;
   const FleetReader& reader_;
   Delegate& delegate_;
-  Status error_;
+  std::map<std::string, Status> errors_;  // of the last write, by node
+  std::set<std::string> wanted_writes_;   // nodes to write in this pass
   // By node: the resourceVersion that the last patch replaced, until the watch delivers a newer
   // one; "": the patch is in flight.
   std::map<std::string, std::string> patched_versions_;
