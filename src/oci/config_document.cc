@@ -55,6 +55,31 @@ Json RuleToJson(const DeviceNode& node, bool allow, std::string_view access) {
   return json;
 }
 
+// The kernel's constant major number of /dev/nvidia<number> and /dev/nvidiactl.
+constexpr int64_t kGpuMajor = 195;
+
+// What a rule lets the cgroup open.
+enum class RuleScope { kOther, kEveryGpu, kEveryCharacterDevice };
+
+RuleScope ScopeOf(const Json& rule) {
+  const Json* allow = rule.Find("allow");
+  if (allow == nullptr || *allow != Json::Bool(true)) return RuleScope::kOther;
+  // A missing type is "a" (all). Then runc, and the kernel with cgroup v1, ignore numbers and
+  // access.
+  const std::string type = TextOf(rule.Find("type"));
+  if (type.empty() || type == "a") return RuleScope::kEveryCharacterDevice;
+  // runc and crun read a missing number and -1 as every number.
+  const auto number_of = [&](std::string_view key) {
+    const Json* number = rule.Find(key);
+    return number == nullptr ? -1 : number->ToInt().value_or(-1);
+  };
+  const bool opens = TextOf(rule.Find("access")).find_first_of("rw") != std::string::npos;
+  if (type != "c" || !opens || number_of("minor") != -1) return RuleScope::kOther;
+  const int64_t major = number_of("major");
+  if (major == kGpuMajor) return RuleScope::kEveryGpu;
+  return major == -1 ? RuleScope::kEveryCharacterDevice : RuleScope::kOther;
+}
+
 }  // namespace
 
 std::string CleanPath(std::string_view path) {
@@ -200,6 +225,15 @@ void ConfigDocument::EraseGpuNodes() {
   });
 }
 
+void ConfigDocument::EraseGpuRules() {
+  Json* linux_part = json_.Find("linux");
+  Json* resources = linux_part != nullptr ? linux_part->Find("resources") : nullptr;
+  Json* rules = resources != nullptr ? resources->Find("devices") : nullptr;
+  if (rules == nullptr || !rules->is_array()) return;
+  std::erase_if(rules->items(),
+                [](const Json& rule) { return ScopeOf(rule) == RuleScope::kEveryGpu; });
+}
+
 Status ConfigDocument::AddDevice(const DeviceNode& node) {
   ASSIGN_OR_RETURN(Json * linux_part, json_.EnsureObject("linux"));
   ASSIGN_OR_RETURN(Json * devices, linux_part->EnsureArray("devices"));
@@ -230,21 +264,11 @@ Status ConfigDocument::DenyDevice(const DeviceNode& node) {
   return AddRule(RuleToJson(node, /*allow=*/false, "rwm"));
 }
 
-bool ConfigDocument::AllowsAllCharacterDevices() const {
+bool ConfigDocument::AllowsEveryGpu() const {
   const Json* rules = FindPath(json_, {"linux", "resources", "devices"});
   if (rules == nullptr || !rules->is_array()) return false;
-  // runc and crun read a missing type as "a" (all), and a missing number or -1 as every number.
-  const auto any_number = [](const Json* number) {
-    return number == nullptr || number->ToInt().value_or(-1) == -1;
-  };
-  return std::ranges::any_of(rules->items(), [&](const Json& rule) {
-    const Json* allow = rule.Find("allow");
-    const std::string type = TextOf(rule.Find("type"));
-    return allow != nullptr && *allow == Json::Bool(true) &&
-           (type.empty() || type == "a" || type == "c") && any_number(rule.Find("major")) &&
-           any_number(rule.Find("minor")) &&
-           TextOf(rule.Find("access")).find_first_of("rw") != std::string::npos;
-  });
+  return std::ranges::any_of(rules->items(),
+                             [](const Json& rule) { return ScopeOf(rule) != RuleScope::kOther; });
 }
 
 Status ConfigDocument::AddGroup(uint32_t gid) {

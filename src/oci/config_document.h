@@ -79,10 +79,13 @@ class ConfigDocument {
   Status AddDevice(const DeviceNode& node);
   // Allows the container's cgroup to read and write the device, but not mknod.
   Status AllowDevice(const DeviceNode& node);
-  // Whether a rule lets the cgroup read or write every character device, as for privileged
-  // containers.
-  bool AllowsAllCharacterDevices() const;
+  // Whether a rule lets the cgroup read or write every GPU: a rule for every character device, as
+  // for privileged containers, or a rule "c 195:*".
+  bool AllowsEveryGpu() const;
+  // Removes the rules "c 195:*".
+  void EraseGpuRules();
   // Appends a rule that forbids this device; it wins over an earlier rule that allows all devices.
+  // After a rule "c *:*", runc rejects it, and the kernel ignores crun's with cgroup v1.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
   // Sets a file of the container's cgroup v2, such as "memory.high", unless the engine has set it.

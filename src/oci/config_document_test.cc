@@ -178,10 +178,10 @@ TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
   EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationWithPrefix(""));
 }
 
-TEST(ConfigDocument, ARuleForEveryCharacterDeviceIsRecognized) {
+TEST(ConfigDocument, ARuleForEveryGpuIsRecognized) {
   const auto allows_all = [](const std::string& rules) {
     return ConfigDocument::Parse(R"({"linux":{"resources":{"devices":[)" + rules + "]}}}", "/b")
-        ->AllowsAllCharacterDevices();
+        ->AllowsEveryGpu();
   };
   EXPECT_TRUE(allows_all(R"({"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"})"));
   EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","major":-1,"minor":-1,"access":"rw"})"));
@@ -190,14 +190,38 @@ TEST(ConfigDocument, ARuleForEveryCharacterDeviceIsRecognized) {
   EXPECT_FALSE(allows_all(create_nodes));
   EXPECT_TRUE(allows_all(create_nodes + R"(,{"allow":true,"type":"c","access":"rmw"})"));
   EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","access":"mw"})"));
+  EXPECT_TRUE(allows_all(R"({"allow":true,"type":"c","major":195,"access":"rwm"})"));
+  EXPECT_TRUE(allows_all(R"({"allow":true,"type":"c","major":195,"minor":-1,"access":"r"})"));
+  // runc opens every device for each of these.
+  for (const char* all :
+       {R"({"allow":true,"major":195,"access":"rwm"})",
+        R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})"}) {
+    EXPECT_TRUE(allows_all(all)) << all;
+  }
   for (const char* other :
        {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"b","access":"rwm"})",
-        R"({"allow":true,"major":195,"access":"rwm"})",
-        R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})",
-        R"({"access":"rwm"})"}) {
+        R"({"allow":true,"type":"b","major":195,"access":"rwm"})",
+        R"({"allow":false,"type":"c","major":195,"access":"rwm"})",
+        R"({"allow":true,"type":"c","major":195,"access":"m"})",
+        R"({"allow":true,"type":"c","major":195,"minor":3,"access":"rwm"})",
+        R"({"allow":true,"type":"c","major":136,"access":"rwm"})",
+        R"({"allow":true,"type":"c","minor":3,"access":"rwm"})", R"({"access":"rwm"})"}) {
     EXPECT_FALSE(allows_all(other)) << other;
   }
-  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllCharacterDevices());
+  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsEveryGpu());
+}
+
+TEST(ConfigDocument, ErasesOnlyRulesForAllGpus) {
+  constexpr char kOthers[] =
+      R"({"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":136,"access":"rwm"},)"
+      R"({"allow":true,"type":"c","major":195,"minor":0,"access":"rw"})";
+  const auto text_of = [&](const std::string& first_rules) {
+    return R"({"linux":{"resources":{"devices":[)" + first_rules + kOthers + "]}}}";
+  };
+  auto document = *ConfigDocument::Parse(
+      text_of(R"({"allow":true,"type":"c","major":195,"access":"rwm"},)"), "/b");
+  document.EraseGpuRules();
+  EXPECT_EQ(document.json().Serialize(), text_of(""));
 }
 
 TEST(ConfigDocument, ErasesOnlyTheGpusOfTheEngine) {

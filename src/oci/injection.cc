@@ -443,6 +443,11 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
   // Engines give the nodes of all GPUs to a privileged container.
   document->EraseGpuNodes();
+  if (gpus.empty()) return Status::Ok();
+  // runc rejects a rule that denies a part of "c 195:*". Without this rule, the engine's first rule
+  // denies the GPUs, unless another rule allows every character device.
+  document->EraseGpuRules();
+  if (!document->AllowsEveryGpu()) return Status::Ok();
   for (const DeviceNode& gpu : gpus) RETURN_IF_ERROR(document->DenyDevice(gpu));
   return Status::Ok();
 }

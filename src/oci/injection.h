@@ -60,7 +60,7 @@ std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
   std::vector<DeviceNode> devices;
-  std::vector<DeviceNode> denied_devices;  // other GPUs, for a container that may open any device
+  std::vector<DeviceNode> denied_devices;  // other GPUs, for a container that may open every GPU
   DriverFiles driver;
   std::optional<Limiter> limiter;
   std::string dmem_max;       // for the container's cgroup (dmem.h); empty: not set
@@ -92,7 +92,7 @@ void RemovePreloadsOfDriver(EnvList* env);
 Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
                                             const std::string& tree_dir);
 
-// Removes the nodes of all GPUs, and denies `gpus` in a cgroup that allows every device.
+// Removes the nodes of all GPUs, and closes `gpus` in a cgroup that allows every GPU.
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
 // Stages files and edits the document, but does not save it. Returns, for operators, how the

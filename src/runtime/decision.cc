@@ -94,13 +94,13 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   return nodes;
 }
 
-// The node's GPUs that are not in `granted`. Empty unless the container may open every character
-// device: in all other containers the engine's first rule denies each GPU that no later rule names.
+// The node's GPUs that are not in `granted`. Empty unless the container may open every GPU: in all
+// other containers the engine's first rule denies each GPU that no later rule names.
 std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
                                       const std::string& driver_root, const std::string& dev_root,
                                       const std::vector<DeviceNode>& granted) {
   std::vector<DeviceNode> denied;
-  if (!document.AllowsAllCharacterDevices()) return denied;
+  if (!document.AllowsEveryGpu()) return denied;
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
     if (!gpu.minor) continue;
     const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
@@ -223,7 +223,7 @@ bool HasGpushareVariable(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
 
-// Injects nothing. Denies the node's GPUs to a container that may open any device, except in
+// Injects nothing. Denies the node's GPUs to a container that may open every GPU, except in
 // `privileged_namespaces`.
 Decision DecideWithoutGrant(const ConfigDocument& document, const ContainerIdentity& identity,
                             const Options& options) {

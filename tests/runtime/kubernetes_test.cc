@@ -85,6 +85,28 @@ TEST_P(KubernetesContainer, PrivilegedWithoutAGrantCanOpenNoGpu) {
   EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
 }
 
+// The rule that Docker writes for --device-cgroup-rule "c 195:* rwm".
+TEST_P(KubernetesContainer, WithARuleForAllGpusCanOpenItsOwnGpuAlone) {
+  config()
+      .Find("linux")
+      ->Find("resources")
+      ->Set("devices", ParseJson(R"([{"allow":false,"access":"rwm"},
+                               {"allow":true,"type":"c","major":195,"access":"rwm"}])")
+                           .value());
+  AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
+  SetArgs({"/bin/probe", "/tmp/nvidia0", "/tmp/nvidia1"});
+  const SubprocessResult without_grant = Run();
+  EXPECT_EQ(without_grant.exit_code, 0) << without_grant.err;
+  EXPECT_THAT(without_grant.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 forbidden"));
+  EXPECT_THAT(without_grant.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
+}
+
 TEST_P(KubernetesContainer, PrivilegedInASystemNamespaceSeesAllGpus) {
   WriteRuntimeToml("privileged-namespaces = [\"monitoring\", \"team\"]\n");
   MakePrivileged(&config());
