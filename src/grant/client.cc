@@ -34,7 +34,10 @@ Status WaitFor(int fd, short events, MonotonicTime end) {
     pollfd poll_fd{.fd = fd, .events = events, .revents = 0};
     const int count = ::poll(&poll_fd, 1, MillisUntil(end));
     if (count > 0) return Status::Ok();
-    if (count == 0) return Status(Code::kDeadlineExceeded, "no answer in time");
+    if (count == 0) {
+      return Status(Code::kDeadlineExceeded,
+                    "no answer in time: restart tessera-agent on this node");
+    }
     if (errno != EINTR) return Status::FromErrno("poll", errno);
   }
 }
