@@ -24,7 +24,7 @@ class TestRunner : public TaskRunner {
   ~TestRunner() override;
 
   // Runs tasks until `done` holds, checked after each task. False after `limit`.
-  bool RunUntil(const std::function<bool()>& done, Duration limit = std::chrono::seconds(10));
+  bool RunUntil(const std::function<bool()>& done, Duration limit = std::chrono::seconds(30));
   void RunFor(Duration time);
 
   void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
