@@ -100,16 +100,20 @@ TEST_F(ConnectorTest, ADeadAddressCostsAQuarterOfASecond) {
       Dial({.address = {.host = "name"}}, {dead.address(), server.url().address});
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
   EXPECT_GE(outcome.took, milliseconds(240));
-  EXPECT_LT(outcome.took, std::chrono::seconds(2));
+  EXPECT_LT(outcome.took, std::chrono::seconds(3));
 }
 
 TEST_F(ConnectorTest, NextAddressIsTriedAtOnceAfterARefusal) {
   Address closed;
   { closed = DeadAddress("127.0.0.2").address(); }
   RawServer server(Hang);
-  const Outcome outcome = Dial({.address = {.host = "name"}}, {closed, server.url().address});
+  // A wait of a quarter of a second after each refusal would take five seconds.
+  std::vector<Address> candidates(20, closed);
+  candidates.push_back(server.url().address);
+  const Outcome outcome =
+      Dial({.address = {.host = "name"}}, candidates, std::chrono::seconds(30));
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
-  EXPECT_LT(outcome.took, milliseconds(200));
+  EXPECT_LT(outcome.took, std::chrono::seconds(3));
 }
 
 TEST_F(ConnectorTest, RejectsASocketPathThatIsTooLong) {
