@@ -55,12 +55,12 @@ TEST_F(HttpClientTest, KeepsAndReusesItsConnection) {
 TEST_F(HttpClientTest, AnOldConnectionIsNotUsedAgain) {
   Serve(ServeOk);
   client_ = std::make_unique<HttpClient>(
-      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(1000)});
+      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(2000)});
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(server_->connections(), 1);
   // Idle connections are closed in time, and old busy ones are not kept.
-  runner_.RunFor(milliseconds(1100));
+  runner_.RunFor(milliseconds(2100));
   EXPECT_EQ(Send({.method = "POST"}).value().body, "ok");
   EXPECT_EQ(server_->connections(), 2);
 }
