@@ -132,7 +132,7 @@ TEST_F(Http2Test, AStreamedResponseEndsAndReportsAClientThatLeaves) {
   const std::string got = Curl("{url}/finished");
   EXPECT_THAT(got, HasSubstr("event 0\nevent 1\nevent 2\n"));
   EXPECT_TRUE(runner_.RunUntil([&] { return closed; }));
-  EXPECT_THAT(Curl("--max-time 1 {url}/open"), HasSubstr("event 2\n"));
+  EXPECT_THAT(Curl("--max-time 3 {url}/open"), HasSubstr("event 2\n"));
   EXPECT_TRUE(runner_.RunUntil([&] { return closed && gone; }));
 }
 
