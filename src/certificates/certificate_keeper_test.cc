@@ -110,8 +110,12 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
     }
     return HooksTrust();
   }));
-  const int writes = store_.writes();
-  runner_.RunFor(milliseconds(300));
+  // A replica may still finish a write that it began before.
+  int writes = -1;
+  for (int i = 0; i < 10 && store_.writes() != writes; ++i) {
+    writes = store_.writes();
+    runner_.RunFor(milliseconds(300));
+  }
   EXPECT_EQ(store_.writes(), writes) << "the replicas revert each other's writes";
   for (const auto& replica : replicas) {
     ASSERT_EQ(replica->served.size(), 1u);
@@ -152,7 +156,9 @@ TEST_F(CertificateKeeperTest, RestoresARemovedBundle) {
 TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthority) {
   PutHooks();
   CertificateKeeperOptions options = Options();
-  options.certificate.lifetime = std::chrono::seconds(3);
+  // A busy machine may stop the replica for a while. The last third of the lifetime, in which the
+  // certificate is replaced, must be longer than that.
+  options.certificate.lifetime = std::chrono::seconds(6);
   options.certificate.overlap = milliseconds(300);
   const auto replica = Start(options);
   bool trusted = true;
@@ -166,7 +172,7 @@ TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthori
     }
   });
   ASSERT_TRUE(
-      runner_.RunUntil([&] { return replica->served.size() == 3; }, std::chrono::seconds(30)));
+      runner_.RunUntil([&] { return replica->served.size() == 2; }, std::chrono::seconds(30)));
   EXPECT_TRUE(trusted);
 }
 
