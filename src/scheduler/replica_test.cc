@@ -57,7 +57,7 @@ class ReplicaTest : public ::testing::Test {
   }
   // Waits until /readyz responds with this status and text.
   bool ReadyzBecomes(int status, const std::string& text) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 1500; ++i) {
       const net::Response answer = Send("GET", "/readyz");
       if (answer.status == status && answer.body == text + "\n") return true;
       runner_.RunFor(std::chrono::milliseconds(20));
