@@ -110,8 +110,7 @@ TEST_F(ConnectorTest, NextAddressIsTriedAtOnceAfterARefusal) {
   // A wait of a quarter of a second after each refusal would take five seconds.
   std::vector<Address> candidates(20, closed);
   candidates.push_back(server.url().address);
-  const Outcome outcome =
-      Dial({.address = {.host = "name"}}, candidates, std::chrono::seconds(30));
+  const Outcome outcome = Dial({.address = {.host = "name"}}, candidates, std::chrono::seconds(30));
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
   EXPECT_LT(outcome.took, std::chrono::seconds(3));
 }
