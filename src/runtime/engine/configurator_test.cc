@@ -116,7 +116,7 @@ class ConfiguratorTest : public ::testing::Test {
     options.reload.engine = options.engine;
     options.reload.socket = "/run/docker.sock";
     options.reload.mode = RestartMode::kAuto;
-    options.reload.timeout = std::chrono::milliseconds(400);
+    options.reload.timeout = patience_;
     return options;
   }
   ConfigureOptions Containerd() const {
@@ -164,11 +164,18 @@ class ConfiguratorTest : public ::testing::Test {
   }
 
   static constexpr char kConfig[] = "/etc/docker/daemon.json";
+  // For engines that answer at last, even on a busy machine.
+  static constexpr Duration kLong = std::chrono::seconds(20);
+  // For engines that answer at first, and then fail.
+  static constexpr Duration kEnoughToAnswer = std::chrono::milliseconds(1500);
+  // How long a run waits for its engine.
+  Duration patience_ = std::chrono::milliseconds(400);
   TempDir dir_;
   HostRoot host_{dir_.path()};
 };
 
 TEST_F(ConfiguratorTest, ReloadsAndChecksThatTheEngineKnowsTheRuntime) {
+  patience_ = kLong;
   Put(kConfig, "{\"log-driver\": \"json-file\"}", 0600);
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
@@ -179,6 +186,7 @@ TEST_F(ConfiguratorTest, ReloadsAndChecksThatTheEngineKnowsTheRuntime) {
 }
 
 TEST_F(ConfiguratorTest, SecondRunChangesAndReloadsNothing) {
+  patience_ = kLong;
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   ASSERT_TRUE(Configure(Docker()).ok());
   const auto before = Everything();
@@ -191,6 +199,7 @@ TEST_F(ConfiguratorTest, SecondRunChangesAndReloadsNothing) {
 }
 
 TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
+  patience_ = kLong;
   Put(kConfig, "{\"a\" :1.0}\r\n", 0640);
   auto before = Everything();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
@@ -212,6 +221,7 @@ TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
 }
 
 TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
+  patience_ = kLong;
   for (const char* text : {"", "{\"default-runtime\": \"crun\", \"runtimes\": {\"crun\": {}}}"}) {
     if (*text != '\0') Put(kConfig, text, 0644);
     const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
@@ -229,6 +239,7 @@ TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
 }
 
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
+  patience_ = kEnoughToAnswer;
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kIgnoresReload);
@@ -250,6 +261,7 @@ TEST_F(ConfiguratorTest, RollsBackWhenTheEngineStopsAnswering) {
 }
 
 TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterRollback) {
+  patience_ = kEnoughToAnswer;
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
@@ -329,6 +341,7 @@ TEST_F(ConfiguratorTest, NextRunFinishesAnInterruptedRun) {
   InterruptLastRun();
   // The engine has not reloaded: it still has its earlier configuration.
   Put("/etc/docker/before.json", "{}");
+  patience_ = kLong;
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -377,6 +390,7 @@ TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterTheOriginalsAreRestore
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
+  patience_ = kEnoughToAnswer;
   const auto outcome = Configure(Docker());
   EXPECT_THAT(outcome.status().message(),
               HasSubstr("restored to its state before Tessera, but docker does not serve"));
@@ -428,6 +442,7 @@ TEST_F(ConfiguratorTest, RecoverLeavesAnEngineThatServesToTheNextRun) {
   InterruptLastRun();
   const auto begun = Everything();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
+  patience_ = kLong;
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
   EXPECT_EQ(Everything(), begun);
   EXPECT_TRUE(Configure(Docker()).ok());
