@@ -37,7 +37,7 @@ TEST(EpollTaskRunnerTest, TasksThatWaitAtQuitRunInTheNextRun) {
   });
   runner.Run();
   EXPECT_EQ(runs, 0);
-  runner.PostDelayed(seconds(1), [&] { runner.Quit(); });  // ends a run that has lost the task
+  runner.PostDelayed(seconds(30), [&] { runner.Quit(); });  // ends a run that has lost the task
   runner.Run();
   EXPECT_EQ(runs, 1);
 }
