@@ -59,7 +59,8 @@ class Mirror : public Informer<PodObject>::Handler {
 
 class InformerTest : public ::testing::Test {
  protected:
-  // In real time: short enough to detect a stall soon, long enough for a response under load.
+  // For tests with faults, in real time: short enough to detect a stall soon, long enough for a
+  // response under load.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static constexpr milliseconds kPatience{3000};
 #else
@@ -71,14 +72,14 @@ class InformerTest : public ::testing::Test {
     // Connections use real time, and the client's queue uses the runner's.
     client_ = std::make_unique<Client>(
         io_, runner_, Config{.server = server_->url()},
-        ClientOptions{.max_attempts = 2, .deadline = kPatience * HastyRunner::kHaste});
+        ClientOptions{.max_attempts = 2, .deadline = patience_ * HastyRunner::kHaste});
     stream_initial_ = stream_initial;
   }
   void Follow() {
     informer_ = std::make_unique<Informer<PodObject>>(
         *client_, ListQuery{.limit = 7}, KeptFields{}, mirror_,
         Watch::Options{
-            .stall_timeout = kPatience, .max_event = 64 << 10, .stream_initial = stream_initial_});
+            .stall_timeout = patience_, .max_event = 64 << 10, .stream_initial = stream_initial_});
   }
   bool UntilEqual() {
     const bool equal = runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); },
@@ -93,6 +94,7 @@ class InformerTest : public ::testing::Test {
   HastyRunner runner_;
   net::IoThread io_;
   Mirror mirror_;
+  Duration patience_ = std::chrono::seconds(20);  // without faults
   bool stream_initial_ = true;
   std::unique_ptr<FaultyApiServer> server_;
   std::unique_ptr<Client> client_;
@@ -197,7 +199,8 @@ TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
   set({"2", "3"});
   server.Refuse("pods", 410);  // its version is too old
   server.EndWatches();
-  runner_.RunFor(milliseconds(50));
+  EXPECT_TRUE(
+      runner_.RunUntil([&] { return mirror.error.find("OUT_OF_RANGE") != std::string::npos; }));
   server.Allow("pods");
   EXPECT_TRUE(until({{Uid("2"), "p2"}, {Uid("3"), "p3"}}));
   EXPECT_EQ(informer.size(), 2u);
@@ -220,6 +223,7 @@ TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
 class FaultsTest : public InformerTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(FaultsTest, TheCopyEqualsTheOriginalAfterAllFaults) {
+  patience_ = kPatience;
   Start(static_cast<uint64_t>(GetParam()), GetParam() % 2 == 0);
   Random random(static_cast<uint64_t>(GetParam()));
   server_->SetFaults(15);

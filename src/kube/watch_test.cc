@@ -178,13 +178,14 @@ TEST_F(WatchTest, ListsIfTheInitialStreamStalls) {
   Until("[+a !DEADLINE_EXCEEDED [+a ] ");
 }
 
-// The response to the first request comes in pieces with pauses.
+// The response to the first request comes in pieces with pauses. The time limit is long enough for
+// a busy machine, and shorter than all pauses together.
 TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   RawServer server([](int fd) {
     if (RawServer::ReadHeader(fd).empty()) return;
     RawServer::Write(fd, kStreamHead);
     for (const char* name : {"a", "b", "c", "d", "e"}) {
-      std::this_thread::sleep_for(milliseconds(250));
+      std::this_thread::sleep_for(milliseconds(500));
       RawServer::Write(fd, Chunk(Event("ADDED", Object(name, 5))));
     }
     RawServer::Write(fd, Chunk(EndOfInitial(7)));
@@ -192,7 +193,7 @@ TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   });
   client_ = std::make_unique<Client>(io_, runner_, Config{.server = server.url()}, ClientOptions{});
   watch_ = std::make_unique<Watch>(*client_, ListQuery{.type = kPods}, *this,
-                                   Watch::Options{.initial_stall_timeout = milliseconds(1000)});
+                                   Watch::Options{.initial_stall_timeout = milliseconds(2000)});
   Until("[+a +b +c +d +e ] ");
   watch_.reset();
   client_.reset();
@@ -312,10 +313,11 @@ TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
 }
 
+// The time limit is long enough for the object to arrive on a busy machine.
 TEST_F(WatchTest, ReplacesASilentStream) {
   Start({ListOf(5, ""), std::string(kStreamHead),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))},
-        {.stall_timeout = milliseconds(100)});
+        {.stall_timeout = milliseconds(2000)});
   Until("[] !DEADLINE_EXCEEDED +x ");
 }
 
