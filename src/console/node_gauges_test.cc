@@ -10,6 +10,7 @@
 namespace tessera::console {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -49,7 +50,7 @@ class NodeGaugesTest : public ::testing::Test {
   // Asks again until the answer has `text`.
   std::string ReadUntil(const std::vector<std::string>& nodes, std::string_view text) {
     std::string answer;
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 1500; ++i) {
       answer = gauges_->Read(nodes);
       if (answer.find(text) != std::string::npos) return answer;
       runner_.RunFor(std::chrono::milliseconds(20));
@@ -75,7 +76,7 @@ TEST_F(NodeGaugesTest, OneReadOfAnAgentServesAllViewers) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(gauges_->Read({"n1"}), "{}");
   const std::string answer = ReadUntil({"n1"}, "GPU-a");
   EXPECT_THAT(answer,
-              MatchesRegex(R"(\{"n1":\{"age":0\.[0-9],"gpus":\{"GPU-a":\[37,61\],.*\}\}\})"));
+              MatchesRegex(R"(\{"n1":\{"age":[0-9]\.[0-9],"gpus":\{"GPU-a":\[37,61\],.*\}\}\})"));
   runner_.RunFor(3 * NodeGauges::kReadInterval);
   EXPECT_EQ(paths_.size(), 1U);
 }
@@ -86,7 +87,7 @@ TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
   const int lists = lists_;
   utilization_ = 80;
   runner_.Advance(NodeGauges::kFresh * 2);
-  EXPECT_THAT(gauges_->Read({"n1"}), HasSubstr("\"age\":20."));
+  EXPECT_THAT(gauges_->Read({"n1"}), ContainsRegex("\"age\":2[0-9]\\."));
   ReadUntil({"n1"}, "[80,");
   EXPECT_EQ(paths_.size(), 2U);
   EXPECT_EQ(lists_, lists);
@@ -98,7 +99,7 @@ TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReas
   status_ = 503;
   runner_.Advance(NodeGauges::kFresh * 2);
   const std::string answer = ReadUntil({"n1"}, "error");
-  EXPECT_THAT(answer, HasSubstr("\"age\":20."));
+  EXPECT_THAT(answer, ContainsRegex("\"age\":2[0-9]\\."));
   EXPECT_THAT(answer, HasSubstr("[37,61]"));
   EXPECT_THAT(answer, HasSubstr("no route to host"));
   // The agent has a new pod.
