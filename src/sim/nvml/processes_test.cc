@@ -32,6 +32,8 @@ class ProcessUseTest : public NvmlTest {
     clock_gettime(CLOCK_REALTIME, &now);
     return std::uint64_t(now.tv_sec) * 1'000'000 + std::uint64_t(now.tv_nsec) / 1000;
   }
+  // Later than the samples that the driver makes while the test runs.
+  static std::uint64_t InAMinute() { return NowUs() + 60'000'000; }
 };
 
 TEST_F(ProcessUseTest, TheNewestSampleHasTheUseOfEachProcess) {
@@ -77,7 +79,7 @@ TEST_F(ProcessUseTest, ASampleIsReadOnce) {
   ASSERT_EQ(result, Return::kSuccess);
   EXPECT_EQ(second.sm, 100u);
   EXPECT_EQ((second.timestamp - first.timestamp) % 167'000, 0u);
-  EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), &second, &count, NowUs()),
+  EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(Handle(1), &second, &count, InAMinute()),
             Return::kNotFound);
 }
 
@@ -93,7 +95,7 @@ TEST_F(ProcessUseTest, BothFunctionsAnswerAlike) {
   ASSERT_EQ(NVML(nvmlDeviceGetProcessesUtilizationInfo)(Handle(1), &info), Return::kSuccess);
   EXPECT_EQ(entry.sm, 33u);
   EXPECT_EQ(entry.pid, unsigned(busy.pid()));
-  info.last_seen_timestamp = NowUs();
+  info.last_seen_timestamp = InAMinute();
   EXPECT_EQ(NVML(nvmlDeviceGetProcessesUtilizationInfo)(Handle(1), &info), Return::kNotFound);
 }
 
