@@ -27,7 +27,7 @@ class StateServerTest : public ::testing::Test {
     stop_read_.Reset(ends[0]);
     stop_.Reset(ends[1]);
     server_ = std::thread([this] { status_ = ServeState(node_.driver_root(), stop_read_); });
-    for (int i = 0; i < 1000 && !IsSocket(socket_); ++i) usleep(1000);
+    for (int i = 0; i < 20'000 && !IsSocket(socket_); ++i) usleep(1000);
   }
   ~StateServerTest() override { Stop(); }
   void Stop() {
@@ -102,7 +102,7 @@ TEST_F(StateServerTest, TheSocketEndsWithTheServerAndAnOldFileIsReplaced) {
   stop_read_.Reset(ends[0]);
   stop_.Reset(ends[1]);
   server_ = std::thread([this] { status_ = ServeState(node_.driver_root(), stop_read_); });
-  for (int i = 0; i < 1000 && !IsSocket(socket_); ++i) usleep(1000);
+  for (int i = 0; i < 20'000 && !IsSocket(socket_); ++i) usleep(1000);
   EXPECT_EQ(state.Open(socket_), 0);
 }
 

@@ -266,7 +266,7 @@ TEST_F(ProcessTest, AContainerWithTheSocketOfThePersistenceDaemonSharesTheNode) 
   Fd stop_write(stop[1]);
   std::thread server([&] { EXPECT_TRUE(sim::ServeState(node_.driver_root(), stop_read).ok()); });
   const std::string socket = node_.driver_root() + sim::kStateSocket;
-  for (int i = 0; i < 1000 && !sim::IsSocket(socket); ++i) usleep(1000);
+  for (int i = 0; i < 20'000 && !sim::IsSocket(socket); ++i) usleep(1000);
   const pid_t pid = fork();
   if (pid == 0) {
     char answer = 'n';
