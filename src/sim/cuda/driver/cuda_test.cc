@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -237,18 +238,31 @@ TEST_F(CudaTest, EventsMeasureTheTimeOfStreams) {
   ASSERT_OK(CU(*cuda_, cuEventCreate)(&start, 0));
   ASSERT_OK(CU(*cuda_, cuEventCreate)(&end, 0));
   Function slow = GetFunction("slow");
-  const uint64_t before = sim::MonotonicNs();
-  EXPECT_OK(CU(*cuda_, cuEventRecord)(start, stream));
-  EXPECT_OK(Launch(slow, 1, stream, nullptr));
-  EXPECT_OK(Launch(slow, 1, stream, nullptr));
-  EXPECT_OK(CU(*cuda_, cuEventRecord)(end, stream));
-  EXPECT_EQ(CU(*cuda_, cuStreamQuery)(stream), Result::kNotReady);
-  float milliseconds = 0;
-  EXPECT_EQ(CU(*cuda_, cuEventElapsedTime)(&milliseconds, start, end), Result::kNotReady);
-  EXPECT_OK(CU(*cuda_, cuEventSynchronize)(end));
-  EXPECT_GE(sim::MonotonicNs() - before, 60'000'000u);
-  EXPECT_OK(CU(*cuda_, cuEventElapsedTime)(&milliseconds, start, end));
-  EXPECT_NEAR(milliseconds, 60, 1);
+  constexpr uint64_t kBothNs = 60'000'000;
+  // On a busy machine the program may pause between two calls: the least of several times counts.
+  float least = 1e9;
+  bool seen_running = false;
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t before = sim::MonotonicNs();
+    EXPECT_OK(CU(*cuda_, cuEventRecord)(start, stream));
+    EXPECT_OK(Launch(slow, 1, stream, nullptr));
+    EXPECT_OK(Launch(slow, 1, stream, nullptr));
+    EXPECT_OK(CU(*cuda_, cuEventRecord)(end, stream));
+    float milliseconds = 0;
+    const Result state = CU(*cuda_, cuStreamQuery)(stream);
+    const Result elapsed = CU(*cuda_, cuEventElapsedTime)(&milliseconds, start, end);
+    if (sim::MonotonicNs() - before < kBothNs) {
+      seen_running = true;
+      EXPECT_EQ(state, Result::kNotReady);
+      EXPECT_EQ(elapsed, Result::kNotReady);
+    }
+    EXPECT_OK(CU(*cuda_, cuEventSynchronize)(end));
+    EXPECT_GE(sim::MonotonicNs() - before, kBothNs);
+    EXPECT_OK(CU(*cuda_, cuEventElapsedTime)(&milliseconds, start, end));
+    least = std::min(least, milliseconds);
+  }
+  EXPECT_TRUE(seen_running);
+  EXPECT_NEAR(least, 60, 1);
   EXPECT_GT(node_->state().BusyNs(0), 59'000'000u);
   EXPECT_OK(CU(*cuda_, cuStreamDestroy_v2)(stream));
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes by parameters of any type, edges with data, capture into a graph, and changes of instances.
+#include <unistd.h>
+
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -181,14 +184,27 @@ TEST_F(GraphChangesTest, ExternalEventsOfACaptureAreNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphEventRecordNodeGetEvent)(nodes[2], &event));
   EXPECT_EQ(event, join_);
   const GraphExec exec = Instantiate(captured);
+  // Holds back a launch until its events have been queried.
+  static std::atomic<bool> may_begin;
+  const auto hold = [this] {
+    may_begin = false;
+    const auto wait = [](void*) {
+      while (!may_begin) usleep(1000);
+    };
+    EXPECT_OK(CU(*cuda_, cuLaunchHostFunc)(stream_, wait, nullptr));
+  };
+  hold();
   EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
   EXPECT_EQ(CU(*cuda_, cuEventQuery)(join_), Result::kNotReady);
+  may_begin = true;
   EXPECT_OK(CU(*cuda_, cuEventSynchronize)(join_));
 
   EXPECT_OK(CU(*cuda_, cuGraphExecEventRecordNodeSetEvent)(exec, nodes[2], fork_));
+  hold();
   EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
   EXPECT_OK(CU(*cuda_, cuEventQuery)(join_)) << "the launch records another event";
   EXPECT_EQ(CU(*cuda_, cuEventQuery)(fork_), Result::kNotReady);
+  may_begin = true;
   EXPECT_EQ(CU(*cuda_, cuGraphEventWaitNodeSetEvent)(nodes[2], fork_), Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuStreamSynchronize)(stream_));
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(captured));

@@ -2,6 +2,7 @@
 // Graphs that are created node by node and by capture.
 #include "src/sim/cuda/graph/graph_test.h"
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -192,13 +193,18 @@ TEST_F(GraphTest, ALaunchTakesTheTimeOfItsNodes) {
   }
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
   const GraphExec exec = Instantiate(graph);
-  EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));
-  EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
-  EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, stream_));
-  EXPECT_OK(CU(*cuda_, cuEventSynchronize)(join_));
-  float milliseconds = 0;
-  EXPECT_OK(CU(*cuda_, cuEventElapsedTime)(&milliseconds, fork_, join_));
-  EXPECT_NEAR(milliseconds, 40, 1);
+  // On a busy machine the program may pause between two calls: the least of several times counts.
+  float least = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));
+    EXPECT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
+    EXPECT_OK(CU(*cuda_, cuEventRecord)(join_, stream_));
+    EXPECT_OK(CU(*cuda_, cuEventSynchronize)(join_));
+    float milliseconds = 0;
+    EXPECT_OK(CU(*cuda_, cuEventElapsedTime)(&milliseconds, fork_, join_));
+    least = std::min(least, milliseconds);
+  }
+  EXPECT_NEAR(least, 40, 1);
 }
 
 TEST_F(GraphTest, AnInstanceTakesTheParametersOfAGraphOfTheSameShape) {

@@ -365,7 +365,7 @@ TEST_F(IpcTest, TheImporterPaysForExportedMemoryAfterTheExporterHasEnded) {
   for (int end : sockets) close(end);
 }
 
-// Launches a kernel of 300 ms and records an event after it.
+// Launches the kernel "slow" and records an event after it.
 void RecordSlowly(const CudaLibrary& cuda, Event event) {
   constexpr char kSlow[] =
       ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry slow() { ret; }\n";
@@ -377,10 +377,11 @@ void RecordSlowly(const CudaLibrary& cuda, Event event) {
   ASSERT_OK(CU(cuda, cuEventRecord)(event, nullptr));
 }
 
-// Processes that share an event, and whose kernel "slow" takes 300 ms.
+// Processes that share an event, and whose kernel "slow" takes longer than pauses of a
+// busy machine.
 class IpcEventTest : public IpcTest {
  protected:
-  IpcEventTest() { setenv("SIMGPU_KERNEL_NS", "slow=300000000", 1); }
+  IpcEventTest() { setenv("SIMGPU_KERNEL_NS", "slow=1500000000", 1); }
   ~IpcEventTest() override { unsetenv("SIMGPU_KERNEL_NS"); }
   Event Create(const CudaLibrary& cuda) {
     Event event = nullptr;
