@@ -61,7 +61,7 @@ TEST_F(LimiterTest, ProcessesShareOneLimitAndADeadProcessHoldsNothing) {
     // The killed process stays a zombie, with closed files, until its parent waits for it.
     (void)::waitid(P_PID, id_t(holder), &ended, WEXITED | WNOWAIT);
     Result result = Result::kOutOfMemory;
-    for (int i = 0; i < 1000 && result != Result::kSuccess; ++i) {
+    for (int i = 0; i < 20'000 && result != Result::kSuccess; ++i) {
       result = CU(cuda, cuMemAlloc_v2)(&pointer, 100 * kMiB);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
