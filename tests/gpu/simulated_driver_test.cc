@@ -178,6 +178,8 @@ class SimulatedDriverTest : public ::testing::Test {
 
 TEST_F(SimulatedDriverTest, FindsTheGpusOfTheProfile) {
   CreateDriver();
+  // No call hangs here, so a call that a busy machine delays has its time.
+  options_.call_deadline = options_.init_deadline = std::chrono::seconds(20);
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
   EXPECT_FALSE(snapshot_->driver_version.empty());
@@ -202,12 +204,19 @@ TEST_F(SimulatedDriverTest, ReportsWhichProcessesUseWhichGpu) {
   ASSERT_EQ(slot.Claim(&state()), 0);
   slot.AddContexts(2, 1);
   ASSERT_EQ(slot.Charge(2, static_cast<uint64_t>(GiB(3).count())), 0);
-  const uint64_t now = sim::MonotonicNs();
   sim::Turns turns(&slot, 2);
   sim::Turn turn;
-  turns.Request(400'000'000, now - 400'000'000);
-  while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
-  const ProcessReport report = ReadProcesses();
+  ProcessReport report;
+  // On a busy machine a report may come late, without the use or without a GPU.
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t now = sim::MonotonicNs();
+    turns.Request(400'000'000, now - 400'000'000);
+    while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
+    report = ReadProcesses();
+    if (report.gpus.size() == kGpus && !report.gpus[2].processes.empty() &&
+        report.gpus[2].processes[0].percent > 0)
+      break;
+  }
   slot.Release();
   ASSERT_TRUE(report.status.ok()) << report.status.ToString();
   ASSERT_EQ(report.gpus.size(), kGpus);
@@ -250,13 +259,16 @@ TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
   // The driver does not keep an XID that happens before the inventory has registered for the GPU's
   // events, so inject the XID until the inventory reports it. The inventory may notice that the
   // driver asks for a reset before it receives the XID.
-  ASSERT_TRUE(RunUntil([this] { return ReasonOf(2).starts_with("XID 95: Uncontained ECC error"); },
-                       [this] { sim::InjectXid(&state(), 2, 95); }))
+  ASSERT_TRUE(RunUntil(
+      [this] {
+        return ReasonOf(2).starts_with("XID 95: Uncontained ECC error") &&
+               snapshot_->healthy_count() == kGpus - 1;
+      },
+      [this] { sim::InjectXid(&state(), 2, 95); }))
       << Describe();
-  EXPECT_EQ(snapshot_->healthy_count(), kGpus - 1);
   // Wait until the inventory has received every XID and noticed that the driver asks for a reset.
   // Only after that does it take the recovery for a repair.
-  std::this_thread::sleep_for(20 * options_.poll_interval);
+  std::this_thread::sleep_for(50 * options_.poll_interval);
   sim::Recover(&state(), 2);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
@@ -265,8 +277,9 @@ TEST_F(SimulatedDriverTest, AGpuInMigModeIsWithdrawn) {
   CreateDriver();
   ASSERT_EQ(state().ForceMigMode(3, true), 0);
   Start();
-  ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
-  EXPECT_TRUE(ReasonOf(3).starts_with("MIG mode is on")) << ReasonOf(3);
+  ASSERT_TRUE(RunUntil([this] {
+    return snapshot_->healthy_count() == kGpus - 1 && ReasonOf(3).starts_with("MIG mode is on");
+  })) << Describe();
   ASSERT_EQ(state().ForceMigMode(3, false), 0);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
@@ -276,11 +289,12 @@ TEST_F(SimulatedDriverTest, ALostGpuLeavesTheOthersAndComesBack) {
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
   sim::InjectLost(&state(), 1);
-  ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
-  EXPECT_NE(ReasonOf(1), "");
+  ASSERT_TRUE(RunUntil([this] {
+    return snapshot_->healthy_count() == kGpus - 1 && ReasonOf(1) != "";
+  })) << Describe();
   // The inventory takes an answer of this GPU for a repair only if it saw that the GPU was lost
   // after the XID.
-  std::this_thread::sleep_for(10 * options_.poll_interval);
+  std::this_thread::sleep_for(50 * options_.poll_interval);
   sim::Recover(&state(), 1);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
@@ -289,8 +303,9 @@ TEST_F(SimulatedDriverTest, AGpuThatIsLostFromTheStartIsListed) {
   CreateDriver();
   sim::InjectLost(&state(), 1);
   Start();
-  ASSERT_TRUE(RunUntil([this] { return snapshot_->gpus.size() == kGpus; })) << Describe();
-  EXPECT_EQ(snapshot_->healthy_count(), kGpus - 1) << Describe();
+  ASSERT_TRUE(RunUntil([this] {
+    return snapshot_->gpus.size() == kGpus && snapshot_->healthy_count() == kGpus - 1;
+  })) << Describe();
   sim::Recover(&state(), 1);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
