@@ -105,7 +105,7 @@ void ContainerFixture::UseTreeDir(const std::string& dir) {
 void ContainerFixture::WriteRuntimeToml(const std::string& more) {
   const std::string text = fmt::format(
       "runtimes = [\"{0}\"]\ndriver-root = \"{1}\"\ndev-root = \"{1}\"\n"
-      "driver-tree-dir = \"{2}\"\ngrant-socket = \"{3}\"\ngrant-timeout-seconds = 1\n{4}",
+      "driver-tree-dir = \"{2}\"\ngrant-socket = \"{3}\"\ngrant-timeout-seconds = 3\n{4}",
       GetParam(), path("driver"), tree_dir_, path("grant.sock"), more);
   ASSERT_TRUE(WriteFileAtomically(path("runtime.toml"), text, 0644).ok());
 }
