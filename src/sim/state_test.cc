@@ -154,12 +154,19 @@ TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {
   ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state_), 0);
   EXPECT_EQ(state_.Utilization(0).gpu, 0u);
-  const uint64_t now = MonotonicNs();
   Turns turns(&slot, 0);
   Turn turn;
-  turns.Request(400'000'000, now - 400'000'000);
-  while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
-  EXPECT_NEAR(state_.Utilization(0).gpu, 40, 2);
+  int used = 0;
+  for (int i = 0; i < 5 && (used < 38 || used > 42); ++i) {
+    // On a busy machine the program may pause until the turns are older. They must be old enough
+    // not to count at all.
+    if (i > 0) usleep(1'200'000);
+    const uint64_t now = MonotonicNs();
+    turns.Request(400'000'000, now - 400'000'000);
+    while (turns.Next(now, &turn)) turns.SetUsedUntil(turn.end_ns);
+    used = int(state_.Utilization(0).gpu);
+  }
+  EXPECT_NEAR(used, 40, 2);
   state_.gpu_state(0).utilization_gpu = 77;
   EXPECT_EQ(state_.Utilization(0).gpu, 77u);
 }
