@@ -203,16 +203,16 @@ TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
       EXPECT_OK(Launch(cuda, function));
       ::pause();
     });
-    auto last_look = Clock::now();
-    while (node.compute(0).charge.charged == before) {
-      last_look = Clock::now();
+    auto not_yet = Clock::now();
+    for (auto look = not_yet; node.compute(0).charge.charged == before; look = Clock::now()) {
+      not_yet = look;
       ::usleep(1000);
     }
     if (i == 1) {
       EXPECT_GE(Clock::now() - launched, owed * 9 / 10)
           << "the next process waits for what the container owes";
     }
-    launched = last_look;
+    launched = not_yet;
     ::usleep(kRan * 1000);
     // The helper thread may be late.
     for (int j = 0; j < 1000 && node.compute(0).charge.charged - before < kRan / 2 * kMillisecond;
