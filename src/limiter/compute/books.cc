@@ -47,7 +47,7 @@ void Books::Open(const Lines& lines, Prices* prices) {
   first_ = count_ = 0;
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
-  covered_ = unmarked_ = metered_ = released_at_ = 0;
+  covered_ = unmarked_ = metered_ = released_at_ = idle_at_ = 0;
   empty_pair_ = kUsualEmptyPair;
   empty_pairs_ = 0;
   last_launch_ = last_wait_ = last_limited_ = last_long_work_ = longest_ = outstanding_long_ =
@@ -217,6 +217,7 @@ int Books::ClaimTimed(uintptr_t stream, const Estimate& estimate, int64_t slice,
   }
   Mark& entry = marks_[mark];
   entry.timed = true;
+  usual_time_ = estimate.time;
   entry.guessed = estimate.guessed;
   entry.version = price->version;
   entry.estimate = estimate.time;
@@ -237,7 +238,9 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   mark.timed = mark.is_empty_pair = mark.guessed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
   mark.kept_busy = count_ != 0;
-  mark.streams = OutstandingStreams(stream);
+  // The work since the previous mark may be in the stream of that mark.
+  const bool follows = !mark.from_idle && previous_ != kNoMark;
+  mark.overlaps = HasOtherStreams(stream) || (follows && marks_[previous_].stream != stream);
   mark.key = key;
   mark.stream = stream;
   mark.estimate = 0;
@@ -251,6 +254,7 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   covered_ += covers;
   unmarked_ = 0;
   order_[(first_ + count_++) % kMarks] = index;
+  if (mark.from_idle) NoteIdle(now);
   return index;
 }
 
@@ -269,16 +273,11 @@ int Books::ClaimEmptyPair(uintptr_t stream, int64_t now) {
   return mark;
 }
 
-uint32_t Books::OutstandingStreams(uintptr_t stream) const {
-  uintptr_t streams[8] = {stream};
-  uint32_t count = 1;
-  for (uint32_t i = 0; i < count_ && count < 8; ++i) {
-    const uintptr_t other = marks_[order_[(first_ + i) % kMarks]].stream;
-    bool known = false;
-    for (uint32_t j = 0; j < count; ++j) known |= streams[j] == other;
-    if (!known) streams[count++] = other;
+bool Books::HasOtherStreams(uintptr_t stream) const {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (marks_[order_[(first_ + i) % kMarks]].stream != stream) return true;
   }
-  return count;
+  return false;
 }
 
 void Books::Commit(int mark, bool recorded) {

@@ -147,7 +147,7 @@ class Books {
     bool kept_busy;      // the previous mark had not ended at launch
     bool long_work;
     bool dropped;      // its context ended before its events were recorded
-    uint32_t streams;  // streams with outstanding marks, its own included
+    bool overlaps;     // work of other streams was in flight at launch
     uint32_t version;  // of the price, if timed
     uint64_t key;
     uintptr_t stream;
@@ -182,7 +182,7 @@ class Books {
   bool IsUnpriced(const Mark& mark) const;
   void DropFailed();
   void Retire(int index);
-  uint32_t OutstandingStreams(uintptr_t stream) const;
+  bool HasOtherStreams(uintptr_t stream) const;
   int64_t OwnTime(const Mark& mark, const Times& times, bool contended, int64_t now);
   bool DropIfInterrupted(Price* price, int64_t own) const;
   int64_t WithMeanPart(const Mark& mark, int64_t pair, int64_t own_since_mark, int64_t now) const;
@@ -191,9 +191,13 @@ class Books {
   static int64_t Bounded(const Mark& mark, int64_t own, bool contended);
   void SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark, bool contended,
                     bool corrects, int64_t now);
-  bool SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now);
+  bool SettleSegment(const Mark& mark, int64_t segment, int64_t own, bool contended, int64_t now);
   void LearnEmptyPair(int64_t pair);
+  bool Overlaps(int64_t now) const;
+  void AddOverlap(int64_t own, int64_t covers);
   void LearnOverlap(const Mark& mark, int64_t own);
+  void NoteIdle(int64_t now);
+  void BoundByElapsed(int64_t unmarked, int64_t now);
   void Correct(int64_t difference);
   double MeanPart(const Mark& mark, int64_t now) const;
   int64_t PartIntegral(int64_t now, uint32_t* part) const;
@@ -221,8 +225,11 @@ class Books {
   int64_t empty_pair_ = 0;
   uint32_t empty_pairs_ = 0;
   bool noisy_ = false;  // the launches of the last timed key differ much
-  // Decaying sums over marks that were settled while streams overlapped: own GPU time, and charges.
+  // Decaying sums over work that ended while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;
+  int64_t usual_time_ = 0;    // estimate of the last timed launch
+  int64_t idle_at_ = 0;       // when nothing was last known to be in flight; 0: not known
+  int64_t idle_metered_ = 0;  // metered_ then
   // As in ComputeSlot.
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_work_ = 0, longest_ = 0;
   int outstanding_long_ = 0;  // marks with long_work

@@ -103,6 +103,37 @@ TEST(ComputeModelTest, TenantsWithDifferentKernelsGetTheirShares) {
          {.tenants = {HardLimit(0.3, streams), HardLimit(0.7, Steady(100 * kUs))}}, {29.8, 69.5});
 }
 
+// While streams overlap, the times of single launches say nothing about the GPU time that they use
+// together. The times between marks do, at once: NVML's measure is not needed.
+TEST(ComputeModelTest, OverlappingStreamsGetTheirSharesWithoutNvml) {
+  const struct {
+    const char* what;
+    Load load;
+    double less, more;  // the least means
+  } cases[] = {
+      {"4 streams of 5 us", {.kernels = {{5 * kUs}}, .streams = 4}, 29, 68},
+      {"4 streams of 20 us", {.kernels = {{20 * kUs}}, .streams = 4}, 29, 66},
+      {"4 streams of 500 us", {.kernels = {{500 * kUs}}, .streams = 4}, 29, 67},
+      {"4 streams of 1 ms", {.kernels = {{1 * kMs}}, .streams = 4}, 29, 60},
+      {"8 streams of 30 us, 16 x",
+       {.kernels = {{30 * kUs}}, .streams = 8, .sync_every = 16},
+       29,
+       63},
+  };
+  for (const auto& one : cases) {
+    SharedGpu gpu(
+        {.tenants = {HardLimit(0.3, one.load), HardLimit(0.7, one.load)}, .trims = false});
+    gpu.Run();
+    const auto less = gpu.Of(0), more = gpu.Of(1);
+    std::printf("30 / 70, %-24s %.1f/%.2f %.1f/%.2f\n", one.what, less.mean, less.deviation,
+                more.mean, more.deviation);
+    EXPECT_GE(less.mean, one.less) << one.what;
+    EXPECT_LE(less.mean, 33) << one.what;
+    EXPECT_GE(more.mean, one.more) << one.what;
+    EXPECT_LE(more.deviation, kTolerancePoints) << one.what;
+  }
+}
+
 // Kernels of a program with shapes that change. Their mean length differs from `length` by a factor
 // that depends on `power`.
 Load Dynamic(double length, double power, Load::Grids grids = Load::Grids::kNew) {

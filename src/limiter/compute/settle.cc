@@ -15,6 +15,8 @@ constexpr int64_t kMaxEmptyPair = 3 * kMicrosecond;
 constexpr double kAlone = 0.97;
 // How long a process counts as using several streams after its streams overlapped.
 constexpr int64_t kOverlapMemory = 50 * kMillisecond;
+// From this number of launches on, the order in which streams end their launches hardly matters.
+constexpr int64_t kManyLaunches = 8;
 // Minimum number of samples in a price with which a new sample is compared.
 constexpr uint32_t kTrusted = 3;
 // Number of samples from which a deviation is known: it is a mean over about half as many.
@@ -152,7 +154,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     const bool contended =
         lines_.part->contended.load(kRelaxed) != 0 || MeanPart(mark, now) < kAlone;
     const int64_t own = OwnTime(mark, times, contended, now);
-    const bool settled = SettleSegment(mark, own, contended, now);
+    const bool settled = SettleSegment(mark, times.segment, own, contended, now);
     if (mark.is_empty_pair && times.pair >= 0) LearnEmptyPair(times.pair);
     if (mark.timed && times.pair >= 0) SettleSample(mark, times, own, contended, !settled, now);
     if (settled || times.pair >= 0) Correct(-mark.charged_running);
@@ -231,24 +233,38 @@ void Books::Correct(int64_t difference) {
   lines_.charge->charged.fetch_add(Biased(difference), kRelaxed);
 }
 
+bool Books::Overlaps(int64_t now) const { return now - overlapped_at_ < kOverlapMemory; }
+
 // While a process keeps the GPU busy, the time between the ends of two marks is exactly the time of
 // all work between them, even if streams overlap. While other processes use the GPU, the process's
 // part of that time is known only on average; with one stream, samples are better.
-bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now) {
+bool Books::SettleSegment(const Mark& mark, int64_t segment, int64_t own, bool contended,
+                          int64_t now) {
   const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price != nullptr) noisy_ = IsNoisy(*price);
-  if ((contended && mark.streams <= 1 && !noisy_) || own < 0) return false;
+  const bool overlaps = mark.overlaps || Overlaps(now);
+  // With marks of unfinished work that time no launch, short programs of two streams would count as
+  // overlapping while they hardly do, and exceed their limits.
+  if (mark.overlaps && (mark.timed || !mark.kept_busy)) overlapped_at_ = now;
+  // If it is not known whether the process kept the GPU busy, its work took at most this time,
+  // provided that only few of its launches can still run in other streams.
+  const bool bounds = overlaps && segment >= 0 && mark.covers >= kManyLaunches * usual_time_;
+  if (bounds && !mark.kept_busy && !mark.from_idle) own = Min(segment, mark.covers);
+  if ((contended && !overlaps && !noisy_) || own < 0) return false;
   Correct(own - mark.covers);
-  const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   if (overlaps) LearnOverlap(mark, own);
   return true;
+}
+
+void Books::AddOverlap(int64_t own, int64_t covers) {
+  overlap_own_ = overlap_own_ * 7 / 8 + double(own);
+  overlap_covers_ = overlap_covers_ * 7 / 8 + double(covers);
 }
 
 // A launch that overlaps with others takes longer than the GPU time that it uses. The price of each
 // sampled key is scaled towards the GPU time that all of them used together.
 void Books::LearnOverlap(const Mark& mark, int64_t own) {
-  overlap_own_ = overlap_own_ * 7 / 8 + double(own);
-  overlap_covers_ = overlap_covers_ * 7 / 8 + double(mark.covers);
+  AddOverlap(own, mark.covers);
   Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price == nullptr || price->version != mark.version) return;
   if (price->samples < kTrusted || overlap_covers_ <= 0) return;
@@ -293,8 +309,6 @@ int64_t Books::Bounded(const Mark& mark, int64_t own, bool contended) {
 void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since_mark,
                          bool contended, bool corrects, int64_t now) {
   Price* price = prices_->Find(mark.key);
-  if (mark.streams > 1) overlapped_at_ = now;
-  const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   int64_t own = Max(times.pair - empty_pair_, 300);
   // The function or graph is gone or has changed since the launch.
   if (price == nullptr || price->version != mark.version) {
@@ -303,7 +317,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
     if (corrects) Correct((own - mark.estimate) * mark.launches);
     return;
   }
-  if (overlaps && price->samples >= kTrusted) return;
+  if (Overlaps(now) && price->samples >= kTrusted) return;
   UpdateShortest(price, own);
   if (contended) {
     if (!price->is_long && !IsNoisy(*price) && DropIfInterrupted(price, own)) return;
@@ -330,6 +344,22 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   price->is_long = learned > kQuantum * (price->is_long ? 5 : 8) / 10;
 }
 
+void Books::NoteIdle(int64_t now) {
+  idle_at_ = now;
+  idle_metered_ = metered_;
+}
+
+// All work that a thread waited for has ended, `unmarked` nanoseconds of it without a mark. Streams
+// that overlap used at most the time since nothing was in flight.
+void Books::BoundByElapsed(int64_t unmarked, int64_t now) {
+  const int64_t excess = metered_ - idle_metered_ - (now - idle_at_);
+  if (idle_at_ != 0 && excess > 0 && Overlaps(now)) {
+    AddOverlap(Max(unmarked - excess, 0), unmarked);
+    Correct(-excess);
+  }
+  if (covered_ <= 0) NoteIdle(now);
+}
+
 // Counts the work that the thread has launched from its slice as in flight. Programs that wait for
 // each short batch never exhaust a slice, so they launch only such work.
 void Books::BeginWait(ThreadCredit* thread, int64_t now) {
@@ -344,10 +374,12 @@ void Books::EndWait(ThreadCredit* thread, Waited waited, int64_t now) {
   if (waiting_threads_ > 0) --waiting_threads_;
   if (waited == Waited::kNot) return;
   NoteSpent(thread);
-  const bool one_stream = count_ == 0 || OutstandingStreams(marks_[order_[first_]].stream) == 1;
+  const bool one_stream = count_ == 0 || !HasOtherStreams(marks_[order_[first_]].stream);
   if (waited == Waited::kAll || one_stream) {
-    metered_ += unmarked_;
+    const int64_t unmarked = unmarked_;
+    metered_ += unmarked;
     unmarked_ = 0;
+    if (waited == Waited::kAll) BoundByElapsed(unmarked, now);
   }
   Publish(now);
 }
