@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests against a real API server, which alone records who owns which field:
+// Tests against a real API server, because the fake does not record which client owns which field.
 // TESSERA_TEST_KUBECONFIG names the kubeconfig of a test cluster without a resource Tessera and
-// without agents, because it cleans the nodes. Removes what it creates.
+// without agents, because the tests clean the nodes. The tests remove what they create.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -114,7 +114,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
     const auto object = Get(ref);
     return object.ok() ? object->Find("metadata")->StringAt("resourceVersion").value() : "none";
   }
-  // Calls `done` with pauses, because it sends requests.
+  // Calls `done` with pauses, because `done` sends requests.
   bool RunUntil(const std::function<bool()>& done) {
     for (int i = 0; i < 300; ++i) {
       if (done()) return true;
@@ -136,7 +136,7 @@ TEST_F(OperatorApiServerTest, AtRestAndAfterARestartNothingChanges) {
     runner_.RunFor(std::chrono::seconds(1));
     return metrics_.applies.values() == applied;
   }));
-  // Without the resource, because its status follows the nodes of the cluster.
+  // The resource Tessera is left out, because its status follows the nodes of the cluster.
   const auto versions = [&] { return std::vector{VersionOf(MapRef()), VersionOf(RoleRef())}; };
   const auto before = versions();
   const auto applies = metrics_.applies.values();
@@ -172,7 +172,7 @@ TEST_F(OperatorApiServerTest, RestoresDeletedObjectsAndRemovedLabels) {
       RunUntil([&] { return Get(RoleRef())->Find("metadata")->Find("labels") != nullptr; }));
 }
 
-// The chart and the command line reject them, too.
+// The chart and the command line reject these settings, too.
 TEST_F(OperatorApiServerTest, TheServerRejectsInvalidSettings) {
   const kube::ObjectRef tessera{kRealTesseras, "tessera", "", ""};
   const auto error_of = [&](const std::string& spec) {

@@ -25,14 +25,14 @@ class ChangeHandler : public kube::Informer<T>::Handler {
     if constexpr (requires { before == now; }) {
       T unchanged = now;
       unchanged.meta.resource_version = before.meta.resource_version;
-      if (unchanged == before) return;  // such as a node's heartbeat
+      if (unchanged == before) return;  // no kept field changed, as in a node's heartbeat
     }
     on_change_();
   }
   void OnRemoved(const T&) override { on_change_(); }
   void OnSynced() override { on_change_(); }
   void OnError(const Status& status, Duration) override {
-    metrics_.errors.Add(collection_);
+    metrics_.watch_errors.Add(collection_);
     const bool is_new = error.code() != status.code();
     error = status;
     if (is_new) {

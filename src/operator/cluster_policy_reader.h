@@ -20,12 +20,12 @@ class ClusterPolicyReader {
   ClusterPolicyReader(const ClusterPolicyReader&) = delete;
   ClusterPolicyReader& operator=(const ClusterPolicyReader&) = delete;
 
-  // Whether the cluster was read without an error.
+  // Whether a read has succeeded.
   bool known() const { return known_; }
   // Name of the ClusterPolicy; "": the cluster has none.
   const std::string& name() const { return name_; }
-  // The error of the last read. After an error name() keeps its value. Without the name, agents
-  // would start beside NVIDIA's device plugin, and both would grant the same GPUs.
+  // The error of the last read. An error does not clear name(), because agents would then start
+  // beside NVIDIA's device plugin, and both would grant the same GPUs.
   const Status& error() const { return error_; }
 
  private:

@@ -51,8 +51,8 @@ net::Response Throttled() {
   return response;
 }
 
-// A fake API server, because tests count writes and reject single requests. What the real one does
-// with applied fields is in apiserver_test.cc.
+// Uses a fake API server, because tests count writes and reject single requests. apiserver_test.cc
+// tests the record of applied fields on a real API server.
 class ControllerTest : public ::testing::Test {
  protected:
   ControllerTest() {
@@ -62,8 +62,8 @@ class ControllerTest : public ::testing::Test {
                                      R"("kind":"ConfigMap"}]})")
                                .value());
     server_.SetFault([this](const net::Request& request, const net::HttpServer::Reply& reply) {
-      const bool rejects = !rejected_.empty() && request.method != "GET" &&
-                           std::string(request.path()).ends_with(rejected_);
+      const bool rejects = !rejected_path_end_.empty() && request.method != "GET" &&
+                           std::string(request.path()).ends_with(rejected_path_end_);
       if (rejects) reply(throttles_ ? Throttled() : Forbidden());
       return rejects;
     });
@@ -81,7 +81,7 @@ class ControllerTest : public ::testing::Test {
                           .resync = milliseconds(200),
                           .prune_delay = milliseconds(50),
                           .status_delay = milliseconds(20),
-                          .cleanup_timeout = cleanup_patience_});
+                          .cleanup_timeout = cleanup_timeout_});
   }
   // The deletion of the resource cleans engines with a DaemonSet.
   void DeleteWithCleanup() {
@@ -133,15 +133,14 @@ class ControllerTest : public ::testing::Test {
     for (const auto& [result, count] : metrics_.applies.values()) applies += count;
     return applies;
   }
-  // Ends the controller after its next `writes` writes, as the kernel ends a process. Returns false
-  // if `done` came before.
+  // Destroys the controller after `writes` more writes to the server, or when `done` returns true.
+  // Returns whether `done` still returned false then.
   bool EndsAfter(int writes, const std::function<bool()>& done) {
     const int last = server_.writes() + writes;
-    const bool ran = RunUntil([&] { return server_.writes() >= last || done(); });
-    EXPECT_TRUE(ran);
-    const bool before = !done();
+    EXPECT_TRUE(RunUntil([&] { return server_.writes() >= last || done(); }));
+    const bool unfinished = !done();
     controller_.reset();
-    return before;
+    return unfinished;
   }
   bool RunUntil(const std::function<bool()>& done) {
     return runner_.RunUntil(done, std::chrono::seconds(20));
@@ -154,10 +153,10 @@ class ControllerTest : public ::testing::Test {
   kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
   OperatorMetrics metrics_;
   std::vector<Json> cleanup_;
-  Duration cleanup_patience_ = std::chrono::minutes(1);
+  Duration cleanup_timeout_ = std::chrono::minutes(1);
   kube::Operation deletion_;
-  std::string rejected_;    // end of the path of objects that the server does not let write
-  bool throttles_ = false;  // and answers 429 instead of 403
+  std::string rejected_path_end_;  // the server rejects writes of paths with this end; "": of none
+  bool throttles_ = false;         // rejects with 429 instead of 403
   bool manages_drivers_ = false;
   std::unique_ptr<Controller> controller_;
 };
@@ -166,7 +165,7 @@ TEST_F(ControllerTest, AppliesWhatIsRenderedAndThenWritesNothing) {
   PutResource(R"({"value":"x"})", 1);
   Start();
   ASSERT_TRUE(RunUntil([&] { return Ready(); }));
-  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "xxx");
+  EXPECT_EQ(Values(), "xxx");
   const Json& owner = server_.Find(std::string(kMaps) + "a1")
                           ->Find("metadata")
                           ->Find("ownerReferences")
@@ -232,20 +231,20 @@ TEST_F(ControllerTest, AClientThatEditsAnObjectAgainAndAgainIsReported) {
 }
 
 TEST_F(ControllerTest, AComponentThatFailsDelaysNoOtherAndRecovers) {
-  rejected_ = "/b1";
+  rejected_path_end_ = "/b1";
   PutResource(R"({"value":"x"})", 1);
   Start();
   ASSERT_TRUE(RunUntil([&] { return ConditionText("Degraded", "reason") == "Forbidden"; }));
-  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "xnonex");
+  EXPECT_EQ(Values(), "xnonex");
   EXPECT_THAT(ConditionText("Degraded", "message"),
               ::testing::AllOf(HasSubstr("b: cannot apply ConfigMap b1"),
                                HasSubstr("cannot patch configmaps"), HasSubstr("ClusterRole")));
-  rejected_.clear();
+  rejected_path_end_.clear();
   EXPECT_TRUE(RunUntil([&] { return Ready(); }));
 }
 
 TEST_F(ControllerTest, AServerThatThrottlesIsNamedUntilItAnswers) {
-  rejected_ = "/b1";
+  rejected_path_end_ = "/b1";
   throttles_ = true;
   PutResource(R"({"value":"x"})", 1);
   Start();
@@ -254,7 +253,7 @@ TEST_F(ControllerTest, AServerThatThrottlesIsNamedUntilItAnswers) {
   EXPECT_THAT(ConditionText("Degraded", "message"),
               ::testing::AllOf(HasSubstr("b: cannot apply ConfigMap b1"), HasSubstr("429")));
   EXPECT_EQ(Values(), "xnonex");
-  rejected_.clear();
+  rejected_path_end_.clear();
   EXPECT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
 }
 
@@ -271,7 +270,7 @@ TEST_F(ControllerTest, AnInvalidSpecKeepsTheObjectsOfTheLastValidOne) {
   EXPECT_TRUE(RunUntil([&] { return Ready() && ValueOf("b2") == "y"; }));
 }
 
-// The API server drops it if another client has broken the definition of the resource.
+// The API server drops the spec if another client has broken the definition of the resource.
 TEST_F(ControllerTest, AResourceThatLostItsSpecKeepsItsObjectsAndCanBeDeleted) {
   PutResource(R"({"value":"x"})", 1);
   Start();
@@ -310,8 +309,8 @@ TEST_F(ControllerTest, ANewTermContinuesWhereTheLastOneEnded) {
   EXPECT_EQ(ValueOf("a1"), "y");
 }
 
-// Installs with a controller that ends after its first write, one that ends after its second, and
-// so on; each time a next one must end at the same objects.
+// The first controller ends after its first write, in the next iteration after its second, and so
+// on. A second controller must always reach the same objects.
 TEST_F(ControllerTest, AnInstallationThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
   int writes = 0;
   for (bool ends = true; ends;) {
@@ -334,10 +333,10 @@ TEST_F(ControllerTest, ARemovalThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
     PutResource(R"({"value":"x"})", ++writes);
     Start();
     ASSERT_TRUE(RunUntil([&] { return Ready() && Values() == "xxx"; }));
-    bool asked = false;
+    bool delete_answered = false;
     const kube::Operation operation =
-        client_.Delete(ref, {}, [&](const Result<Json>&) { asked = true; });
-    ASSERT_TRUE(RunUntil([&] { return asked; }));
+        client_.Delete(ref, {}, [&](const Result<Json>&) { delete_answered = true; });
+    ASSERT_TRUE(RunUntil([&] { return delete_answered; }));
     ends = EndsAfter(writes, [&] { return server_.Find(kResource) == nullptr; });
     Start();
     ASSERT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; })) << writes;
@@ -404,10 +403,10 @@ TEST_F(ControllerTest, TheObjectsAreDeletedBeforeTheResource) {
   const kube::Operation operation =
       client_.Delete(ref, {}, [&](const Result<Json>& answer) { deleted = answer.status(); });
   ASSERT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
-  EXPECT_EQ(ValueOf("a1") + ValueOf("b1") + ValueOf("b2"), "nonenonenone");
+  EXPECT_EQ(Values(), "nonenonenone");
 }
 
-// A scheduler that still has its rights would make its Lease again.
+// A scheduler that still has its rights would create its Lease again.
 TEST_F(ControllerTest, ObjectsThatSchedulersCreateAreDeletedLast) {
   const std::string lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tessera-scheduler";
   const std::string slice =
@@ -419,7 +418,7 @@ TEST_F(ControllerTest, ObjectsThatSchedulersCreateAreDeletedLast) {
   PutResource("{}", 1);
   Start();
   ASSERT_TRUE(RunUntil([&] { return Ready(); }));
-  rejected_ = "/leases/tessera-scheduler";
+  rejected_path_end_ = "/leases/tessera-scheduler";
   server_.OnRequest([&](const net::Request& request) {
     if (request.method != "DELETE" || request.path() != slice) return;
     EXPECT_EQ(Values(), "nonenonenone");
@@ -432,7 +431,7 @@ TEST_F(ControllerTest, ObjectsThatSchedulersCreateAreDeletedLast) {
            std::string::npos;
   }));
   EXPECT_EQ(server_.Find(slice), nullptr);
-  rejected_.clear();
+  rejected_path_end_.clear();
   EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
   EXPECT_EQ(server_.Find(lease), nullptr);
   EXPECT_NE(server_.Find(foreign), nullptr);
@@ -453,7 +452,7 @@ TEST_F(ControllerTest, EnginesAreCleanedBeforeTheOtherObjectsAreDeleted) {
 }
 
 TEST_F(ControllerTest, ANodeThatCannotBeCleanedDelaysTheDeletionUntilTheTimeout) {
-  cleanup_patience_ = milliseconds(2000);  // enough for the DaemonSet to be created
+  cleanup_timeout_ = milliseconds(2000);  // enough for the DaemonSet to be created
   DeleteWithCleanup();
   EXPECT_TRUE(RunUntil([&] { return server_.Find(kResource) == nullptr; }));
   EXPECT_EQ(server_.Find(kCleanup), nullptr);

@@ -19,7 +19,7 @@ Json NodePatchOf(const driver::UpgradeAction& action, const std::string& resourc
 // The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack.
 std::string EventReasonOf(const driver::UpgradeAction& action);
 // The result of a node's upgrade that ends with this action, for the metric: done, failed,
-// rolled_back; "": the upgrade continues.
+// rolled_back; "": the upgrade continues. `before`: the node's state before the action.
 std::string_view UpgradeResultOf(const driver::UpgradeAction& action, driver::UpgradeState before);
 // Whether the action is the first of its node's upgrade.
 bool BeginsUpgrade(const driver::UpgradeAction& action);

@@ -165,7 +165,7 @@ void DriverController::ReleaseNodes(const driver::FleetView& view, FleetReport* 
   }
 }
 
-// A pod that uses GPUs of the node, as "pod ns/name"; "": none.
+// "pod ns/name" of a pod that uses GPUs of the node, or that the pods are unknown; "": no such pod.
 std::string DriverController::PodUsingGpus(const std::string& node) const {
   const std::vector<driver::UpgradePod>* pods = reader_.PodsOf(node);
   if (pods == nullptr) return "its pods cannot be read";

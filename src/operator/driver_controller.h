@@ -56,9 +56,9 @@ class DriverController : private FleetReader::Delegate, private UpgradeExecutor:
   bool ready() const { return reader_.following() ? objects_known_ : leftovers_checked_; }
   // The ConfigMap with the revisions that a rollback needs, followed by the DaemonSets.
   const std::vector<Json>& objects() const { return objects_; }
-  // nullopt if drivers are not managed, and no node and no request has a problem.
+  // nullopt if drivers are not managed, no node has a problem, and no request fails.
   std::optional<FleetReport> report() const;
-  // Whether a request for drivers fails; report() then has the error.
+  // Whether a request of this controller fails; report() then has the error.
   bool has_access_error() const { return !AccessError().empty(); }
   // Call when the status of the resource contains the report's plans.
   void OnPublished(const FleetReport& report);

@@ -24,17 +24,16 @@ constexpr char kOldDriver[] = "1.0";
 constexpr char kNewDriver[] = "2.0";
 
 // How a node reacts to the new driver.
-enum class Takes {
-  kWell,
-  kSlowly,
+enum class Reaction {
+  kWorks,
+  kWorksLate,
   kFails,
   kHangs,
   kGpusNeverReady,  // the driver's pod becomes ready, the node's GPUs do not
 };
 
-// A fake API server: a real one has no kubelets here that would start driver containers, and the
-// test must choose which driver container fails. The test acts as the DaemonSet controller, the
-// kubelets and the agents.
+// Uses a fake API server, because tests choose which driver container fails, and a real API server
+// has no kubelets here. The fixture acts as the DaemonSet controller, the kubelets and the agents.
 class DriverControllerTest : public ::testing::Test, protected DriverController::Delegate {
  protected:
   DriverControllerTest() {
@@ -74,8 +73,8 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   static std::string PodPath(const std::string& ns, const std::string& name) {
     return fmt::format("/api/v1/namespaces/{}/pods/{}", ns, name);
   }
-  void AddNode(const std::string& name, Takes takes) {
-    takes_[name] = takes;
+  void AddNode(const std::string& name, Reaction reaction) {
+    reactions_[name] = reaction;
     server_.Put(
         NodePath(name),
         ParseJson(fmt::format(R"({{"metadata":{{"name":"{}","uid":"{}","labels":)"
@@ -98,7 +97,8 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
                               name, node))
             .value());
   }
-  // Lists of one node, evictions.
+  // Answers evictions and lists of one node's pods, and rejects patches of `unwritable_`. Returns
+  // whether it has answered.
   bool AnswerPods(const net::Request& request, const net::HttpServer::Reply& reply) {
     const std::string path(request.path());
     const std::string selector = std::string(request.Query("fieldSelector").value_or(""));
@@ -110,8 +110,8 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     };
     if (path.ends_with("/eviction")) {
       const std::string pod = path.substr(0, path.rfind('/'));
-      if (protected_ > 0 && pod.ends_with("guarded")) {
-        --protected_;
+      if (evictions_to_reject_ > 0 && pod.ends_with("guarded")) {
+        --evictions_to_reject_;
         return answer(429,
                       R"({"kind":"Status","reason":"TooManyRequests","message":"its budget"})");
       }
@@ -122,9 +122,9 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
       return answer(500, R"({"kind":"Status","message":"no write"})");
     }
     if (path != "/api/v1/pods" || !selector.starts_with("spec.nodeName=")) return false;
-    if (fails_pods_) return answer(500, R"({"kind":"Status","message":"no pods"})");
+    if (pod_lists_fail_) return answer(500, R"({"kind":"Status","message":"no pods"})");
     std::vector<Json> found;
-    for (const std::string& name : pods_) {
+    for (const std::string& name : gpu_pods_) {
       const Json* pod = server_.Find(PodPath("d", name));
       if (pod != nullptr && pod->Find("spec")->StringAt("nodeName").value() == selector.substr(14))
         found.push_back(*pod);
@@ -156,9 +156,9 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
 
   // --- What the cluster does.
   void Advance() {
-    for (const auto& [name, takes] : takes_) AdvanceDriver(name, takes);
+    for (const auto& [name, reaction] : reactions_) AdvanceDriver(name, reaction);
   }
-  const Json* SetFor(const std::string& node) const {
+  const Json* DaemonSetFor(const std::string& node) const {
     const std::string pin = LabelOf(node, names::kLabelDriverRevision);
     for (const Json& object : controller_->objects()) {
       if (object.StringAt("kind").value() != "DaemonSet") continue;
@@ -171,32 +171,32 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     }
     return nullptr;
   }
-  void AdvanceDriver(const std::string& node, Takes takes) {
+  void AdvanceDriver(const std::string& node, Reaction reaction) {
     const std::string path = PodPath("ns", "driver-" + node);
-    const Json* set = SetFor(node);
+    const Json* set = DaemonSetFor(node);
     const Json* pod = server_.Find(path);
     if (set == nullptr || LabelOf(node, "nvidia.com/gpu.deploy.driver") != "true") {
       if (pod != nullptr) server_.Remove(path);
       return;
     }
-    if (pod == nullptr) return MakeDriver(node, *set);
+    if (pod == nullptr) return CreateDriverPod(node, *set);
     const std::string set_name = set->Find("metadata")->StringAt("name").value();
     if (pod->Find("metadata")->StringAt("testSet").value() != set_name) return server_.Remove(path);
     const bool is_new = DriverOn(node) == kNewDriver;
-    const Duration age = std::chrono::steady_clock::now() - made_[node];
-    if (is_new && takes == Takes::kFails) return SetDriver(node, false, 11);
-    if (is_new && takes == Takes::kHangs) return;
-    if (is_new && takes == Takes::kSlowly && age < seconds(2)) return;
-    SetDriver(node, true, 0);
-    if (!is_new || takes != Takes::kGpusNeverReady) SetGpus(node, true);
+    const Duration age = std::chrono::steady_clock::now() - driver_created_[node];
+    if (is_new && reaction == Reaction::kFails) return SetDriverStatus(node, false, 11);
+    if (is_new && reaction == Reaction::kHangs) return;
+    if (is_new && reaction == Reaction::kWorksLate && age < seconds(2)) return;
+    SetDriverStatus(node, true, 0);
+    if (!is_new || reaction != Reaction::kGpusNeverReady) SetGpusReady(node, true);
   }
-  void MakeDriver(const std::string& node, const Json& set) {
+  void CreateDriverPod(const std::string& node, const Json& set) {
     const Json& pods = *set.Find("spec")->Find("template");
     const std::string image =
         pods.Find("spec")->Find("containers")->items()[0].StringAt("image").value();
     Json labels = *pods.Find("metadata")->Find("labels");
-    made_[node] = std::chrono::steady_clock::now();
-    SetGpus(node, false);
+    driver_created_[node] = std::chrono::steady_clock::now();
+    SetGpusReady(node, false);
     server_.Put(PodPath("ns", "driver-" + node),
                 Json::MakeObject(
                     {{"metadata",
@@ -211,7 +211,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
                      {"spec", Json::MakeObject({{"nodeName", Json::String(node)}})},
                      {"status", Json::MakeObject()}}));
   }
-  void SetDriver(const std::string& node, bool ready, int restarts) {
+  void SetDriverStatus(const std::string& node, bool ready, int restarts) {
     const std::string path = PodPath("ns", "driver-" + node);
     Json pod = *server_.Find(path);
     const Json status =
@@ -223,7 +223,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     pod.Set("status", status);
     server_.Put(path, std::move(pod));
   }
-  void SetGpus(const std::string& name, bool ready) {
+  void SetGpusReady(const std::string& name, bool ready) {
     Json node = *server_.Find(NodePath(name));
     Json::Array& conditions = node.Find("status")->Find("conditions")->items();
     const std::string status = ready ? "True" : "False";
@@ -246,7 +246,7 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
     return false;
   }
   bool AllAre(const std::string& state) {
-    for (const auto& [name, unused] : takes_) {
+    for (const auto& [name, unused] : reactions_) {
       if (StateOf(name) != state) return false;
     }
     return true;
@@ -264,32 +264,32 @@ class DriverControllerTest : public ::testing::Test, protected DriverController:
   std::string sent_events_;
   kube::EventRecorder events_{client_, {.component = "test"}, [](const Status&) {}};
   OperatorMetrics metrics_;
-  std::map<std::string, Takes> takes_;  // by node
-  std::vector<std::string> pods_;       // names of pods with GPUs
-  std::map<std::string, std::chrono::steady_clock::time_point> made_;
+  std::map<std::string, Reaction> reactions_;  // by node
+  std::vector<std::string> gpu_pods_;          // names of pods with GPUs
+  std::map<std::string, std::chrono::steady_clock::time_point> driver_created_;
   int uids_ = 0;
-  int protected_ = 0;        // evictions that a budget still rejects
-  bool fails_pods_ = false;  // lists of the pods of a node
+  int evictions_to_reject_ = 0;  // of pod guarded, by its disruption budget
+  bool pod_lists_fail_ = false;  // lists of one node's pods
   size_t pods_per_page_ = 500;
   bool publishes_ = true;
-  std::string unwritable_;  // a node that the server does not patch
+  std::string unwritable_;  // a node whose patches the server rejects
   std::unique_ptr<DriverController> controller_;
 };
 
 TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
-  AddNode("well", Takes::kWell);
-  AddNode("slow", Takes::kSlowly);
-  AddNode("fails", Takes::kFails);
-  AddNode("hangs", Takes::kHangs);
-  AddNode("no-gpus", Takes::kGpusNeverReady);
+  AddNode("well", Reaction::kWorks);
+  AddNode("slow", Reaction::kWorksLate);
+  AddNode("fails", Reaction::kFails);
+  AddNode("hangs", Reaction::kHangs);
+  AddNode("no-gpus", Reaction::kGpusNeverReady);
   InstallOldDriver();
   EXPECT_EQ(DriverOn("well"), kOldDriver);
   EXPECT_FALSE(Cordoned("well")) << "a first installation needs no cordon";
 
   AddGpuPod("plain", "well");
   AddGpuPod("guarded", "slow");
-  pods_ = {"plain", "guarded"};
-  protected_ = 2;
+  gpu_pods_ = {"plain", "guarded"};
+  evictions_to_reject_ = 2;
   server_.OnRequest([this](const net::Request& request) {
     if (request.path().ends_with("/events")) sent_events_ += request.body;
   });
@@ -319,7 +319,7 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
   ASSERT_TRUE(RunUntil([&] { return controller_->report()->problems.size() == 3; }));
   EXPECT_THAT(controller_->report()->problems[0].message,
               HasSubstr("goes on with its earlier driver"));
-  // At rest nothing is written.
+  // After the upgrade nothing is written.
   runner_.RunFor(seconds(1));
   int writes = -1;
   for (int i = 0; i < 10 && server_.writes() != writes; ++i) {
@@ -330,10 +330,10 @@ TEST_F(DriverControllerTest, UpgradesGoodNodesAndRollsBadOnesBack) {
 }
 
 TEST_F(DriverControllerTest, NoNodeBeginsBeforeThePlanIsPublished) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("job", "a");
-  pods_ = {"job"};
+  gpu_pods_ = {"job"};
   publishes_ = false;
   controller_->SetPools(WantedPools(kNewDriver));
   ASSERT_TRUE(RunUntil([&] { return StateOf("a") == "upgrade-required"; }));
@@ -347,7 +347,7 @@ TEST_F(DriverControllerTest, NoNodeBeginsBeforeThePlanIsPublished) {
 }
 
 TEST_F(DriverControllerTest, ANewTermContinuesAnUpgradeAndCanRollItBack) {
-  AddNode("a", Takes::kHangs);
+  AddNode("a", Reaction::kHangs);
   InstallOldDriver();
   controller_->SetPools(WantedPools(kNewDriver));
   ASSERT_TRUE(RunUntil([&] { return StateOf("a") == "pod-restart-required"; }));
@@ -361,10 +361,10 @@ TEST_F(DriverControllerTest, ANewTermContinuesAnUpgradeAndCanRollItBack) {
 }
 
 TEST_F(DriverControllerTest, AnUnwantedDriverStaysWhilePodsUseIt) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("job", "a");
-  pods_ = {"job"};
+  gpu_pods_ = {"job"};
   controller_->Release(WantedPools(kOldDriver));
   ASSERT_TRUE(RunUntil([&] {
     const auto report = controller_->report();
@@ -380,10 +380,10 @@ TEST_F(DriverControllerTest, AnUnwantedDriverStaysWhilePodsUseIt) {
 
 // Without this wait the reconciler would delete the DaemonSets of drivers that pods use.
 TEST_F(DriverControllerTest, ObjectsAreUnknownUntilTheNodesWereReadWithoutError) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("job", "a");
-  pods_ = {"job"};
+  gpu_pods_ = {"job"};
   controller_.reset();
   server_.Refuse("nodes", 500);
   Start();
@@ -400,14 +400,14 @@ TEST_F(DriverControllerTest, ObjectsAreUnknownUntilTheNodesWereReadWithoutError)
 }
 
 TEST_F(DriverControllerTest, AllPagesOfThePodsOfANodeAreRead) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("ended", "a");
   Json ended = *server_.Find(PodPath("d", "ended"));
   ended.Find("status")->Set("phase", Json::String("Succeeded"));
   server_.Put(PodPath("d", "ended"), std::move(ended));
   AddGpuPod("job", "a");
-  pods_ = {"ended", "job"};
+  gpu_pods_ = {"ended", "job"};
   pods_per_page_ = 1;
   controller_->Release(WantedPools(kOldDriver));
   EXPECT_TRUE(RunUntil([&] {
@@ -418,11 +418,11 @@ TEST_F(DriverControllerTest, AllPagesOfThePodsOfANodeAreRead) {
 }
 
 TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("job", "a");
-  pods_ = {"job"};
-  fails_pods_ = true;
+  gpu_pods_ = {"job"};
+  pod_lists_fail_ = true;
   controller_->Release(WantedPools(kOldDriver));
   ASSERT_TRUE(RunUntil([&] { return controller_->has_access_error(); }));
   EXPECT_EQ(DriverOn("a"), kOldDriver);
@@ -433,8 +433,8 @@ TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {
 }
 
 TEST_F(DriverControllerTest, TheErrorOfANodeStaysWhileOtherNodesAreWritten) {
-  AddNode("a", Takes::kWell);
-  AddNode("b", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
+  AddNode("b", Reaction::kWorks);
   unwritable_ = "a";
   Start();
   controller_->SetPools(WantedPools(kOldDriver));
@@ -452,7 +452,7 @@ TEST_F(DriverControllerTest, TheErrorOfANodeStaysWhileOtherNodesAreWritten) {
 }
 
 TEST_F(DriverControllerTest, TheErrorOfANodeEndsWhenItNeedsNoWrite) {
-  AddNode("a", Takes::kWell);
+  AddNode("a", Reaction::kWorks);
   unwritable_ = "a";
   Start();
   controller_->SetPools(WantedPools(kOldDriver));

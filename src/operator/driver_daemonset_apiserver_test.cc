@@ -56,7 +56,7 @@ TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
   }
   Json broken = *RenderDriverDaemonSet(plain, ubuntu);
   broken.Find("spec")->Set("unknown", Json::Bool(true));
-  EXPECT_FALSE(Apply(broken).ok()) << "the server would not notice a wrong field";
+  EXPECT_FALSE(Apply(broken).ok()) << "the server accepts an unknown field";
 }
 
 }  // namespace

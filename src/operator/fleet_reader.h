@@ -55,15 +55,15 @@ class FleetReader {
   // Follows nodes and driver pods. `selectors`: the labels by which pools select nodes.
   void Follow(LabelKeys selectors);
   bool following() const { return node_handler_.has_value(); }
-  // Checks whether a node still has a driver of earlier settings. An attempt that fails is
-  // repeated, and its error is in Errors(). Calls `on_known` once, or never after Follow.
+  // Checks whether a node still has a driver of earlier settings. A check that fails is retried,
+  // and its error is in Errors(). Calls `on_known` once, but not after Follow was called.
   void FindLeftovers(std::function<void(bool found)> on_known);
 
   // Whether nodes, driver pods and revisions are known.
   bool known() const;
   // REQUIRES: known().
   driver::FleetView View(const std::vector<driver::FleetPool>& pools) const;
-  // Stores the `revisions` of a view, which the next view gets as `known`.
+  // Stores the `revisions` of a view. View passes them to driver::ViewFleet as `known`.
   void KeepRevisions(const driver::Revisions& revisions) { revisions_ = revisions; }
   const DriverNodeState* FindNode(const std::string& name) const;
   // The resourceVersion of the node; "" for an unknown node.

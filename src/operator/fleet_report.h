@@ -13,7 +13,7 @@ namespace tessera::operators {
 struct DriverPoolReport {
   std::string name;
   driver::UpgradeCounts counts;
-  int on_host = 0;      // nodes with a driver of the host
+  int on_host = 0;      // nodes with a driver of the host or of NVIDIA's operator
   std::string blocked;  // why no further node may begin to upgrade; "": a node may begin
   std::string plan;     // of the upgrade that waits or runs, for users; "": none
   bool operator==(const DriverPoolReport&) const = default;

@@ -35,13 +35,13 @@ bool Has(const Json* list, std::string_view value) {
                      [&](const Json& item) { return item.string_value() == value; });
 }
 
-// Whether a role in this namespace ("": a cluster role) allows it.
+// Whether a ClusterRole, or a Role in namespace `ns`, allows `verb` on the object `name`.
 bool Allows(const std::vector<Json>& documents, const std::string& ns, const std::string& group,
             const std::string& resource, const std::string& verb, const std::string& name) {
   for (const Json& role : documents) {
     const std::string kind = role.StringAt("kind").value();
-    const std::string of = role.Find("metadata")->StringAt("namespace").value_or("");
-    if (kind != "ClusterRole" && (kind != "Role" || of != ns)) continue;
+    const std::string role_ns = role.Find("metadata")->StringAt("namespace").value_or("");
+    if (kind != "ClusterRole" && (kind != "Role" || role_ns != ns)) continue;
     for (const Json& rule : role.Find("rules")->items()) {
       const Json* names = rule.Find("resourceNames");
       if (Has(rule.Find("apiGroups"), group) && Has(rule.Find("resources"), resource) &&

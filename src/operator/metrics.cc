@@ -66,7 +66,7 @@ std::string MetricsPage(const OperatorMetrics& metrics, const OperatorState& sta
   WriteCounter("tessera_operator_status_writes_total", "Writes of the resource's status.",
                metrics.status_writes, &text);
   WriteLabeled("tessera_operator_watch_errors_total", "Errors of watches, by collection.",
-               "collection", metrics.errors, &text);
+               "collection", metrics.watch_errors, &text);
   constexpr std::string_view kReconcile = "tessera_operator_reconcile_seconds";
   text.AddFamily(kReconcile, "histogram",
                  "Time to compare the wanted with the actual state, without requests.");

@@ -18,10 +18,10 @@ struct OperatorMetrics {
   LabeledCounter repairs;           // of edited or deleted objects, by component
   Counter deletions;                // of objects that are no longer rendered
   Counter status_writes;            // of the resource
-  LabeledCounter errors;            // of watches, by collection
+  LabeledCounter watch_errors;      // by collection
   LabeledCounter driver_upgrades;   // of nodes, by result: done, failed, rolled_back
   LabeledCounter driver_evictions;  // by result: accepted, rejected, failed
-  LatencyHistogram reconcile;       // comparing the wanted with the actual state, without requests
+  LatencyHistogram reconcile;  // time to compare the wanted with the actual state, without requests
 };
 
 // Current state for gauges.

@@ -4,7 +4,7 @@
 // would write them again.
 //
 // Threads: the client's runner. The client must outlive the cleaner. Cost: lists the nodes in
-// pages, and patches the nodes that have any of these, one after the other.
+// pages, and patches the nodes with such fields one after the other.
 #pragma once
 
 #include <functional>

@@ -38,7 +38,8 @@ class ObjectSet : private ObjectWatches::Delegate {
  public:
   struct Options {
     std::string label_selector;  // of all objects
-    // One object of each type and namespace that earlier settings may have rendered.
+    // One object of each type and namespace that earlier settings may have rendered. These types
+    // are watched from the start, to find objects to delete.
     std::vector<Json> examples;
     // From a change to the deletion of superfluous objects.
     Duration prune_delay = std::chrono::seconds(1);

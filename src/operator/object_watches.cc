@@ -82,7 +82,7 @@ struct ObjectWatches::Follower : kube::Informer<TrackedObject>::Handler {
   void OnRemoved(const TrackedObject& last) override { Deliver(last); }
   void OnSynced() override { watches.delegate_.OnScopeSynced(scope); }
   void OnError(const Status& status, Duration) override {
-    watches.metrics_.errors.Add(scope.type);
+    watches.metrics_.watch_errors.Add(scope.type);
     const bool is_new = error.code() != status.code();
     error = status;
     if (is_new) watches.delegate_.OnWatchState();

@@ -87,7 +87,8 @@ class ObjectWatches {
   // Starts the watch of the scope of this object, unless it runs already.
   void Follow(const Json& object);
 
-  // The object as its watch delivered it last; null if it has not. Valid until the object changes.
+  // The object as its watch delivered it last; null if the watch has not delivered it. Valid until
+  // the object changes.
   const TrackedObject* Find(const Json& object) const;
   // Whether the watch of this object has listed its scope.
   bool Synced(const Json& object) const;

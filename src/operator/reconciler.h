@@ -49,9 +49,9 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
 
   // The generation of the resource that was reconciled last; 0 if none was.
   int64_t generation() const { return generation_; }
-  // Whether the objects of a new term of leading or a new spec are still being applied for the
-  // first time, or wait for the state of the drivers. Most of these applies change nothing, so the
-  // status can wait for them.
+  // Whether the first applies of a new term of leading or a new spec are under way, or wait for the
+  // state of the drivers. Most of these applies change nothing, so the status is not written before
+  // they end.
   bool is_applying() const;
   bool is_removing() const { return removal_ != nullptr; }
   // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.
@@ -90,7 +90,8 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   int64_t generation_ = 0;
   std::string wanted_text_;  // the input of the last rendering
   Status spec_error_;
-  MonotonicTime applied_by_{};  // later, the status names objects that are not applied yet
+  // From then on is_applying() is false, and the status names objects that are not applied yet.
+  MonotonicTime applied_by_{};
   kube::Operation finalizer_write_;
   std::unique_ptr<ObjectSet> objects_;
   std::unique_ptr<ObjectSet> definition_;      // null: another program manages the definition

@@ -6,7 +6,7 @@
 namespace tessera::operators {
 namespace {
 
-// The API allows 32 KiB for a message of a condition; a list of components and nodes is shorter.
+// Far below the API's limit for a condition's message, 32 KiB.
 constexpr size_t kMaxMessage = 2048;
 
 std::string CutMessage(std::string text) {
@@ -142,7 +142,7 @@ Json NodesJson(const NodeHealth& nodes) {
                            {"problems", std::move(problems)}});
 }
 
-// Failed nodes are already listed as problems of nodes.
+// Failed nodes are left out, because they are already listed as problems of nodes.
 ConditionFields UpgradingOf(const FleetReport& drivers) {
   int in_progress = 0, waiting = 0, total = 0;
   std::string blocked;

@@ -38,7 +38,7 @@ struct StatusInput {
   std::string coexistence_text;    // which nodes NVIDIA's operator manages; "": none
   std::string deletion_waits_for;  // what the deletion waits for; "": not being deleted
   std::string access_error;        // which watch or request fails; "": none
-  // nullopt: drivers are not managed, and no node and no request for drivers has a problem.
+  // nullopt as in DriverController::report.
   std::optional<FleetReport> drivers;
 };
 

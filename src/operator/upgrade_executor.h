@@ -25,7 +25,8 @@ class UpgradeExecutor {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // A node was written, or has changed meanwhile.
+    // A node was written, or the API server rejected the write because the node has changed or is
+    // gone.
     virtual void OnNodeWritten() = 0;
     // A pod was evicted or deleted, or the API server rejected the request.
     virtual void OnPodAnswer() = 0;
@@ -43,10 +44,10 @@ class UpgradeExecutor {
   void Execute(const driver::UpgradeAction& action, const driver::UpgradeNode& node);
 
   // Call after the patches and actions of a pass over the fleet. Forgets the errors of nodes that
-  // the pass did not write. Returns whether it has forgotten one.
+  // the pass did not write. Returns whether there was such an error.
   bool EndPass();
 
-  // Why a node cannot be changed; OK if there is no such node.
+  // The error of a node that cannot be written; OK if all nodes can.
   Status error() const { return errors_.empty() ? Status::Ok() : errors_.begin()->second; }
 
  private:

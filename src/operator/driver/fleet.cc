@@ -75,6 +75,8 @@ class FleetViewer {
   std::map<std::string_view, const FleetPod*> pods_;  // by node
   std::map<std::tuple<std::string, std::string, std::string, std::string>, RenderedPool> rendered_;
   std::map<std::string, std::string> versions_;  // by revision
+  // Revisions that need a DaemonSet besides the current ones: of nodes that were rolled back
+  // (pinned by kLabelDriverRevision), and of other nodes whose pool no longer wants a driver.
   std::set<std::string> pinned_revisions_, released_revisions_;
 };
 
@@ -158,15 +160,16 @@ void FleetViewer::AddNode(const FleetNode& node) {
     }
     return;
   }
-  const std::optional<bool> answers = DriverAnswers(node);
+  const std::optional<bool> driver_answers = DriverAnswers(node);
   const bool managed_by_nvidia = components::IsManagedByNvidia(
       std::string_view(ValueAt(node.labels, names::kLabelDeployDevicePlugin)));
-  if (!has_pool_label && (managed_by_nvidia || (pod == nullptr && answers.value_or(false)))) {
+  if (!has_pool_label &&
+      (managed_by_nvidia || (pod == nullptr && driver_answers.value_or(false)))) {
     ++pool->on_host;
     return;
   }
   // The node gets no driver until its agent has looked for a driver of the host.
-  if (!has_pool_label && pod == nullptr && !answers.has_value()) return;
+  if (!has_pool_label && pod == nullptr && !driver_answers.has_value()) return;
   AddManaged(node, pod, pool);
 }
 

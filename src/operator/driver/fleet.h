@@ -52,7 +52,7 @@ struct FleetNode {
   // Condition GPUReady, which the agent writes on change.
   bool gpu_ready = false;
   std::string gpu_reason;  // "": the agent has not written the condition yet
-  WallTime gpu_since{};    // lastTransitionTime
+  WallTime gpu_since{};    // lastTransitionTime: since when gpu_ready has its value
   WallTime gpu_written{};  // lastHeartbeatTime
   bool operator==(const FleetNode&) const = default;
 };
@@ -86,7 +86,7 @@ struct FleetView {
   struct PoolView {
     const FleetPool* settings = nullptr;
     std::vector<UpgradeNode> nodes;  // with empty `pods`
-    int on_host = 0;                 // nodes that have a driver of the host
+    int on_host = 0;                 // nodes with a driver of the host or of NVIDIA's operator
   };
   std::vector<PoolView> pools;  // as in the settings
   std::vector<NodePatch> patches;

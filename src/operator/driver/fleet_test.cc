@@ -15,7 +15,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
 
-const WallTime kMade{std::chrono::seconds(1'800'000'000)};
+const WallTime kPodCreated{std::chrono::seconds(1'800'000'000)};
 
 std::vector<FleetPool> FleetPools(std::string_view yaml) {
   const auto settings = components::ParseSettings(ParseYaml(yaml).value());
@@ -40,14 +40,14 @@ FleetNode GpuNode(const std::string& name, const std::string& driver_pool = "") 
 FleetPod PodOn(const std::string& node, const std::string& revision) {
   return {.node = node,
           .pod = {.ns = "s", .name = "driver-" + node, .revision = revision, .ready = true},
-          .created = kMade};
+          .created = kPodCreated};
 }
 
-constexpr char kOne[] = "driver: {enabled: true, version: '550.1'}";
-constexpr char kTwo[] = "driver: {enabled: true, version: '560.1'}";
+constexpr char kDriver550[] = "driver: {enabled: true, version: '550.1'}";
+constexpr char kDriver560[] = "driver: {enabled: true, version: '560.1'}";
 
 TEST(FleetTest, ANodeWithAGpuGetsADriver) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   const FleetView view = ViewFleet(pools, {GpuNode("a")}, {}, {});
   ASSERT_EQ(view.patches.size(), 1u);
   EXPECT_EQ(view.patches[0].labels.at(std::string(names::kLabelDriverPool)), "default-ubuntu22-04");
@@ -59,7 +59,7 @@ TEST(FleetTest, ANodeWithAGpuGetsADriver) {
 }
 
 TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a");
   node.gpu_ready = true;
   const FleetView view = ViewFleet(pools, {node}, {}, {});
@@ -71,8 +71,8 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
 }
 
-TEST(FleetTest, ANodeGoesBackToTheDaemonSetOfItsOwnPool) {
-  // Another pool wants the driver to which this node went back.
+TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsOwnPool) {
+  // Another pool wants the driver to which node a was rolled back.
   const auto pools = FleetPools(
       "driver: {enabled: true, version: '550.1'}\n"
       "pools: [{name: own, nodeSelector: {a: b}, driver: {enabled: true, version: '550.1'}}]");
@@ -88,9 +88,9 @@ TEST(FleetTest, ANodeGoesBackToTheDaemonSetOfItsOwnPool) {
               HasSubstr("default-ubuntu22-04-" + revision.substr(0, 8)));
 }
 
-TEST(FleetTest, DriversHaveTheirVersionForPeople) {
+TEST(FleetTest, DriversHaveTheirVersionForUsers) {
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
-  const auto before = FleetPools(kOne), after = FleetPools(kTwo);
+  const auto before = FleetPools(kDriver550), after = FleetPools(kDriver560);
   const FleetView first = ViewFleet(before, {node}, {}, {});
   const std::string revision = first.pools[0].nodes[0].wanted_revision;
   const FleetView view = ViewFleet(after, {node}, {PodOn("a", revision)}, first.revisions);
@@ -99,7 +99,7 @@ TEST(FleetTest, DriversHaveTheirVersionForPeople) {
 }
 
 TEST(FleetTest, AHostDriverWithAnUnhealthyGpuIsLeftAlone) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a");
   for (const std::string_view reason :
        {names::kReasonGpuUnhealthy, names::kReasonRuntimeNotConfigured}) {
@@ -111,7 +111,7 @@ TEST(FleetTest, AHostDriverWithAnUnhealthyGpuIsLeftAlone) {
 }
 
 TEST(FleetTest, ANodeGetsNoDriverBeforeItsAgentHasLookedForOne) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a");
   node.gpu_reason.clear();
   EXPECT_TRUE(ViewFleet(pools, {node}, {}, {}).patches.empty());
@@ -120,12 +120,12 @@ TEST(FleetTest, ANodeGetsNoDriverBeforeItsAgentHasLookedForOne) {
 }
 
 TEST(FleetTest, ANodeOfNvidiasOperatorKeepsItsDriver) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a");
   node.labels["nvidia.com/gpu.deploy.driver"] = "true";
   node.labels["nvidia.com/gpu.deploy.device-plugin"] = "true";
-  const FleetView theirs = ViewFleet(pools, {node}, {}, {});
-  EXPECT_TRUE(theirs.patches.empty() && theirs.daemonsets.empty());
+  const FleetView managed_by_nvidia = ViewFleet(pools, {node}, {}, {});
+  EXPECT_TRUE(managed_by_nvidia.patches.empty() && managed_by_nvidia.daemonsets.empty());
   node.labels["nvidia.com/gpu.deploy.device-plugin"] = "false";
   EXPECT_EQ(ViewFleet(pools, {node}, {}, {}).patches.size(), 1u);
 }
@@ -139,7 +139,7 @@ TEST(FleetTest, ANodeThatLeavesAllPoolsIsReleased) {
 }
 
 TEST(FleetTest, ASystemWithoutAnImageIsAProblemOfThatNodeAlone) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode odd = GpuNode("odd");
   odd.os_image = "Flatcar Container Linux";
   const FleetView view = ViewFleet(pools, {odd, GpuNode("a")}, {}, {});
@@ -167,7 +167,7 @@ TEST(FleetTest, EachPoolOfNodesHasItsDriver) {
 }
 
 TEST(FleetTest, ANodeChangesItsPoolOnlyInsideAnUpgrade) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "old-pool");
   EXPECT_TRUE(ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).patches.empty());
   node.labels[std::string(names::kLabelUpgradeState)] = "pod-restart-required";
@@ -178,11 +178,11 @@ TEST(FleetTest, ANodeChangesItsPoolOnlyInsideAnUpgrade) {
 
 TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsRevision) {
   const FleetView first =
-      ViewFleet(FleetPools(kOne), {GpuNode("a", "default-ubuntu22-04")}, {}, {});
+      ViewFleet(FleetPools(kDriver550), {GpuNode("a", "default-ubuntu22-04")}, {}, {});
   const std::string old = first.pools[0].nodes[0].wanted_revision;
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.annotations[std::string(names::kAnnotationDriverGood)] = old;
-  const auto pools = FleetPools(kTwo);
+  const auto pools = FleetPools(kDriver560);
   const FleetView running = ViewFleet(pools, {node}, {}, first.revisions);
   EXPECT_EQ(running.daemonsets.size(), 1u);
   EXPECT_TRUE(running.revisions.contains(old)) << "a rollback may need it";
@@ -200,25 +200,25 @@ TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsRevision) {
 }
 
 TEST(FleetTest, ANodeIsValidatedAfterItsAgentHasSeenTheNewDriver) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.gpu_ready = true;
-  node.gpu_since = kMade - 1s;
+  node.gpu_since = kPodCreated - 1s;
   const auto validated = [&] {
     return ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).pools[0].nodes[0].validated;
   };
   EXPECT_FALSE(validated()) << "the condition is about the earlier driver";
-  node.gpu_since = kMade + 30s;
+  node.gpu_since = kPodCreated + 30s;
   EXPECT_TRUE(validated());
   node.gpu_ready = false;
   EXPECT_FALSE(validated());
 }
 
 TEST(FleetTest, AGpuThatWasUnhealthyBeforeTheUpgradeDoesNotFailIt) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.gpu_reason = names::kReasonGpuUnhealthy;
-  node.gpu_written = kMade + 30s;
+  node.gpu_written = kPodCreated + 30s;
   const auto now = [&] {
     return ViewFleet(pools, {node}, {PodOn("a", "r")}, {}).pools[0].nodes[0];
   };
@@ -226,16 +226,16 @@ TEST(FleetTest, AGpuThatWasUnhealthyBeforeTheUpgradeDoesNotFailIt) {
   EXPECT_TRUE(now().gpus_unhealthy);
   node.annotations[std::string(names::kAnnotationUpgradeUnhealthyBefore)] = "true";
   EXPECT_TRUE(now().validated);
-  node.gpu_written = kMade - 1s;
+  node.gpu_written = kPodCreated - 1s;
   EXPECT_FALSE(now().validated) << "the condition is about the earlier driver";
-  node.gpu_written = kMade + 30s;
+  node.gpu_written = kPodCreated + 30s;
   node.gpu_reason = names::kReasonSmokeTestFailed;
   EXPECT_FALSE(now().validated);
 }
 
 TEST(FleetTest, AnUnwantedDriverReleasesItsNodesAfterTheirUpgrades) {
   const FleetView first =
-      ViewFleet(FleetPools(kOne), {GpuNode("a", "default-ubuntu22-04")}, {}, {});
+      ViewFleet(FleetPools(kDriver550), {GpuNode("a", "default-ubuntu22-04")}, {}, {});
   const std::string revision = first.pools[0].nodes[0].wanted_revision;
   const auto pools = FleetPools("driver: {enabled: false}");
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
@@ -256,7 +256,7 @@ TEST(FleetTest, AnUnwantedDriverReleasesItsNodesAfterTheirUpgrades) {
 }
 
 TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
   node.annotations[std::string(names::kAnnotationUpgradeProblem)] = "the driver was not ready";
@@ -267,7 +267,7 @@ TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {
 }
 
 TEST(FleetTest, AStateOfAnotherToolIsAProblemOfItsNode) {
-  const auto pools = FleetPools(kOne);
+  const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";
   const FleetView view = ViewFleet(pools, {node}, {}, {});

@@ -131,10 +131,10 @@ UpgradeState NodeStepper::StateAfter(UpgradeState state) const {
   }
 }
 
-bool NodeStepper::CheckDeadline(Duration limit) {
+bool NodeStepper::DeadlineHasPassed(Duration limit) {
   const std::optional<WallTime> since = TimeAt(node_, names::kAnnotationUpgradeSince);
   if (!since) {
-    // Another writer set the state, so the time of the state starts now.
+    // Another writer set the state without its start time, so the state starts now.
     Enter(state_, "begins to measure the time of this step");
     return false;
   }
@@ -217,7 +217,7 @@ void NodeStepper::StepWait() {
   });
   if (running_pod == node_.pods.end()) return EnterNext("no pod is left to wait for");
   if (policy_.wait_timeout == Duration::zero()) return;
-  if (CheckDeadline(policy_.wait_timeout))
+  if (DeadlineHasPassed(policy_.wait_timeout))
     EnterNext(fmt::format("pod {}/{} has not ended in time", running_pod->ns, running_pod->name));
 }
 
@@ -253,14 +253,14 @@ void NodeStepper::StepPods(bool all, Duration timeout) {
     if (why_blocked.empty()) why_blocked = std::move(why);
   }
   if (to_evict.empty() && why_blocked.empty()) return EnterNext("the node has no pod in the way");
-  const bool expired = CheckDeadline(timeout);
+  const bool expired = DeadlineHasPassed(timeout);
   if (!why_blocked.empty()) {
     // If one pod prevents the upgrade of the node, evicting other pods would be useless.
-    if (expired) Release(why_blocked);
+    if (expired) GiveUp(why_blocked);
     return;
   }
-  if (expired && (!policy_.force || CheckDeadline(2 * timeout))) {
-    return Release(
+  if (expired && (!policy_.force || DeadlineHasPassed(2 * timeout))) {
+    return GiveUp(
         fmt::format("pod {}/{} was not evicted in time: see its disruption budget and finalizers",
                     to_evict.front()->ns, to_evict.front()->name));
   }
@@ -293,7 +293,8 @@ void NodeStepper::StepRestart() {
   if (pod_has_target_revision && node_.driver->restarts > policy_.max_driver_restarts) {
     return RollBack(fmt::format("the driver container failed {} times", node_.driver->restarts));
   }
-  if (CheckDeadline(policy_.restart_timeout)) return RollBack("the driver was not ready in time");
+  if (DeadlineHasPassed(policy_.restart_timeout))
+    return RollBack("the driver was not ready in time");
   if (!node_.driver || pod_has_target_revision || node_.driver->deleting) return;
   UpgradeAction& action =
       AddAction(UpgradeAction::Kind::kDeletePod,
@@ -311,7 +312,7 @@ void NodeStepper::StepValidation() {
     Enter(UpgradeState::kUncordonRequired, "the node passed the smoke test");
     return;
   }
-  if (CheckDeadline(policy_.validation_timeout))
+  if (DeadlineHasPassed(policy_.validation_timeout))
     RollBack("the node did not pass the smoke test with the new driver");
 }
 
@@ -341,8 +342,8 @@ void NodeStepper::StepUncordon() {
   action.annotations[std::string(names::kAnnotationDriverGood)] = node_.driver->revision;
 }
 
-// Gives up the upgrade before the driver has changed, and uncordons the node.
-void NodeStepper::Release(const std::string& why) {
+// Ends the upgrade before the driver has changed, and uncordons the node.
+void NodeStepper::GiveUp(const std::string& why) {
   UpgradeAction& action = Enter(UpgradeState::kUncordonRequired, "gives up: " + why);
   Fail(why, &action);
 }

@@ -31,7 +31,9 @@ class NodeStepper {
               WallTime now, UpgradeStep* step)
       : policy_(policy), node_(node), state_(state), now_(now), step_(step) {}
 
+  // Adds the actions that are due in the node's state. A node in upgrade-required stays there.
   void Step();
+  // Starts the upgrade of a node in upgrade-required.
   void Begin();
 
  private:
@@ -44,8 +46,9 @@ class NodeStepper {
   void Fail(const std::string& why, UpgradeAction* action) const;
   UpgradeState StateAfter(UpgradeState state) const;
   void EnterNext(std::string reason) { Enter(StateAfter(state_), std::move(reason)); }
-  // Whether the state has lasted for `limit`. If not, requests another call for that time.
-  bool CheckDeadline(Duration limit);
+  // Whether the node has been in its state for at least `limit`. If not, UpgradeStep::next is at
+  // most the time when that will be the case.
+  bool DeadlineHasPassed(Duration limit);
 
   void StepAtRest();
   void StepCordon();
@@ -57,7 +60,7 @@ class NodeStepper {
   // Whether the pod must leave before the driver is replaced. `all`: drain, not only GPU pods.
   bool MustLeave(const UpgradePod& pod, bool all) const;
   std::string ReasonToStay(const UpgradePod& pod) const;
-  void Release(const std::string& why);
+  void GiveUp(const std::string& why);
   void RollBack(const std::string& why);
 
   const UpgradePolicy& policy_;

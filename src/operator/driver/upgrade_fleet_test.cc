@@ -33,8 +33,8 @@ struct SimNode {
   std::vector<SimPod> pods;
   Fate fate = Fate::kGood;
   uint64_t version = 0;  // of the Node object
-  bool admins_cordon = false;
-  WallTime driver_made{};
+  bool cordoned_by_admin = false;
+  WallTime driver_created{};
   std::optional<WallTime> driver_returns;  // after its deletion
 };
 
@@ -70,7 +70,7 @@ class Fleet {
     SimNode& sim = nodes_[i];
     // A cordon of a node that is cordoned already leaves no trace.
     if (sim.node.unschedulable) return;
-    sim.node.unschedulable = sim.admins_cordon = true;
+    sim.node.unschedulable = sim.cordoned_by_admin = true;
     ++sim.version;
   }
 
@@ -97,6 +97,7 @@ class Fleet {
   WallTime now() const { return now_; }
   int Pick(int below) { return static_cast<int>(random_() % static_cast<uint64_t>(below)); }
 
+  // Actions get lost, callers are killed, and administrators cordon nodes.
   bool lossy = true;
   int most_in_progress = 0;
 
@@ -126,19 +127,19 @@ void Fleet::AdvanceDriver(SimNode* sim) {
     const std::string revision = pin != node.labels.end() ? pin->second : node.wanted_revision;
     node.driver =
         DriverPod{.ns = "gpu", .name = fmt::format("{}-driver", revision), .revision = revision};
-    sim->driver_made = now_;
+    sim->driver_created = now_;
     return;
   }
-  const Duration age = now_ - sim->driver_made;
-  const bool bad = node.driver->revision == "new";
-  if (bad && sim->fate == Fate::kHangs) return;
-  if (bad && sim->fate == Fate::kCrashes) {
+  const Duration age = now_ - sim->driver_created;
+  const bool is_new = node.driver->revision == "new";
+  if (is_new && sim->fate == Fate::kHangs) return;
+  if (is_new && sim->fate == Fate::kCrashes) {
     node.driver->restarts = static_cast<int>(age / 20s);
     return;
   }
-  const Duration load = bad && sim->fate == Fate::kSlow ? Duration(10min) : Duration(40s);
+  const Duration load = is_new && sim->fate == Fate::kSlow ? Duration(10min) : Duration(40s);
   if (!node.driver->ready && age >= load) node.driver->ready = true;
-  const bool validates = !(bad && sim->fate == Fate::kFailsValidation);
+  const bool validates = !is_new || sim->fate != Fate::kFailsValidation;
   if (node.driver->ready && validates && age >= load + 10s) node.validated = true;
 }
 
@@ -176,7 +177,7 @@ void Fleet::StepOnce() {
   if (lossy && Pick(200) == 0)
     CordonByAdmin(static_cast<size_t>(Pick(static_cast<int>(nodes_.size()))));
   for (const UpgradeAction& action : step.actions) {
-    if (lossy && Pick(4) == 0) continue;  // lost
+    if (lossy && Pick(4) == 0) continue;  // the action is lost
     const auto i = static_cast<size_t>(&Find(action.node) - nodes_.data());
     Apply(action, versions[i]);
     if (lossy && Pick(20) == 0) return;  // the caller is killed
@@ -197,7 +198,8 @@ void Fleet::Apply(const UpgradeAction& action, uint64_t version) {
   }
   if (action.kind == Kind::kCordon) node.unschedulable = true;
   if (action.kind != Kind::kUncordon) return;
-  EXPECT_FALSE(sim.admins_cordon) << node.name << ": the cordon of an administrator was removed";
+  EXPECT_FALSE(sim.cordoned_by_admin)
+      << node.name << ": the cordon of an administrator was removed";
   node.unschedulable = false;
 }
 
@@ -251,10 +253,10 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
     fleet.lossy = false;
     fleet.RunUntilQuiet();
     if (HasFailure()) return;
-    EXPECT_EQ(fleet.last_actions(), 0) << "nothing is written at rest";
+    EXPECT_EQ(fleet.last_actions(), 0) << "a finished fleet is still written";
     for (const SimNode& sim : fleet.nodes()) {
       SCOPED_TRACE(fmt::format("{} fate {}", sim.node.name, static_cast<int>(sim.fate)));
-      EXPECT_TRUE(!sim.admins_cordon || sim.node.unschedulable);
+      EXPECT_TRUE(!sim.cordoned_by_admin || sim.node.unschedulable);
       if (!sim.node.ready) {
         // An administrator must act: the upgrade has failed, or has never begun.
         EXPECT_TRUE(StateText(sim.node) == "upgrade-failed" ||
@@ -265,7 +267,7 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
       ASSERT_TRUE(sim.node.driver);
       EXPECT_EQ(sim.node.driver->revision, IsBad(sim.fate) ? "old" : "new");
       EXPECT_TRUE(sim.node.driver->ready);
-      EXPECT_EQ(sim.node.unschedulable, sim.admins_cordon) << "the operator's cordon is left";
+      EXPECT_EQ(sim.node.unschedulable, sim.cordoned_by_admin) << "the operator's cordon is left";
     }
     if (HasFailure()) return;
   }

@@ -74,7 +74,7 @@ TEST(UpgradePolicyTest, PercentagesAreRoundedUpAndNeverZero) {
   EXPECT_EQ(MaxUnavailable(policy, 10), 2);
 }
 
-TEST(UpgradeTest, ANodeWithItsDriverIsDoneAndThenNothingIsWritten) {
+TEST(UpgradeTest, ANodeWithTheWantedDriverIsDoneAndThenNothingIsWritten) {
   UpgradeNode node = NodeWith("a");
   node.driver->revision = "new";
   EXPECT_EQ(StateAfter(node), "") << "not validated yet";
@@ -117,7 +117,7 @@ TEST(UpgradeTest, ANodeTakesTheStatesOfNvidia) {
   EXPECT_EQ(StateAfter(node), "uncordon-required");
 }
 
-TEST(UpgradeTest, TheBeginningRecordsWhetherGpusWereUnhealthy) {
+TEST(UpgradeTest, TheFirstStepRecordsWhetherGpusWereUnhealthy) {
   const std::string key(names::kAnnotationUpgradeUnhealthyBefore);
   UpgradeNode node = NodeWith("a", UpgradeState::kUpgradeRequired);
   node.gpus_unhealthy = true;
@@ -125,10 +125,11 @@ TEST(UpgradeTest, TheBeginningRecordsWhetherGpusWereUnhealthy) {
   node.gpus_unhealthy = false;
   EXPECT_FALSE(StepOf(node).actions.at(0).annotations.contains(key));
   node.annotations[key] = "true";
-  EXPECT_EQ(StepOf(node).actions.at(0).annotations.at(key), std::nullopt) << "an earlier one";
-  UpgradeNode ends = NodeWith("a", UpgradeState::kUncordonRequired);
-  ends.annotations[key] = "true";
-  EXPECT_EQ(StepOf(ends).actions.at(0).annotations.at(key), std::nullopt);
+  EXPECT_EQ(StepOf(node).actions.at(0).annotations.at(key), std::nullopt)
+      << "of an earlier upgrade";
+  UpgradeNode ending = NodeWith("a", UpgradeState::kUncordonRequired);
+  ending.annotations[key] = "true";
+  EXPECT_EQ(StepOf(ending).actions.at(0).annotations.at(key), std::nullopt);
 }
 
 TEST(UpgradeTest, OnlyTheCordonOfTheOperatorIsRemoved) {
@@ -265,7 +266,7 @@ TEST(UpgradeTest, ASkippedNodeAndAnUnreachableNodeAreNotUpgraded) {
   node = NodeWith("a");
   node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";
   EXPECT_TRUE(StepOf(node).actions.empty()) << "another operator's state";
-  // It delays no other node.
+  // Such a node delays no other node.
   const UpgradeStep step = NextUpgradeStep(
       {.max_parallel = 1}, {node, NodeWith("b", UpgradeState::kUpgradeRequired)}, kNow);
   ASSERT_EQ(step.actions.size(), 1U);
@@ -297,7 +298,7 @@ TEST(UpgradeTest, AClockThatRanBackwardsDoesNotExpireADeadline) {
   EXPECT_EQ(step.next, kNow - 24h + 20min);
 }
 
-TEST(UpgradeTest, AStateWithoutItsStartTimeGetsTheTime) {
+TEST(UpgradeTest, AStateWithoutAStartTimeStartsNow) {
   UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
   node.driver->revision = "new";
   node.driver->ready = false;
@@ -308,22 +309,22 @@ TEST(UpgradeTest, AStateWithoutItsStartTimeGetsTheTime) {
             "1800000000");
 }
 
-std::vector<UpgradeNode> Waiting(int count) {
+std::vector<UpgradeNode> WaitingNodes(int count) {
   std::vector<UpgradeNode> nodes;
   for (int i = 0; i < count; ++i)
     nodes.push_back(NodeWith(fmt::format("n{}", i), UpgradeState::kUpgradeRequired));
   return nodes;
 }
 
-size_t Begun(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes) {
+size_t CountBeginning(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes) {
   return NextUpgradeStep(policy, nodes, kNow).actions.size();
 }
 
 TEST(UpgradeFleetTest, LimitsHold) {
-  EXPECT_EQ(Begun({}, Waiting(8)), 1u);
-  EXPECT_EQ(Begun({.max_parallel = 0}, Waiting(8)), 2u) << "25% of 8";
-  EXPECT_EQ(Begun({.max_parallel = 3, .max_unavailable = "100%"}, Waiting(8)), 3u);
-  std::vector<UpgradeNode> nodes = Waiting(8);
+  EXPECT_EQ(CountBeginning({}, WaitingNodes(8)), 1u);
+  EXPECT_EQ(CountBeginning({.max_parallel = 0}, WaitingNodes(8)), 2u) << "25% of 8";
+  EXPECT_EQ(CountBeginning({.max_parallel = 3, .max_unavailable = "100%"}, WaitingNodes(8)), 3u);
+  std::vector<UpgradeNode> nodes = WaitingNodes(8);
   nodes[0].labels[std::string(names::kLabelUpgradeState)] = "drain-required";
   const UpgradeStep step = NextUpgradeStep({}, nodes, kNow);
   EXPECT_NE(step.blocked, "");
@@ -332,13 +333,13 @@ TEST(UpgradeFleetTest, LimitsHold) {
 }
 
 TEST(UpgradeFleetTest, NodesThatOthersMadeUnavailableOnlySlowTheUpgradeDown) {
-  std::vector<UpgradeNode> nodes = Waiting(8);
+  std::vector<UpgradeNode> nodes = WaitingNodes(8);
   for (int i = 0; i < 4; ++i) nodes[i].ready = false;
-  EXPECT_EQ(Begun({.max_parallel = 0}, nodes), 1u);
+  EXPECT_EQ(CountBeginning({.max_parallel = 0}, nodes), 1u);
 }
 
 TEST(UpgradeFleetTest, TooManyFailedNodesStopTheUpgrade) {
-  std::vector<UpgradeNode> nodes = Waiting(8);
+  std::vector<UpgradeNode> nodes = WaitingNodes(8);
   const auto fail = [&](int i) {
     nodes[i].labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
     nodes[i].annotations[std::string(names::kAnnotationDriverFailed)] = "new";
@@ -346,8 +347,9 @@ TEST(UpgradeFleetTest, TooManyFailedNodesStopTheUpgrade) {
   };
   fail(0);
   fail(1);
-  EXPECT_EQ(Begun({}, nodes), 1u);
-  EXPECT_EQ(Begun({.max_parallel = 0}, nodes), 2u) << "they use none of maxUnavailable";
+  EXPECT_EQ(CountBeginning({}, nodes), 1u);
+  EXPECT_EQ(CountBeginning({.max_parallel = 0}, nodes), 2u)
+      << "failed nodes do not count as unavailable";
   fail(2);
   const UpgradeStep step = NextUpgradeStep({}, nodes, kNow);
   EXPECT_TRUE(step.actions.empty());
@@ -356,14 +358,14 @@ TEST(UpgradeFleetTest, TooManyFailedNodesStopTheUpgrade) {
 
 TEST(UpgradeFleetTest, CanariesUpgradeFirstAndAFailedCanaryStopsTheUpgrade) {
   const UpgradePolicy policy{.max_parallel = 0, .max_unavailable = "100%", .canaries = 2};
-  std::vector<UpgradeNode> nodes = Waiting(8);
-  EXPECT_EQ(Begun(policy, nodes), 2u);
+  std::vector<UpgradeNode> nodes = WaitingNodes(8);
+  EXPECT_EQ(CountBeginning(policy, nodes), 2u);
   for (int i = 0; i < 2; ++i) {
     nodes[i].labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
     nodes[i].driver->revision = "new";
     nodes[i].validated = true;
   }
-  EXPECT_EQ(Begun(policy, nodes), 6u);
+  EXPECT_EQ(CountBeginning(policy, nodes), 6u);
   nodes[1].labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
   nodes[1].annotations[std::string(names::kAnnotationDriverFailed)] = "new";
   const UpgradeStep step = NextUpgradeStep(policy, nodes, kNow);
@@ -389,7 +391,7 @@ TEST(UpgradePlanTest, ThePlanNamesOrderPodsAndObstacles) {
   named.wanted_version = "550.1";
   EXPECT_NE(PlanText({}, {named}, kNow).find("550.1 -> 550.1 with other settings\n"),
             std::string::npos);
-  EXPECT_EQ(nodes[0].labels.size(), 0u) << "the fleet is as it was";
+  EXPECT_EQ(nodes[0].labels.size(), 0u) << "the plan has changed its input";
 }
 
 TEST(UpgradeTest, ARolledBackNodeIsDoneWhenItsDriverIsWantedAgain) {
@@ -403,7 +405,7 @@ TEST(UpgradeTest, ARolledBackNodeIsDoneWhenItsDriverIsWantedAgain) {
 }
 
 TEST(UpgradePlanTest, ThePlanHasTheOrderInWhichWaitingNodesBegin) {
-  // The nodes' last driver failed on the first one, and the others still waited for it.
+  // Another driver failed on node a. Node b has not begun to upgrade.
   std::vector<UpgradeNode> nodes = {NodeWith("a", UpgradeState::kFailed),
                                     NodeWith("b", UpgradeState::kUpgradeRequired)};
   nodes[0].annotations[std::string(names::kAnnotationDriverFailed)] = "other";
