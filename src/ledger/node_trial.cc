@@ -21,7 +21,7 @@ NodeTrial::NodeTrial(const placement::Cluster& cluster, placement::NodeId node) 
   for (GpuState& gpu : gpus_) {
     gpu.free_bytes = gpu.total_bytes;
     gpu.free_milli = static_cast<int32_t>(kWholeGpu.count());
-    gpu.slack = gpu.healthy && gpu.kind == placement::kWholeDevice ? 1000 : 0;
+    gpu.slack = gpu.healthy && gpu.kind == placement::kNoMigProfile ? 1000 : 0;
     gpu.pods = 0;
     gpu.held_whole = false;
   }

@@ -76,7 +76,7 @@ std::vector<std::string> IdsOf(const Topology& topology, uint32_t mask) {
 void CompareWith(const std::string& name) {
   const std::filesystem::path path = OracleDir() / name;
   if (!std::filesystem::exists(path)) {
-    GTEST_SKIP() << path << " is not there: set TESSERA_ORACLES to the folder of golden answers";
+    GTEST_SKIP() << path << " is missing: set TESSERA_ORACLES to the directory of recorded answers";
   }
   const Result<Json> file = ParseJson(*ReadFile(path.string()));
   ASSERT_TRUE(file.ok()) << file.status().ToString();

@@ -97,7 +97,7 @@ TEST(ChooserTest, OneGpuIsTakenWhereNoPairBreaks) {
   EXPECT_THAT(Choose(chooser, 0b00110011, 0, 1), ElementsAre(0)) << "all remaining GPUs are equal";
 }
 
-TEST(ChooserTest, TwoGpusLeaveTheWholeQuadWhole) {
+TEST(ChooserTest, APairIsTakenFromTheQuadThatIsBrokenAlready) {
   const Chooser chooser(testing::NvLinkQuads(8));
   EXPECT_THAT(Choose(chooser, 0b11110011, 0, 2), ElementsAre(0, 1));
   EXPECT_THAT(Choose(chooser, 0b00111111, 0, 2), ElementsAre(4, 5));

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kInitialLogSize = 1024;
 
 int16_t SlackNow(const GpuState& gpu) {
-  if (!gpu.healthy || gpu.kind != kWholeDevice || gpu.held_whole) return 0;
+  if (!gpu.healthy || gpu.kind != kNoMigProfile || gpu.held_whole) return 0;
   if (gpu.idle()) return 1000;
   int64_t slack = std::max(gpu.free_milli, 0);
   if (gpu.total_bytes > 0) {
@@ -22,7 +22,7 @@ int16_t SlackNow(const GpuState& gpu) {
   return static_cast<int16_t>(slack);
 }
 
-uint32_t SlotIndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
+uint32_t EntryIndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
 uint32_t GenerationOf(PodId pod) { return static_cast<uint32_t>(pod >> 32); }
 
 Result<size_t> FindOrAdd(std::vector<std::string>& names, std::string_view name, size_t limit,
@@ -39,7 +39,7 @@ Result<size_t> FindOrAdd(std::vector<std::string>& names, std::string_view name,
 
 }  // namespace
 
-struct Cluster::PodSlot {
+struct Cluster::PodEntry {
   PlacedPod pod;
   uint32_t generation = 0;
   uint32_t index_in_node = 0;  // position in the node's list in node_pods_
@@ -183,9 +183,9 @@ void Cluster::SetNode(NodeId id, NodeSpec spec, NodeState state, std::vector<Gpu
     gpus[i].id = names.gpus.back().id();
   }
   NodeChunk& chunk = ChunkOf(id);
-  const size_t slot = id % kChunkNodes;
-  const NodeState& old = chunk.nodes[slot];
-  DropNames(chunk.names[slot].gpus);
+  const size_t index = id % kChunkNodes;
+  const NodeState& old = chunk.nodes[index];
+  DropNames(chunk.names[index].gpus);
   state.first_gpu = old.first_gpu;
   state.gpu_capacity = old.gpu_capacity;
   if (state.gpu_capacity < gpus.size()) {
@@ -194,9 +194,9 @@ void Cluster::SetNode(NodeId id, NodeSpec spec, NodeState state, std::vector<Gpu
     chunk.gpus.resize(state.first_gpu + gpus.size());
   }
   std::copy(gpus.begin(), gpus.end(), chunk.gpus.begin() + state.first_gpu);
-  chunk.nodes[slot] = state;
-  chunk.names[slot] = std::move(names);
-  CountMilli(chunk.View(slot), 1);
+  chunk.nodes[index] = state;
+  chunk.names[index] = std::move(names);
+  CountMilli(chunk.View(index), 1);
   RecordChange(id);
 }
 
@@ -246,7 +246,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   }
   // Maps each GPU to its new position; held GPUs that are gone come last, as unhealthy.
   uint64_t held = 0;
-  for (const PodId pod : node_pods_[id]) held |= pods_[SlotIndexOf(pod)].pod.pick.all();
+  for (const PodId pod : node_pods_[id]) held |= pods_[EntryIndexOf(pod)].pod.pick.all();
   std::array<size_t, kMaxGpusPerNode> moved_to{};
   for (size_t i = 0; i < old.gpus.size(); ++i) {
     const auto same = [&](const GpuSpec& gpu) { return gpu.uuid == old.gpus[i].uuid; };
@@ -270,7 +270,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   CountMilli(node(id), -1);
   SetNode(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
-    PlacedPod& moved = pods_[SlotIndexOf(pod)].pod;
+    PlacedPod& moved = pods_[EntryIndexOf(pod)].pod;
     for (size_t n = 0; n < demand(moved.shape).gpu_demands.size(); ++n) {
       uint64_t& mask = moved.pick.masks[n];
       uint64_t now = 0;
@@ -306,7 +306,7 @@ NodeId Cluster::FindNode(std::string_view name) const {
 
 void Cluster::CountMilli(const NodeView& view, int sign) {
   for (const GpuState& gpu : view.gpus) {
-    if (!gpu.healthy || gpu.kind != kWholeDevice) continue;
+    if (!gpu.healthy || gpu.kind != kNoMigProfile) continue;
     total_milli_ += sign * 1000;
     free_milli_ += sign * std::max<int>(gpu.free_milli, 0);
   }
@@ -333,48 +333,48 @@ Result<PodId> Cluster::Adopt(ShapeId shape, NodeId id, const Pick& pick) {
 
 PodId Cluster::Record(ShapeId shape, NodeId id, const Pick& pick) {
   uint32_t number;
-  if (free_slots_.empty()) {
+  if (free_entries_.empty()) {
     number = static_cast<uint32_t>(pods_.size());
     pods_.emplace_back();
   } else {
-    number = free_slots_.back();
-    free_slots_.pop_back();
+    number = free_entries_.back();
+    free_entries_.pop_back();
   }
-  PodSlot& slot = pods_[number];
-  slot.pod = {shape, id, pick};
-  slot.used = true;
-  slot.index_in_node = static_cast<uint32_t>(node_pods_[id].size());
-  const PodId pod = static_cast<PodId>(slot.generation) << 32 | number;
+  PodEntry& entry = pods_[number];
+  entry.pod = {shape, id, pick};
+  entry.used = true;
+  entry.index_in_node = static_cast<uint32_t>(node_pods_[id].size());
+  const PodId pod = static_cast<PodId>(entry.generation) << 32 | number;
   node_pods_[id].push_back(pod);
   shapes_.Ref(shape);
   ++pod_count_;
-  Apply(slot.pod, 1);
+  Apply(entry.pod, 1);
   return pod;
 }
 
-Cluster::PodSlot* Cluster::SlotOf(PodId pod) {
-  if (SlotIndexOf(pod) >= pods_.size()) return nullptr;
-  PodSlot& slot = pods_[SlotIndexOf(pod)];
-  return slot.used && slot.generation == GenerationOf(pod) ? &slot : nullptr;
+Cluster::PodEntry* Cluster::EntryOf(PodId pod) {
+  if (EntryIndexOf(pod) >= pods_.size()) return nullptr;
+  PodEntry& entry = pods_[EntryIndexOf(pod)];
+  return entry.used && entry.generation == GenerationOf(pod) ? &entry : nullptr;
 }
 
 const PlacedPod* Cluster::Find(PodId pod) const {
-  const PodSlot* slot = const_cast<Cluster*>(this)->SlotOf(pod);
-  return slot ? &slot->pod : nullptr;
+  const PodEntry* entry = const_cast<Cluster*>(this)->EntryOf(pod);
+  return entry ? &entry->pod : nullptr;
 }
 
 Status Cluster::Remove(PodId pod) {
-  PodSlot* slot = SlotOf(pod);
-  if (slot == nullptr) return Error(Code::kNotFound, "the pod is gone");
-  Apply(slot->pod, -1);
-  std::vector<PodId>& pods_on_node = node_pods_[slot->pod.node];
-  pods_[SlotIndexOf(pods_on_node.back())].index_in_node = slot->index_in_node;
-  pods_on_node[slot->index_in_node] = pods_on_node.back();
+  PodEntry* entry = EntryOf(pod);
+  if (entry == nullptr) return Error(Code::kNotFound, "the pod is gone");
+  Apply(entry->pod, -1);
+  std::vector<PodId>& pods_on_node = node_pods_[entry->pod.node];
+  pods_[EntryIndexOf(pods_on_node.back())].index_in_node = entry->index_in_node;
+  pods_on_node[entry->index_in_node] = pods_on_node.back();
   pods_on_node.pop_back();
-  shapes_.Unref(slot->pod.shape);
-  slot->used = false;
-  ++slot->generation;
-  free_slots_.push_back(SlotIndexOf(pod));
+  shapes_.Unref(entry->pod.shape);
+  entry->used = false;
+  ++entry->generation;
+  free_entries_.push_back(EntryIndexOf(pod));
   --pod_count_;
   return {};
 }
@@ -385,7 +385,7 @@ std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]
 // only for adopted pods.
 bool Cluster::OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const {
   return std::ranges::any_of(node_pods_[pod.node], [&](PodId id) {
-    const PlacedPod& other = pods_[SlotIndexOf(id)].pod;
+    const PlacedPod& other = pods_[EntryIndexOf(id)].pod;
     if (&other == &pod) return false;
     const std::vector<GpuDemand>& gpu_demands = demand(other.shape).gpu_demands;
     for (size_t n = 0; n < gpu_demands.size(); ++n) {
@@ -417,7 +417,7 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
         gpu.held_whole = sign > 0 || (gpu.pods > 0 && OtherPodHoldsWhole(pod, i));
       }
       gpu.slack = SlackNow(gpu);
-      if (gpu.healthy && gpu.kind == kWholeDevice) {
+      if (gpu.healthy && gpu.kind == kNoMigProfile) {
         free_milli_ += std::max<int>(gpu.free_milli, 0) - before;
       }
     }

@@ -67,7 +67,7 @@ struct GpuState {
   uint16_t pods = 0;
   GpuId id = kNoGpu;
   uint8_t model = kNoModel;  // a ModelId
-  KindId kind = kWholeDevice;
+  KindId kind = kNoMigProfile;
   bool healthy = true;
   bool held_whole = false;  // by one pod
 
@@ -120,8 +120,8 @@ struct NodeChunk {
   std::array<Names, kChunkNodes> names;
   std::vector<GpuState> gpus;
 
-  NodeView View(size_t slot) const {
-    const NodeState& node = nodes[slot];
+  NodeView View(size_t index) const {
+    const NodeState& node = nodes[index];
     return {&node, std::span(gpus).subspan(node.first_gpu, node.gpu_count)};
   }
 };
@@ -210,7 +210,7 @@ class Cluster {
   bool ChangesSince(uint64_t version, std::vector<NodeId>* changed) const;
 
  private:
-  struct PodSlot;
+  struct PodEntry;
 
   NodeId NewNodeId();
   NodeChunk& ChunkOf(NodeId id) { return *chunks_[id / kChunkNodes]; }
@@ -226,7 +226,7 @@ class Cluster {
   void Apply(const PlacedPod& pod, int sign);
   bool OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const;
   void CountMilli(const NodeView& view, int sign);
-  PodSlot* SlotOf(PodId pod);
+  PodEntry* EntryOf(PodId pod);
 
   std::vector<std::string> models_, kinds_;
   GpuNames gpu_names_;
@@ -237,8 +237,8 @@ class Cluster {
   std::vector<std::vector<PodId>> node_pods_;
 
   Shapes shapes_;
-  std::vector<PodSlot> pods_;
-  std::vector<uint32_t> free_slots_;
+  std::vector<PodEntry> pods_;
+  std::vector<uint32_t> free_entries_;
   size_t pod_count_ = 0;
 
   int64_t total_milli_ = 0;

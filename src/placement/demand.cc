@@ -36,7 +36,7 @@ Status Validate(const Demand& demand) {
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
     gpus += gpu_demand.count;
     if (gpu_demand.count < 1 || gpus > static_cast<int64_t>(kMaxGpusPerNode)) {
-      return Error(Code::kInvalidArgument, "{} GPUs: a pod with GPUs takes 1 to {}",
+      return Error(Code::kInvalidArgument, "invalid request of {} GPUs: want 1 to {}",
                    gpu_demand.count < 1 ? gpu_demand.count : gpus, kMaxGpusPerNode);
     }
     if (gpu_demand.milli < MilliGpu(0) || gpu_demand.milli > kWholeGpu ||

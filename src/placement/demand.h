@@ -24,8 +24,8 @@ namespace tessera::placement {
 using ModelId = uint16_t;
 using KindId = uint8_t;
 inline constexpr size_t kMaxModels = 256;
-inline constexpr ModelId kNoModel = 0;     // node without GPUs, or GPU of unknown model
-inline constexpr KindId kWholeDevice = 0;  // a GPU without MIG; other ids are MIG profiles
+inline constexpr ModelId kNoModel = 0;      // node without GPUs, or GPU of unknown model
+inline constexpr KindId kNoMigProfile = 0;  // a GPU that is not divided by MIG
 using ModelSet = std::bitset<kMaxModels>;
 
 // GPUs and MIG slices, numbered by the Cluster when it adds their node.
@@ -51,7 +51,7 @@ struct GpuDemand {
   int count = 1;
   MilliGpu milli;
   Bytes bytes;
-  KindId kind = kWholeDevice;
+  KindId kind = kNoMigProfile;
 
   bool whole() const { return milli == kWholeGpu; }
   bool operator==(const GpuDemand&) const = default;
@@ -71,8 +71,7 @@ struct Demand {
   // Number of GPUs, and thousandths, summed over all GPU demands.
   int gpus() const;
   int64_t milli() const;
-  // Whether the demand limits neither models nor GPUs.
-  bool allows_any() const { return models.none() && gpu_filter.empty(); }
+  bool allows_every_gpu() const { return models.none() && gpu_filter.empty(); }
   bool AllowsModel(ModelId model) const { return models.none() || models.test(model); }
   bool AllowsGpu(GpuId gpu) const {
     return gpu_filter.empty() ||
@@ -88,8 +87,8 @@ struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
-// A mask of GPUs for each GPU demand of a pod; 0 where none was set. Almost all pods have at most
-// one GPU demand, so the other masks are allocated when one of them is first written.
+// A mask of GPUs for each GPU demand of a pod; 0 if not set. Almost all pods have at most one GPU
+// demand, so all masks but the first are allocated when one of them is first written.
 class GpuMasks {
  public:
   GpuMasks() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts between pods and placement: a pod's request becomes a Demand, and the GPUs picked for it
-// become the Assignment that its containers are granted.
+// Converts between pods and placement: a pod's request becomes a Demand, and the pick for this
+// demand becomes the pod's Assignment.
 // Each group of containers that use the same GPUs (DeviceRequest::Groups) becomes one GpuDemand, as
 // large as the largest of these containers.
 //
@@ -22,8 +22,8 @@ namespace tessera::placement {
 
 struct PodDemand {
   Demand demand;
-  // For each GPU demand, the containers that use its GPUs, by their position in the request. A
-  // container is in at most one group.
+  // For each GPU demand, the containers that use its GPUs, by their position in the request. Each
+  // container uses the GPUs of at most one demand.
   std::vector<std::vector<size_t>> containers;
 };
 

@@ -93,7 +93,7 @@ std::string ThousandthsText(int64_t milli) { return fmt::format("{:.6g}", milli 
 std::string GpuDemandText(const GpuDemand& gpu_demand, const Demand& demand,
                           const Cluster& cluster) {
   std::string text =
-      gpu_demand.kind != kWholeDevice
+      gpu_demand.kind != kNoMigProfile
           ? fmt::format("{} {}", gpu_demand.count, cluster.NameOfKind(gpu_demand.kind))
           : fmt::format("{} GPU{}", gpu_demand.count, gpu_demand.count == 1 ? "" : "s");
   if (demand.models.any()) {

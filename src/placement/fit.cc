@@ -30,7 +30,7 @@ uint64_t Tightest(std::span<const GpuState> gpus, const GpuDemand& gpu_demand,
 
 // Whether the demand is for several whole GPUs, between which links matter.
 bool IsGroup(const GpuDemand& gpu_demand) {
-  return gpu_demand.whole() && gpu_demand.kind == kWholeDevice && gpu_demand.count > 1;
+  return gpu_demand.whole() && gpu_demand.kind == kNoMigProfile && gpu_demand.count > 1;
 }
 
 // The GPUs in `mask` that the demand allows by model and UUID.
@@ -75,14 +75,14 @@ uint64_t GpusWithRoom(const NodeView& node, const GpuDemand& gpu_demand, const D
     if (HasRoom(gpu, gpu_demand)) gpus |= bit;
     bit <<= 1;
   }
-  return demand.allows_any() ? gpus : Allowed(node.gpus, demand, gpus);
+  return demand.allows_every_gpu() ? gpus : Allowed(node.gpus, demand, gpus);
 }
 
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick) {
   if (node->groups == nullptr) return;
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     const GpuDemand& gpu_demand = demand.gpu_demands[n];
-    if (!gpu_demand.whole() || gpu_demand.kind != kWholeDevice) continue;
+    if (!gpu_demand.whole() || gpu_demand.kind != kNoMigProfile) continue;
     uint64_t others = 0;
     for (size_t m = 0; m < demand.gpu_demands.size(); ++m) others |= m == n ? 0 : pick->masks[m];
     const uint64_t linked =
@@ -91,7 +91,7 @@ void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick) {
   }
 }
 
-int LinkPoints(const NodeView& node, const Demand& demand) {
+int BestLinkScore(const NodeView& node, const Demand& demand) {
   if (node->groups == nullptr) return 0;
   const GpuDemand* largest = nullptr;
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
@@ -139,7 +139,7 @@ Status CheckPickShape(const NodeView& node, const Demand& demand, const Pick& pi
     }
     const size_t size = node.gpus.size();
     if (size < kMaxGpusPerNode && pick.masks[n] >> size != 0) {
-      return Error(Code::kInvalidArgument, "GPU {} picked on a node with {}",
+      return Error(Code::kInvalidArgument, "GPU {} picked on a node with {} GPUs",
                    63 - std::countl_zero(pick.masks[n]), size);
     }
   }

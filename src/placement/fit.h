@@ -22,29 +22,29 @@ inline bool HasRoom(const GpuState& gpu, const GpuDemand& gpu_demand) {
          gpu.free_bytes >= gpu_demand.bytes.count();
 }
 
-// Predicate: whether one GPU of `gpu_demand` fits on a GPU. Checks only once whether the demand
-// limits models or GPUs. Keeps references to its arguments.
+// Predicate: whether one GPU of `gpu_demand` fits on a GPU. Its constructor checks whether the
+// demand limits models or GPUs, so that calls need not. Keeps references to its arguments.
 class GpuFit {
  public:
   GpuFit(const GpuDemand& gpu_demand, const Demand& demand)
-      : gpu_demand_(gpu_demand), demand_(demand), allows_any_(demand.allows_any()) {}
+      : gpu_demand_(gpu_demand), demand_(demand), allows_every_gpu_(demand.allows_every_gpu()) {}
   bool operator()(const GpuState& gpu) const {
     return HasRoom(gpu, gpu_demand_) &&
-           (allows_any_ || (demand_.AllowsModel(gpu.model) && demand_.AllowsGpu(gpu.id)));
+           (allows_every_gpu_ || (demand_.AllowsModel(gpu.model) && demand_.AllowsGpu(gpu.id)));
   }
 
  private:
   const GpuDemand& gpu_demand_;
   const Demand& demand_;
-  const bool allows_any_;
+  const bool allows_every_gpu_;
 };
 
 inline bool Fits(const GpuState& gpu, const GpuDemand& gpu_demand, const Demand& demand) {
   return GpuFit(gpu_demand, demand)(gpu);
 }
 
-// The part of a GPU, with `device_memory` bytes, that `milli` and `bytes` take, in thousandths: the
-// share of compute or of device memory, whichever is larger. More than 1000 if they do not fit.
+// Thousandths that a share of `milli` and `bytes` takes of a GPU with `device_memory` bytes: of its
+// compute or of its memory, whichever is larger. More than 1000 if the memory does not suffice.
 inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
   if (bytes <= 0) return milli;
   if (bytes > device_memory) return 1001;
@@ -75,23 +75,23 @@ bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 // GPUs of `node` that have room for one GPU of `gpu_demand` now, bit i for GPU i.
 uint64_t GpusWithRoom(const NodeView& node, const GpuDemand& gpu_demand, const Demand& demand);
 
-// If the links between the node's GPUs are known, moves picks of whole GPUs to the best linked
-// GPUs, such that the remaining GPUs lose least. A demand for one GPU takes the GPU that breaks the
-// fewest links. Every policy calls this once, for its chosen node, so that all policies pick whole
-// GPUs in the same way. REQUIRES: the pick fits.
+// If the links between the node's GPUs are known, replaces picked whole GPUs by those that
+// LinkedGroups::Choose prefers: well linked GPUs that leave well linked GPUs. A demand for one GPU
+// takes the GPU that breaks the fewest links. Every policy calls this once, for its chosen node, so
+// that all policies pick whole GPUs in the same way. REQUIRES: the pick fits.
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 
-// Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the largest
-// demand for two or more whole GPUs; 0 without such a demand or without known links. Policies
-// compare nodes by this value. REQUIRES: the demand fits.
-int LinkPoints(const NodeView& node, const Demand& demand);
+// The link score (device::ScoreOf) of the best linked GPUs that the largest demand for two or more
+// whole GPUs could get; 0 without such a demand or without known links. Policies compare nodes by
+// this value. REQUIRES: the demand fits.
+int BestLinkScore(const NodeView& node, const Demand& demand);
 
 // Whether PreferLinked gives each demand for two or more whole GPUs a set in which all pairs have
 // NVLinks. False without such a demand or without known links. REQUIRES: the demand fits.
 bool GetsAllPairsLinked(const NodeView& node, const Demand& demand);
 
-// Writes the slack of each GPU of `node` after `pick` to `after`, for policies that compare a node
-// before and after. REQUIRES: the pick fits; `after` has room for the node's GPUs.
+// Writes to `after` the slack that each GPU of `node` has left once `pick` is placed. REQUIRES: the
+// pick fits; `after` has room for the node's GPUs.
 void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, int16_t* after);
 
 // INVALID_ARGUMENT if the pick does not match the demand. FAILED_PRECONDITION names the resource of

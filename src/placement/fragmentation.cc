@@ -15,7 +15,7 @@ bool IsRegular(const Demand& demand) {
   if (demand.gpu_demands.empty()) return true;
   if (demand.gpu_demands.size() > 1 || !demand.gpu_filter.empty()) return false;
   const GpuDemand& gpu_demand = demand.gpu_demands[0];
-  return gpu_demand.kind == kWholeDevice && gpu_demand.bytes <= Bytes(0) &&
+  return gpu_demand.kind == kNoMigProfile && gpu_demand.bytes <= Bytes(0) &&
          (gpu_demand.whole() || gpu_demand.count == 1);
 }
 

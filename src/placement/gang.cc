@@ -32,11 +32,11 @@ class GangPlacer {
   // Tries to place all pods with `choose`. On failure removes the placed pods, and keeps the reason
   // of the attempt that placed the most pods. `node` is set if the attempt uses only this node.
   bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
-  // Records why the attempt failed, if no earlier attempt placed at least as many pods.
+  // Records why the attempt failed, if it placed more pods than all earlier attempts.
   void RecordFailure(size_t member, int placed_count, NodeId node);
   std::optional<Placement> BestOf(ShapeId shape, const NodeFilter& allowed);
   bool IsUsed(NodeId node) const;
-  bool HasRoomInSum(NodeId node) const;
+  bool HasRoomForSum(NodeId node) const;
 
   Cluster& cluster_;
   Policy& policy_;
@@ -120,7 +120,7 @@ bool GangPlacer::PlaceOnOneNode() {
   const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
   std::vector<std::pair<float, NodeId>> nodes;  // a copy: placing a pod invalidates the scores
   for (NodeId node = 0; node < scores.size(); ++node) {
-    if (scores[node] != kUnfit && HasRoomInSum(node)) nodes.emplace_back(-scores[node], node);
+    if (scores[node] != kUnfit && HasRoomForSum(node)) nodes.emplace_back(-scores[node], node);
   }
   std::ranges::sort(nodes);
   for (const auto& [score, node] : nodes) {
@@ -218,7 +218,7 @@ bool GangPlacer::IsUsed(NodeId node) const {
 }
 
 // Whether the node's free resources cover the sum of all pods, so that an attempt is worthwhile.
-bool GangPlacer::HasRoomInSum(NodeId node) const {
+bool GangPlacer::HasRoomForSum(NodeId node) const {
   const NodeView view = cluster_.node(node);
   int64_t cpu = view->cpu_free, memory = view->memory_free, milli = 0;
   for (const GpuState& gpu : view.gpus) {
@@ -244,7 +244,7 @@ std::optional<Demand> SumOf(const Cluster& cluster, const Gang& gang) {
     all.cpu_milli += demand.cpu_milli * member.count;
     all.memory += demand.memory * member.count;
     for (const GpuDemand& gpu_demand : demand.gpu_demands) {
-      if (!gpu_demand.whole() || gpu_demand.kind != kWholeDevice) return std::nullopt;
+      if (!gpu_demand.whole() || gpu_demand.kind != kNoMigProfile) return std::nullopt;
       gpus.count += gpu_demand.count * member.count;
       gpus.bytes = std::max(gpus.bytes, gpu_demand.bytes);
     }

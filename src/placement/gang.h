@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places pods that start together or not at all: either the whole gang, or none of it and the
-// cluster stays unchanged. Does not detect which pods form a gang, and does not check quotas
-// (quota.h).
+// Places all pods of a gang, or none; then the cluster stays unchanged. Does not detect which pods
+// form a gang, and does not check quotas (quota.h).
 //
 // Members are placed one after the other, hardest first. For each of them the policy chooses a node
 // and GPUs, with the earlier members in place. PlaceGang does not try other orders, so it can

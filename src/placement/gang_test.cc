@@ -15,7 +15,7 @@ namespace {
 using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
-using testing::PictureOf;
+using testing::SnapshotOf;
 
 class GangTest : public ::testing::Test {
  protected:
@@ -32,12 +32,12 @@ class GangTest : public ::testing::Test {
   }
   // Places the gang, and checks that the cluster then holds all its pods or none of them.
   GangResult PlaceBy(Policy& policy, const Gang& gang) {
-    const auto before = PictureOf(cluster_);
+    const auto before = SnapshotOf(cluster_);
     const size_t count = cluster_.pod_count();
     const int64_t free = cluster_.free_milli();
     const GangResult result = PlaceGang(cluster_, policy, gang);
     if (!result.placed) {
-      EXPECT_EQ(PictureOf(cluster_), before);
+      EXPECT_EQ(SnapshotOf(cluster_), before);
       EXPECT_EQ(cluster_.pod_count(), count);
       EXPECT_EQ(cluster_.free_milli(), free);
       EXPECT_THAT(result.pods, ::testing::IsEmpty());
@@ -290,13 +290,14 @@ TEST_F(GangTest, ALargestGangOnAFullChunkOfNodesIsPlaced) {
   }
 }
 
-TEST_F(GangTest, ATypedGangOnOneNodeArrivesAsOneTypedPod) {
-  Demand typed = MakeDemand(2, 1000);
-  typed.models.set(1);
+TEST_F(GangTest, AGangThatNamesAModelArrivesAsOnePodThatNamesIt) {
+  Demand member = MakeDemand(2, 1000);
+  member.models.set(1);
   const std::vector<ShapeId> arrivals = ArrivalsOf(
-      cluster_, {.members = {Member(typed, 1), Member(typed, 1)}, .layout = GangLayout::kOneNode});
+      cluster_,
+      {.members = {Member(member, 1), Member(member, 1)}, .layout = GangLayout::kOneNode});
   ASSERT_EQ(arrivals.size(), 1u);
-  EXPECT_EQ(cluster_.demand(arrivals[0]).models, typed.models);
+  EXPECT_EQ(cluster_.demand(arrivals[0]).models, member.models);
   EXPECT_EQ(cluster_.demand(arrivals[0]).gpus(), 4);
 }
 

@@ -22,7 +22,7 @@ class GpuNames {
     uint32_t uses = 0;  // nodes that have the GPU
   };
   using Numbers = std::unordered_map<UuidText, NumberedGpu>;
-  // Slices by the UUID of their GPU; one entry for each Add.
+  // Numbers of slices, by the UUID of their GPU; one for each Add.
   using Slices = std::unordered_map<UuidText, std::vector<GpuId>>;
 
  public:
@@ -49,7 +49,7 @@ class GpuNames {
   // Reverts one Add. REQUIRES: `name` is from Add.
   void Drop(const Name& name);
 
-  // The GPU or slice of this UUID and the slices of that GPU, ascending.
+  // Numbers of the GPU or slice with this UUID, and of the slices of this GPU; ascending.
   std::vector<GpuId> Find(std::string_view uuid) const;
 
  private:

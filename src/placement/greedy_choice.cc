@@ -23,6 +23,7 @@ SetGain GainOf(const NodeLinks& links, const std::vector<size_t>& set, size_t ca
   return gain;
 }
 
+// Adds positions of `offered` until `set` has `size`, each time the position with the largest gain.
 // Returns the sum of all gains.
 SetGain Grow(const NodeLinks& links, const std::vector<size_t>& offered, size_t size,
              std::vector<size_t>* set) {

@@ -9,9 +9,9 @@
 
 namespace tessera::placement {
 
-// Starts with `required`, or once with each of `offered` if nothing is required. Then always adds
-// the position that adds the highest score. Returns the set with the highest score, sorted; between
-// equal sets, the NUMA node and then the position decide.
+// Starts with `required`; if it is empty, tries each position of `offered` as a start. Then always
+// adds the position that adds the highest score. Returns the set with the highest score, sorted;
+// between equal sets, the NUMA node and then the position decide.
 // REQUIRES: `required` and `offered` are sorted, required ⊆ offered, |required| <= size <=
 // |offered|.
 std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<size_t>& offered,

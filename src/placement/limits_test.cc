@@ -25,11 +25,11 @@ TEST(DemandTest, TheLimitsThemselvesAreAllowed) {
   EXPECT_FALSE(Validate(demand).ok());
   demand.gpu_filter.clear();
   demand.gpu_demands[15].count = 5;
-  EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
+  EXPECT_EQ(Validate(demand).message(), "invalid request of 65 GPUs: want 1 to 64");
   demand.gpu_demands = {{.count = 1}, {.count = 64}, {.count = 1}};
-  EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
+  EXPECT_EQ(Validate(demand).message(), "invalid request of 65 GPUs: want 1 to 64");
   demand.gpu_demands = {{.count = 64}, {.count = 1}};
-  EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
+  EXPECT_EQ(Validate(demand).message(), "invalid request of 65 GPUs: want 1 to 64");
 }
 
 TEST(DemandTest, AmountsThatNoNodeHasAreRejected) {
@@ -52,7 +52,7 @@ TEST(FitTest, APickNamesTheGpuThatTheNodeDoesNotHave) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 4));
   EXPECT_EQ(CheckPick(cluster.node(node), MakeDemand(1, 1000), PickOf(1 << 5)).message(),
-            "GPU 5 picked on a node with 4");
+            "GPU 5 picked on a node with 4 GPUs");
 }
 
 TEST(FitTest, AnUnschedulableNodeFitsNoPick) {

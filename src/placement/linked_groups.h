@@ -16,8 +16,8 @@
 //
 // The choice is exact for up to kMaxExactGpus GPUs. The constructor tabulates the best totals of
 // all subsets (8 GPUs: 40 µs; 16 GPUs: some tens of milliseconds and 1.2 MiB, so construct it on a
-// worker), and an answer is one pass over at most 12,870 candidates. Above that size a greedy
-// search runs from every start.
+// worker), and an answer is one pass over at most 12,870 candidates. With more GPUs the search is
+// greedy, once from each GPU.
 //
 // Threads: immutable after construction; callable from any thread. LinkedGroupsCache: one thread.
 #pragma once
@@ -65,17 +65,17 @@ class LinkedGroups {
   // does not have is not available.
   uint64_t Choose(uint64_t available, uint64_t must_include, int size) const;
 
-  // Points (device::ScoreOf) of all pairs in `set`: 0 for one GPU, and without known links.
+  // Sum of the link scores of all pairs in `set`: 0 for one GPU, and without known links.
   int ScoreOf(uint64_t set) const;
-  // Points of the best linked `size` GPUs among `available`, whatever remains. Compares nodes.
-  // Searches greedily where Choose does. 0 if fewer than `size` are available.
+  // The highest ScoreOf a set of `size` GPUs among `available`, whatever remains. Searches greedily
+  // if there are no tables. 0 if fewer than `size` are available.
   int BestScore(uint64_t available, int size) const;
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
   // two GPUs.
   bool AllPairsLinked(uint64_t set) const;
-  // Whether `set` is not empty and each of its GPUs has an NVLink to another GPU in it, so that
-  // taking any of them breaks a pair.
+  // Whether each GPU of `set` has an NVLink to another GPU of `set`, so that taking any GPU breaks
+  // a pair. False for the empty set.
   bool EachHasPartner(uint64_t set) const;
   // Whether the set that Choose(available, 0, size) returns is AllPairsLinked. Mostly faster than
   // Choose.

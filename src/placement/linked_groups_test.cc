@@ -174,15 +174,15 @@ TEST(LinkedGroupsTest, ChoosesAllPairsLinkedPredictsChoose) {
   }
 }
 
-TEST(LinkedGroupsTest, LinkPointsFindTheNodeWithTheBestPair) {
+TEST(LinkedGroupsTest, BestLinkScoreComparesNodes) {
   Cluster cluster;
   const NodeId plain = *cluster.AddNode(Node("plain", nullptr));
   const NodeId pcie = *cluster.AddNode(Node("pcie", GroupsOf(testing::PcieOnly(8))));
   const NodeId nvlink = *cluster.AddNode(Node("nvlink", GroupsOf(testing::NvLinkPairs(8))));
-  EXPECT_EQ(LinkPoints(cluster.node(plain), Whole(2)), 0);
-  EXPECT_EQ(LinkPoints(cluster.node(pcie), Whole(2)), 50);
-  EXPECT_EQ(LinkPoints(cluster.node(nvlink), Whole(2)), 1250);
-  EXPECT_EQ(LinkPoints(cluster.node(nvlink), Whole(1)), 0);
+  EXPECT_EQ(BestLinkScore(cluster.node(plain), Whole(2)), 0);
+  EXPECT_EQ(BestLinkScore(cluster.node(pcie), Whole(2)), 50);
+  EXPECT_EQ(BestLinkScore(cluster.node(nvlink), Whole(2)), 1250);
+  EXPECT_EQ(BestLinkScore(cluster.node(nvlink), Whole(1)), 0);
 }
 
 TEST(LinkedGroupsTest, AHeldGpuThatIsGoneDoesNotShiftTheLinksOfTheOthers) {

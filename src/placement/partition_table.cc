@@ -40,8 +40,8 @@ PartitionTable::PartitionTable(int count, const std::function<int(int, int)>& sc
   FillSets();
   for (int group_size = 2; group_size < count; ++group_size) {
     const bool future = std::ranges::count(kFutureGroupSizes, group_size) != 0;
-    const int largest = future ? count - 1 : count - group_size;
-    if (largest > group_size) FillTotals(group_size, largest);
+    const int largest_set = future ? count - 1 : count - group_size;
+    if (largest_set > group_size) FillTotals(group_size, largest_set);
   }
 }
 
@@ -77,10 +77,10 @@ void PartitionTable::FillSets() {
 }
 
 // Fills the sets in the order of their sizes, because a total is computed from totals of subsets.
-void PartitionTable::FillTotals(int group_size, int largest) {
+void PartitionTable::FillTotals(int group_size, int largest_set) {
   std::vector<Score>& totals = totals_[group_size];
   totals.resize(scores_.size());
-  for (int size = 0; size <= largest; ++size) {
+  for (int size = 0; size <= largest_set; ++size) {
     for (const Mask set : SetsOf(size)) {
       totals[set] =
           size <= group_size ? scores_[set] : BestSplit(totals, set, group_size, size % group_size);

@@ -43,7 +43,7 @@ class PartitionTable {
  private:
   void FillScores(const std::function<int(int, int)>& score);
   void FillSets();
-  void FillTotals(int group_size, int largest);
+  void FillTotals(int group_size, int largest_set);
   Score BestSplit(const std::vector<Score>& totals, Mask set, int group_size, int last_size) const;
 
   int count_;

@@ -244,10 +244,10 @@ TEST_F(FgdTest, GpusOfDifferentModelsAreTriedSeparately) {
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].model = "T4";
   const NodeId node = *cluster_.AddNode(spec);
-  Demand typed = MakeDemand(1, 1000);
-  typed.models.set(cluster_.FindModel("A100"));
-  EXPECT_EQ(PickFor(MakeDemand(1, 500), typed, node), PickOf(0b10))
-      << "typed pods need the other GPU";
+  Demand a100_only = MakeDemand(1, 1000);
+  a100_only.models.set(cluster_.FindModel("A100"));
+  EXPECT_EQ(PickFor(MakeDemand(1, 500), a100_only, node), PickOf(0b10))
+      << "pods that name A100 need the other GPU";
 }
 
 TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {

@@ -151,11 +151,11 @@ class World {
     const auto again = policy_->Choose(shape);
     ASSERT_EQ(again->node, decision->node);
     ASSERT_EQ(again->pick, decision->pick);
-    const auto before = testing::PictureOf(cluster);
+    const auto before = testing::SnapshotOf(cluster);
     const auto pod = cluster.Place(shape, decision->node, decision->pick);
     ASSERT_TRUE(pod.ok()) << pod.status().ToString();
     ASSERT_TRUE(cluster.Remove(*pod).ok());
-    ASSERT_EQ(testing::PictureOf(cluster), before);
+    ASSERT_EQ(testing::SnapshotOf(cluster), before);
   }
 
   void CheckTerms(ShapeId shape) {
@@ -190,7 +190,7 @@ class World {
     ASSERT_EQ(GetsAllPairsLinked(chosen, demand), any);
     for (size_t n = 0; any && n < demand.gpu_demands.size(); ++n) {
       if (!demand.gpu_demands[n].whole() || demand.gpu_demands[n].count < 2) continue;
-      if (demand.gpu_demands[n].kind != kWholeDevice) continue;
+      if (demand.gpu_demands[n].kind != kNoMigProfile) continue;
       ASSERT_TRUE(chosen->groups->AllPairsLinked(decision->pick.masks[n]));
       ++linked_groups;
     }

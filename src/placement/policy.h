@@ -63,7 +63,8 @@ class Policy {
   virtual void OnDeparture(ShapeId shape) { (void)shape; }
 };
 
-// A pod shape and how often it arrives. Some policies (FGD) are given this mix and do not learn it.
+// A pod shape and how often it arrives: an entry of the mix that FGD is given. The default policy
+// learns its mix from arrivals.
 struct MixEntry {
   ShapeId shape = 0;
   double weight = 0;
@@ -72,8 +73,8 @@ struct MixEntry {
 // The name of the policy that programs use unless a flag names another.
 inline constexpr std::string_view kDefaultPolicy = "Tessera";
 
-// Parts of the default policy that can be left out by name: "Tessera-links-turnover" lacks two of
-// them. A replay thus measures what each part contributes.
+// Parts of the default policy that its name can exclude: "Tessera-links-turnover" lacks links and
+// turnover. A replay thus measures what each part contributes.
 enum PolicyPart { kRollOuts, kClosedForm, kMemo, kTurnover, kReservation, kScarcity, kLinks };
 inline constexpr std::array<std::string_view, 7> kPolicyParts{
     "rollouts", "closedform", "memo", "turnover", "reservation", "scarcity", "links"};

@@ -80,7 +80,7 @@ int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
 
 int64_t MilliOf(const GpuDemand& gpu_demand, const Cluster& cluster, std::string_view model,
                 Bytes memory) {
-  if (gpu_demand.kind != kWholeDevice)
+  if (gpu_demand.kind != kNoMigProfile)
     return MilliOfSlice(cluster.NameOfKind(gpu_demand.kind), model);
   if (gpu_demand.milli != MilliGpu(0) || memory <= Bytes(0)) return gpu_demand.milli.count();
   // Rounded up. Otherwise many small shares would cost nothing.

@@ -16,7 +16,8 @@ constexpr int64_t kMemoryBandBytes = int64_t{32} << 30;
 // The prior: 3 of 50 pods request a whole node of the largest size. Its weight shrinks as pods
 // arrive. Without it small pods could take the last empty node before the first large pod arrives.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
-// At most this many sets of models are tracked. A new set replaces the set with the least demand.
+// The most sets of models whose demand is counted. A new set replaces the set with the least
+// demand.
 constexpr size_t kMaxModelDemands = 64;
 // The weight of an arrival fades over this many pod lifetimes, and over at least this many
 // departures.
@@ -47,7 +48,7 @@ LargeSize SizeOf(const Demand& demand) {
                  .memory = RoundUp(demand.memory.count(), kMemoryBandBytes),
                  .models = demand.models};
   for (const GpuDemand& gpu_demand : demand.gpu_demands) {
-    if (gpu_demand.whole() && gpu_demand.kind == kWholeDevice) size.gpus += gpu_demand.count;
+    if (gpu_demand.whole() && gpu_demand.kind == kNoMigProfile) size.gpus += gpu_demand.count;
   }
   return size;
 }
@@ -110,9 +111,9 @@ void Forecast::OnArrival(ShapeId shape) {
   ShapeStats& stats = StatsOf(shape);
   const double milli = MeanMilli(cluster_.demand(shape));
   if (stats.size.gpus >= 2) (void)ClassOf(stats.size);
-  for (LargeClass& known : classes_) {
+  for (LargeClass& large_class : classes_) {
     // SlotsOf is 0 for classes of larger pods: this pod leaves their demand unchanged.
-    known.arrived += arrival_weight_ * stats.size.SlotsOf(known.size);
+    large_class.arrived += arrival_weight_ * stats.size.SlotsOf(large_class.size);
   }
   arrivals_ += arrival_weight_;
   arrived_milli_ += arrival_weight_ * milli;
@@ -138,8 +139,8 @@ void Forecast::OnDeparture(ShapeId shape) {
   const ShapeStats& stats = StatsOf(shape);
   departures_ += arrival_weight_;
   departed_milli_ += arrival_weight_ * MeanMilli(cluster_.demand(shape));
-  for (LargeClass& known : classes_)
-    known.departed += arrival_weight_ * stats.size.SlotsOf(known.size);
+  for (LargeClass& large_class : classes_)
+    large_class.departed += arrival_weight_ * stats.size.SlotsOf(large_class.size);
   const double lifetimes = kLifetimesRemembered * static_cast<double>(cluster_.pod_count());
   arrival_weight_ *= 1 + 1 / std::max(lifetimes, kMinRemembered);
   if (arrival_weight_ > 1e6) NormalizeWeights();
@@ -174,9 +175,9 @@ void Forecast::NormalizeWeights() {
     stats.pod.weight /= arrival_weight_;
     if (stats.pod.weight < 1e-3) stats.pod.weight = 0;
   }
-  for (LargeClass& known : classes_) {
-    known.arrived /= arrival_weight_;
-    known.departed /= arrival_weight_;
+  for (LargeClass& large_class : classes_) {
+    large_class.arrived /= arrival_weight_;
+    large_class.departed /= arrival_weight_;
   }
   for (ModelDemand& demand : model_demands_) {
     demand.milli /= arrival_weight_;
@@ -191,13 +192,13 @@ void Forecast::OnNodeChanged(const NodeView& node) {
   if (!node->present) return;
   device_memory_.resize(std::max(device_memory_.size(), cluster_.model_count()), 0);
   for (const GpuState& gpu : node.gpus) {
-    if (gpu.kind != kWholeDevice) continue;
+    if (gpu.kind != kNoMigProfile) continue;
     device_memory_[gpu.model] = std::max(device_memory_[gpu.model], gpu.total_bytes);
   }
   if (node->gpu_count < largest_node_gpus_) return;
   if (node->gpu_count > largest_node_gpus_) {
     largest_node_gpus_ = node->gpu_count;
-    for (LargeClass& known : classes_) known.whole_node = false;
+    for (LargeClass& large_class : classes_) large_class.whole_node = false;
   }
   LargeClass* whole = ClassOf({.gpus = largest_node_gpus_,
                                .cpu_milli = node->cpu_total / kCpuBandMilli * kCpuBandMilli,
@@ -222,8 +223,8 @@ Slots Forecast::OwnSlots(ShapeId shape) {
   return own;
 }
 
-uint8_t Forecast::SlotsOn(const NodeView& node, size_t of_class) const {
-  const LargeSize& size = classes_[of_class].size;
+uint8_t Forecast::SlotsOn(const NodeView& node, size_t class_index) const {
+  const LargeSize& size = classes_[class_index].size;
   if (!node->present || !node->schedulable) return 0;
   int64_t idle = 0;
   for (const GpuState& gpu : node.gpus) idle += gpu.slack == 1000 && size.Allows(gpu.model);
@@ -259,11 +260,13 @@ double Forecast::Horizon() const {
 
 void Forecast::Price(const PolicyParts& excluded_parts) {
   const double horizon = arrivals_ > 0 ? Horizon() : 0;
-  for (LargeClass& known : classes_) {
-    const double freed = arrivals_ > 0 ? horizon * known.departed / arrivals_ : 0;
-    const double chance = ChanceOfAtLeast(static_cast<double>(known.slots) + freed, known.demand(),
-                                          arrivals_ + (known.whole_node ? kPriorPods : 0), horizon);
-    known.price = excluded_parts.test(kReservation) ? 0 : 1000.0 * known.size.gpus * chance;
+  for (LargeClass& large_class : classes_) {
+    const double freed = arrivals_ > 0 ? horizon * large_class.departed / arrivals_ : 0;
+    const double chance =
+        ChanceOfAtLeast(static_cast<double>(large_class.slots) + freed, large_class.demand(),
+                        arrivals_ + (large_class.whole_node ? kPriorPods : 0), horizon);
+    large_class.price =
+        excluded_parts.test(kReservation) ? 0 : 1000.0 * large_class.size.gpus * chance;
   }
   scarcity_.assign(capacity_.size(), 0);
   if (excluded_parts.test(kScarcity)) return;

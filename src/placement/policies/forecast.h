@@ -51,11 +51,11 @@ struct LargeClass {
   // Slots that arrivals of this size or of a larger size took.
   double arrived = 0;
   double departed = 0;      // slots that departures gave back
-  bool whole_node = false;  // the size of a largest node; expected before any arrival
+  bool whole_node = false;  // a pod fills a largest node; such pods are expected from the start
   int64_t slots = 0;        // how many pods of exactly this size fit now
   double price = 0;         // of one slot, in thousandths of a GPU
 
-  double demand() const;  // `arrived`, plus the prior of a class with `whole_node`
+  double demand() const;  // `arrived`; with `whole_node` plus the prior (kPriorLarge)
 };
 
 // Bounds the classes that a tenant can create by requesting new sizes again and again: a class with
@@ -97,11 +97,12 @@ class Forecast {
   // reserved for it.
   Slots OwnSlots(ShapeId shape);
   // How many pods of the class fit on the node now.
-  uint8_t SlotsOn(const NodeView& node, size_t of_class) const;
-  void AddSlots(size_t of_class, int sign, uint8_t slots) {
-    classes_[of_class].slots += sign * slots;
+  uint8_t SlotsOn(const NodeView& node, size_t class_index) const;
+  // Adds (sign 1) or removes (sign -1) slots of one node.
+  void AddSlots(size_t class_index, int sign, uint8_t slots) {
+    classes_[class_index].slots += sign * slots;
   }
-  // Adds (1) or removes (-1) one GPU of this model and slack.
+  // Adds (sign 1) or removes (sign -1) one GPU of this model and slack.
   void AddGpu(ModelId model, int slack, int sign);
 
   // Sets the prices of slots and models for the current state.

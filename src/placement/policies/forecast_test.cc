@@ -18,8 +18,7 @@ using testing::PickOf;
 
 class TurnoverStepsTest : public ::testing::Test {
  protected:
-  // Starts `pods` pods.
-  void Run(int pods) {
+  void StartPods(int pods) {
     node_ = *cluster_.AddNode(MakeNode("a", 1));
     shape_ = *cluster_.Intern(MakeDemand(1, 1));
     for (int i = 0; i < pods; ++i) pods_.push_back(*cluster_.Adopt(shape_, node_, PickOf(1)));
@@ -49,7 +48,7 @@ class TurnoverStepsTest : public ::testing::Test {
 };
 
 TEST_F(TurnoverStepsTest, TheSampleIsCountedAgainAfterHalfALifetime) {
-  Run(256);
+  StartPods(256);
   Replace(128);
   EXPECT_EQ(ArrivalsToChange(200), 128);
   EXPECT_EQ(turnover_.FreeOf(1), 0.5f);
@@ -58,7 +57,7 @@ TEST_F(TurnoverStepsTest, TheSampleIsCountedAgainAfterHalfALifetime) {
 }
 
 TEST_F(TurnoverStepsTest, ASteadyTurnoverIsNoChange) {
-  Run(256);
+  StartPods(256);
   Replace(64);
   EXPECT_EQ(ArrivalsToChange(128), 128);
   Replace(64);
@@ -67,7 +66,7 @@ TEST_F(TurnoverStepsTest, ASteadyTurnoverIsNoChange) {
 }
 
 TEST_F(TurnoverStepsTest, TheMeanOfOldAndNewValuesCounts) {
-  Run(256);
+  StartPods(256);
   EXPECT_EQ(ArrivalsToChange(128), 0);
   EXPECT_FALSE(turnover_.expects_departures());
   Replace(128);
@@ -76,7 +75,7 @@ TEST_F(TurnoverStepsTest, TheMeanOfOldAndNewValuesCounts) {
 }
 
 TEST_F(TurnoverStepsTest, AChangeByOneInTwentyFiveCounts) {
-  Run(100);
+  StartPods(100);
   Replace(4);
   EXPECT_EQ(ArrivalsToChange(64), 64);
   EXPECT_FLOAT_EQ(turnover_.FreeOf(1), 0.04f);
@@ -99,7 +98,7 @@ class ForecastTest : public ::testing::Test {
   void AddTenGpus() {
     for (int i = 0; i < 10; ++i) forecast_.AddGpu(1, 1000, 1);
   }
-  static Demand Typed(Demand demand) {
+  static Demand NamingModel1(Demand demand) {
     demand.models.set(1);
     return demand;
   }
@@ -114,13 +113,13 @@ TEST(LargeSizeTest, SlotsOfCountsTheTakenSlots) {
   EXPECT_EQ(eight.SlotsOf(pair), 4);
   EXPECT_EQ(pair.SlotsOf(eight), 0);
   EXPECT_EQ(one.SlotsOf(one), 0) << "one GPU is no large pod";
-  LargeSize typed = pair, other = pair;
-  typed.models.set(1);
+  LargeSize with_model = pair, other = pair;
+  with_model.models.set(1);
   other.models.set(2);
-  EXPECT_EQ(typed.SlotsOf(pair), 1);
-  EXPECT_EQ(typed.SlotsOf(typed), 1);
-  EXPECT_EQ(pair.SlotsOf(typed), 0) << "an untyped pod may go elsewhere";
-  EXPECT_EQ(other.SlotsOf(typed), 0);
+  EXPECT_EQ(with_model.SlotsOf(pair), 1);
+  EXPECT_EQ(with_model.SlotsOf(with_model), 1);
+  EXPECT_EQ(pair.SlotsOf(with_model), 0) << "a pod that names no model may go elsewhere";
+  EXPECT_EQ(other.SlotsOf(with_model), 0);
 }
 
 TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
@@ -189,7 +188,7 @@ TEST_F(ForecastTest, TheMeanIsOverTheModelsThatAPodMayUse) {
   AddNode(spec);
   forecast_.AddGpu(1, 1000, 1);
   forecast_.AddGpu(2, 1000, 1);
-  Arrive(Typed(MakeDemand(1, 0, GiB(40))));
+  Arrive(NamingModel1(MakeDemand(1, 0, GiB(40))));
   EXPECT_EQ(forecast_.mean_milli(), 500);
 }
 
@@ -234,9 +233,9 @@ TEST_F(ForecastTest, BeforeTheFirstArrivalOnlyFullCapacityHasAPrice) {
 // Four pods request 750 on average, so the cluster is full after 10000 / 750 = 13.33 arrivals. Two
 // of the four name a model: in that time such pods request 6667 on average, with a variance of
 // 13.33 · 2/4 · 1000² · (1 + 13.33/4). They request more than 10,000 with the chance 0.2676.
-TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
+TEST_F(ForecastTest, ScarcityIsTheChanceThatPodsThatNameAModelFillIt) {
   AddTenGpus();
-  Arrive(Typed(MakeDemand(1, 1000)), 2);
+  Arrive(NamingModel1(MakeDemand(1, 1000)), 2);
   Arrive(MakeDemand(1, 500), 2);
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.26757, 1e-5);
@@ -247,7 +246,7 @@ TEST_F(ForecastTest, ScarcityIsTheChanceThatTypedPodsFillTheirModel) {
 // arrivals.
 TEST_F(ForecastTest, DeparturesDelayTheTimeWhenTheClusterIsFull) {
   AddTenGpus();
-  Arrive(Typed(MakeDemand(1, 1000)), 4);
+  Arrive(NamingModel1(MakeDemand(1, 1000)), 4);
   EXPECT_FALSE(forecast_.pods_depart());
   Depart(MakeDemand(1, 500));
   EXPECT_TRUE(forecast_.pods_depart());
@@ -260,7 +259,7 @@ TEST_F(ForecastTest, DeparturesDelayTheTimeWhenTheClusterIsFull) {
 // 16/4), so 40,000 is 2.683 deviations away.
 TEST_F(ForecastTest, TheHorizonIsOneLifetimeIfPodsDepart) {
   for (int i = 0; i < 4; ++i) AddTenGpus();
-  Arrive(Typed(MakeDemand(1, 1000)), 4);
+  Arrive(NamingModel1(MakeDemand(1, 1000)), 4);
   forecast_.Price({});
   EXPECT_NEAR(forecast_.scarcity(1), 0.5, 1e-9);
   Depart(MakeDemand(0, 0));
@@ -280,9 +279,9 @@ TEST_F(ForecastTest, ASlotIsWorthTheChanceThatDemandExceedsSupply) {
   EXPECT_NEAR(forecast_.classes()[0].price, 2000 * 0.85251, 0.1);
 }
 
-TEST_F(ForecastTest, TypedPodsWithoutGpusMakeNoModelScarce) {
+TEST_F(ForecastTest, PodsWithoutGpusMakeNoModelScarce) {
   forecast_.AddGpu(1, 0, 1);
-  Arrive(Typed(MakeDemand(0, 0)));
+  Arrive(NamingModel1(MakeDemand(0, 0)));
   forecast_.Price({});
   EXPECT_EQ(forecast_.scarcity(1), 0);
 }

@@ -26,7 +26,7 @@ uint64_t TightestByCores(Gpus gpus, const GpuDemand& gpu_demand, const Demand& d
   });
 }
 
-bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
+bool PickAsGpuAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
   return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {
     return TightestByCores(gpus, gpu_demand, demand);
   });
@@ -34,7 +34,7 @@ bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
 
 // One GPU comes from a partly used group, several GPUs come from one group, and a share comes from
 // the tightest GPU.
-bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
+bool PickAsGpuManager(const NodeView& node, const Demand& demand, Pick* pick) {
   const GpuTree tree(node.gpus.size(), node->groups ? &node->groups->links() : nullptr);
   return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuDemand& gpu_demand) {
     if (!gpu_demand.whole()) return TightestByCores(gpus, gpu_demand, demand);
@@ -111,11 +111,11 @@ class GpuAdmissionPolicy : public Policy {
 }  // namespace
 
 std::unique_ptr<Policy> MakeGpuAdmission(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuAdmission", PickAsAdmission);
+  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuAdmission", PickAsGpuAdmission);
 }
 
 std::unique_ptr<Policy> MakeGpuManager(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuManager", PickAsManager);
+  return std::make_unique<GpuAdmissionPolicy>(cluster, "GpuManager", PickAsGpuManager);
 }
 
 }  // namespace tessera::placement

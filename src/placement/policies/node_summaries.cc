@@ -61,7 +61,7 @@ void NodeSummaries::Summarize(NodeId id) {
     const GpuState& gpu = view.gpus[i];
     slack[i] = gpu.slack;
     idle |= uint64_t{gpu.slack == 1000} << i;
-    if (!gpu.healthy || gpu.kind != kWholeDevice) continue;
+    if (!gpu.healthy || gpu.kind != kNoMigProfile) continue;
     ++node.gpus;
     if (!schedulable) continue;
     node.counted_gpus.emplace_back(gpu.model, gpu.slack);

@@ -22,7 +22,7 @@ double UsedWith(const NodeView& node, const Demand& demand) {
   for (const GpuState& gpu : node.gpus) {
     if (!gpu.healthy) continue;
     ++gpus;
-    used += gpu.kind == kWholeDevice ? 1000 - gpu.slack : gpu.idle() ? 0 : 1000;
+    used += gpu.kind == kNoMigProfile ? 1000 - gpu.slack : gpu.idle() ? 0 : 1000;
   }
   return static_cast<double>(used) / static_cast<double>(gpus);
 }

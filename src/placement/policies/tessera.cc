@@ -32,14 +32,13 @@ constexpr int64_t kLifetimesPerMix = 2, kMinLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
 
 // Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMaxLinkValue. It
-// is half of that if each pair has kHalfLinkPoints (device::ScoreOf; five NVLinks).
-constexpr float kMaxLinkValue = 500, kHalfLinkPoints = 500;
+// is half of that if each pair has kHalfValueLinkScore (device::ScoreOf; five NVLinks).
+constexpr float kMaxLinkValue = 500, kHalfValueLinkScore = 500;
 // The NVLink weight: added if NVLink joins all GPUs of the pod, because data exchange over PCIe is
 // several times slower. It exceeds the largest possible difference of all other terms: for each GPU
 // of a node 1000 in waste (in either direction), slots and scarcity, and 500 in links.
 constexpr float kNvLinkBonus = 5000 * kMaxGpusPerNode;
-// What other pods lose for each GPU that a pod without need for links takes from an idle linked
-// pair.
+// The cost of each GPU of an idle linked pair that a pod takes without need for links.
 constexpr float kPairLoss = 50;
 
 // A demand with the facts that evaluating each node needs.
@@ -55,7 +54,7 @@ struct DemandFacts {
 
   const Demand& demand;
   Slots own;            // slots that are reserved for this demand
-  int linked_gpus = 0;  // GPUs of its largest demand for two or more whole GPUs; else 0
+  int linked_gpus = 0;  // GPUs of its largest demand for two or more whole GPUs; 0 without one
   bool is_share = false;
 };
 
@@ -111,7 +110,7 @@ class TesseraPolicy : public Policy {
   LossGroups groups_;
   std::unique_ptr<WasteModel> model_, next_model_;  // in use; being built
   int64_t arrivals_ = 0, next_mix_at_ = kFirstMixArrivals, departures_ = 0;
-  int64_t priced_at_ = -1;  // arrivals_ / kArrivalsPerPrice when prices were set
+  int64_t priced_at_ = -1;  // arrivals_ / kArrivalsPerPrice when prices were last set
   bool turnover_changed_ = false;
   std::vector<float> scores_;
 };
@@ -133,8 +132,8 @@ void TesseraPolicy::OnArrival(ShapeId shape) {
   ApplyChanges();
 }
 
-// If no pod departs, and pods of this mix use up the cluster's CPU or memory before its GPUs: the
-// fraction of the pods that could fill the GPUs but will find no CPU or memory.
+// The fraction of the pods that could fill the GPUs but will find no CPU or memory. 0 if pods
+// depart, or if pods of this mix use up the GPUs first.
 double TesseraPolicy::UnhostableFraction(const std::vector<MixPod>& mix) const {
   if (forecast_.pods_depart()) return 0;
   double weight = 0, cpu = 0, memory = 0, all_cpu = 0, all_memory = 0;
@@ -278,8 +277,9 @@ float TesseraPolicy::LinkValue(NodeId id, const DemandFacts& facts, int idle_tak
     return nodes_[id].idle_gpus_paired ? -kPairLoss * static_cast<float>(idle_taken) : 0;
   }
   const int pairs = facts.linked_gpus * (facts.linked_gpus - 1) / 2;
-  const float points = static_cast<float>(LinkPoints(view, facts.demand)) / pairs;
-  return kMaxLinkValue * facts.linked_gpus * points / (points + kHalfLinkPoints) +
+  const float score_per_pair = static_cast<float>(BestLinkScore(view, facts.demand)) / pairs;
+  return kMaxLinkValue * facts.linked_gpus * score_per_pair /
+             (score_per_pair + kHalfValueLinkScore) +
          (GetsAllPairsLinked(view, facts.demand) ? kNvLinkBonus : 0);
 }
 

@@ -244,18 +244,18 @@ TEST_F(TesseraTest, AFittingPodIsNeverRejectedForFuturePods) {
   EXPECT_TRUE(Arrive(MakeDemand(1, 10)));
 }
 
-TEST_F(TesseraTest, UntypedPodsAvoidModelsThatTypedPodsFill) {
+TEST_F(TesseraTest, PodsThatNameNoModelAvoidModelsThatOtherPodsFill) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
-  Demand typed = MakeDemand(1, 1000);
-  typed.models.set(*cluster_.ModelOf("H100"));
+  Demand h100_only = MakeDemand(1, 1000);
+  h100_only.models.set(*cluster_.ModelOf("H100"));
   for (int i = 0; i < 30; ++i) {
-    Learn(typed, 1);
+    Learn(h100_only, 1);
     Learn(MakeDemand(1, 1000), 1);
   }
   EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(MakeDemand(1, 1000))->node, plenty);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(typed)->node, scarce);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(h100_only)->node, scarce);
 }
 
 TEST_F(TesseraTest, SharesOfDeviceMemoryArePackedLikeCompute) {
@@ -284,10 +284,10 @@ TEST_F(TesseraTest, PodsWhoseMemoryFillsAGpuShareIt) {
 TEST_F(TesseraTest, PodsThatRequestMemoryAvoidScarceModels) {
   const NodeId scarce = AddNode("a", 4, 96000, "H100");
   const NodeId plenty = AddNode("b", 4, 96000, "T4");
-  Demand typed = MakeDemand(1, 0, GiB(80));
-  typed.models.set(*cluster_.ModelOf("H100"));
+  Demand h100_only = MakeDemand(1, 0, GiB(80));
+  h100_only.models.set(*cluster_.ModelOf("H100"));
   for (int i = 0; i < 30; ++i) {
-    Learn(typed, 1);
+    Learn(h100_only, 1);
     Learn(MakeDemand(1, 0, GiB(80)), 1);
   }
   EXPECT_LT(Term(MakeDemand(1, 0, GiB(80)), scarce, "scarce model"), -300);
@@ -494,9 +494,9 @@ TEST_F(TesseraTest, ANewSetOfModelsReplacesARareSet) {
     rare.models.set(*cluster_.ModelOf("T4"));
     Learn(rare, 1);
   }
-  Demand typed = MakeDemand(1, 1000);
-  typed.models.set(*cluster_.ModelOf("H100"));
-  Learn(typed, 100);
+  Demand h100_only = MakeDemand(1, 1000);
+  h100_only.models.set(*cluster_.ModelOf("H100"));
+  Learn(h100_only, 100);
   EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
 }
 

@@ -14,7 +14,7 @@ namespace tessera::placement {
 namespace {
 
 constexpr int kDraws = 48;
-constexpr int kEarly = 4;  // draws after which idle GPU has the weight early_weight
+constexpr int kEarlyDraws = 4;  // draws after which idle GPU has the weight early_weight
 constexpr int kLanes = 16;
 constexpr int kMaxMisses = 16;     // a node is full after so many draws that fit nowhere
 constexpr int64_t kCpuUnit = 100;  // unit of CPU in roll-outs: up to 3,276 cores
@@ -24,7 +24,7 @@ constexpr double kMaxClosedFormWeight = 0.5;         // largest weight of the cl
 // How many terms of the closed form one call of Step computes: about 50 µs.
 constexpr int kTermsPerStep = 8000;
 
-// 16 roll-outs side by side.
+// The 16 roll-outs run side by side, each in a lane of a vector.
 typedef int16_t Lanes __attribute__((vector_size(2 * kLanes)));
 
 struct Draw {
@@ -51,23 +51,24 @@ inline bool Any(const Lanes& lanes) {
   return (words[0] | words[1] | words[2] | words[3]) != 0;
 }
 
-// The code that selects a clone runs before ThreadSanitizer starts, but would call ThreadSanitizer.
-// arm64 vectors have one width, 128 bits, on all processors.
+// Compiles a function twice, for AVX2 and for any x86-64. The selection between the two runs before
+// ThreadSanitizer starts, but would call ThreadSanitizer. On arm64 all vectors have 128 bits.
 #if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
-#define TESSERA_WIDE_AND_NARROW
+#define TESSERA_AVX2_CLONE
 #else
-#define TESSERA_WIDE_AND_NARROW __attribute__((target_clones("avx2", "default")))
+#define TESSERA_AVX2_CLONE __attribute__((target_clones("avx2", "default")))
 #endif
 
-TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, double early_weight) {
+// Returns the weighted idle thousandths that the roll-outs leave on a node of state `key`.
+TESSERA_AVX2_CLONE double RollOut(const Draw* draws, const NodeKey& key, double early_weight) {
   constexpr int16_t kNone = 1001;
   Lanes free[NodeKey::kMaxGpus];
   const int gpus = key.gpus;
   for (int i = 0; i < gpus; ++i) free[i] = Lanes{} + key.slack[i];
   Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStepMilli, kCpuUnit);
   Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStepBytes, kMemoryUnit);
-  Lanes lately{};          // lanes in which recent draws placed a pod
-  const auto idle = [&] {  // at most 16 · 1000 in each lane
+  Lanes recently_placed{};  // lanes in which recent draws placed a pod
+  const auto idle = [&] {   // at most 16 · 1000 in each lane
     Lanes lanes{};
     for (int i = 0; i < gpus; ++i) lanes += free[i];
     int sum = 0;
@@ -77,10 +78,10 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
   double early = 0;
   for (int d = 0; d < kDraws; ++d) {
     if (d % kMaxMisses == 0) {
-      if (d > 0 && !Any(lately)) break;
-      lately = Lanes{};
+      if (d > 0 && !Any(recently_placed)) break;
+      recently_placed = Lanes{};
     }
-    if (d == kEarly) early = idle();
+    if (d == kEarlyDraws) early = idle();
     const Draw* draw = draws + d;
     Lanes room{}, tightest = Lanes{} + kNone;
     for (int i = 0; i < gpus; ++i) {
@@ -90,7 +91,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
       tightest = candidate < tightest ? candidate : tightest;
     }
     const Lanes placed = (room >= draw->count) & (cpu >= draw->cpu) & (memory >= draw->memory);
-    lately |= placed;
+    recently_placed |= placed;
     // A pod of several GPUs takes whole GPUs, which are equally tight.
     Lanes left = draw->count & placed;
     for (int i = 0; i < gpus; ++i) {
@@ -313,7 +314,7 @@ float WasteModel::Waste(const NodeKey& key) {
   if (!tables.pods.empty() && waste > 0) {
     const double closed = excluded_parts_.test(kClosedForm) ? 0 : tables.ClosedForm(key);
     const double rolled =
-        excluded_parts_.test(kRollOuts) ? closed : Pack(tables.draws.data(), key, early_weight_);
+        excluded_parts_.test(kRollOuts) ? closed : RollOut(tables.draws.data(), key, early_weight_);
     const double weight = excluded_parts_.test(kClosedForm) ? 0 : tables.closed_weight;
     waste = weight * closed + (1 - weight) * rolled;
   }

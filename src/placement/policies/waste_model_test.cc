@@ -104,7 +104,7 @@ TEST(ClosedFormTest, AModelIsBuiltInBoundedSteps) {
   EXPECT_NEAR(model.Waste(NodeKey::Of(0, 0, 0, &slack, 1)), (400 + 300 + 200 + 100) / 4.0, 0.01);
 }
 
-TEST(NodeKeyTest, ALaterModelCountsAsUsedByUntypedPodsOnly) {
+TEST(NodeKeyTest, OnlyPodsThatNameNoModelUseAModelThatAppearsLater) {
   std::vector<MixPod> mix = {Share(600), Share(1000)};
   mix[1].models.set(1);
   const auto model = ModelOfMix(mix, 0, kRollOuts);
@@ -159,7 +159,7 @@ class WorkedPolicyTest : public ::testing::Test {
   void Arrive(const Demand& demand, int times) {
     for (int i = 0; i < times; ++i) policy_->OnArrival(*cluster_.Intern(demand));
   }
-  double Avoided(const Demand& demand, NodeId node) {
+  double WasteAvoided(const Demand& demand, NodeId node) {
     return policy_->Explain(*cluster_.Intern(demand), node).at(0).second;
   }
 
@@ -184,17 +184,17 @@ TEST_F(WorkedPolicyTest, PodsForWhichNoCpuIsLeftDoNotCount) {
   ASSERT_TRUE(cluster_.RemoveNode(gone).ok());
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 7);
-  EXPECT_NEAR(Avoided(pod, node), -900, 0.01)
+  EXPECT_NEAR(WasteAvoided(pod, node), -900, 0.01)
       << "before a mix is learned, waste is the free part of GPUs";
   Arrive(pod, 1);
-  EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
+  EXPECT_NEAR(WasteAvoided(pod, node), 240 - 230, 0.01);
 }
 
 TEST_F(WorkedPolicyTest, PodsForWhichNoMemoryIsLeftDoNotCount) {
   const NodeId node = AddNode("a", 1, 800000, GiB(16));
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 8);
-  EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
+  EXPECT_NEAR(WasteAvoided(pod, node), 240 - 230, 0.01);
 }
 
 // Pods take whole GPUs of ten instead of tenths of one GPU, so all numbers are ten times as large.
@@ -205,7 +205,7 @@ TEST_F(WorkedPolicyTest, WholeGpusTakeCpuAndMemoryOfTheNode) {
     policy_ = *MakePolicy("Tessera", cluster_, {});
     const Demand pod = HostPod(1000, 1000, GiB(2));
     Arrive(pod, 8);
-    EXPECT_NEAR(Avoided(pod, node), 2400 - 2300, 0.1);
+    EXPECT_NEAR(WasteAvoided(pod, node), 2400 - 2300, 0.1);
     ASSERT_TRUE(cluster_.RemoveNode(node).ok());
   }
 }
@@ -217,23 +217,23 @@ TEST_F(WorkedPolicyTest, LearningIsSpreadOverArrivals) {
   AddNode("b", 1, 96000, GiB(384), "T4");
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 8);
-  EXPECT_NEAR(Avoided(pod, node), -900, 0.01);
+  EXPECT_NEAR(WasteAvoided(pod, node), -900, 0.01);
   Arrive(pod, 1);
-  EXPECT_GT(Avoided(pod, node), -1);
+  EXPECT_GT(WasteAvoided(pod, node), -1);
 }
 
 TEST_F(WorkedPolicyTest, LearnsTheMixAgainAfterTwoLifetimes) {
   const NodeId node = AddNode("a", 1, 8000, GiB(384));
   const Demand pod = HostPod(100, 1000, GiB(2)), other = HostPod(700, 1000, GiB(2));
   Arrive(pod, 8);
-  const double before = Avoided(pod, node);
+  const double before = WasteAvoided(pod, node);
   for (int i = 0; i < 2047; ++i) policy_->OnDeparture(*cluster_.Intern(pod));
   Arrive(other, 1);
-  EXPECT_EQ(Avoided(pod, node), before);
+  EXPECT_EQ(WasteAvoided(pod, node), before);
   policy_->OnDeparture(*cluster_.Intern(pod));
-  EXPECT_EQ(Avoided(pod, node), before);
+  EXPECT_EQ(WasteAvoided(pod, node), before);
   Arrive(other, 1);
-  EXPECT_NE(Avoided(pod, node), before);
+  EXPECT_NE(WasteAvoided(pod, node), before);
 }
 
 TEST_F(WorkedPolicyTest, APodMayTakeTheLastCpuAndMemory) {
@@ -256,9 +256,9 @@ TEST_F(WorkedPolicyTest, GpusOfDifferentMemoryAreTriedOneByOne) {
   EXPECT_EQ(pick(MakeDemand(1, 300)), PickOf(0b01)) << "the first of equally good GPUs";
 }
 
-// The pair has 1250 points, worth 500 · 2 · 1250 / (1250 + 500), and 320,000 because NVLink joins
-// it.
-TEST_F(WorkedPolicyTest, LinksAreWorthHalfAGpuAtMost) {
+// The link score of the pair is 1250, worth 500 · 2 · 1250 / (1250 + 500), and 320,000 because
+// NVLink joins it.
+TEST_F(WorkedPolicyTest, TheLinkTermIsTheNvLinkBonusPlusTheValueOfTheLinkScore) {
   NodeSpec spec = MakeNode("a", 8);
   spec.groups = std::make_shared<const LinkedGroups>(testing::NvLinkPairs(8));
   const NodeId node = *cluster_.AddNode(spec);

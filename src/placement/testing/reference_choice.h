@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the choice of chooser.h by brute force, without tables, for tests and benchmarks. Tries
-// each set and each division of the other GPUs, so use it up to 10 GPUs. Search::kMemo keeps
-// results and allows up to 16 GPUs.
+// each set and each division of the other GPUs, so use it for at most 10 GPUs. Search::kMemo keeps
+// results, so it is fast enough for 16 GPUs.
 #pragma once
 
 #include <algorithm>

@@ -21,8 +21,8 @@ inline NodeSpec MakeNode(std::string name, int gpus, Bytes gpu_memory = GiB(80),
   return spec;
 }
 
-inline Demand MakeDemand(int count, int milli, Bytes bytes = Bytes(0), int64_t cpu = 1000) {
-  Demand demand{.cpu_milli = cpu, .memory = GiB(1)};
+inline Demand MakeDemand(int count, int milli, Bytes bytes = Bytes(0), int64_t cpu_milli = 1000) {
+  Demand demand{.cpu_milli = cpu_milli, .memory = GiB(1)};
   if (count > 0)
     demand.gpu_demands.push_back({.count = count, .milli = MilliGpu(milli), .bytes = bytes});
   return demand;
@@ -40,26 +40,26 @@ inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
 }
 
 // The state that Place and Remove change, without versions, for comparisons.
-struct NodePicture {
+struct NodeSnapshot {
   std::vector<GpuState> gpus;
   int64_t cpu_free = 0, memory_free = 0;
   std::array<uint32_t, kPodClasses> pods_by_class{};
   std::vector<PodId> pods;
-  bool operator==(const NodePicture&) const = default;
+  bool operator==(const NodeSnapshot&) const = default;
 };
 
-inline std::vector<NodePicture> PictureOf(const Cluster& cluster) {
-  std::vector<NodePicture> picture;
+inline std::vector<NodeSnapshot> SnapshotOf(const Cluster& cluster) {
+  std::vector<NodeSnapshot> snapshot;
   for (NodeId node = 0; node < cluster.size(); ++node) {
     const NodeView view = cluster.node(node);
     const auto pods = cluster.pods_of(node);
-    picture.push_back({GpusOf(cluster, node),
-                       view->cpu_free,
-                       view->memory_free,
-                       view->pods_by_class,
-                       {pods.begin(), pods.end()}});
+    snapshot.push_back({GpusOf(cluster, node),
+                        view->cpu_free,
+                        view->memory_free,
+                        view->pods_by_class,
+                        {pods.begin(), pods.end()}});
   }
-  return picture;
+  return snapshot;
 }
 
 }  // namespace tessera::placement::testing
