@@ -191,7 +191,8 @@ Status SetMigField(std::string_view key, const Json& value, const ProfileLocatio
     out->memory_bytes = number * kMiB;
     return {};
   }
-  if (key == "starts" && value.is_array()) {
+  if (key == "starts") {
+    if (!value.is_array()) return at.Invalid("invalid value: want a list of memory slices");
     for (const Json& item : value.items()) {
       ASSIGN_OR_RETURN(uint64_t start, ReadNumber(item, at, 0, 7));
       out->starts |= 1U << start;
@@ -571,13 +572,11 @@ Result<Profile> LoadProfile(const std::string& name_or_file) {
 }
 
 Result<std::string> ProfileText(std::string_view name) {
-  std::string names;
   for (const BuiltInProfile& profile : kBuiltInProfiles) {
     if (profile.name == name) return std::string(profile.text);
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", profile.name);
   }
   return Error(Code::kNotFound, "no profile \"{}\": want one of {}, or a file that ends in .yaml",
-               name, names);
+               name, fmt::join(ProfileNames(), ", "));
 }
 
 std::vector<std::string> ProfileNames() {

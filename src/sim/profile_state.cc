@@ -82,8 +82,10 @@ Status ConnectGpus(const Profile& profile, StateFile* state) {
   const uint32_t group = profile.topology == LinkTopology::kPairs   ? 2
                          : profile.topology == LinkTopology::kQuads ? 4
                                                                     : 0;
-  const uint32_t all = profile.gpu.nvlink_count;
-  const uint32_t links_per_pair = profile.links != 0 ? profile.links : group == 2 ? all : all / 3;
+  const uint32_t links_per_gpu = profile.gpu.nvlink_count;
+  const uint32_t links_per_pair = profile.links != 0 ? profile.links
+                                  : group == 2       ? links_per_gpu
+                                                     : links_per_gpu / 3;
   for (uint32_t a = 0; group != 0 && a < profile.gpus; ++a) {
     for (uint32_t b = a + 1; b < profile.gpus && b / group == a / group; ++b) {
       pairs.push_back({a, b, links_per_pair});
@@ -94,9 +96,9 @@ Status ConnectGpus(const Profile& profile, StateFile* state) {
     if (!Connect(state, pair.a, pair.b, pair.links)) {
       return Error(
           Code::kInvalidArgument,
-          "profile {}: node.nvlink: {} links between GPUs {} and {} are more than the {} of "
-          "gpu.nvlinks",
-          profile.name, pair.links, pair.a, pair.b, all);
+          "profile {}: node.nvlink: GPUs {} and {} have too few free links for {} links between "
+          "them: a GPU has {} (gpu.nvlinks)",
+          profile.name, pair.a, pair.b, pair.links, links_per_gpu);
     }
   }
   for (uint32_t gpu = 0; gpu < profile.gpus && profile.topology == LinkTopology::kNvSwitch; ++gpu) {

@@ -146,7 +146,9 @@ TEST(ProfileTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  uuids: [GPU-1]\n"), HasSubstr("GPU-1"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [0-1]\n"), HasSubstr("0-1:12"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [\"0-1:12\", \"0-2:1\"]\n"),
-              HasSubstr("more than the 12"));
+              HasSubstr("too few free links for 1 links between them: a GPU has 12"));
+  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  mig_profiles:\n    - {starts: 3}\n"),
+              HasSubstr("my.yaml:4: gpu.mig_profiles.starts: invalid value: want a list"));
   EXPECT_THAT(ErrorOf("base: doc.yaml\n"), HasSubstr("my.yaml:1: base: invalid base \"doc.yaml\""));
   EXPECT_THAT(ErrorOf("name: x\n"), HasSubstr("gpu.name"));
   EXPECT_THAT(ErrorOf("- 1\n"), HasSubstr("my.yaml"));
