@@ -57,7 +57,7 @@ std::vector<std::string> Without(const std::set<std::string>& of_agents,
   return names;
 }
 
-void AddOwnAnnotations(const Json* annotations, std::vector<std::string>* found) {
+void AddTesseraAnnotations(const Json* annotations, std::vector<std::string>* found) {
   if (annotations == nullptr || !annotations->is_object()) return;
   for (const auto& [key, unused] : annotations->members()) {
     if (key.starts_with(names::kAnnotationPrefix) && std::ranges::count(*found, key) == 0) {
@@ -88,7 +88,7 @@ AgentWrittenFields AgentWrittenFieldsOf(const Json& node) {
                             Without(of_agents.annotations, of_others.annotations),
                             {of_agents.conditions.begin(), of_agents.conditions.end()},
                             {of_agents.resources.begin(), of_agents.resources.end()}};
-  AddOwnAnnotations(metadata ? metadata->Find("annotations") : nullptr, &fields.annotations);
+  AddTesseraAnnotations(metadata ? metadata->Find("annotations") : nullptr, &fields.annotations);
   return fields;
 }
 

@@ -270,7 +270,8 @@ INSTANTIATE_TEST_SUITE_P(
         "image: {tag: null}           # at '/image': missing property 'tag'\n"
         "podMonitor: {interval: null} # at '/podMonitor': missing property\n"));
 
-// The lists of values that a null may not remove are complete.
+// Checks that the schema's `required` and the template "tessera.sections" name all values that a
+// null must not remove.
 class ValuesThatTheChartNeeds : public ::testing::Test {
  protected:
   ValuesThatTheChartNeeds() {
@@ -287,15 +288,15 @@ class ValuesThatTheChartNeeds : public ::testing::Test {
         continue;
       }
       sections_.insert(path + name);
-      std::set<std::string> set, required;
+      std::set<std::string> wanted, required;
       for (const auto& [key, member] : value.members()) {
         const bool is_scalar = !member.is_object() && !member.is_array();
-        if (is_scalar && !IsEmpty(member) && member != Json::Bool(false)) set.insert(key);
+        if (is_scalar && !IsEmpty(member) && member != Json::Bool(false)) wanted.insert(key);
       }
       if (const Json* names = schema->Find("required")) {
         for (const Json& key : names->items()) required.insert(key.string_value());
       }
-      EXPECT_EQ(required, set) << "values.schema.json: required of " << path << name;
+      EXPECT_EQ(required, wanted) << "values.schema.json: required of " << path << name;
       CheckSection(*schema->Find("properties"), value, path + name + ".");
     }
   }

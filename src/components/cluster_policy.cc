@@ -14,8 +14,8 @@
 namespace tessera::components {
 namespace {
 
-// The object at `path`; creates missing objects on the way. Null if a value on the way is no
-// object.
+// The object at `path`; creates missing objects on the way. Null if a value at the path or on the
+// way is not an object.
 Json* FindOrAddObject(Json* object, const KeyPath& path) {
   for (const std::string& key : path) {
     auto next = object->EnsureObject(key);
@@ -26,7 +26,7 @@ Json* FindOrAddObject(Json* object, const KeyPath& path) {
 }
 
 // Values of kLabelDeployDevicePlugin on nodes that NVIDIA's operator manages. With the last two
-// values its components are paused.
+// values NVIDIA's components are paused.
 constexpr std::array<std::string_view, 3> kManagedValues = {"true", "paused-for-driver-upgrade",
                                                             "paused-for-mig-change"};
 
@@ -92,7 +92,7 @@ bool IsDisabled(const Json& section) {
 
 // Adds the ignored fields of a mapped section, such as images of NVIDIA's programs, to
 // plan->unmapped_settings.
-void AddUnmapped(const std::string& section, const Json& value, MigrationPlan* plan) {
+void AddUnmappedFields(const std::string& section, const Json& value, MigrationPlan* plan) {
   if (!value.is_object()) return;
   std::string fields;
   for (const auto& [key, member] : value.members()) {
@@ -104,14 +104,14 @@ void AddUnmapped(const std::string& section, const Json& value, MigrationPlan* p
       fmt::format("spec.{}: {}: of a program that Tessera does not run", section, fields));
 }
 
-void AddDropped(const Json& spec, MigrationPlan* plan) {
+void AddUnmappedSettings(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   const bool installs_driver = driver != nullptr && !IsDisabled(*driver);
   for (const auto& [section, value] : spec.members()) {
     if (IsEmpty(value) || section == "driver") continue;
     if (installs_driver && (section == "gds" || section == "gdrcopy")) continue;
     if (IsMapped(section, "")) {
-      AddUnmapped(section, value, plan);
+      AddUnmappedFields(section, value, plan);
       continue;
     }
     if (IsDisabled(value)) continue;
@@ -252,7 +252,7 @@ void PlanSteps(const Json& spec, MigrationPlan* plan) {
   const Json* driver = spec.Find("driver");
   if (driver == nullptr || IsDisabled(*driver)) return;
   plan->steps.back() =
-      "when no node is left, leave NVIDIA's operator for its driver; or let tessera-operator "
+      "when no node is left, keep NVIDIA's operator for its driver; or let tessera-operator "
       "install the driver: drain the nodes, delete the ClusterPolicy, and set driver.enabled=true "
       "in the resource";
 }
@@ -309,7 +309,7 @@ Result<MigrationPlan> PlanMigration(const Json& policy) {
   MapSettings(*spec, &plan);
   PlanRuntime(*spec, &plan);
   PlanDriver(*spec, &plan);
-  AddDropped(*spec, &plan);
+  AddUnmappedSettings(*spec, &plan);
   PlanSteps(*spec, &plan);
   return plan;
 }

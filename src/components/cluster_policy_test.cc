@@ -22,7 +22,7 @@ Json PolicyOf(const std::string& spec) {
                            {"spec", std::move(policy)}});
 }
 
-TEST(ClusterPolicyTest, MapsWhatHasAMeaning) {
+TEST(ClusterPolicyTest, MapsSettingsThatTesseraHas) {
   const auto plan = PlanMigration(
       PolicyOf("daemonsets: {priorityClassName: p, tolerations: [{key: a}], updateStrategy: "
                "OnDelete}\n"
@@ -59,8 +59,9 @@ TEST(ClusterPolicyTest, ADriverThatWasInstalledStays) {
   EXPECT_THAT(plan->steps.back(), HasSubstr("set driver.enabled=true"));
 }
 
-// As NVIDIA's chart writes it: images, switches and upgradePolicy, empty sections included.
-TEST(ClusterPolicyTest, SettingsOfTheDriverComeAlong) {
+// A ClusterPolicy as NVIDIA's chart writes it: images, switches and upgradePolicy, with empty
+// sections.
+TEST(ClusterPolicyTest, SettingsOfTheDriverAreMapped) {
   const auto plan = PlanMigration(PolicyOf(
       "driver:\n"
       "  enabled: true\n"
@@ -122,7 +123,7 @@ TEST(ClusterPolicyTest, SettingsOfTheDriverComeAlong) {
   EXPECT_EQ(with_driver->agent.driver.spec.kernel_module, KernelModule::kOpen);
 }
 
-TEST(ClusterPolicyTest, TheNewerNameOfTheKernelModulesComesFirst) {
+TEST(ClusterPolicyTest, TheNewerNameOfTheKernelModulesTakesPrecedence) {
   const auto modules = [](const std::string& driver) {
     return PlanMigration(PolicyOf(fmt::format("driver: {{version: '550.1', {}}}\n", driver)))
         ->resource.Find("spec")
@@ -143,7 +144,7 @@ TEST(ClusterPolicyTest, ResourcesOfNvidiasDriversAreNotRead) {
   EXPECT_THAT(plan->unmapped_settings, Contains(HasSubstr("NVIDIADriver resources are not read")));
 }
 
-// As the chart of NVIDIA's operator writes it for a host whose driver is installed already.
+// A ClusterPolicy as NVIDIA's chart writes it for a host whose driver is installed already.
 TEST(ClusterPolicyTest, DefaultsOfTheChartAreNoSettings) {
   const auto plan = PlanMigration(
       PolicyOf("driver: {enabled: false, repository: nvcr.io/nvidia}\n"

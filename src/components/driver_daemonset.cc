@@ -175,7 +175,7 @@ Json MainContainer(const DriverSpec& spec, const std::string& image, const std::
   main.Set("args", std::move(args));
   main.Set("env", EnvOf(env));
   if (!spec.resources.members().empty()) main.Set("resources", spec.resources);
-  // Compiling the modules takes minutes; each probe runs nvidia-smi once.
+  // Compiling the modules takes minutes, so the container fails only after 20 minutes.
   main.Set("startupProbe",
            Json::MakeObject({{"exec", Json::MakeObject({{"command", Command(kProbeScript)}})},
                              {"initialDelaySeconds", Json::Int(5)},
@@ -277,7 +277,7 @@ Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host) 
   return fmt::format("{}:{}-{}-{}", base, spec.version, host.kernel, OsTag(host));
 }
 
-std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
+std::string DriverPoolName(const DriverSpec& spec, const DriverHost& host) {
   std::string name = fmt::format("{}-{}", spec.name, OsTag(host));
   if (spec.precompiled) name += "-" + host.kernel;
   // The result is part of an object's name and the value of a label, which has at most 63
@@ -286,8 +286,9 @@ std::string PoolName(const DriverSpec& spec, const DriverHost& host) {
     const auto byte = static_cast<unsigned char>(c);
     c = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
   }
-  constexpr size_t kMax = 30;
-  if (name.size() > kMax) name = name.substr(0, kMax - 9) + "-" + DigestOf(name).substr(0, 8);
+  constexpr size_t kMaxBytes = 30;
+  if (name.size() > kMaxBytes)
+    name = name.substr(0, kMaxBytes - 9) + "-" + DigestOf(name).substr(0, 8);
   return name;
 }
 
@@ -295,7 +296,7 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
   ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
   const Volumes volumes = VolumesOf(spec, host);
   std::string text =
-      PoolName(spec, host) + "\n" + image + "\n" + EnvOf(DriverEnv(spec)).Serialize();
+      DriverPoolName(spec, host) + "\n" + image + "\n" + EnvOf(DriverEnv(spec)).Serialize();
   text += Json::Strings(spec.args).Serialize() + volumes.mounts().Serialize();
   text += volumes.volumes().Serialize() + spec.gds_image + "\n" + spec.gdrcopy_image;
   return DigestOf(text);
@@ -305,7 +306,7 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
   ASSIGN_OR_RETURN(const std::string image, DriverImage(spec, host));
   ASSIGN_OR_RETURN(const std::string revision, DriverRevision(spec, host));
   const Volumes volumes = VolumesOf(spec, host);
-  const std::string pool = PoolName(spec, host);
+  const std::string pool = DriverPoolName(spec, host);
   const std::string name = "nvidia-driver-daemonset-" + pool;
   // The selector of a DaemonSet cannot be changed, so it contains only constant labels.
   const StringMap identity = {{"app", name},

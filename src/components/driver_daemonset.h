@@ -5,8 +5,8 @@
 //
 // The DaemonSet replaces its pods only when they are deleted; src/operator/driver decides when. The
 // pod label tessera.dev/driver-revision is a hash of all settings that determine the driver: image,
-// modules, environment, and the pool. Changes of other labels, limits or tolerations do not change
-// the revision, so they replace no pod.
+// modules, environment, and the pool. Changes of labels, limits or tolerations do not change the
+// revision, so they replace no pod.
 //
 // Before the old driver is unloaded, the agent of the node closes it (init container
 // release-driver). The agent opens the new driver when the driver container is ready.
@@ -38,14 +38,14 @@ Result<DriverHost> DriverHostOf(std::string_view os_image, std::string_view kern
 // "ubuntu22.04"; for Red Hat's family only the major version: "rhel9".
 std::string OsTag(const DriverHost& host);
 
-// "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04", precompiled
-// "…/driver:550-5.15.0-113-generic-ubuntu22.04", by digest "…/driver@sha256:…".
-// INVALID_ARGUMENT names the field.
+// "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04"; with precompiled modules
+// "…/driver:550-5.15.0-113-generic-ubuntu22.04"; by digest "…/driver@sha256:…". INVALID_ARGUMENT as
+// for CheckDriver, or if precompiled modules are wanted and `host` has no kernel.
 Result<std::string> DriverImage(const DriverSpec& spec, const DriverHost& host);
 
-// The value of the node label tessera.dev/driver-pool of nodes like `host`, which the DaemonSet
-// selects: "default-ubuntu22-04". The kernel is part of the name only if modules are precompiled.
-std::string PoolName(const DriverSpec& spec, const DriverHost& host);
+// The value of the node label tessera.dev/driver-pool by which the DaemonSet selects nodes like
+// `host`: "default-ubuntu22-04". The kernel is part of the name only if modules are precompiled.
+std::string DriverPoolName(const DriverSpec& spec, const DriverHost& host);
 
 // The revision of the driver: 16 hexadecimal digits.
 Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& host);
@@ -55,7 +55,7 @@ Result<std::string> DriverRevision(const DriverSpec& spec, const DriverHost& hos
 std::string DriverVersionOf(const Json& set);
 
 // The DaemonSet excludes nodes that a rollback has pinned by the label tessera.dev/driver-revision.
-// INVALID_ARGUMENT: as DriverImage, or GDS with proprietary modules.
+// Errors as for DriverImage.
 Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& host);
 
 // The DaemonSet that keeps nodes on an earlier driver after a rollback. `set`: the pool's earlier

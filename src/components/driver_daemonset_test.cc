@@ -72,13 +72,13 @@ TEST(DriverImageTest, TagsAreThoseOfNvidiasImages) {
 TEST(DriverPoolTest, KernelsDividePoolsOnlyWithPrecompiledModules) {
   DriverSpec spec = Spec();
   const DriverHost other{"ubuntu", "22.04", "6.8.0-45-generic"};
-  EXPECT_EQ(PoolName(spec, kUbuntu), "default-ubuntu22-04");
-  EXPECT_EQ(PoolName(spec, kUbuntu), PoolName(spec, other));
+  EXPECT_EQ(DriverPoolName(spec, kUbuntu), "default-ubuntu22-04");
+  EXPECT_EQ(DriverPoolName(spec, kUbuntu), DriverPoolName(spec, other));
   spec.precompiled = true;
-  EXPECT_NE(PoolName(spec, kUbuntu), PoolName(spec, other));
+  EXPECT_NE(DriverPoolName(spec, kUbuntu), DriverPoolName(spec, other));
   spec.name = std::string(80, 'x');
-  EXPECT_LE(PoolName(spec, kUbuntu).size(), 30u);
-  EXPECT_NE(PoolName(spec, kUbuntu), PoolName(spec, other));
+  EXPECT_LE(DriverPoolName(spec, kUbuntu).size(), 30u);
+  EXPECT_NE(DriverPoolName(spec, kUbuntu), DriverPoolName(spec, other));
 }
 
 TEST(DriverDaemonSetTest, ModulesAreOpenProprietaryOrChosen) {
@@ -157,7 +157,7 @@ TEST(DriverDaemonSetTest, EqualDriversOfTwoPoolsHaveTwoRevisions) {
   DriverSpec other = Spec();
   other.name = "other";
   EXPECT_NE(*DriverRevision(other, kUbuntu), *DriverRevision(Spec(), kUbuntu))
-      << "a node would go back to the DaemonSet of the other pool";
+      << "a rollback would move a node to the DaemonSet of the other pool";
 }
 
 TEST(DriverDaemonSetTest, ANodeThatWasRolledBackBelongsToTheDaemonSetOfItsRevision) {

@@ -73,7 +73,7 @@ TEST(DriverSettingsTest, OnlyTheOperatorInstallsDrivers) {
   };
   EXPECT_EQ(check("driver: {enabled: false}"), "");
   EXPECT_EQ(check(""), "");
-  // Also of a driver that lacks its version.
+  // ParseSettings would report the missing version instead.
   EXPECT_THAT(check("driver: {enabled: true}"), HasSubstr("tessera install --operator"));
   EXPECT_THAT(check("pools: [{name: a, nodeSelector: {b: c}, driver: {enabled: true}}]"),
               HasSubstr("pools: driver.enabled=true: only tessera-operator installs drivers"));

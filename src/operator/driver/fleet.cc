@@ -111,8 +111,8 @@ RenderedPool FleetViewer::Render(const FleetPool& pool, const DriverHost& host) 
   }
   view_.daemonsets.push_back(*set);
   view_.revisions[*revision] = set->Serialize();
-  return {Status::Ok(), components::PoolName(pool.spec, host), components::DriverVersionOf(*set),
-          *revision};
+  return {Status::Ok(), components::DriverPoolName(pool.spec, host),
+          components::DriverVersionOf(*set), *revision};
 }
 
 void FleetViewer::KeepRevision(const std::string& revision) {
