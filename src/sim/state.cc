@@ -115,20 +115,20 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
-// Starts the clock if `holds` is true, else stops it.
-void UpdateSpan(bool holds, AtomicU64* since_ns, AtomicU64* ended_spans_ns) {
-  if (holds) {
-    uint64_t stopped = 0;
-    since_ns->compare_exchange_strong(stopped, MonotonicNs());
+// Begins or ends a period of throttling.
+void UpdateThrottlingPeriod(bool is_throttled, AtomicU64* since_ns, AtomicU64* before_ns) {
+  if (is_throttled) {
+    uint64_t none = 0;
+    since_ns->compare_exchange_strong(none, MonotonicNs());
     return;
   }
   const uint64_t since = since_ns->exchange(0);
-  if (since != 0) ended_spans_ns->fetch_add(MonotonicNs() - since);
+  if (since != 0) before_ns->fetch_add(MonotonicNs() - since);
 }
 
-uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& ended_spans_ns) {
+uint64_t ThrottlingNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
   const uint64_t since = since_ns.load();
-  return ended_spans_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
+  return before_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
 }
 
 // The counter of that name, which is added if it is new. Null: the table is full. Other processes
@@ -361,20 +361,21 @@ bool State::IsPowerThrottled(uint32_t gpu) const {
 
 void State::UpdateThrottling(uint32_t gpu) {
   SimGpuState& gpu_state = file_->gpu_states[gpu];
-  UpdateSpan(IsThermallyThrottled(gpu), &gpu_state.thermal_throttling_since_ns,
-             &gpu_state.thermal_throttling_before_ns);
-  UpdateSpan(IsPowerThrottled(gpu), &gpu_state.power_throttling_since_ns,
-             &gpu_state.power_throttling_before_ns);
+  UpdateThrottlingPeriod(IsThermallyThrottled(gpu), &gpu_state.thermal_throttling_since_ns,
+                         &gpu_state.thermal_throttling_before_ns);
+  UpdateThrottlingPeriod(IsPowerThrottled(gpu), &gpu_state.power_throttling_since_ns,
+                         &gpu_state.power_throttling_before_ns);
 }
 
 uint64_t State::ThermalThrottlingNs(uint32_t gpu) const {
   const SimGpuState& gpu_state = file_->gpu_states[gpu];
-  return SpanNs(gpu_state.thermal_throttling_since_ns, gpu_state.thermal_throttling_before_ns);
+  return ThrottlingNs(gpu_state.thermal_throttling_since_ns,
+                      gpu_state.thermal_throttling_before_ns);
 }
 
 uint64_t State::PowerThrottlingNs(uint32_t gpu) const {
   const SimGpuState& gpu_state = file_->gpu_states[gpu];
-  return SpanNs(gpu_state.power_throttling_since_ns, gpu_state.power_throttling_before_ns);
+  return ThrottlingNs(gpu_state.power_throttling_since_ns, gpu_state.power_throttling_before_ns);
 }
 
 GpuUtilization State::Utilization(uint32_t gpu) {
@@ -397,10 +398,10 @@ GpuUtilization State::Utilization(uint32_t gpu) {
   uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;
   if (percent > 100) percent = 100;
   GpuUtilization load;
-  const uint32_t set_gpu = gpu_state.utilization_gpu.load();
-  const uint32_t set_memory = gpu_state.utilization_memory.load();
-  load.gpu = set_gpu != kDerived ? set_gpu : uint32_t(percent);
-  load.memory = set_memory != kDerived ? set_memory : load.gpu / 2;
+  const uint32_t injected_gpu = gpu_state.utilization_gpu.load();
+  const uint32_t injected_memory = gpu_state.utilization_memory.load();
+  load.gpu = injected_gpu != kDerived ? injected_gpu : uint32_t(percent);
+  load.memory = injected_memory != kDerived ? injected_memory : load.gpu / 2;
   return load;
 }
 

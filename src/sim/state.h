@@ -123,8 +123,8 @@ class State {
 
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
-  // UsedBytes, while no process can charge memory. So the sum does not exceed the memory that was
-  // in use when the call began.
+  // UsedBytes, computed while no process can charge memory. So the sum never exceeds the memory
+  // that was in use at one moment.
   uint64_t UsedBytesConsistent(uint32_t gpu);
   // Writes the live processes that have a context or memory on the GPU, at most `capacity`, to
   // `views`. Returns their total number. Cost: a system call for each process.
@@ -155,7 +155,7 @@ class State {
   // all instances, even if processes use them. REQUIRES: the GPU supports MIG.
   int ForceMigMode(uint32_t gpu, bool on);
   static constexpr uint32_t kAnyStart = 0xFFFFFFFF;
-  // Without a start, the instance gets the placement that leaves most placements of others free.
+  // kAnyStart: the instance gets the placement that leaves the most placements free.
   int CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance);
   int DestroyGpuInstance(uint32_t gpu, uint32_t instance);
   int CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t slices, uint32_t start,
@@ -180,12 +180,12 @@ class State {
   // True: this process may open the capability files of the compute instance and its GPU instance.
   bool MayUse(uint32_t gpu, uint32_t compute_instance) const;
   // Memory of live processes in a GPU instance.
-  uint64_t UsedBytesOf(uint32_t gpu, uint32_t gpu_instance);
+  uint64_t UsedBytesInInstance(uint32_t gpu, uint32_t gpu_instance);
 
   // The limit that root has set, or the default.
   uint32_t PowerLimitMw(uint32_t gpu) const;
-  // An injected temperature reaches the slowdown temperature, or an injected power draw reaches the
-  // limit. Values that are derived from load never do.
+  // True: an injected temperature has reached the slowdown temperature, or an injected power draw
+  // has reached the limit. Values that derive from load never throttle.
   bool IsThermallyThrottled(uint32_t gpu) const;
   bool IsPowerThrottled(uint32_t gpu) const;
   // Updates ThermalThrottlingNs and PowerThrottlingNs. REQUIRES: called after each change of an

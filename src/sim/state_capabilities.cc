@@ -46,8 +46,8 @@ void WriteFile(const std::string& path, int flags, const std::string& text) {
   close(fd);
 }
 
-// Creates the device file, of the kind of the GPU's own device file, and records it for `simgpu
-// destroy` (simgpu/device_files.h).
+// Creates the device file: a character device or a plain file, like the GPU's own device file.
+// Records it for `simgpu destroy` (simgpu/device_files.h).
 void MakeDeviceFile(const std::string& state_dir, const MigCapability& capability) {
   const std::string gpu = "nvidia" + std::to_string(capability.gpu_minor);
   struct stat info;

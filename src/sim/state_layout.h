@@ -131,7 +131,7 @@ struct BusySample {
 struct TurnQueue {
   AtomicU32 lock;               // the holder's slot + 1; 0: free
   AtomicU32 last_slot_plus_1;   // of the process with the last turn; 0: none yet
-  AtomicU64 quantum_start_ns;   // since when this process has turns without a pause
+  AtomicU64 quantum_start_ns;   // start of the uninterrupted turns of this process
   AtomicU64 busy_ns;            // the sum of all turns
   AtomicU64 busy_until_ns;      // CLOCK_MONOTONIC: end of the last turn, maybe in the future
   AtomicU64 busy_sample_count;  // written so far; the ring has the last kBusySamples

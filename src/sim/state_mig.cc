@@ -14,7 +14,7 @@ namespace {
 uint32_t MaskOf(uint32_t start, uint32_t size) { return ((1U << size) - 1) << start; }
 
 // The slices of memory that GPU instances occupy.
-uint32_t TakenSlices(const GpuFacts& facts, const SimGpuState& gpu_state) {
+uint32_t TakenMemorySlices(const GpuFacts& facts, const SimGpuState& gpu_state) {
   uint32_t taken = 0;
   for (const GpuInstance& instance : gpu_state.gpu_instances) {
     if (instance.present.load() == 0) continue;
@@ -49,7 +49,7 @@ uint32_t BestStart(const GpuFacts& facts, const MigProfile& profile, uint32_t ta
 }
 
 // The slices of compute of a GPU instance that its compute instances occupy.
-uint32_t TakenByCompute(const SimGpuState& gpu_state, uint32_t gpu_instance) {
+uint32_t TakenComputeSlices(const SimGpuState& gpu_state, uint32_t gpu_instance) {
   uint32_t taken = 0;
   for (const ComputeInstance& other : gpu_state.compute_instances) {
     if (other.present.load() == 0 || other.gpu_instance.load() != gpu_instance) continue;
@@ -59,7 +59,7 @@ uint32_t TakenByCompute(const SimGpuState& gpu_state, uint32_t gpu_instance) {
 }
 
 // A compute instance begins at a multiple of its size, rounded up to a power of two.
-uint32_t ComputeStartsIn(uint32_t all, uint32_t slices, uint32_t taken) {
+uint32_t FreeComputeStartsIn(uint32_t all, uint32_t slices, uint32_t taken) {
   uint32_t starts = 0;
   for (uint32_t start = 0; start + slices <= all; start += std::bit_ceil(slices)) {
     if ((taken & MaskOf(start, slices)) == 0) starts |= 1U << start;
@@ -75,7 +75,8 @@ uint32_t BestComputeStart(uint32_t all, uint32_t slices, uint32_t taken, uint32_
     if ((starts >> start & 1) == 0) continue;
     int free_placements = 0;
     for (uint32_t other = 1; other <= all; ++other) {
-      free_placements += std::popcount(ComputeStartsIn(all, other, taken | MaskOf(start, slices)));
+      free_placements +=
+          std::popcount(FreeComputeStartsIn(all, other, taken | MaskOf(start, slices)));
     }
     if (free_placements > most) most = free_placements, best = start;
   }
@@ -183,7 +184,7 @@ uint32_t State::FreeStarts(uint32_t gpu, uint32_t profile) const {
     if (other.present.load() != 0 && other.profile.load() == profile) ++same;
   }
   const MigProfile& wanted = facts.mig_profiles[profile];
-  return same >= wanted.instances ? 0 : FreeStartsIn(wanted, TakenSlices(facts, gpu_state));
+  return same >= wanted.instances ? 0 : FreeStartsIn(wanted, TakenMemorySlices(facts, gpu_state));
 }
 
 int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uint32_t* instance) {
@@ -199,7 +200,8 @@ int State::CreateGpuInstance(uint32_t gpu, uint32_t profile, uint32_t start, uin
   const uint32_t starts = FreeStarts(gpu, profile);
   const uint32_t entry = FreeEntry(gpu_state.gpu_instances);
   if (starts == 0 || entry == kMaxInstances) return ENOSPC;
-  if (start == kAnyStart) start = BestStart(facts, wanted, TakenSlices(facts, gpu_state), starts);
+  if (start == kAnyStart)
+    start = BestStart(facts, wanted, TakenMemorySlices(facts, gpu_state), starts);
   if ((starts >> start & 1) == 0) return ENOSPC;
   GpuInstance& created = gpu_state.gpu_instances[entry];
   created.profile.store(profile);
@@ -226,7 +228,7 @@ int State::DestroyGpuInstance(uint32_t gpu, uint32_t instance) {
 
 uint32_t State::FreeComputeStarts(uint32_t gpu, uint32_t gpu_instance, uint32_t slices) const {
   const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
-  return ComputeStartsIn(all, slices, TakenByCompute(file_->gpu_states[gpu], gpu_instance));
+  return FreeComputeStartsIn(all, slices, TakenComputeSlices(file_->gpu_states[gpu], gpu_instance));
 }
 
 int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t slices,
@@ -242,7 +244,7 @@ int State::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_t s
   if (starts == 0 || entry == kMaxInstances) return ENOSPC;
   if (start == kAnyStart) {
     const uint32_t all = ProfileOf(gpu, gpu_instance).slices;
-    start = BestComputeStart(all, slices, TakenByCompute(gpu_state, gpu_instance), starts);
+    start = BestComputeStart(all, slices, TakenComputeSlices(gpu_state, gpu_instance), starts);
   }
   if (start >= 16 || (starts >> start & 1) == 0) return ENOSPC;
   ComputeInstance& created = gpu_state.compute_instances[entry];
@@ -286,11 +288,11 @@ uint32_t State::MultiprocessorsOf(uint32_t gpu, uint32_t gpu_instance, uint32_t 
   const MigProfile& profile = ProfileOf(gpu, gpu_instance);
   if (slices >= profile.slices) return profile.sm_count;
   // A slice has as many multiprocessors as the smallest profile; larger profiles may have more.
-  uint32_t each = profile.sm_count / profile.slices;
+  uint32_t per_slice = profile.sm_count / profile.slices;
   for (const MigProfile& other : facts(gpu).mig_profiles) {
-    if (other.slices == 1) each = std::min(each, other.sm_count);
+    if (other.slices == 1) per_slice = std::min(per_slice, other.sm_count);
   }
-  return each * slices;
+  return per_slice * slices;
 }
 
 std::string State::InstanceUuid(uint32_t gpu, uint32_t compute_instance) const {
@@ -335,7 +337,7 @@ uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, InstanceFilter filte
   return kMaxInstances;
 }
 
-uint64_t State::UsedBytesOf(uint32_t gpu, uint32_t gpu_instance) {
+uint64_t State::UsedBytesInInstance(uint32_t gpu, uint32_t gpu_instance) {
   return SumBytes(gpu, /*only_live=*/true, gpu_instance);
 }
 

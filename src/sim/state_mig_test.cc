@@ -12,7 +12,7 @@
 namespace tessera::sim {
 namespace {
 
-constexpr uint64_t kInstanceMiB = 1 << 20;
+constexpr uint64_t kMebibyte = 1 << 20;
 constexpr uint64_t kMillisecondNs = 1'000'000;
 
 // A GPU in MIG mode with halves (profile 0) and quarters (profile 1) of 4 slices.
@@ -24,12 +24,12 @@ class StateMigTest : public ::testing::Test {
     image->version = kStateVersion;
     image->size = sizeof(StateFile);
     image->gpu_count = 1;
-    image->facts[0].memory_bytes = 400 * kInstanceMiB;
+    image->facts[0].memory_bytes = 400 * kMebibyte;
     std::strcpy(image->facts[0].uuid, "GPU-12345678-1234-1234-1234-123456780000");
     image->facts[0].mig_profiles[0] = {"2g.200mb", 1, 14, 2, 2, 0x5, 2,
-                                       20,         2, 0,  0, 0, 0,   200 * kInstanceMiB};
+                                       20,         2, 0,  0, 0, 0,   200 * kMebibyte};
     image->facts[0].mig_profiles[1] = {"1g.100mb", 0, 19, 1, 1, 0xF, 4,
-                                       10,         1, 0,  0, 0, 0,   100 * kInstanceMiB};
+                                       10,         1, 0,  0, 0, 0,   100 * kMebibyte};
     EXPECT_EQ(State::Create(dir_.path(), *image), 0);
     EXPECT_EQ(state_.Open(dir_.path()), 0);
     EXPECT_EQ(state_.SetMigMode(0, true), 0);
@@ -57,21 +57,20 @@ TEST_F(StateMigTest, MemoryIsChargedToTheInstanceAndToTheGpu) {
   ASSERT_EQ(in_quarter.Claim(&other_view), 0);
   in_half.UseInstance(0, half);
   in_quarter.UseInstance(0, quarter);
-  EXPECT_EQ(in_half.Charge(0, 150 * kInstanceMiB), 0);
-  EXPECT_EQ(in_half.Charge(0, 60 * kInstanceMiB), ENOMEM)
-      << "the GPU has room, the instance has not";
-  EXPECT_EQ(in_quarter.Charge(0, 100 * kInstanceMiB), 0);
-  EXPECT_EQ(in_quarter.Charge(0, 1 * kInstanceMiB), ENOMEM);
-  EXPECT_EQ(state_.UsedBytes(0), 250 * kInstanceMiB);
-  EXPECT_EQ(state_.UsedBytesOf(0, state_.gpu_state(0).compute_instances[half].gpu_instance),
-            150 * kInstanceMiB);
+  EXPECT_EQ(in_half.Charge(0, 150 * kMebibyte), 0);
+  EXPECT_EQ(in_half.Charge(0, 60 * kMebibyte), ENOMEM) << "the GPU has room, the instance has not";
+  EXPECT_EQ(in_quarter.Charge(0, 100 * kMebibyte), 0);
+  EXPECT_EQ(in_quarter.Charge(0, 1 * kMebibyte), ENOMEM);
+  EXPECT_EQ(state_.UsedBytes(0), 250 * kMebibyte);
+  EXPECT_EQ(state_.UsedBytesInInstance(0, state_.gpu_state(0).compute_instances[half].gpu_instance),
+            150 * kMebibyte);
   EXPECT_EQ(state_.DestroyComputeInstance(0, quarter), EBUSY);
   in_quarter.Release();
   EXPECT_EQ(state_.DestroyComputeInstance(0, quarter), 0);
   in_half.Release();
 }
 
-TEST_F(StateMigTest, InstancesWorkBesideEachOtherAndProcessesOfOneTakeTurns) {
+TEST_F(StateMigTest, InstancesRunInParallelAndProcessesOfAnInstanceTakeTurns) {
   const uint32_t first = NewInstance(0);
   const uint32_t second = NewInstance(0);
   State views[2];

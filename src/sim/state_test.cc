@@ -123,7 +123,7 @@ TEST_F(StateTest, MemoryOfAKilledProcessIsFreeAtOnce) {
   EXPECT_EQ(slot.Charge(0, 1000 * kMiB), 0);
 }
 
-TEST_F(StateTest, AForkedChildOwnsNothing) {
+TEST_F(StateTest, AForkedChildDoesNotOwnTheSlot) {
   ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state_), 0);
   const pid_t child = fork();
@@ -158,8 +158,8 @@ TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {
   Turn turn;
   int used = 0;
   for (int i = 0; i < 5 && (used < 38 || used > 42); ++i) {
-    // On a busy machine the program may pause until the turns are older. They must be old enough
-    // not to count at all.
+    // A pause of the test moves its turns out of the window of one second. A new try begins when
+    // all earlier turns are outside of the window.
     if (i > 0) usleep(1'200'000);
     const uint64_t now = MonotonicNs();
     turns.Request(400'000'000, now - 400'000'000);
@@ -198,7 +198,7 @@ TEST_F(StateTest, ASlowListenerGetsTheNewestEventsInOrder) {
   EXPECT_EQ(previous, kMaxEvents + 50);
 }
 
-TEST_F(StateTest, FaultsApplyAfterNCallsAndMTimes) {
+TEST_F(StateTest, AFaultSkipsItsFirstCallsAndThenAppliesItsTimes) {
   ASSERT_EQ(state_.AddFault("nvmlDeviceGetName", 1, 15, false, /*after=*/1, /*times=*/2), 0);
   EXPECT_EQ(state_.CheckFault("nvmlDeviceGetName", 0), 0u);
   std::vector<uint32_t> answers;
@@ -230,7 +230,7 @@ TEST_F(StateTest, CountsUnimplementedCallsByName) {
   EXPECT_EQ(graph, 2u);
 }
 
-TEST_F(StateTest, CountsKernelsApartFromCallsByTheStartOfTheirNames) {
+TEST_F(StateTest, CountsKernelsByNamePrefixApartFromCalls) {
   const std::string name(100, 'k');
   AtomicU64* counter = state_.KernelCounter(name.c_str());
   ASSERT_NE(counter, nullptr);

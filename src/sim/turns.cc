@@ -27,7 +27,7 @@ void RecordBusySample(TurnQueue* queue, uint64_t now) {
   queue->busy_sample_count.store(count + 1);
 }
 
-// Adds the time from `start` to `end` to the samples of the process, or takes it away again.
+// Adds the time from `start` to `end` to the samples of the process, or subtracts it.
 void UpdateProcessTimeSamples(SlotGpu* slot_gpu, uint64_t start, uint64_t end, bool added) {
   while (start < end) {
     const uint64_t index = start / kSamplePeriodNs;
@@ -222,7 +222,7 @@ uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
   const uint32_t last_slot_plus_1 = turn_queue.last_slot_plus_1.load();
   const uint64_t until = std::max(turn_queue.busy_until_ns.load(), now_ns);
   const bool my_turn = last_slot_plus_1 == slot_->index() + 1;
-  // Time of the other processes before the next turn: a whole round, or its rest.
+  // GPU time of the other processes before the next turn of this process.
   uint64_t others = 0;
   for (uint32_t i = 0; i < slots; ++i) {
     const uint32_t slot = (last_slot_plus_1 + i) % slots;

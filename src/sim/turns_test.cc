@@ -196,7 +196,7 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
       workers[random() % kWorkers]->Run(now);
     }
     now += 10'000 * kMs;
-    // A process far behind gets more turns after it has read the old ones.
+    // A process that is far behind gets more turns only after it has consumed the old turns.
     for (int round = 0; round < 10; ++round) {
       for (auto& worker : workers) worker->Run(now);
     }

@@ -16,6 +16,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+// Numbers 0 to 2 belong to no GPU. A GPU has 15 GPU instances with 1 + 8 numbers each.
+constexpr int kFirstNumberOfGpu1 = 3 + 15 * 9;
+
 class CapabilitiesTest : public ::testing::Test {
  protected:
   CapabilitiesTest() : node_({.profile = "a100-sxm4-80gb", .gpus = 2}) {
@@ -62,7 +65,7 @@ TEST_F(CapabilitiesTest, AnInstanceHasItsFilesAsLongAsItLives) {
   const uint32_t parent = NewInstance("2g.20gb");
   const uint32_t compute = NewComputeInstance(parent);
   const uint32_t gi = node_.state().gpu_state(1).gpu_instances[parent].id;
-  const int number = 3 + 135 + 9 * int(gi);
+  const int number = kFirstNumberOfGpu1 + 9 * int(gi);
   const std::string folder = "nvidia/capabilities/gpu1/mig/gi" + std::to_string(gi);
   EXPECT_EQ(Proc(folder + "/access"),
             fmt::format("DeviceFileMinor: {}\nDeviceFileMode: 292\nDeviceFileModify: 1\n", number));
@@ -83,7 +86,7 @@ TEST_F(CapabilitiesTest, AForcedModeDestroysInstancesAndTheirFiles) {
   const uint32_t parent = NewInstance("2g.20gb");
   NewComputeInstance(parent);
   const uint32_t gi = state.gpu_state(1).gpu_instances[parent].id;
-  const int number = 3 + 135 + 9 * int(gi);
+  const int number = kFirstNumberOfGpu1 + 9 * int(gi);
   ASSERT_TRUE(PathExists(Device(number)));
   ASSERT_TRUE(PathExists(Device(number + 1)));
   EXPECT_EQ(state.SetMigMode(1, false), EBUSY) << "an instance exists";
@@ -100,12 +103,13 @@ TEST_F(CapabilitiesTest, AForcedModeDestroysInstancesAndTheirFiles) {
 
 TEST_F(CapabilitiesTest, DestroyRemovesCapabilities) {
   NewComputeInstance(NewInstance("7g.80gb"));
-  EXPECT_TRUE(PathExists(Device(3 + 135)));
+  EXPECT_TRUE(PathExists(Device(kFirstNumberOfGpu1)));
   EXPECT_TRUE(DestroyDriverRoot(node_.driver_root(), "").ok());
-  for (const int number : {1, 2, 3 + 135, 4 + 135}) EXPECT_FALSE(PathExists(Device(number)));
+  for (const int number : {1, 2, kFirstNumberOfGpu1, kFirstNumberOfGpu1 + 1})
+    EXPECT_FALSE(PathExists(Device(number)));
 }
 
-TEST(CapabilityNodesTest, DevicesAreOfTheKindOfTheGpusDevice) {
+TEST(CapabilityNodesTest, CapabilityDevicesHaveTheTypeOfTheGpusDevice) {
   if (geteuid() != 0) GTEST_SKIP() << "only root makes device nodes";
   testing::SimNode node({.profile = "a100-sxm4-80gb", .gpus = 1});
   const std::string gpu = node.dev_root() + "/dev/nvidia0";
@@ -122,7 +126,7 @@ TEST(CapabilityNodesTest, DevicesAreOfTheKindOfTheGpusDevice) {
   EXPECT_EQ(info.st_rdev, makedev(kCapabilityMajor, capability.number()));
 }
 
-TEST(CapabilityNodesTest, ANodeWithoutMigHasNone) {
+TEST(CapabilityNodesTest, ANodeWithoutMigHasNoCapabilityFiles) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   EXPECT_FALSE(PathExists(node.driver_root() + "/proc/driver/nvidia-caps"));
   EXPECT_FALSE(PathExists(node.dev_root() + "/dev/nvidia-caps"));

@@ -123,7 +123,7 @@ Status CheckGpu(const State& state, int32_t gpu) {
 using StateChange = std::function<Status(State*, uint32_t)>;
 
 // An action that applies `change` to one GPU.
-SimgpuAction OnGpu(const SimgpuFlags& flags, StateChange change) {
+SimgpuAction MakeGpuAction(const SimgpuFlags& flags, StateChange change) {
   return [&flags, change] {
     return WithState(flags, /*wants_write=*/true, [&](State* state) -> Status {
       RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
@@ -249,7 +249,7 @@ CLI::App* AddGpuCommand(CLI::App* parent, SimgpuFlags* flags, SimgpuAction* acti
                         const char* name, const char* help, StateChange change) {
   CLI::App* command = parent->add_subcommand(name, help);
   command->add_option("--gpu", flags->gpu, "Index of the GPU")->required()->check(WholeNumber());
-  command->callback([=] { *action = OnGpu(*flags, change); });
+  command->callback([=] { *action = MakeGpuAction(*flags, change); });
   return command;
 }
 

@@ -81,7 +81,7 @@ TEST_F(CliTest, ShowReportsTheHealthOfAGpu) {
   EXPECT_THAT(Run({"show"}).out, Not(HasSubstr("HANGS")));
 }
 
-TEST_F(CliTest, TheErrorNamesAnOptionWhoseValueIsNoNumber) {
+TEST_F(CliTest, AValueThatIsNoNumberIsRefused) {
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"inject", "lost", "--gpu", "abc"},
         {"inject", "power", "--gpu", "0", "--value", "abc"},

@@ -102,8 +102,8 @@ std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string&
     add(fmt::format("nvidia{}", number), kNvidiaMajor, number);
   }
   if (HasMig(state)) {
-    add(std::string(kMigConfigDevice), kCapabilityMajor, kMigConfig);
-    add(std::string(kMigMonitorDevice), kCapabilityMajor, kMigMonitor);
+    add(std::string(kMigConfigDevice), kCapabilityMajor, kMigConfigMinor);
+    add(std::string(kMigMonitorDevice), kCapabilityMajor, kMigMonitorMinor);
   }
   return files;
 }

@@ -27,7 +27,7 @@ struct DeviceFile {
 inline constexpr unsigned kNvidiaMajor = 195;
 inline constexpr unsigned kUvmMajor = 510;  // a usual number; the kernel assigns it at run time
 // Minor numbers of the capabilities that belong to no instance (src/sim/state.h).
-inline constexpr unsigned kMigConfig = 1, kMigMonitor = 2;
+inline constexpr unsigned kMigConfigMinor = 1, kMigMonitorMinor = 2;
 
 // Whether a GPU of the node supports MIG.
 bool HasMig(const StateFile& state);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simgpu/driver_root.h"
 
+#include <fmt/ranges.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -63,16 +65,14 @@ Status MakeLink(const std::string& path, const std::string& target) {
 
 // The first of `folders` that has `name`.
 Result<std::string> FindFile(const std::string& name, const std::vector<std::string>& folders) {
-  std::string searched;
   for (const std::string& folder : folders) {
     const std::string path = JoinPath(folder, name);
     if (PathExists(path)) return path;
-    searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
   }
   return Error(Code::kNotFound,
                "{} is missing in {}: build the targets sim_cuda, sim_nvml and "
                "nvidia-smi, or set --library-dir",
-               name, searched);
+               name, fmt::join(folders, ", "));
 }
 
 std::vector<std::string> LibraryFolders(const DriverRootOptions& options) {
@@ -150,7 +150,7 @@ std::string InformationText(const GpuFacts& gpu, std::string_view driver_version
 Status WriteCapabilities(const std::string& root, const StateFile& state) {
   if (!HasMig(state)) return {};
   constexpr uint32_t kGpusWithMinors = 32;  // the driver has minor numbers for 32 GPUs
-  std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfig, kMigMonitor);
+  std::string minors = fmt::format("config {}\nmonitor {}\n", kMigConfigMinor, kMigMonitorMinor);
   for (uint32_t gpu = 0; gpu < kGpusWithMinors; ++gpu) {
     for (uint32_t gpu_instance = 0; gpu_instance < MigCapability::kGpuInstanceIds; ++gpu_instance) {
       minors += fmt::format("gpu{}/gi{}/access {}\n", gpu, gpu_instance,
@@ -164,8 +164,8 @@ Status WriteCapabilities(const std::string& root, const StateFile& state) {
   }
   RETURN_IF_ERROR(Write(JoinPath(root, "proc/driver/nvidia-caps/mig-minors"), minors));
   const std::string capabilities = JoinPath(root, "proc/driver/nvidia/capabilities");
-  for (const auto& [name, number, mode] :
-       {std::tuple("config", kMigConfig, 0400), std::tuple("monitor", kMigMonitor, 0444)}) {
+  for (const auto& [name, number, mode] : {std::tuple("config", kMigConfigMinor, 0400),
+                                           std::tuple("monitor", kMigMonitorMinor, 0444)}) {
     RETURN_IF_ERROR(
         Write(fmt::format("{}/mig/{}", capabilities, name), CapabilityText(number, mode)));
   }
@@ -253,8 +253,7 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
 Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
   State state;
   if (const int error = state.Open(StateDir(root)); error != 0) {
-    return Status(Code::kNotFound,
-                  fmt::format("no simulated driver at {}: {}", root, strerror(error)));
+    return Error(Code::kNotFound, "no simulated driver at {}: {}", root, strerror(error));
   }
   // This is the first step, so that the agent does not create device files of listed GPUs again.
   RemoveKernelFiles(root);

@@ -107,7 +107,7 @@ class DeviceFilesTest : public ::testing::Test {
   std::filesystem::path before_;
 };
 
-TEST_F(DeviceFilesTest, DestroyFindsFilesFromAnotherFolderAndWithoutTheirRoot) {
+TEST_F(DeviceFilesTest, DestroyFindsFilesFromAnotherFolderAndWithoutDevRoot) {
   ASSERT_TRUE(Create(4, "here").ok());
   EXPECT_EQ(FilesIn("here"), 8u);
   std::filesystem::current_path(before_);
@@ -115,13 +115,13 @@ TEST_F(DeviceFilesTest, DestroyFindsFilesFromAnotherFolderAndWithoutTheirRoot) {
   EXPECT_EQ(FilesIn("here"), 0u);
 }
 
-TEST_F(DeviceFilesTest, DestroyWithAnotherRootStillRemovesTheFiles) {
+TEST_F(DeviceFilesTest, DestroyWithAnotherDevRootStillRemovesTheFiles) {
   ASSERT_TRUE(Create(4, "here").ok());
   ASSERT_TRUE(DestroyDriverRoot("driver", dir_.path() + "/elsewhere").ok());
   EXPECT_EQ(FilesIn("here"), 0u);
 }
 
-TEST_F(DeviceFilesTest, ASmallerNodeRemovesFilesOfALargerOne) {
+TEST_F(DeviceFilesTest, ASmallerNodeRemovesFilesOfALargerNode) {
   ASSERT_TRUE(Create(8, "here").ok());
   ASSERT_TRUE(Create(2, "here").ok());
   EXPECT_EQ(FilesIn("here"), 6u);
@@ -140,7 +140,7 @@ TEST_F(DeviceFilesTest, FilesThatExistedBeforeStay) {
   EXPECT_EQ(*ListDir("here/dev"), std::vector<std::string>{"nvidia0"});
 }
 
-TEST_F(DeviceFilesTest, AnExistingNameIsRefusedAndNamed) {
+TEST_F(DeviceFilesTest, AFileOfAnotherKindIsRefusedAndNamed) {
   ASSERT_TRUE(MakeDirs("here/dev").ok());
   ASSERT_TRUE(WriteFileAtomically("here/dev/nvidia1", "precious", 0600).ok());
   const Status status = Create(2, "here");

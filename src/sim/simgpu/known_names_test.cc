@@ -36,7 +36,7 @@ TEST(KnownNamesTest, AnUnknownXidIsRefusedWithTheCatalog) {
   EXPECT_FALSE(CheckXid(0).ok());
 }
 
-TEST(NearestNamesTest, OrdersByDistanceAndOmitsOtherNames) {
+TEST(NearestNamesTest, OrdersByDistanceAndOmitsDistantNames) {
   EXPECT_THAT(NearestNames("kitten", {"mitten", "kitten", "zebra", "sitting", "bitten"}),
               ElementsAre("kitten", "mitten", "bitten"));
   EXPECT_THAT(NearestNames("x", {"kitten"}), IsEmpty());

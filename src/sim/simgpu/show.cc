@@ -89,7 +89,8 @@ std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
 }
 
 uint64_t UsedByInstance(State* state, uint32_t gpu, uint32_t instance) {
-  return state->UsedBytesOf(gpu, state->gpu_state(gpu).compute_instances[instance].gpu_instance);
+  return state->UsedBytesInInstance(gpu,
+                                    state->gpu_state(gpu).compute_instances[instance].gpu_instance);
 }
 
 Json MigJson(State* state, uint32_t gpu) {
@@ -169,8 +170,8 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
 }
 
 // A line for each counter, the largest first.
-std::string CounterLines(const NamedCounter (&counters)[kMaxCounters], const char* before,
-                         const char* after) {
+std::string CounterLines(const NamedCounter (&counters)[kMaxCounters], const char* prefix,
+                         const char* suffix) {
   std::map<std::string, uint64_t> sums;
   for (const NamedCounter& counter : counters) {
     if (counter.state == kCounterReady) sums[counter.name] += counter.count;
@@ -180,7 +181,7 @@ std::string CounterLines(const NamedCounter (&counters)[kMaxCounters], const cha
   std::ranges::sort(sorted, std::greater());
   std::string text;
   for (const auto& [count, name] : sorted) {
-    text += fmt::format("{:>10}  {}{}{}\n", count, before, name, after);
+    text += fmt::format("{:>10}  {}{}{}\n", count, prefix, name, suffix);
   }
   return text;
 }

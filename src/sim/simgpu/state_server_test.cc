@@ -76,7 +76,7 @@ TEST_F(StateServerTest, AProcessThatOpensTheNodeTwiceKeepsItsSlot) {
   close(ready[1]);
 }
 
-TEST_F(StateServerTest, AClientThatReadsNothingDelaysNoOther) {
+TEST_F(StateServerTest, AClientThatReadsNothingDelaysNoOtherClient) {
   const Fd silent(ConnectTo(socket_));
   EXPECT_TRUE(silent.valid());
   State state;
