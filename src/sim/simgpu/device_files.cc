@@ -69,9 +69,10 @@ Status MakeDeviceFile(const DeviceFile& file, bool* created) {
   }
   RETURN_IF_ERROR(MakeDirs(DirName(file.path)));
   if (mknod(file.path.c_str(), file.type | 0666, file.number) != 0) {
-    const bool nodes = file.type == S_IFCHR;
-    return Status::FromErrno("create device node " + file.path, errno)
-        .Annotate(nodes ? "run as root, or use --device-files for plain files" : "");
+    const Status status = Status::FromErrno("create " + file.path, errno);
+    if (file.type != S_IFCHR || status.code() != Code::kPermissionDenied) return status;
+    return Error(status.code(), "{}: run as root, or use --device-files for plain files",
+                 status.message());
   }
   // mknod applies the umask.
   if (chmod(file.path.c_str(), ModeOf(file)) != 0) return Status::FromErrno(file.path, errno);
