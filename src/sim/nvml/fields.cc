@@ -56,9 +56,8 @@ constexpr ZeroFields kZeroFields[] = {
     {169, 169, FieldRequirement::kNone, false},    // recoveries of the PCIe link
     {173, 183, FieldRequirement::kNone, false},    // errors of PCIe
     {197, 198, FieldRequirement::kNone, true},     // traffic of PCIe
-    {251, 253, FieldRequirement::kNone,
-     true},  // nanoseconds of slowdown, as numbered up to NVML 13.0
-    {269, 271, FieldRequirement::kNone, true},  // the same fields, as numbered by later versions
+    {251, 253, FieldRequirement::kNone, true},     // nanoseconds of slowdown, up to NVML 13.0
+    {269, 271, FieldRequirement::kNone, true},     // the same fields in later versions
 };
 
 // The Fill functions return true if they know the field, and then write its value.

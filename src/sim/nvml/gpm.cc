@@ -57,8 +57,8 @@ bool IsLive(GpmSample sample) { return sample != nullptr && sample->magic == kLi
 
 bool IsSupported(const GpuCall& gpu) { return gpu.at_least(kArchHopper); }
 
-// Percent of the whole GPU between the samples. Injected values take precedence, as in
-// State::Utilization.
+// Busy time of the whole GPU between the samples, in percent. Injected values take precedence, as
+// in State::Utilization.
 double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
                    const GpmSampleTag& later) {
   const std::uint32_t injected = state.file().gpu_states[later.gpu].utilization_gpu.load();

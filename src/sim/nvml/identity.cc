@@ -19,28 +19,28 @@ unsigned CoresPerSm(const sim::GpuFacts& facts) {
 }  // namespace
 
 Return nvmlDeviceGetName(Device device, char* name, unsigned length) {
-  NVML_ENTER_ANY(gpu, device);
-  if (gpu.instance_number() == 0) return CopyText(gpu.facts().name, name, length);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
+  if (gpu.instance_plus_1() == 0) return CopyText(gpu.facts().name, name, length);
   const std::string profile =
-      gpu.state().InstanceProfile(gpu.gpu_index(), gpu.instance_number() - 1);
+      gpu.state().InstanceProfile(gpu.gpu_index(), gpu.instance_plus_1() - 1);
   char text[128];
   std::snprintf(text, sizeof(text), "%s MIG %s", gpu.facts().name, profile.c_str());
   return CopyText(text, name, length);
 }
 
 Return nvmlDeviceGetBrand(Device device, unsigned* brand) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   return Put(brand, gpu.facts().brand);
 }
 
 Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   NVML_ENTER_CACHED(gpu, device);
   NVML_REQUIRE(index != nullptr);
-  if (gpu.instance_number() != 0) {
+  if (gpu.instance_plus_1() != 0) {
     // The position among the MIG devices of its GPU, as in nvmlDeviceGetMigDeviceHandleByIndex.
     *index = 0;
     while (*index < sim::kMaxInstances &&
-           gpu.state().InstanceByRank(gpu.gpu_index(), *index) != gpu.instance_number() - 1) {
+           gpu.state().InstanceByRank(gpu.gpu_index(), *index) != gpu.instance_plus_1() - 1) {
       ++*index;
     }
     return Return::kSuccess;
@@ -63,9 +63,9 @@ Return nvmlDeviceGetModuleId(Device device, unsigned* id) {
 }
 
 Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
-  NVML_ENTER_ANY(gpu, device);
-  if (gpu.instance_number() == 0) return CopyText(gpu.facts().uuid, uuid, length);
-  return CopyText(gpu.state().InstanceUuid(gpu.gpu_index(), gpu.instance_number() - 1).c_str(),
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
+  if (gpu.instance_plus_1() == 0) return CopyText(gpu.facts().uuid, uuid, length);
+  return CopyText(gpu.state().InstanceUuid(gpu.gpu_index(), gpu.instance_plus_1() - 1).c_str(),
                   uuid, length);
 }
 
@@ -140,12 +140,12 @@ Return nvmlDeviceGetGspFirmwareMode(Device device, unsigned* enabled, unsigned* 
 }
 
 Return nvmlDeviceGetArchitecture(Device device, unsigned* architecture) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   return Put(architecture, gpu.facts().architecture);
 }
 
 Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   NVML_REQUIRE(major != nullptr && minor != nullptr);
   *major = static_cast<int>(gpu.facts().cc_major);
   *minor = static_cast<int>(gpu.facts().cc_minor);

@@ -58,7 +58,7 @@ Return MigHandleByUuid(const char* function, const char* uuid, Device* device) {
       if (strcasecmp(uuid, state.InstanceUuid(gpu, instance).c_str()) != 0) continue;
       if (!state.MayUse(gpu, instance)) continue;
       if (state.is_lost(gpu)) return Return::kGpuIsLost;
-      *device = HandleOfInstance(gpu, instance);
+      *device = HandleOfMigDevice(gpu, instance);
       return Return::kSuccess;
     }
   }

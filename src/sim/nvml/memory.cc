@@ -63,7 +63,7 @@ Return GetDriverModel(const char* function, Device device, const unsigned* curre
 // Total, reserved and used memory of a GPU, or of the GPU instance of a MIG device.
 MemoryV2 MemoryOf(const GpuCall& gpu) {
   MemoryV2 memory = {};
-  if (gpu.instance_number() != 0) {
+  if (gpu.instance_plus_1() != 0) {
     memory.total = gpu.mig_profile().memory_bytes;
     memory.used = gpu.state().UsedBytesInInstance(gpu.gpu_index(), gpu.gpu_instance());
     return memory;
@@ -83,7 +83,7 @@ Return SetMode(const GpuCall& gpu, sim::AtomicU32* mode, unsigned value) {
 }  // namespace
 
 Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   NVML_REQUIRE(memory != nullptr);
   const MemoryV2 info = MemoryOf(gpu);
   memory->total = info.total;
@@ -93,7 +93,7 @@ Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
 }
 
 Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   NVML_REQUIRE(memory != nullptr);
   if (memory->version != VersionOf<MemoryV2>(2)) return Return::kArgumentVersionMismatch;
   const MemoryV2 info = MemoryOf(gpu);
@@ -107,17 +107,17 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
 
 // The simulation does not use BAR1.
 Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   NVML_REQUIRE(memory != nullptr);
-  // A MIG device has the part of its slices.
-  const std::uint64_t parts = gpu.instance_number() == 0 ? 8 : gpu.mig_profile().size;
+  // BAR1 is divided by slices of memory, of which a GPU has 8.
+  const std::uint64_t parts = gpu.instance_plus_1() == 0 ? 8 : gpu.mig_profile().size;
   const std::uint64_t bytes = gpu.facts().bar1_bytes / 8 * parts;
   *memory = {bytes, bytes, 0};
   return Return::kSuccess;
 }
 
 Return nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   return Put(mode, gpu.gpu_state().compute_mode.load());
 }
 

@@ -108,7 +108,7 @@ Return GetAttributes(const char* function, Device device, DeviceAttributes* attr
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(attributes != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance_number() != 0);
+  NVML_REQUIRE(gpu.instance_plus_1() != 0);
   const sim::MigProfile& profile = gpu.mig_profile();
   const std::uint32_t slices = gpu.compute_instance().slices.load();
   *attributes = {gpu.state().MultiprocessorsOf(gpu.gpu_index(), gpu.gpu_instance(), slices),
@@ -168,7 +168,7 @@ Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements,
 }
 
 Return nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
   *current = gpu.gpu_state().mig_mode.load();
@@ -199,31 +199,31 @@ Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
   const std::uint32_t instance = gpu.state().InstanceByRank(gpu.gpu_index(), index);
   if (instance == sim::kMaxInstances) return Return::kNotFound;
-  *mig = HandleOfInstance(gpu.gpu_index(), instance);
+  *mig = HandleOfMigDevice(gpu.gpu_index(), instance);
   return Return::kSuccess;
 }
 
 Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned* is_mig) {
   NVML_ENTER_CACHED(gpu, device);
-  return Put(is_mig, gpu.instance_number() != 0 ? 1U : 0U);
+  return Put(is_mig, gpu.instance_plus_1() != 0 ? 1U : 0U);
 }
 
 Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device mig, Device* device) {
-  NVML_ENTER_ANY(gpu, mig);
-  NVML_REQUIRE(device != nullptr && gpu.instance_number() != 0);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, mig);
+  NVML_REQUIRE(device != nullptr && gpu.instance_plus_1() != 0);
   return Put(device, HandleOf(gpu.gpu_index()));
 }
 
 Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance_number() != 0);
+  NVML_REQUIRE(gpu.instance_plus_1() != 0);
   return Put(id, gpu.gpu_state().gpu_instances[gpu.gpu_instance()].id.load());
 }
 Return nvmlDeviceGetComputeInstanceId(Device device, unsigned* id) {
-  NVML_ENTER_ANY(gpu, device);
+  NVML_ENTER_DEVICE_OR_MIG(gpu, device);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  NVML_REQUIRE(gpu.instance_number() != 0);
+  NVML_REQUIRE(gpu.instance_plus_1() != 0);
   return Put(id, gpu.compute_instance().id.load());
 }
 
@@ -278,7 +278,7 @@ Return nvmlDeviceGetGpuInstancePossiblePlacements_v2(Device device, unsigned pro
 
 Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile_id,
                                                  unsigned* count) {
-  NVML_ENTER_MIG(gpu, device);
+  NVML_ENTER_MIG_MODE(gpu, device);
   NVML_REQUIRE(count != nullptr);
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
@@ -313,7 +313,7 @@ Return nvmlGpuInstanceDestroy(GpuInstance handle) {
 // them.
 Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance* instances,
                                  unsigned* count) {
-  NVML_ENTER_MIG(gpu, device);
+  NVML_ENTER_MIG_MODE(gpu, device);
   NVML_REQUIRE(instances != nullptr && count != nullptr);
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
@@ -327,7 +327,7 @@ Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance
 }
 
 Return nvmlDeviceGetGpuInstanceById(Device device, unsigned id, GpuInstance* instance) {
-  NVML_ENTER_MIG(gpu, device);
+  NVML_ENTER_MIG_MODE(gpu, device);
   NVML_REQUIRE(instance != nullptr);
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {
     const sim::GpuInstance& other = gpu.gpu_state().gpu_instances[i];

@@ -56,7 +56,7 @@ Return ReturnFromErrno(int error);
 // number.
 Return PutPlacements(std::uint32_t starts, unsigned size, Placement* placements, unsigned* count);
 
-#define NVML_ENTER_MIG(gpu, device)       \
+#define NVML_ENTER_MIG_MODE(gpu, device)  \
   const MigGpuCall gpu(__func__, device); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 #define NVML_ENTER_GPU_INSTANCE(call, handle)   \

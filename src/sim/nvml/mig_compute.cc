@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute instances. Their profiles are numbers of slices; a profile has the same number and id.
+// Compute instances. Each of their profiles is a number of slices. The profile's number in NVML is
+// also its id.
 #include <bit>
 #include <cstdio>
 
@@ -16,8 +17,10 @@ unsigned SlicesOf(const GpuInstanceCall& call, unsigned profile) {
   if (profile >= 7) return 0;  // 7 is a single slice with media engines, which no profile has here
   const unsigned slices = kComputeSlices[profile];
   const unsigned parent_slices = call.profile().slices;
-  const bool half = slices * 2 <= parent_slices || (slices == 2 && parent_slices == 3);
-  return slices == parent_slices || (slices < parent_slices && half) ? slices : 0;
+  // All slices, at most half of them, or 2 of 3.
+  const bool is_possible =
+      slices == parent_slices || slices * 2 <= parent_slices || (slices == 2 && parent_slices == 3);
+  return is_possible ? slices : 0;
 }
 
 unsigned ProfileOfSlices(unsigned slices) {

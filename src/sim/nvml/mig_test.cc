@@ -136,7 +136,7 @@ TEST_F(MigTest, AMigDeviceHasItsPartOfTheGpu) {
   EXPECT_EQ(NVML(nvmlDeviceGetAttributes_v2)(Handle(0), &attributes), Return::kInvalidArgument);
 }
 
-TEST_F(MigTest, AUuidFindsItsDeviceAndANewInstanceAtItsPlaceHasIt) {
+TEST_F(MigTest, AUuidFindsItsDeviceAndPassesToANewInstanceInItsPlace) {
   const GpuInstance instance = Create(k2g);
   const ComputeInstance compute = CreateCompute(instance, 1);
   const std::string uuid = Uuid(Mig(0));

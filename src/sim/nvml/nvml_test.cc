@@ -304,7 +304,7 @@ TEST_F(NvmlTest, EachFieldHasItsOwnResult) {
   EXPECT_EQ(fields[2].value.ui, 12u);
 }
 
-TEST_F(NvmlTest, MigIsKnownAndOff) {
+TEST_F(NvmlTest, MigIsSupportedAndOff) {
   Init();
   unsigned current = 9;
   unsigned pending = 9;
@@ -418,7 +418,8 @@ TEST_F(EventTest, WaitingTakesNoProcessorAndWakesAtOnce) {
   node_.state().PostEvent(0, kEventXid, 94);
   waiter.join();
   RecordProperty("wake_us", int((woken_ns - posted) / 1000));
-  EXPECT_LT(woken_ns - posted, 10'000'000'000u) << "of the 60 s that it would wait";
+  EXPECT_LT(woken_ns - posted, 10'000'000'000u)
+      << "the event ends the wait, not the timeout of 60 s";
   EXPECT_LT(cpu_ns, 20u * 1000000);
   NVML(nvmlEventSetFree)(set);
   NVML(nvmlEventSetFree)(idle);

@@ -35,7 +35,7 @@ class ProcessList {
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
     for (std::uint32_t i = 0; i < found; ++i) {
       const bool is_on_device =
-          gpu.instance_number() == 0 || gpu.instance_number() == views_[i].instance_plus_1;
+          gpu.instance_plus_1() == 0 || gpu.instance_plus_1() == views_[i].instance_plus_1;
       if (is_on_device && views_[i].pid > 0) views_[count_++] = views_[i];
     }
   }
@@ -76,7 +76,7 @@ void Fill(const GpuCall& gpu, const sim::ProcessView& view, ProcessInfo* info) {
 }
 
 template <typename Info>
-Return ListCompute(const char* function, Device device, unsigned* count, Info* infos) {
+Return ListComputeProcesses(const char* function, Device device, unsigned* count, Info* infos) {
   const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
@@ -93,13 +93,13 @@ Return ListCompute(const char* function, Device device, unsigned* count, Info* i
 }
 
 // A simulated GPU has no graphics processes and no MPS server.
-Return ListNone(const char* function, Device device, unsigned* count) {
+Return ListNoProcesses(const char* function, Device device, unsigned* count) {
   const GpuCall gpu(function, device, WhenLost::kFail, MigDevice::kSupported);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(count, 0U);
 }
 
-// CLOCK_REALTIME at 0 of CLOCK_MONOTONIC, read once so that a sample keeps its timestamp.
+// CLOCK_REALTIME when CLOCK_MONOTONIC was 0. It is read once, so that a sample keeps its timestamp.
 std::uint64_t BootUs() {
   static std::atomic<std::uint64_t> boot_us{0};
   std::uint64_t none = 0;
@@ -163,31 +163,31 @@ bool SampleOf(const GpuCall& gpu, unsigned type, unsigned* value) {
 }  // namespace
 
 Return nvmlDeviceGetComputeRunningProcesses(Device device, unsigned* count, ProcessInfoV1* infos) {
-  return ListCompute(__func__, device, count, infos);
+  return ListComputeProcesses(__func__, device, count, infos);
 }
 Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned* count, ProcessInfo* infos) {
-  return ListCompute(__func__, device, count, infos);
+  return ListComputeProcesses(__func__, device, count, infos);
 }
 Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo* infos) {
-  return ListCompute(__func__, device, count, infos);
+  return ListComputeProcesses(__func__, device, count, infos);
 }
 Return nvmlDeviceGetGraphicsRunningProcesses(Device device, unsigned* count, ProcessInfoV1*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, unsigned* count, ProcessInfo*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned* count, ProcessInfo*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 Return nvmlDeviceGetMPSComputeRunningProcesses(Device device, unsigned* count, ProcessInfoV1*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 Return nvmlDeviceGetMPSComputeRunningProcesses_v2(Device device, unsigned* count, ProcessInfo*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo*) {
-  return ListNone(__func__, device, count);
+  return ListNoProcesses(__func__, device, count);
 }
 
 Return nvmlDeviceGetRunningProcessDetailList(Device device, ProcessDetailList* list) {

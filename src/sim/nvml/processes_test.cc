@@ -83,7 +83,7 @@ TEST_F(ProcessUseTest, ASampleIsReadOnce) {
             Return::kNotFound);
 }
 
-TEST_F(ProcessUseTest, BothFunctionsAnswerAlike) {
+TEST_F(ProcessUseTest, BothUtilizationFunctionsAnswerAlike) {
   Init();
   const GpuUser busy(node_.root() + "/run/simgpu", 1, kMiB);
   SetUse(busy.pid(), 33);

@@ -97,14 +97,14 @@ bool HasSysAdmin() {
 
 // Finds the GPU and the compute instance of a handle. False: invalid handle.
 bool FindGpu(Device device, const sim::State& state, std::uint32_t* gpu,
-             std::uint32_t* instance_number) {
+             std::uint32_t* instance_plus_1) {
   for (std::uint32_t i = 0; i < g_visible.count; ++i) {
     *gpu = g_visible.gpus[i];
-    *instance_number = 0;
+    *instance_plus_1 = 0;
     if (device == &g_devices[*gpu]) return true;
     for (std::uint32_t instance = 0; instance < sim::kMaxInstances; ++instance) {
       if (device != &g_mig_devices[*gpu][instance]) continue;
-      *instance_number = instance + 1;
+      *instance_plus_1 = instance + 1;
       return state.file().gpu_states[*gpu].compute_instances[instance].present.load() != 0;
     }
   }
@@ -163,12 +163,12 @@ GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDev
   if (g_references.load() == 0) return;
   state_ = g_state.load();
   result_ = Return::kInvalidArgument;
-  if (!FindGpu(device, *state_, &gpu_, &instance_number_)) return;
+  if (!FindGpu(device, *state_, &gpu_, &instance_plus_1_)) return;
   result_ = static_cast<Return>(state_->CheckFault(function, static_cast<std::int32_t>(gpu_)));
   if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->is_lost(gpu_)) {
     result_ = Return::kGpuIsLost;
   }
-  if (result_ == Return::kSuccess && instance_number_ != 0 &&
+  if (result_ == Return::kSuccess && instance_plus_1_ != 0 &&
       mig_device == MigDevice::kNotSupported) {
     result_ = Return::kNotSupported;
   }
@@ -177,13 +177,13 @@ GpuCall::GpuCall(const char* function, Device device, WhenLost when_lost, MigDev
 GpuCall::GpuCall(Device device) {
   if (g_references.load() == 0) return;
   state_ = g_state.load();
-  result_ = FindGpu(device, *state_, &gpu_, &instance_number_) ? Return::kSuccess
+  result_ = FindGpu(device, *state_, &gpu_, &instance_plus_1_) ? Return::kSuccess
                                                                : Return::kInvalidArgument;
 }
 
 Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }
 
-Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance) {
+Device HandleOfMigDevice(std::uint32_t gpu, std::uint32_t compute_instance) {
   return &g_mig_devices[gpu][compute_instance];
 }
 

@@ -27,7 +27,7 @@ NVML_EXPORT const char* nvmlErrorString(Return result);
 // The target of a handle, which lives as long as the library.
 struct DeviceTag {
   std::uint32_t gpu;              // index in the state
-  std::uint32_t instance_number;  // 1 + index of a compute instance (MIG device); 0: the whole GPU
+  std::uint32_t instance_plus_1;  // 1 + index of a compute instance (MIG device); 0: the whole GPU
 };
 
 // The GPUs that this process sees, in NVML's order.
@@ -78,10 +78,10 @@ class GpuCall {
   sim::State& state() const { return *state_; }
   std::uint32_t gpu_index() const { return gpu_; }
   // 1 + index of the compute instance of a MIG device; 0: the whole GPU.
-  std::uint32_t instance_number() const { return instance_number_; }
+  std::uint32_t instance_plus_1() const { return instance_plus_1_; }
   // REQUIRES: a MIG device.
   sim::ComputeInstance& compute_instance() const {
-    return gpu_state().compute_instances[instance_number_ - 1];
+    return gpu_state().compute_instances[instance_plus_1_ - 1];
   }
   std::uint32_t gpu_instance() const { return compute_instance().gpu_instance.load(); }
   const sim::MigProfile& mig_profile() const { return state_->ProfileOf(gpu_, gpu_instance()); }
@@ -95,7 +95,7 @@ class GpuCall {
   Return result_ = Return::kUninitialized;
   sim::State* state_ = nullptr;
   std::uint32_t gpu_ = 0;
-  std::uint32_t instance_number_ = 0;
+  std::uint32_t instance_plus_1_ = 0;
 };
 
 #define NVML_ENTER(call)         \
@@ -105,7 +105,7 @@ class GpuCall {
   const GpuCall gpu(__func__, device); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function that also has an answer for a MIG device.
-#define NVML_ENTER_ANY(gpu, device)                                            \
+#define NVML_ENTER_DEVICE_OR_MIG(gpu, device)                                  \
   const GpuCall gpu(__func__, device, WhenLost::kFail, MigDevice::kSupported); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // Enters a function whose answer the driver caches, so that it works for a lost GPU.
@@ -116,7 +116,7 @@ class GpuCall {
   if (!(condition)) return Return::kInvalidArgument
 
 Device HandleOf(std::uint32_t gpu);
-Device HandleOfInstance(std::uint32_t gpu, std::uint32_t compute_instance);
+Device HandleOfMigDevice(std::uint32_t gpu, std::uint32_t compute_instance);
 
 // Settings apply to the whole node, so the real driver requires CAP_SYS_ADMIN.
 Return CheckMayChange(const GpuCall& gpu);

@@ -150,7 +150,7 @@ TEST_F(SettingsTest, WithoutRootNothingChanges) {
   EXPECT_EQ(node_.state().gpu_state(0).power_limit_mw.load(), 0u);
 }
 
-TEST_F(NvmlTest, ATuringGpuHasTwoMemoryClocksAndTwoStates) {
+TEST_F(NvmlTest, ATuringGpuHasTwoMemoryClocksAndTwoPerformanceStates) {
   for (std::uint32_t gpu = 0; gpu < 4; ++gpu) Facts(gpu).clock_mem_idle = 405;
   SetArchitecture(kArchTuring);
   Init();

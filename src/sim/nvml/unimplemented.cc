@@ -61,7 +61,8 @@ const char* nvmlErrorString(Return result) {
   return "Unknown Error";
 }
 
-// The functions ignore their arguments, which the caller removes (x86-64, AArch64).
+// The functions ignore their arguments: on x86-64 and AArch64, the caller removes arguments from
+// the stack.
 extern "C" {
 #define NVML_UNIMPLEMENTED(name) \
   NVML_EXPORT Return name() { return CountAndRefuse(__func__); }
