@@ -39,11 +39,11 @@ bool ParseChoice(std::string_view text, std::span<const std::string_view> names,
   return false;
 }
 
-constexpr std::string_view kModeWords[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
-                                           "EXCLUSIVE_PROCESS"};
+constexpr std::string_view kComputeModeWords[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
+                                                  "EXCLUSIVE_PROCESS"};
 
 bool ParseComputeMode(std::string_view text, Change* change) {
-  return ParseChoice(text, kModeWords, &change->values[0]);
+  return ParseChoice(text, kComputeModeWords, &change->values[0]);
 }
 
 constexpr std::string_view kSwitchWords[] = {"DISABLED", "ENABLED"};
@@ -81,7 +81,7 @@ bool ParsePair(std::string_view text, Change* change) {
   return text.find(',') != std::string_view::npos && ParseRange(text, change);
 }
 
-Return Call(const NvmlGpu& gpu, const char* function, const Change& change) {
+Return CallWithValue(const NvmlGpu& gpu, const char* function, const Change& change) {
   return gpu.client().Call<OneValueFn>(function, gpu.handle(), change.values[0]);
 }
 
@@ -96,9 +96,9 @@ Return Reset(const NvmlGpu& gpu, const char* function, std::string_view target,
 }
 
 Return SetComputeMode(const Change& change, const NvmlGpu& gpu, std::string* message) {
-  *message = fmt::format("Set compute mode to {} for GPU {}.\n", kModeWords[change.values[0]],
-                         gpu.BusId());
-  return Call(gpu, "nvmlDeviceSetComputeMode", change);
+  *message = fmt::format("Set compute mode to {} for GPU {}.\n",
+                         kComputeModeWords[change.values[0]], gpu.BusId());
+  return CallWithValue(gpu, "nvmlDeviceSetComputeMode", change);
 }
 
 std::string_view EnabledText(const Change& change) {
@@ -107,25 +107,25 @@ std::string_view EnabledText(const Change& change) {
 
 Return SetPersistence(const Change& change, const NvmlGpu& gpu, std::string* message) {
   *message = fmt::format("{} persistence mode for GPU {}.\n", EnabledText(change), gpu.BusId());
-  return Call(gpu, "nvmlDeviceSetPersistenceMode", change);
+  return CallWithValue(gpu, "nvmlDeviceSetPersistenceMode", change);
 }
 
 Return SetEcc(const Change& change, const NvmlGpu& gpu, std::string* message) {
   *message = fmt::format("{} ECC support for GPU {}.\n", EnabledText(change), gpu.BusId());
-  return Call(gpu, "nvmlDeviceSetEccMode", change);
+  return CallWithValue(gpu, "nvmlDeviceSetEccMode", change);
 }
 
 Return ResetEccErrors(const Change& change, const NvmlGpu& gpu, std::string* message) {
   *message = fmt::format("Reset {} ECC errors to zero for GPU {}.\n",
                          change.values[0] == 0 ? "volatile" : "aggregate", gpu.BusId());
-  return Call(gpu, "nvmlDeviceClearEccErrorCounts", change);
+  return CallWithValue(gpu, "nvmlDeviceClearEccErrorCounts", change);
 }
 
 Return SetPowerLimit(const Change& change, const NvmlGpu& gpu, std::string* message) {
   const NvmlAnswer<unsigned> before = gpu.Number("nvmlDeviceGetPowerManagementLimit");
   *message = fmt::format("Power limit for GPU {} was set to {:.2f} W from {}.\n", gpu.BusId(),
                          change.values[0] / 1000.0, ShowWatts(before));
-  return Call(gpu, "nvmlDeviceSetPowerManagementLimit", change);
+  return CallWithValue(gpu, "nvmlDeviceSetPowerManagementLimit", change);
 }
 
 Return LockGpuClocks(const Change& change, const NvmlGpu& gpu, std::string* message) {

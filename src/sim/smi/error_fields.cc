@@ -33,7 +33,7 @@ std::string SramThreshold(const NvmlGpu& gpu, const NodeValues&) {
 
 template <unsigned RemappedRows::*member>
 NvmlAnswer<unsigned> RemappedRowsValue(const NvmlGpu& gpu) {
-  const NvmlAnswer<RemappedRows> rows = gpu.Rows();
+  const NvmlAnswer<RemappedRows> rows = gpu.RemappedRowCounts();
   return {rows.result, rows.value.*member};
 }
 

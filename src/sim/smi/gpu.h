@@ -97,7 +97,7 @@ class NvmlGpu {
   std::vector<RetiredPage> RetiredPages() const;
   // Sorted by descending memory clock, then by descending graphics clock.
   std::vector<ClockPair> SupportedClocks() const;
-  NvmlAnswer<RemappedRows> Rows() const;
+  NvmlAnswer<RemappedRows> RemappedRowCounts() const;
   NvmlAnswer<nvml::RowRemapperHistogram> RowHistogram() const;
   NvmlAnswer<nvml::EccSramErrorStatus> SramErrors() const;
   // `scope` is the number of the link, for fields of a link.

@@ -42,7 +42,7 @@ std::vector<RetiredPage> NvmlGpu::RetiredPages() const {
   return pages;
 }
 
-NvmlAnswer<RemappedRows> NvmlGpu::Rows() const {
+NvmlAnswer<RemappedRows> NvmlGpu::RemappedRowCounts() const {
   NvmlAnswer<RemappedRows> answer;
   RemappedRows& rows = answer.value;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetRemappedRows, device_, &rows.correctable,

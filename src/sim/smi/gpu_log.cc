@@ -11,26 +11,26 @@
 namespace tessera::smi {
 namespace {
 
-struct Display {
+struct DisplayType {
   std::string_view name;
   std::string_view sections;  // labels, separated by ';'
 };
 
-constexpr std::array kDisplays = {
-    Display{"MEMORY", "FB Memory Usage;BAR1 Memory Usage;Conf Compute Protected Memory Usage"},
-    Display{"UTILIZATION", "Utilization;Encoder Stats"},
-    Display{"ECC", "ECC Mode;ECC Errors"},
-    Display{"TEMPERATURE", "Temperature"},
-    Display{"POWER", "GPU Power Readings"},
-    Display{"CLOCK", "Clocks;Applications Clocks;Max Clocks"},
-    Display{"COMPUTE", "Compute Mode"},
-    Display{"PIDS", "Processes"},
-    Display{"PERFORMANCE", "Performance State;Clocks Event Reasons"},
-    Display{"PAGE_RETIREMENT", "Retired Pages"},
-    Display{"ROW_REMAPPER", "Remapped Rows"},
-    Display{"ENCODER_STATS", "Encoder Stats"},
-    Display{"FBC_STATS", "FBC Stats"},
-    Display{"RESET_STATUS", "GPU Reset Status"},
+constexpr std::array kDisplayTypes = {
+    DisplayType{"MEMORY", "FB Memory Usage;BAR1 Memory Usage;Conf Compute Protected Memory Usage"},
+    DisplayType{"UTILIZATION", "Utilization;Encoder Stats"},
+    DisplayType{"ECC", "ECC Mode;ECC Errors"},
+    DisplayType{"TEMPERATURE", "Temperature"},
+    DisplayType{"POWER", "GPU Power Readings"},
+    DisplayType{"CLOCK", "Clocks;Applications Clocks;Max Clocks"},
+    DisplayType{"COMPUTE", "Compute Mode"},
+    DisplayType{"PIDS", "Processes"},
+    DisplayType{"PERFORMANCE", "Performance State;Clocks Event Reasons"},
+    DisplayType{"PAGE_RETIREMENT", "Retired Pages"},
+    DisplayType{"ROW_REMAPPER", "Remapped Rows"},
+    DisplayType{"ENCODER_STATS", "Encoder Stats"},
+    DisplayType{"FBC_STATS", "FBC Stats"},
+    DisplayType{"RESET_STATUS", "GPU Reset Status"},
 };
 
 bool Contains(std::string_view list, char separator, std::string_view item) {
@@ -49,7 +49,7 @@ bool ChooseSections(std::string_view display_types, std::string* sections, std::
     const size_t end = display_types.find(',');
     const std::string_view name = display_types.substr(0, end);
     bool found = false;
-    for (const Display& display : kDisplays) {
+    for (const DisplayType& display : kDisplayTypes) {
       if (display.name != name) continue;
       *sections += fmt::format("{};", display.sections);
       found = true;

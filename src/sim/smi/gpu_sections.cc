@@ -170,7 +170,7 @@ void AddRetiredPages(const NvmlGpu& gpu, LogNode* log) {
 }
 
 void AddRemappedRows(const NvmlGpu& gpu, LogNode* log) {
-  const NvmlAnswer<RemappedRows> rows = gpu.Rows();
+  const NvmlAnswer<RemappedRows> rows = gpu.RemappedRowCounts();
   if (!rows.ok()) {
     log->Add("Remapped Rows", "remapped_rows", kNotAvailable);
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of queries with several lines for a GPU: processes, remapped rows, retired pages, clocks.
+// Fields of all queries other than --query-gpu: processes, remapped rows, retired pages, clocks.
 #include <fmt/format.h>
 
 #include <algorithm>

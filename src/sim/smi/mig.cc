@@ -15,9 +15,9 @@ namespace {
 
 using nvml::Return;
 
-constexpr unsigned kProfiles = 17;     // NVML_GPU_INSTANCE_PROFILE_COUNT
-constexpr unsigned kComputeSizes = 8;  // NVML_COMPUTE_INSTANCE_PROFILE_COUNT
-constexpr unsigned kMaxInstances = 8;  // of one GPU
+constexpr unsigned kProfiles = 17;        // NVML_GPU_INSTANCE_PROFILE_COUNT
+constexpr unsigned kComputeProfiles = 8;  // NVML_COMPUTE_INSTANCE_PROFILE_COUNT
+constexpr unsigned kMaxInstances = 8;     // of one GPU
 
 struct ListedProfile {
   unsigned id = 0;
@@ -91,7 +91,7 @@ std::vector<ComputeInstanceView> ComputeInstancesOf(const NvmlGpu& gpu,
                                                     const GpuInstanceView& parent,
                                                     std::string_view ids) {
   std::vector<ComputeInstanceView> views;
-  for (unsigned profile = 0; profile < kComputeSizes; ++profile) {
+  for (unsigned profile = 0; profile < kComputeProfiles; ++profile) {
     nvml::ComputeInstanceProfileInfoV2 info;
     if (!FindComputeProfile(gpu, parent, profile, &info)) continue;
     std::array<nvml::ComputeInstance, kMaxInstances> handles = {};
@@ -159,7 +159,7 @@ std::string ListPlacements(const std::vector<NvmlGpu>& gpus) {
   return out;
 }
 
-Return ListInstances(const std::vector<NvmlGpu>& gpus, std::string* out) {
+Return ListGpuInstances(const std::vector<NvmlGpu>& gpus, std::string* out) {
   constexpr std::string_view kRule = "+-------------------------------------------------------+";
   constexpr std::string_view kHeader =
       "| GPU instances:                                        |\n"
@@ -179,7 +179,8 @@ Return ListInstances(const std::vector<NvmlGpu>& gpus, std::string* out) {
   return *out += Table(kHeader, kRule, rows), Return::kSuccess;
 }
 
-Return ListCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::string* out) {
+Return ListComputeInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                            std::string* out) {
   constexpr std::string_view kRule =
       "+--------------------------------------------------------------------+";
   constexpr std::string_view kHeader =
@@ -222,27 +223,28 @@ bool IsProfile(std::string_view text, unsigned id, std::string_view name) {
 }
 
 // Creates a compute instance; `profile` is an id or a name, or "" for all slices.
-Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
-                       const std::string& profile, std::string* out) {
-  for (unsigned size = kComputeSizes; size-- > 0;) {
+Return CreateComputeInstance(const NvmlGpu& gpu, const GpuInstanceView& parent,
+                             const std::string& profile, std::string* out) {
+  for (unsigned number = kComputeProfiles; number-- > 0;) {
     nvml::ComputeInstanceProfileInfoV2 info;
-    if (!FindComputeProfile(gpu, parent, size, &info)) continue;
-    if (profile.empty() ? parent.name != info.name : !IsProfile(profile, size, info.name)) continue;
+    if (!FindComputeProfile(gpu, parent, number, &info)) continue;
+    if (profile.empty() ? parent.name != info.name : !IsProfile(profile, number, info.name))
+      continue;
     ComputeInstanceView view;
     const Return result = NVML_CALL(gpu.client(), nvmlGpuInstanceCreateComputeInstance,
-                                    parent.handle, size, &view.handle);
+                                    parent.handle, number, &view.handle);
     if (result != Return::kSuccess) {
       *out += fmt::format(
           "Unable to create a compute instance on GPU {:>2} GPU instance ID {:>2} using profile "
           "{}: {}\n",
-          gpu.index(), parent.info.id, size, gpu.client().ErrorText(result));
+          gpu.index(), parent.info.id, number, gpu.client().ErrorText(result));
       return result;
     }
     NVML_CALL(gpu.client(), nvmlComputeInstanceGetInfo_v2, view.handle, &view.info);
     *out += fmt::format(
         "Successfully created compute instance ID {:>2} on GPU {:>2} GPU instance ID {:>2} using "
         "profile {} (ID {:>2})\n",
-        view.info.id, gpu.index(), parent.info.id, info.name, size);
+        view.info.id, gpu.index(), parent.info.id, info.name, number);
     return Return::kSuccess;
   }
   *out += fmt::format("Invalid compute instance profile \"{}\"\n", profile);
@@ -250,8 +252,8 @@ Return CreateComputeIn(const NvmlGpu& gpu, const GpuInstanceView& parent,
 }
 
 // Creates a GPU instance of "PROFILE" or "PROFILE:START".
-Return CreateInstance(const MigOptions& options, const NvmlGpu& gpu, const std::string& request,
-                      std::string* out) {
+Return CreateGpuInstance(const MigOptions& options, const NvmlGpu& gpu, const std::string& request,
+                         std::string* out) {
   const size_t colon = request.find(':');
   nvml::Placement placement = {};
   bool valid =
@@ -276,35 +278,32 @@ Return CreateInstance(const MigOptions& options, const NvmlGpu& gpu, const std::
     *out += fmt::format(
         "Successfully created GPU instance ID {:>2} on GPU {:>2} using profile {} (ID {:>2})\n",
         view.info.id, gpu.index(), profile.name, profile.id);
-    return options.create_compute ? CreateComputeIn(gpu, view, "", out) : Return::kSuccess;
+    return options.create_compute ? CreateComputeInstance(gpu, view, "", out) : Return::kSuccess;
   }
   *out += fmt::format("Invalid GPU instance profile \"{}\"\n", request);
   return Return::kInvalidArgument;
 }
 
-// Appends the last line of a failed command, and returns `result`.
-Return ReportIfFailed(const NvmlGpu& gpu, Return result, std::string_view action,
-                      std::string* out) {
-  if (result != Return::kSuccess) {
-    *out += fmt::format("Failed to {}: {}\n", action, gpu.client().ErrorText(result));
-  }
+// Appends the last line of a command that failed with `result`, and returns `result`.
+Return ReportFailure(const NvmlGpu& gpu, Return result, std::string_view action, std::string* out) {
+  *out += fmt::format("Failed to {}: {}\n", action, gpu.client().ErrorText(result));
   return result;
 }
 
-Return CreateInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
-                       std::string* out) {
+Return CreateGpuInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                          std::string* out) {
   for (const NvmlGpu& gpu : gpus) {
     for (const std::string& request : Split(options.profiles)) {
-      const Return result = CreateInstance(options, gpu, request, out);
+      const Return result = CreateGpuInstance(options, gpu, request, out);
       if (result != Return::kSuccess)
-        return ReportIfFailed(gpu, result, "create GPU instances", out);
+        return ReportFailure(gpu, result, "create GPU instances", out);
     }
   }
   return Return::kSuccess;
 }
 
-Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
-                     std::string* out) {
+Return CreateComputeInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                              std::string* out) {
   bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
@@ -312,9 +311,9 @@ Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus
       std::vector<std::string> profiles = Split(options.profiles);
       if (profiles.empty()) profiles.emplace_back();
       for (const std::string& profile : profiles) {
-        const Return result = CreateComputeIn(gpu, parent, profile, out);
+        const Return result = CreateComputeInstance(gpu, parent, profile, out);
         if (result != Return::kSuccess)
-          return ReportIfFailed(gpu, result, "create compute instances", out);
+          return ReportFailure(gpu, result, "create compute instances", out);
       }
     }
   }
@@ -322,8 +321,8 @@ Return CreateCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus
   return found_any ? Return::kSuccess : Return::kNotFound;
 }
 
-Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
-                        std::string* out) {
+Return DestroyGpuInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                           std::string* out) {
   bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& view : GpuInstancesOf(gpu, options.gpu_instances)) {
@@ -332,7 +331,7 @@ Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& g
       if (result != Return::kSuccess) {
         *out += fmt::format("Unable to destroy GPU instance ID {:>2} from GPU {:>2}: {}\n",
                             view.info.id, gpu.index(), gpu.client().ErrorText(result));
-        return ReportIfFailed(gpu, result, "destroy GPU instances", out);
+        return ReportFailure(gpu, result, "destroy GPU instances", out);
       }
       *out += fmt::format("Successfully destroyed GPU instance ID {:>2} from GPU {:>2}\n",
                           view.info.id, gpu.index());
@@ -342,8 +341,8 @@ Return DestroyInstances(const MigOptions& options, const std::vector<NvmlGpu>& g
   return found_any ? Return::kSuccess : Return::kNotFound;
 }
 
-Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
-                        const GpuInstanceView& parent, bool* found_any, std::string* out) {
+Return DestroyComputeInstancesIn(const MigOptions& options, const NvmlGpu& gpu,
+                                 const GpuInstanceView& parent, bool* found_any, std::string* out) {
   for (const ComputeInstanceView& view :
        ComputeInstancesOf(gpu, parent, options.compute_instances)) {
     *found_any = true;
@@ -352,7 +351,7 @@ Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
       *out += fmt::format(
           "Unable to destroy compute instance ID {:>2} from GPU {:>2} GPU instance ID {:>2}: {}\n",
           view.info.id, gpu.index(), parent.info.id, gpu.client().ErrorText(result));
-      return ReportIfFailed(gpu, result, "destroy compute instances", out);
+      return ReportFailure(gpu, result, "destroy compute instances", out);
     }
     *out += fmt::format(
         "Successfully destroyed compute instance ID {:>2} from GPU {:>2} GPU instance ID {:>2}\n",
@@ -361,12 +360,12 @@ Return DestroyComputeOf(const MigOptions& options, const NvmlGpu& gpu,
   return Return::kSuccess;
 }
 
-Return DestroyCompute(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
-                      std::string* out) {
+Return DestroyComputeInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
+                               std::string* out) {
   bool found_any = false;
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
-      const Return result = DestroyComputeOf(options, gpu, parent, &found_any, out);
+      const Return result = DestroyComputeInstancesIn(options, gpu, parent, &found_any, out);
       if (result != Return::kSuccess) return result;
     }
   }
@@ -403,12 +402,12 @@ Return RunMig(const MigOptions& options, const std::vector<NvmlGpu>& gpus, std::
   if (enabled.empty()) return *out += "No MIG-enabled devices found.\n", Return::kNotFound;
   if (options.command == "-lgip") return *out += ListProfiles(enabled), Return::kSuccess;
   if (options.command == "-lgipp") return *out += ListPlacements(enabled), Return::kSuccess;
-  if (options.command == "-lgi") return ListInstances(enabled, out);
-  if (options.command == "-lci") return ListCompute(options, enabled, out);
-  if (options.command == "-cgi") return CreateInstances(options, enabled, out);
-  if (options.command == "-cci") return CreateCompute(options, enabled, out);
-  return options.command == "-dgi" ? DestroyInstances(options, enabled, out)
-                                   : DestroyCompute(options, enabled, out);
+  if (options.command == "-lgi") return ListGpuInstances(enabled, out);
+  if (options.command == "-lci") return ListComputeInstances(options, enabled, out);
+  if (options.command == "-cgi") return CreateGpuInstances(options, enabled, out);
+  if (options.command == "-cci") return CreateComputeInstances(options, enabled, out);
+  return options.command == "-dgi" ? DestroyGpuInstances(options, enabled, out)
+                                   : DestroyComputeInstances(options, enabled, out);
 }
 
 }  // namespace tessera::smi

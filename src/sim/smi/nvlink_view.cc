@@ -27,8 +27,8 @@ constexpr std::array kErrors = {NamedNumber{nvml::kNvLinkReplayErrors, "Replay"}
                                 NamedNumber{nvml::kNvLinkRecoveryErrors, "Recovery"},
                                 NamedNumber{nvml::kNvLinkCrcFlitErrors, "CRC"}};
 
-// Prints `lines` of each link below the name of its GPU, and skips GPUs without NVLink.
-std::string EachLink(
+// Returns the `lines` of each link below the name of its GPU. Skips GPUs without NVLink.
+std::string RenderLinks(
     const std::vector<NvmlGpu>& gpus,
     const std::function<std::string(const NvmlGpu&, unsigned link, bool up)>& lines) {
   std::string out;
@@ -79,12 +79,14 @@ std::string ErrorLines(const NvmlGpu& gpu, unsigned link, bool up) {
 
 }  // namespace
 
-std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus) { return EachLink(gpus, SpeedLine); }
+std::string NvLinkStatusView(const std::vector<NvmlGpu>& gpus) {
+  return RenderLinks(gpus, SpeedLine);
+}
 std::string NvLinkCapabilitiesView(const std::vector<NvmlGpu>& gpus) {
-  return EachLink(gpus, CapabilityLines);
+  return RenderLinks(gpus, CapabilityLines);
 }
 std::string NvLinkErrorsView(const std::vector<NvmlGpu>& gpus) {
-  return EachLink(gpus, ErrorLines);
+  return RenderLinks(gpus, ErrorLines);
 }
 
 }  // namespace tessera::smi

@@ -234,7 +234,7 @@ TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
             "Active, 0x0000000000000049, [N/A], [N/A]\n");
 }
 
-TEST_F(SmiTest, LogHasRowsOfOneGpuAndPagesOfTheOther) {
+TEST_F(SmiTest, LogShowsRemappedRowsOrRetiredPages) {
   node_.image().facts[1].row_banks = 0;
   node_.image().gpu_states[1].retired_uncorrected = 3;
   node_.Write();

@@ -8,7 +8,7 @@
 namespace tessera::smi {
 namespace {
 
-constexpr unsigned kMaxSeconds = 10;  // maximum interval of dmon and pmon
+constexpr unsigned kMaxDelaySeconds = 10;  // maximum interval of dmon and pmon
 constexpr unsigned kMaxRounds = 1'000'000'000;
 
 bool OnlyLettersOf(std::string_view letters, std::string_view text) {
@@ -22,21 +22,21 @@ bool ParseUpTo(unsigned max, const std::string& text, unsigned* value) {
 using Apply = bool (*)(const std::string& value, SmiOptions* options);
 
 template <View view>
-bool Show(const std::string&, SmiOptions* options) {
+bool SelectView(const std::string&, SmiOptions* options) {
   return options->view = view, true;
 }
 
-bool ShowP2p(const std::string& value, SmiOptions* options) {
+bool SelectP2pView(const std::string& value, SmiOptions* options) {
   options->view = View::kP2p;
   options->selected_letters = value;
   return OnlyLettersOf("rwnap", value);
 }
 
-bool SelectDevices(const std::string& value, SmiOptions* options) {
+bool SelectDeviceColumns(const std::string& value, SmiOptions* options) {
   return options->selected_letters = value, OnlyLettersOf("pucvmet", value);
 }
 
-bool SelectProcesses(const std::string& value, SmiOptions* options) {
+bool SelectProcessColumns(const std::string& value, SmiOptions* options) {
   return options->selected_letters = value, OnlyLettersOf("um", value);
 }
 
@@ -58,12 +58,12 @@ bool SetRounds(const std::string& value, SmiOptions* options) {
 
 bool SetDelay(const std::string& value, SmiOptions* options) {
   unsigned seconds = 0;
-  if (!ParseUpTo(kMaxSeconds, value, &seconds)) return false;
+  if (!ParseUpTo(kMaxDelaySeconds, value, &seconds)) return false;
   return options->loop_ms = seconds * 1000, true;
 }
 
 template <char const* command>
-bool SetMig(const std::string& value, SmiOptions* options) {
+bool SetMigCommand(const std::string& value, SmiOptions* options) {
   options->view = View::kMig;
   options->mig.command = command;
   return options->mig.profiles = value, true;
@@ -78,7 +78,7 @@ bool SetGpuInstances(const std::string& value, SmiOptions* options) {
 bool SetComputeInstances(const std::string& value, SmiOptions* options) {
   return options->mig.compute_instances = value, !value.empty();
 }
-bool SetWithCompute(const std::string&, SmiOptions* options) {
+bool SetCreateCompute(const std::string&, SmiOptions* options) {
   return options->mig.create_compute = true;
 }
 
@@ -92,37 +92,38 @@ struct Argument {
 };
 
 constexpr Argument kArguments[] = {
-    {"topo", "-m", "--matrix", false, Show<View::kTopology>},
-    {"topo", "-p2p", "--p2pstatus", true, ShowP2p},
+    {"topo", "-m", "--matrix", false, SelectView<View::kTopology>},
+    {"topo", "-p2p", "--p2pstatus", true, SelectP2pView},
     {"topo", "-i", "--id", true, SetIds},
-    {"nvlink", "-s", "--status", false, Show<View::kNvLinkStatus>},
-    {"nvlink", "-c", "--capabilities", false, Show<View::kNvLinkCapabilities>},
-    {"nvlink", "-e", "--errorcounters", false, Show<View::kNvLinkErrors>},
+    {"nvlink", "-s", "--status", false, SelectView<View::kNvLinkStatus>},
+    {"nvlink", "-c", "--capabilities", false, SelectView<View::kNvLinkCapabilities>},
+    {"nvlink", "-e", "--errorcounters", false, SelectView<View::kNvLinkErrors>},
     {"nvlink", "-i", "--id", true, SetIds},
-    {"dmon", "-s", "--select", true, SelectDevices},
+    {"dmon", "-s", "--select", true, SelectDeviceColumns},
     {"dmon", "-i", "--id", true, SetIds},
     {"dmon", "-d", "--delay", true, SetDelay},
     {"dmon", "-c", "--count", true, SetRounds},
     {"dmon", "-o", "--options", true, SetTimestampLetters},
     {"dmon", "-f", "--filename", true, SetOutput},
-    {"pmon", "-s", "--select", true, SelectProcesses},
+    {"pmon", "-s", "--select", true, SelectProcessColumns},
     {"pmon", "-i", "--id", true, SetIds},
     {"pmon", "-d", "--delay", true, SetDelay},
     {"pmon", "-c", "--count", true, SetRounds},
     {"pmon", "-o", "--options", true, SetTimestampLetters},
     {"pmon", "-f", "--filename", true, SetOutput},
     {"mig", "-i", "--id", true, SetIds},
-    {"mig", "-lgip", "--list-gpu-instance-profiles", false, SetMig<kListProfiles>},
-    {"mig", "-lgipp", "--list-gpu-instance-possible-placements", false, SetMig<kListPlacements>},
-    {"mig", "-lgi", "--list-gpu-instances", false, SetMig<kListInstances>},
-    {"mig", "-lci", "--list-compute-instances", false, SetMig<kListCompute>},
-    {"mig", "-cgi", "--create-gpu-instance", true, SetMig<kCreate>},
-    {"mig", "-cci", "--create-compute-instance", false, SetMig<kCreateCompute>, true},
-    {"mig", "-dgi", "--destroy-gpu-instance", false, SetMig<kDestroy>},
-    {"mig", "-dci", "--destroy-compute-instance", false, SetMig<kDestroyCompute>},
+    {"mig", "-lgip", "--list-gpu-instance-profiles", false, SetMigCommand<kListProfiles>},
+    {"mig", "-lgipp", "--list-gpu-instance-possible-placements", false,
+     SetMigCommand<kListPlacements>},
+    {"mig", "-lgi", "--list-gpu-instances", false, SetMigCommand<kListInstances>},
+    {"mig", "-lci", "--list-compute-instances", false, SetMigCommand<kListCompute>},
+    {"mig", "-cgi", "--create-gpu-instance", true, SetMigCommand<kCreate>},
+    {"mig", "-cci", "--create-compute-instance", false, SetMigCommand<kCreateCompute>, true},
+    {"mig", "-dgi", "--destroy-gpu-instance", false, SetMigCommand<kDestroy>},
+    {"mig", "-dci", "--destroy-compute-instance", false, SetMigCommand<kDestroyCompute>},
     {"mig", "-gi", "--gpu-instance-id", true, SetGpuInstances},
     {"mig", "-ci", "--compute-instance-id", true, SetComputeInstances},
-    {"mig", "-C", "--default-compute-instance", false, SetWithCompute},
+    {"mig", "-C", "--default-compute-instance", false, SetCreateCompute},
 };
 
 const Argument* FindArgument(std::string_view subcommand, std::string_view text) {

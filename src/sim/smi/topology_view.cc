@@ -36,28 +36,28 @@ Legend:
 
 )";
 
-// What the active NVLinks of a GPU lead to: switches, or other GPUs.
+// The remote ends of a GPU's active NVLinks: switches, or other GPUs.
 struct RemoteEnds {
-  unsigned to_switch = 0;
-  std::vector<std::string> peers;  // bus ids, one for each link
+  unsigned switch_links = 0;
+  std::vector<std::string> peer_bus_ids;  // one for each link to a GPU
 };
 
-RemoteEnds LinksOf(const NvmlGpu& gpu) {
-  RemoteEnds links;
+RemoteEnds RemoteEndsOf(const NvmlGpu& gpu) {
+  RemoteEnds ends;
   for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
     const NvmlAnswer<unsigned> active = gpu.Number("nvmlDeviceGetNvLinkState", link);
     if (!active.ok() || active.value == 0) continue;
     const NvmlAnswer<unsigned> type = gpu.Number("nvmlDeviceGetNvLinkRemoteDeviceType", link);
     if (type.ok() && type.value == nvml::kNvLinkSwitch) {
-      ++links.to_switch;
+      ++ends.switch_links;
       continue;
     }
     nvml::PciInfo pci;
     const nvml::Return result =
         NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkRemotePciInfo_v2, gpu.handle(), link, &pci);
-    if (result == nvml::Return::kSuccess) links.peers.emplace_back(pci.bus_id);
+    if (result == nvml::Return::kSuccess) ends.peer_bus_ids.emplace_back(pci.bus_id);
   }
-  return links;
+  return ends;
 }
 
 std::string PcieConnection(const NvmlGpu& a, const NvmlGpu& b) {
@@ -82,9 +82,9 @@ std::string PcieConnection(const NvmlGpu& a, const NvmlGpu& b) {
 
 std::string Connection(const NvmlGpu& a, const RemoteEnds& a_links, const NvmlGpu& b,
                        const RemoteEnds& b_links) {
-  auto count =
-      static_cast<unsigned>(std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
-  count += std::min(a_links.to_switch, b_links.to_switch);
+  auto count = static_cast<unsigned>(
+      std::count(a_links.peer_bus_ids.begin(), a_links.peer_bus_ids.end(), b.BusId()));
+  count += std::min(a_links.switch_links, b_links.switch_links);
   return count > 0 ? fmt::format("NV{}", count) : PcieConnection(a, b);
 }
 
@@ -153,7 +153,7 @@ std::string P2pView(std::string_view selected_letters, const std::vector<NvmlGpu
 
 std::string TopologyView(const std::vector<NvmlGpu>& gpus) {
   std::vector<RemoteEnds> links;
-  for (const NvmlGpu& gpu : gpus) links.push_back(LinksOf(gpu));
+  for (const NvmlGpu& gpu : gpus) links.push_back(RemoteEndsOf(gpu));
   std::string out;
   for (const NvmlGpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
   out += "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n";
