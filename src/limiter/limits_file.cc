@@ -27,13 +27,6 @@ int MakeFile(const char* path) {
   return error;
 }
 
-int FindIn(const Limits& limits, const uint8_t (&uuid)[16]) {
-  for (uint32_t i = 0; i < limits.gpu_count && i < kMaxGpus; ++i) {
-    if (::memcmp(limits.gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
-  }
-  return -1;
-}
-
 }  // namespace
 
 LimitsFile::~LimitsFile() {
@@ -56,7 +49,7 @@ int LimitsFile::Open(const char* path) {
 int LimitsFile::FindOrAdd(const char* uuid, uint32_t* index) {
   uint8_t bytes[16] = {};
   if (!ParseUuid(uuid, bytes)) return EINVAL;
-  const int found = FindIn(*limits_, bytes);
+  const int found = FindGpu(*limits_, bytes);
   const uint32_t i = found >= 0 ? uint32_t(found) : limits_->gpu_count;
   if (i >= kMaxGpus) return ENOSPC;
   ::memcpy(limits_->gpus[i].uuid, bytes, sizeof(bytes));
@@ -94,7 +87,7 @@ void LimitsFile::SetReportedRefusals(uint32_t gpu, uint64_t refused) {
 
 int LimitsFile::Find(const char* uuid) const {
   uint8_t bytes[16] = {};
-  return ParseUuid(uuid, bytes) ? FindIn(*limits_, bytes) : -1;
+  return ParseUuid(uuid, bytes) ? FindGpu(*limits_, bytes) : -1;
 }
 
 int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {

@@ -28,10 +28,10 @@ class LimitsFile {
   // Limits the device memory of a GPU ("GPU-f1e2…"), with immediate effect on running processes; 0
   // bytes: not limited. EINVAL: `uuid` is no UUID. ENOSPC: the file has kMaxGpus other GPUs.
   int SetMemory(const char* uuid, uint64_t bytes);
-  // Sets the bytes that the container's processes use on a GPU beyond `held` of their slots
-  // (GpuUsage). ENOENT: the file does not have the GPU.
+  // Sets GpuLimit::unaccounted. ENOENT: the file does not have the GPU.
   int SetUnaccounted(const char* uuid, uint64_t bytes);
-  // Records that the first `refused` refusals on the GPU with this index in limits() were reported.
+  // Records that Events have reported the first `refused` refusals on the GPU with this index in
+  // limits().
   void SetReportedRefusals(uint32_t gpu, uint64_t refused);
   // The index of a GPU in limits(); -1: the file does not have it, or `uuid` is no UUID.
   int Find(const char* uuid) const;

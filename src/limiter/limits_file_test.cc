@@ -57,7 +57,8 @@ TEST(LimitsFileTest, UnaccountedBytesNeedALimitedGpu) {
   EXPECT_EQ(file.limits().gpus[0].memory, 5u);
   EXPECT_EQ(file.limits().gpus[0].unaccounted, 7u);
   EXPECT_EQ(file.Find(kUuid), 0);
-  EXPECT_EQ(file.Find("GPU-0"), -1);
+  EXPECT_EQ(file.Find("GPU-00112233-4455-6677-8899-aabbccddee00"), -1) << "another GPU";
+  EXPECT_EQ(file.Find("GPU-0"), -1) << "not a UUID";
 }
 
 TEST(LimitsFileTest, EveryUserReadsTheFileAndOnlyTheOwnerWritesIt) {
@@ -72,7 +73,7 @@ TEST(LimitsFileTest, EveryUserReadsTheFileAndOnlyTheOwnerWritesIt) {
   EXPECT_EQ(info.st_mode & 0777, 0644u);
 }
 
-TEST(LimitsFileTest, AFileOfAnotherVersionIsNotChanged) {
+TEST(LimitsFileTest, AFileThatIsTooShortOrOfAnotherKindIsRejected) {
   const TempDir dir;
   const std::string path = dir.path() + "/limits";
   std::ofstream(path) << "too short";

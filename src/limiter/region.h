@@ -18,14 +18,12 @@
 // `limits` and `usage` have the same version.
 //
 // Trust. A process of the container can write anything into `usage`, so readers outside the
-// container check every value. A damaged file harms only the container itself: it affects the
-// limits of no other container.
+// container check every value. A damaged file does not affect the limits of other containers.
 //
 // Slots. A process that allocates device memory owns one slot: it holds an open-file-description
 // lock (F_OFD_SETLK) on the byte of `usage` whose offset is the number of the slot. The mapping of
 // the file keeps the open file description, and so the lock, until the process ends or calls exec.
-// The next process that locks the slot of a dead process clears it: a sweeper, or the slot's next
-// owner.
+// The next process that locks the slot of a dead process clears the slot (region/slots.h).
 //
 // Used memory of a GPU is the sum over all slots; the file has no total that could disagree. Memory
 // that several processes share is in the slot of each process. `pieces` lists which slots hold the
@@ -64,8 +62,8 @@ inline constexpr char kUsageFile[] = "usage";
 
 struct Header {
   uint32_t magic;
-  uint16_t version;        // of the program that has created the file
-  uint16_t oldest_reader;  // the oldest program that understands the file
+  uint16_t version;        // of the program that created the file
+  uint16_t oldest_reader;  // the oldest version that can read the file
   uint64_t size;           // bytes of the file when it was created
 };
 static_assert(sizeof(Header) == 16);
@@ -76,7 +74,7 @@ struct GpuLimit {
   std::atomic<uint64_t> memory;  // device memory in bytes; 0: not limited
   // Bytes that NVML reports for the container's processes beyond what they hold in their slots.
   std::atomic<uint64_t> unaccounted;
-  // 1 + the refused allocations (GpuUsage::refused) that an Event has reported; 0: not known.
+  // 1 + the part of GpuUsage::refused that Events have reported; 0: not known.
   std::atomic<uint64_t> reported_refusals;
   uint64_t reserved[3];
 };
@@ -91,8 +89,8 @@ struct ComputeLimit {
   // taken in advance. A launch that need not wait reads no other field.
   std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> flags;       // kComputeStop, kComputeLow
-  std::atomic<int64_t> pool;         // limit of `charged` while the lease lasts
-  std::atomic<int64_t> lease_end;    // from then on `floor` is the rate; flags and pool are void
+  std::atomic<int64_t> pool;         // limit of ComputeCharge::charged while the lease lasts
+  std::atomic<int64_t> lease_end;    // afterwards `floor` is the rate, without flags and pool
   std::atomic<uint32_t> bias;        // factor of every charge, which corrects the measured time
   std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: no limit but `pool`
   std::atomic<uint32_t> floor;       // rate without a lease
@@ -134,9 +132,9 @@ struct Limits {
 static_assert(offsetof(Limits, parts) == 64 + 2 * 64 * kMaxGpus);
 
 struct GpuUsage {
-  // Bytes by slot. `held`: allocated by the process, or counted before it calls the driver to
-  // allocate them. `pending`: reserved by the process for such a call; it counts against the limit
-  // too.
+  // Bytes by slot; both count against the limit. `held`: allocated by the process, or counted
+  // before it calls the driver to allocate them. `pending`: reserved by the process for such a
+  // call.
   std::atomic<uint64_t> held[kMaxSlots];
   std::atomic<uint64_t> pending[kMaxSlots];
   std::atomic<uint64_t> peak;           // maximum of held and pending bytes together
@@ -161,7 +159,7 @@ struct ComputeCharge {
   // GPU time of copies and sets within device memory, by their prices. NVML's utilization does not
   // include them.
   std::atomic<int64_t> copied;
-  uint64_t reserved_too;
+  uint64_t reserved2;
 };
 static_assert(sizeof(ComputeCharge) == 64);
 
@@ -185,7 +183,7 @@ struct ComputeUsage {
 
 // Device memory that processes export and import.
 inline constexpr uint32_t kMaxPieces = 1024;
-inline constexpr uint32_t kMaxHolders = 24;
+inline constexpr uint32_t kMaxHolders = 24;  // of one piece
 
 struct SharedPiece {
   std::atomic<uint64_t> id;     // from the marks of its descriptors (memory/shared_handles.h)
@@ -193,7 +191,7 @@ struct SharedPiece {
   std::atomic<uint32_t> gpu;
   uint32_t reserved;
   std::atomic<uint16_t> holders[kMaxHolders];  // slot + 1, or 0; all 0: the entry is free
-  uint64_t reserved_too[7];
+  uint64_t reserved2[7];
 };
 static_assert(sizeof(SharedPiece) == 128);
 
@@ -201,11 +199,11 @@ struct Usage {
   Header header;
   std::atomic<uint32_t> slots_end;  // 1 + the highest slot that was ever owned
   uint32_t reserved[11];
-  // By slot: the process id of the owner in its pid namespace (0: not owned), and the start of the
-  // owner in clock ticks since boot (field 22 of /proc/PID/stat), which distinguishes it from a
-  // later process with the same id. The upper 24 bits of the start hold a part of the address of
-  // its stack (field 28), which distinguishes it from a later program of the same process; 0:
-  // unknown, as for processes of other users.
+  // By slot: the process id of the owner in its pid namespace (0: not owned), and its start. The
+  // lower 40 bits of the start are its time in clock ticks since boot (field 22 of /proc/PID/stat),
+  // which differs for a later process with the same id. The upper 24 bits are a part of the
+  // address of the stack (field 28), which differs after exec; 0: unknown, as for processes of
+  // other users.
   std::atomic<int32_t> pids[kMaxSlots];
   std::atomic<uint64_t> starts[kMaxSlots];
   // By slot: bit i is set if the owner writes its line in compute[i].
@@ -214,7 +212,7 @@ struct Usage {
   ComputeUsage compute[kMaxGpus];
   std::atomic<uint32_t> pieces_used;       // 1 + the highest entry that was ever used
   std::atomic<uint32_t> piece_departures;  // incremented when a holder leaves a piece
-  uint64_t reserved_too[7];
+  uint64_t reserved2[7];
   SharedPiece pieces[kMaxPieces];
 };
 static_assert(offsetof(Usage, pids) == 64);

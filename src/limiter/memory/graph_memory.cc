@@ -98,11 +98,10 @@ class NeedsCalculator {
     uint64_t bytes;
     int gpu;
   };
-  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
 
   NeedsByGpu* const by_gpu_;
   uint64_t allocated_bytes_[kMaxGpus] = {};
-  Table<NodeMemory, HashKey> allocations_ = {};
+  Table<NodeMemory> allocations_ = {};
 };
 
 // False: the graph has no nodes that allocate on a GPU in the limits.

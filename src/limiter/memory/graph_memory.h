@@ -48,11 +48,9 @@ class GraphNeeds {
   void Reset();
 
  private:
-  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
-
   SpinLock lock_;
   std::atomic<uint32_t> count_{0};
-  Table<GraphNeed, HashKey> needs_ = {};
+  Table<GraphNeed> needs_ = {};
 };
 
 // Called before a launch. Uploads the graph if its memory may be missing. On an error, the caller

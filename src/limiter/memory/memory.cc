@@ -91,7 +91,7 @@ Result ChargeFromPool(DevicePtr* pointer, int gpu, int pool, uint64_t reserved, 
   if (charged && (limit == 0 || process.memory_budget().HeldBytes(gpu) <= limit))
     return Result::kSuccess;
   (void)process.Release(*pointer, [&] { return free(*pointer); });
-  process.pools().Trim(gpu, &process.memory_budget());
+  process.pools().TrimAll(gpu, &process.memory_budget());
   *pointer = 0;
   return Result::kOutOfMemory;
 }
@@ -153,7 +153,7 @@ Result GetMemInfo(Result (*driver_function)(Size*, Size*), Size* free, Size* tot
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
     process.physical_pieces().EndChargesOfClosedExports();
-    const uint64_t held = process.memory_budget().HeldBytesOfLiving(gpu);
+    const uint64_t held = process.memory_budget().HeldBytesAfterSweep(gpu);
     const uint64_t room = held < limit ? limit - held : 0;
     if (room < device_free) device_free = Size(room);
     if (limit < device_total) device_total = Size(limit);

@@ -42,7 +42,7 @@ Result ChargeImported(PhysicalMemory memory, const PieceMark& mark) {
   if (!added || charge == 0 || reserved != 0 || limit == 0) {
     return added ? Result::kSuccess : Result::kOutOfMemory;
   }
-  if (process.memory_budget().HeldBytesOfLiving(gpu) <= limit) return Result::kSuccess;
+  if (process.memory_budget().HeldBytesAfterSweep(gpu) <= limit) return Result::kSuccess;
   process.physical_pieces().Release(memory, limiter::kAfterAllMoments);
   process.Refuse(gpu, charge);
   return Result::kOutOfMemory;

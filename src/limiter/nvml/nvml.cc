@@ -52,10 +52,10 @@ class RegionView {
     if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
     if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
     budget_.Open(limits_, usage_, MemoryBudget::kNoSlot, SweepUsage);
-    const int gpu = budget_.FindGpu(uuid);
+    const int gpu = FindGpu(*limits_, uuid);
     if (gpu < 0 || budget_.Limit(gpu) == 0) return false;
     *limit = budget_.Limit(gpu);
-    *held = usage_ != nullptr ? budget_.HeldBytesOfLiving(gpu) : 0;
+    *held = usage_ != nullptr ? budget_.HeldBytesAfterSweep(gpu) : 0;
     return true;
   }
 

@@ -16,6 +16,7 @@
 #include "src/limiter/loader/paths.h"
 #include "src/limiter/process/message.h"
 #include "src/limiter/region/slots.h"
+#include "src/limiter/region/uuid.h"
 #include "src/limiter/tables/blocks.h"
 
 // Since Linux 4.14; older C libraries do not declare it.
@@ -209,7 +210,7 @@ int Process::GpuOf(cuda::Device device) {
   }
   uint8_t bytes[16];
   ::memcpy(bytes, uuid.bytes, sizeof(bytes));
-  const int gpu = memory_budget_.FindGpu(bytes);
+  const int gpu = FindGpu(memory_budget_.limits(), bytes);
   gpus_[device].store(gpu + 2, std::memory_order_relaxed);
   return gpu;
 }
@@ -233,7 +234,7 @@ Contexts::Info Process::CurrentContext() {
 void Process::Reclaim(int gpu) {
   physical_pieces_.EndChargesOfClosedExports();
   // Pools keep memory that the program has freed.
-  pools_.Trim(gpu, &memory_budget_);
+  pools_.TrimAll(gpu, &memory_budget_);
 }
 
 bool Process::Reserve(int gpu, uint64_t bytes, const char* what) {
@@ -259,7 +260,7 @@ bool Process::HasRoom(int gpu, const char* what) {
   if (limit == 0 || memory_budget_.limits().gpus[gpu].unaccounted.load(kRelaxed) == 0) return true;
   if (memory_budget_.HeldBytes(gpu) < limit) return true;
   Reclaim(gpu);
-  if (memory_budget_.HeldBytesOfLiving(gpu) < limit) return true;
+  if (memory_budget_.HeldBytesAfterSweep(gpu) < limit) return true;
   Refuse(gpu, 0, what);
   return false;
 }

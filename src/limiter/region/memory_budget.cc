@@ -32,13 +32,6 @@ void MemoryBudget::Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep
   retry_lock_.Reset();
 }
 
-int MemoryBudget::FindGpu(const uint8_t (&uuid)[16]) const {
-  for (uint32_t i = 0; i < limits_->gpu_count && i < kMaxGpus; ++i) {
-    if (__builtin_memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
-  }
-  return -1;
-}
-
 // A process adds to `held` before it subtracts from `pending`. So this function reads `pending`
 // first: bytes that move meanwhile are counted twice, and never missed.
 MemoryBudget::UsageSums MemoryBudget::SumUsageWithDuplicates(int gpu) const {
@@ -49,7 +42,7 @@ MemoryBudget::UsageSums MemoryBudget::SumUsageWithDuplicates(int gpu) const {
   for (uint32_t i = 0; i < slots; ++i) {
     const uint64_t pending = gpu_usage.pending[i].load();
     sums.pending += pending;
-    sums.has_lower_pending |= pending != 0 && i < slot_;
+    sums.lower_slot_pending |= pending != 0 && i < slot_;
     const uint64_t held = gpu_usage.held[i].load();
     sums.held += held;
     if (i != slot_) sums.held_by_others += held;
@@ -80,7 +73,7 @@ MemoryBudget::ReserveResult MemoryBudget::TryReserve(int gpu, uint64_t bytes, bo
   }
   Cancel(gpu, bytes);
   if (sums.held > limit || bytes > limit - sums.held) return ReserveResult::kFull;
-  *must_yield = sums.has_lower_pending;
+  *must_yield = sums.lower_slot_pending;
   return ReserveResult::kContended;
 }
 
@@ -149,7 +142,7 @@ void MemoryBudget::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].
 
 uint64_t MemoryBudget::HeldBytes(int gpu) const { return SumUsage(gpu).held; }
 
-uint64_t MemoryBudget::HeldBytesOfLiving(int gpu) const {
+uint64_t MemoryBudget::HeldBytesAfterSweep(int gpu) const {
   const UsageSums sums = SumUsage(gpu);
   if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
   sweep_();

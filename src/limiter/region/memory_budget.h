@@ -15,8 +15,9 @@
 // bytes that the driver has allocated never exceed the limit at any instant. Hold publishes its
 // bytes as held at once. If they do not fit, it withdraws them and calls Reserve. So if two
 // processes see the same room, the held bytes may exceed the limit for an instant, but the driver
-// is called only for bytes that fit. If two processes see each other's bytes, neither may fit
-// although there is room for one. So both retry, and the process with the lower slot goes first.
+// is called only for bytes that fit. If two processes see each other's bytes, both may fail
+// although there is room for one of them. So both retry, and the process with the lower slot goes
+// first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
 // instructions leaves numbers only in its own slot. Another process clears them when it finds the
@@ -45,8 +46,6 @@ class MemoryBudget {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }
-  // The index of the GPU with this UUID; -1: `limits` does not have the GPU.
-  int FindGpu(const uint8_t (&uuid)[16]) const;
 
   // False: the container would exceed its limit; nothing is reserved.
   bool Reserve(int gpu, uint64_t bytes);
@@ -61,9 +60,9 @@ class MemoryBudget {
 
   // Bytes that all processes of the container hold on the GPU, unaccounted bytes included.
   uint64_t HeldBytes(int gpu) const;
-  // Like HeldBytes, but first clears the slots of processes that have ended. For programs that
-  // query free memory. Makes system calls only if other processes hold memory.
-  uint64_t HeldBytesOfLiving(int gpu) const;
+  // Like HeldBytes, but first clears the slots of dead processes. Makes system calls only if other
+  // processes hold memory.
+  uint64_t HeldBytesAfterSweep(int gpu) const;
   // 0: not limited.
   uint64_t Limit(int gpu) const {
     return limits_->gpus[gpu].memory.load(std::memory_order_relaxed);
@@ -74,7 +73,7 @@ class MemoryBudget {
     uint64_t held;
     uint64_t held_by_others;  // memory shared with this process included
     uint64_t pending;         // sum over all slots
-    bool has_lower_pending;   // a slot with a lower index has pending bytes
+    bool lower_slot_pending;  // a slot with a lower index has pending bytes
   };
   UsageSums SumUsage(int gpu) const;
   // Counts memory that several processes share once for each of them.

@@ -114,15 +114,6 @@ TEST(MemoryBudgetTest, ThePeakStaysWhenMemoryIsFreed) {
   EXPECT_EQ(region.usage->gpus[0].peak, 900u);
 }
 
-TEST(MemoryBudgetTest, FindsAGpuByItsUuid) {
-  Region region(1);
-  region.limits->gpus[0].uuid[15] = 7;
-  uint8_t uuid[16] = {};
-  EXPECT_EQ(region.budgets[0]->FindGpu(uuid), -1);
-  uuid[15] = 7;
-  EXPECT_EQ(region.budgets[0]->FindGpu(uuid), 0);
-}
-
 // A thread with an even number is a process; the next thread is a second thread of that process.
 // The test sums the bytes that the threads hold, independently of the budgets.
 TEST(MemoryBudgetTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {

@@ -36,8 +36,7 @@ int FillNewFile(int fd, const Layout& layout, mode_t mode);
 
 // Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A file that is
 // mapped writable grows to the size of the layout. It keeps the version in its header, which its
-// other readers check. EPROTO: the file is too short, of another kind, or of a version that this
-// program or the file excludes.
+// other readers check. EPROTO: the file is shorter than its header says, or CanRead is false.
 int MapFile(int fd, const Layout& layout, bool writable, void** mapping);
 
 }  // namespace tessera::limiter

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kTestMagic = 0x54534554;
 constexpr size_t kOldSize = 5000, kNewSize = 70000;  // not whole pages
-constexpr size_t kOldField = 4992, kNewField = 69992;
+constexpr size_t kOldFieldOffset = 4992, kNewFieldOffset = 69992;
 
 // Version 6 adds fields at the end, and readers of version 5 still understand its files.
 constexpr Layout kOlder{kTestMagic, kOldSize, 5, 5, 4};
@@ -39,17 +39,17 @@ class RegionFileTest : public ::testing::Test {
 
 uint64_t& At(uint64_t* file, size_t offset) { return file[offset / sizeof(uint64_t)]; }
 
-TEST_F(RegionFileTest, AnOlderFileGrowsUnderANewerWriter) {
+TEST_F(RegionFileTest, AnOlderFileGrowsWhenANewerProgramMapsItWritable) {
   Make(kOlder);
   uint64_t* older = Map(kOlder, false);
   uint64_t* newer = Map(kNewer, true);
   ASSERT_TRUE(older != nullptr && newer != nullptr);
-  At(newer, kOldField) = 7;
-  EXPECT_EQ(At(older, kOldField), 7u) << "a running reader follows";
-  EXPECT_EQ(At(newer, kNewField), 0u);
-  At(newer, kNewField) = 8;
+  At(newer, kOldFieldOffset) = 7;
+  EXPECT_EQ(At(older, kOldFieldOffset), 7u) << "a running reader follows";
+  EXPECT_EQ(At(newer, kNewFieldOffset), 0u);
+  At(newer, kNewFieldOffset) = 8;
   EXPECT_NE(Map(kOlder, false), nullptr) << "the next reader of the older version, too";
-  EXPECT_EQ(At(Map(kNewer, false), kNewField), 8u);
+  EXPECT_EQ(At(Map(kNewer, false), kNewFieldOffset), 8u);
 }
 
 TEST_F(RegionFileTest, FieldsThatAnOlderFileLacksAreZero) {
@@ -57,35 +57,35 @@ TEST_F(RegionFileTest, FieldsThatAnOlderFileLacksAreZero) {
   uint64_t* newer = Map(kNewer, false);
   uint64_t* older = Map(kOlder, true);
   ASSERT_TRUE(older != nullptr && newer != nullptr);
-  At(older, kOldField) = 7;
-  EXPECT_EQ(At(newer, kOldField), 7u);
-  EXPECT_EQ(At(newer, kNewField), 0u);
+  At(older, kOldFieldOffset) = 7;
+  EXPECT_EQ(At(newer, kOldFieldOffset), 7u);
+  EXPECT_EQ(At(newer, kNewFieldOffset), 0u);
   EXPECT_EQ(::lseek(fd_.get(), 0, SEEK_END), off_t(kOldSize));
 }
 
-TEST_F(RegionFileTest, ANewerFileIsReadAndWrittenByAnOlderProgram) {
+TEST_F(RegionFileTest, AnOlderProgramReadsAndWritesANewerFile) {
   Make(kNewer);
   uint64_t* older = Map(kOlder, true);
   uint64_t* newer = Map(kNewer, false);
   ASSERT_TRUE(older != nullptr && newer != nullptr);
-  At(older, kOldField) = 7;
-  EXPECT_EQ(At(newer, kOldField), 7u);
+  At(older, kOldFieldOffset) = 7;
+  EXPECT_EQ(At(newer, kOldFieldOffset), 7u);
   EXPECT_EQ(::lseek(fd_.get(), 0, SEEK_END), off_t(kNewSize));
 }
 
-TEST_F(RegionFileTest, AFileThatExcludesOlderReadersIsRejectedByThem) {
+TEST_F(RegionFileTest, AnOlderProgramRejectsAFileThatExcludesIt) {
   Make({kTestMagic, kNewSize, 6, /*oldest_reader=*/6, 5});
   EXPECT_EQ(Map(kOlder, false), nullptr);
   EXPECT_NE(Map(kNewer, false), nullptr);
 }
 
-TEST_F(RegionFileTest, AFileOlderThanAProgramUnderstandsIsRejected) {
+TEST_F(RegionFileTest, ANewerProgramRejectsAFileThatIsTooOld) {
   Make({kTestMagic, kOldSize, 4, 4, 4});
   EXPECT_NE(Map(kOlder, false), nullptr);
   EXPECT_EQ(Map(kNewer, false), nullptr);
 }
 
-TEST_F(RegionFileTest, ACutFileOfTheSameVersionIsRejected) {
+TEST_F(RegionFileTest, ATruncatedFileIsRejected) {
   Make(kNewer);
   ASSERT_EQ(::ftruncate(fd_.get(), kOldSize), 0);
   EXPECT_EQ(Map(kNewer, true), nullptr);

@@ -16,7 +16,7 @@ namespace {
 // The byte of `usage` after the bytes of the slots. Its lock admits one process at a time to Join.
 constexpr off_t kLockByte = kMaxSlots;
 // All attempts together take 0.1 s. If the lock is still held then, its holder is a stopped
-// process. The caller then stays out of the table, and its bytes count once more.
+// process. The caller then stays out of the table, and its bytes are counted in addition.
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause = {0, 100'000};
 

@@ -6,7 +6,7 @@
 //
 // Exactness. A sum may be too large for an instant, never too small: a holder adds its bytes before
 // it enters the table, and leaves the table before it subtracts them. If the table is full, or the
-// piece already has kMaxHolders holders, the bytes of a new holder count once more.
+// piece already has kMaxHolders holders, the bytes of a new holder are counted in addition.
 //
 // Crashes. Entries follow the rules of slots: the process that clears the slot of a dead process
 // first removes the slot from the table. A process that joins holds a lock of the file, which the
@@ -45,10 +45,11 @@ class SharedPieces {
   uint32_t slot_ = 0;
 };
 
-// Removes a process that has ended from the table, before its slot is cleared.
+// Removes the slot of a dead process from all pieces. Called before the slot is cleared.
 void LeaveAllPieces(Usage* usage, uint32_t slot);
 
-// Bytes of a GPU that the slots count again: the size of each piece, for each holder but one.
+// Bytes of a GPU that the slots count more than once: the size of each piece, for each holder but
+// one.
 uint64_t DuplicateBytes(const Usage& usage, int gpu);
 
 }  // namespace tessera::limiter

@@ -68,7 +68,7 @@ TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
   EXPECT_FALSE(members_[0].pieces.HasOtherHolders(7));
 }
 
-TEST_F(SharedPiecesTest, HoldersThatTheTableHasNoRoomForCountAgain) {
+TEST_F(SharedPiecesTest, HoldersBeyondTheSizeOfTheTableAreCountedInAddition) {
   for (Member& member : members_) member.Join(7);
   EXPECT_EQ(Held(), 3 * kPiece) << "two holders too many";
   for (Member& member : members_) member.Leave(7);
@@ -85,7 +85,7 @@ TEST_F(SharedPiecesTest, HoldersThatTheTableHasNoRoomForCountAgain) {
   EXPECT_EQ(Held(), 0u);
   members_[0].Join(5000);
   members_[1].Join(5000);
-  EXPECT_EQ(Held(), kPiece) << "entries are used again";
+  EXPECT_EQ(Held(), kPiece) << "free entries are reused";
 }
 
 TEST_F(SharedPiecesTest, APieceOfAnotherSizeWithTheSameIdIsAnotherPiece) {
@@ -94,7 +94,7 @@ TEST_F(SharedPiecesTest, APieceOfAnotherSizeWithTheSameIdIsAnotherPiece) {
   EXPECT_EQ(Held(), 3 * kPiece);
 }
 
-TEST_F(SharedPiecesTest, AProcessThatHasEndedLeavesAll) {
+TEST_F(SharedPiecesTest, ADeadProcessLeavesAllPieces) {
   for (const uint64_t id : {7, 8}) {
     members_[0].Join(id);
     members_[1].Join(id);
@@ -124,7 +124,7 @@ TEST_F(SharedPiecesTest, NoSumIsTooSmallWhileAProcessJoinsAndLeaves) {
   EXPECT_EQ(Held(), kPiece);
 }
 
-TEST_F(SharedPiecesTest, ProcessesMayJoinAtOnce) {
+TEST_F(SharedPiecesTest, ProcessesJoinAndLeaveConcurrently) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 3; ++i) {
     threads.emplace_back([this, i] {

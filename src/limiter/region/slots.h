@@ -25,8 +25,8 @@ int MakeUsage(const char* path);
 // lock, is not inherited by fork, and must never be unmapped. EAGAIN: all slots are owned.
 int ClaimSlot(const char* path, Usage** usage, uint32_t* slot);
 
-// Clears the slots of processes that this process's /proc does not show any more. Returns the
-// number of cleared slots, or -1 if the file cannot be opened.
+// Clears the slots of processes that are gone from /proc, are zombies, or have called exec. Returns
+// the number of cleared slots, or -1 if the file cannot be opened.
 int SweepSlots(const char* path, Usage* usage);
 
 }  // namespace tessera::limiter

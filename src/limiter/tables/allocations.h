@@ -29,15 +29,16 @@ struct Allocation {
 
   // Index of the pool (pools.h). REQUIRES in_pool.
   int pool() const { return int(blocks_or_pool); }
-  // Number of blocks that are charged for this allocation alone; 0: it is in a shared block.
-  // REQUIRES !in_pool.
+  // Number of blocks that are charged for this allocation alone; 0: it is in a block of
+  // SharedBlocks. REQUIRES !in_pool.
   uint64_t own_blocks() const { return blocks_or_pool; }
 
   uint64_t blocks_or_pool : 24 = 0;  // own_blocks() or pool()
   uint64_t is_restored : 1 = 0;      // added by Restore
   uint64_t in_pool : 1 = 0;          // memory of a pool
   uint64_t gpu : 5 = 0;              // index in the limits
-  uint64_t context : 33 = 0;         // id of the context whose end frees it (contexts.h); 0: none
+  uint64_t context : 33 = 0;         // id (contexts.h) of the context whose end frees the
+                                     // allocation; 0: none
 };
 static_assert(sizeof(Allocation) == 8);
 
@@ -57,11 +58,11 @@ class Allocations {
   // once. False: the table has no such pointer.
   bool Remove(uint64_t pointer, Allocation* removed);
   // Called after Remove if the driver has refused to free. If two threads free a pointer at once,
-  // one of them removes the entry, and the driver may succeed for the other. False: the driver did;
-  // the caller ends the charge.
+  // one thread removes the entry, and the driver may free the memory for the other thread. False:
+  // the driver has freed the memory for another thread; the caller ends the charge.
   bool Restore(uint64_t pointer, const Allocation& allocation);
-  // Called when the driver has freed a pointer that Remove did not find. True: another thread had
-  // restored the entry; it is removed, and the caller ends its charge.
+  // Called when the driver has freed a pointer that Remove did not find. True: removes the entry,
+  // which another thread has restored; the caller ends the charge.
   bool RemoveRestored(uint64_t pointer, Allocation* removed);
   // Removes all allocations of a context, and calls `visit` for each of them, without a lock held.
   void RemoveContext(uint64_t context, void (*visit)(void*, uint64_t pointer, const Allocation&),

@@ -106,7 +106,7 @@ TEST(SharedBlocksTest, ABlockIsChargedWithItsFirstAllocationAndReleasedWithItsLa
   EXPECT_TRUE(blocks.Join(4 << 20)) << "the driver may use the address again";
 }
 
-TEST(SharedBlocksTest, EveryChargeEndsIfTheHostsMemoryWasExhausted) {
+TEST(SharedBlocksTest, EveryChargeEndsAfterTheHostsMemoryWasExhausted) {
   static SharedBlocks blocks;
   blocks.Reset();
   bool charged = false;
@@ -124,7 +124,7 @@ TEST(SharedBlocksTest, EveryChargeEndsIfTheHostsMemoryWasExhausted) {
 
 // Both threads call the driver to free one allocation. The driver succeeds for the thread that has
 // not found the entry.
-TEST(AllocationsTest, OneOfTwoFreesEndsTheChargeWhicheverAnswerComesFirst) {
+TEST(AllocationsTest, OneOfTwoConcurrentFreesEndsTheCharge) {
   static Allocations allocations;
   constexpr uint64_t kPointer = 6 << 20;
   Allocation removed, again;
@@ -145,7 +145,7 @@ TEST(AllocationsTest, OneOfTwoFreesEndsTheChargeWhicheverAnswerComesFirst) {
   }
 }
 
-TEST(AllocationsTest, AnAddressThatIsAllocatedAgainDuringTwoFreesKeepsItsNewCharge) {
+TEST(AllocationsTest, AnAddressThatIsReusedDuringTwoFreesKeepsItsNewCharge) {
   static Allocations allocations;
   constexpr uint64_t kPointer = 6 << 20;
   Allocation removed, again;
@@ -167,7 +167,7 @@ TEST(AllocationsTest, AnAddressThatIsAllocatedAgainDuringTwoFreesKeepsItsNewChar
   }
 }
 
-TEST(AllocationsTest, AnOlderEntryOfAnAddressIsReturned) {
+TEST(AllocationsTest, InsertReturnsTheEntryThatItReplaces) {
   static Allocations allocations;
   allocations.Reset();
   Allocation replaced;

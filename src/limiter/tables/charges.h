@@ -25,20 +25,20 @@ class Charges {
     uint64_t bytes = 0;
     uint64_t context = 0;        // id of the context that ends the charge
     int gpu = 0;                 // index in the limits
-    uint64_t default_bytes = 0;  // for a context limit: bytes that the driver's default takes
+    uint64_t default_bytes = 0;  // for cuCtxSetLimit: bytes of the driver's default
     uint64_t added_moment = 0;   // moment (moment.h) of Add
   };
 
   // Charges an object that the driver has created. False: out of host memory; nothing is charged.
-  // An older charge with the same handle ends. There is one if cuCtxSetLimit is called again, if
-  // another thread has destroyed the older object but not called End yet, or if a library has
-  // destroyed it by calling the driver directly.
+  // Ends an older charge with the same handle. An older charge exists if cuCtxSetLimit is called
+  // again, if another thread has destroyed the older object but not called End yet, or if a library
+  // has destroyed the older object by calling the driver directly.
   bool Add(const void* handle, const Contexts::Info& context, uint64_t bytes, MemoryBudget* budget,
            uint64_t default_bytes = 0);
   // False: the table does not have the handle.
   bool Find(const void* handle, ChargedObject* found);
-  // Ends the charge of an object that the driver has destroyed. `call_moment` is from before that
-  // call. No effect if the handle is unknown, or was added after `call_moment`.
+  // Ends the charge of an object that the driver has destroyed. `call_moment` was taken before the
+  // driver call. No effect if the handle is unknown, or was added after `call_moment`.
   void End(const void* handle, uint64_t call_moment, MemoryBudget* budget);
   // Ends all charges of a destroyed context.
   void EndContext(uint64_t id, MemoryBudget* budget);
@@ -46,15 +46,14 @@ class Charges {
   void Reset();
 
  private:
-  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_. False: out of host memory.
   bool Charge(const ChargedObject& object, MemoryBudget* budget);
   void Uncharge(const ChargedObject& object, MemoryBudget* budget);
 
   SpinLock lock_;
-  Table<ChargedObject, HashKey> entries_ = {};  // by handle
+  Table<ChargedObject> entries_ = {};  // by handle
   // Sums of the sizes of small objects.
-  Table<uint64_t, HashKey> small_bytes_by_context_ = {};
+  Table<uint64_t> small_bytes_by_context_ = {};
 };
 
 }  // namespace tessera::limiter

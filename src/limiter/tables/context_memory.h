@@ -21,16 +21,16 @@ class ContextMemory {
   // processes allocated. The agent has the same bound (agent/limits/unaccounted.h).
   static constexpr uint64_t kMaxCharge = uint64_t(512) << 20;
 
-  // The charge of the next context; 0 also while the size of contexts is unknown.
+  // The charge of the next context; 0 for the first context, and while the size is unknown.
   uint64_t NextCharge(int gpu);
   // Whether the next context is to be measured.
   bool NeedsMeasurement(int gpu);
-  // Records the size of a context; 0, and any size after the first one, has no effect.
+  // Records the size of a context. Only the first size other than 0 has an effect.
   void RecordSize(int gpu, uint64_t bytes);
-  // AddContext is called when a context was created, and returns by how many bytes the charge
-  // grows. RemoveContext is called when a context has ended, and returns by how many bytes the
-  // charge falls.
+  // Adds a context that the driver has created. Returns the bytes that the caller must charge.
   uint64_t AddContext(int gpu);
+  // Removes a context that the driver has destroyed. Returns the bytes that the caller must
+  // release.
   uint64_t RemoveContext(int gpu);
   // Removes all contexts and sizes, in a child after fork.
   void Reset();

@@ -11,7 +11,7 @@ constexpr uintptr_t kNeverUsed = 0, kRemoved = 1;
 uint32_t Contexts::HomeIndexOf(uintptr_t handle) {
   return uint32_t((handle >> 4) * 0x9e3779b97f4a7c15u >> 54);
 }
-static_assert(sizeof(uint64_t) * 8 - 54 == 10, "1,024 entries");
+static_assert(Contexts::kCapacity == 1 << (64 - 54));
 
 const Contexts::Entry* Contexts::FindEntry(uintptr_t handle) const {
   uint32_t i = HomeIndexOf(handle);

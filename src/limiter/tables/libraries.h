@@ -28,7 +28,7 @@ class Libraries {
   // Adds a library that the driver has loaded. `*replaced` is an older library with the same
   // handle, which the driver has unloaded; its id is 0 if there is none. False: out of host memory.
   bool Add(const void* handle, const LoadedLibrary& info, LoadedLibrary* replaced);
-  // Removes a library that the driver has unloaded. `call_moment` is from before the driver call.
+  // Removes a library that the driver has unloaded. `call_moment` was taken before the driver call.
   // False: the table does not have the handle, or the handle was added after `call_moment`.
   bool Remove(const void* handle, uint64_t call_moment, LoadedLibrary* removed);
   uint32_t capacity();
@@ -44,11 +44,10 @@ class Libraries {
 
  private:
   static constexpr uint64_t kIdMask = (uint64_t(1) << 31) - 1;
-  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
 
   SpinLock lock_;
   std::atomic<uint64_t> last_id_ = {};
-  Table<LoadedLibrary, HashKey> entries_ = {};  // by handle
+  Table<LoadedLibrary> entries_ = {};  // by handle
 };
 
 }  // namespace tessera::limiter

@@ -7,8 +7,8 @@
 // may end first. If this process has several handles of one piece, one shared charge pays for all
 // of them. The marks of descriptors show which handles belong to one piece (shared_handles.h). The
 // region lists which processes of the container are charged for the same piece
-// (region/shared_pieces.h). If a descriptor cannot be marked, its exporter stays charged until it
-// ends, and an importer is charged for the part that it maps.
+// (region/shared_pieces.h). If a descriptor cannot be marked, the exporting process stays charged
+// until it ends, and an importer is charged for the part that it maps.
 //
 // Probes. While descriptors of an exported piece may be open, this process keeps one descriptor of
 // its own, the probe, for all exports of the piece. The probe shows whether other descriptors are
@@ -55,11 +55,11 @@ class PhysicalPieces {
   // `*charge` to the bytes that the caller must charge; 0: this process already pays for the piece.
   // False: out of host memory.
   bool AddImported(uint64_t handle, int gpu, const PieceMark& mark, uint64_t* charge);
-  // Whether this process pays for the piece with that id.
+  // Whether this process pays for the piece with this id.
   bool IsChargedFor(uint64_t id);
-  // Records an export of the piece by the descriptor `fd`, and marks the descriptor. -1: the export
-  // has no descriptor and cannot be tracked. Makes system calls. Unknown handles have no effect.
-  // The caller holds a handle of the piece during the call.
+  // Records an export of the piece by the descriptor `fd`, and marks the descriptor. An export
+  // without a descriptor (`fd` is -1) cannot be tracked. Makes system calls. Unknown handles have
+  // no effect. The caller holds a handle of the piece during the call.
   void AddExport(uint64_t handle, int fd);
   // Checks all probes. Ends the charges of pieces without handles, mappings and open descriptors.
   // Makes system calls if there are probes.
@@ -73,7 +73,7 @@ class PhysicalPieces {
   // Retain adds a handle of a piece, Release removes one. Unknown handles have no effect.
   void Retain(uint64_t handle);
   void Release(uint64_t handle, uint64_t call_moment);
-  // False: out of host memory.
+  // Adds a mapping of a piece. False: out of host memory.
   bool Map(uint64_t address, uint64_t handle);
   // Ends all mappings in the range, which begin at multiples of `step`.
   void Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t call_moment);
@@ -100,7 +100,6 @@ class PhysicalPieces {
     uint64_t handle;
     uint64_t added_moment;
   };
-  static uint32_t HashKey(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
   // REQUIRES lock_.
   EndedCharge DropReference(uint64_t handle);
   EndedCharge EndSharedChargeIfUnused(uint64_t id);
@@ -119,10 +118,10 @@ class PhysicalPieces {
   }
 
   SpinLock lock_;
-  Table<Piece, HashKey> pieces_ = {};
-  Table<Mapping, HashKey> mappings_ = {};
-  Table<SharedCharge, HashKey> shared_charges_ = {};  // by the id of the piece
-  Table<int, HashKey> probes_ = {};                   // descriptors by the id of the piece
+  Table<Piece> pieces_ = {};
+  Table<Mapping> mappings_ = {};
+  Table<SharedCharge> shared_charges_ = {};  // by the id of the piece
+  Table<int> probes_ = {};                   // descriptors by the id of the piece
   std::atomic<uint32_t> probe_count_{0};
   // probe_count_ at which the next sweep is due.
   std::atomic<uint32_t> next_sweep_count_{kFirstSweepCount};

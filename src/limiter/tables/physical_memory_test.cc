@@ -9,7 +9,7 @@ namespace tessera::limiter {
 namespace {
 
 // The driver may import a piece under the handle of a piece that it has freed.
-TEST(PhysicalPiecesTest, TheOldChargeOfAHandleEndsEvenIfItsNewPieceCannotBeAdded) {
+TEST(PhysicalPiecesTest, TheOldChargeOfAReusedHandleEndsEvenIfTheNewPieceCannotBeAdded) {
   constexpr uint64_t kHandle = 16, kBytes = 4 << 20;
   static PhysicalPieces pieces;
   uint64_t ended_bytes = 0;

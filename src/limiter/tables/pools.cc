@@ -83,7 +83,7 @@ void Pools::RefreshAll(MemoryBudget* budget) {
   }
 }
 
-void Pools::Trim(int gpu, MemoryBudget* budget) {
+void Pools::TrimAll(int gpu, MemoryBudget* budget) {
   const RelaxedCapture relaxed;
   for (int i = 0; i < count_.load(); ++i) {
     const cuda::MemPool handle = At(i).handle.load();

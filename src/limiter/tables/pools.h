@@ -4,9 +4,9 @@
 // may change a pool, the limiter reads CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and charges the
 // difference.
 //
-// The memory of graphs with nodes that allocate is also a pool. Each device has one such pool, with
-// separate driver functions and no handle. As its handle, this table uses an odd number made from
-// the device.
+// The memory of graphs with allocation nodes is also a pool. Each device has one such pool, with
+// separate driver functions and no handle. This table uses an odd number made from the device as
+// its handle.
 //
 // Threads: any. No lock is held across a driver call. Find looks through all pools, the oldest
 // first, so it is fast for programs with few of them.
@@ -37,12 +37,12 @@ class Pools {
   void Refresh(int index, MemoryBudget* budget);
   void RefreshAll(MemoryBudget* budget);
   // Returns the unused memory of all pools of a GPU to the device.
-  void Trim(int gpu, MemoryBudget* budget);
-  // Returns the unused memory of one pool beyond `kept_bytes` bytes to the device.
+  void TrimAll(int gpu, MemoryBudget* budget);
+  // Returns the unused memory of one pool beyond `kept_bytes` to the device.
   cuda::Result Trim(int index, uint64_t kept_bytes, MemoryBudget* budget);
   // Number of trims that have begun. A trim may return memory that was reserved before the trim.
   uint32_t TrimCount(int index) const { return At(index).trims.load(); }
-  // Ends the charge of a pool that the driver has destroyed. `call_moment` (moment.h) is from
+  // Ends the charge of a pool that the driver has destroyed. `call_moment` (moment.h) was taken
   // before the driver call. A pool that was added at the index after `call_moment` stays.
   void Remove(int index, uint64_t call_moment, MemoryBudget* budget);
   void Reset();
@@ -55,8 +55,8 @@ class Pools {
     std::atomic<cuda::MemPool> handle;
     int gpu;
     std::atomic<uint64_t> added_moment;  // moment of Add
-    // Number of readings. Each reading gets its number before it is made, so that an older reading
-    // that ends later is dropped.
+    // Number of readings. Each reading gets its number before the driver is called. A reading that
+    // returns after a later one is dropped.
     std::atomic<uint64_t> readings;
     std::atomic<uint32_t> trims;
     SpinLock lock;             // guards the next two fields

@@ -11,7 +11,11 @@
 
 namespace tessera::limiter {
 
-template <typename Value, uint32_t (*HashKey)(uint64_t key)>
+inline uint32_t HashOfHandle(uint64_t handle) {
+  return uint32_t(handle * 0x9e3779b97f4a7c15u >> 32);
+}
+
+template <typename Value, uint32_t (*HashKey)(uint64_t key) = HashOfHandle>
 class Table {
  public:
   struct Entry {
