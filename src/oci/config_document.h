@@ -65,7 +65,7 @@ class ConfigDocument {
   // Creates the list if it is missing. INVALID_ARGUMENT if it is not a list.
   Result<EnvList> MutableEnv();
 
-  // The mounts that are valid. The low-level runtime rejects the others.
+  // The mounts with a destination. The low-level runtime rejects other mounts.
   std::vector<Mount> Mounts() const;
   // Appends the mount and removes existing mounts with the same destination.
   Status AddMount(const Mount& mount);
@@ -85,7 +85,8 @@ class ConfigDocument {
   // Removes the rules "c 195:*".
   void EraseGpuRules();
   // Appends a rule that forbids this device; it wins over an earlier rule that allows all devices.
-  // After a rule "c *:*", runc rejects it, and the kernel ignores crun's with cgroup v1.
+  // If the document has a rule "c *:*", runc rejects the new rule, and with crun and cgroup v1 the
+  // kernel ignores it.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
   // Sets a file of the container's cgroup v2, such as "memory.high", unless the engine has set it.

@@ -137,7 +137,7 @@ TEST(ConfigDocument, MountsAndDevicesWithoutAPathAreKept) {
   EXPECT_EQ(document.Mounts().size(), 2u);
   ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {}}).ok());
   EXPECT_EQ(document.json().Find("mounts")->items().size(), 3u)
-      << "the mount replaced the mount at \"\"";
+      << "only the mount at \"x\" is replaced";
   ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0"}).ok());
   EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of our tests have no dmem controller. These files have the format of the kernel's
-// documentation (admin-guide/cgroup-v2); no driver of NVIDIA's has been seen to register regions.
+// The kernels that run these tests have no dmem controller, and no known driver of NVIDIA registers
+// regions. The files have the format of the kernel's documentation (admin-guide/cgroup-v2).
 #include "src/oci/dmem.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST_F(DmemRegionsTest, AreNoneWhereTheControllerIsOff) {
 }
 
 TEST_F(DmemRegionsTest, AreNoneOnAnOlderKernelAndOnCgroupV1) {
-  EXPECT_EQ(Count(), 0u) << "cgroup v1 has folders of controllers alone";
+  EXPECT_EQ(Count(), 0u) << "the root of cgroup v1 lacks these files";
   Write("cgroup.controllers", "cpu memory\n");
   Write("cgroup.subtree_control", "cpu memory\n");
   EXPECT_EQ(Count(), 0u);

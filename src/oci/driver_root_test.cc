@@ -25,13 +25,13 @@ using ::testing::HasSubstr;
 class DriverRoot : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return JoinPath(dir_.path(), name); }
-  void Library(const std::string& name, const std::string& soname) {
+  void AddLibrary(const std::string& name, const std::string& soname) {
     fs::create_directories(DirName(path(name)));
     ASSERT_TRUE(WriteFileAtomically(path(name), MakeLibrary(soname), 0755).ok());
   }
   void AddGraphics() {
     for (const std::string name : {"libGLX_nvidia", "libEGL_nvidia"}) {
-      Library("usr/lib/x86_64-linux-gnu/" + name + ".so.550.54.15", name + ".so.0");
+      AddLibrary("usr/lib/x86_64-linux-gnu/" + name + ".so.550.54.15", name + ".so.0");
     }
     for (const std::string name :
          {"etc/vulkan/icd.d/nvidia_icd.json", "usr/share/glvnd/egl_vendor.d/10_nvidia.json"}) {
@@ -44,12 +44,12 @@ class DriverRoot : public ::testing::Test {
     for (const DriverLibrary& library : files.value().libraries) names.push_back(library.file_name);
     return names;
   }
-  void Make() { ASSERT_TRUE(MakeFakeDriver(dir_.path(), TwoGpus()).ok()); }
+  void MakeDriver() { ASSERT_TRUE(MakeFakeDriver(dir_.path(), TwoGpus()).ok()); }
   TempDir dir_;
 };
 
 TEST_F(DriverRoot, FindsVersionLibrariesAndPrograms) {
-  Make();
+  MakeDriver();
   const DriverFiles files = FindDriver(dir_.path(), kDefaultCapabilities).value();
   EXPECT_EQ(files.version, "550.54.15");
   ASSERT_EQ(files.libraries.size(), 3u);
@@ -61,24 +61,24 @@ TEST_F(DriverRoot, FindsVersionLibrariesAndPrograms) {
 }
 
 TEST_F(DriverRoot, ReturnsOnlyFilesOfTheCapabilities) {
-  Make();
+  MakeDriver();
   const DriverFiles files = FindDriver(dir_.path(), kUtility).value();
   ASSERT_EQ(files.libraries.size(), 1u);
   EXPECT_EQ(files.libraries[0].soname, "libnvidia-ml.so.1");
 }
 
 TEST_F(DriverRoot, ReturnsUnknownLibrariesOfTheDriversVersion) {
-  Make();
-  Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.550.54.15", "libnvidia-brandnew.so.1");
-  Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.540.1.2", "libnvidia-brandnew.so.1");
-  Library("usr/lib/x86_64-linux-gnu/libother.so.1.2", "libother.so.1");
+  MakeDriver();
+  AddLibrary("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.550.54.15", "libnvidia-brandnew.so.1");
+  AddLibrary("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.540.1.2", "libnvidia-brandnew.so.1");
+  AddLibrary("usr/lib/x86_64-linux-gnu/libother.so.1.2", "libother.so.1");
   EXPECT_THAT(Names(FindDriver(dir_.path(), kUtility)),
               ElementsAre("libnvidia-brandnew.so.550.54.15", "libnvidia-ml.so.550.54.15"));
 }
 
 TEST_F(DriverRoot, ReturnsLibrariesWithTheirOwnVersion) {
-  Make();
-  Library("usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
+  MakeDriver();
+  AddLibrary("usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
   EXPECT_THAT(Names(FindDriver(dir_.path(), kCompute)),
               ElementsAre("libcuda.so.550.54.15", "libnvidia-nvvm70.so.4",
                           "libnvidia-ptxjitcompiler.so.550.54.15"));
@@ -86,12 +86,12 @@ TEST_F(DriverRoot, ReturnsLibrariesWithTheirOwnVersion) {
 }
 
 TEST_F(DriverRoot, FollowsAlternativesToTheDirOfTheirVersion) {
-  Make();
+  MakeDriver();
   fs::create_directories(path("usr/lib/x86_64-linux-gnu/nvidia"));
   fs::rename(path("usr/lib/x86_64-linux-gnu"), path("moved"));
   fs::create_directories(path("usr/lib/x86_64-linux-gnu/nvidia"));
   fs::rename(path("moved"), path("usr/lib/x86_64-linux-gnu/nvidia/tesla-550"));
-  Library("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.610.1.2", "libcuda.so.1");
+  AddLibrary("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.610.1.2", "libcuda.so.1");
   fs::create_directories(path("etc/alternatives"));
   for (const std::string name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
     fs::create_symlink("/etc/alternatives/nvidia--" + name,
@@ -107,9 +107,9 @@ TEST_F(DriverRoot, FollowsAlternativesToTheDirOfTheirVersion) {
 }
 
 TEST_F(DriverRoot, WithoutLinksTheNewestVersionIsChosen) {
-  Library("usr/lib64/libcuda.so.550.9.1", "libcuda.so.1");
-  Library("usr/lib64/libcuda.so.550.54.15", "libcuda.so.1");
-  Library("usr/lib64/libcuda.so.535.261.03", "libcuda.so.1");
+  AddLibrary("usr/lib64/libcuda.so.550.9.1", "libcuda.so.1");
+  AddLibrary("usr/lib64/libcuda.so.550.54.15", "libcuda.so.1");
+  AddLibrary("usr/lib64/libcuda.so.535.261.03", "libcuda.so.1");
   fs::create_symlink("/nowhere", path("usr/lib64/libcuda.so.999.1"));
   const DriverFiles files = FindDriver(dir_.path(), kCompute).value();
   EXPECT_EQ(files.version, "550.54.15");
@@ -117,7 +117,7 @@ TEST_F(DriverRoot, WithoutLinksTheNewestVersionIsChosen) {
 }
 
 TEST_F(DriverRoot, ALibraryWithoutAVersionServesTheAgentOnly) {
-  Library("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1");
+  AddLibrary("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1");
   EXPECT_EQ(FindDriverLibrary(dir_.path(), "libnvidia-ml").value(),
             path("usr/lib64/libnvidia-ml.so.1"));
   const auto files = FindDriver(dir_.path(), kUtility);
@@ -125,7 +125,7 @@ TEST_F(DriverRoot, ALibraryWithoutAVersionServesTheAgentOnly) {
 }
 
 TEST_F(DriverRoot, GraphicsAreCompleteOrRejectedWithTheMissingFiles) {
-  Make();
+  MakeDriver();
   const auto lacking = FindDriver(dir_.path(), kGraphics | kDisplay | kUtility);
   EXPECT_EQ(lacking.status().code(), Code::kFailedPrecondition);
   EXPECT_THAT(lacking.status().message(),
@@ -143,7 +143,7 @@ TEST_F(DriverRoot, GraphicsAreCompleteOrRejectedWithTheMissingFiles) {
 }
 
 TEST_F(DriverRoot, DrmNodesBelongToTheGpu) {
-  Make();
+  MakeDriver();
   for (const char* name : {"card1", "renderD129", "controlD65", "card1-DP-1"}) {
     fs::create_directories(path("sys/bus/pci/devices/0000:07:00.0/drm/") + name);
   }
@@ -154,7 +154,7 @@ TEST_F(DriverRoot, DrmNodesBelongToTheGpu) {
 }
 
 TEST_F(DriverRoot, FindsLibrariesThatOnlyTheLinkerCacheOfTheRootKnows) {
-  Make();
+  MakeDriver();
   fs::create_directories(path("opt/driver"));
   fs::rename(path("usr/lib/x86_64-linux-gnu"), path("opt/driver/lib"));
   LdCache cache;
@@ -167,7 +167,7 @@ TEST_F(DriverRoot, FindsLibrariesThatOnlyTheLinkerCacheOfTheRootKnows) {
 }
 
 TEST_F(DriverRoot, ResolvesAbsoluteLinksInsideTheRoot) {
-  Make();
+  MakeDriver();
   fs::create_directories(path("real"));
   fs::rename(path("usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"), path("real/libcuda"));
   fs::create_symlink("/real/libcuda", path("usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
@@ -186,7 +186,7 @@ TEST_F(DriverRoot, WithoutADriverTheErrorListsTheDirs) {
 }
 
 TEST_F(DriverRoot, ADamagedLibcudaIsAnErrorAndAnotherLibraryANote) {
-  Make();
+  MakeDriver();
   const std::string dir = path("usr/lib/x86_64-linux-gnu/");
   ASSERT_TRUE(
       WriteFileAtomically(dir + "libnvidia-ptxjitcompiler.so.550.54.15", "no ELF", 0755).ok());
@@ -198,7 +198,7 @@ TEST_F(DriverRoot, ADamagedLibcudaIsAnErrorAndAnotherLibraryANote) {
 }
 
 TEST_F(DriverRoot, ListsGpusInTheOrderOfTheBus) {
-  Make();
+  MakeDriver();
   const auto gpus = ListGpus(dir_.path()).value();
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].bus_id, "0000:07:00.0");
@@ -268,9 +268,9 @@ std::string WithSegment(int index, const std::function<void(Elf64_Phdr*, size_t)
 }
 
 TEST_F(Elf, TheDynamicSectionMayEndWithTheFileButNotBeyondIt) {
-  const auto read = [&](size_t behind) {
+  const auto read = [&](size_t bytes_behind_the_file) {
     return Read(WithSegment(1, [&](Elf64_Phdr* segment, size_t size) {
-      segment->p_filesz = size - segment->p_offset + behind;
+      segment->p_filesz = size - segment->p_offset + bytes_behind_the_file;
     }));
   };
   EXPECT_EQ(read(0).value().soname, "libcuda.so.1");
@@ -316,7 +316,7 @@ TEST_F(Elf, StringsMayStartAtTheStartOfTheirSegmentOnly) {
 }
 
 TEST_F(DriverRoot, VideoIsCompleteOrRejectedExceptForAll) {
-  Make();
+  MakeDriver();
   const auto find = [&](std::string_view words) {
     return FindDriver(dir_.path(), ParseCapabilities(words).value());
   };
@@ -333,10 +333,10 @@ TEST_F(DriverRoot, VideoIsCompleteOrRejectedExceptForAll) {
   }
   EXPECT_TRUE(has(find("all").value(), "libcuda.so"));
   // One of two libraries is not enough.
-  Library("usr/lib64/libnvcuvid.so.550.54.15", "libnvcuvid.so.1");
+  AddLibrary("usr/lib64/libnvcuvid.so.550.54.15", "libnvcuvid.so.1");
   EXPECT_THAT(find("video").status().message(), HasSubstr("lacks libnvidia-encode:"));
   EXPECT_TRUE(has(find("all").value(), "libnvcuvid.so"));
-  Library("usr/lib64/libnvidia-encode.so.550.54.15", "libnvidia-encode.so.1");
+  AddLibrary("usr/lib64/libnvidia-encode.so.550.54.15", "libnvidia-encode.so.1");
   for (const char* words : {"all", "video"}) {
     EXPECT_TRUE(has(find(words).value(), "libnvidia-encode.so")) << words;
     EXPECT_TRUE(has(find(words).value(), "libnvcuvid.so")) << words;
@@ -386,7 +386,8 @@ TEST_F(Elf, ASonameEndsWithinItsTable) {
     data[at + sizeof(size.d_tag) + 1] = 0;
     return Read(data);
   };
-  EXPECT_EQ(read(14).value().soname, "libcuda.so.1") << "a byte before it, and its end";
+  EXPECT_EQ(read(14).value().soname, "libcuda.so.1")
+      << "the name with the zero bytes before and after it";
   EXPECT_THAT(read(13).status().message(), HasSubstr("does not end"));
   EXPECT_THAT(read(1).status().message(), HasSubstr("without a string"));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locates the driver's libraries below a root: in a directory of the distribution, in the target of
 // links of update-alternatives (Debian: nvidia/current, nvidia/tesla-470), or through the root's
-// linker cache. Included only in src/oci; other folders use driver_root.h. Threads: one.
+// linker cache. Included only in src/oci; other rooms use driver_root.h. Threads: one.
 #pragma once
 
 #include <array>

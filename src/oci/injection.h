@@ -17,7 +17,8 @@
 //                                file of a read-only one; else LD_LIBRARY_PATH
 //   /usr/lib/x86_64-linux-gnu    links to the libraries, for programs that search directories
 //                                (linker_setup.h)
-//   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
+//   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, whose environment
+//                                variables get this directory
 //   PATH                         ends with /dev/tessera/bin
 //
 // No path that an image controls is ever the source of a mount. src/runtime decides which devices a

@@ -27,65 +27,74 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
-  EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera");
-  EXPECT_EQ(Place({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(), "/dev/tessera");
-  EXPECT_EQ(Place({{"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(), "/run/tessera");
-  EXPECT_EQ(Place({{"/run", "tmpfs", "x"}}).value(), "/run/tessera");
+  EXPECT_EQ(DriverDirFor(PrivateDev()).value(), "/dev/tessera");
+  EXPECT_EQ(DriverDirFor({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(),
+            "/dev/tessera");
+  EXPECT_EQ(DriverDirFor({{"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
+            "/run/tessera");
+  EXPECT_EQ(DriverDirFor({{"/run", "tmpfs", "x"}}).value(), "/run/tessera");
   // The container sees the last mount over a path; names that only share a prefix do not match.
-  EXPECT_EQ(
-      Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
-      "/run/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "/x"}, {"/run", "tmpfs", "x"}})
+  EXPECT_EQ(DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}})
                 .value(),
             "/run/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tess", "bind", "/x"}, {"/device", "bind", "/x"}})
-                .value(),
-            "/dev/tessera");
+  EXPECT_EQ(
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "/x"}, {"/run", "tmpfs", "x"}})
+          .value(),
+      "/run/tessera");
+  EXPECT_EQ(
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tess", "bind", "/x"}, {"/device", "bind", "/x"}})
+          .value(),
+      "/dev/tessera");
 }
 
 TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRejected) {
   for (const Mounts& mounts :
        {Mounts{}, Mounts{{"/", "tmpfs", "x"}}, Mounts{{"/dev", "bind", "/dev"}}}) {
-    const auto place = Place(mounts);
-    EXPECT_EQ(place.status().code(), Code::kFailedPrecondition);
-    EXPECT_THAT(place.status().message(), HasSubstr("mount a tmpfs at /run"));
+    const auto driver_dir = DriverDirFor(mounts);
+    EXPECT_EQ(driver_dir.status().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(driver_dir.status().message(), HasSubstr("mount a tmpfs at /run"));
   }
 }
 
 TEST_F(InjectionTest, LinksInTheImageAreRejected) {
   fs::create_symlink("/tmp", rootfs() + "/dev");
-  EXPECT_THAT(Place(OwnDev()).status().message(),
+  EXPECT_THAT(DriverDirFor(PrivateDev()).status().message(),
               HasSubstr("the image has /dev as a symbolic link"));
   fs::remove(rootfs() + "/dev");
   fs::create_symlink("/tmp", rootfs() + "/run");
-  EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera") << "/run is not used";
-  EXPECT_THAT(Place({{"/run", "tmpfs", "x"}}).status().message(),
+  EXPECT_EQ(DriverDirFor(PrivateDev()).value(), "/dev/tessera") << "/run is not used";
+  EXPECT_THAT(DriverDirFor({{"/run", "tmpfs", "x"}}).status().message(),
               HasSubstr("/run as a symbolic link"));
 }
 
 TEST_F(InjectionTest, MountsOfAnEarlierStartDoNotCount) {
   const std::string trees = path("trees");
   EXPECT_EQ(
-      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees)
+          .value(),
       "/dev/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera/tree")}})
-                .value(),
-            "/dev/tessera");
   EXPECT_EQ(
-      Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera/tree")}})
+          .value(),
+      "/dev/tessera");
+  EXPECT_EQ(
+      DriverDirFor({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees)
+          .value(),
       "/run/tessera");
   // Elsewhere, or from a directory that only shares a prefix, the mount is the user's.
   EXPECT_FALSE(
-      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
   EXPECT_FALSE(
-      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera2")}}).ok());
-  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", trees + "/x"}}, trees).ok());
-  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "relative"}}, trees).ok());
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera2")}})
+          .ok());
+  EXPECT_FALSE(DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev", "bind", trees + "/x"}}, trees).ok());
+  EXPECT_FALSE(
+      DriverDirFor({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "relative"}}, trees).ok());
 }
 
 TEST_F(InjectionTest, TheLinkersFilesAreWrittenIntoAWritableRoot) {
   AddImageCache();
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   EXPECT_THAT(Destinations(document), Not(Contains("/etc/ld.so.cache")));
   EXPECT_FALSE(document.env().Get("LD_LIBRARY_PATH").has_value());
   const LdCache cache = ParseLdCache(ReadFile(rootfs() + "/etc/ld.so.cache").value()).value();
@@ -108,7 +117,7 @@ TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
         {.name = "libnvidia-old.so.1", .path = old, .flags = NativeLdCacheFlags()});
   }
   Write("etc/ld.so.cache", WriteLdCache(cache));
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   const LdCache now = ParseLdCache(ReadFile(rootfs() + "/etc/ld.so.cache").value()).value();
   std::vector<std::string> old;
   for (const LdCacheEntry& entry : now.entries) {
@@ -120,7 +129,7 @@ TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
 TEST_F(InjectionTest, MergedCacheIsMountedOverTheCacheOfAReadOnlyRoot) {
   AddImageCache();
   const std::string before = ReadFile(rootfs() + "/etc/ld.so.cache").value();
-  const ConfigDocument document = Injected(Document(OwnDev(), true));
+  const ConfigDocument document = Injected(Document(PrivateDev(), true));
   EXPECT_THAT(Destinations(document), Contains("/etc/ld.so.cache"));
   EXPECT_EQ(ReadFile(rootfs() + "/etc/ld.so.cache").value(), before);
   EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
@@ -128,9 +137,9 @@ TEST_F(InjectionTest, MergedCacheIsMountedOverTheCacheOfAReadOnlyRoot) {
 
 TEST_F(InjectionTest, AReadOnlyRootNeedsACacheAndNoLdSoConf) {
   AddImageCache("/usr/lib\n");
-  EXPECT_THAT(Destinations(Injected(Document(OwnDev(), true))), Contains("/etc/ld.so.cache"));
+  EXPECT_THAT(Destinations(Injected(Document(PrivateDev(), true))), Contains("/etc/ld.so.cache"));
   fs::remove(rootfs() + "/etc/ld.so.cache");
-  const ConfigDocument document = Injected(Document(OwnDev(), true));
+  const ConfigDocument document = Injected(Document(PrivateDev(), true));
   EXPECT_THAT(Destinations(document), Not(Contains("/etc/ld.so.cache")));
   EXPECT_EQ(document.env().Get("LD_LIBRARY_PATH"), "/dev/tessera/lib");
 }
@@ -141,29 +150,29 @@ TEST_F(InjectionTest, WithoutAUsableCacheLibrariesAreFoundThroughTheEnvironment)
     EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
     return document.env().Get("LD_LIBRARY_PATH") == "/dev/tessera/lib";
   };
-  EXPECT_TRUE(by_environment(OwnDev())) << "the image has no cache";
+  EXPECT_TRUE(by_environment(PrivateDev())) << "the image has no cache";
   AddImageCache();
   fs::remove(rootfs() + "/etc/ld.so.cache");
-  EXPECT_TRUE(by_environment(OwnDev()))
+  EXPECT_TRUE(by_environment(PrivateDev()))
       << "the image has no cache, although ldconfig would find the libraries";
   for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n",
                            "include /etc/other/*.conf\n", "include ld.so.conf.d/*.conf more\n"}) {
     AddImageCache(conf);
-    EXPECT_TRUE(by_environment(OwnDev())) << conf;
+    EXPECT_TRUE(by_environment(PrivateDev())) << conf;
   }
   AddImageCache();
   for (const char* over : {"/etc", "/etc/ld.so.cache"}) {
     EXPECT_TRUE(by_environment({{"/dev", "tmpfs", "x"}, {over, "bind", "/x"}})) << over;
   }
   fs::remove(rootfs() + "/etc/ld.so.conf.d");
-  EXPECT_TRUE(by_environment(OwnDev())) << "the image has no ld.so.conf.d";
+  EXPECT_TRUE(by_environment(PrivateDev())) << "the image has no ld.so.conf.d";
 }
 
 TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {
   for (const char* conf :
        {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
     AddImageCache(conf);
-    EXPECT_FALSE(Injected(Document(OwnDev())).env().Get("LD_LIBRARY_PATH").has_value()) << conf;
+    EXPECT_FALSE(Injected(Document(PrivateDev())).env().Get("LD_LIBRARY_PATH").has_value()) << conf;
     fs::remove(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf");
   }
 }
@@ -171,7 +180,7 @@ TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {
 TEST_F(InjectionTest, NodesAreCreatedOnlyInAPrivateDev) {
   injection_.devices = {
       {.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3, .mode = 0660, .gid = 44}};
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   const Json* devices = document.json().Find("linux")->Find("devices");
   ASSERT_NE(devices, nullptr);
   EXPECT_EQ(devices->items().size(), 1u);
@@ -193,7 +202,8 @@ TEST_F(InjectionTest, NodesAreCreatedOnlyInAPrivateDev) {
   ASSERT_EQ(::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
   const auto given = Inject(injection_, target, &bound);
   EXPECT_TRUE(given.ok()) << given.status().message();
-  EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr) << "nothing is made there";
+  EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr)
+      << "no node is created in the host's /dev";
 }
 
 TEST_F(InjectionTest, NoNodeIsCreatedInADevDirectoryOfTheImage) {
@@ -206,7 +216,7 @@ TEST_F(InjectionTest, NoNodeIsCreatedInADevDirectoryOfTheImage) {
 TEST_F(InjectionTest, AGroupIsAddedOnlyIfTheNodeNeedsIt) {
   injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44},
                         {.path = "/dev/b", .mode = 0660, .gid = 0}};
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   EXPECT_EQ(document.json().Find("process")->Find("user"), nullptr);
 }
 
@@ -223,13 +233,13 @@ TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversDir) {
   EXPECT_FALSE(PathExists(path("bundle/tessera/tree/x")));
 
   injection_.mounts = {{"/dev/tessera/gone", "bind", path("gone"), {}}};
-  ConfigDocument again = Document(OwnDev());
+  ConfigDocument again = Document(PrivateDev());
   EXPECT_EQ(Inject(injection_, FindInjectionTarget(again, "").value(), &again).status().code(),
             Code::kNotFound);
 }
 
 TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   EXPECT_EQ(document.env().Get("PATH"), "/bin:/dev/tessera/bin");
   EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so.1")), "libcuda.so.550.54.15");
   EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so")), "libcuda.so.550.54.15");
@@ -239,7 +249,7 @@ TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
 
 TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateDir) {
   injection_.driver.sockets = {{path("socket"), "/run/nvidia-persistenced/socket"}};
-  EXPECT_THAT(Destinations(Injected(Document(OwnDev()))),
+  EXPECT_THAT(Destinations(Injected(Document(PrivateDev()))),
               Not(Contains("/run/nvidia-persistenced/socket")));
   EXPECT_THAT(Destinations(Injected(Document({{"/dev", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}))),
               Contains("/run/nvidia-persistenced/socket"));
@@ -247,7 +257,7 @@ TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateDir) {
 
 TEST_F(InjectionTest, StagedFilesHaveTheContainersSelinuxLabel) {
   AddImageCache();
-  ConfigDocument plain = Document(OwnDev(), true);
+  ConfigDocument plain = Document(PrivateDev(), true);
   Json json = plain.json();
   const std::string label = "system_u:object_r:container_file_t:s0:c15,c300";
   json.Find("linux")->Set("mountLabel", Json::String(label));
@@ -264,7 +274,7 @@ TEST_F(InjectionTest, StagedFilesHaveTheContainersSelinuxLabel) {
 }
 
 TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   std::map<std::string, Mount> mounts;
   for (const Mount& mount : document.Mounts()) mounts[mount.destination] = mount;
   ASSERT_EQ(mounts.size(), 6u) << "/dev, the tree, three libraries and a program";
@@ -275,7 +285,7 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
 }
 
 TEST_F(InjectionTest, NoVariableLoadsTheDriverBeforeTheLimiter) {
-  ConfigDocument document = Document(OwnDev());
+  ConfigDocument document = Document(PrivateDev());
   document.MutableEnv()->Set("LD_PRELOAD", "/lib/mine.so:/dev/tessera/real/libcuda");
   document.MutableEnv()->Set("LD_AUDIT", "/run/tessera/real/libcuda");
   document = Injected(std::move(document));
@@ -285,7 +295,7 @@ TEST_F(InjectionTest, NoVariableLoadsTheDriverBeforeTheLimiter) {
 
 TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibraries) {
   injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
-  ConfigDocument document = Injected(Document(OwnDev()));
+  ConfigDocument document = Injected(Document(PrivateDev()));
   const auto mounts_of = [](const ConfigDocument& document) {
     std::map<std::string, Mount> mounts;
     for (const Mount& mount : document.Mounts()) mounts[mount.destination] = mount;
@@ -310,11 +320,11 @@ TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibrarie
   fs::create_directories(rootfs() + "/usr/local/cuda-12.4/compat");
   const std::string compat = "/usr/local/cuda-12.4/compat/libcuda.so.550.90";
   Write(compat, MakeLibrary("libcuda.so.1"));
-  document = Injected(Document(OwnDev(), true));
+  document = Injected(Document(PrivateDev(), true));
   EXPECT_EQ(mounts_of(document)[compat].source, "/opt/tessera/lib/libtessera-cuda-dev.so");
   EXPECT_THAT(Destinations(Injected(document)),
               ::testing::UnorderedElementsAreArray(Destinations(document)))
-      << "started again";
+      << "the second start of a bundle adds no mount";
 
   document = Injected(Document({{"/run", "tmpfs", "x"}}));
   mounts = mounts_of(document);
@@ -330,7 +340,7 @@ TEST_F(InjectionTest, ASharedTreeIsOneMount) {
     GTEST_SKIP() << "mounts need root";
   }
   injection_.tree_dir = path("trees");
-  ConfigDocument document = Document(OwnDev());
+  ConfigDocument document = Document(PrivateDev());
   const auto summary =
       Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
   ASSERT_TRUE(summary.ok()) << summary.status().message();
@@ -351,7 +361,7 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
     ASSERT_TRUE(WriteFileAtomically(path(name), "x", 0644).ok());
   }
   const auto tree = [&] {
-    ConfigDocument document = Document(OwnDev());
+    ConfigDocument document = Document(PrivateDev());
     const auto summary =
         Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
     EXPECT_TRUE(summary.ok()) << summary.status().message();
@@ -376,9 +386,9 @@ TEST_F(InjectionTest, TheKernelsLimitIsSetOnlyWhereThereIsOne) {
     const Json* found = resources == nullptr ? nullptr : resources->Find("unified");
     return found == nullptr ? "none" : found->Serialize();
   };
-  EXPECT_EQ(unified(Injected(Document(OwnDev()))), "none");
+  EXPECT_EQ(unified(Injected(Document(PrivateDev()))), "none");
   injection_.dmem_max = "drm/0000:03:00.0/vram0 9663676416";
-  const ConfigDocument document = Injected(Document(OwnDev()));
+  const ConfigDocument document = Injected(Document(PrivateDev()));
   EXPECT_EQ(unified(document), R"({"dmem.max":"drm/0000:03:00.0/vram0 9663676416"})");
   EXPECT_EQ(unified(Injected(document)), unified(document)) << "a bundle that starts again";
 }

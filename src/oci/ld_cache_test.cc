@@ -93,7 +93,7 @@ TEST(LdCache, TheMachinesOwnCacheKeepsItsOrder) {
   EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries, cache.entries);
 }
 
-TEST(LdCache, GlibcsLdconfigReadsIt) {
+TEST(LdCache, GlibcsLdconfigReadsAWrittenCache) {
   if (!PathExists("/sbin/ldconfig")) GTEST_SKIP() << "no ldconfig here";
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "cache");

@@ -48,7 +48,7 @@ TEST_F(LibraryLinksTest, TheImagesLibraryDirGetsLinksWithoutTheDriversVersion) {
     MakeDir(dir);
     MakeDir("usr/lib");
     for (const bool read_only : {false, true}) {
-      for (int start = 0; start < 2; ++start) Injected(Document(OwnDev(), read_only));
+      for (int start = 0; start < 2; ++start) Injected(Document(PrivateDev(), read_only));
       EXPECT_EQ(Files(dir), Links()) << dir;
     }
     fs::remove_all(rootfs() + "/usr");
@@ -58,7 +58,7 @@ TEST_F(LibraryLinksTest, TheImagesLibraryDirGetsLinksWithoutTheDriversVersion) {
 TEST_F(LibraryLinksTest, TheDirOfTheDistributionIsPreferredToLib64) {
   MakeDir(kDir);
   MakeDir("usr/lib64");
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   EXPECT_EQ(Files(kDir), Links());
   EXPECT_THAT(Files("usr/lib64"), ::testing::IsEmpty());
 }
@@ -66,14 +66,14 @@ TEST_F(LibraryLinksTest, TheDirOfTheDistributionIsPreferredToLib64) {
 TEST_F(LibraryLinksTest, Lib64MayBeALinkToLib) {
   MakeDir("usr/lib");
   fs::create_symlink("lib", rootfs() + "/usr/lib64");
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   EXPECT_EQ(Files("usr/lib"), Links());
 }
 
 TEST_F(LibraryLinksTest, AMuslImageGetsNoLinks) {
   MakeDir("usr/lib");
   MakeDir("lib");
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   EXPECT_THAT(Files("usr/lib"), ::testing::IsEmpty());
   EXPECT_THAT(Files("lib"), ::testing::IsEmpty());
 }
@@ -82,7 +82,7 @@ TEST_F(LibraryLinksTest, ALimitedContainersLinksLeadToTheLimiter) {
   MakeDir(kDir);
   Write(std::string(kDir) + "/libnvidia-ml.so.1", MakeLibrary("libnvidia-ml.so.1"));
   injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
-  ConfigDocument document = Document(OwnDev());
+  ConfigDocument document = Document(PrivateDev());
   for (int start = 0; start < 2; ++start) {
     document = Injected(document);
     const auto files = Files(kDir);
@@ -98,7 +98,7 @@ TEST_F(LibraryLinksTest, ALimitedContainersLinksLeadToTheLimiter) {
 TEST_F(LibraryLinksTest, LinksOfAnEarlierStartFollowTheDriversDir) {
   MakeDir(kDir);
   fs::create_symlink("/nowhere", JoinPath(rootfs(), kDir) + "/libcuda.so");
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   Injected(Document({{"/run", "tmpfs", "x"}}));
   auto links = Links("/run/tessera/lib/");
   links["libcuda.so"] = "/nowhere";
@@ -110,7 +110,7 @@ TEST_F(LibraryLinksTest, NamesInTheImageStayAsTheyAre) {
   Write(std::string(kDir) + "/libnvidia-ml.so.1", "x");
   fs::create_symlink(path("outside"), JoinPath(rootfs(), kDir) + "/libcuda.so");
   auto files = Files(kDir);
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   files.insert(*Links().find("libnvidia-ptxjitcompiler.so.1"));
   EXPECT_EQ(Files(kDir), files);
   EXPECT_THAT(Files(std::string(kDir) + "/libcuda.so.1"), ::testing::IsEmpty());
@@ -126,7 +126,7 @@ TEST_F(LibraryLinksTest, NoLinkIsMadeThroughALinkOfTheImage) {
        {std::string("/"), std::string("../.."), std::string("../../../../.."),
         std::string("../../../../outside"), path("outside"), std::string("/opt")}) {
     fs::create_symlink(target, dir);
-    Injected(Document(OwnDev()));
+    Injected(Document(PrivateDev()));
     EXPECT_THAT(Files("/"), ::testing::SizeIs(3)) << "etc, opt, usr; " << target;
     EXPECT_THAT(Files("usr"), ::testing::SizeIs(1)) << target;
     EXPECT_THAT(Files("opt"), ::testing::IsEmpty()) << target;
@@ -136,7 +136,7 @@ TEST_F(LibraryLinksTest, NoLinkIsMadeThroughALinkOfTheImage) {
   fs::remove_all(rootfs() + "/usr");
   fs::create_symlink(path("outside"), rootfs() + "/usr");
   fs::create_directories(path("outside/lib/") + TESSERA_MULTIARCH);
-  Injected(Document(OwnDev()));
+  Injected(Document(PrivateDev()));
   EXPECT_EQ(ListDir(path("outside/lib/") + TESSERA_MULTIARCH).value().size(), 0u);
 }
 
@@ -162,7 +162,7 @@ TEST_F(LibraryLinksTest, ARootThatCannotBeWrittenIsNoError) {
   ASSERT_EQ(::mount(rootfs().c_str(), rootfs().c_str(), nullptr, MS_BIND, nullptr), 0);
   ASSERT_EQ(::mount(nullptr, rootfs().c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr),
             0);
-  ConfigDocument document = Document(OwnDev(), true);
+  ConfigDocument document = Document(PrivateDev(), true);
   const auto how = Inject(injection_, FindInjectionTarget(document, "").value(), &document);
   ASSERT_EQ(::umount(rootfs().c_str()), 0);
   ASSERT_TRUE(how.ok()) << how.status().message();

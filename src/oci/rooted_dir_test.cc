@@ -94,7 +94,7 @@ TEST_F(RootedDirTest, AFileThatCannotBeWrittenStaysUnchanged) {
   EXPECT_EQ(Read("folder/file", Links::kReject).value(), "text");
 }
 
-TEST_F(RootedDirTest, LinksAreMadeOnlyInPlaceOfNothingOrOfAnOwnLink) {
+TEST_F(RootedDirTest, MakeLinksReplacesOnlyLinksThatTheCallerAccepts) {
   Link("/old/a", "folder/stale");
   Link("/other", "folder/foreign");
   EXPECT_TRUE(MakeDirs(At("folder/dir")).ok());

@@ -56,9 +56,10 @@ class InjectionTest : public ::testing::Test {
     json.Set("mounts", std::move(list));
     return ConfigDocument::Parse(json.Serialize(), path("bundle")).value();
   }
-  static Mounts OwnDev() { return {{"/dev", "tmpfs", "tmpfs"}}; }
+  // The engine creates /dev for this container only.
+  static Mounts PrivateDev() { return {{"/dev", "tmpfs", "tmpfs"}}; }
 
-  Result<std::string> Place(const Mounts& mounts, const std::string& tree_dir = "") {
+  Result<std::string> DriverDirFor(const Mounts& mounts, const std::string& tree_dir = "") {
     ASSIGN_OR_RETURN(const InjectionTarget target, FindInjectionTarget(Document(mounts), tree_dir));
     return target.driver_dir;
   }
