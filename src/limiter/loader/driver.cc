@@ -46,15 +46,15 @@ void Replace(void* driver_function, void* limiter_function) {
   if (driver_function == nullptr) return;
   uint32_t i = BucketOf(driver_function);
   while (replacements[i].driver_function != nullptr) {
-    // If two names have one address, the first name listed replaces both.
+    // If two names have one address, the first name in functions.inc replaces both.
     if (replacements[i].driver_function == driver_function) return;
     i = (i + 1) % kBuckets;
   }
   replacements[i] = {driver_function, limiter_function};
 }
 
-// Replaces a function that an old driver lacks: programs can still find the limiter's function of
-// that name.
+// Stands for a function that an old driver lacks. A program can call it, because the limiter
+// exports its replacement in any case.
 cuda::Result MissingFunction() { return cuda::Result::kNotSupported; }
 
 template <typename Function>

@@ -41,8 +41,8 @@ class RelaxedCapture {
   int mode_ = kRelaxedCapture;
 };
 
-// The limiter's function for a function that the driver's cuGetProcAddress returned, or that
-// function itself if the limiter does not replace it.
+// The limiter's replacement for a function that the driver's cuGetProcAddress returned;
+// `driver_function` itself if the limiter does not replace it.
 void* ReplacementOf(void* driver_function);
 
 }  // namespace tessera::limiter

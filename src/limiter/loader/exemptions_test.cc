@@ -48,14 +48,14 @@ bool ChangesGraph(std::string_view symbol) {
   return has("cuGraphNodeSetEnabled") ||
          (symbol.starts_with("cuGraphExec") && (has("Set") || has("Update")));
 }
-bool ConcernsLimiter(std::string_view symbol, std::string_view class_of) {
-  return class_of != "Pass" || ChangesGraph(symbol);
+bool ConcernsLimiter(std::string_view symbol, std::string_view symbol_class) {
+  return symbol_class != "Pass" || ChangesGraph(symbol);
 }
 
 TEST(ExemptionsTest, EveryFunctionThatConcernsTheLimiterIsReplacedOrExempt) {
   std::set<std::string> missing, both;
-  for (const auto& [symbol, class_of] : kClasses) {
-    if (!ConcernsLimiter(symbol, class_of)) continue;
+  for (const auto& [symbol, symbol_class] : kClasses) {
+    if (!ConcernsLimiter(symbol, symbol_class)) continue;
     const bool replaced = kReplaced.contains(symbol), exempt = kExempt.contains(symbol);
     if (!replaced && !exempt) missing.insert(symbol);
     if (replaced && exempt) both.insert(symbol);
@@ -65,7 +65,7 @@ TEST(ExemptionsTest, EveryFunctionThatConcernsTheLimiterIsReplacedOrExempt) {
   EXPECT_THAT(both, IsEmpty()) << "the limiter replaces these: remove them from exemptions.inc";
 }
 
-TEST(ExemptionsTest, ExemptionsAreOfFunctionsThatConcernTheLimiter) {
+TEST(ExemptionsTest, EveryExemptionIsAFunctionThatConcernsTheLimiter) {
   std::set<std::string> wrong;
   for (const auto& [symbol, reason] : kExempt) {
     const auto found = kClasses.find(symbol);

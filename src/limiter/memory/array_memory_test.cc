@@ -169,7 +169,7 @@ TEST_F(LimitedArrayTest, AnArrayThatTheDriverDoesNotDestroyStaysCharged) {
   }));
 }
 
-TEST_F(LimitedArrayTest, SparseArraysTakeNothingUntilMemoryIsMapped) {
+TEST_F(LimitedArrayTest, SparseArraysTakeNoMemoryAtTheirCreation) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);

@@ -17,14 +17,16 @@ struct FormatRange {
 constexpr FormatRange kPackedFormats[] = {
     {0x50, 0x50, 1, 32},  // 10 bits for each color, 2 of alpha
     {0x51, 0x51, 1, 16},  // packed YUV 4:2:2
-    {0x52, 0x52, 1, 32},  // 4:4:4 with alpha
-    {0x53, 0x53, 1, 12},  // YUV in two planes: 4:2:0 of 8 bits, 16 bits, 4:2:2, 4:4:4
+    {0x52, 0x52, 1, 32},  // packed YUV 4:4:4 with alpha
+    // YUV in two planes: 4:2:0, 4:2:2 and 4:4:4, each of 8 and 16 bits.
+    {0x53, 0x53, 1, 12},
     {0x54, 0x54, 1, 24},
     {0x55, 0x55, 1, 16},
     {0x56, 0x56, 1, 32},
     {0x57, 0x57, 1, 24},
     {0x58, 0x58, 1, 48},
-    {0x59, 0x59, 1, 12},  // in three planes
+    // The same in three planes.
+    {0x59, 0x59, 1, 12},
     {0x5a, 0x5a, 1, 24},
     {0x5b, 0x5b, 1, 16},
     {0x5c, 0x5c, 1, 32},
@@ -41,12 +43,12 @@ constexpr FormatRange kPackedFormats[] = {
     {0xa6, 0xa9, 1, 32},   // Y210, Y216, AYUV, Y410
     {0xb0, 0xb0, 1, 12},   // NV12
     {0xb1, 0xb1, 1, 64},   // Y416
-    {0xb2, 0xb2, 1, 24},   // YUV 4:4:4 in three planes, 8 and 10 bits
-    {0xb3, 0xb3, 1, 48},
-    {0xb4, 0xb4, 1, 24},  // in two planes, 8 and 16 bits
-    {0xb5, 0xb5, 1, 48},
-    {0xc0, 0xc0, 1, 8},  // normalized integers: 1, 2 and 4 channels of 8 and
-                         // 16 bits
+    {0xb2, 0xb2, 1, 24},   // YUV 4:4:4 in three planes of 8 bits
+    {0xb3, 0xb3, 1, 48},   // YUV 4:4:4 in three planes of 10 bits
+    {0xb4, 0xb4, 1, 24},   // YUV 4:4:4 in two planes of 8 bits
+    {0xb5, 0xb5, 1, 48},   // YUV 4:4:4 in two planes of 16 bits
+    // Normalized integers, unsigned and then signed: 1, 2 and 4 channels of 8 and then 16 bits.
+    {0xc0, 0xc0, 1, 8},
     {0xc1, 0xc1, 1, 16},
     {0xc2, 0xc2, 1, 32},
     {0xc3, 0xc3, 1, 16},

@@ -53,7 +53,7 @@ TEST(ArraySizeTest, AMipmapHasAsManyLevelsAsItsExtentAllows) {
   EXPECT_EQ(MipmapBytes(deep, 2), 10 * kMiB) << "each level has all layers";
 }
 
-TEST(ArraySizeTest, SparseDeferredAndInvalidArraysTakeNothing) {
+TEST(ArraySizeTest, SparseDeferredAndInvalidArraysTakeNoMemory) {
   Array3DDescriptor descriptor{.width = 1024, .height = 1024, .format = 1, .channels = 4};
   descriptor.flags = cuda::kArraySparse;
   EXPECT_EQ(ArrayBytes(descriptor), 0u);

@@ -104,7 +104,7 @@ class NeedsCalculator {
   Table<NodeMemory> allocations_ = {};
 };
 
-// False: the graph has no nodes that allocate on a GPU in the limits.
+// False: the graph has no allocation nodes on a GPU in the limits.
 bool ComputeNeeds(Graph graph, NeedsByGpu* by_gpu) {
   NeedsCalculator calculator(by_gpu);
   for (GraphNode node : GraphNodes(graph)) {
@@ -237,8 +237,7 @@ Result Upload(GraphExec exec, NeedsByGpu* by_gpu, LaunchStream stream) {
   return Result::kSuccess;
 }
 
-// The driver allocates memory in this call only if the flags request an upload. The pools are
-// refreshed in any case.
+// The driver allocates memory in this call only if the flags request an upload (`uploads`).
 template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   Process& process = Process::Get();

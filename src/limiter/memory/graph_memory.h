@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory that graphs with nodes that allocate may need.
+// The device memory that graphs with allocation nodes (cuGraphAddMemAllocNode) may need.
 //
 // The driver allocates this memory when such a graph is uploaded or launched into a stream, and
 // keeps it for further launches and other graphs. So the limiter uploads the graph before its first
@@ -37,7 +37,7 @@ struct GraphNeed {
 // The needs of executable graphs, by graph and GPU.
 class GraphNeeds {
  public:
-  // False, the usual case: no graph with nodes that allocate is known.
+  // False, the usual case: the process has no graph with allocation nodes.
   bool HasEntries() const { return count_.load(std::memory_order_relaxed) != 0; }
   // False: out of host memory.
   bool Add(cuda::GraphExec exec, int gpu, const GraphNeed& need);
@@ -55,7 +55,7 @@ class GraphNeeds {
 
 // Called before a launch. Uploads the graph if its memory may be missing. On an error, the caller
 // returns the error instead of launching. If another thread trims before the launch, the driver
-// allocates again, and RefreshGraphMemory charges it.
+// allocates again, and RefreshGraphMemory charges the memory.
 cuda::Result PrepareGraph(cuda::GraphExec exec, LaunchStream stream);
 // Called after a launch: charges memory that the driver has allocated since the upload.
 void RefreshGraphMemory(cuda::GraphExec exec);

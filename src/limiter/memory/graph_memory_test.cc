@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The charge of memory that nodes of graphs allocate, on the simulated driver.
+// The charge of memory of graphs with allocation nodes, on the simulated driver.
 #include <random>
 #include <thread>
 #include <vector>
@@ -106,7 +106,7 @@ TEST_F(LimitedGraphTest, ALaunchBeyondTheLimitIsRefusedAndTakesNothing) {
   EXPECT_LE(node.usage(0).peak, 100 * kMiB);
 }
 
-TEST_F(LimitedGraphTest, AResetEndsTheChargeOfMemoryThatGraphsHaveLeft) {
+TEST_F(LimitedGraphTest, AResetOfThePrimaryContextEndsTheChargeOfGraphMemory) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Context primary = nullptr;
@@ -124,7 +124,7 @@ TEST_F(LimitedGraphTest, AResetEndsTheChargeOfMemoryThatGraphsHaveLeft) {
   }));
 }
 
-TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnythingIsRefused) {
+TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnAllocationIsRefused) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);
@@ -163,7 +163,7 @@ TEST_F(LimitedGraphTest, MemoryIsChargedToTheGpuOfTheNodes) {
 }
 
 // A launch into another stream may allocate again.
-TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCheckedAgain) {
+TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCharged) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);
@@ -197,7 +197,7 @@ TEST_F(LimitedGraphTest, NodesThatShareMemoryCountOnce) {
 
 // Branches that may run concurrently share no memory. The limiter sees this only in the bytes that
 // the driver has allocated.
-TEST_F(LimitedGraphTest, AGraphThatTurnsOutTooLargeDoesNotRun) {
+TEST_F(LimitedGraphTest, AGraphThatExceedsTheLimitAfterItsUploadDoesNotRun) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);

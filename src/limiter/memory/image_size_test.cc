@@ -12,7 +12,7 @@ namespace {
 
 uint64_t OfText(const std::string& text) { return VariableBytesOf(text.c_str(), SIZE_MAX); }
 
-TEST(ImageSizeTest, PtxStatesItsVariables) {
+TEST(ImageSizeTest, TheVariablesOfPtxAreItsGlobalStatements) {
   const std::string head = ".version 7.0\n.target sm_70\n.address_size 64\n";
   EXPECT_EQ(OfText(head), 0u);
   EXPECT_EQ(OfText(head + ".visible .global .align 4 .b8 big[1073741824];"), 1u << 30);
@@ -30,7 +30,7 @@ TEST(ImageSizeTest, PtxStatesItsVariables) {
   EXPECT_EQ(VariableBytesOf(cut.data(), cut.size() - 2), 8u) << "a file need not end in a zero";
 }
 
-TEST(ImageSizeTest, ACubinStatesTheSizesOfItsSections) {
+TEST(ImageSizeTest, TheVariablesOfACubinAreItsGlobalSections) {
   constexpr char kNames[] = "\0.text.k\0.nv.global\0.nv.global.init\0.shstrtab";
   struct {
     Elf64_Ehdr header;
@@ -59,7 +59,7 @@ TEST(ImageSizeTest, ACubinStatesTheSizesOfItsSections) {
   EXPECT_EQ(VariableBytesOf(&image, SIZE_MAX), 0u);
 }
 
-TEST(ImageSizeTest, AFatBinaryStatesNothing) {
+TEST(ImageSizeTest, TheVariablesOfAFatBinaryAreUnknown) {
   const uint32_t wrapper[8] = {0x466243b1, 1}, binary[8] = {0xba55ed50, 1};
   EXPECT_EQ(VariableBytesOf(wrapper, SIZE_MAX), 0u);
   EXPECT_EQ(VariableBytesOf(binary, SIZE_MAX), 0u);

@@ -221,7 +221,7 @@ TEST_F(LimiterTest, APoolThatALibraryHasCreatedInTheDriverIsChargedToItsOwnGpu) 
   }));
 }
 
-TEST_F(LimiterTest, AProgramHasAsManyPoolsAsTheDriverGivesIt) {
+TEST_F(LimiterTest, HundredsOfPoolsAreChargedAndReleased) {
   constexpr uint64_t kPools = 600;
   LimitedNode node({2000 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -352,7 +352,7 @@ TEST_F(LimiterTest, MemoryThatTwoThreadsFreeAtOnceIsReleasedOnce) {
   }));
 }
 
-TEST_F(LimiterTest, MemoryThatALibraryHasFreedInTheDriverIsReleasedWhenItsAddressIsUsedAgain) {
+TEST_F(LimiterTest, MemoryThatALibraryHasFreedInTheDriverIsReleasedWhenItsAddressIsReused) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);

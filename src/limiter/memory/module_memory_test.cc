@@ -25,7 +25,7 @@ std::string PtxWith(uint64_t bytes) {
 
 class LimitedModuleTest : public LimiterTest {};
 
-TEST_F(LimitedModuleTest, VariablesOfPtxCountFromTheLoadToTheUnload) {
+TEST_F(LimitedModuleTest, VariablesOfPtxAreChargedFromLoadToUnload) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);
@@ -73,7 +73,7 @@ Result LoadLibrary(const CudaLibrary& cuda, uint64_t bytes, cuda::Library* libra
                                      nullptr, 0);
 }
 
-TEST_F(LimitedModuleTest, ALibraryThatIsLoadedBeforeAContextCountsInTheContext) {
+TEST_F(LimitedModuleTest, ALibraryThatIsLoadedBeforeAContextIsChargedInTheContext) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Library library = nullptr;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks the descriptors by which programs share device memory (cuMemExportToShareableHandle). The
 // memory exists as long as a copy of a descriptor is open in any process, and no function of the
-// driver reports whether one is open. So the limiter takes an open-file-description lock, which the
-// kernel keeps until all copies are closed. The lock is on a range of bytes far beyond the end of
-// the file: the mark. The offset of the range encodes the id of the piece and the number of the
-// export, its length the size of the piece. Threads: any. Cost: some system calls.
+// driver reports whether a copy is open. So the limiter takes an open-file-description lock, which
+// the kernel keeps until all copies are closed. The lock is on a range of bytes far beyond the end
+// of the file: the mark. The offset of the range encodes the id of the piece and the number of the
+// export. The length of the range encodes the size of the piece. Threads: any. Cost: some system
+// calls.
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +27,7 @@ uint64_t NewPieceId();
 bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd);
 // Whether a descriptor of the piece is open in any process, however often it was exported.
 bool HasOpenDescriptor(int probe_fd, const PieceMark& mark);
-// Finds the mark of a descriptor. False: it has none.
+// Finds the mark of a descriptor. False: the descriptor has no mark.
 bool FindMark(int fd, PieceMark* mark);
 
 }  // namespace tessera::limiter

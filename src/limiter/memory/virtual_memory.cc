@@ -105,7 +105,7 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
   return result;
 }
 
-// An additional handle keeps the piece while the driver exports it.
+// Retain and Release keep the piece in the table while the driver exports it.
 LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
                                                    unsigned handle_type, unsigned long long flags) {
   auto& pieces = Process::Get().physical_pieces();

@@ -118,7 +118,7 @@ size_t OpenDescriptors() {
 }
 
 // A program that sends each piece to a process that maps it and ends.
-TEST_F(LimitedVirtualMemoryTest, ExportsThatHaveEndedKeepNeitherDescriptorsNorCharges) {
+TEST_F(LimitedVirtualMemoryTest, ClosedExportsKeepNeitherDescriptorsNorCharges) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const rlimit few = {.rlim_cur = 200, .rlim_max = 200};
@@ -212,7 +212,7 @@ class Exporter {
   void* descriptor(size_t which) { return AsHandle(descriptors_[which].get()); }
   void CloseDescriptors() { descriptors_.clear(); }
   // The process releases its handle and descriptors, and keeps running.
-  void Free() {
+  void ReleasePiece() {
     char byte = 0;
     EXPECT_EQ(::write(to_.get(), "x", 1), 1);
     EXPECT_EQ(::read(from_.get(), &byte, 1), 1);
@@ -265,7 +265,7 @@ class Importer {
   Fd to_;
 };
 
-TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnceAsOnTheDevice) {
+TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnce) {
   LimitedNode node({4 * kBlock});
   Exporter exporter(&node);
   EXPECT_EQ(node.Held(0), 3 * kBlock);
@@ -283,7 +283,7 @@ TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnceAsOnTheDevice
   }));
   first.End();
   second.End();
-  exporter.Free();
+  exporter.ReleasePiece();
   EXPECT_EQ(node.Held(0), 3 * kBlock) << "the third process holds it";
   EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock + kContextBytes);
   third.End();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library that a container with a share finds as libnvidia-ml.so.1. It reports the container's
-// share as the size of the GPU's memory, and the bytes that the container holds as used memory. So
-// nvidia-smi shows them, too. All other functions are the driver's own.
+// share as the size of the GPU's memory, and the bytes that the container holds as used memory.
+// nvidia-smi then shows these numbers. All other functions are the driver's own.
 //
 // The library owns no slot, so a monitor does not count as a process that uses a GPU. Threads: any.
 #include <dlfcn.h>
@@ -69,7 +69,6 @@ class RegionView {
 };
 RegionView region_view;
 
-// Clears the slots of ended processes, so that their memory shows as free.
 void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, region_view.usage_); }
 
 // Replaces the device's numbers by the container's. Total and free memory never exceed the

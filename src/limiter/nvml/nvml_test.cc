@@ -57,7 +57,7 @@ class Nvml {
 
 class LimitedNvmlTest : public LimiterTest {};
 
-TEST_F(LimitedNvmlTest, ShowsTheLimitAsTheGpusMemoryAndTheMemoryInUse) {
+TEST_F(LimitedNvmlTest, ReportsTheLimitAsTotalAndTheHeldBytesAsUsedMemory) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Nvml nvml;
@@ -79,7 +79,7 @@ TEST_F(LimitedNvmlTest, ShowsTheLimitAsTheGpusMemoryAndTheMemoryInUse) {
   }));
 }
 
-TEST_F(LimitedNvmlTest, WorksBeforeAnyProcessUsesCudaAndWithoutLimits) {
+TEST_F(LimitedNvmlTest, WorksWithoutUsageAndWithoutLimits) {
   LimitedNode node({100 * kMiB});
   std::filesystem::remove("/run/tessera/usage/usage");
   EXPECT_TRUE(node.Run([&](const CudaLibrary&) {

@@ -31,7 +31,7 @@ class ContextMemoryTest : public LimiterTest {
   }
 };
 
-TEST_F(ContextMemoryTest, ALoopOfContextsIsRefusedAtTheLimit) {
+TEST_F(ContextMemoryTest, ContextsAreRefusedAtTheLimit) {
   for (const bool floating : {false, true}) {
     LimitedNode node({4 * kContextBytes});
     EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -49,7 +49,7 @@ TEST_F(ContextMemoryTest, ALoopOfContextsIsRefusedAtTheLimit) {
   }
 }
 
-TEST_F(ContextMemoryTest, AContextThatFitsNoMoreIsNotKept) {
+TEST_F(ContextMemoryTest, AContextThatExceedsTheLimitIsDestroyed) {
   LimitedNode node({kContextBytes - 2 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
@@ -80,7 +80,7 @@ TEST_F(ContextMemoryTest, TheLastContextIsFreeOfChargeWhicheverEndsFirst) {
   }));
 }
 
-TEST_F(ContextMemoryTest, ThePrimaryContextIsOneOfThem) {
+TEST_F(ContextMemoryTest, ThePrimaryContextIsChargedLikeAnyOther) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Context primary = nullptr, own = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that one process allocates and another opens by CUDA's IPC is charged to the first process
-// only, on the simulated driver.
+// The charge of memory that one process allocates and another opens by CUDA IPC, on the simulated
+// driver: only the process that allocates is charged.
 #include <sys/wait.h>
 #include <unistd.h>
 

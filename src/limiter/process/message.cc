@@ -19,8 +19,8 @@
 namespace tessera::limiter {
 namespace {
 
-// Maximum number of lines in a minute. A minute begins with its first line.
-constexpr int kPerMinute = 10;
+// A minute begins with its first line.
+constexpr int kMaxLinesPerMinute = 10;
 std::atomic<int64_t> minute_start{INT64_MIN / 2};  // seconds
 std::atomic<int> lines_written{0};
 
@@ -31,10 +31,10 @@ bool MayWrite() {
   if (now.tv_sec - start >= 60 && minute_start.compare_exchange_strong(start, now.tv_sec)) {
     lines_written.store(0);
   }
-  return lines_written.fetch_add(1) < kPerMinute;
+  return lines_written.fetch_add(1) < kMaxLinesPerMinute;
 }
 
-// The system call instead of fstat, which older C libraries do not export.
+// Makes the system call itself: older C libraries do not export fstat.
 bool Stat(int fd, struct stat* status) { return ::syscall(SYS_fstat, fd, status) == 0; }
 
 // The program may have closed its standard error, and the descriptor may now belong to a file or
@@ -87,13 +87,14 @@ double MiB(uint64_t bytes) { return double(bytes) / (1 << 20); }
 void WriteMessage(const char* format, ...) {
   if (!MayWrite()) return;
   char text[512] = "tessera: ";
-  constexpr int kPrefix = 9;
+  constexpr int kPrefixLength = 9;
   va_list arguments;
   va_start(arguments, format);
-  int length = ::vsnprintf(text + kPrefix, sizeof(text) - kPrefix - 1, format, arguments);
+  int length =
+      ::vsnprintf(text + kPrefixLength, sizeof(text) - kPrefixLength - 1, format, arguments);
   va_end(arguments);
   if (length < 0) return;
-  length += kPrefix;
+  length += kPrefixLength;
   if (length > int(sizeof(text)) - 2) length = int(sizeof(text)) - 2;
   text[length++] = '\n';
   WriteToStandardError(text, size_t(length));
@@ -104,7 +105,8 @@ void ReportRefusal(const uint8_t (&uuid)[16], const char* what, uint64_t bytes, 
   char unaccounted_text[96] = "", size_text[32] = "";
   if (unaccounted != 0) {
     ::snprintf(unaccounted_text, sizeof(unaccounted_text),
-               " (%.0f MiB of it as modules, contexts and the like)", MiB(unaccounted));
+               " (%.0f MiB of it for modules, contexts and other memory of the driver)",
+               MiB(unaccounted));
   }
   if (bytes != 0) ::snprintf(size_text, sizeof(size_text), " of %.1f MiB", MiB(bytes));
   WriteMessage(

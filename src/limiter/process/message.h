@@ -11,8 +11,8 @@ namespace tessera::limiter {
 
 void WriteMessage(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Writes that the limit has refused `what`, such as "an allocation", of `bytes` (0: unknown).
-// `unaccounted` is the part of `held` that NVML reports and the limiter does not count.
+// Writes that the limit has refused `what`, such as "an allocation". `bytes` is its size; 0:
+// unknown. `unaccounted` is the part of `held` that NVML reports and the limiter does not count.
 void ReportRefusal(const uint8_t (&uuid)[16], const char* what, uint64_t bytes, uint64_t held,
                    uint64_t unaccounted, uint64_t limit);
 

@@ -47,9 +47,9 @@ Usage* usage = nullptr;
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
 // While cuInit claims a slot, the descriptor that holds the slot's lock is open. A child that is
-// forked in this time would inherit the descriptor, and the memory of its parent would stay charged
+// forked meanwhile would inherit the descriptor, and the memory of its parent would stay charged
 // after the parent's end. So fork waits for cuInit. The wait has a time limit, because a signal
-// handler may fork in the thread that holds the lock.
+// handler may fork in the thread that holds ProcessPage::lock.
 void BeforeFork() {
   constexpr timespec kPause = {0, 100'000};
   for (int i = 0; i < 1000; ++i) {

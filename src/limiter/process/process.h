@@ -48,10 +48,10 @@ class Process {
   // False: the process has no limits, or cuInit has not been called.
   bool IsLimiting() const;
 
-  // The current context of this thread, with its GPU's index in the limits; -1: no context, or no
-  // limit on that GPU.
+  // The current context of this thread. Its `gpu` is an index in the limits; -1: there is no
+  // context, or its GPU is not limited.
   Contexts::Info CurrentContext();
-  // The GPU's index in the limits, or -1.
+  // The GPU's index in the limits; -1: the GPU is not limited.
   int GpuOf(cuda::Device device);
 
   // Reserves `bytes` for `what`. False: they would exceed the limit; the refusal is reported.
@@ -66,11 +66,12 @@ class Process {
   // Records a refusal for the agent, and reports it on standard error. `bytes` is 0 if the size is
   // unknown.
   void Refuse(int gpu, uint64_t bytes, const char* what = "an allocation");
-  // Charges `bytes` that the driver has allocated at `pointer`, instead of the bytes of Hold.
-  // False: out of host memory; nothing is charged, and the caller frees `pointer`.
+  // Charges `bytes` that the driver has allocated at `pointer`, instead of the `held` bytes of
+  // Hold. False: out of host memory; nothing is charged, and the caller frees `pointer`.
   bool Charge(const Contexts::Info& context, cuda::DevicePtr pointer, uint64_t bytes,
               uint64_t held);
-  // Like Charge for memory of a pool, whose bytes are charged with the pool.
+  // Like Charge, for an allocation from the pool with the index `pool`. Charges the growth of the
+  // pool, and ends the reservation of `reserved` bytes.
   bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
 
   // Calls the driver's `free` for an allocation, and ends its charge on success.
@@ -92,9 +93,10 @@ class Process {
   // DestroyCharged for a library, which has a charge in each context.
   template <typename UnloadCall>
   cuda::Result UnloadLibrary(cuda::Library library, UnloadCall unload);
-  // Charges the variables of a library in each context of the process, or ends these charges.
-  // False: they would exceed a limit, which is reported; nothing is charged.
+  // Charges the variables of a library in each context of the process. False: they would exceed a
+  // limit; the refusal is reported, and nothing is charged.
   bool ChargeInContexts(const Libraries::LoadedLibrary& library);
+  // Ends the charges of ChargeInContexts.
   void EndChargeInContexts(const Libraries::LoadedLibrary& library);
   // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
@@ -128,10 +130,11 @@ class Process {
   // False: out of host memory.
   bool InsertAllocation(cuda::DevicePtr pointer, const Allocation& allocation);
   void EndContext(const Contexts::Info& info);
-  // ReserveContext reserves the memory of a context before the driver creates the context.
-  // ChargeContext charges the context afterwards. False: the limit has no room; if ChargeContext
-  // returns it, the caller destroys the context.
+  // Reserves the memory of a context before the driver creates the context. False: the limit has no
+  // room.
   bool ReserveContext(int gpu, uint64_t* reserved);
+  // Charges a context that the driver has created. False: the limit has no room; the caller
+  // destroys the context.
   bool ChargeContext(int gpu, cuda::Context context, uint64_t last_id, uint64_t reserved);
   // Free bytes of the device, if it is the device of the current context; else 0.
   static uint64_t FreeBytesOf(cuda::Device device);
@@ -172,8 +175,8 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
 }
 
 // The size of a context is the difference of free memory before and after its creation. Free memory
-// can be read only if a context of the same device is current. If none is before the call, a second
-// context is created, measured, and destroyed at once.
+// can be read only while a context of the same device is current. If no such context is current
+// before the call, this function creates a second context, measures it, and destroys it.
 template <typename Create>
 cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device, Create create) {
   const int gpu = GpuOf(device);
@@ -181,10 +184,10 @@ cuda::Result Process::CreateContext(cuda::Context* context, cuda::Device device,
   uint64_t reserved = 0;
   if (!ReserveContext(gpu, &reserved)) return cuda::Result::kOutOfMemory;
   const uint64_t last_id = contexts_.last_id();
-  const bool measured = context_memory_.NeedsMeasurement(gpu);
-  uint64_t before = measured ? FreeBytesOf(device) : 0;
+  const bool measures = context_memory_.NeedsMeasurement(gpu);
+  uint64_t before = measures ? FreeBytesOf(device) : 0;
   cuda::Result result = create();
-  if (measured && result == cuda::Result::kSuccess) {
+  if (measures && result == cuda::Result::kSuccess) {
     const cuda::Context created = *context;
     const bool creates_twice = before == 0;
     if (creates_twice) before = FreeBytesOf(device);
@@ -265,9 +268,9 @@ cuda::Result Process::UnloadLibrary(cuda::Library library, UnloadCall unload) {
   return result;
 }
 
-// Whether the release destroys the context is known only after the call. If another thread retains
-// the primary context again during the call, its allocations until the end of the call are not
-// charged.
+// Only after the call is it known whether the release has destroyed the context. If another thread
+// retains the primary context again during the call, the allocations of that thread until the end
+// of the call are not charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
   if (!IsLimiting()) return destroy();

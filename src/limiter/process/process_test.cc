@@ -71,8 +71,8 @@ TEST_F(LimiterTest, ProcessesShareOneLimitAndADeadProcessHoldsNothing) {
   ::waitpid(holder, &status, 0);
 }
 
-// Other processes clear the slot of an ended process when they need memory. Its memory counts as
-// free even before that.
+// Other processes clear the slot of an ended process when they need memory. A query of free memory
+// counts that memory as free, too.
 TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   LimitedNode node({100 * kMiB});
   int to_reader[2], from_reader[2];
@@ -110,7 +110,7 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   for (int end : {to_reader[0], to_reader[1], from_reader[0], from_reader[1]}) ::close(end);
 }
 
-// The process's end of the pipe `exec_pipe` closes when the process has called exec.
+// exec closes the program's end of `exec_pipe`.
 TEST_F(LimiterTest, ExecOfALimitedProgramFreesItsSlot) {
   LimitedNode node({100 * kMiB});
   int exec_pipe[2];
@@ -174,7 +174,7 @@ TEST_F(LimiterTest, AStaticProgramThatOpensTheLibraryIsLimited) {
 #endif
 }
 
-TEST_F(LimiterTest, AForkedChildStartsAnew) {
+TEST_F(LimiterTest, AForkedChildHasItsOwnCharges) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     // A program may fork before it initializes CUDA, and both processes may use the GPU.
@@ -233,7 +233,7 @@ TEST_F(LimiterTest, TheProcessBeyondTheLastSlotGetsNoGpu) {
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) { MakeContext(cuda); }));
 }
 
-TEST_F(LimiterTest, WithFailOpenAnUncountedProgramGetsTheGpu) {
+TEST_F(LimiterTest, WithFailOpenAProcessThatCannotBeLimitedGetsTheGpu) {
   LimitedNode node({100 * kMiB});
   std::filesystem::remove("/run/tessera/usage/usage");
   std::filesystem::create_directory("/run/tessera/usage/usage");
@@ -252,7 +252,7 @@ TEST_F(LimiterTest, WithFailOpenAnUncountedProgramGetsTheGpu) {
   EXPECT_NE(log.find("Is a directory: this process is not limited"), std::string::npos) << log;
 }
 
-TEST_F(LimiterTest, ALaterCuInitSucceedsWhenThereAreDescriptorsAgain) {
+TEST_F(LimiterTest, ALaterCuInitSucceedsWhenDescriptorsAreFreeAgain) {
   LimitedNode node({100 * kMiB});
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -273,7 +273,7 @@ TEST_F(LimiterTest, ALaterCuInitSucceedsWhenThereAreDescriptorsAgain) {
       << log;
 }
 
-TEST_F(LimiterTest, ALimitOfFileSizeDoesNotEndTheFirstProcess) {
+TEST_F(LimiterTest, ALimitOfFileSizeDoesNotEndTheProcess) {
   LimitedNode node({100 * kMiB});
   std::filesystem::remove("/run/tessera/usage/usage");
   ::testing::internal::CaptureStderr();
@@ -347,10 +347,12 @@ TEST_F(LimiterTest, RefusalsNameTheLimitOnStandardErrorAtABoundedRate) {
 }
 
 // Makes `fd` the standard error of processes that start meanwhile.
-class StandardError {
+class ReplacedStandardError {
  public:
-  explicit StandardError(int fd) : before_(::dup(STDERR_FILENO)) { ::dup2(fd, STDERR_FILENO); }
-  ~StandardError() {
+  explicit ReplacedStandardError(int fd) : before_(::dup(STDERR_FILENO)) {
+    ::dup2(fd, STDERR_FILENO);
+  }
+  ~ReplacedStandardError() {
     ::dup2(before_, STDERR_FILENO);
     ::close(before_);
   }
@@ -359,21 +361,21 @@ class StandardError {
   const int before_;
 };
 
-void BeRefused(const CudaLibrary& cuda) {
+void AllocateBeyondLimit(const CudaLibrary& cuda) {
   ::alarm(20);  // ends a process that a full pipe blocks
   DevicePtr pointer = 0;
   MakeContext(cuda);
   EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 200 * kMiB), Result::kOutOfMemory);
 }
 
-TEST_F(LimiterTest, RefusalsAreReadFromAPipeAndFromASocket) {
+TEST_F(LimiterTest, RefusalsAreWrittenToAPipeAndToASocket) {
   LimitedNode node({100 * kMiB});
   for (const bool is_socket : {false, true}) {
     int ends[2];
     ASSERT_EQ(is_socket ? ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : ::pipe(ends), 0);
     {
-      const StandardError replaced(ends[1]);
-      EXPECT_TRUE(node.Run(BeRefused));
+      const ReplacedStandardError replaced(ends[1]);
+      EXPECT_TRUE(node.Run(AllocateBeyondLimit));
     }
     ::close(ends[1]);
     char text[512] = {};
@@ -389,9 +391,9 @@ TEST_F(LimiterTest, ARefusalDoesNotEndAProgramWhoseLogHasNoReader) {
     int ends[2];
     ASSERT_EQ(is_socket ? ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : ::pipe(ends), 0);
     ::close(ends[0]);
-    const StandardError replaced(ends[1]);
+    const ReplacedStandardError replaced(ends[1]);
     EXPECT_TRUE(node.Run([](const CudaLibrary& cuda) {
-      BeRefused(cuda);
+      AllocateBeyondLimit(cuda);
       sigset_t pending;
       ::sigpending(&pending);
       EXPECT_FALSE(::sigismember(&pending, SIGPIPE));
@@ -409,13 +411,13 @@ TEST_F(LimiterTest, ARefusalDoesNotWaitForTheReaderOfAFullPipe) {
     while (::write(ends[1], page.data(), page.size()) > 0) {
     }
     ASSERT_EQ(::fcntl(ends[1], F_SETFL, 0), 0);
-    const StandardError replaced(ends[1]);
+    const ReplacedStandardError replaced(ends[1]);
     EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
       if (!has_proc) {
         // Another process ID namespace has another /proc.
         ASSERT_EQ(::mount("tmpfs", "/proc", "tmpfs", 0, nullptr), 0);
       }
-      BeRefused(cuda);
+      AllocateBeyondLimit(cuda);
       EXPECT_EQ(::fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0);
     })) << has_proc;
     if (!has_proc) ::umount("/proc");
@@ -424,31 +426,31 @@ TEST_F(LimiterTest, ARefusalDoesNotWaitForTheReaderOfAFullPipe) {
 }
 
 // A daemon closes its standard streams, and the files that it opens next get their descriptors.
-TEST_F(LimiterTest, ARefusalIsNotWrittenIntoAFileThatHasGotTheDescriptor) {
+TEST_F(LimiterTest, ARefusalIsNotWrittenToAFileThatReusesTheDescriptor) {
   LimitedNode node({100 * kMiB});
   const TempDir dir;
   const std::string path = dir.path() + "/data";
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ::close(STDERR_FILENO);
     ASSERT_EQ(::open(path.c_str(), O_RDWR | O_CREAT, 0600), STDERR_FILENO);
-    BeRefused(cuda);
+    AllocateBeyondLimit(cuda);
   }));
   EXPECT_EQ(std::filesystem::file_size(path), 0u);
 }
 
 // Counters of a process, in memory that it shares with the test.
-struct Shared {
+struct SharedCounters {
   std::atomic<uint64_t> operations, refused;
   std::atomic<bool> stop;
 };
-Shared* MakeShared() {
-  void* memory =
-      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return new (memory) Shared{};
+SharedCounters* MakeSharedCounters() {
+  void* memory = ::mmap(nullptr, sizeof(SharedCounters), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return new (memory) SharedCounters{};
 }
 
 // Allocates and frees until `stop` is set.
-void Churn(const CudaLibrary& cuda, Shared* shared, unsigned seed) {
+void Churn(const CudaLibrary& cuda, SharedCounters* shared, unsigned seed) {
   ::close(STDERR_FILENO);  // most allocations are refused
   MakeContext(cuda);
   std::mt19937 random(seed);
@@ -480,17 +482,17 @@ TEST_F(LimiterTest, ManyProcessesAtTheLimitNeverHoldMoreOnTheDevice) {
   constexpr int kProcesses = 64;
   constexpr uint64_t kLimit = 300 * kMiB;
   LimitedNode node({kLimit});
-  Shared* shared = MakeShared();
+  SharedCounters* shared = MakeSharedCounters();
   std::vector<int> pids;
   for (int i = 0; i < kProcesses; ++i) {
     pids.push_back(node.Start([&](const CudaLibrary& cuda) { Churn(cuda, shared, unsigned(i)); }));
   }
-  uint64_t most = 0, over = 0, looks = 0;
+  uint64_t max_used = 0, over = 0, samples = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (std::chrono::steady_clock::now() < end) {
     const uint64_t used = node.DeviceBytes(0);
-    ++looks;
-    most = std::max(most, used);
+    ++samples;
+    max_used = std::max(max_used, used);
     // The limit does not include the memory of contexts.
     if (used > kLimit + kProcesses * kContextBytes) ++over;
   }
@@ -500,7 +502,7 @@ TEST_F(LimiterTest, ManyProcessesAtTheLimitNeverHoldMoreOnTheDevice) {
     ::waitpid(pid, &status, 0);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(over, 0u) << "of " << looks << " looks, at most " << most / kMiB << " MiB";
+  EXPECT_EQ(over, 0u) << "of " << samples << " samples, at most " << max_used / kMiB << " MiB";
   EXPECT_GT(shared->refused.load(), 0u) << "the limit was never reached";
   EXPECT_LE(node.usage(0).peak, kLimit);
   node.Sweep();
@@ -512,7 +514,7 @@ TEST_F(LimiterTest, NothingIsLostWhenProcessesAreKilledAtAnyPoint) {
   const char* wanted = std::getenv("TESSERA_LIMITER_KILLS");
   const int kills = wanted != nullptr ? std::atoi(wanted) : 200;
   LimitedNode node({100 * kMiB});
-  Shared* shared = MakeShared();
+  SharedCounters* shared = MakeSharedCounters();
   std::mt19937 random(11);
   for (int i = 0; i < kills; ++i) {
     shared->operations = 0;

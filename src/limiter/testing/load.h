@@ -59,7 +59,7 @@ class Program {
 
   const Load load_;
   std::mt19937_64 random_;
-  std::vector<int> launches_by_kernel_;  // launches by kernel
+  std::vector<int> launches_by_kernel_;
   bool had_other_length_ = false;
   int launches_ = 0;
   int64_t longest_ = 0;
