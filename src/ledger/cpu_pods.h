@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the CPU and memory that pods without GPUs hold, because policies price CPU and memory. A
-// cluster has many more pods without GPUs than with GPUs, so each takes only about 200 bytes here.
+// Counts the CPU and memory that pods without GPUs hold, because policies price CPU and memory.
+// Such a pod takes only about 200 bytes here, because they are most pods of a cluster.
 // Pods on nodes without GPUs are counted as well, because such a node may get GPUs. Included only
 // in src/ledger.
 //

@@ -155,8 +155,8 @@ struct ClusterFeed::State {
                         .field_selector = "metadata.name=" + options.quota_name},
         kube::KeptFields{}, quota_handler);
   }
-  // Ignores pods that have ended, because they hold nothing. When a pod ends, a watch with this
-  // selector reports it as deleted.
+  // Excludes pods that have ended, because they hold nothing. A watch with this selector reports a
+  // pod as deleted when it ends.
   static constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 
   // Called once all nodes are known.

@@ -42,7 +42,7 @@ class FeedTest : public ::testing::Test, public ClusterFeed::Delegate {
   std::unique_ptr<ClusterFeed> feed_;
 };
 
-// A program that shows the error of the first attempt must learn that it is over.
+// A program shows the error of the first attempt until OnQuota.
 TEST_F(FeedTest, AnErrorOfTheQuotaEndsEvenIfThereIsNoConfigMap) {
   server_.Refuse("configmaps", 500);
   Start();

@@ -244,10 +244,7 @@ Result<ClusterLedger::Query> ClusterLedger::MakeQuery(PodRequest request) {
 Status ClusterLedger::FillDemand(Query* query) {
   ASSIGN_OR_RETURN(query->demand, DemandOf(query->request));
   ASSIGN_OR_RETURN(query->shape, cluster_->Intern(query->demand.demand));
-  Demand gpus_only = query->demand.demand;
-  gpus_only.cpu_milli = 0;
-  gpus_only.memory = Bytes(0);
-  ASSIGN_OR_RETURN(query->gpus_only, cluster_->Intern(gpus_only));
+  ASSIGN_OR_RETURN(query->gpus_only, cluster_->Intern(GpusOnly(query->demand.demand)));
   return {};
 }
 

@@ -311,7 +311,8 @@ class ClusterLedger {
   void UpdateCluster(NodeEntry& entry);
   // Counts the CPU and memory of a pod without GPUs.
   void SetCpuPod(const kube::PodObject& object, const PodRequest& request);
-  void SetUnreadable(const kube::PodObject& object, const Status& error);
+  // Records a pod whose request is invalid; it holds nothing.
+  void SetInvalidPod(const kube::PodObject& object, const Status& error);
   // Reports a new pod without a node to the policy.
   void BeginWaiting(PodEntry& pod);
 
@@ -336,6 +337,8 @@ class ClusterLedger {
                             Bytes gpu_memory) const;
   using PodFilter = std::function<bool(const PodEntry&)>;
   void Nominate(PodEntry& pod, const std::string& node);
+  // The waiting pods nominated to the node that have at least the priority of `request`, highest
+  // priority first. As in kube-scheduler, they precede the request.
   std::vector<const PodEntry*> NominatedBefore(const PodRequest& request,
                                                const std::string& node) const;
   void AddTo(NodeTrial* trial, const PodEntry& pod) const;

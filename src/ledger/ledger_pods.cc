@@ -185,7 +185,7 @@ void ClusterLedger::RemovePod(const Uid& uid) {
 void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (object.ended()) return RemovePod(object.meta.uid);
   Result<PodRequest> request = PodRequestOf(object, {options_.gpu_mem_unit});
-  if (!request.ok()) return SetUnreadable(object, request.status());
+  if (!request.ok()) return SetInvalidPod(object, request.status());
   if (!request->devices->requests_devices()) return SetCpuPod(object, *request);
   PodEntry& pod = pods_[object.meta.uid];
   pod.received = true;
@@ -276,8 +276,8 @@ void ClusterLedger::PutBack(PodEntry entry) {
   node.empty() ? BeginWaiting(pod) : TakeGpus(pod);
 }
 
-// The agent also rejects such a pod, so it holds nothing.
-void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& error) {
+// The agent also rejects a pod with an invalid request, so the pod holds nothing.
+void ClusterLedger::SetInvalidPod(const kube::PodObject& object, const Status& error) {
   RemovePod(object.meta.uid);
   PodEntry& pod = pods_[object.meta.uid];
   pod.request = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
@@ -296,7 +296,7 @@ void ClusterLedger::SetCpuPod(const kube::PodObject& object, const PodRequest& r
   const NodeId id = node == nullptr ? placement::kNoNode : node->id;
   const Status counted =
       cpu_pods_->Set(request.uid, object.node_name, id, request.cpu.count(), request.memory);
-  if (!counted.ok()) SetUnreadable(object, counted);
+  if (!counted.ok()) SetInvalidPod(object, counted);
 }
 
 Result<std::optional<device::Assignment>> ClusterLedger::AnnotatedGpus(
@@ -309,7 +309,7 @@ Result<std::optional<device::Assignment>> ClusterLedger::AnnotatedGpus(
       options_.gpu_mem_unit);
 }
 
-// Whether the pod's annotations are those of its assignment.
+// Whether the pod's annotations name the GPUs of its assignment.
 bool ClusterLedger::MatchesAnnotations(const PodEntry& pod) const {
   const auto node = nodes_.find(pod.node);
   if (node == nodes_.end() || !pod.placed_id) return false;

@@ -33,7 +33,7 @@ class LedgerPodsTest : public ::testing::Test {
   static kube::PodObject Whole(const std::string& name) {
     return GpuPod(name, {{names::kResourceGpu, "1"}});
   }
-  static kube::PodObject With(kube::PodObject pod, const device::Assignment& assignment) {
+  static kube::PodObject Assigned(kube::PodObject pod, const device::Assignment& assignment) {
     return BoundPod(std::move(pod), "n",
                     {{std::string(names::kAnnotationAssignment),
                       device::EncodeAssignment(assignment).value()}});
@@ -120,7 +120,7 @@ TEST_F(LedgerPodsTest, SharesAreTheMaximumOfMainContainersAndInitContainers) {
   EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{kWholeGpu, GiB(20)}));
 }
 
-TEST_F(LedgerPodsTest, PodsAndNodesOfOneKindShareWhatTheyHaveInCommon) {
+TEST_F(LedgerPodsTest, EqualPartsOfPodsAndNodesAreStoredOnce) {
   for (const char* node : {"n", "other"}) ledger_->SetNode(GpuNode(node, 2));
   EXPECT_EQ(&ledger_->FindNode("n")->node.inventory.without_uuids(),
             &ledger_->FindNode("other")->node.inventory.without_uuids());
@@ -128,7 +128,7 @@ TEST_F(LedgerPodsTest, PodsAndNodesOfOneKindShareWhatTheyHaveInCommon) {
   for (kube::PodObject* pod : {&a, &b}) {
     pod->meta.labels = {{"app", "train"}};
     ledger_->SetPod(
-        With(*pod, {{{"main", {{UuidOf("n", pod == &a ? 0 : 1), kWholeGpu, GiB(80)}}}}}));
+        Assigned(*pod, {{{"main", {{UuidOf("n", pod == &a ? 0 : 1), kWholeGpu, GiB(80)}}}}}));
   }
   EXPECT_EQ(&*Entry(a).request.devices, &*Entry(b).request.devices);
   EXPECT_EQ(&*Entry(a).labels, &*Entry(b).labels);
@@ -146,8 +146,8 @@ TEST_F(LedgerPodsTest, OtherGpusOfAnInitContainerDoNotCount) {
   init.name = "prepare";
   init.kind = kube::ContainerKind::kInit;
   pod.containers.insert(pod.containers.begin(), init);
-  ledger_->SetPod(With(pod, {{{"prepare", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}},
-                              {"main", {{UuidOf("n", 1), kWholeGpu, GiB(80)}}}}}));
+  ledger_->SetPod(Assigned(pod, {{{"prepare", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}},
+                                  {"main", {{UuidOf("n", 1), kWholeGpu, GiB(80)}}}}}));
   EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_EQ(ledger_->cluster().free_milli(), 1000);
   EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, UuidOf("n", 1));
@@ -172,7 +172,7 @@ TEST_F(LedgerPodsTest, SlicesAreOfferedWhereTheyAndTheirGpuAreHealthy) {
   }
 }
 
-TEST_F(LedgerPodsTest, AQuotaAllowsANodeOfWhichOneKindOfGpuIsAllowed) {
+TEST_F(LedgerPodsTest, AQuotaAllowsANodeIfItAllowsOneOfItsGpus) {
   const auto set = [&](const char* model, int gib) {
     ledger_->SetNode(Edited(2, [&](std::vector<device::Gpu>& gpus) {
       gpus[1].model = model;
@@ -215,7 +215,7 @@ TEST_F(LedgerPodsTest, ThePodsPolicyOverridesTheClusters) {
   }
 }
 
-TEST_F(LedgerPodsTest, AReportIsAboutGpusWhereCpuOrMemoryIsShort) {
+TEST_F(LedgerPodsTest, AReportIgnoresAShortageOfCpuOrMemory) {
   kube::NodeObject without = GpuNode("without", 0);
   ledger_->SetNode(without);
   ledger_->SetNode(GpuNode("n", 1, "80Gi", "4"));
@@ -256,7 +256,7 @@ TEST_F(LedgerPodsTest, ABoundPodThatIsReceivedAgainChangesNothing) {
   EXPECT_EQ(ledger_->cluster().version(), version) << "caches stay valid";
 }
 
-TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
+TEST_F(LedgerPodsTest, AWaitingPodWithTooManyGpuDemandsHasAProblem) {
   kube::PodObject pod = Whole("a");
   for (size_t i = 1; i <= placement::kMaxGpuDemands; ++i) {
     pod.containers.push_back(pod.containers[0]);
@@ -275,7 +275,7 @@ TEST_F(LedgerPodsTest, APodThatIsPutBackHoldsItsGpusAgain) {
   ledger_->SetNode(GpuNode("n", 2));
   device::Assignment assignment;
   assignment.containers["main"] = {{UuidOf("n", 1), kWholeGpu, GiB(80)}};
-  const kube::PodObject pod = With(Whole("a"), assignment);
+  const kube::PodObject pod = Assigned(Whole("a"), assignment);
   ledger_->SetPod(pod);
   kube::PodObject waiting = Whole("w");
   waiting.gates = {"g"};
@@ -307,7 +307,7 @@ TEST_F(LedgerPodsTest, APodHoldsItsGpusAgainWhenItsNodeReturns) {
   ledger_->SetNode(GpuNode("n", 2));
   device::Assignment assignment;
   assignment.containers["main"] = {{UuidOf("n", 1), kWholeGpu, GiB(80)}};
-  const kube::PodObject pod = With(Whole("a"), assignment);
+  const kube::PodObject pod = Assigned(Whole("a"), assignment);
   ledger_->SetPod(pod);
   EXPECT_TRUE(Entry(pod).rare->annotations.empty());  // the assignment says the same
   ledger_->RemoveNode("n");

@@ -22,9 +22,9 @@ using namespace std::chrono_literals;
 using testing::GpuNode;
 using testing::GpuPod;
 
-// The API server's objects, and its watch events.
+// The API server's objects, and all watch events that it has sent.
 struct World {
-  struct News {
+  struct LoggedEvent {
     bool is_removal = false;
     std::optional<kube::NodeObject> node;
     std::optional<kube::PodObject> pod;
@@ -32,22 +32,22 @@ struct World {
 
   std::map<std::string, kube::NodeObject> nodes;
   std::map<std::string, kube::PodObject> pods;  // by name
-  std::vector<News> log;
+  std::vector<LoggedEvent> events;
 
   void Put(kube::NodeObject node) {
     nodes[node.meta.name] = node;
-    log.push_back({.node = std::move(node)});
+    events.push_back({.node = std::move(node)});
   }
   void Put(kube::PodObject pod) {
     pods[pod.meta.name] = pod;
-    log.push_back({.pod = std::move(pod)});
+    events.push_back({.pod = std::move(pod)});
   }
   void Remove(const kube::NodeObject& node) {
-    log.push_back({.is_removal = true, .node = node});
+    events.push_back({.is_removal = true, .node = node});
     nodes.erase(node.meta.name);
   }
   void Remove(const kube::PodObject& pod) {
-    log.push_back({.is_removal = true, .pod = pod});
+    events.push_back({.is_removal = true, .pod = pod});
     pods.erase(pod.meta.name);
   }
   // Acts like the binding subresource: node and annotations are written together or not at all.
@@ -72,25 +72,25 @@ class Replica {
     ledger_ = ClusterLedger::Make({}, &clock_).value();
     for (const auto& [name, node] : world_.nodes) ledger_->SetNode(node);
     for (const auto& [name, pod] : world_.pods) ledger_->SetPod(pod);
-    heard_ = world_.log.size();
+    received_ = world_.events.size();
   }
-  void Hear(size_t count) {
-    for (; count > 0 && heard_ < world_.log.size(); --count) {
-      const World::News& news = world_.log[heard_++];
-      if (news.node && news.is_removal) ledger_->RemoveNode(news.node->meta.name);
-      if (news.node && !news.is_removal) ledger_->SetNode(*news.node);
-      if (news.pod && news.is_removal) ledger_->RemovePod(news.pod->meta.uid);
-      if (news.pod && !news.is_removal) ledger_->SetPod(*news.pod);
+  void Receive(size_t count) {
+    for (; count > 0 && received_ < world_.events.size(); --count) {
+      const World::LoggedEvent& event = world_.events[received_++];
+      if (event.node && event.is_removal) ledger_->RemoveNode(event.node->meta.name);
+      if (event.node && !event.is_removal) ledger_->SetNode(*event.node);
+      if (event.pod && event.is_removal) ledger_->RemovePod(event.pod->meta.uid);
+      if (event.pod && !event.is_removal) ledger_->SetPod(*event.pod);
     }
   }
-  size_t behind() const { return world_.log.size() - heard_; }
+  size_t behind() const { return world_.events.size() - received_; }
   ClusterLedger& ledger() { return *ledger_; }
 
  private:
   const World& world_;
   const Clock& clock_;
   std::unique_ptr<ClusterLedger> ledger_;
-  size_t heard_ = 0;
+  size_t received_ = 0;
 };
 
 // Compares the free GPUs and the holders of two ledgers.
@@ -122,7 +122,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
     const std::string name = fmt::format("p{}", random_.Below(30));
     const auto known = world_.pods.find(name);
     if (known == world_.pods.end()) {
-      static const std::vector<std::map<std::string_view, std::string>> kAsks = {
+      static const std::vector<std::map<std::string_view, std::string>> kRequests = {
           {{names::kResourceGpu, "1"}},
           {{names::kResourceGpu, "3"}},
           {{names::kResourceGpuMem, "30"}},
@@ -130,7 +130,7 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
           {{names::kResourceVcudaCore, "40"}, {names::kResourceVcudaMemory, "100"}},
           {{names::kResourceVcudaCore, "200"}},
           {}};
-      kube::PodObject pod = GpuPod(name, kAsks[random_.Below(kAsks.size())]);
+      kube::PodObject pod = GpuPod(name, kRequests[random_.Below(kRequests.size())]);
       pod.meta.uid = Uid(fmt::format("uid-{}", next_uid_++));
       world_.Put(std::move(pod));
       return;
@@ -200,10 +200,10 @@ class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
         // The standby takes over. It decides once it has received all events, like a new leader
         // that lists the cluster.
         leader_ = 1 - leader_;
-        return leader().Hear(leader().behind());
+        return leader().Receive(leader().behind());
       case 4:
       case 5:
-        return replicas_[random_.Below(2)]->Hear(random_.Below(6));
+        return replicas_[random_.Below(2)]->Receive(random_.Below(6));
       case 6:
       case 7:
       case 8:
@@ -231,7 +231,7 @@ TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndAllLedgersAgree) {
   clock_.Advance(48h);
   Replica anew(world_, clock_);
   for (const auto& replica : replicas_) {
-    replica->Hear(replica->behind());
+    replica->Receive(replica->behind());
     (void)replica->ledger().DropExpiredAssumptions();
     ExpectSame(replica->ledger(), anew.ledger());
   }

@@ -40,7 +40,7 @@ class LedgerTest : public ::testing::Test {
     return ledger_->Assume(MakeQuery(pod), node, hold);
   }
   const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
-  int64_t Free() { return ledger_->cluster().free_milli(); }
+  int64_t FreeMilli() { return ledger_->cluster().free_milli(); }
 
   FakeClock clock_;
   std::unique_ptr<ClusterLedger> ledger_;
@@ -52,7 +52,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   const auto assumed = Assume(pod, "n");
   ASSERT_TRUE(assumed.ok()) << assumed.status().ToString();
   ASSERT_EQ(assumed->assignment.containers.at("main").size(), 2u);
-  EXPECT_EQ(Free(), 2000);
+  EXPECT_EQ(FreeMilli(), 2000);
   // A restarted ledger has the same account.
   Restart();
   ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
@@ -61,7 +61,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_EQ(Entry(pod).assignment(), assumed->assignment);
   EXPECT_FALSE(Entry(pod).guessed());
-  EXPECT_EQ(Free(), 2000);
+  EXPECT_EQ(FreeMilli(), 2000);
 }
 
 TEST_F(LedgerTest, ReportsWhichNodesKubeSchedulerLeavesOut) {
@@ -101,7 +101,7 @@ TEST_F(LedgerTest, ABoundPodKeepsItsAssumedGpus) {
   clock_.Advance(1h);
   EXPECT_TRUE(ledger_->DropExpiredAssumptions().empty());
   ledger_->RemovePod(pod.meta.uid);
-  EXPECT_EQ(Free(), 2000);
+  EXPECT_EQ(FreeMilli(), 2000);
 }
 
 TEST_F(LedgerTest, AssumptionsExpire) {
@@ -132,7 +132,7 @@ TEST_F(LedgerTest, APodThatBypassedTheSchedulerHoldsGuessedGpusUntilItsNodePubli
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", {}));
   EXPECT_TRUE(Entry(pod).guessed());
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   const std::string guess = Entry(pod).assignment().containers.at("main")[0].uuid;
   const std::string truth = UuidOf("n", guess == UuidOf("n", 0) ? 1 : 0);
   const device::Assignment published{{{"main", {{truth, kWholeGpu, GiB(80)}}}}};
@@ -141,7 +141,7 @@ TEST_F(LedgerTest, APodThatBypassedTheSchedulerHoldsGuessedGpusUntilItsNodePubli
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, truth);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
 }
 
 TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
@@ -155,7 +155,7 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
     ledger_->SetPod(BoundPod(pod, "n",
                              {{std::string(names::kAnnotationAssignment),
                                device::EncodeAssignment(published).value()}}));
-    EXPECT_EQ(Free(), 0);
+    EXPECT_EQ(FreeMilli(), 0);
     EXPECT_EQ(Entry(pod).assignment().containers.at("second")[0].uuid, UuidOf("n", gpu));
     EXPECT_EQ(Entry(pod).assignment().containers.at("main")[0].uuid, UuidOf("n", 1 - gpu));
   }
@@ -169,11 +169,11 @@ TEST_F(LedgerTest, GuessesTheMissingGpuOfAPodWithOneKnownGpu) {
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(published).value()}}));
-  EXPECT_EQ(Free(), 0) << "the GPU that it holds is not free, although another one is missing";
+  EXPECT_EQ(FreeMilli(), 0) << "the GPU that it holds is not free, although another one is missing";
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_NE(Entry(pod).problem(), "");
   ledger_->RemovePod(pod.meta.uid);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
 }
 
 TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanTheRequest) {
@@ -201,9 +201,9 @@ TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
   again.meta.uid = Uid("another");
   EXPECT_TRUE(Fits(again, "n"));
   ledger_->SetPod(BoundPod(again, "n", Assume(again, "n").value().annotations));
-  EXPECT_EQ(Free(), 0);
+  EXPECT_EQ(FreeMilli(), 0);
   ledger_->RemovePod(pod.meta.uid);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   EXPECT_EQ(Entry(again).problem(), "");
 }
 
@@ -214,10 +214,10 @@ TEST_F(LedgerTest, APodHoldsItsGpuWhileItIsDeletedAndNotWhenItHasEnded) {
   pod.meta.deleting = true;
   ledger_->SetPod(pod);
   EXPECT_TRUE(Entry(pod).deleting);
-  EXPECT_EQ(Free(), 0);
+  EXPECT_EQ(FreeMilli(), 0);
   pod.phase = kube::PodPhase::kSucceeded;
   ledger_->SetPod(pod);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   EXPECT_TRUE(ledger_->pods().empty());
 }
 
@@ -248,12 +248,12 @@ TEST_F(LedgerTest, AnInitContainersGpuStaysWithThePodUntilItEnds) {
   const kube::PodObject bound = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
   ledger_->SetPod(bound);
   const device::Assignment assigned = Entry(pod).assignment();
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   // Same order as after a restart of the scheduler.
   ledger_->RemovePod(bound.meta.uid);
-  ASSERT_EQ(Free(), 3000);
+  ASSERT_EQ(FreeMilli(), 3000);
   ledger_->SetPod(bound);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Entry(pod).assignment(), assigned);
@@ -290,7 +290,7 @@ TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
   ledger_->SetNode(GpuNode("n", 2));
   EXPECT_EQ(Entry(pod).problem(), "");
   EXPECT_EQ(Entry(pod).assignment(), assigned);
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
 }
 
 TEST_F(LedgerTest, AnInvalidNodeAnnotationKeepsTheKnownGpus) {
@@ -301,7 +301,7 @@ TEST_F(LedgerTest, AnInvalidNodeAnnotationKeepsTheKnownGpus) {
   bad.meta.annotations[std::string(names::kAnnotationDevices)] = "{\"version\":1,\"gpus\":7}";
   ledger_->SetNode(bad);
   EXPECT_NE(ledger_->nodes().at("n").problem, "");
-  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(FreeMilli(), 1000);
   const kube::PodObject late = GpuPod("late", {{names::kResourceGpu, "1"}});
   EXPECT_EQ(WhyUnfit(late, "n"), ledger_->nodes().at("n").problem);
   EXPECT_EQ(Assume(late, "n").status().code(), Code::kFailedPrecondition);

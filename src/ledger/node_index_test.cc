@@ -39,7 +39,7 @@ TEST(NodeIndexTest, FindsPresentNamesOnly) {
       ASSERT_EQ(index.Find(names[i]), found[i]);
     }
   }
-  index.Erase("unheard-of");
+  index.Erase("unknown");
   EXPECT_EQ(index.Find(""), nullptr);
 }
 

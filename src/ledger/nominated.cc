@@ -23,7 +23,6 @@ void ClusterLedger::Nominate(PodEntry& pod, const std::string& node) {
   if (!node.empty()) nominated_[node].insert(pod.request.uid);
 }
 
-// Sorted by priority, highest first. Pods of equal priority count too, as in kube-scheduler.
 std::vector<const PodEntry*> ClusterLedger::NominatedBefore(const PodRequest& request,
                                                             const std::string& node) const {
   std::vector<const PodEntry*> pods;

@@ -62,7 +62,7 @@ TEST_F(OverassignedTest, FullGpusAreNotOverassigned) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(OverassignedTest, TheNewerBindingIsInExcessWhateverCameFirst) {
+TEST_F(OverassignedTest, TheNewerBindingIsInExcessInAnyOrderOfEvents) {
   Bind("newer", 9, {});
   Bind("older", 8, {});
   EXPECT_THAT(Found(), ElementsAre("newer after older on GPU-n-0"));

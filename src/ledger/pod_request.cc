@@ -30,7 +30,7 @@ device::Phase PhaseOf(ContainerKind kind) {
 // with the sidecars before it, or all sidecars and main containers run.
 template <typename T, typename Parse>
 Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
-  T lasting{}, most{};
+  T long_running{}, most{};
   const auto invalid = [&](const kube::Container& container, const Status& error) {
     return error.Annotate(fmt::format("container \"{}\": requests.{}", container.name, resource));
   };
@@ -40,7 +40,7 @@ Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Pars
     const Result<T> amount = parse(found->second);
     if (!amount.ok()) return invalid(container, amount.status());
     int64_t sum = 0;
-    if (__builtin_add_overflow(lasting.count(), amount->count(), &sum)) {
+    if (__builtin_add_overflow(long_running.count(), amount->count(), &sum)) {
       return invalid(container, Error(Code::kInvalidArgument,
                                       "\"{}\" and the earlier containers together are more than {}",
                                       found->second, std::numeric_limits<int64_t>::max()));
@@ -48,10 +48,10 @@ Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Pars
     if (container.kind == ContainerKind::kInit) {
       most = std::max(most, T(sum));
     } else {
-      lasting = T(sum);
+      long_running = T(sum);
     }
   }
-  return std::max(most, lasting);
+  return std::max(most, long_running);
 }
 
 // The annotations of a pod that src/device reads.

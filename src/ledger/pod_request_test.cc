@@ -27,7 +27,7 @@ TEST(PodRequestTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
   EXPECT_EQ(request.memory, GiB(10));
   pod.containers[2] = Container(kInit, "1", "1Gi");
   request = PodRequestOf(pod, {}).value();
-  EXPECT_EQ(request.cpu, device::MilliCpu(4000)) << "all that last";
+  EXPECT_EQ(request.cpu, device::MilliCpu(4000)) << "the sidecar and both main containers";
   EXPECT_EQ(request.memory, GiB(8));
 }
 

@@ -21,7 +21,7 @@ class ServerProbe {
   static constexpr const char* kPath = "/version";
 
   struct Handlers {
-    // After each answer.
+    // After each answer that is not a server error (5xx).
     std::function<void()> on_answer;
     // After each request that was not answered in time; `since` is when it was sent. Not called for
     // other errors, because they end the watches, too.

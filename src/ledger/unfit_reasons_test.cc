@@ -21,7 +21,7 @@ TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
   Random random(3);
   FakeClock clock;
   const auto ledger = ClusterLedger::Make({}, &clock).value();
-  UnfitReasons lacks(ledger->cluster());
+  UnfitReasons reasons(ledger->cluster());
   const auto random_pod = [&](int i) {
     const bool whole = random.Below(2) == 0;
     return GpuPod(fmt::format("p{}", i),
@@ -49,7 +49,7 @@ TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
     const placement::Demand& demand = cluster.demand(query.gpus_only);
     for (placement::NodeId id = 0; id < cluster.size(); ++id) {
       const placement::NodeShortfall shortfall = placement::ShortfallOf(cluster.node(id), demand);
-      const UnfitReasons::Reason* reason = lacks.ReasonFor(query.gpus_only, id);
+      const UnfitReasons::Reason* reason = reasons.ReasonFor(query.gpus_only, id);
       ASSERT_EQ(reason == nullptr, shortfall.ok()) << step;
       if (reason == nullptr) continue;
       // kube-scheduler puts its number of nodes in front, so no text begins with a number.

@@ -52,7 +52,7 @@ class VictimsTest : public ::testing::Test {
         {key, kube::LabelSelector::Operator::kIn, {value}});
     ledger_->budgets().Set(budget);
   }
-  std::string Refusal(const kube::PodObject& pod) {
+  std::string WhyUnfit(const kube::PodObject& pod) {
     ClusterLedger::Query query = MakeQuery(pod);
     const Verdict verdict = ledger_->Evaluate(query, "n");
     return verdict.fits ? "" : std::string(verdict.reason);
@@ -66,27 +66,28 @@ TEST_F(VictimsTest, TheFewestPodsOfLowerPriorityAreEvicted) {
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
   const Uid middle = Run(Whole("middle", 5)).meta.uid;
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->uids, Uids{low});
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {low, middle}})->uids,
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {})->uids, Uids{low});
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {.uids = {low, middle}})->uids,
             Uids{low});
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {low}})->uids.size(),
-            2u);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 3, 2)), "n", {}), std::nullopt);
+  EXPECT_EQ(
+      ledger_->Victims(MakeQuery(Whole("preemptor", 10, 2)), "n", {.uids = {low}})->uids.size(),
+      2u);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 3, 2)), "n", {}), std::nullopt);
 }
 
 TEST_F(VictimsTest, PodsOfEqualPriorityAndUnboundPodsStay) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
   ASSERT_TRUE(ledger_->Assume(MakeQuery(Whole("assumed", 1)), "n", std::chrono::seconds(9)).ok());
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {}), std::nullopt);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "unknown", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "unknown", {}), std::nullopt);
 }
 
 TEST_F(VictimsTest, QueryChangesNothing) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("low", 1));
   Run(Whole("middle", 5));
-  const ClusterLedger::Query query = MakeQuery(Whole("wants", 10));
+  const ClusterLedger::Query query = MakeQuery(Whole("preemptor", 10));
   const uint64_t version = ledger_->cluster().version();
   EXPECT_TRUE(ledger_->Victims(query, "n", {}));
   EXPECT_EQ(ledger_->cluster().version(), version);  // caches stay valid
@@ -99,9 +100,9 @@ TEST_F(VictimsTest, APodUnderABudgetIsEvictedLast) {
   const Uid free = Run(Whole("free", 5)).meta.uid;
   SetBudget("one", "app", "guarded", 0);
   // Although it has the lower priority.
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {guarded}}),
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {.uids = {guarded}}),
             (Eviction{{free}, 0}));
-  const auto both = ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {free}});
+  const auto both = ledger_->Victims(MakeQuery(Whole("preemptor", 10, 2)), "n", {.uids = {free}});
   EXPECT_THAT(both->uids, UnorderedElementsAre(guarded, free));
   EXPECT_EQ(both->pdb_violations, 1);
 }
@@ -110,25 +111,25 @@ TEST_F(VictimsTest, ViolationsAreCountedForTheEvictedPods) {
   ledger_->SetNode(GpuNode("n", 4));
   for (const char* name : {"a", "b", "c", "d"}) Run(Whole(name, 1));
   SetBudget("team", "team", "a", 1);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 3)), "n", {.uids = {Uid("uid-a")}})
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10, 3)), "n", {.uids = {Uid("uid-a")}})
                 ->pdb_violations,
             2);
   // Violations that kube-scheduler counted for spared pods are dropped.
   EXPECT_EQ(ledger_
-                ->Victims(MakeQuery(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("preemptor", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-b")}, .pdb_violations = 1})
                 ->pdb_violations,
             0);
   // A pod without GPUs, whose labels only kube-scheduler knows.
   EXPECT_EQ(ledger_
-                ->Victims(MakeQuery(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("preemptor", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 1})
                 ->pdb_violations,
             1);
   SetBudget("other-team", "team", "b", 0);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {})->pdb_violations, 0);
   ledger_->budgets().Remove("ns", "team");
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10, 4)), "n", {})->pdb_violations, 0);
 }
 
 TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusExcludeThoseOfPodsWithGpus) {
@@ -137,7 +138,7 @@ TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusExcludeThoseOfPodsWithGpus) {
   Run(Whole("b", 1));
   SetBudget("team", "team", "a", 0);
   EXPECT_EQ(ledger_
-                ->Victims(MakeQuery(Whole("wants", 10)), "n",
+                ->Victims(MakeQuery(Whole("preemptor", 10)), "n",
                           {.uids = {Uid("uid-a"), Uid("uid-plain")}, .pdb_violations = 2})
                 ->pdb_violations,
             2);
@@ -149,14 +150,14 @@ TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
   kube::PodDisruptionBudgetObject budget{.meta = {.name = "all", .ns = "ns"},
                                          .selector = kube::LabelSelector{}};
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 1);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {})->pdb_violations, 1);
   budget.disrupted_pods = {"a"};
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {})->pdb_violations, 0);
   budget.disrupted_pods = {};
   budget.selector.reset();  // selects nothing
   ledger_->budgets().Set(budget);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {})->pdb_violations, 0);
 }
 
 TEST_F(VictimsTest, WithoutBudgetsOnlyProposedPodsAreEvicted) {
@@ -164,10 +165,11 @@ TEST_F(VictimsTest, WithoutBudgetsOnlyProposedPodsAreEvicted) {
   ledger_->SetNode(GpuNode("n", 2));
   const Uid low = Run(Whole("low", 1)).meta.uid;
   Run(Whole("middle", 5));
-  EXPECT_EQ(
-      ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {.uids = {low}, .pdb_violations = 1}),
-      (Eviction{{low}, 1}));
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10, 2)), "n", {.uids = {low}}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n",
+                             {.uids = {low}, .pdb_violations = 1}),
+            (Eviction{{low}, 1}));
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10, 2)), "n", {.uids = {low}}),
+            std::nullopt);
 }
 
 TEST_F(VictimsTest, PodsUnderDeletionAreEvictedFirst) {
@@ -176,18 +178,18 @@ TEST_F(VictimsTest, PodsUnderDeletionAreEvictedFirst) {
   kube::PodObject leaving = Run(Whole("b-leaves", 5));
   Delete(leaving);
   SetBudget("all", "team", "a", 0);
-  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("wants", 10)), "n", {}),
+  EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "n", {}),
             (Eviction{{leaving.meta.uid}, 0}));
 }
 
 TEST_F(VictimsTest, GpusOfANominatedPodAreNotFreeForLowerPriorities) {
   ledger_->SetNode(GpuNode("n", 2));
   Nominate(Whole("high", 100), "n");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");  // there are two free GPUs
-  EXPECT_THAT(Refusal(Whole("low", 1, 2)), HasSubstr("reserved for pod ns/high of priority 100"));
-  EXPECT_THAT(Refusal(Whole("equal", 100, 2)), HasSubstr("reserved"));
-  EXPECT_EQ(Refusal(Whole("higher", 101, 2)), "");
-  EXPECT_EQ(Refusal(Whole("high", 100, 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");  // there are two free GPUs
+  EXPECT_THAT(WhyUnfit(Whole("low", 1, 2)), HasSubstr("reserved for pod ns/high of priority 100"));
+  EXPECT_THAT(WhyUnfit(Whole("equal", 100, 2)), HasSubstr("reserved"));
+  EXPECT_EQ(WhyUnfit(Whole("higher", 101, 2)), "");
+  EXPECT_EQ(WhyUnfit(Whole("high", 100, 1)), "");
   // Evictions do not help either: the nominated pod is not on the node.
   Run(Whole("old", 0));
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("low", 1, 2)), "n", {}), std::nullopt);
@@ -198,19 +200,19 @@ TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject high = Whole("high", 100);
   Nominate(high, "n");
-  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  EXPECT_NE(WhyUnfit(Whole("low", 1)), "");
   Nominate(high, "elsewhere");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");
   Nominate(high, "n");
-  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  EXPECT_NE(WhyUnfit(Whole("low", 1)), "");
   Nominate(high, "");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");
   Nominate(high, "n");
   ledger_->RemovePod(high.meta.uid);
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");
   // A nominated pod that can never fit reserves nothing.
   Nominate(Whole("huge", 100, 8), "n");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");
 }
 
 TEST_F(VictimsTest, ReservesFreeGpusWhileVictimsEnd) {
@@ -218,18 +220,18 @@ TEST_F(VictimsTest, ReservesFreeGpusWhileVictimsEnd) {
   const kube::PodObject victim = Run(Whole("victim", 1));
   Nominate(Whole("high", 100, 2), "n");
   // Before the deletion is observed, while the pod ends, and afterwards.
-  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  EXPECT_NE(WhyUnfit(Whole("low", 1)), "");
   Delete(victim);
-  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  EXPECT_NE(WhyUnfit(Whole("low", 1)), "");
   ledger_->RemovePod(victim.meta.uid);
-  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  EXPECT_NE(WhyUnfit(Whole("low", 1)), "");
 }
 
 TEST_F(VictimsTest, ReservesFreeGpusBeforeGpusThatBecomeFree) {
   ledger_->SetNode(GpuNode("n", 2));
   Delete(Run(Whole("victim", 1)));
   Nominate(Whole("high", 100), "n");
-  EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("reserved"));
+  EXPECT_THAT(WhyUnfit(Whole("low", 1)), HasSubstr("reserved"));
 }
 
 TEST_F(VictimsTest, NamesTheNominatedPodOfTheHighestPriority) {
@@ -237,14 +239,14 @@ TEST_F(VictimsTest, NamesTheNominatedPodOfTheHighestPriority) {
   Nominate(Whole("a-lower", 50), "n");
   Nominate(Whole("b-high", 100), "n");
   Nominate(Whole("c-high", 100), "n");
-  EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("ns/b-high of priority 100"));
+  EXPECT_THAT(WhyUnfit(Whole("low", 1)), HasSubstr("ns/b-high of priority 100"));
 }
 
 TEST_F(VictimsTest, NominatedPodReservesNothingWherePodsOfItsPriorityStay) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
   Nominate(Whole("nominated", 10, 2), "n");
-  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  EXPECT_EQ(WhyUnfit(Whole("low", 1)), "");
 }
 
 TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
@@ -264,7 +266,7 @@ TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
   kube::PodObject nominated = share("nominated", "20", "1");
   nominated.priority = 100;
   Nominate(nominated, "n");
-  EXPECT_EQ(Refusal(share("low", "50", "1")), "") << "the other GPU is free for half of it";
+  EXPECT_EQ(WhyUnfit(share("low", "50", "1")), "") << "the other GPU is free for half of it";
 }
 
 TEST_F(VictimsTest, ALowerPriorityPodTakesUnreservedGpus) {

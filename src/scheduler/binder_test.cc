@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using ledger::testing::GpuNode;
 using ledger::testing::Whole;
 using testing::Decider;
-using Fate = testing::FakeBindingApi::Fate;
+using Outcome = testing::FakeBindingApi::Outcome;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -80,12 +80,12 @@ TEST_F(BinderTest, RejectsAPodThatIsBoundOrBeingDeleted) {
 TEST_F(BinderTest, ARejectionByTheApiServerFreesTheGpusAtOnce) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kForbidden);
+  d.api.SetOutcome(Outcome::kForbidden);
   EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kPermissionDenied);
   EXPECT_TRUE(RoomFor(Whole("b")));
   // Another component was faster, and the hold of the query has ended.
   d.Advance(10s);
-  d.api.SetFate(Fate::kBinds);
+  d.api.SetOutcome(Outcome::kBinds);
   kube::PodObject taken = pod;
   taken.node_name = "n2";
   d.api.Put(taken);
@@ -96,7 +96,7 @@ TEST_F(BinderTest, ARejectionByTheApiServerFreesTheGpusAtOnce) {
 TEST_F(BinderTest, WithoutAResponseTheGpusStayAssumedUntilTheStateIsClear) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  d.api.SetOutcome(Outcome::kBindsWithoutResponse);
   const auto status = d.Bind(pod, "n1");
   EXPECT_EQ(status->code(), Code::kDeadlineExceeded);
   EXPECT_THAT(status->message(), HasSubstr("unclear"));
@@ -114,7 +114,7 @@ TEST_F(BinderTest, WithoutAResponseTheGpusStayAssumedUntilTheStateIsClear) {
 TEST_F(BinderTest, APodDeletedBeforeTheFeedShowsItHoldsNothing) {
   const kube::PodObject pod = Whole("a");
   d.api.Put(pod);
-  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  d.api.SetOutcome(Outcome::kBindsWithoutResponse);
   EXPECT_EQ(d.Bind(pod, d.Choose(pod))->code(), Code::kDeadlineExceeded);
   d.Advance(3s);
   EXPECT_FALSE(RoomFor(Whole("b")));
@@ -125,12 +125,12 @@ TEST_F(BinderTest, APodDeletedBeforeTheFeedShowsItHoldsNothing) {
 }
 
 TEST_F(BinderTest, ABoundPodThatTheFeedDoesNotShowIsReadAfterHalfAMinute) {
-  for (const Fate fate : {Fate::kBinds, Fate::kBindsWithoutAnswer}) {
+  for (const Outcome outcome : {Outcome::kBinds, Outcome::kBindsWithoutResponse}) {
     const kube::PodObject pod = Whole("a");
     d.api.Put(pod);
-    d.api.SetFate(fate);
+    d.api.SetOutcome(outcome);
     const bool answered = d.Bind(pod, d.Choose(pod))->ok();
-    EXPECT_EQ(answered, fate == Fate::kBinds);
+    EXPECT_EQ(answered, outcome == Outcome::kBinds);
     if (!answered) d.Advance(2s);  // the read that settles it
     d.api.Remove("ns/a");
     d.Advance(29s);
@@ -143,7 +143,7 @@ TEST_F(BinderTest, ABoundPodThatTheFeedDoesNotShowIsReadAfterHalfAMinute) {
 TEST_F(BinderTest, AnUnclearBindingIsReadAfterTwoSeconds) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  d.api.SetOutcome(Outcome::kBindsWithoutResponse);
   EXPECT_FALSE(d.Bind(pod, "n1")->ok());
   d.Advance(1s);
   EXPECT_THAT(d.Filter(pod).error, HasSubstr("may be bound"));
@@ -154,7 +154,7 @@ TEST_F(BinderTest, AnUnclearBindingIsReadAfterTwoSeconds) {
 TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kLost);
+  d.api.SetOutcome(Outcome::kLost);
   EXPECT_FALSE(d.Bind(pod, "n1")->ok());
   kube::PodObject another = pod;
   another.meta.uid = Uid("uid-another");
@@ -166,7 +166,7 @@ TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
 TEST_F(BinderTest, ALostRequestIsGivenUpFifteenSecondsAfterItWasSent) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kLost);
+  d.api.SetOutcome(Outcome::kLost);
   EXPECT_FALSE(d.Bind(pod, "n1")->ok());
   d.Advance(15s);
   EXPECT_TRUE(RoomFor(Whole("b")));
@@ -175,14 +175,14 @@ TEST_F(BinderTest, ALostRequestIsGivenUpFifteenSecondsAfterItWasSent) {
 TEST_F(BinderTest, GivesUpALostRequestOnceItCannotArrive) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kLost);
+  d.api.SetOutcome(Outcome::kLost);
   EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kDeadlineExceeded);
   d.Advance(3s);
   EXPECT_FALSE(RoomFor(Whole("b")));
   for (int i = 0; i < 10; ++i) d.Advance(3s);
   EXPECT_TRUE(RoomFor(Whole("b")));
   d.Advance(1min);
-  d.api.SetFate(Fate::kBinds);
+  d.api.SetOutcome(Outcome::kBinds);
   EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
 }
 
@@ -209,7 +209,7 @@ TEST_F(BinderTest, AFormerLeaderWritesNothing) {
 TEST_F(BinderTest, ABindingThatWasNeverSentFreesTheGpusAtOnce) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kNotSent);
+  d.api.SetOutcome(Outcome::kNotSent);
   EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kDeadlineExceeded);
   EXPECT_EQ(d.binder->pending_count(), 0u);
   EXPECT_TRUE(RoomFor(Whole("b")));
@@ -251,7 +251,7 @@ TEST_F(BinderTest, ABindingIsAnsweredAndNotSentIfItsPodIsDeletedMeanwhile) {
 TEST_F(BinderTest, TheLimitOfALostRequestCountsFromItsSending) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kLost);
+  d.api.SetOutcome(Outcome::kLost);
   d.api.Hold();
   d.binder->Bind(pod, "n1", [](const Status&) {});
   d.clock.Advance(10s);
@@ -266,7 +266,7 @@ TEST_F(BinderTest, TheLimitOfALostRequestCountsFromItsSending) {
 TEST_F(BinderTest, AnOldAnswerDoesNotSettleABinding) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.api.SetFate(Fate::kLost);
+  d.api.SetOutcome(Outcome::kLost);
   EXPECT_FALSE(d.Bind(pod, "n1")->ok());
   d.clock.Advance(3s);
   d.binder->Tick();
@@ -288,7 +288,7 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   d.Feed(pod);
   EXPECT_EQ(d.binder->pending_count(), 0u);
   d.AddNode(GpuNode("n2", 1));
-  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  d.api.SetOutcome(Outcome::kBindsWithoutResponse);
   d.AddPod(Whole("b"));
   EXPECT_EQ(d.Bind(Whole("b"), "n2")->code(), Code::kDeadlineExceeded);
   EXPECT_EQ(d.binder->unanswered_count(), 1u);
@@ -345,9 +345,9 @@ TEST(BinderRaceTest, NoHistoryOversubscribesAGpu) {
       }
       const kube::PodObject pod = pods[random.Below(pods.size())];
       if (event < 60) {
-        constexpr Fate kFates[] = {Fate::kBinds, Fate::kBinds, Fate::kBindsWithoutAnswer,
-                                   Fate::kLost};
-        d.api.SetFate(kFates[random.Below(4)]);
+        constexpr Outcome kOutcomes[] = {Outcome::kBinds, Outcome::kBinds,
+                                         Outcome::kBindsWithoutResponse, Outcome::kLost};
+        d.api.SetOutcome(kOutcomes[random.Below(4)]);
         const std::string node = d.Choose(pod);
         if (!node.empty()) (void)d.Bind(pod, node);
       } else if (event < 75) {

@@ -62,7 +62,7 @@ std::vector<placement::MixEntry> MixOf(const ClusterLedger& ledger) {
   std::ranges::sort(mix, [](const auto& a, const auto& b) {
     return std::pair(-a.weight, a.shape) < std::pair(-b.weight, b.shape);
   });
-  if (mix.size() > kMaxShapes) mix.resize(kMaxShapes);
+  if (mix.size() > kMaxMixShapes) mix.resize(kMaxMixShapes);
   return mix;
 }
 

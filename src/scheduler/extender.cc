@@ -253,7 +253,7 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
 void Extender::Bind(const BindingArgs& args, Binder::Done done) {
   const std::string key = args.ns + "/" + args.pod;
   const kube::PodObject* pod = find_pod_(key);
-  const bool filter_named_node = holds_.IsFitting(args.uid, args.node);
+  const bool filter_named_node = holds_.HasOpenAttempt(args.uid, args.node);
   if (pod == nullptr || pod->meta.uid != args.uid) {
     if (filter_named_node) {
       if (auto earlier = waiting_bindings_.extract(args.uid)) {

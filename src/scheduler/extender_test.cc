@@ -116,7 +116,7 @@ TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
   const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
-  const ExtenderArgs args = d.Args(pod, {"n1", "unheard-of"});
+  const ExtenderArgs args = d.Args(pod, {"n1", "unknown"});
   EXPECT_THAT(d.extender->Filter(args).fitting, SizeIs(2));
   EXPECT_THAT(d.extender->Prioritize(args), ElementsAre(0, 0));
   EXPECT_THAT(d.Filter(Whole("b")).fitting, SizeIs(1));

@@ -21,8 +21,9 @@ const kube::PodObject* Holds::FindWaiting(const kube::PodObject& pod) const {
   return waits ? received : nullptr;
 }
 
-void Holds::RecordFitting(const kube::PodObject& pod, std::vector<bool> fits) {
-  if (std::ranges::find(fits, true) == fits.end()) return EndAttempt(pod.meta.uid);
+void Holds::RecordFitting(const kube::PodObject& pod, std::vector<bool> fitting_nodes) {
+  if (std::ranges::find(fitting_nodes, true) == fitting_nodes.end())
+    return EndAttempt(pod.meta.uid);
   if (attempts_.size() >= kMaxAttempts && !attempts_.contains(pod.meta.uid)) {
     const auto oldest = std::ranges::min_element(
         attempts_, {}, [](const Attempts::value_type& entry) { return entry.second.filtered_at; });
@@ -30,14 +31,15 @@ void Holds::RecordFitting(const kube::PodObject& pod, std::vector<bool> fits) {
     attempts_.erase(oldest);
   }
   attempts_.insert_or_assign(
-      pod.meta.uid, SchedulingAttempt{.filtered_at = clock_.Now(), .fits = std::move(fits)});
+      pod.meta.uid,
+      SchedulingAttempt{.filtered_at = clock_.Now(), .fitting_nodes = std::move(fitting_nodes)});
 }
 
-bool Holds::IsFitting(const Uid& uid, std::string_view name) const {
+bool Holds::HasOpenAttempt(const Uid& uid, std::string_view name) const {
   const auto found = attempts_.find(uid);
   const ledger::NodeEntry* node = ledger_.FindNode(name);
-  return found != attempts_.end() && node != nullptr && node->id < found->second.fits.size() &&
-         found->second.fits[node->id];
+  return found != attempts_.end() && node != nullptr &&
+         node->id < found->second.fitting_nodes.size() && found->second.fitting_nodes[node->id];
 }
 
 Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
@@ -97,7 +99,8 @@ void Holds::OnPod(const kube::PodObject& pod) {
   }
   if (pod.nominated_node == attempt.nominated_node) return;
   attempt.nominated_node = pod.nominated_node;
-  if (attempt.nominated_node == attempt.node || !IsFitting(pod.meta.uid, attempt.nominated_node)) {
+  if (attempt.nominated_node == attempt.node ||
+      !HasOpenAttempt(pod.meta.uid, attempt.nominated_node)) {
     return ledger_.ExtendAssumption(pod.meta.uid, HoldTime(attempt));
   }
   // kube-scheduler chose a node other than the best node.

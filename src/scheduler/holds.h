@@ -53,11 +53,11 @@ class Holds {
   Holds(ledger::ClusterLedger& ledger, const Binder& binder, const Clock& clock, FindPod find_pod,
         HoldOptions options);
 
-  // Records that filter named the nodes whose NodeId is set in `fits`. Replaces earlier results.
-  void RecordFitting(const kube::PodObject& pod, std::vector<bool> fits);
-  // Whether filter named the node and the attempt is still open: the pod is not bound, and
-  // kube-scheduler has not given up.
-  bool IsFitting(const Uid& uid, std::string_view node) const;
+  // Records that filter named the nodes whose NodeId is set in `fitting_nodes`. Replaces earlier results.
+  void RecordFitting(const kube::PodObject& pod, std::vector<bool> fitting_nodes);
+  // Whether filter named the node for the pod and the attempt is still open: the pod is not bound,
+  // and kube-scheduler has not given up.
+  bool HasOpenAttempt(const Uid& uid, std::string_view node) const;
   // Holds the node's GPUs for a pod. `pod` is kube-scheduler's object. REQUIRES: filter named the
   // node.
   void Hold(const kube::PodObject& pod, const Query& query, std::string_view node);
@@ -72,7 +72,7 @@ class Holds {
   struct SchedulingAttempt {
     MonotonicTime filtered_at;  // time of the filter
     // By NodeId; a node that reuses the id of a removed node counts as the removed node.
-    std::vector<bool> fits;
+    std::vector<bool> fitting_nodes;
     std::string node;  // node whose GPUs are held, or will be held once the watch shows the pod
     bool received = false;  // the watch has shown the pod, so it may hold GPUs
     // PodObject::failed_attempt_hash in kube-scheduler's request, and in the watch.

@@ -126,7 +126,7 @@ TEST_F(HoldsTest, AUidThatNoPodHasHoldsNothing) {
   kube::PodObject invented = Whole("a");
   invented.meta.uid = Uid("invented");
   EXPECT_THAT(d.extender->Filter(d.Args(invented)).fitting, SizeIs(1));
-  EXPECT_THAT(d.extender->Filter(d.Args(Whole("unheard-of"))).fitting, SizeIs(1));
+  EXPECT_THAT(d.extender->Filter(d.Args(Whole("unknown"))).fitting, SizeIs(1));
   EXPECT_TRUE(IsFree());
 }
 
@@ -176,9 +176,9 @@ TEST_F(BindTest, ANewLeaderRequiresANewFilter) {
 TEST_F(BindTest, FilterAnswerIsUsedForOneBindingOnly) {
   const kube::PodObject pod = Whole("a");
   const std::string node = d.Choose(pod);
-  d.api.SetFate(testing::FakeBindingApi::Fate::kForbidden);
+  d.api.SetOutcome(testing::FakeBindingApi::Outcome::kForbidden);
   EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kPermissionDenied);
-  d.api.SetFate(testing::FakeBindingApi::Fate::kBinds);
+  d.api.SetOutcome(testing::FakeBindingApi::Outcome::kBinds);
   EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kFailedPrecondition);
 }
 

@@ -28,10 +28,10 @@ Status CheckIp(const std::string& ip) {
 }
 
 struct LeaderEndpoint::Core {
-  Core(kube::Client& c, LeaderEndpointOptions o, OnError t)
+  Core(kube::Client& c, LeaderEndpointOptions o, OnError e)
       : client(c),
         options(std::move(o)),
-        on_error(std::move(t)),
+        on_error(std::move(e)),
         slice{kube::kEndpointSlices, options.service, options.ns, ""} {}
 
   // `version` is the resourceVersion that was read; "" if there was no EndpointSlice.

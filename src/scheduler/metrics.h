@@ -28,7 +28,7 @@ struct SchedulerMetrics {
   // From a complete request to its response, without network time.
   std::array<LatencyHistogram, kVerbNames.size()> latency;
   LabeledCounter rejected_pods;  // pods for which filter named no node, by reason
-  LabeledCounter bindings;       // by code
+  LabeledCounter bindings;       // responses to bind, by code
   LabeledCounter bad_requests;   // by verb
   Counter expired_holds;         // holds that ended because the pod was not bound in time
   LabeledCounter feed_errors;    // by watched collection

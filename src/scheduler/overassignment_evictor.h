@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects oversubscribed GPUs. The pod with the older binding stays, and the newer pod is evicted,
-// so that its controller creates a replacement, which is scheduled again. Until then the agent
-// rejects the newer pod's grant, so the pods never use more than the GPU has. Without the eviction,
-// the newer pod would wait until the older pod ends.
+// Detects over-assigned GPUs: bound pods are assigned more of the GPU than it has. The pod with the
+// older binding stays, and the newer pod is evicted, so that its controller creates a replacement,
+// which is scheduled again. Until then the agent rejects the newer pod's grant, so the pods never
+// use more than the GPU has. Without the eviction, the newer pod would wait until the older pod
+// ends.
 //
-// A GPU is oversubscribed if a binding takes effect long after it was sent, when another replica
-// already leads, or if other components bind pods and assign GPUs.
+// A GPU becomes over-assigned if a binding takes effect long after it was sent, when another
+// replica already leads, or if other components bind pods and assign GPUs.
 //
 // - A conflict shorter than `conflict_grace` is only the order of watch events, and is ignored.
 // - A pod without a controller is not evicted, because it would be lost. An Event states the

@@ -110,7 +110,7 @@ TEST_F(OverassignmentEvictorTest, APodWithoutAControllerIsNotEvicted) {
 TEST_F(OverassignmentEvictorTest, ReportsAnOverassignmentAfterTenSeconds) {
   Bind("older", 1);
   Bind("newer", 2);
-  Advance(10s);  // observed after the first
+  Advance(10s);  // the first second passes before Tick observes the conflict
   EXPECT_THAT(recorded_, IsEmpty());
   Advance(1s);
   EXPECT_THAT(recorded_, SizeIs(2));

@@ -27,7 +27,7 @@ class ReplicaTest : public ::testing::Test {
     server_.SetCollection("nodes", "Node",
                           {kube::testing::MessageOf(ledger::testing::GpuNode("n1", 2))});
     options_.plain_http = true;
-    options_.election.identity = "us";
+    options_.election.identity = "self";
     options_.address = "127.0.0.1:0";
     options_.kubeconfig = dir_.path() + "/kubeconfig";
   }
@@ -103,7 +103,7 @@ TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
   page = Send("GET", "/metrics").body;
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 1\n"));
   EXPECT_THAT(page, HasSubstr("tessera_scheduler_gpu_nodes 1\n"));
-  EXPECT_EQ(Holder(), "us");
+  EXPECT_EQ(Holder(), "self");
   ASSERT_TRUE(runner_.RunUntil([&] { return server_.Find(kSlice) != nullptr; }));
   EXPECT_THAT(server_.Find(kSlice)->Serialize(), HasSubstr(R"("addresses":["10.1.2.3"])"));
 }

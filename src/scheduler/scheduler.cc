@@ -33,8 +33,8 @@ static_assert(kBindDeadline < kStopTimeout);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
 // A caller's certificate that expires within kWarnBefore is logged once in kWarnEvery. The Secret
-// gets a new certificate when a third of the lifetime is left (authority_plan.h), so the caller
-// then uses files that have been outdated for two months.
+// gets a new certificate four months before the old certificate expires (authority_plan.h), so the
+// caller's files have been outdated for two months when the log begins.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
 constexpr Duration kWarnEvery = std::chrono::hours(24);
 

@@ -18,7 +18,7 @@ using net::HttpServer;
 using net::Request;
 using net::Response;
 
-// A pod's part of a device.
+// The device memory that a pod holds of one device.
 struct PodOnGpu {
   const ledger::PodEntry* pod;
   Bytes memory;
@@ -37,14 +37,14 @@ std::map<std::string, UsesByUuid, std::less<>> UsesOf(const ledger::ClusterLedge
   return all;
 }
 
-Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit) {
+Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit_bytes) {
   Json pods = Json::MakeArray();
   int64_t used = 0;
   const auto add = [&](std::string_view uuid) {
     const auto of_gpu = uses.find(uuid);
     if (of_gpu == uses.end()) return;
     for (const PodOnGpu& use : of_gpu->second) {
-      const int64_t units = use.memory.count() / unit;
+      const int64_t units = use.memory.count() / unit_bytes;
       used += units;
       pods.Append(Json::MakeObject({{"name", Json::String(use.pod->request.name)},
                                     {"namespace", Json::String(use.pod->request.ns)},
@@ -56,17 +56,17 @@ Json DeviceOf(const device::Gpu& gpu, const UsesByUuid& uses, int64_t unit) {
     for (const device::MigSlice& slice : *gpu.mig) add(slice.uuid);
   }
   return Json::MakeObject({{"id", Json::Int(gpu.minor.value_or(gpu.index))},
-                           {"totalGPU", Json::Int(gpu.memory.count() / unit)},
+                           {"totalGPU", Json::Int(gpu.memory.count() / unit_bytes)},
                            {"usedGPU", Json::Int(used)},
                            {"pods", std::move(pods)}});
 }
 
-Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit) {
+Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit_bytes) {
   Json devices = Json::MakeArray();
   int64_t total = 0, used = 0;
   const device::NodeInventory inventory = node.node.inventory.Full();
   for (const device::Gpu& gpu : inventory.gpus) {
-    Json device = DeviceOf(gpu, uses, unit);
+    Json device = DeviceOf(gpu, uses, unit_bytes);
     total += device.IntAt("totalGPU").value_or(0);
     used += device.IntAt("usedGPU").value_or(0);
     devices.Append(std::move(device));
@@ -229,13 +229,13 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 }  // namespace
 
 std::string Inspect(const ledger::ClusterLedger& ledger, std::string_view node) {
-  const int64_t unit = device::SizeOf(ledger.options().gpu_mem_unit).count();
+  const int64_t unit_bytes = device::SizeOf(ledger.options().gpu_mem_unit).count();
   const auto uses = UsesOf(ledger);
   Json nodes = Json::MakeArray();
   for (const auto& [name, entry] : ledger.nodes()) {
     if (node.empty() ? entry.id == placement::kNoNode : name != node) continue;
     const auto of_node = uses.find(name);
-    nodes.Append(NodeOf(entry, of_node == uses.end() ? UsesByUuid() : of_node->second, unit));
+    nodes.Append(NodeOf(entry, of_node == uses.end() ? UsesByUuid() : of_node->second, unit_bytes));
   }
   const bool missing = !node.empty() && nodes.items().empty();
   Json answer = Json::MakeObject({{"nodes", std::move(nodes)}});

@@ -11,6 +11,7 @@ using ledger::Verdict;
 void VerdictKinds::Add(const Verdict& verdict) {
   fits_ |= verdict.fits;
   if (verdict.fits) return;
+  // Kinds are constants, so equal kinds have equal addresses.
   const auto matches = [&](const KindCount& count) {
     return count.kind.data() == verdict.kind.data() && count.unresolvable == verdict.unresolvable;
   };

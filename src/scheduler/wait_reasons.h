@@ -49,7 +49,7 @@ class WaitReasons {
   // A pod that the watch has not shown after this time is forgotten.
   static constexpr Duration kForgetAfter = std::chrono::minutes(1);
 
-  // `reason` is a constant.
+  // REQUIRES: `reason` is a constant of the program.
   void Set(const Uid& uid, std::string_view reason, MonotonicTime now) {
     reasons_.insert_or_assign(uid, LastReason{reason, now});
   }

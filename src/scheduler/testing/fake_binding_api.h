@@ -17,8 +17,9 @@ namespace tessera::scheduler::testing {
 
 class FakeBindingApi final : public BindingApi {
  public:
-  // The outcome of a binding request.
-  enum class Fate { kBinds, kBindsWithoutAnswer, kLost, kForbidden, kNotSent };
+  // What happens to the next binding requests. kLost: the request never arrives. kNotSent: the
+  // client drops the request before it calls `before_send`.
+  enum class Outcome { kBinds, kBindsWithoutResponse, kLost, kForbidden, kNotSent };
 
   void Put(kube::PodObject pod) { pods_[pod.meta.ns + "/" + pod.meta.name] = std::move(pod); }
   void Remove(const std::string& key) { pods_.erase(key); }
@@ -27,7 +28,7 @@ class FakeBindingApi final : public BindingApi {
     return found == pods_.end() ? nullptr : &found->second;
   }
   const std::map<std::string, kube::PodObject>& pods() const { return pods_; }
-  void SetFate(Fate fate) { fate_ = fate; }
+  void SetOutcome(Outcome outcome) { outcome_ = outcome; }
   int requests() const { return requests_; }
 
   // Sends all due responses, and the responses that these cause.
@@ -62,7 +63,7 @@ class FakeBindingApi final : public BindingApi {
   kube::Operation Send(const kube::PodBinding& binding, const kube::BeforeSend& before_send,
                        std::function<void(const Status&)> on_done) {
     Status status;
-    if (fate_ == Fate::kNotSent) {
+    if (outcome_ == Outcome::kNotSent) {
       status = Status(Code::kDeadlineExceeded, "waited too long in the queue");
       return Later([status, on_done = std::move(on_done)] { on_done(status); });
     }
@@ -70,9 +71,10 @@ class FakeBindingApi final : public BindingApi {
       return Later([status, on_done = std::move(on_done)] { on_done(status); });
     }
     ++requests_;
-    if (fate_ == Fate::kForbidden) status = Status(Code::kPermissionDenied, "forbidden");
-    if (fate_ == Fate::kBinds || fate_ == Fate::kBindsWithoutAnswer) status = Apply(binding);
-    const bool silent = fate_ == Fate::kBindsWithoutAnswer || fate_ == Fate::kLost;
+    if (outcome_ == Outcome::kForbidden) status = Status(Code::kPermissionDenied, "forbidden");
+    if (outcome_ == Outcome::kBinds || outcome_ == Outcome::kBindsWithoutResponse)
+      status = Apply(binding);
+    const bool silent = outcome_ == Outcome::kBindsWithoutResponse || outcome_ == Outcome::kLost;
     if (silent) status = Status(Code::kDeadlineExceeded, "no answer in time");
     return Later([status, on_done = std::move(on_done)] { on_done(status); });
   }
@@ -106,7 +108,7 @@ class FakeBindingApi final : public BindingApi {
 
   std::map<std::string, kube::PodObject> pods_;
   std::deque<std::function<void()>> due_;
-  Fate fate_ = Fate::kBinds;
+  Outcome outcome_ = Outcome::kBinds;
   int requests_ = 0;
   bool held_ = false;
   std::vector<std::function<void()>> queue_;
