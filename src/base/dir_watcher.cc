@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <utility>
 #include <vector>
@@ -77,7 +76,7 @@ class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
       if (overflow || descriptor == event.wd) receivers.push_back(watcher->weak_.Get());
     }
     for (const WeakPtr<DirWatcher>& receiver : receivers) {
-      if (receiver) receiver->Handle(event.mask, name);
+      if (receiver) receiver->OnInotifyEvent(event.mask, name);
     }
   }
 
@@ -122,13 +121,11 @@ void DirWatcher::Watch() {
 }
 
 void DirWatcher::Poll() {
-  std::map<std::string, SeenFile> now;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir_, error)) {
+  std::map<std::string, FileState> now;
+  for (const std::string& name : ListDir(dir_).value_or({})) {
     struct stat info {};
-    if (::lstat(entry.path().c_str(), &info) != 0) continue;
-    now[entry.path().filename().string()] = {
-        info.st_ino, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+    if (::lstat(JoinPath(dir_, name).c_str(), &info) != 0) continue;
+    now[name] = {info.st_ino, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
   }
   const auto before = std::exchange(last_read_, now);
   if (!before) return events_.on_rescan();
@@ -142,7 +139,7 @@ void DirWatcher::Poll() {
     const auto found = before->find(name);
     if (found == before->end() || found->second.inode != state.inode) {
       events_.on_appeared(name);
-    } else if (found->second.written_ns != state.written_ns && events_.on_written) {
+    } else if (found->second.modified_ns != state.modified_ns && events_.on_written) {
       events_.on_written(name);
     }
     if (!weak) return;
@@ -155,9 +152,9 @@ void DirWatcher::ScheduleWatch() {
   });
 }
 
-void DirWatcher::Handle(uint32_t mask, const std::string& name) {
-  // inotify(7) watches an inode, not a path. After this inode is gone, the path may lead to
-  // another.
+void DirWatcher::OnInotifyEvent(uint32_t mask, const std::string& name) {
+  // inotify(7) watches an inode, not a path. After this inode is gone, the path may lead to another
+  // inode.
   if ((mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
     // The instance stays open for the next watch, and the kernel does not reuse its descriptors.
     const std::shared_ptr<Inotify> inotify = std::exchange(inotify_, nullptr);

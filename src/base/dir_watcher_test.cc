@@ -33,16 +33,17 @@ int CountInstances() {
 
 class DirWatcherTest : public ::testing::Test {
  protected:
-  // A watcher that records its events in `log`, such as "appeared a".
+  // A watcher that records its events in `log`, such as "appeared a"; with `reports_writes`, also
+  // "written a".
   std::unique_ptr<DirWatcher> Watch(const std::string& dir, std::vector<std::string>* log,
-                                    bool writes = false) {
+                                    bool reports_writes = false) {
     const auto record = [log](const char* event) {
       return [log, event](const std::string& name) { log->push_back(event + name); };
     };
     DirWatcher::Events events{.on_appeared = record("appeared "),
                               .on_vanished = record("vanished "),
                               .on_rescan = [log] { log->push_back("rescan"); }};
-    if (writes) events.on_written = record("written ");
+    if (reports_writes) events.on_written = record("written ");
     auto watcher = std::make_unique<DirWatcher>(&runner_, dir, std::move(events));
     watcher->Start();
     return watcher;

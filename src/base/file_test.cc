@@ -81,7 +81,7 @@ TEST(FileTest, PathsAreSplitAndJoined) {
   EXPECT_EQ(BaseName("/a/b"), "b");
 }
 
-TEST(FdTest, MovesOwnAndCloseOnce) {
+TEST(FdTest, AMoveTransfersOwnership) {
   Fd a(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int raw = a.get();
   Fd b = std::move(a);

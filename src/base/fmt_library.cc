@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds fmt as a static library. Debian packages only the shared one, which is missing on hosts
-// and in images that contain only Tessera's programs. The list below instantiates the templates
-// that fmt's headers declare and do not define.
+// Builds fmt as a static library. Debian packages only the shared library, which is missing on
+// hosts and in images that contain only Tessera's programs. The list below instantiates the
+// templates that fmt's headers declare and do not define.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

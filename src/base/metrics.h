@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters and histograms, and the functions that write them in the text format of Prometheus.
-// There is no registry: a product keeps its metrics in a struct, and gives them names and help
+// There is no registry: each component keeps its metrics in a struct, and gives them names and help
 // texts when it writes its metrics page.
 //
 // Threads: any. Counting costs one atomic addition; with labels, one short lock.
@@ -72,7 +72,7 @@ class Histogram {
 using LatencyHistogram = Histogram<kLatencyBounds>;  // duration of a call
 using WaitHistogram = Histogram<kWaitBounds>;        // how long a pod waits
 
-// Appends families in the text format of Prometheus.
+// Appends metric families in the text format of Prometheus.
 class MetricsText {
  public:
   void AddFamily(std::string_view name, std::string_view type, std::string_view help);
@@ -94,7 +94,7 @@ void WriteCounter(std::string_view name, std::string_view help, const Counter& c
                   MetricsText* text);
 void WriteLabeled(std::string_view name, std::string_view help, std::string_view label,
                   const LabeledCounter& counter, MetricsText* text);
-// Writes the samples of a family whose header the caller has written.
+// Writes the samples of a family for which the caller has called AddFamily.
 void WriteHistogram(std::string_view name, std::string_view labels,
                     const LatencyHistogram& histogram, MetricsText* text);
 void WriteHistogram(std::string_view name, std::string_view labels, const WaitHistogram& histogram,

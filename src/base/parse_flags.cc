@@ -74,9 +74,9 @@ std::vector<std::string> NormalizeArguments(int argc, const char* const* argv) {
   for (int i = 0; i < argc; ++i) {
     std::string argument = argv[i];
     are_flags = are_flags && argument != "--";
-    const bool is_short = are_flags && argument.size() > 3 && argument[0] == '-' &&
-                          argument[1] != '-' && argument[2] == '=';
-    if (is_short) argument.erase(2, 1);
+    const bool is_short_with_equals = are_flags && argument.size() > 3 && argument[0] == '-' &&
+                                      argument[1] != '-' && argument[2] == '=';
+    if (is_short_with_equals) argument.erase(2, 1);
     const bool empty = argument.starts_with("--") && argument.ends_with('=') &&
                        argument.find('=') == argument.size() - 1;
     if (empty) argument.pop_back();

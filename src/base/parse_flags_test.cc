@@ -76,7 +76,7 @@ TEST(ParseFlagsTest, HelpGoesToStandardOutputWithCodeZero) {
   EXPECT_EQ(outcome.err, "");
 }
 
-TEST(ParseFlagsTest, AnUnknownCommandIsNamedWithTheValidOnes) {
+TEST(ParseFlagsTest, ErrorForAnUnknownCommandListsTheValidCommands) {
   const auto parse = [](const char* word) {
     CLI::App app{"Does things.", "thing"};
     app.add_subcommand("make", "makes it");
@@ -95,7 +95,7 @@ TEST(ParseFlagsTest, AnUnknownCommandIsNamedWithTheValidOnes) {
   EXPECT_NE(parse("--unknown").err.find("required"), std::string::npos);
 }
 
-TEST(ParseFlagsTest, AnUnknownCommandOfACommandIsNamedWithTheValidOnes) {
+TEST(ParseFlagsTest, ErrorForAnUnknownSubcommandListsTheValidSubcommands) {
   CLI::App app{"Does things.", "thing"};
   CLI::App* make = app.add_subcommand("make", "makes it");
   make->add_subcommand("tea", "hot");

@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-// Calls `start` on the runner, then runs the runner until a signal of `signals` (from BlockSignals,
-// called before any thread starts). The first signal calls `stop`, which must call `on_stopped`
-// when the program is ready to exit. The second signal ends the run at once. If `start` fails, logs
-// its error and returns the error's exit code; otherwise returns 0. Threads: the calling thread
-// becomes the runner's.
+// Runs `runner`, calls `start` on it, and returns after a signal. `signals`: a descriptor from
+// BlockSignals, which must be called before any thread starts. The first signal calls `stop`, which
+// must call `on_stopped` when the program is ready to exit. The second signal ends the run at once.
+// If `start` fails, logs its error and returns the error's exit code; otherwise returns 0. Threads:
+// the calling thread becomes the runner's.
 int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
                const std::function<void(std::function<void()> on_stopped)>& stop);

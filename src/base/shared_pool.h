@@ -49,8 +49,9 @@ class SharedValue {
   std::shared_ptr<T> value_;
 };
 
-// Finds equal values. T needs operator< and operator==. Cost: Get makes O(log n) comparisons for n
-// different values. The pool drops unused values each time the number of values has doubled.
+// A set with one copy of each value. T needs operator< and operator==. Cost: Get makes O(log n)
+// comparisons for n different values. The pool drops unused values each time the number of values
+// has doubled.
 template <typename T>
 class SharedPool {
  public:

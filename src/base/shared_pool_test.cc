@@ -28,7 +28,7 @@ TEST(SharedValueTest, CopiesShareTheirValueUntilOneIsUpdated) {
   EXPECT_EQ(&*a, &*Text());
 }
 
-TEST(SharedPoolTest, EqualValuesAreOne) {
+TEST(SharedPoolTest, EqualValuesShareOneCopy) {
   SharedPool<std::string> pool;
   const Text a = pool.Get(Text("a")), b = pool.Get(Text("b"));
   EXPECT_EQ(*a, "a");

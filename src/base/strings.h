@@ -48,8 +48,8 @@ bool IsValidUtf8(std::string_view text);
 // `text` up to `limit` bytes, truncated between characters.
 std::string TruncateUtf8(std::string text, size_t limit);
 
-// FNV-1a: a hash for tables and fingerprints, which does not resist crafted collisions. Continues
-// from `hash`.
+// FNV-1a: a hash for tables and fingerprints, which does not resist crafted collisions. `hash`: the
+// hash of a preceding text.
 constexpr uint64_t Fnv1a(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   return hash;

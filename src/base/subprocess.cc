@@ -43,11 +43,12 @@ bool ReadOnce(int fd, std::string* into) {
 }
 
 // Reads both streams until they end. Returns false if the deadline passes first.
-bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result) {
+bool ReadUntilEnd(int out, int err, MonotonicTime deadline, SubprocessResult* result) {
   std::array<pollfd, 2> polls = {pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
   const SystemClock clock;
   while (polls[0].fd >= 0 || polls[1].fd >= 0) {
-    const auto wait_ms = std::chrono::ceil<std::chrono::milliseconds>(end - clock.Now()).count();
+    const auto wait_ms =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now()).count();
     if (wait_ms <= 0) return false;
     if (::poll(polls.data(), polls.size(), static_cast<int>(wait_ms)) < 0 && errno != EINTR) break;
     if (polls[0].revents != 0 && !ReadOnce(out, &result->out)) polls[0].fd = -1;
@@ -58,13 +59,13 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
 
 // Waits until the program ends, because it can close its output and continue to run. Returns false
 // if the deadline passes first. Polls: Linux before 5.3 has no pidfd.
-bool WaitUntilEnd(pid_t pid, MonotonicTime end, int* wait_status) {
+bool WaitUntilEnd(pid_t pid, MonotonicTime deadline, int* wait_status) {
   const SystemClock clock;
   Duration pause = std::chrono::microseconds(100);
   while (true) {
     const pid_t ended = ::waitpid(pid, wait_status, WNOHANG);
     if (ended == pid || (ended < 0 && errno != EINTR)) return true;
-    if (clock.Now() >= end) return false;
+    if (clock.Now() >= deadline) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(20));
   }
@@ -107,11 +108,11 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err,
 
 }  // namespace
 
-Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
+Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration timeout,
                                     const std::vector<std::string>& extra_env) {
   TESSERA_CHECK(!argv.empty());
   const SystemClock clock;
-  const MonotonicTime end = clock.Now() + deadline;
+  const MonotonicTime deadline = clock.Now() + timeout;
   ASSIGN_OR_RETURN(Pipe out, MakePipe());
   ASSIGN_OR_RETURN(Pipe err, MakePipe());
   ASSIGN_OR_RETURN(const pid_t pid,
@@ -121,8 +122,9 @@ Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Durati
 
   SubprocessResult result;
   int wait_status = 0;
-  const bool ended_in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result) &&
-                             WaitUntilEnd(pid, end, &wait_status);
+  const bool ended_in_time =
+      ReadUntilEnd(out.read_end.get(), err.read_end.get(), deadline, &result) &&
+      WaitUntilEnd(pid, deadline, &wait_status);
   if (!ended_in_time) {
     ::kill(pid, SIGKILL);
     while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {

@@ -9,7 +9,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(SubprocessTest, GivesOutputErrorAndExitCode) {
+TEST(SubprocessTest, ReturnsOutputErrorOutputAndExitCode) {
   const auto result = RunProgram({"sh", "-c", "echo out; echo err >&2; exit 3"}, seconds(10));
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out, "out\n");
@@ -17,7 +17,7 @@ TEST(SubprocessTest, GivesOutputErrorAndExitCode) {
   EXPECT_EQ(result->exit_code, 3);
 }
 
-TEST(SubprocessTest, ASignalGivesTheShellsExitCode) {
+TEST(SubprocessTest, ExitCodeOfASignalIs128PlusItsNumber) {
   EXPECT_EQ(RunProgram({"sh", "-c", "kill -9 $$"}, seconds(10))->exit_code, 137);
 }
 

@@ -90,8 +90,8 @@ int EpollTaskRunner::WaitMillis() const {
   if (impl_->tasks.empty()) return -1;
   const Duration wait = impl_->tasks.begin()->first.first - clock_.Now();
   if (wait <= Duration::zero()) return 0;
-  // The milliseconds of epoll_wait are an int, so Run divides a long wait. Rounded up, because
-  // waking early would only spin.
+  // Bounded, because epoll_wait takes an int; Run then waits again. Rounded up, because waking early
+  // would only spin.
   constexpr Duration kMaxWait = std::chrono::hours(24);
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(std::min(wait, kMaxWait));
   return static_cast<int>(rounded.count());
@@ -194,7 +194,7 @@ Worker::Worker(std::string name) : shared_(std::make_shared<Shared>()) {
     }
     shared->ended = true;
     shared->changed.notify_all();
-  }).detach();  // Detached, so that Abandon can leave it; the destructor waits for `ended` instead.
+  }).detach();  // After Abandon the thread may never end. The destructor waits for `ended`.
 }
 
 Worker::~Worker() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the tasks of single-threaded objects. A product's state belongs to one TaskRunner; other
+// Runs the tasks of single-threaded objects. A component's state belongs to one TaskRunner; other
 // threads reach it only by posting. Tasks posted from one thread run in the order of posting.
 // Callbacks to an object that may be destroyed earlier use a weak pointer.
 #pragma once

@@ -42,7 +42,7 @@ TEST(EpollTaskRunnerTest, TasksThatWaitAtQuitRunInTheNextRun) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(EpollTaskRunnerTest, APostFromAnotherThreadWakesIt) {
+TEST(EpollTaskRunnerTest, APostFromAnotherThreadWakesTheRunner) {
   EpollTaskRunner runner;
   bool on_runner = false;
   std::thread poster([&] {
@@ -56,7 +56,7 @@ TEST(EpollTaskRunnerTest, APostFromAnotherThreadWakesIt) {
   EXPECT_TRUE(on_runner);
 }
 
-TEST(EpollTaskRunnerTest, ReadableDescriptorCallsBackAndMayUnwatchItself) {
+TEST(EpollTaskRunnerTest, ACallbackMayUnwatchItsDescriptor) {
   EpollTaskRunner runner;
   std::array<int, 2> ends;
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);

@@ -19,13 +19,13 @@ constexpr auto kDigits = [] {
 }();
 
 bool ReadDigits(std::string_view text, uint64_t* value) {
-  int all_digits = 0;
+  int combined = 0;  // all digits combined by OR: negative if one of them is -1
   for (const char c : text) {
     const int digit = kDigits[static_cast<unsigned char>(c)];
-    all_digits |= digit;
+    combined |= digit;
     *value = *value << 4 | static_cast<uint64_t>(digit);
   }
-  return all_digits >= 0;  // a digit of -1 makes it negative
+  return combined >= 0;
 }
 
 // Writes the `count` hexadecimal digits of `value` that start at bit `low_bit`, highest digit

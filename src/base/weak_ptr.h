@@ -10,8 +10,8 @@
 //     WeakPtrFactory<Prober> weak_{this};  // last member, destroyed first
 //   };
 //
-// Threads: a WeakPtr may be copied and destroyed on any thread, but is read only on the thread that
-// destroys its object. Cost: one allocation for each object.
+// Threads: a WeakPtr may be copied and destroyed on any thread, but must be used only on the thread
+// that destroys its object. Cost: one allocation for each object.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ TEST(WeakPtrTest, ACallbackFindsItsObjectWhileItLives) {
 
 TEST(WeakPtrTest, ADefaultPointerIsNull) { EXPECT_EQ(WeakPtr<int>().get(), nullptr); }
 
-TEST(WeakPtrTest, ALaterObjectHasOtherPointers) {
+TEST(WeakPtrTest, PointersDoNotReferToALaterObjectAtTheSameAddress) {
   std::optional<Counter> counter;
   counter.emplace();
   const WeakPtr<Counter> first = counter->weak_.Get();
