@@ -272,7 +272,7 @@ void ClusterClient::StartNext() {
     operations_.push_back(start([this, wait_number = wait_number_, weak = weak_.Get()] {
       // Posted, because the operation must not end inside its own callback.
       runner_.Post([this, wait_number, weak] {
-        if (!weak || wait_number != wait_number_) return;  // its Wait has returned
+        if (!weak || wait_number != wait_number_) return;  // this request's Wait has returned
         --active_;
         StartNext();
       });

@@ -5,9 +5,9 @@
 //                       of any type, found by apiVersion and kind.
 //   many at once        Read… and AddRequest, then Wait: for commands that read a whole cluster.
 //
-// Threads: one. A call blocks it, for at most `timeout` per request. Bounds: kMaxParallelRequests
-// at once. Errors: those of kube::Client, with the operation and the object. Included only in
-// src/cli.
+// Threads: one, which each call blocks for at most `timeout` per request. Bounds:
+// kMaxParallelRequests requests at once. Errors: those of kube::Client, with the operation and the
+// object. Included only in src/cli.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct ObjectId {
   std::string Text() const;
   bool operator==(const ObjectId&) const = default;
 };
-// REQUIRES: a rendered object, or one of the API server.
+// REQUIRES: `object` has apiVersion and kind.
 ObjectId IdOf(const Json& object);
 std::vector<ObjectId> IdsOf(const std::vector<Json>& objects);
 
@@ -70,8 +70,9 @@ class ClusterClient {
   Status Delete(const ObjectId& id);
   // Returns NOT_FOUND if the object does not exist.
   Status Delete(const kube::ObjectRef& object);
-  // Lists objects of one type in namespace `ns`, or in all namespaces if `ns` is "". Empty if the
-  // type does not exist. The items have apiVersion and kind.
+  // Lists objects of one type in namespace `ns`, or in all namespaces if `ns` is "". Returns no
+  // objects if the type does not exist. The items have apiVersion and kind, which the API server
+  // leaves out of lists.
   Result<std::vector<Json>> List(const std::string& api_version, const std::string& kind,
                                  const std::string& label_selector, const std::string& ns = "");
   // The metadata of each object; NOT_FOUND if the object or its type does not exist. Needs only the
@@ -127,7 +128,7 @@ class ClusterClient {
   kube::TypeCatalog types_;
   std::deque<RequestStarter> waiting_;
   size_t active_ = 0;
-  uint64_t wait_number_ = 0;  // of calls of Wait
+  uint64_t wait_number_ = 0;  // number of finished calls of Wait
   std::vector<kube::Operation> operations_;
   WeakPtrFactory<ClusterClient> weak_{this};
 };

@@ -16,7 +16,7 @@ class App;
 
 namespace tessera::cli {
 
-// Runs what the command line asks for. Returns the exit code.
+// Runs the parsed command. Returns the exit code.
 using Action = std::function<int()>;
 
 struct Verb {
@@ -24,15 +24,14 @@ struct Verb {
   const char* help;
   // Adds the verb's options to `app`. The action reads them after parsing.
   Action (*add)(CLI::App* app);
-  const char* synonym = nullptr;  // the singular or plural of a kind of objects, as with kubectl
+  const char* synonym = nullptr;  // such as "node" for "nodes", as with kubectl
 };
 
 std::span<const Verb> Verbs();
 // The verb's name if `word` is its synonym, else `word`.
 std::string_view ResolveSynonym(std::string_view word);
 
-// The command line with all verbs of the program of this name. Sets `action` when a verb is
-// parsed.
+// The command line of `program`, with all verbs. Sets `action` when a verb is parsed.
 std::unique_ptr<CLI::App> MakeCommandLine(std::string_view program, Action* action);
 
 // Returns an exit code if the program must end: after help, version or a usage error.

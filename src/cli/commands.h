@@ -29,8 +29,7 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
 // Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
                              std::string_view selector = "");
-// The message for an empty table. It says that no node matches `selector`; without a selector it is
-// `no_gpus`.
+// The message for an empty table: `no_gpus`, or with a selector, that no node with GPUs matches it.
 std::string NoNodesText(std::string_view selector, std::string_view no_gpus);
 // Shows the pods with these names in namespace `ns`, or in all namespaces if `ns` is "". If `names`
 // is empty, shows all pods that request GPUs.
@@ -43,7 +42,7 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
 
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
 // placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
-// usage of its containers; null if it was not read. `warnings`: those recorded about the pod.
+// usage of its containers; null if it was not read. `warnings`: those of pod_warnings.h.
 Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
                             const kube::PodObject& pod, const Style& style,
                             const Result<ClusterUses>* uses = nullptr,

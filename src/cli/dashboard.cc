@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kConsole = "tessera-console";
 
-// Replaces this process. Returns only on an error.
+// Replaces this process by tessera-console. Returns only on an error.
 Status RunDashboard(const DashboardOptions& options) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);

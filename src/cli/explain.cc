@@ -70,9 +70,9 @@ class ExplanationWriter {
       case Finding::kEnded:
         output_.AddLine(name + " has ended: it no longer holds a GPU.");
         break;
-      case Finding::kUnreadable:
+      case Finding::kInvalidRequest:
         output_.AddLine(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
-        output_.AddLine("  " + explanation_.unreadable_reason);
+        output_.AddLine("  " + explanation_.invalid_reason);
         break;
       case Finding::kNoGpus:
         output_.AddLine(name + " requests no GPU: Tessera does not place it.");
@@ -162,10 +162,11 @@ class ExplanationWriter {
 
   void WriteLeftOut() {
     for (const auto& [reason, nodes] : explanation_.left_out) {
-      constexpr size_t kNamed = 5;
+      constexpr size_t kMaxNamedNodes = 5;
       std::string names = fmt::format(
-          "{}", fmt::join(nodes.begin(), nodes.begin() + std::min(nodes.size(), kNamed), ", "));
-      if (nodes.size() > kNamed) names += ", …";
+          "{}",
+          fmt::join(nodes.begin(), nodes.begin() + std::min(nodes.size(), kMaxNamedNodes), ", "));
+      if (nodes.size() > kMaxNamedNodes) names += ", …";
       output_.AddLine(fmt::format("  kube-scheduler leaves out {} node{} with room ({}): {}.",
                                   nodes.size(), Plural(nodes.size()), names, reason),
                       Tone::kBad);
@@ -279,7 +280,7 @@ std::string_view FindingId(Finding finding) {
       return "ended";
     case Finding::kNoGpus:
       return "no-gpus";
-    case Finding::kUnreadable:
+    case Finding::kInvalidRequest:
       return "unreadable";
     case Finding::kPlaced:
       return "placed";
@@ -326,8 +327,8 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
                                 {"pod", JsonOfPod(view, explanation.pod)},
                                 {"asks", Json::String(explanation.request_text)},
                                 {"policy", Json::String(explanation.policy)}});
-  if (!explanation.unreadable_reason.empty())
-    json.Set("problem", Json::String(explanation.unreadable_reason));
+  if (!explanation.invalid_reason.empty())
+    json.Set("problem", Json::String(explanation.invalid_reason));
   if (!explanation.gates.empty()) json.Set("gates", Json::Strings(explanation.gates));
   if (!explanation.nominated_node.empty()) {
     json.Set("nominatedNode", Json::String(explanation.nominated_node));
@@ -351,10 +352,10 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
   }
   if (!explanation.nearest.empty()) json.Set("nearest", JsonOfNearest(explanation));
   if (!explanation.quota_rejections.empty()) {
-    Json refusals = Json::MakeArray();
-    for (const std::string& refusal : explanation.quota_rejections)
-      refusals.Append(Json::String(refusal));
-    json.Set("quotaRefusals", std::move(refusals));
+    Json rejections = Json::MakeArray();
+    for (const std::string& rejection : explanation.quota_rejections)
+      rejections.Append(Json::String(rejection));
+    json.Set("quotaRefusals", std::move(rejections));
   }
   Json quota = Json::MakeArray();
   for (const QuotaLine& line : explanation.quota) quota.Append(JsonOfLine(line));

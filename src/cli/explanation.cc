@@ -18,11 +18,11 @@ constexpr size_t kCandidatesShown = 5;
 constexpr size_t kNearestShown = 3;
 
 // The permanence of GPUs that the pod's constraints exclude: waiting does not help.
-constexpr int kOtherGpus = 5;
+constexpr int kExcludedGpus = 5;
 
 // Orders reasons: 0 is the most temporary.
-int PermanenceOf(UnfitReason shortfall) {
-  switch (shortfall) {
+int PermanenceOf(UnfitReason reason) {
+  switch (reason) {
     case UnfitReason::kNothing:
       return 0;
     case UnfitReason::kNotAllContainers:
@@ -41,7 +41,7 @@ int PermanenceOf(UnfitReason shortfall) {
       return 4;
     case UnfitReason::kOtherGpu:
     case UnfitReason::kOtherModel:
-      return kOtherGpus;
+      return kExcludedGpus;
     default:
       return 6;
   }
@@ -94,8 +94,8 @@ Explanation Explainer::Explain() {
   const Result<ledger::PodRequest> request =
       ledger::PodRequestOf(object_, {.gpu_mem_unit = ledger_.options().gpu_mem_unit});
   if (!request.ok()) {
-    explanation_.finding = Finding::kUnreadable;
-    explanation_.unreadable_reason = request.status().message();
+    explanation_.finding = Finding::kInvalidRequest;
+    explanation_.invalid_reason = request.status().message();
     return std::move(explanation_);
   }
   const auto known = ledger_.pods().find(object_.meta.uid);
@@ -129,8 +129,8 @@ void Explainer::QueryLedger() {
   }
   Result<ClusterLedger::Query> query = ledger_.MakeQuery(object_);
   if (!query.ok()) {
-    explanation_.finding = Finding::kUnreadable;
-    explanation_.unreadable_reason = query.status().message();
+    explanation_.finding = Finding::kInvalidRequest;
+    explanation_.invalid_reason = query.status().message();
     return;
   }
   explanation_.summary = ledger_.Summary(*query);
@@ -141,23 +141,24 @@ void Explainer::QueryLedger() {
 void Explainer::Evaluate(ClusterLedger::Query& query) {
   std::set<std::string_view> fitting;
   std::set<std::string> rejections;
-  size_t usable = 0, rejected = 0;  // nodes that the pod may use
+  size_t allowed_nodes = 0;   // nodes that the pod's constraints and kube-scheduler allow
+  size_t rejected_nodes = 0;  // those of them that the quota rejects
   const placement::Demand& demand = ledger_.cluster().demand(query.gpus_only);
   for (const auto& [name, node] : ledger_.nodes()) {
     if (node.id == placement::kNoNode) continue;
     ++explanation_.gpu_node_count;
     const placement::NodeShortfall shortfall =
         placement::ShortfallOf(ledger_.cluster().node(node.id), demand);
-    if (PermanenceOf(shortfall.reason) >= kOtherGpus) continue;
+    if (PermanenceOf(shortfall.reason) >= kExcludedGpus) continue;
     const auto left_out = ClusterLedger::WhyLeftOut(query.request, node);
     if (left_out && name != object_.node_name) {
       if (shortfall.ok()) explanation_.left_out[left_out->reason].push_back(name);
       continue;
     }
-    ++usable;
+    ++allowed_nodes;
     const Status& allowed = ledger_.CheckQuota(query, node);
     if (!allowed.ok()) {
-      ++rejected;
+      ++rejected_nodes;
       rejections.insert(allowed.message());
     }
     if (!shortfall.ok()) continue;
@@ -171,7 +172,7 @@ void Explainer::Evaluate(ClusterLedger::Query& query) {
       explanation_.other_reasons.emplace(verdict.reason);
     }
   }
-  explanation_.over_quota = rejected > 0 && rejected == usable;
+  explanation_.over_quota = rejected_nodes > 0 && rejected_nodes == allowed_nodes;
   if (explanation_.over_quota) explanation_.quota_rejections = std::move(rejections);
   explanation_.fitting_count = fitting.size();
   Rank(query, fitting);

@@ -17,7 +17,7 @@
 
 namespace tessera::cli {
 
-enum class Finding : uint8_t { kEnded, kNoGpus, kUnreadable, kPlaced, kWaits };
+enum class Finding : uint8_t { kEnded, kNoGpus, kInvalidRequest, kPlaced, kWaits };
 
 // A node that fits the pod.
 struct Candidate {
@@ -40,7 +40,7 @@ struct Explanation {
   Finding finding = Finding::kWaits;
   ledger::PodEntry pod;  // in its current state
   std::string request_text;
-  std::string unreadable_reason;   // if kUnreadable
+  std::string invalid_reason;      // if kInvalidRequest
   std::vector<std::string> gates;  // scheduling gates that keep the pod from being scheduled
   std::string nominated_node;      // where kube-scheduler is placing the pod
   std::string policy;

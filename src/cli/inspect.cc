@@ -11,6 +11,7 @@
 namespace tessera::cli {
 namespace {
 
+// In units of Inspection::unit_.
 struct MemoryUsage {
   int64_t used = 0;
   int64_t total = 0;
@@ -129,7 +130,7 @@ std::string Inspection::Summary() const {
   if (any_pending) text += "PENDING(Allocated)\t";
   text += fmt::format("GPU Memory({})\n", NameOf(unit_));
   MemoryUsage cluster;
-  size_t line = 0;
+  size_t line_length = 0;
   for (const NodeRow& node : nodes_) {
     std::vector<std::string> cells(columns, "0/0");
     MemoryUsage sum;
@@ -144,13 +145,13 @@ std::string Inspection::Summary() const {
     for (const std::string& cell : cells) row += cell + "\t";
     if (any_pending) row += (pending ? fmt::format("{}", *pending) : "") + "\t";
     row += fmt::format("{}/{}\n", sum.used, sum.total);
-    if (line == 0) line = row.size() + 20;
+    if (line_length == 0) line_length = row.size() + 20;
     text += row;
     cluster.used += sum.used;
     cluster.total += sum.total;
   }
-  text +=
-      DashedLine(line) + "Allocated/Total GPU Memory In Cluster:\n" + UsageText(cluster) + "\t\n";
+  text += DashedLine(line_length) + "Allocated/Total GPU Memory In Cluster:\n" +
+          UsageText(cluster) + "\t\n";
   return AlignTabs(text);
 }
 
@@ -159,11 +160,12 @@ std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>
   std::string rows;
   for (const ledger::PodEntry* pod : node.pods) {
     rows += fmt::format("{}\t{}\t", Printable(pod->request.name), Printable(pod->request.ns));
-    const bool waits = IsPending(*pod);
+    const bool is_pending = IsPending(*pod);
     for (const GpuColumn& gpu : gpus) {
-      rows += fmt::format("{}\t", waits ? 0 : HeldUnits(node, *pod, gpu.index));
+      rows += fmt::format("{}\t", is_pending ? 0 : HeldUnits(node, *pod, gpu.index));
     }
-    if (has_pending_column) rows += fmt::format("{}\t", waits ? RequestedUnits(node, *pod) : 0);
+    if (has_pending_column)
+      rows += fmt::format("{}\t", is_pending ? RequestedUnits(node, *pod) : 0);
     rows += "\n";
   }
   return rows;
@@ -172,7 +174,7 @@ std::string Inspection::RowsOf(const NodeRow& node, const std::vector<GpuColumn>
 std::string Inspection::Details() const {
   std::string text;
   MemoryUsage cluster;
-  size_t line = 0;
+  size_t line_length = 0;
   for (const NodeRow& node : nodes_) {
     const std::vector<GpuColumn> gpus = GpusOf(node);
     const std::optional<int64_t> pending = PendingUnits(node);
@@ -186,9 +188,9 @@ std::string Inspection::Details() const {
     }
     text += pending ? "Pending(Allocated)\t\n" : "\n";
     const std::string rows = RowsOf(node, gpus, pending.has_value());
-    if (line == 0) line = rows.size() + 10;
+    if (line_length == 0) line_length = rows.size() + 10;
     text += fmt::format("{}Allocated :\t{} ({}%)\t\nTotal :\t{} \t\n{}", rows, sum.used,
-                        Percent(sum), sum.total, DashedLine(line));
+                        Percent(sum), sum.total, DashedLine(line_length));
     cluster.used += sum.used;
     cluster.total += sum.total;
   }

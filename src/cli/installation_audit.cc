@@ -141,21 +141,24 @@ HelmRelease HelmReleaseOf(const Json& metadata) {
 
 InstallationAudit AuditInstallation(ClusterClient& api, const Result<Json>& resource) {
   if (resource.ok()) return AuditOperatorInstallation(api, *resource);
-  const Result<Json> record = api.Get(InventoryId());
+  const Result<Json> config_map = api.Get(InventoryId());
   const Result<InstallationRecord> inventory =
-      record.ok() ? ReadInventory(*record) : Result<InstallationRecord>(record.status());
+      config_map.ok() ? ReadInventory(*config_map)
+                      : Result<InstallationRecord>(config_map.status());
   if (!inventory.ok()) {
     InstallationAudit audit = AuditByExistingObjects(api);
-    if (record.ok()) audit.tool = InstallTool::kTessera;  // the inventory is damaged
+    if (config_map.ok()) audit.tool = InstallTool::kTessera;  // the inventory is damaged
     return audit;
   }
   InstallationAudit audit{.tool = InstallTool::kTessera};
   std::vector<ObjectId> ids = inventory->objects;
   std::erase_if(ids, [](const ObjectId& id) { return id.kind == "Namespace"; });
-  // Another version of Tessera may have applied other fields, so edits are found only for this one.
+  // Another version of Tessera may have applied other fields, so edits are sought only if this
+  // version installed Tessera.
   const Result<Settings> settings = components::ParseSettings(inventory->spec);
-  const bool is_known = inventory->version == kTesseraVersion && settings.ok();
-  audit.problems = ProblemsOf(api, ids, is_known ? ObjectsFor(*settings) : std::vector<Json>());
+  const bool can_find_edits = inventory->version == kTesseraVersion && settings.ok();
+  audit.problems =
+      ProblemsOf(api, ids, can_find_edits ? ObjectsFor(*settings) : std::vector<Json>());
   return audit;
 }
 

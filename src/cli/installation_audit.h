@@ -36,7 +36,7 @@ struct EditedObject {
   std::vector<FieldEdit> edits;
 };
 
-// Without the objects that the user may not read.
+// Leaves out objects that the user may not read.
 struct ObjectProblems {
   std::vector<ObjectId> missing;
   std::vector<EditedObject> edited;
@@ -47,7 +47,7 @@ struct InstallationAudit {
   InstallTool tool = InstallTool::kOther;
   HelmRelease release;  // of kHelm
   ObjectProblems problems;
-  ObjectProblems problems_of_operator;  // of the operator itself, which does not restore them
+  ObjectProblems problems_of_operator;  // of the operator's own objects, which it does not restore
 };
 
 // `resource`: the resource Tessera; NOT_FOUND: there is none.

@@ -144,8 +144,8 @@ class LedgerCommandRun {
           std::fputs(text.c_str(), stdout);
           if (usage_problem.ok()) return Quit(0);
           std::fputs(
-              "tessera: without the right to ask the agents (Role tessera-view-usage) it is "
-              "not checked that the limit holds\n",
+              "tessera: cannot check that the limit holds: reading from the agents needs Role "
+              "tessera-view-usage\n",
               stderr);
           Quit(0);
         });
@@ -254,7 +254,7 @@ int RunLedgerCommand(const LedgerCommandOptions& options) {
   Result<Style> style = StyleOf(options.style);
   if (!style.ok()) return Fail(style.status());
   const std::string name = options.names.empty() ? "" : options.names.front();
-  const Status names = CheckNameAlone(name, options.selector, options.style, options.ns);
+  const Status names = CheckNameWithoutSelector(name, options.selector, options.style, options.ns);
   if (!names.ok()) return Fail(names);
   if (options.verb == LedgerVerb::kLimit) {
     const Status valid = CheckNewLimits({options.memory, options.compute});

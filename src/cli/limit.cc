@@ -94,7 +94,7 @@ Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limit
     return Error(Code::kInvalidArgument, "pod {} requests whole GPUs: only shares can be limited",
                  pod.request.Text());
   }
-  // A limit for a GPU or for all containers skips those that have no such limit.
+  // A limit for a GPU or for all containers skips shares that cannot have it.
   Status skipped;
   bool any = false;
   for (const auto& [container, shares] : pod.assignment().containers) {

@@ -44,7 +44,7 @@ Owners FieldsBelow(const Owners& owners, IsKey is_key) {
   return below;
 }
 
-bool OwnWholeValue(const Owners& owners) {
+bool AnyOwnsWholeValue(const Owners& owners) {
   return std::ranges::any_of(
       owners, [](const OwnedFields& owner) { return owner.fields->members().empty(); });
 }
@@ -58,15 +58,15 @@ class EditFinder {
       edits.push_back({path, others.empty() ? "" : others.front().manager});
       return;
     }
-    if (OwnWholeValue(installer)) return;
-    const auto compare = [&](const Json& value, const std::string& place, auto is_key) {
-      Compare(value, FieldsBelow(installer, is_key), FieldsBelow(others, is_key), place);
+    if (AnyOwnsWholeValue(installer)) return;
+    const auto compare = [&](const Json& value, const std::string& child_path, auto is_key) {
+      Compare(value, FieldsBelow(installer, is_key), FieldsBelow(others, is_key), child_path);
     };
     if (wanted.is_object()) {
       for (const auto& [name, value] : wanted.members()) {
-        const std::string place = path.empty() ? name : fmt::format("{}.{}", path, name);
-        if (value.is_null() || IsIdentity(place)) continue;
-        compare(value, place,
+        const std::string child_path = path.empty() ? name : fmt::format("{}.{}", path, name);
+        if (value.is_null() || IsIdentity(child_path)) continue;
+        compare(value, child_path,
                 [key = "f:" + name](const std::string& other) { return other == key; });
       }
     } else if (wanted.is_array()) {

@@ -114,8 +114,8 @@ std::pair<std::string, std::string> PodKeyIn(const std::string& argument, const 
   return {name.substr(0, slash), name.substr(slash + 1)};
 }
 
-Status CheckNameAlone(const std::string& name, const std::string& selector,
-                      const StyleOptions& style, const NamespaceOptions& ns) {
+Status CheckNameWithoutSelector(const std::string& name, const std::string& selector,
+                                const StyleOptions& style, const NamespaceOptions& ns) {
   const char* conflicting = !selector.empty()               ? "-l"
                             : !style.field_selector.empty() ? "--field-selector"
                             : ns.all_namespaces             ? "-A"

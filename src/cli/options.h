@@ -57,8 +57,8 @@ std::string NodeNameIn(const std::string& argument);
 std::pair<std::string, std::string> PodKeyIn(const std::string& argument, const std::string& ns);
 // As in kubectl, the name of an object cannot be combined with a selector or with all namespaces.
 // INVALID_ARGUMENT: `name` is not "", and such an option is given.
-Status CheckNameAlone(const std::string& name, const std::string& selector,
-                      const StyleOptions& style, const NamespaceOptions& ns);
+Status CheckNameWithoutSelector(const std::string& name, const std::string& selector,
+                                const StyleOptions& style, const NamespaceOptions& ns);
 
 // MakeStyle for standard output: colors only on a terminal, and not with NO_COLOR.
 Result<Style> StyleOf(const StyleOptions& options);

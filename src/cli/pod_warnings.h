@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warnings that agents have recorded about a pod as Events, for `tessera explain`: refused
+// The warnings that agents have recorded about a pod as Events, for `tessera explain`: rejected
 // allocations, rejected limits, processes without a limiter. Pure.
 #pragma once
 

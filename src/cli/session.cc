@@ -214,7 +214,7 @@ Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std:
 Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
                  const std::string& name) {
   std::vector<std::string> names_in_ns;
-  std::string other_ns;  // the first one with a pod of this name
+  std::string other_ns;  // the first other namespace with a pod of this name
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.request.ns == ns) names_in_ns.push_back(pod.request.name);
     if (pod.request.ns != ns && pod.request.name == name && other_ns.empty())

@@ -42,11 +42,12 @@ struct InstallationStatus {
   bool works() const;
 };
 
-// Objects as the API server has them. NOT_FOUND: there is none.
+// Objects as the API server has them. NOT_FOUND: the object does not exist.
 struct InstallationObjects {
   // The agents' DaemonSets: the general one, and one for each pool of nodes.
   Result<std::vector<Json>> agent_daemonsets = std::vector<Json>();
-  // The DaemonSets of driver containers, in all namespaces, because NVIDIA's operator has its own.
+  // The DaemonSets of driver containers, in all namespaces, because NVIDIA's operator runs its
+  // own.
   Result<std::vector<Json>> driver_daemonsets = std::vector<Json>();
   Result<Json> scheduler_deployment = Status(Code::kNotFound, "");
   Result<Json> scheduler_endpoints = Status(Code::kNotFound, "");
@@ -58,9 +59,9 @@ struct InstallationObjects {
   InstallationAudit audit;
   std::vector<Json> pods;         // of the system namespace
   std::vector<Json> driver_pods;  // of driver containers, in all namespaces
-  // By name of a pod of the system namespace that is not ready: its latest Event of type Warning,
-  // such as "FailedMount: configmap \"metrics\" not found". Does not contain pods without such an
-  // Event, nor all pods if many are not ready.
+  // The latest Event of type Warning of pods of the system namespace that are not ready, by pod
+  // name, such as "FailedMount: configmap \"metrics\" not found". Holds only some pods if many are
+  // not ready.
   StringMap warnings;
   // Pods that kube-scheduler cannot place because of an error, such as an error of its
   // extender. Each has its metadata and the condition PodScheduled.

@@ -16,7 +16,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr size_t kMaxListedObjects = 10;  // that one line names
+constexpr size_t kMaxListedObjects = 10;  // in one line
 constexpr std::string_view kUpgradeFailed = "upgrade-failed";
 
 int64_t CountAt(const Json& json, std::string_view key) {
@@ -97,8 +97,8 @@ std::string FixOfPod(const Json& pod, const std::string& problem) {
   return Kubectl(fmt::format("describe pod {}", name), ns);
 }
 
-// Adds the problem of the first pod of a Deployment that has one. A pod that is being deleted is
-// not ready either, but its replacement counts.
+// Adds the problem of the first pod of a Deployment that has a problem. Ignores pods that are being
+// deleted, because their replacements count.
 void AddProblemOfPod(const InstallationObjects& objects, std::string_view program,
                      StatusLine* line) {
   for (const Json& pod : objects.pods) {
@@ -231,7 +231,7 @@ std::string TextOfProblems(const ObjectProblems& problems) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// The line of a component whose object could not be read. `title`: of the object.
+// The line of a component whose object could not be read. `title`: the object's kind and name.
 StatusLine UnreadableLine(std::string name, const Status& status, std::string_view title,
                           const InstallationObjects& objects) {
   if (status.code() == Code::kNotFound) {
@@ -275,8 +275,8 @@ std::string FixOfCondition(std::string_view reason, const std::string& message,
   }
   // src/agent/node/driver_release.cc
   if (reason == names::kReasonDriverNotReady && message.starts_with("the driver is closed")) {
-    return "wait while the driver is upgraded; if no upgrade is running, remove that file from "
-           "the node";
+    return "wait while the driver is upgraded; if no upgrade is running, remove the file that "
+           "the condition names from the node";
   }
   if (reason == names::kReasonDriverNotReady) {
     return "install the driver, or set agent.driverRoot of the chart";
@@ -296,7 +296,7 @@ std::string FixOfCondition(std::string_view reason, const std::string& message,
   return fmt::format("kubectl describe node {}", node);
 }
 
-// What to do if kube-scheduler has this error when it asks its extender.
+// What to do if kube-scheduler has this error when it calls its extender.
 std::string FixOfExtender(std::string_view message, const Json& pod) {
   const auto mentions = [&](std::string_view text) { return message.find(text) != message.npos; };
   if (!MentionsExtender(message)) {

@@ -139,7 +139,7 @@ class Top {
     });
   }
 
-  // Finds nodes with GPUs and without an agent. A user who may not list nodes sees the rest.
+  // Finds nodes with GPUs and without an agent. A user who may not list nodes does not see them.
   void ReadNodes(ClusterUses uses) {
     const MonotonicTime now = runner_.clock().Now();
     if (nodes_read_at_ && now < *nodes_read_at_ + kNodesInterval) {
@@ -245,7 +245,7 @@ Action AddTop(CLI::App* app) {
     Result<Style> style = StyleOf(options->style);
     if (!style.ok()) return Fail(style.status());
     const Status name =
-        CheckNameAlone(options->pod, options->selector, options->style, options->ns);
+        CheckNameWithoutSelector(options->pod, options->selector, options->style, options->ns);
     if (!name.ok()) return Fail(name);
     Result<kube::Config> config = ConfigOf(options->cluster);
     if (!config.ok()) return Fail(config.status());

@@ -34,7 +34,7 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
   use.compute = MilliGpu(milli);
   const Result<int64_t> index = json.IntAt("index");
   use.gpu = index.ok() ? fmt::format("{}", *index) : kUnknown;
-  // Older agents omit it and report only limited containers.
+  // Older agents omit "limited" and report only limited containers.
   const Json* limited = json.Find("limited");
   use.limited = limited == nullptr || limited->bool_value();
   if (!use.limited) return use;
@@ -76,7 +76,7 @@ Result<ContainerUse> DecodeUse(const Json& json, const std::string& node) {
   if (json.Find("mean_driver_milli") != nullptr) {
     ASSIGN_OR_RETURN(use.mean_by_driver_milli, json.IntAt("mean_driver_milli"));
   }
-  ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
+  ASSIGN_OR_RETURN(use.rejected_allocations, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
   use.without_limiter = json.IntAt("without_limiter").value_or(0);
   return use;
@@ -111,7 +111,8 @@ void AddMemoryCells(const ContainerUse& use, std::string limit, std::vector<Cell
   row->emplace_back(bypassed ? limit + ", bypassed" : std::move(limit),
                     bypassed ? Tone::kBad : Tone::kPlain);
   row->emplace_back(MemoryText(use.peak));
-  row->emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
+  row->emplace_back(fmt::format("{}", use.rejected_allocations),
+                    use.rejected_allocations > 0 ? Tone::kBad : Tone::kPlain);
 }
 
 std::vector<Cell> RowOf(const ContainerUse& use, bool all_namespaces, bool wide) {
@@ -150,7 +151,7 @@ Result<UsagePage> DecodeUses(std::string_view text) {
     ASSIGN_OR_RETURN(ContainerUse use, DecodeUse(container, node));
     page.uses.push_back(std::move(use));
   }
-  // Older agents omit it.
+  // Older agents omit "complete".
   const Json* complete = json.Find("complete");
   page.complete = complete == nullptr || complete->bool_value();
   return page;
@@ -205,7 +206,7 @@ Json JsonOfUse(const ContainerUse& use) {
   if (use.mean_by_driver_milli) json.Set("mean_driver_milli", Json::Int(*use.mean_by_driver_milli));
   json.Set("memory", std::move(memory));
   if (!use.limited) return json;
-  json.Set("refused", Json::Int(use.refused));
+  json.Set("refused", Json::Int(use.rejected_allocations));
   json.Set("processes", Json::Int(use.processes));
   json.Set("without_limiter", Json::Int(use.without_limiter));
   return json;

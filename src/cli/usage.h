@@ -37,9 +37,10 @@ struct ContainerUse {
   // the container exceeded its limit, negative if it waited and got less than its share.
   std::optional<int64_t> worst_deviation_milli;
   std::string compute_class;  // high, normal or low; "": compute is neither limited nor divided
+  // Device memory.
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver_reported;  // what the driver reports, with contexts
-  int64_t refused = 0;                   // number of refused allocations
+  int64_t rejected_allocations = 0;
   int64_t processes = 0;
   int64_t without_limiter = 0;  // processes that bypass the limiter
 };

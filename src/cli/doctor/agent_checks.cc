@@ -153,11 +153,12 @@ void CheckRejectedAllocations(const ClusterFacts& facts, DoctorFindings* finding
   for (const auto& [node, page] : facts.agent_uses) {
     if (!page.ok()) continue;
     for (const ContainerUse& use : page->uses) {
-      if (use.refused == 0) continue;
+      if (use.rejected_allocations == 0) continue;
       findings->AddNote(
           fmt::format("pod {}/{}, container {}", use.ns, use.pod, use.container),
-          fmt::format("{} {} rejected on GPU {} of node {}", use.refused,
-                      use.refused == 1 ? "allocation was" : "allocations were", use.gpu, node),
+          fmt::format("{} {} rejected on GPU {} of node {}", use.rejected_allocations,
+                      use.rejected_allocations == 1 ? "allocation was" : "allocations were",
+                      use.gpu, node),
           fmt::format("the container may use {}, and used up to {}", MemoryText(use.limit),
                       MemoryText(use.peak)),
           "raise the container's request, or let the program reserve less memory");

@@ -194,7 +194,7 @@ const std::map<std::string, Plant>& Plants() {
       {"starts-rejected", Metric("tessera_starts_refused_total 1")},
       {"limiter-bypassed", Use([](ContainerUse& use) { use.without_limiter = 1; })},
       {"share-not-enforced", Use([](ContainerUse& use) { use.limited = false; })},
-      {"memory-limit-reached", Use([](ContainerUse& use) { use.refused = 3; })},
+      {"memory-limit-reached", Use([](ContainerUse& use) { use.rejected_allocations = 3; })},
       {"admission-errors", PodStatus(R"({"phase":"Failed","reason":"UnexpectedAdmissionError"})")},
       {"failed-pods-pile-up", FailMany},
       {"unassigned-pods",
@@ -314,7 +314,7 @@ TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
 TEST(DoctorTest, AmountsHaveUnitsAndNumbersTheirPlurals) {
   ClusterFacts facts = Healthy();
   Use([](ContainerUse& use) {
-    use.refused = 1;
+    use.rejected_allocations = 1;
     use.limit = GiB(4);
     use.peak = Bytes(int64_t{3} << 29);
   })(facts);
@@ -327,7 +327,7 @@ TEST(DoctorTest, AmountsHaveUnitsAndNumbersTheirPlurals) {
             "has");
   EXPECT_EQ(findings[1].problem, "1 allocation was rejected on GPU 0 of node n1");
   EXPECT_EQ(findings[1].cause, "the container may use 4 GiB, and used up to 1.5 GiB");
-  facts.agent_uses.at("n1")->uses[0].refused = 2;
+  facts.agent_uses.at("n1")->uses[0].rejected_allocations = 2;
   findings = Diagnose(facts);
   EXPECT_EQ(findings[1].problem, "2 allocations were rejected on GPU 0 of node n1");
 }
