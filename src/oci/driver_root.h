@@ -51,7 +51,7 @@ struct DriverFiles {
   // The simulated driver's shared state, as paths relative to the root (run/simgpu/state); empty
   // for real drivers.
   std::vector<std::string> state_files;
-  // Skipped files with the reasons, as text for operators.
+  // Skipped files with the reasons, as text for administrators.
   std::vector<std::string> notes;
 };
 

@@ -96,7 +96,7 @@ Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
 // Removes the nodes of all GPUs, and closes `gpus` in a cgroup that allows every GPU.
 Status DenyGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
-// Stages files and edits the document, but does not save it. Returns, for operators, how the
+// Stages files and edits the document, but does not save it. Returns, for administrators, how the
 // driver's files get into the container. After an error at most the staged directory remains.
 Result<std::string> Inject(const Injection& injection, const InjectionTarget& target,
                            ConfigDocument* document);

@@ -33,7 +33,7 @@ struct LinkerSetup {
   enum class Method { kWrite, kMount, kEnvironment };
   Method method = Method::kEnvironment;
   LdCache cache;  // of the image, without entries of an earlier start; empty for kEnvironment
-  std::string fallback_reason;  // the reason for kEnvironment, as text for operators
+  std::string fallback_reason;  // the reason for kEnvironment, as text for administrators
 };
 
 // Reads the root file system of a container; changes nothing. An image without a usable cache, or

@@ -55,8 +55,9 @@ bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Walks the options from `at` on. Stops at "--", at the end or, unless `to_the_end`, at the first
-// argument that is not an option.
+// Calls `on_option` for each option from argv[at] on. Stops at "--", at the end or, unless
+// `to_the_end`, at the first argument that is not an option. Returns the index of the first
+// argument after the options.
 template <typename OnOption>
 int WalkOptions(int argc, const char* const* argv, int at, bool to_the_end,
                 std::span<const std::string_view> with_value, const OnOption& on_option) {

@@ -17,7 +17,7 @@
 namespace tessera::runtime {
 
 struct Decision {
-  std::string reason;                          // one line for the operator
+  std::string reason;                          // one line for the administrator
   std::optional<oci::Injection> injection;     // nullopt: no GPUs
   std::optional<oci::InjectionTarget> target;  // set if `injection` is
   // Without an injection: GPUs to deny to a container in Kubernetes that may open any device. If

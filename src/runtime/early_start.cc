@@ -134,7 +134,7 @@ bool IsPassThrough(int argc, char** argv) {
 
 // Whether the configuration leaves the choice of the low-level runtime to the defaults. A file of
 // 4 KiB or more counts as naming runtimes, because there is no memory to read it into.
-bool NamesNoRuntimes(const char* config) {
+bool UsesDefaultRuntimes(const char* config) {
   const long fd = raw::OpenToRead(config);
   if (fd < 0) return fd == -ENOENT || fd == -ENOTDIR;
   char text[4096];
@@ -155,7 +155,7 @@ void TesseraEarlyStart(long* stack) {
   if (argc < 2 || !IsPassThrough(argc, argv)) return;
   const char* config = Variable(env, tessera::names::kEnvRuntimeConfig);
   if (config == nullptr || *config == '\0') config = tessera::names::kRuntimeConfigFile.data();
-  if (!NamesNoRuntimes(config)) return;
+  if (!UsesDefaultRuntimes(config)) return;
   const char* variable = Variable(env, "PATH"sv);
   const std::string_view dirs = variable != nullptr ? View(variable) : std::string_view();
   ProgramPath path;

@@ -72,7 +72,7 @@ TEST(Options, ErrorsNameFileAndLine) {
 
 class LowLevel : public ::testing::Test {
  protected:
-  std::string Program(const std::string& name, mode_t mode = 0755) {
+  std::string MakeProgram(const std::string& name, mode_t mode = 0755) {
     const std::string path = JoinPath(dir_.path(), name);
     EXPECT_TRUE(MakeDirs(DirName(path)).ok());
     EXPECT_TRUE(WriteFileAtomically(path, "#!/bin/sh\n", mode).ok());
@@ -82,7 +82,7 @@ class LowLevel : public ::testing::Test {
 };
 
 TEST_F(LowLevel, TakesTheFirstThatExists) {
-  const std::string second = Program("b/tessera-fake-crun");
+  const std::string second = MakeProgram("b/tessera-fake-crun");
   const std::string path = dir_.path() + "/a:" + dir_.path() + "/b";
   EXPECT_EQ(FindLowLevelRuntime({"tessera-fake-runc", "tessera-fake-crun"}, path.c_str()).value(),
             second);
@@ -98,9 +98,9 @@ TEST_F(LowLevel, NeverChoosesItselfAsTheLowLevelRuntime) {
 }
 
 TEST_F(LowLevel, SkipsFilesThatCannotRunAndTheWorkingDir) {
-  Program("tessera-fake-runc", 0644);
+  MakeProgram("tessera-fake-runc", 0644);
   EXPECT_FALSE(FindLowLevelRuntime({"tessera-fake-runc"}, dir_.path().c_str()).ok());
-  Program("tessera-fake-crun");
+  MakeProgram("tessera-fake-crun");
   ASSERT_TRUE(FindLowLevelRuntime({"tessera-fake-crun"}, dir_.path().c_str()).ok());
   const Fd earlier_dir(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::chdir(dir_.path().c_str()), 0);

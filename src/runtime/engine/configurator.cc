@@ -386,7 +386,7 @@ void GuardEngine(const std::function<ConfigureOptions()>& options, const HostRoo
   for (;; ::poll(nullptr, 0, kIntervalMs)) {
     const ConfigureOptions current = options();
     const Status recovered = Configurator(current, host).Recover();
-    // A damaged record stays until an operator removes it: log it once.
+    // A damaged record stays until an administrator removes it: log it once.
     if (recovered.message() == problem) continue;
     problem = recovered.message();
     if (recovered.ok()) continue;

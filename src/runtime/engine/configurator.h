@@ -35,7 +35,7 @@ struct ConfigureOptions {
   bool dry_run = false;
 };
 
-// A report for the operator: the changes that were made, or that a dry run would make.
+// A report for the administrator: the changes that were made, or that a dry run would make.
 struct Outcome {
   bool changed = false;
   std::string diff;

@@ -32,8 +32,8 @@ using ::testing::HasSubstr;
 
 enum class EngineBehavior {
   kReloads,
-  kIgnoresReload,     // does not reload
-  kHangsWithTessera,  // does not answer while its configuration names our runtime
+  kIgnoresReload,
+  kHangsWithTessera,  // does not answer while its configuration names Tessera's runtime
   kExitsOnReload,     // exits on SIGHUP and is not started again
 };
 
@@ -116,7 +116,7 @@ class ConfiguratorTest : public ::testing::Test {
     options.reload.engine = options.engine;
     options.reload.socket = "/run/docker.sock";
     options.reload.mode = RestartMode::kAuto;
-    options.reload.timeout = patience_;
+    options.reload.timeout = engine_timeout_;
     return options;
   }
   ConfigureOptions Containerd() const {
@@ -149,7 +149,7 @@ class ConfiguratorTest : public ::testing::Test {
     return ReadFile(dir_.path() + path).value_or("(no file)");
   }
   // Every file and directory with its content.
-  std::map<std::string, std::string> Everything(const std::string& below = "/etc") const {
+  std::map<std::string, std::string> AllFiles(const std::string& below = "/etc") const {
     std::map<std::string, std::string> all;
     const auto names = ListDir(dir_.path() + below);
     if (!names.ok()) {
@@ -159,23 +159,22 @@ class ConfiguratorTest : public ::testing::Test {
       return all;
     }
     all[below] = "/";
-    for (const std::string& name : *names) all.merge(Everything(JoinPath(below, name)));
+    for (const std::string& name : *names) all.merge(AllFiles(JoinPath(below, name)));
     return all;
   }
 
   static constexpr char kConfig[] = "/etc/docker/daemon.json";
-  // For engines that answer at last, even on a busy machine.
-  static constexpr Duration kLong = std::chrono::seconds(20);
+  // For engines that serve in the end, even on a busy machine.
+  static constexpr Duration kServingEngineTimeout = std::chrono::seconds(20);
   // For engines that answer at first, and then fail.
-  static constexpr Duration kEnoughToAnswer = std::chrono::milliseconds(1500);
-  // How long a run waits for its engine.
-  Duration patience_ = std::chrono::milliseconds(400);
+  static constexpr Duration kFailingEngineTimeout = std::chrono::milliseconds(1500);
+  Duration engine_timeout_ = std::chrono::milliseconds(400);
   TempDir dir_;
   HostRoot host_{dir_.path()};
 };
 
 TEST_F(ConfiguratorTest, ReloadsAndChecksThatTheEngineKnowsTheRuntime) {
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   Put(kConfig, "{\"log-driver\": \"json-file\"}", 0600);
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
@@ -186,34 +185,34 @@ TEST_F(ConfiguratorTest, ReloadsAndChecksThatTheEngineKnowsTheRuntime) {
 }
 
 TEST_F(ConfiguratorTest, SecondRunChangesAndReloadsNothing) {
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   ASSERT_TRUE(Configure(Docker()).ok());
-  const auto before = Everything();
+  const auto before = AllFiles();
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok());
   EXPECT_FALSE(outcome->changed);
   EXPECT_EQ(outcome->diff, "");
   EXPECT_THAT(outcome->notes, ::testing::Not(::testing::Contains(HasSubstr("SIGHUP"))));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   Put(kConfig, "{\"a\" :1.0}\r\n", 0640);
-  auto before = Everything();
+  auto before = AllFiles();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   ASSERT_TRUE(Configure(Docker()).ok());
   ASSERT_TRUE(Undo(Docker()).ok());
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 
   ASSERT_EQ(::unlink((dir_.path() + kConfig).c_str()), 0);
   ASSERT_EQ(::rmdir((dir_.path() + "/etc/docker").c_str()), 0);
-  before = Everything();
+  before = AllFiles();
   ASSERT_TRUE(Configure(Docker()).ok());
-  EXPECT_NE(Everything(), before);
+  EXPECT_NE(AllFiles(), before);
   ASSERT_TRUE(Undo(Docker()).ok());
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 
   const auto again = Undo(Docker());
   ASSERT_TRUE(again.ok());
@@ -221,7 +220,7 @@ TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
 }
 
 TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   for (const char* text : {"", "{\"default-runtime\": \"crun\", \"runtimes\": {\"crun\": {}}}"}) {
     if (*text != '\0') Put(kConfig, text, 0644);
     const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
@@ -239,36 +238,36 @@ TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
 }
 
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
-  patience_ = kEnoughToAnswer;
+  engine_timeout_ = kFailingEngineTimeout;
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kIgnoresReload);
   const auto outcome = Configure(Docker());
   EXPECT_EQ(outcome.status().code(), Code::kDeadlineExceeded);
   EXPECT_THAT(outcome.status().message(),
               HasSubstr("rolled back, every file has its earlier content"));
   EXPECT_THAT(outcome.status().message(), HasSubstr("does not know the runtime nvidia"));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineStopsAnswering) {
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kHangsWithTessera);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterRollback) {
-  patience_ = kEnoughToAnswer;
+  engine_timeout_ = kFailingEngineTimeout;
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(outcome.status().message(), HasSubstr("rollback failed too"));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, ConfiguresAnEngineThatIsNotRunning) {
@@ -281,20 +280,20 @@ TEST_F(ConfiguratorTest, ConfiguresAnEngineThatIsNotRunning) {
 TEST_F(ConfiguratorTest, SignalModeRequiresARunningEngine) {
   ConfigureOptions options = Docker();
   options.reload.mode = RestartMode::kSignal;
-  const auto before = Everything();
+  const auto before = AllFiles();
   EXPECT_EQ(Configure(options).status().code(), Code::kFailedPrecondition);
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, DryRunShowsTheDiffAndTouchesNothing) {
   Put(kConfig, "{}\n");
-  const auto before = Everything();
+  const auto before = AllFiles();
   ConfigureOptions options = Docker();
   options.dry_run = true;
   const auto outcome = Configure(options);
   ASSERT_TRUE(outcome.ok());
   EXPECT_THAT(outcome->diff, HasSubstr("+    \"default-runtime\": \"nvidia\""));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, UndoKeepsLaterChangesByOthers) {
@@ -317,9 +316,9 @@ TEST_F(ConfiguratorTest, UndoRejectsAFileThatDoesNotParse) {
   Put(kConfig, "{}");
   ASSERT_TRUE(Configure(Docker()).ok());
   Put(kConfig, "{ broken");
-  const auto before = Everything();
+  const auto before = AllFiles();
   EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("Tessera's keys cannot be removed"));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, ReconfiguringStartsFromTheOriginal) {
@@ -339,9 +338,7 @@ TEST_F(ConfiguratorTest, NextRunFinishesAnInterruptedRun) {
   Put(kConfig, "{\"a\":1}");
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
-  // The engine has not reloaded: it still has its earlier configuration.
-  Put("/etc/docker/before.json", "{}");
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -354,7 +351,7 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfTheEngineIsDown) {
   for (const auto behavior :
        {std::optional<EngineBehavior>(), std::optional(EngineBehavior::kHangsWithTessera)}) {
     Put(kConfig, "{\"a\":1}");
-    const auto before = Everything();
+    const auto before = AllFiles();
     ASSERT_TRUE(Configure(Docker()).ok());
     InterruptLastRun();
     // The engine is not running, or does not answer with our configuration.
@@ -363,7 +360,7 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfTheEngineIsDown) {
     const auto outcome = Configure(Docker());
     EXPECT_THAT(outcome.status().message(),
                 HasSubstr("every file is restored to its state before Tessera"));
-    EXPECT_EQ(Everything(), before);
+    EXPECT_EQ(AllFiles(), before);
     docker.reset();
     (void)::unlink(SocketPath().c_str());
     ASSERT_TRUE(Configure(Docker()).ok()) << "the next run starts from the originals";
@@ -373,7 +370,7 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfTheEngineIsDown) {
 
 TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfItCannotFinish) {
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
   // The engine keeps its earlier configuration.
@@ -381,23 +378,23 @@ TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfItCannotFinish) {
   const FakeDocker docker(SocketPath(), other, EngineBehavior::kIgnoresReload);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterTheOriginalsAreRestored) {
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
-  patience_ = kEnoughToAnswer;
+  engine_timeout_ = kFailingEngineTimeout;
   const auto outcome = Configure(Docker());
   EXPECT_THAT(outcome.status().message(),
               HasSubstr("restored to its state before Tessera, but docker does not serve"));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
-// The kernel then reaps the child that does the work.
+// If SIGCHLD is ignored, the kernel reaps the child that does the work.
 TEST_F(ConfiguratorTest, TheCommandEndsEvenIfItsCallerIgnoresSigchld) {
   std::vector<std::string> arguments = {"configure", "--engine=docker", "--undo",
                                         "--host-root=" + dir_.path()};
@@ -415,36 +412,36 @@ TEST_F(ConfiguratorTest, TheCommandEndsEvenIfItsCallerIgnoresSigchld) {
 
 TEST_F(ConfiguratorTest, RecoverRestoresTheOriginalsIfTheEngineIsDown) {
   Put(kConfig, "{\"a\":1}");
-  const auto before = Everything();
+  const auto before = AllFiles();
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "there was no run";
   ASSERT_TRUE(Configure(Docker()).ok());
-  const auto configured = Everything();
+  const auto configured = AllFiles();
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "the run was not interrupted";
-  EXPECT_EQ(Everything(), configured);
+  EXPECT_EQ(AllFiles(), configured);
   InterruptLastRun();
   EXPECT_THAT(Configurator(Docker(), &host_).Recover().message(),
               HasSubstr("every file is restored to its state before Tessera"));
-  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(AllFiles(), before);
 }
 
 TEST_F(ConfiguratorTest, RecoverDoesNotTouchAnActiveRun) {
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
-  const auto begun = Everything();
+  const auto begun = AllFiles();
   const Fd held(::open((dir_.path() + "/etc/docker").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
-  EXPECT_EQ(Everything(), begun);
+  EXPECT_EQ(AllFiles(), begun);
 }
 
 TEST_F(ConfiguratorTest, RecoverLeavesAnEngineThatServesToTheNextRun) {
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
-  const auto begun = Everything();
+  const auto begun = AllFiles();
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
-  patience_ = kLong;
+  engine_timeout_ = kServingEngineTimeout;
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
-  EXPECT_EQ(Everything(), begun);
+  EXPECT_EQ(AllFiles(), begun);
   EXPECT_TRUE(Configure(Docker()).ok());
   EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
 }
@@ -465,11 +462,11 @@ TEST_F(ConfiguratorTest, InvalidFilesAreRejectedAndNotChanged) {
   };
   for (const auto& [message, make] : cases) {
     make();
-    const auto before = Everything();
+    const auto before = AllFiles();
     const auto outcome = Configure(Docker());
     EXPECT_FALSE(outcome.ok()) << message;
     EXPECT_THAT(outcome.status().message(), HasSubstr(message));
-    EXPECT_EQ(Everything(), before) << message;
+    EXPECT_EQ(AllFiles(), before) << message;
     ::unlink((dir_.path() + kConfig).c_str());
     ::rmdir((dir_.path() + kConfig).c_str());
     ::unlink(fmt::format("{}{}.tessera-record", dir_.path(), kConfig).c_str());
@@ -539,7 +536,7 @@ TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
       }
     }
     Put("/etc/containerd/config.toml", text, pick(2) ? 0600 : 0644);
-    const auto before = Everything();
+    const auto before = AllFiles();
     ConfigureOptions options = Containerd();
     options.settings.engine_version = engines[pick(5)];
     options.settings.set_as_default = pick(2) == 0;
@@ -553,7 +550,7 @@ TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
     } else {
       ADD_FAILURE() << outcome.status().ToString() << "\n" << text;
     }
-    ASSERT_EQ(Everything(), before) << text;
+    ASSERT_EQ(AllFiles(), before) << text;
   }
   EXPECT_EQ(configured, 120);
 }

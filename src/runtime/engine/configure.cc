@@ -293,7 +293,8 @@ bool HasGpu() {
     return ReadFile(file, 64).value_or("").starts_with(start);
   };
   for (const std::string& device : machine.Glob("/sys/bus/pci/devices/*")) {
-    if (reads(device + "/vendor", "0x10de") && reads(device + "/class", "0x03")) return true;
+    if (begins_with(device + "/vendor", "0x10de") && begins_with(device + "/class", "0x03"))
+      return true;
   }
   return false;
 }
@@ -302,9 +303,9 @@ bool HasGpu() {
 Status DelayForSpread(const ConfigureFlags& flags, const ConfigureOptions& options,
                       const HostRoot& host) {
   if (flags.spread_s <= 0 || flags.dry_run || flags.undo) return Status::Ok();
-  ConfigureOptions probe = options;
-  probe.dry_run = true;
-  ASSIGN_OR_RETURN(const Outcome outcome, Configurator(std::move(probe), &host).Configure());
+  ConfigureOptions dry_run = options;
+  dry_run.dry_run = true;
+  ASSIGN_OR_RETURN(const Outcome outcome, Configurator(std::move(dry_run), &host).Configure());
   if (!outcome.changed) return Status::Ok();
   uint32_t random = 0;
   TESSERA_CHECK(::getrandom(&random, sizeof(random), 0) == sizeof(random));
@@ -340,7 +341,7 @@ std::optional<int> RunInSupervisedChild() {
   }
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  // The operator stopped the work with these signals, so the parent does not finish it.
+  // A user stopped the work with these signals, so the parent does not finish it.
   if (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) return 128 + WTERMSIG(status);
   Log(Severity::kError,
       "the configuring process was killed: its parent finishes or undoes the change",

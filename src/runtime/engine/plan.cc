@@ -21,8 +21,8 @@ Result<Json> Parse(Format format, std::string_view text) {
   return ParseJson(text);
 }
 
-// The path that undo removes for a key that `before` lacks: the owned table if `before` also lacks
-// that, else the key.
+// The path that undo removes for a key that `before` lacks: the owned table if `before` lacks the
+// whole table, else the key.
 const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyPath& path) {
   const bool is_inside = !file.owned_table.empty() && path.size() >= file.owned_table.size() &&
                          std::equal(file.owned_table.begin(), file.owned_table.end(), path.begin());

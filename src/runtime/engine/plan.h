@@ -63,7 +63,7 @@ struct Plan {
   std::vector<FilePlan> files;
   // All imports of the main file in merge order, for validation of a copy.
   std::vector<std::string> imports;
-  std::vector<std::string> notes;  // for the operator
+  std::vector<std::string> notes;  // for the administrator
 };
 
 // INVALID_ARGUMENT names the file and line that do not parse; FAILED_PRECONDITION: another file
@@ -89,7 +89,7 @@ Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
                                         const std::optional<std::string>& text);
 
 // Finds handlers, hooks and CDI files of NVIDIA's toolkit, which give GPUs without a grant. Returns
-// a line for the operator for each: file, finding, remedy. Ignores the handler
+// a line for the administrator for each: file, finding, remedy. Ignores the handler
 // `settings.runtime_name`, whose program the plan replaces by tessera-runtime. Skips unreadable
 // files.
 std::vector<std::string> FindLeftovers(const EngineSettings& settings, const Plan& plan,

@@ -97,7 +97,7 @@ class ContainerdPlanner {
 
   Result<Plan> Make() {
     RETURN_IF_ERROR(ReadFiles());
-    if (UseDropIn()) {
+    if (UsesDropIn()) {
       PlanDropIn();
     } else {
       PlanInPlace();
@@ -154,13 +154,13 @@ class ContainerdPlanner {
   static const Json* Section(const ConfigFile& file) {
     return FindPath(file.document, CriPath(file.version, {}));
   }
-  bool AnySection() const {
+  bool AnyFileHasSection() const {
     return std::any_of(files_.begin(), files_.end(),
                        [](const ConfigFile& file) { return Section(file) != nullptr; });
   }
-  bool UseDropIn() const {
+  bool UsesDropIn() const {
     if (settings_.drop_in.empty() || root().version < 2) return false;
-    return MergesDeeply() || !AnySection();
+    return MergesDeeply() || !AnyFileHasSection();
   }
 
   // The CRI plugin's section as containerd merges it from all files.

@@ -73,8 +73,8 @@ std::string Diff(EngineKind engine, const EngineSettings& settings, const Files&
   return out;
 }
 
-constexpr Version k16{1, 6};
-constexpr Version k22{2, 2};
+constexpr Version kVersion16{1, 6};
+constexpr Version kVersion22{2, 2};
 
 const char kKubeadmV2[] = R"(# written by cloud-init
 version = 2
@@ -98,7 +98,7 @@ root = "/var/lib/containerd"
 )";
 
 TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
-  EXPECT_EQ(Diff(EngineKind::kContainerd, Containerd(k16), {{kMain, kKubeadmV2}}),
+  EXPECT_EQ(Diff(EngineKind::kContainerd, Containerd(kVersion16), {{kMain, kKubeadmV2}}),
             R"(--- /etc/containerd/config.toml
 +++ /etc/containerd/config.toml
 @@ -7,7 +7,7 @@
@@ -128,7 +128,8 @@ TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
 }
 
 TEST(ContainerdPlan, UsesADropInOfTheSameVersionSince21) {
-  const auto after = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, kKubeadmV2}});
+  const auto after =
+      Applied(EngineKind::kContainerd, Containerd(kVersion22), {{kMain, kKubeadmV2}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(
       after->at(kDropIn),
@@ -151,14 +152,15 @@ BinaryName = "/opt/tessera/bin/tessera-runtime"
 }
 
 TEST(ContainerdPlan, ImportsTheDropInOnlyIfNoPatternCoversIt) {
-  const Version k21{2, 1};
-  const std::string diff = Diff(EngineKind::kContainerd, Containerd(k21), {{kMain, kKubeadmV2}});
+  const Version version21{2, 1};
+  const std::string diff =
+      Diff(EngineKind::kContainerd, Containerd(version21), {{kMain, kKubeadmV2}});
   EXPECT_THAT(diff, HasSubstr(" root = \"/var/lib/containerd\"\n"
                               "+imports = [\"/etc/containerd/conf.d/99-tessera.toml\"]\n \n"));
   for (const char* imports : {"'/etc/containerd/conf.d/*.toml'", "\"conf.d/*.toml\"",
                               "\"/etc/containerd/conf.d/99-tessera.toml\""}) {
     const std::string text = fmt::format("version = 3\nimports = [{}]\n", imports);
-    const auto after = Applied(EngineKind::kContainerd, Containerd(k21), {{kMain, text}});
+    const auto after = Applied(EngineKind::kContainerd, Containerd(version21), {{kMain, text}});
     ASSERT_TRUE(after.ok());
     EXPECT_EQ(after->at(kMain), text);
   }
@@ -178,7 +180,7 @@ TEST(ContainerdPlan, AppendsToImportsInTheirFormat) {
 
 TEST(ContainerdPlan, WritesBothFilesForAnEmptyConfiguration) {
   for (const Files& files : {Files{}, Files{{kMain, ""}}, Files{{kMain, "# empty\n"}}}) {
-    const auto after = Applied(EngineKind::kContainerd, Containerd(k22), files);
+    const auto after = Applied(EngineKind::kContainerd, Containerd(kVersion22), files);
     ASSERT_TRUE(after.ok()) << after.status().ToString();
     EXPECT_THAT(after->at(kMain), HasSubstr("version = 3\n"));
     EXPECT_THAT(after->at(kDropIn), HasSubstr("io.containerd.cri.v1.runtime"));
@@ -196,12 +198,12 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
       "[plugins]\n  [plugins.cri]\n    [plugins.cri.containerd]\n      snapshotter = "
       "\"overlayfs\"\n";
   // Version 2.2 no longer reads the old names.
-  const auto newer = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, text}});
+  const auto newer = Applied(EngineKind::kContainerd, Containerd(kVersion22), {{kMain, text}});
   ASSERT_TRUE(newer.ok());
   EXPECT_EQ(newer->at(kMain), text);
   EXPECT_THAT(newer->at(kDropIn), HasSubstr("version = 3\n"));
 
-  const auto after = Applied(EngineKind::kContainerd, Containerd(k16), {{kMain, text}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(kVersion16), {{kMain, text}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_FALSE(after->contains(kDropIn));
   const auto document = ParseToml(after->at(kMain));
@@ -239,7 +241,7 @@ TEST(ContainerdPlan, EditsTheFileWhoseSectionTakesEffectBefore21) {
       "runtime_type = 'io.containerd.runc.v2'\n"
       "options = { SystemdCgroup = false }\n";
   const auto after =
-      Applied(EngineKind::kContainerd, Containerd(k16), {{kMain, main}, {kSite, site}});
+      Applied(EngineKind::kContainerd, Containerd(kVersion16), {{kMain, main}, {kSite, site}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(after->at(kMain), main);
   const auto document = ParseToml(after->at(kSite));
@@ -257,7 +259,7 @@ default_runtime_name = "nvidia"
 runtime_type = "io.containerd.runc.v2"
 options = { BinaryName = "/usr/bin/nvidia-container-runtime", SystemdCgroup = true, "Odd Key" = 1.0 }
 )";
-  EngineSettings settings = Containerd(k22);
+  EngineSettings settings = Containerd(kVersion22);
   settings.drop_in.clear();
   EXPECT_EQ(Diff(EngineKind::kContainerd, settings, {{kMain, text}}),
             R"(--- /etc/containerd/config.toml
@@ -279,39 +281,41 @@ default_runtime_name = "kata"
 runtime_type = "io.containerd.kata.v2"
 options.ConfigPath = "/etc/kata.toml"
 )";
-  const auto after = Applied(EngineKind::kContainerd, Containerd(k22), {{kMain, text}});
+  const auto after = Applied(EngineKind::kContainerd, Containerd(kVersion22), {{kMain, text}});
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(after->at(kDropIn).find("ConfigPath"), std::string::npos);
 }
 
 TEST(ContainerdPlan, RejectsAPlanThatALaterImportOverrides) {
-  const auto plan = PlanContainerd(
-      Containerd(k22), TreeOf({{kMain, "version = 3\n"},
-                               {"/etc/containerd/conf.d/99-zz.toml",
-                                "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n"
-                                "default_runtime_name = 'runc'\n"}}));
+  const auto plan =
+      PlanContainerd(Containerd(kVersion22),
+                     TreeOf({{kMain, "version = 3\n"},
+                             {"/etc/containerd/conf.d/99-zz.toml",
+                              "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n"
+                              "default_runtime_name = 'runc'\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition);
   EXPECT_THAT(plan.status().message(), HasSubstr("99-zz.toml"));
 }
 
 TEST(ContainerdPlan, NotesADisabledCriPlugin) {
   const auto plan =
-      PlanContainerd(Containerd(k22), TreeOf({{kMain, "disabled_plugins = [\"cri\"]\n"}}));
+      PlanContainerd(Containerd(kVersion22), TreeOf({{kMain, "disabled_plugins = [\"cri\"]\n"}}));
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(plan->notes, ::testing::Contains(HasSubstr("disabled_plugins")));
 }
 
 TEST(ContainerdPlan, ErrorsNameFileAndLine) {
-  const auto plan = PlanContainerd(Containerd(k22), TreeOf({{kMain, "version = 2\n[plugins\n"}}));
+  const auto plan =
+      PlanContainerd(Containerd(kVersion22), TreeOf({{kMain, "version = 2\n[plugins\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(plan.status().message(), HasSubstr("/etc/containerd/config.toml: TOML: line 2"));
-  EXPECT_FALSE(PlanContainerd(Containerd(k22),
+  EXPECT_FALSE(PlanContainerd(Containerd(kVersion22),
                               TreeOf({{kMain, "plugins = 1\nversion = 3\n"}, {kDropIn, ""}}))
                    .ok());
 }
 
 TEST(ContainerdPlan, ConfiguringTheResultChangesNothing) {
-  for (const Version version : {k16, k22}) {
+  for (const Version version : {kVersion16, kVersion22}) {
     const auto once = Applied(EngineKind::kContainerd, Containerd(version), {{kMain, kKubeadmV2}});
     ASSERT_TRUE(once.ok());
     const auto twice = Applied(EngineKind::kContainerd, Containerd(version), *once);
@@ -426,7 +430,7 @@ TEST(CrioPlan, RejectsADefaultThatALaterFileOverrides) {
 
 // The undo edits remove only our keys, even if others have added keys since.
 TEST(UndoEdits, RemoveOnlyOurKeys) {
-  const auto plan = PlanContainerd(Containerd(k16), TreeOf({{kMain, kKubeadmV2}}));
+  const auto plan = PlanContainerd(Containerd(kVersion16), TreeOf({{kMain, kKubeadmV2}}));
   ASSERT_TRUE(plan.ok());
   const FilePlan& file = plan->files.at(0);
   const auto ours = ApplyFilePlan(file, kKubeadmV2);

@@ -2,7 +2,7 @@
 // The record of the changes to an engine's files, kept beside the main file as
 // <config>.tessera-record. With it a later run restores the original bytes. If the file has changed
 // since, that run removes only Tessera's keys. The original files are kept as <name>.tessera-backup
-// in the same directory, where operators find them. Threads: one.
+// in the same directory, where administrators find them. Threads: one.
 #pragma once
 
 #include <optional>

@@ -7,7 +7,7 @@
 // runtimes (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
 // Restart=on-failure, with which it would stay down after SIGTERM.
 //
-// Do not use it for an engine without a supervisor: --restart-mode=signal would end it for good.
+// containerd and CRI-O must have a supervisor: without one, SIGTERM ends the engine for good.
 // Threads: one.
 #pragma once
 
@@ -55,7 +55,7 @@ class Reloader {
   // before, or does not know the runtime.
   Status ReloadAndCheck(const Expectation& expectation);
 
-  // Whether the engine will be reloaded, and a description for the operator.
+  // Whether the engine will be reloaded, and a description for the administrator.
   bool will_reload() const { return method_ != RestartMode::kNone; }
   const std::string& reload_description() const { return reload_description_; }
   // The engine's answer before the change; nullopt if it did not answer.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unified diff for operators. Pure.
+// A unified diff for administrators. Pure.
 #pragma once
 
 #include <optional>
