@@ -77,11 +77,11 @@ std::vector<std::string> NormalizeArguments(int argc, const char* const* argv) {
     const bool is_short_with_equals = are_flags && argument.size() > 3 && argument[0] == '-' &&
                                       argument[1] != '-' && argument[2] == '=';
     if (is_short_with_equals) argument.erase(2, 1);
-    const bool empty = argument.starts_with("--") && argument.ends_with('=') &&
-                       argument.find('=') == argument.size() - 1;
-    if (empty) argument.pop_back();
+    const bool has_empty_value =
+        are_flags && argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (has_empty_value) argument.pop_back();
     arguments.push_back(std::move(argument));
-    if (empty) arguments.emplace_back();
+    if (has_empty_value) arguments.emplace_back();
   }
   return arguments;
 }

@@ -61,6 +61,18 @@ TEST(ParseFlagsTest, AShortFlagMayHaveAnEqualsSign) {
   EXPECT_EQ(rest, std::vector<std::string>{"-o=x"});
 }
 
+TEST(ParseFlagsTest, ArgumentsAfterTwoDashesAreNotFlags) {
+  CLI::App app{"Does things.", "thing"};
+  std::string text;
+  std::vector<std::string> rest;
+  app.add_option("--text", text);
+  app.add_option("rest", rest);
+  const char* argv[] = {"thing", "--", "--text=", "--text=a"};
+  EXPECT_EQ(ParseFlags(&app, 4, argv), std::nullopt);
+  EXPECT_EQ(text, "");
+  EXPECT_EQ(rest, (std::vector<std::string>{"--text=", "--text=a"}));
+}
+
 TEST(ParseFlagsTest, AnErrorIsReportedOnStandardErrorWithTheUsageCode) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);
