@@ -289,7 +289,7 @@ Status UnmountDriverTrees(const ConfigureFlags& flags, const HostRoot& host,
 bool HasGpu() {
   const HostRoot machine("");
   if (machine.Exists("/proc/driver/nvidia/version")) return true;
-  const auto reads = [](const std::string& file, std::string_view start) {
+  const auto begins_with = [](const std::string& file, std::string_view start) {
     return ReadFile(file, 64).value_or("").starts_with(start);
   };
   for (const std::string& device : machine.Glob("/sys/bus/pci/devices/*")) {
