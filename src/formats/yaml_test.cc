@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/formats/yaml.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +16,7 @@ TEST(YamlTest, ScalarsFollowTheJsonSchema) {
             R"({"a":1,"b":"1","c":"yes","d":true,"e":null,"f":"0x10","g":[1.5,"x"]})");
 }
 
-TEST(YamlTest, EveryValueKnowsItsLine) {
+TEST(YamlTest, EveryValueHasItsLine) {
   const auto json = *ParseYaml("a: 1\n\nb:\n  - c\n  - d\n");
   EXPECT_EQ(json.Find("a")->line(), 1);
   EXPECT_EQ(json.Find("b")->items()[1].line(), 5);
@@ -36,12 +37,12 @@ TEST(YamlTest, ErrorsNameTheLine) {
 TEST(YamlTest, AMappingWithManyKeysIsReadInLinearTime) {
   constexpr int kKeys = 200'000;
   std::string text;
-  for (int i = 0; i < kKeys; ++i) text += "k" + std::to_string(i) + ": 0\n";
+  for (int i = 0; i < kKeys; ++i) text += fmt::format("k{}: 0\n", i);
   const auto json = ParseYaml(text);
   ASSERT_TRUE(json.ok()) << json.status().ToString();
   ASSERT_EQ(json->members().size(), size_t{kKeys});
   for (size_t i = 0; i < json->members().size(); ++i)
-    ASSERT_EQ(json->members()[i].first, "k" + std::to_string(i)) << "keys keep their order";
+    ASSERT_EQ(json->members()[i].first, fmt::format("k{}", i)) << "keys keep their order";
   EXPECT_EQ(ParseYaml(text + "k7: 1\n").status().message(), "line 200001: \"k7\" occurs twice");
 }
 
