@@ -46,20 +46,20 @@ struct Cluster::PodEntry {
   bool used = false;
 };
 
-PodClass ClassOf(const Demand& demand) {
-  if (demand.gpu_demands.empty()) return PodClass::kNoGpu;
-  if (demand.gpu_demands.size() == 1 && !demand.gpu_demands[0].whole()) return PodClass::kShare;
+PodSize PodSizeOf(const Demand& demand) {
+  if (demand.gpu_demands.empty()) return PodSize::kNoGpu;
+  if (demand.gpu_demands.size() == 1 && !demand.gpu_demands[0].whole()) return PodSize::kShare;
   switch (demand.gpus()) {
     case 1:
-      return PodClass::kOne;
+      return PodSize::kOne;
     case 2:
-      return PodClass::kTwo;
+      return PodSize::kTwo;
     case 4:
-      return PodClass::kFour;
+      return PodSize::kFour;
     case 8:
-      return PodClass::kEight;
+      return PodSize::kEight;
     default:
-      return PodClass::kOther;
+      return PodSize::kOther;
   }
 }
 
@@ -403,7 +403,7 @@ void Cluster::Apply(const PlacedPod& pod, int sign) {
   NodeState& state = chunk.nodes[pod.node % kChunkNodes];
   state.cpu_free -= sign * demand.cpu_milli;
   state.memory_free -= sign * demand.memory.count();
-  state.pods_by_class[static_cast<size_t>(ClassOf(demand))] += sign;
+  state.pods_by_size[static_cast<size_t>(PodSizeOf(demand))] += sign;
   for (size_t n = 0; n < demand.gpu_demands.size(); ++n) {
     const GpuDemand& gpu_demand = demand.gpu_demands[n];
     for (uint64_t left = pod.pick.masks[n]; left != 0; left &= left - 1) {

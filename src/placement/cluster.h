@@ -77,10 +77,10 @@ struct GpuState {
 static_assert(kMaxModels <= 256);
 static_assert(sizeof(GpuState) == 32, "two in a cache line: decisions read little else");
 
-// Classes of pods by the number of their GPUs, for policies that gather pods of one class.
-enum class PodClass : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
-inline constexpr size_t kPodClasses = 7;
-PodClass ClassOf(const Demand& demand);
+// Pods by the number of their GPUs.
+enum class PodSize : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
+inline constexpr size_t kPodSizes = 7;
+PodSize PodSizeOf(const Demand& demand);
 
 struct NodeState {
   int64_t cpu_free = 0;
@@ -96,7 +96,7 @@ struct NodeState {
   bool present = false;       // false once the node is removed
   bool schedulable = false;
   bool mixed_models = false;
-  std::array<uint32_t, kPodClasses> pods_by_class{};
+  std::array<uint32_t, kPodSizes> pods_by_size{};
 };
 
 // One node; valid until its cluster changes or is destroyed.

@@ -303,14 +303,14 @@ TEST(ClusterTest, OnlyHealthyGpusThatAreNotCutUpHaveSlack) {
   EXPECT_EQ(cluster.node(node).gpus[2].slack, 1000);
 }
 
-TEST(ClusterTest, PodsAreClassedByTheirGpus) {
-  EXPECT_EQ(ClassOf(MakeDemand(0, 0)), PodClass::kNoGpu);
-  EXPECT_EQ(ClassOf(MakeDemand(1, 500)), PodClass::kShare);
-  EXPECT_EQ(ClassOf(MakeDemand(1, 1000)), PodClass::kOne);
-  EXPECT_EQ(ClassOf(MakeDemand(2, 1000)), PodClass::kTwo);
+TEST(ClusterTest, PodSizesAreNumbersOfGpus) {
+  EXPECT_EQ(PodSizeOf(MakeDemand(0, 0)), PodSize::kNoGpu);
+  EXPECT_EQ(PodSizeOf(MakeDemand(1, 500)), PodSize::kShare);
+  EXPECT_EQ(PodSizeOf(MakeDemand(1, 1000)), PodSize::kOne);
+  EXPECT_EQ(PodSizeOf(MakeDemand(2, 1000)), PodSize::kTwo);
   Demand two = MakeDemand(1, 500);
   two.gpu_demands.push_back(two.gpu_demands[0]);
-  EXPECT_EQ(ClassOf(two), PodClass::kTwo);
+  EXPECT_EQ(PodSizeOf(two), PodSize::kTwo);
 }
 
 TEST(ClusterTest, LimitsThemselvesAreAllowed) {

@@ -41,7 +41,7 @@ class Chart {
  public:
   Chart(double width, double height);
 
-  // `style` is title or note.
+  // `style` is the CSS class "title" or "note".
   void DrawText(double x, double y, std::string_view style, std::string_view text);
   // Draws the names of the lines in their colors.
   void DrawLegend(double x, double y, const std::vector<ChartLine>& lines);

@@ -25,7 +25,8 @@ constexpr size_t kPolicies = 6;
 constexpr std::array<const char*, kPolicies> kNames = {"Random",     "DotProd", "GpuClustering",
                                                        "GpuPacking", "BestFit", "FGD"};
 
-// Means of ten seeds at loads 100 and 130, and the larger standard deviation of a single seed.
+// Percent of all GPUs: means of ten seeds at loads 100 and 130, and the larger of the two standard
+// deviations between seeds.
 struct PublishedFigure {
   double at_100, at_130, deviation;
 };
@@ -117,8 +118,8 @@ std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::st
   return RunStudy(*nodes, list->pods, options, SystemClock());
 }
 
-// 0.3 points, but at least three standard errors of the difference between the published mean and
-// ours, each over ten seeds. A policy whose seeds differ by half a point needs this wider bound.
+// 0.3 percent of all GPUs, or three standard errors of the difference between the published mean
+// and ours if that is more: the seeds of some policies differ by half a percent.
 double Tolerance(const PublishedFigure& figure) {
   const double variance = figure.deviation * figure.deviation;
   return std::max(0.3, 3 * std::sqrt(variance / 10 + variance / static_cast<double>(kSeeds)));
@@ -141,8 +142,8 @@ TEST_P(PublishedTest, AllocationIsMet) {
 INSTANTIATE_TEST_SUITE_P(Openb, PublishedTest, ::testing::ValuesIn(kPublished),
                          [](const auto& trace) { return std::string(trace.param.trace); });
 
-// How many points our default policy gained over FGD on equal seeds when it was chosen, at 80, 90,
-// 100 and 130 percent, minus a twentieth.
+// The least gain of the default policy over FGD on equal seeds, in percent of all GPUs, at loads
+// 80, 90, 100 and 130: 0.05 less than was measured when the policy was chosen.
 struct PolicyGain {
   const char* trace;
   std::array<double, 4> least;
@@ -169,8 +170,7 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
   }
 }
 
-// Shares of device memory work as well as shares of compute: with the same fractions of device
-// memory instead of compute, the list gains as much.
+// If shares request device memory instead of compute, the default policy gains as much over FGD.
 class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {

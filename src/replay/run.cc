@@ -35,10 +35,11 @@ class Runner {
     for (const uint32_t i : arrivals) {
       RETURN_IF_ERROR(Arrive(i));
       arrived += pods_[i].milli();
-      // If one pod reaches several percents, their points have the same state. The last point is
-      // added after the last pod.
+      // If one pod raises the load by several percent, these points have the same state. The last
+      // point is added after the last pod.
       for (; next < options_.load && arrived * 100 >= capacity_ * next; ++next) AddPoint(next);
     }
+    // The last load counts as reached if less than half a percent is missing.
     if (arrived * 200 >= capacity_ * (2 * next - 1)) AddPoint(next);
     return std::move(result_);
   }

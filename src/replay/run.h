@@ -13,14 +13,14 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/placement/cluster.h"
 #include "src/replay/trace.h"
 #include "src/replay/workload.h"
 
 namespace tessera::replay {
 
-// Pods by their requested GPUs.
-enum class PodSize : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
-inline constexpr size_t kPodSizes = 7;
+using placement::kPodSizes;
+using placement::PodSize;
 PodSize SizeOf(const TracePod& pod);
 std::string_view NameOf(PodSize size);
 

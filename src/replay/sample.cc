@@ -15,7 +15,9 @@ namespace {
 constexpr double kLifetimeJitter = 0.1;
 
 // Uniform between -1/2 and 1/2.
-double Centered(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
+double UniformAroundZero(Random& random) {
+  return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5;
+}
 
 int64_t CutLifetime(const TracePod& pod) {
   return std::min(pod.deleted - pod.created, kMaxLifetimeSeconds);
@@ -25,7 +27,7 @@ double GpuTimeOf(const TracePod& pod) {
   return static_cast<double>(pod.milli()) * static_cast<double>(CutLifetime(pod));
 }
 
-// For each pod, the share of all GPU time that belongs to pods created earlier.
+// For each pod, the fraction of all GPU time that earlier pods and half of this pod take.
 std::vector<double> ArrivalPositions(const std::vector<TracePod>& pods) {
   std::vector<uint32_t> order(pods.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -67,17 +69,17 @@ Sample SteadyLoad(const std::vector<TracePod>& pods, int64_t capacity, int load,
   const std::vector<double> positions = ArrivalPositions(pods);
   Sample sample;
   std::vector<double> fractions;  // of the observed time, at which pods arrive
-  double work = 0;
-  for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
-    const double lifetime =
-        static_cast<double>(CutLifetime(pods[i])) * (1 + kLifetimeJitter * Centered(random));
-    double fraction = std::abs(positions[i] + kArrivalJitter * Centered(random));
+  double gpu_time = 0;
+  for (const uint32_t i : Arrivals(pods, capacity, 100 * kRequestedMultiple, random)) {
+    const double lifetime = static_cast<double>(CutLifetime(pods[i])) *
+                            (1 + kLifetimeJitter * UniformAroundZero(random));
+    double fraction = std::abs(positions[i] + kArrivalJitter * UniformAroundZero(random));
     if (fraction > 1) fraction = 2 - fraction;
     fractions.push_back(fraction);
     sample.arrivals.push_back({.pod = i, .lifetime = std::lround(lifetime)});
-    work += lifetime * static_cast<double>(pods[i].milli());
+    gpu_time += lifetime * static_cast<double>(pods[i].milli());
   }
-  const double span = work / (static_cast<double>(capacity) * load / 100);
+  const double span = gpu_time / (static_cast<double>(capacity) * load / 100);
   sample.end = std::max<int64_t>(std::lround(span), 1);
   for (size_t i = 0; i < fractions.size(); ++i) {
     sample.arrivals[i].created =

@@ -26,9 +26,9 @@ struct Sample {
 // The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// The pods of SteadyLoad request this multiple of all GPUs in total. They are all pods of the list
-// once, and then random pods of the list.
-inline constexpr int kTurnovers = 20;
+// In total the pods of SteadyLoad request this multiple of all GPUs: each pod of the list arrives
+// once, and random pods of the list arrive again.
+inline constexpr int kRequestedMultiple = 20;
 // Longer lifetimes are cut to this value, because they would be many times the observed time.
 inline constexpr int64_t kMaxLifetimeSeconds = 6 * 3600;
 

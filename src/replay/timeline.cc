@@ -27,8 +27,8 @@ using placement::ShapeId;
 // Means of several amounts over equal parts of a time span.
 class Averages {
  public:
-  // Thousandths of GPUs: allocated, fragmented, and requested by waiting pods.
-  static constexpr size_t kAmounts = 3;
+  // The amounts, in thousandths of GPUs. kWaiting: requested by waiting pods.
+  static constexpr size_t kAllocated = 0, kFragmented = 1, kWaiting = 2, kAmounts = 3;
   using Amounts = std::array<double, kAmounts>;
 
   explicit Averages(int64_t span)
@@ -267,17 +267,18 @@ class Timeline {
     result_.peak_milli = PeakMilli(pods_, arrivals_);
     result_.observed_seconds = span;
     result_.pods = arrivals_.size();
-    result_.gpu_hours = averages_.Total(0) / 1000 / 3600;
-    result_.allocation = 100 * averages_.Total(0) / (capacity * span);
-    result_.fragmentation = 100 * averages_.Total(1) / (capacity * span);
+    result_.gpu_hours = averages_.Total(Averages::kAllocated) / 1000 / 3600;
+    result_.allocation = 100 * averages_.Total(Averages::kAllocated) / (capacity * span);
+    result_.fragmentation = 100 * averages_.Total(Averages::kFragmented) / (capacity * span);
     result_.mean_wait = weighted_waits_ / std::max(started_milli_, 1.0);
     result_.last_pod_end = static_cast<double>(now_ - begin_);
     for (auto& waits : result_.waits) std::sort(waits.begin(), waits.end());
     for (size_t part = 0; part < kTimelinePoints; ++part) {
-      result_.points.push_back({.seconds = averages_.part_length() * static_cast<double>(part + 1),
-                                .allocation = 100 * averages_.Mean(part, 0) / capacity,
-                                .fragmentation = 100 * averages_.Mean(part, 1) / capacity,
-                                .waiting = averages_.Mean(part, 2) / 1000});
+      result_.points.push_back(
+          {.seconds = averages_.part_length() * static_cast<double>(part + 1),
+           .allocation = 100 * averages_.Mean(part, Averages::kAllocated) / capacity,
+           .fragmentation = 100 * averages_.Mean(part, Averages::kFragmented) / capacity,
+           .waiting = averages_.Mean(part, Averages::kWaiting) / 1000});
     }
   }
 

@@ -206,7 +206,7 @@ TEST(SampleTest, ASteadyLoadRequestsItsPercentOfTheGpuTime) {
       EXPECT_LE(arrival.created, sample.end);
     }
     EXPECT_NEAR(100 * work / (500'000.0 * static_cast<double>(sample.end)), load, load * 0.01);
-    EXPECT_NEAR(requested, 500'000.0 * kTurnovers, 8000);
+    EXPECT_NEAR(requested, 500'000.0 * kRequestedMultiple, 8000);
   }
 }
 

@@ -53,7 +53,7 @@ enum class ShareResource : uint8_t { kCompute, kMemory };
 // A cluster with the nodes of a trace, and the demands of the pods of the trace.
 struct LoadedTrace {
   std::unique_ptr<placement::Cluster> cluster;
-  // By position in the list; empty if a pod requests more GPUs than any node may have.
+  // By position in the list; nullopt for a pod that requests more GPUs than any node may have.
   std::vector<std::optional<placement::Demand>> demands;
   std::vector<placement::MixEntry> mix;  // the typical pods
 };

@@ -69,7 +69,7 @@ void NodeSummaries::Summarize(NodeId id) {
   }
   node.idle = std::popcount(idle);
   node.idle_gpus_paired = view->groups != nullptr && view->groups->EachHasPartner(idle);
-  for (const uint32_t pods : view->pods_by_class) node.pods += static_cast<int>(pods);
+  for (const uint32_t pods : view->pods_by_size) node.pods += static_cast<int>(pods);
   node.cpu_total = view->cpu_total;
   node.memory_total = view->memory_total;
   node.cpu_free = schedulable ? view->cpu_free : -1;

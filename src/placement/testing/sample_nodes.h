@@ -43,7 +43,7 @@ inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
 struct NodeSnapshot {
   std::vector<GpuState> gpus;
   int64_t cpu_free = 0, memory_free = 0;
-  std::array<uint32_t, kPodClasses> pods_by_class{};
+  std::array<uint32_t, kPodSizes> pods_by_size{};
   std::vector<PodId> pods;
   bool operator==(const NodeSnapshot&) const = default;
 };
@@ -56,7 +56,7 @@ inline std::vector<NodeSnapshot> SnapshotOf(const Cluster& cluster) {
     snapshot.push_back({GpusOf(cluster, node),
                         view->cpu_free,
                         view->memory_free,
-                        view->pods_by_class,
+                        view->pods_by_size,
                         {pods.begin(), pods.end()}});
   }
   return snapshot;
