@@ -10,7 +10,8 @@
 namespace tessera::fuzz {
 namespace {
 
-// Fewer than Http2Session::kResetBurst frames fit, because that limit depends on the time.
+// Fewer than Http2Session::kResetBurst frames fit into this length, so that the limit of resets,
+// which depends on the time, never applies.
 constexpr size_t kLongestInput = 2500;
 constexpr net::ServerLimits kLimits{.max_header_bytes = 512, .max_body_bytes = 256};
 
@@ -69,8 +70,8 @@ std::vector<std::string> TextsOf(const std::vector<net::Request>& requests) {
   return texts;
 }
 
-// Whether the server has rejected nothing so far.
-bool IsCalm(const std::vector<uint8_t>& frames) {
+// Whether no frame of the server rejects a request or ends the connection.
+bool RejectsNothing(const std::vector<uint8_t>& frames) {
   return std::ranges::all_of(frames, [](uint8_t type) {
     return type == kSettings || type == kPing || type == kWindowUpdate;
   });
@@ -89,15 +90,16 @@ void Http2Server(std::string_view input) {
     return outcome;
   };
   const auto whole = replay(kLongestInput * 2);
-  // A rejected request changes which of the later frames are errors, and the server rejects at the
-  // end of a piece. There it also closes a connection without requests after the client's GOAWAY.
-  // nghttp2 counts each piece of a CONTINUATION's header as one more CONTINUATION, and accepts
-  // eight.
-  const auto ends_with_piece = [](uint8_t type) {
+  // Three cases depend on where the pieces end, so their requests are not compared:
+  // - The server rejects a request at the end of a piece, which changes which later frames are
+  //   errors.
+  // - At the end of a piece it closes a connection without requests after the client's GOAWAY.
+  // - nghttp2 counts each piece of a CONTINUATION's header as a CONTINUATION, and accepts eight.
+  const auto depends_on_pieces = [](uint8_t type) {
     return type == kGoAway || type == kContinuation;
   };
-  if (!IsCalm(FramesOf(whole.early_frames).types) ||
-      std::ranges::any_of(FramesOf(bytes).types, ends_with_piece)) {
+  if (!RejectsNothing(FramesOf(whole.early_frames).types) ||
+      std::ranges::any_of(FramesOf(bytes).types, depends_on_pieces)) {
     (void)replay(7);
     return;
   }

@@ -23,8 +23,8 @@ void CheckObject(std::string_view message) {
   const auto nothing = [](std::string_view) { return false; };
   Object bare;
   const kube::KeptFields kept{.label = nothing, .annotation = nothing, .resource = nothing};
-  // A broken label, annotation or resource may be skipped here, so `bare` may be read even if
-  // `read` is refused. The opposite must not happen.
+  // Decoding `bare` skips labels, annotations and resources. So it may succeed where an invalid one
+  // makes decoding `read` fail, but not the other way round.
   TESSERA_CHECK(kube::FromProtobuf(message, kept, &bare).ok() || !status.ok());
   TESSERA_CHECK(bare.meta.labels.empty() && bare.meta.annotations.empty());
   if (!status.ok()) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the fuzz targets in every build, without libFuzzer: first all seeds, then a fixed number of
 // mutations of the seeds. The random source is fixed, so that a failure can be repeated.
-// TESSERA_FUZZ_ROUNDS sets another number. A target that fails ends the program, and the test
-// prints the target's input to standard error.
+// TESSERA_FUZZ_ROUNDS sets another number of mutations. A target that fails ends the program, and
+// the test prints the target's input to standard error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr int kRounds = 4000;
 constexpr int kRounds = 20000;
 #endif
 
-// Numbers and texts on which parsers break.
+// Numbers and texts at the edges of what parsers accept.
 constexpr std::array<std::string_view, 32> kWords = {"-1",
                                                      "0",
                                                      "1",
@@ -97,7 +97,7 @@ class Mutator {
     const size_t at = Below(text->size() + 1);
     const size_t length = Below(std::min<size_t>(text->size() - at, 24) + 1);
     switch (Below(6)) {
-      case 0:  // another byte
+      case 0:  // change a byte
         if (at < text->size()) (*text)[at] = static_cast<char>(random_());
         break;
       case 1:
@@ -109,10 +109,10 @@ class Mutator {
       case 3:
         ReplaceNumber(at, text);
         break;
-      case 4:  // the same part twice
+      case 4:  // repeat a part
         text->insert(at, text->substr(at, length));
         break;
-      default: {  // a part of another seed
+      default: {  // insert a part of another seed
         const std::string& other = Any(seeds_);
         const size_t from = Below(other.size() + 1);
         text->replace(at, length, other.substr(from, Below(64)));

@@ -25,7 +25,8 @@ namespace {
 using device::ContainerRequest;
 using device::Dialect;
 
-// Whether the input was accepted. A refusal must be an input error and have a message.
+// Whether the input was accepted. Otherwise checks that the error is INVALID_ARGUMENT with a
+// message.
 template <typename T>
 bool Accepted(const Result<T>& result) {
   if (result.ok()) return true;
@@ -135,7 +136,7 @@ void Dialects(std::string_view input) {
 void NodeAnnotation(std::string_view input) {
   const Result<device::NodeInventory> read = device::DecodeNodeInventory(input);
   if (!Accepted(read)) return;
-  // Writing cuts long texts for people, so the values are compared after the first write.
+  // Writing truncates long descriptions, so only values that were written are compared in full.
   const Result<std::string> written = device::EncodeNodeInventory(*read);
   if (!written.ok()) {
     TESSERA_CHECK(written.status().code() == Code::kResourceExhausted);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz targets: entry points that take any bytes. A target ends the program if a property does
-// not hold; an error of the code under test is not a failure. People run the targets with libFuzzer
-// (README.md), and mutation_test.cc runs them with changed seeds in every build.
+// The fuzz targets: functions that take any bytes. A target aborts the program if a property does
+// not hold; the code under test may reject the bytes. Developers run the targets with libFuzzer
+// (README.md), and mutation_test.cc runs them with mutated seeds in every build.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ void WatchEvents(std::string_view input);
 #endif
 #ifdef TESSERA_FUZZ_NET
 // The input is what an HTTP/2 client sends after its preface. Every request that reaches the
-// handler is within the server's limits, all that the server sends are whole frames, and the
-// connection ends once. The requests are the same wherever the bytes are cut into pieces.
+// handler is within the server's limits, the server sends only whole frames, and the connection
+// ends once. The requests are the same wherever the bytes are cut into pieces.
 void Http2Server(std::string_view input);
 #endif
 

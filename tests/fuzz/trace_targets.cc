@@ -10,7 +10,8 @@
 namespace tessera::fuzz {
 namespace {
 
-// Whether the file was accepted. A refusal must be an input error that names the line.
+// Whether the file was accepted. Otherwise checks that the error is INVALID_ARGUMENT and names the
+// line.
 template <typename T>
 bool AcceptedTrace(const Result<T>& result) {
   if (result.ok()) return true;
