@@ -178,7 +178,7 @@ Result CreateArray(Array* array, const Array3DDescriptor& descriptor) {
 }
 
 template <typename Descriptor>
-Array3DDescriptor Flat(const Descriptor& descriptor) {
+Array3DDescriptor From2D(const Descriptor& descriptor) {
   return {.width = descriptor.width,
           .height = descriptor.height,
           .format = descriptor.format,
@@ -186,7 +186,7 @@ Array3DDescriptor Flat(const Descriptor& descriptor) {
 }
 
 template <typename Descriptor>
-Array3DDescriptor Full(const Descriptor& descriptor) {
+Array3DDescriptor From3D(const Descriptor& descriptor) {
   return {.width = descriptor.width,
           .height = descriptor.height,
           .depth = descriptor.depth,
@@ -205,7 +205,7 @@ Result GetDescriptor(Descriptor* descriptor, Array array, Fill fill) {
 }
 
 template <typename Descriptor>
-Result GetFlat(Descriptor* descriptor, Array array) {
+Result Get2DDescriptor(Descriptor* descriptor, Array array) {
   return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& stored) {
     using Extent = decltype(descriptor->width);
     *descriptor = {Extent(stored.width), Extent(stored.height), stored.format, stored.channels};
@@ -213,7 +213,7 @@ Result GetFlat(Descriptor* descriptor, Array array) {
 }
 
 template <typename Descriptor>
-Result GetFull(Descriptor* descriptor, Array array) {
+Result Get3DDescriptor(Descriptor* descriptor, Array array) {
   return GetDescriptor(descriptor, array, [descriptor](const Array3DDescriptor& stored) {
     using Extent = decltype(descriptor->width);
     *descriptor = {Extent(stored.width), Extent(stored.height), Extent(stored.depth),
@@ -225,11 +225,11 @@ Result GetFull(Descriptor* descriptor, Array array) {
 
 CUDA_EXPORT Result cuArrayCreate_v2(Array* array, const ArrayDescriptor* descriptor) {
   if (array == nullptr || descriptor == nullptr) return Result::kInvalidValue;
-  return CreateArray(array, Flat(*descriptor));
+  return CreateArray(array, From2D(*descriptor));
 }
 CUDA_EXPORT Result cuArrayCreate(Array* array, const ArrayDescriptorV1* descriptor) {
   if (array == nullptr || descriptor == nullptr) return Result::kInvalidValue;
-  return CreateArray(array, Flat(*descriptor));
+  return CreateArray(array, From2D(*descriptor));
 }
 CUDA_EXPORT Result cuArray3DCreate_v2(Array* array, const Array3DDescriptor* descriptor) {
   if (array == nullptr || descriptor == nullptr) return Result::kInvalidValue;
@@ -237,20 +237,20 @@ CUDA_EXPORT Result cuArray3DCreate_v2(Array* array, const Array3DDescriptor* des
 }
 CUDA_EXPORT Result cuArray3DCreate(Array* array, const Array3DDescriptorV1* descriptor) {
   if (array == nullptr || descriptor == nullptr) return Result::kInvalidValue;
-  return CreateArray(array, Full(*descriptor));
+  return CreateArray(array, From3D(*descriptor));
 }
 
 CUDA_EXPORT Result cuArrayGetDescriptor_v2(ArrayDescriptor* descriptor, Array array) {
-  return GetFlat(descriptor, array);
+  return Get2DDescriptor(descriptor, array);
 }
 CUDA_EXPORT Result cuArrayGetDescriptor(ArrayDescriptorV1* descriptor, Array array) {
-  return GetFlat(descriptor, array);
+  return Get2DDescriptor(descriptor, array);
 }
 CUDA_EXPORT Result cuArray3DGetDescriptor_v2(Array3DDescriptor* descriptor, Array array) {
-  return GetFull(descriptor, array);
+  return Get3DDescriptor(descriptor, array);
 }
 CUDA_EXPORT Result cuArray3DGetDescriptor(Array3DDescriptorV1* descriptor, Array array) {
-  return GetFull(descriptor, array);
+  return Get3DDescriptor(descriptor, array);
 }
 
 // Like cuMemFree, this function and cuMipmappedArrayDestroy wait for running commands. Another

@@ -140,7 +140,7 @@ TEST_F(CudaTest, SmallAllocationsShareABlock) {
   EXPECT_EQ(Free(), 900 * kMiB);
 }
 
-TEST_F(CudaTest, NvmlAgrees) {
+TEST_F(CudaTest, NvmlReportsTheSameMemory) {
   void* nvml = dlopen(node_->library("libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(nvml, nullptr) << dlerror();
 #define NVML(name) reinterpret_cast<nvml::fn::name>(dlsym(nvml, #name))
@@ -201,7 +201,7 @@ TEST_F(CudaTest, KernelsOfALibraryTakeParametersFromABuffer) {
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
 }
 
-TEST_F(CudaTest, AModuleOfALibraryIsUnloadedWithItAlone) {
+TEST_F(CudaTest, AModuleOfALibraryIsUnloadedOnlyWithTheLibrary) {
   Library library = nullptr;
   Kernel kernel = nullptr;
   Module module = nullptr;
@@ -239,7 +239,7 @@ TEST_F(CudaTest, EventsMeasureTheTimeOfStreams) {
   ASSERT_OK(CU(*cuda_, cuEventCreate)(&end, 0));
   Function slow = GetFunction("slow");
   constexpr uint64_t kBothNs = 60'000'000;
-  // On a busy machine the program may pause between two calls: the least of several times counts.
+  // A pause between two calls lengthens a time, so the shortest of several times counts.
   float least = 1e9;
   bool seen_running = false;
   for (int i = 0; i < 5; ++i) {

@@ -75,7 +75,7 @@ class Driver {
   void DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock);
   const std::set<ContextTag*>& contexts() const { return contexts_; }
   bool IsContext(ContextTag* context) const { return contexts_.contains(context); }
-  // The error that ended the context: a lost GPU, or an uncorrectable memory error.
+  // kSuccess, or the error that ended the context: a lost GPU, or an uncorrectable memory error.
   Result HealthOf(ContextTag* context);
   PrimaryContext& PrimaryContextOf(Device device) { return primary_contexts_[size_t(device)]; }
 
@@ -193,8 +193,8 @@ class Driver {
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, PhysicalAllocation> physical_;
-  std::vector<PhysicalAllocation>
-      exported_only_;                            // memory that only exported descriptors keep alive
+  // Memory that only exported descriptors keep alive.
+  std::vector<PhysicalAllocation> exported_only_;
   std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
   std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;
@@ -264,7 +264,7 @@ class ContextCall : public Call {
 // Compute capability: 80 for 8.0.
 inline int CcOf(const sim::GpuFacts& gpu) { return int(gpu.cc_major * 10 + gpu.cc_minor); }
 
-// Put writes an out-parameter that must not be null; PutIf writes one that may be null.
+// Write an out-parameter. If it is null, Put returns kInvalidValue, and PutIf does nothing.
 template <typename T, typename V>
 Result Put(T* out, V value) {
   if (out == nullptr) return Result::kInvalidValue;

@@ -18,7 +18,7 @@ int StatusOf(const Capture* capture) {
 
 bool IsMode(int mode) { return mode >= 0 && mode <= int(CaptureMode::kRelaxed); }
 
-Result FindToCapture(ContextCall& call, Stream stream, int mode, StreamTag** found) {
+Result FindStreamToCapture(ContextCall& call, Stream stream, int mode, StreamTag** found) {
   *found = call->FindStream(call.context(), stream);
   if (*found == nullptr) return Result::kInvalidHandle;
   if (!IsMode(mode)) return Result::kInvalidValue;
@@ -36,7 +36,7 @@ CaptureMode& ThreadCaptureMode() {
 CUDA_EXPORT Result cuStreamBeginCapture_v2(Stream stream, int mode) {
   CUDA_ENTER(ContextCall, call);
   StreamTag* found = nullptr;
-  const Result result = FindToCapture(call, stream, mode, &found);
+  const Result result = FindStreamToCapture(call, stream, mode, &found);
   if (result == Result::kSuccess) {
     call->graphs().BeginCapture(found, call->NextId(), static_cast<CaptureMode>(mode));
   }
@@ -47,7 +47,7 @@ CUDA_EXPORT Result cuStreamBeginCaptureToGraph(Stream stream, void* graph, const
                                                const void* edges, size_t count, int mode) {
   CUDA_ENTER(ContextCall, call);
   StreamTag* found = nullptr;
-  const Result result = FindToCapture(call, stream, mode, &found);
+  const Result result = FindStreamToCapture(call, stream, mode, &found);
   if (result != Result::kSuccess) return result;
   auto* into = static_cast<GraphTag*>(graph);
   const auto* from = static_cast<const GraphNode*>(nodes);

@@ -9,18 +9,18 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kCudaOfSwitch = 12080;  // has kSwitch and a second body of kIf
+constexpr unsigned kCudaWithSwitch = 12080;  // has kSwitch and a second body of kIf
 // CUDA has no maximum. Each body takes host memory, and a program may ask for 4 billion bodies.
 constexpr unsigned kMaxBodies = 1 << 16;
 
 bool IsValid(const ConditionalNodeParameters& parameters, unsigned driver) {
   switch (parameters.type) {
     case ConditionalType::kIf:
-      return parameters.size == 1 || (parameters.size == 2 && driver >= kCudaOfSwitch);
+      return parameters.size == 1 || (parameters.size == 2 && driver >= kCudaWithSwitch);
     case ConditionalType::kWhile:
       return parameters.size == 1;
     case ConditionalType::kSwitch:
-      return parameters.size >= 1 && driver >= kCudaOfSwitch;
+      return parameters.size >= 1 && driver >= kCudaWithSwitch;
   }
   return false;
 }

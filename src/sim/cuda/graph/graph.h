@@ -67,8 +67,8 @@ struct tessera::cuda::GraphNodeTag {
 struct tessera::cuda::GraphTag {
   std::vector<std::unique_ptr<GraphNodeTag>> nodes;
   std::map<UserObjectTag*, unsigned> user_objects;  // with the number of references
-  // The value of each condition at the start of a launch. A conditional node of this graph, or of a
-  // graph in it, has the handle.
+  // The value of each condition at the start of a launch. The handle is that of a conditional node
+  // of this graph or of a graph in it.
   std::map<ConditionalHandle, unsigned> conditions;
   bool has_memory() const;
 };
@@ -181,7 +181,7 @@ class Graphs {
   // True: the graph is neither in another graph nor created by a capture in progress.
   bool IsOwnedByProgram(GraphTag* graph) const { return graphs_.contains(graph); }
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
-  // The graph with this handle that contains `graph` or is `graph`; or null.
+  // The graph that has this handle in its `conditions`, and that contains or is `graph`; or null.
   const GraphTag* OwnerOf(ConditionalHandle handle, const GraphTag* graph) const;
   GraphTag* Add(std::unique_ptr<GraphTag> graph);
   void Destroy(GraphTag* graph) { graphs_.erase(graph); }
@@ -197,7 +197,7 @@ class Graphs {
 };
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
-// Sets the origin of each node of `clone` to that of the same node of `graph`, its source.
+// Sets the origin of each node of `clone` to the origin of the node of `graph` that it copies.
 void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 // The node of the graph, or of the graph of a child node, that was cloned from `origin`; or null.
 GraphNodeTag* FindClone(const GraphTag& graph, const GraphNodeTag* origin);

@@ -238,7 +238,7 @@ TEST_F(GraphChangesTest, AnUpdateReportsItsFirstMismatch) {
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(other));
 }
 
-TEST_F(GraphChangesTest, KernelsOfAnInstanceCanBeSwitchedOff) {
+TEST_F(GraphChangesTest, KernelsOfAnInstanceCanBeDisabled) {
   const GraphNode a = AddKernel(graph_, 1), b = AddKernel(graph_, 2, {a});
   GraphNode empty = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphAddEmptyNode)(&empty, graph_, nullptr, 0));

@@ -69,7 +69,7 @@ Result SetEventInInstance(GraphExec exec, GraphNode origin, Event event, GraphNo
   return Result::kSuccess;
 }
 
-bool CanBeSwitchedOff(const GraphNodeTag* node) {
+bool CanBeDisabled(const GraphNodeTag* node) {
   return node != nullptr &&
          (node->type == GraphNodeType::kKernel || node->type == GraphNodeType::kMemcpy ||
           node->type == GraphNodeType::kMemset);
@@ -149,7 +149,7 @@ CUDA_EXPORT Result cuGraphNodeSetEnabled(GraphExec exec, GraphNode origin, unsig
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   GraphNodeTag* node = FindCloneToChange(exec, origin);
-  if (!CanBeSwitchedOff(node)) return Result::kInvalidValue;
+  if (!CanBeDisabled(node)) return Result::kInvalidValue;
   node->enabled = enabled != 0;
   return Result::kSuccess;
 }
@@ -157,7 +157,7 @@ CUDA_EXPORT Result cuGraphNodeGetEnabled(GraphExec exec, GraphNode origin, unsig
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   const GraphNodeTag* node = FindClone(*exec->graph, origin);
-  return CanBeSwitchedOff(node) ? Put(enabled, node->enabled) : Result::kInvalidValue;
+  return CanBeDisabled(node) ? Put(enabled, node->enabled) : Result::kInvalidValue;
 }
 
 CUDA_EXPORT Result cuGraphNodeFindInClone(GraphNode* found, GraphNode origin, Graph clone) {

@@ -59,7 +59,7 @@ class GraphPools {
   // `backing` stays null for a graph without memory nodes.
   Result Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing);
   void EndInstance(GraphBacking* backing);
-  // Allocates the memory of an instance. Null: no effect.
+  // Allocates the memory of an instance. No effect if `backing` is null.
   Result AllocateMemory(const std::shared_ptr<GraphBacking>& backing);
   // Allocates the memory, and marks the allocations that are in use after this launch.
   Result Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,

@@ -122,7 +122,7 @@ Result AddNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count
 }
 
 template <typename Parameters>
-Result PlanInto(ContextCall& call, const Parameters& parameters, GraphNodeTag* node) {
+Result ReplaceParameters(ContextCall& call, const Parameters& parameters, GraphNodeTag* node) {
   PlannedGraphNode planned;
   const Result result = PlanNode(call, parameters, &planned);
   if (result != Result::kSuccess) return result;
@@ -137,7 +137,7 @@ Result SetNode(GraphNode node, const Parameters* parameters) {
   if (parameters == nullptr || !call->graphs().IsNode(node) || node->type != TypeOf(*parameters)) {
     return Result::kInvalidValue;
   }
-  return PlanInto(call, *parameters, node);
+  return ReplaceParameters(call, *parameters, node);
 }
 
 template <typename Parameters>
@@ -146,7 +146,7 @@ Result SetInInstance(GraphExec exec, GraphNode origin, const Parameters* paramet
   if (parameters == nullptr || !call->graphs().IsExec(exec)) return Result::kInvalidValue;
   GraphNodeTag* node = FindCloneToChange(exec, origin);
   if (node == nullptr || node->type != TypeOf(*parameters)) return Result::kInvalidValue;
-  return PlanInto(call, *parameters, node);
+  return ReplaceParameters(call, *parameters, node);
 }
 
 // Null: a node of another kind, or a captured node.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kLastKernelAttribute = 17;  // in CUDA 13
 
-Result FindKernelNode(Call& call, GraphNode node) {
+Result CheckKernelNode(Call& call, GraphNode node) {
   const bool is_kernel = call->graphs().IsNode(node) && node->type == GraphNodeType::kKernel;
   return is_kernel ? Result::kSuccess : Result::kInvalidValue;
 }
@@ -100,7 +100,7 @@ CUDA_EXPORT Result cuGraphExecNodeSetParams(GraphExec exec, GraphNode node,
 CUDA_EXPORT Result cuGraphKernelNodeGetAttribute(GraphNode node, int id, StreamAttribute* value) {
   CUDA_ENTER(Call, call);
   if (id <= 0 || id > kLastKernelAttribute || value == nullptr) return Result::kInvalidValue;
-  const Result result = FindKernelNode(call, node);
+  const Result result = CheckKernelNode(call, node);
   if (result == Result::kSuccess) *value = node->attributes[id];
   return result;
 }
@@ -108,14 +108,14 @@ CUDA_EXPORT Result cuGraphKernelNodeSetAttribute(GraphNode node, int id,
                                                  const StreamAttribute* value) {
   CUDA_ENTER(Call, call);
   if (id <= 0 || id > kLastKernelAttribute || value == nullptr) return Result::kInvalidValue;
-  const Result result = FindKernelNode(call, node);
+  const Result result = CheckKernelNode(call, node);
   if (result == Result::kSuccess) node->attributes[id] = *value;
   return result;
 }
 CUDA_EXPORT Result cuGraphKernelNodeCopyAttributes(GraphNode to, GraphNode from) {
   CUDA_ENTER(Call, call);
-  Result result = FindKernelNode(call, to);
-  if (result == Result::kSuccess) result = FindKernelNode(call, from);
+  Result result = CheckKernelNode(call, to);
+  if (result == Result::kSuccess) result = CheckKernelNode(call, from);
   if (result == Result::kSuccess) to->attributes = from->attributes;
   return result;
 }

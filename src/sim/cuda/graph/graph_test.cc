@@ -193,7 +193,7 @@ TEST_F(GraphTest, ALaunchTakesTheTimeOfItsNodes) {
   }
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph));
   const GraphExec exec = Instantiate(graph);
-  // On a busy machine the program may pause between two calls: the least of several times counts.
+  // A pause between two calls lengthens a time, so the shortest of several times counts.
   float least = 1e9;
   for (int i = 0; i < 5; ++i) {
     EXPECT_OK(CU(*cuda_, cuEventRecord)(fork_, stream_));

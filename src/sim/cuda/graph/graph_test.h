@@ -9,7 +9,8 @@
 
 namespace tessera::cuda {
 
-inline constexpr char kGraphNode[] = "base: a100-sxm4-80gb\nnode:\n  gpus: 1\n  nvlink: none\n";
+inline constexpr char kGraphTestProfile[] =
+    "base: a100-sxm4-80gb\nnode:\n  gpus: 1\n  nvlink: none\n";
 inline constexpr char kGraphPtx[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry _Z5saxpyifPKfPf(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y) "
@@ -22,7 +23,7 @@ class GraphTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("SIMGPU_KERNEL_NS", "slow=20000000", 1);
-    node_ = new sim::testing::SimNode({.profile = kGraphNode});
+    node_ = new sim::testing::SimNode({.profile = kGraphTestProfile});
     cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
     ASSERT_OK(CU(*cuda_, cuInit)(0));
     ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context_, 0));

@@ -8,7 +8,7 @@
 #include <tuple>
 
 // This file must not include api/cuda_abi.h, which declares these functions with parameters. These
-// functions ignore their arguments, which the caller removes (x86-64, AArch64).
+// functions need none: on x86-64 and AArch64 the caller removes the arguments from the stack.
 #define CUDA_SYMBOL(name, since, class_)                               \
   extern "C" __attribute__((weak, visibility("default"))) int name() { \
     return tessera::cuda::ReportUnimplemented(#name);                  \
@@ -93,7 +93,7 @@ FoundSymbol FindSymbol(std::string_view base_name, bool per_thread_stream, unsig
     const Symbol& symbol = kSymbols[i];
     if (symbol.base_name != base_name || (symbol.per_thread_stream && !per_thread_stream)) break;
     if (symbol.since == 0 || symbol.since > driver) continue;
-    // A symbol of the legacy mode is the answer only if the driver has none of the per-thread mode.
+    // The first symbol for per-thread streams replaces what was found for legacy streams.
     if (symbol.per_thread_stream && !found_per_thread) found = {};
     found_per_thread = symbol.per_thread_stream;
     if (symbol.since <= version) {

@@ -22,8 +22,8 @@ constexpr uint64_t kEventMagic = 0x3156454953534554;  // "TESSIEV1"
 // Contents of a memory handle.
 struct MemoryHandleData {
   uint64_t magic;
-  uint32_t slot;  // slot of the process
-  int32_t fd;     // descriptor in the process
+  uint32_t slot;  // slot of the exporter
+  int32_t fd;     // descriptor in the exporter
   uint64_t inode;
   uint64_t offset, bytes;  // allocation in the file
 };
@@ -32,8 +32,8 @@ static_assert(sizeof(MemoryHandleData) <= sizeof(IpcMemHandle));
 // Contents of an event handle.
 struct EventHandleData {
   uint64_t magic;
-  uint32_t slot;  // slot of the process
-  int32_t fd;     // descriptor in the process
+  uint32_t slot;  // slot of the exporter
+  int32_t fd;     // descriptor in the exporter
   uint64_t inode;
 };
 static_assert(sizeof(EventHandleData) <= sizeof(IpcEventHandle));

@@ -87,7 +87,7 @@ class IpcTest : public ::testing::Test {
     body(cuda);
     _exit(::testing::Test::HasFailure() ? 1 : 0);
   }
-  static void ExpectWell(pid_t pid) {
+  static void ExpectSuccess(pid_t pid) {
     int status = -1;
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
     EXPECT_EQ(status, 0);
@@ -98,7 +98,7 @@ class IpcTest : public ::testing::Test {
   int to_opener_[2] = {}, to_exporter_[2] = {};
 };
 
-TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterIsCharged) {
+TEST_F(IpcTest, BothProcessesSeeTheSameBytesAndTheExporterIsCharged) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     DevicePtr large = 0, small = 0, neighbor = 0;
     IpcMemHandle handle, of_small;
@@ -159,13 +159,13 @@ TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterIsCharged) {
         << "the memory is freed";
     Send(to_exporter_, 'e');
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
   EXPECT_EQ(Used(), 0u);
 }
 
 TEST_F(IpcTest, OnlyMemoryOfCuMemAllocHasHandles) {
-  ExpectWell(Start([&](const CudaLibrary& cuda) {
+  ExpectSuccess(Start([&](const CudaLibrary& cuda) {
     DevicePtr managed = 0, of_pool = 0;
     IpcMemHandle handle;
     ASSERT_OK(CU(cuda, cuMemAllocManaged)(&managed, kIpcMiB, 1));
@@ -188,7 +188,7 @@ TEST_F(IpcTest, OpenedMemoryEndsWithItsContext) {
     Send(to_opener_, handle);
     Receive<char>(to_exporter_);
   });
-  ExpectWell(Start([&](const CudaLibrary& cuda) {
+  ExpectSuccess(Start([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     Context context = nullptr;
     ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Receive<IpcMemHandle>(to_opener_), 1));
@@ -199,7 +199,7 @@ TEST_F(IpcTest, OpenedMemoryEndsWithItsContext) {
     EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB);
     Send(to_exporter_, 'e');
   }));
-  ExpectWell(exporter);
+  ExpectSuccess(exporter);
 }
 
 TEST_F(IpcTest, AHandleOfBytesOutsideOfTheMemoryIsRefused) {
@@ -225,8 +225,8 @@ TEST_F(IpcTest, AHandleOfBytesOutsideOfTheMemoryIsRefused) {
     EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(pointer));
     Send(to_exporter_, 'e');
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
 }
 
 TEST_F(IpcTest, MemoryThatAnotherThreadOpensDuringACloseStaysOpen) {
@@ -267,8 +267,8 @@ TEST_F(IpcTest, MemoryThatAnotherThreadOpensDuringACloseStaysOpen) {
     EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(again), Result::kInvalidValue);
     Send(to_exporter_, 'e');
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
 }
 
 // The child inherits the descriptor of the pool here; programs send it through a socket.
@@ -326,12 +326,12 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
     EXPECT_OK(CU(cuda, cuMemPoolDestroy)(pool));
     Send(to_exporter_, 'w');
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
   EXPECT_EQ(Used(), 0u);
 }
 
-TEST_F(IpcTest, TheImporterPaysForExportedMemoryAfterTheExporterHasEnded) {
+TEST_F(IpcTest, TheImporterIsChargedForExportedMemoryAfterTheExporterHasEnded) {
   int sockets[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   const PhysicalMemoryProperties properties = {
@@ -359,8 +359,8 @@ TEST_F(IpcTest, TheImporterPaysForExportedMemoryAfterTheExporterHasEnded) {
     ASSERT_OK(CU(cuda, cuMemRelease)(memory));
     EXPECT_EQ(Used(), kIpcContext);
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
   EXPECT_EQ(Used(), 0u);
   for (int end : sockets) close(end);
 }
@@ -377,8 +377,7 @@ void RecordSlowly(const CudaLibrary& cuda, Event event) {
   ASSERT_OK(CU(cuda, cuEventRecord)(event, nullptr));
 }
 
-// Processes that share an event, and whose kernel "slow" takes longer than pauses of a
-// busy machine.
+// Processes that share an event. Their kernel "slow" takes longer than a busy machine pauses them.
 class IpcEventTest : public IpcTest {
  protected:
   IpcEventTest() { setenv("SIMGPU_KERNEL_NS", "slow=1500000000", 1); }
@@ -431,8 +430,8 @@ TEST_F(IpcEventTest, EachProcessWaitsForRecordsOfTheOther) {
     EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
     EXPECT_OK(CU(cuda, cuEventDestroy_v2)(event));
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
 }
 
 TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
@@ -452,8 +451,8 @@ TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
     EXPECT_OK(CU(cuda, cuStreamSynchronize)(nullptr));
     EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
 }
 
 TEST_F(IpcEventTest, OnlyInterprocessEventsHaveHandles) {
@@ -466,7 +465,7 @@ TEST_F(IpcEventTest, OnlyInterprocessEventsHaveHandles) {
     EXPECT_EQ(CU(cuda, cuIpcGetEventHandle)(&handle, event), Result::kInvalidValue);
     EXPECT_EQ(CU(cuda, cuIpcOpenEventHandle)(&event, handle), Result::kInvalidValue);
   });
-  ExpectWell(program);
+  ExpectSuccess(program);
 }
 
 }  // namespace

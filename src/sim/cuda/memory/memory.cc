@@ -216,7 +216,7 @@ CUDA_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   if (pointer == 0) return Result::kSuccess;
-  // As the real driver, waits for running commands, which may use the memory.
+  // Like the real driver, waits for running commands, which may use the memory.
   const Result waited = call.Wait(call.context());
   return waited == Result::kSuccess ? call->Free(pointer) : waited;
 }
@@ -285,7 +285,7 @@ CUDA_EXPORT Result cuMemPoolDestroy(MemPool pool) {
   CUDA_ENTER(Call, call);
   if (!call->created_pools().contains(pool)) return Result::kInvalidValue;
   // The real driver keeps memory in use beyond the end of its pool; the simulation does not
-  // implement this. An imported pool has pointers of the exporter instead.
+  // implement this. `used` does not count pointers imported into the pool.
   const bool has_imports = std::ranges::any_of(call->imports(), [&](const auto& item) {
     return call->allocations()[item.first].pool == pool;
   });

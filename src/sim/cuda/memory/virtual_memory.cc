@@ -131,7 +131,7 @@ bool IsReserved(Call& call, DevicePtr pointer, uint64_t bytes) {
   return pointer - base <= size && bytes <= size - (pointer - base);
 }
 
-// The mappings in the range. Empty: the range does not begin and end with a mapping.
+// The mappings in the range. Empty: the mappings do not cover exactly the range.
 std::vector<Allocation*> MappingsIn(Call& call, DevicePtr pointer, uint64_t bytes) {
   std::vector<Allocation*> mappings;
   DevicePtr at = pointer;

@@ -102,7 +102,7 @@ class DeviceLaunchesTest : public ::testing::Test {
     return milliseconds;
   }
 
-  // The least of several times: on a loaded machine the program may pause between two calls.
+  // The shortest of several times, because a pause between two calls lengthens a time.
   template <typename Work>
   static float LeastMilliseconds(int device, Work work) {
     float least = MillisecondsOf(device, work);

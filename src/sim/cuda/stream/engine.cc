@@ -24,7 +24,7 @@ bool NeedsOnlyGpu(const Command& command) {
 
 }  // namespace
 
-Engine::GpuTimeline& Engine::GpuOf(const StreamTag* stream) {
+Engine::GpuTimeline& Engine::TimelineOf(const StreamTag* stream) {
   const uint32_t index = driver_->GpuOf(stream->context->device);
   GpuTimeline& gpu = gpus_[index];
   if (gpu.turns == nullptr) {
@@ -88,7 +88,7 @@ void Engine::ExtendReady(StreamTag* stream, uint64_t since_ns) {
     more += queue.commands[queue.ready_commands++].remaining_ns;
   }
   queue.ready_ns += more;
-  if (more > 0) GpuOf(stream).turns->RequestMore(uint64_t(std::ceil(more)), since_ns);
+  if (more > 0) TimelineOf(stream).turns->RequestMore(uint64_t(std::ceil(more)), since_ns);
 }
 
 // True: all commands that the rules of the legacy stream put before this command have ended. Raises

@@ -41,7 +41,7 @@ struct Ticket {
 };
 using TicketRef = std::shared_ptr<Ticket>;
 
-inline constexpr uint32_t kWholeGpu = 1024;  // unit of Command::share
+inline constexpr uint32_t kWholeGpu = 1024;  // Command::share of a command that fills the GPU
 inline constexpr uint64_t kNever = UINT64_MAX;
 // GPU time of the record of an event.
 inline constexpr double kRecordNs = 1;
@@ -135,7 +135,7 @@ class Engine {
   };
 
   TicketRef PushTicket(StreamTag* stream, double cost_ns, std::function<void()> effect);
-  GpuTimeline& GpuOf(const StreamTag* stream);
+  GpuTimeline& TimelineOf(const StreamTag* stream);
   void Simulate(uint64_t now_ns);
   bool EndHeadCommands(StreamTag* stream, uint64_t now_ns);
   bool PredecessorsEnded(const StreamTag* stream, const Command& command, uint64_t* since_ns) const;

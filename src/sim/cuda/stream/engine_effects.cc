@@ -121,7 +121,8 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
   }
   if (!head.needs_gpu()) return now_ns + uint64_t(cost_ns);
   const double on_gpu = std::min(cost_ns, queue.ready_ns);
-  return GpuOf(stream).turns->EarliestEnd(now_ns, uint64_t(on_gpu)) + uint64_t(cost_ns - on_gpu);
+  return TimelineOf(stream).turns->EarliestEnd(now_ns, uint64_t(on_gpu)) +
+         uint64_t(cost_ns - on_gpu);
 }
 
 uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) {

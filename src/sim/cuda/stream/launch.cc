@@ -144,7 +144,7 @@ LaunchShape ShapeOf(const DeviceLaunch& launch) {
           launch.shared_bytes};
 }
 
-// Creates the command of one launch of several. Every launch needs a stream of a different device,
+// Creates the command of one of several launches. Each launch needs a stream of a different device,
 // and the kernel and shape of `first`.
 Result PlanDeviceLaunch(Call& call, const DeviceLaunch& first, const DeviceLaunch& launch,
                         std::set<Device>* devices, Command* command) {

@@ -152,7 +152,7 @@ TEST_F(TimeTest, PageableMemoryMayChangeWhenTheCallReturns) {
   EXPECT_OK(CU(p().cuda, cuMemFree_v2)(device));
 }
 
-TEST_F(TimeTest, AStreamWaitsForAnEventOfAnother) {
+TEST_F(TimeTest, AStreamWaitsForAnEventOfAnotherStream) {
   Stream first = p().NewStream(), second = p().NewStream();
   float* value = p().Pinned();
   p().Launch(p().slow, first);
@@ -184,7 +184,7 @@ TEST_F(TimeTest, TheLegacyStreamIsOrderedWithBlockingStreams) {
 
 TEST_F(TimeTest, ConcurrentKernelsTakeLongerOnlyIfTheyFillTheGpu) {
   Stream first = p().NewStream(), second = p().NewStream();
-  // On a busy machine the program may pause between two calls: the least of several times counts.
+  // A pause between two calls lengthens a time, so the shortest of several times counts.
   const auto least = [&](unsigned blocks) {
     float shortest = 1e9;
     for (int i = 0; i < 5; ++i) {
