@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// No request is sent.
+// The test sends no request, so it needs no server.
 TEST(ClusterClientTest, AnAnswerAfterTheLimitDoesNotDelayTheNextWait) {
   ClusterClient api(kube::Config{.server = net::ParseUrl("http://127.0.0.1:1").value()}, 1s);
   std::function<void()> late_done;

@@ -78,7 +78,7 @@ binpack-1   gpu-mem: 8 GiB                     big    2      Placed
   EXPECT_EQ(missing.status().message(),
             "there is no pod \"binpack-2\" in namespace default, but in web: -n web");
   EXPECT_EQ(ShowNodes(cluster_.view(), {}, {"nowhere"}).status().code(), Code::kNotFound);
-  // One object by its name is no list, several are.
+  // One named object is printed alone, several as a list.
   const auto printed = [&](const char* output, const std::vector<std::string>& names) {
     const Style style = MakeStyle({.output = output}, false).value();
     return ShowPods(cluster_.view(), "default", style, names).value() + " " +

@@ -39,8 +39,8 @@ TEST(CompletionTest, OffersContextsOfTheKubeconfig) {
   ::unsetenv("KUBECONFIG");
 }
 
-// What the real bash offers for a line.
-std::string InBash(const std::string& words, int at) {
+// The candidates that the real bash offers for the word at index `cursor_word`.
+std::string CandidatesInBash(const std::string& words, int cursor_word) {
   const std::string script = fmt::format(
       "set -eu; PATH={}:$PATH; source <(tessera completion bash)\n"
       "COMP_WORDS=({}); COMP_CWORD={}; _tessera; echo \"${{COMPREPLY[@]}}\"; complete -p tessera",
@@ -51,9 +51,10 @@ std::string InBash(const std::string& words, int at) {
 }
 
 TEST(CompletionTest, TheRealBashOffersTheSame) {
-  EXPECT_EQ(InBash("tessera gp", 1), "gpus\ncomplete -F _tessera tessera\n");
-  EXPECT_EQ(InBash("tessera pods -o w", 3), "wide\ncomplete -F _tessera tessera\n");
-  EXPECT_EQ(InBash("tessera completion ''", 2), "bash zsh fish\ncomplete -F _tessera tessera\n");
+  EXPECT_EQ(CandidatesInBash("tessera gp", 1), "gpus\ncomplete -F _tessera tessera\n");
+  EXPECT_EQ(CandidatesInBash("tessera pods -o w", 3), "wide\ncomplete -F _tessera tessera\n");
+  EXPECT_EQ(CandidatesInBash("tessera completion ''", 2),
+            "bash zsh fish\ncomplete -F _tessera tessera\n");
 }
 
 TEST(CompletionTest, KubectlGetsItsFormat) {

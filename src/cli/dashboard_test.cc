@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(DashboardTest, ListensOnLoopbackWithThePersonsKubeconfig) {
+TEST(DashboardTest, ListensOnLoopbackWithTheUsersKubeconfig) {
   const TempDir home;
   std::map<std::string, std::string> environment = {{"HOME", home.path()}};
   const kube::GetEnv getenv = [&](const char* name) -> const char* {

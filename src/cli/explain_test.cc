@@ -15,7 +15,7 @@ class ExplainTest : public ::testing::Test {
   std::string Explained(const kube::PodObject& pod) {
     const std::string before = ShowGpus(cluster_.view(), "", {}).value();
     std::string text = Explain(cluster_.ledger(), cluster_.node_extras(), pod, {}).value();
-    EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "asking changes nothing";
+    EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "a query changes nothing";
     return text;
   }
   FakeCluster cluster_;

@@ -54,7 +54,7 @@ class FollowerTest : public ::testing::Test {
   std::unique_ptr<Follower> follower_;
 };
 
-// The server has as much time to answer a probe as passes between probes.
+// A probe times out after the probe interval, so the interval is longer than in the other tests.
 TEST_F(FollowerTest, ReportsNothingWhileItFollows) {
   Follow(std::chrono::seconds(2));
   runner_.RunFor(std::chrono::milliseconds(300));

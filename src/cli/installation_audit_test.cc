@@ -63,7 +63,7 @@ class InstallationAuditTest : public testing::CommandFixture {
                                                 entry("kubectl-edit", std::move(of_editor))}));
     server_.Put(testing::PathOf(id), object);
   }
-  // The line of a component and its fix; "" if there is none.
+  // The line of a component and its fix; "" if `tessera status` has no such line.
   std::string LineOf(const std::string& component) {
     const std::string out = Run({"status", "--no-headers"}).out;
     const size_t begin = out.starts_with(component + " ") ? 0 : out.find("\n" + component + " ");

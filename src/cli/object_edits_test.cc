@@ -78,11 +78,11 @@ TEST(ObjectEditsTest, ARemovedFieldOrItemHasNoClient) {
                           FieldEdit{"spec.template.spec.containers[side]", ""}));
 }
 
-TEST(ObjectEditsTest, WithoutARecordNothingIsKnown) {
+TEST(ObjectEditsTest, WithoutManagedFieldsThereAreNoEdits) {
   EXPECT_THAT(EditsOf(ParseYaml(kWanted).value(), Json::MakeObject()), IsEmpty());
 }
 
-TEST(ObjectEditsTest, ItemsOfASetAreTheirValues) {
+TEST(ObjectEditsTest, ItemsOfASetAreIdentifiedByTheirValues) {
   const auto edits = [](const std::string& items) {
     return EditsOf(ParseYaml("{metadata: {finalizers: [a, b]}}").value(),
                    ParseYaml(fmt::format("{{managedFields: [{{manager: tessera, fieldsV1: "

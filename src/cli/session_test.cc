@@ -226,7 +226,7 @@ TEST_F(ClusterConfigTest, PrefersFlagThenVariableThenHome) {
   EXPECT_FALSE(Find("", "no-such-context").ok());
 }
 
-TEST_F(ClusterConfigTest, AMissingFileIsMissingConfigurationAndNamedOnce) {
+TEST_F(ClusterConfigTest, AMissingKubeconfigIsAConfigurationErrorThatNamesItOnce) {
   const std::string remedy = ": no such file: give --kubeconfig FILE, or set $KUBECONFIG";
   std::vector<Status> errors = {Find("/nowhere/at/all").status()};
   env_["KUBECONFIG"] = "/nowhere/at/all";

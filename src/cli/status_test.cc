@@ -70,7 +70,7 @@ class InstallationStatusTest : public ::testing::Test {
     EXPECT_EQ(status.nodes.size(), 1u);
     return status.nodes.empty() ? StatusLine() : Checked(status.nodes[0]);
   }
-  // An administrator of a cluster has no copy of this tree.
+  // The fix names no file of this tree, which administrators do not have.
   static const StatusLine& Checked(const StatusLine& line) {
     EXPECT_THAT(line.fix, Not(HasSubstr("docs/")));
     EXPECT_THAT(line.fix, Not(HasSubstr("deploy/")));

@@ -111,7 +111,7 @@ TEST(UsageTest, ErrorWithoutPermissionNamesTheRole) {
   EXPECT_NE(ProblemOf(none).message().find("Role tessera-view-usage"), std::string::npos);
 }
 
-TEST(UsageTest, WarningsAreThoseOfAgentsTheOldestFirst) {
+TEST(UsageTest, KeepsWarningsOfAgentsOldestFirst) {
   const auto event = [](const char* component, const char* at, const char* reason) {
     return kube::RawObject(
         ParseJson(fmt::format(R"({{"source":{{"component":"{}"}},"lastTimestamp":"{}",)"

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class VersionCommandTest : public testing::CommandFixture {
  protected:
-  // A pod of a component; `port` is "" or the member of a container.
+  // A pod of a component. `ports`: the items of the container's list "ports".
   void PutPod(const std::string& component, const std::string& ports,
               const std::string& init_containers = "") {
     server_.Put(

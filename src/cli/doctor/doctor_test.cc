@@ -91,6 +91,7 @@ ClusterFacts Healthy() {
   return facts;
 }
 
+// Plants one failure into the facts of a healthy cluster.
 using Plant = std::function<void(ClusterFacts&)>;
 
 Json& Label(ClusterFacts& facts, std::string_view label, std::string_view value) {
@@ -142,7 +143,7 @@ void FailMany(ClusterFacts& facts) {
   }
 }
 
-const std::map<std::string, Plant>& Plants() {
+const std::map<std::string, Plant>& PlantedFailures() {
   using device::Health;
   static const std::map<std::string, Plant> plants{
       {"driver-not-ready", Condition("GPUReady", "False", "DriverNotReady")},
@@ -279,8 +280,8 @@ TEST(DoctorTest, FindsNothingWhereAllWorks) {
 
 TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndAtMostOneOtherCheckDoes) {
   for (const DoctorCheck& check : AllChecks()) {
-    const auto plant = Plants().find(check.id);
-    ASSERT_NE(plant, Plants().end()) << check.id << " has no planted failure";
+    const auto plant = PlantedFailures().find(check.id);
+    ASSERT_NE(plant, PlantedFailures().end()) << check.id << " has no planted failure";
     ClusterFacts facts = Healthy();
     plant->second(facts);
     facts.DeriveInventoriesAndAssignments();
@@ -288,16 +289,16 @@ TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndAtMostOneOtherCheckDoes) {
     const std::vector<DoctorFinding> findings = Diagnose(facts);
     const std::set<std::string> found = ChecksIn(findings);
     EXPECT_TRUE(found.contains(check.id)) << check.id;
-    EXPECT_LE(found.size(), 2u) << check.id << " makes other checks report, too";
+    EXPECT_LE(found.size(), 2u) << check.id << " makes more than one other check report";
     for (const DoctorFinding& finding : findings) {
       EXPECT_FALSE(finding.place.empty() || finding.problem.empty() || finding.fix.empty())
           << check.id << ": " << finding.place << ": " << finding.problem << ": " << finding.fix;
-      // An administrator of a cluster has no copy of this tree.
+      // The fix names no file of this tree, which administrators do not have.
       EXPECT_EQ(finding.fix.find("docs/"), std::string::npos) << finding.fix;
       EXPECT_EQ(finding.fix.find("deploy/"), std::string::npos) << finding.fix;
     }
   }
-  EXPECT_EQ(Plants().size(), AllChecks().size());
+  EXPECT_EQ(PlantedFailures().size(), AllChecks().size());
 }
 
 TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
@@ -311,7 +312,7 @@ TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
   EXPECT_NE(findings[0].fix.find("tessera-view-usage"), std::string::npos);
 }
 
-TEST(DoctorTest, AmountsHaveUnitsAndNumbersTheirPlurals) {
+TEST(DoctorTest, AmountsHaveUnitsAndCountsHavePlurals) {
   ClusterFacts facts = Healthy();
   Use([](ContainerUse& use) {
     use.rejected_allocations = 1;
@@ -351,8 +352,8 @@ TEST(DoctorTest, TheAgentsPodIsKnownByItsLabel) {
 
 TEST(DoctorTest, SeriousFindingsComeFirstAndHaveCauseAndFix) {
   ClusterFacts facts = Healthy();
-  Plants().at("xids-reported")(facts);
-  Plants().at("driver-hangs")(facts);
+  PlantedFailures().at("xids-reported")(facts);
+  PlantedFailures().at("driver-hangs")(facts);
   const std::vector<DoctorFinding> findings = Diagnose(facts);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_TRUE(findings[0].is_serious);

@@ -44,8 +44,9 @@ struct ClusterFacts {
   std::map<std::string, Result<UsagePage>> agent_uses;       // by node
 
   // Set by DeriveInventoriesAndAssignments from the members above.
-  std::map<std::string, device::NodeInventory> inventories;  // by node; without unreadable ones
-  std::vector<std::pair<const Json*, device::Assignment>> assignments;  // of running pods
+  std::map<std::string, device::NodeInventory> inventories;  // by node; only decodable annotations
+  // Of bound pods that have not ended.
+  std::vector<std::pair<const Json*, device::Assignment>> assignments;
   void DeriveInventoriesAndAssignments();
 };
 

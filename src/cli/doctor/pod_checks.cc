@@ -169,13 +169,14 @@ void CheckWaitingPods(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-// A `tessera test` that was killed leaves its namespace. Its pods end by themselves.
+// A killed `tessera test` leaves its namespace, in which the pods end by themselves.
 void CheckTestPods(const ClusterFacts& facts, DoctorFindings* findings) {
   std::map<std::string, std::string> pods_left;  // names of pods by namespace
   for (const Json& pod : *facts.pods) {
     const std::string ns = TextAt(pod, {"metadata", "namespace"});
     const bool is_test_pod = TextAt(pod, {"metadata", "labels", kNameLabel}) == kTestName;
-    if (!is_test_pod || !ns.starts_with(kTestName)) continue;  // its namespace will be deleted
+    if (!is_test_pod || !ns.starts_with(kTestName))
+      continue;  // the fix deletes the whole namespace
     std::string& names = pods_left[ns];
     names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(pod, {"metadata", "name"}));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera install --dry-run` against a server whose answers the test chooses.
-// tests/e2e/installs/commands_test.go shows what a real one rejects.
+// tests/e2e/installs/commands_test.go shows what a real server rejects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_F(DryRunTest, WithTheOperatorItsObjectsAreCheckedToo) {
   EXPECT_THAT(ran.err, HasSubstr("DaemonSet tessera-system/tessera-agent: "));
 }
 
-TEST_F(DryRunTest, OnlyAServerThatMustCheckStopsThePrinting) {
+TEST_F(DryRunTest, PrintsUncheckedObjectsUnlessModeIsServer) {
   Reject("daemonsets/tessera-agent", 403, "Forbidden", "cannot patch daemonsets");
   const testing::CommandResult alone = Run({"install", "--dry-run"});
   EXPECT_EQ(alone.exit_code, 0);
@@ -108,7 +108,7 @@ TEST_F(DryRunTest, OnlyAServerThatMustCheckStopsThePrinting) {
   EXPECT_EQ(client.err, "");
   EXPECT_TRUE(paths_.empty());
   EXPECT_EQ(Run({"install", "--dry-run=both"}).exit_code, 64);
-  // The changes of an upgrade and an uninstall are those that the server sees.
+  // What an upgrade or an uninstall changes depends on the cluster, so they have no mode "client".
   for (const char* verb : {"upgrade", "uninstall"}) {
     EXPECT_EQ(Run({verb, "--dry-run=client"}).exit_code, 64);
     EXPECT_NE(Run({verb, "--dry-run=server"}).exit_code, 64);

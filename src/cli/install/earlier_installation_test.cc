@@ -35,7 +35,7 @@ class EarlierInstallationTest : public testing::CommandFixture {
   int changes_ = 0;  // requests that change objects other than the lock
 };
 
-TEST_F(EarlierInstallationTest, NoInstallationChangesAnOldCluster) {
+TEST_F(EarlierInstallationTest, NoCommandChangesATooOldCluster) {
   server_.Put("/version", ParseJson(R"({"minor":"31","gitVersion":"v1.31.0"})").value());
   for (const bool has_resource : {false, true}) {
     if (has_resource) PutResource("{}");
@@ -52,7 +52,7 @@ TEST_F(EarlierInstallationTest, NoInstallationChangesAnOldCluster) {
   EXPECT_EQ(changes_, 0);
 }
 
-TEST_F(EarlierInstallationTest, AnOperatorStaysWhileItsResourceCannotBeRead) {
+TEST_F(EarlierInstallationTest, ForceChangesNothingWhileTheResourceCannotBeRead) {
   PutResource("{scheduler: {replicas: 3}}");
   const testing::CommandResult refused = Run({"install", "--operator"});
   EXPECT_EQ(refused.exit_code, 78);

@@ -30,19 +30,19 @@ status:
       const bool ending = ns != nullptr && ns->Find("status") != nullptr;
       const bool lock = request.path().find("/leases") != std::string::npos;
       if (ending && !lock && request.method != "GET") ++early_changes_;
-      // The command has read the namespace before it is gone.
+      // The command has read the namespace four times before it is gone.
       const bool reads = ending && request.method == "GET" && request.path() == kNamespace;
-      if (reads && ends_ && ++reads_ == 5) server_.Remove(kNamespace);
+      if (reads && deletion_ends_ && ++reads_ == 5) server_.Remove(kNamespace);
     });
   }
   static constexpr const char* kNamespace = "/api/v1/namespaces/tessera-system";
-  int early_changes_ = 0;  // requests that change objects while the namespace is being deleted
-  bool ends_ = false;      // the deletion of the namespace, before its fifth read
-  int reads_ = 0;          // of the namespace, while it is being deleted
+  int early_changes_ = 0;       // requests that change objects while the namespace is being deleted
+  bool deletion_ends_ = false;  // true: the namespace is gone at its fifth read
+  int reads_ = 0;               // of the namespace, while it is being deleted
 };
 
 TEST_F(EndingNamespaceTest, AnInstallationWaitsUntilTheNamespaceIsGone) {
-  ends_ = true;
+  deletion_ends_ = true;
   const testing::CommandResult ran = Run({"install"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("Namespace tessera-system is being deleted: waiting"));

@@ -30,7 +30,7 @@ bool IsNamespace(const ObjectId& id) { return id.kind == "Namespace"; }
 Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has_namespace) {
   const ObjectId id = IdOf(object);
   Json checked = object;
-  // The server cannot check objects in a namespace that does not exist yet.
+  // The server checks objects only in an existing namespace.
   const bool uses_other_namespace = !has_namespace && id.ns == names::kSystemNamespace;
   if (uses_other_namespace) checked.Find("metadata")->Set("namespace", Json::String("default"));
   const Status answer = api.Apply(checked, /*dry_run=*/true).status();
@@ -49,7 +49,7 @@ Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has
   return fmt::format("{}: {}", id.Text(), why);
 }
 
-// What the namespace controller says about a namespace that is being deleted.
+// Why a namespace that is being deleted still exists, by the conditions of the namespace controller.
 std::string WhyNamespaceStays(const Json& ns) {
   std::string why;
   for (const char* type :
@@ -210,7 +210,7 @@ Status Installer::Install(const Json& spec, bool force) {
   if (force) {
     RETURN_IF_ERROR(CheckServerVersion(api_));
     RETURN_IF_ERROR(CheckNoOperator(api_));
-    // A damaged inventory does not matter, because the objects are found by their label.
+    // A damaged inventory does not matter: the objects are also found by their label.
     before = FindInstallation(api_).value_or(std::nullopt).value_or(InstallationRecord{});
     ASSIGN_OR_RETURN(replaced_release_, FindHelmRelease(api_));
   } else {
@@ -248,8 +248,8 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
 }
 
 // Removes RuntimeClass "nvidia" from `objects` if the cluster's RuntimeClass has an owner, such as
-// NVIDIA's ClusterPolicy; the RuntimeClass is deleted together with its owner. Prints which nodes
-// NVIDIA's operator continues to manage.
+// NVIDIA's ClusterPolicy, because that RuntimeClass is deleted together with its owner. Prints which
+// nodes NVIDIA's operator continues to manage.
 Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   ASSIGN_OR_RETURN(const std::vector<Json> policies,
                    api_.List("nvidia.com/v1", "ClusterPolicy", ""));
@@ -263,10 +263,10 @@ Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   for (auto object = objects->begin(); object != objects->end(); ++object) {
     const ObjectId id = IdOf(*object);
     if (id.kind != "RuntimeClass") continue;
-    const Result<Json> now = api_.Get(id);
-    if (now.status().code() == Code::kNotFound) break;
-    RETURN_IF_ERROR(now.status());
-    const Json::Array& owners = ItemsAt(*now, {"metadata", "ownerReferences"});
+    const Result<Json> current = api_.Get(id);
+    if (current.status().code() == Code::kNotFound) break;
+    RETURN_IF_ERROR(current.status());
+    const Json::Array& owners = ItemsAt(*current, {"metadata", "ownerReferences"});
     if (owners.empty()) break;
     fmt::print(out_, "{}: left to its owner, {}\n", id.Text(),
                Printable(TextAt(owners.front(), {"name"})));
@@ -316,8 +316,8 @@ Status Installer::WaitUntilReady(const std::vector<Json>& objects) {
     for (const Json& object : objects) {
       const ObjectId id = IdOf(object);
       if (id.kind != "DaemonSet" && id.kind != "Deployment") continue;
-      ASSIGN_OR_RETURN(const Json now, api_.Get(id));
-      not_ready = WhyNotRolledOut(now);
+      ASSIGN_OR_RETURN(const Json current, api_.Get(id));
+      not_ready = WhyNotRolledOut(current);
       if (!not_ready.empty()) return false;
     }
     return true;

@@ -63,7 +63,7 @@ class Installer {
 
   // Returns ALREADY_EXISTS or FAILED_PRECONDITION if Install without `force` would return it.
   Status CheckNothingInstalled();
-  // `force`: also replaces an installation.
+  // `force`: replaces an existing installation.
   Status Install(const Json& spec, bool force);
   // Merges `changes` over the stored settings, or replaces them if `reset`. Prints the changes of
   // objects before it applies them. `dry_run`: only prints.

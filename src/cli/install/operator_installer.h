@@ -25,8 +25,8 @@ class OperatorInstaller {
   OperatorInstaller(ClusterClient& api, std::FILE* out, InstallWaits waits)
       : api_(api), out_(out), waits_(waits) {}
 
-  // `force`: also if the operator is installed; replaces its settings. Even with `force` fails if
-  // Tessera is installed without the operator.
+  // `force`: replaces the settings of an existing installation by the operator. Fails, even with
+  // `force`, if Tessera is installed without the operator.
   Status Install(const Json& spec, bool force);
   // Applies the operator of this version, and merges `changes` over the settings of its resource,
   // or replaces them if `reset`. Prints the changes of objects before it applies them. `dry_run`:

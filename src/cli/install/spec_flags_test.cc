@@ -29,7 +29,7 @@ TEST(SpecFlagsTest, AssignmentsHaveTheSyntaxOfHelm) {
   EXPECT_EQ(Assigned(R"(a=\{x\})"), R"({"a":"{x}"})");
 }
 
-TEST(SpecFlagsTest, RejectsWhatIsNoAssignment) {
+TEST(SpecFlagsTest, RejectsInvalidAssignments) {
   EXPECT_THAT(Assigned("a"), HasSubstr("--set a: no \"=\""));
   EXPECT_THAT(Assigned("a..b=1"), HasSubstr("a part of the name is empty"));
   EXPECT_THAT(Assigned("=1"), HasSubstr("a part of the name is empty"));

@@ -23,7 +23,7 @@ constexpr const char* kPartOfSelector = names::kPartOfSelector.data();
 constexpr const char* kOperatorSelector = "app.kubernetes.io/name=tessera-operator";
 constexpr size_t kMaxListedPods = 10;
 
-// Whether the object defines the settings' resource. The definition is deleted last, because all
+// Whether the object is the definition of resource Tessera. The definition is deleted last, because all
 // resources of its type are deleted with it.
 bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
 
@@ -170,7 +170,7 @@ Result<std::vector<ObjectId>> Uninstaller::FindHelmRecords() {
 
 Result<std::vector<ObjectId>> Uninstaller::FindObjects() {
   ASSIGN_OR_RETURN(std::vector<ObjectId> labeled, FindByLabel());
-  // In the opposite order of an installation: agents end before their rights do.
+  // In the opposite order of an installation: agents are deleted before their rights.
   std::vector<ObjectId> order;
   for (const Json& object : components::RenderObjects(settings_)) order.push_back(IdOf(object));
   std::ranges::reverse(order);
@@ -245,8 +245,8 @@ Status Uninstaller::UndoEngineConfiguration() {
   std::string missing;
   Status cleaned = WaitUntil([&]() -> Result<bool> {
     for (const Json& cleanup_set : cleanup_sets) {
-      ASSIGN_OR_RETURN(const Json now, api_.Get(IdOf(cleanup_set)));
-      missing = WhyNotRolledOut(now);
+      ASSIGN_OR_RETURN(const Json current, api_.Get(IdOf(cleanup_set)));
+      missing = WhyNotRolledOut(current);
       if (!missing.empty()) return false;
     }
     return true;
@@ -303,11 +303,11 @@ Status Uninstaller::RemoveNodeFields() {
 Status Uninstaller::DeleteNamespace() {
   const Json ns = components::SystemNamespace();
   const ObjectId id = IdOf(ns);
-  const Result<Json> now = api_.Get(id);
-  if (now.status().code() == Code::kNotFound) return Status::Ok();
-  RETURN_IF_ERROR(now.status());
+  const Result<Json> current = api_.Get(id);
+  if (current.status().code() == Code::kNotFound) return Status::Ok();
+  RETURN_IF_ERROR(current.status());
   // Without an inventory, the label shows whether an installation created the namespace.
-  const Json* metadata = now->Find("metadata");
+  const Json* metadata = current->Find("metadata");
   const Json* labels = metadata == nullptr ? nullptr : metadata->Find("labels");
   const bool is_labeled = labels != nullptr && labels->is_object() &&
                           labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";

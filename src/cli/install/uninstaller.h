@@ -56,7 +56,7 @@ class Uninstaller {
   Status WaitUntilGone(const ObjectId& id);
   Status WaitUntilPodsAreGone(const std::string& label_selector);
   Status UndoEngineConfiguration();
-  // Returns OK if the object has been deleted.
+  // Returns OK if the object does not exist.
   Status PatchIfExists(const kube::ObjectRef& object, kube::PatchKind kind, const Json& patch);
   Status RemoveNodeFields();
   Status DeleteNamespace();

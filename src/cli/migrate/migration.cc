@@ -185,7 +185,7 @@ class MigrationPlanner {
       if (has_foreign_resource) {
         outcome += "; a new pod with this request waits";
       } else if (request.starts_with(names::kResourceVcudaCore) && SystemOf(node) == kGpuManager) {
-        outcome += "; if a container of it starts again, delete the pod";
+        outcome += "; if one of its containers restarts, delete the pod";
       }
       plan_.pods.push_back({NameOfPod(pod), node, request, std::move(outcome)});
     }
@@ -200,7 +200,8 @@ class MigrationPlanner {
         line.system = kNvidiaOperator;
         line.outcome = "no agent until its label nvidia.com/gpu.deploy.device-plugin is false";
       } else if (!line.system.empty()) {
-        line.outcome = "an agent, once " + running_.daemon_set_of_node[line.name] + " is deleted";
+        line.outcome =
+            "an agent starts once " + running_.daemon_set_of_node[line.name] + " is deleted";
       } else {
         line.outcome = "an agent starts";
       }

@@ -47,7 +47,7 @@ struct MigrationPod {
 
 struct Migration {
   std::vector<MigrationSource> sources;
-  Json resource;  // the Tessera with the settings
+  Json resource;  // the resource Tessera with the settings
   std::vector<components::MappedSetting> mapped_settings;
   std::vector<std::string> unmapped_settings;  // "spec.gds: not managed"
   std::vector<MigrationNode> nodes;            // with GPUs

@@ -110,7 +110,8 @@ TEST(MigrationTest, SaysWhatHappensToEachNodeAndPod) {
   EXPECT_THAT(plan->nodes[0].outcome, HasSubstr("nvidia.com/gpu.deploy.device-plugin is false"));
   EXPECT_EQ(plan->nodes[0].pods, 2u);
   EXPECT_EQ(plan->nodes[1].gpus, "aliyun.com/gpu-mem: 80");
-  EXPECT_EQ(plan->nodes[1].outcome, "an agent, once DaemonSet kube-system/gpushare is deleted");
+  EXPECT_EQ(plan->nodes[1].outcome,
+            "an agent starts once DaemonSet kube-system/gpushare is deleted");
   EXPECT_EQ(plan->nodes[2].outcome, "an agent starts");
   ASSERT_EQ(plan->pods.size(), 3u);
   EXPECT_EQ(plan->pods[0].outcome, "keeps running; a new pod with this request waits");
@@ -126,7 +127,7 @@ TEST(MigrationTest, AContainerWithAShareOfGpuManagerDoesNotStartAgain) {
   const auto plan = PlanOf(facts);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->pods[0].outcome,
-            "keeps running; if a container of it starts again, delete the pod");
+            "keeps running; if one of its containers restarts, delete the pod");
 }
 
 TEST(MigrationTest, HamisSharesHaveNoEquivalent) {

@@ -11,13 +11,13 @@ namespace {
 constexpr size_t kMaxRows = 20;
 
 // Adds a table with the first rows, and a line with the number of further rows.
-template <typename Rows, typename Line>
-void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, Line line,
+template <typename Rows, typename CellsOf>
+void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, CellsOf cells_of,
               TextOutput* output) {
   if (rows.empty()) return;
   TextTable table(std::move(columns));
   const size_t shown = wide ? rows.size() : std::min(rows.size(), kMaxRows);
-  for (size_t i = 0; i < shown; ++i) table.Add(line(rows[i]));
+  for (size_t i = 0; i < shown; ++i) table.Add(cells_of(rows[i]));
   output->AddTable(table);
   if (shown < rows.size()) {
     output->AddLine(fmt::format("and {} more: -o wide shows all", rows.size() - shown));

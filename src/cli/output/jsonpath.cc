@@ -210,9 +210,9 @@ std::string NumberText(const Json& value, GoFormat format) {
   const Result<double> number = value.ToDouble();
   if (!number.ok()) return value.number_text();
   const bool is_json = format == GoFormat::kJson;
-  const double size = std::abs(*number);
-  const bool plain =
-      size == 0 || (size >= (is_json ? 1e-6 : 1e-4) && size < (is_json ? 1e21 : 1e6));
+  const double magnitude = std::abs(*number);
+  const bool plain = magnitude == 0 ||
+                     (magnitude >= (is_json ? 1e-6 : 1e-4) && magnitude < (is_json ? 1e21 : 1e6));
   char text[64];
   const auto end = std::to_chars(text, text + sizeof(text), *number,
                                  plain ? std::chars_format::fixed : std::chars_format::scientific);

@@ -11,7 +11,7 @@ namespace {
 
 using Block = JsonPath::Block;
 
-// Far beyond any list, so that an index can be added to a length.
+// Far beyond any list, and small enough to be added to a length without overflow.
 constexpr int64_t kMaxIndex = int64_t{1} << 40;
 
 bool EndsName(char c) { return std::string_view(" \t\r\n.,[]$@{}").find(c) != std::string::npos; }
@@ -45,7 +45,7 @@ class ExpressionParser {
   explicit ExpressionParser(std::string_view text) : text_(text) {}
 
   Result<PathSteps> Parse() {
-    while (at_ < text_.size()) RETURN_IF_ERROR(ParseOne());
+    while (at_ < text_.size()) RETURN_IF_ERROR(ParseStep());
     return std::move(steps_);
   }
 
@@ -60,7 +60,7 @@ class ExpressionParser {
     return true;
   }
 
-  Status ParseOne() {
+  Status ParseStep() {
     if (TakeIf("[?(")) return ParseFilter();
     if (TakeIf("..")) return ParseRecursive();
     const char c = text_[at_];

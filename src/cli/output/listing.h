@@ -51,7 +51,7 @@ struct Listing {
   struct Row {
     // With metadata.name. Needed if style.needs_objects().
     Json object;
-    // One for each column. Needed if style.shows_cells().
+    // One cell for each column. Needed if style.shows_cells().
     std::vector<Cell> cells;
     // A second line of a table's row; empty: none.
     std::vector<Cell> second_line = {};

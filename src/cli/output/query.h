@@ -26,7 +26,7 @@ struct ListingQuery {
   std::vector<CustomColumn> columns;  // -o custom-columns
   std::optional<JsonPath> sort_by;
   std::string sort_text;              // --sort-by as the user wrote it
-  std::vector<Condition> conditions;  // --field-selector: all of them hold
+  std::vector<Condition> conditions;  // --field-selector: a row must meet all
 };
 
 // Removes rows that do not meet the conditions. A field that a row lacks has the value "".

@@ -21,7 +21,7 @@ namespace tessera::cli {
 std::string Printable(std::string_view text);
 // Escapes as \u the control characters that Json::Serialize leaves as they are.
 std::string PrintableJson(std::string json);
-// The number of terminal columns. REQUIRES: Printable.
+// The number of terminal columns. REQUIRES: the text comes from Printable.
 size_t WidthOf(std::string_view text);
 
 // Aligns tab-separated text as Go's text/tabwriter does with padding 2: a cell ends with a tab, and

@@ -77,7 +77,7 @@ std::string JudgeMemoryLimit(const CaseResult& result) {
   return "the allocation beyond the share did not end with CUDA_ERROR_OUT_OF_MEMORY";
 }
 
-// For a case that its exit code alone decides. Judge checks the exit code.
+// For a case that is decided by the exit code alone, which Judge checks.
 std::string JudgeByExitCode(const CaseResult&) { return ""; }
 
 constexpr TestCase kCases[] = {

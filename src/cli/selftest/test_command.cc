@@ -23,7 +23,7 @@ constexpr Duration kPodPollInterval = std::chrono::milliseconds(500);
 // A namespace is usable once it has its service account.
 constexpr Duration kNamespaceTimeout = std::chrono::seconds(20);
 constexpr Duration kRemovalTimeout = std::chrono::seconds(60);
-// The kubelet's deadline must not end a pod whose timeout this command reports.
+// The kubelet's deadline is later than the command's timeout, so that the command reports it.
 constexpr std::chrono::seconds kDeadlineAfterTimeout{30};
 constexpr size_t kMaxTestLog = 64 << 10;
 constexpr int kExitFailed = 1;

@@ -27,7 +27,7 @@ struct CommandResult {
 
 class CommandFixture : public ::testing::Test {
  protected:
-  // `words`: the command line without the program's name. It reads the server's kubeconfig.
+  // `words`: the command line without the program's name. The command uses the server's kubeconfig.
   CommandResult Run(const std::vector<std::string>& words) {
     const std::string kubeconfig = JoinPath(dir_.path(), "kubeconfig");
     EXPECT_TRUE(WriteFileAtomically(kubeconfig, server_.Kubeconfig(), 0600).ok());
