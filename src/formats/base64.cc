@@ -32,14 +32,16 @@ Result<std::string> Base64Decode(std::string_view text) {
       continue;
     }
     const int value = ValueOf(c);
-    if (value < 0 || padding > 0) return Error(Code::kInvalidArgument, "not base64");
+    if (value < 0 || padding > 0)
+      return Error(Code::kInvalidArgument, "not base64: invalid character");
     bits = bits << 6 | static_cast<uint32_t>(value);
     pending_bits += 6;
     if (pending_bits < 8) continue;
     pending_bits -= 8;
     out.push_back(static_cast<char>(bits >> pending_bits & 0xff));
   }
-  if (count % 4 != 0 || padding > 2) return Error(Code::kInvalidArgument, "base64 is cut short");
+  if (count % 4 != 0 || padding > 2)
+    return Error(Code::kInvalidArgument, "not base64: wrong length");
   return out;
 }
 

@@ -6,14 +6,14 @@
 namespace tessera {
 namespace {
 
-TEST(Base64Test, Encodes) {
+TEST(Base64Test, TextsRoundTrip) {
   for (const char* text : {"", "f", "fo", "foo", "\xfb\xff\xbf", "abcdefg"}) {
     EXPECT_EQ(Base64Decode(Base64Encode(text)).value(), text);
   }
   EXPECT_EQ(Base64Encode("fo"), "Zm8=");
 }
 
-TEST(Base64Test, DecodesAndRejects) {
+TEST(Base64Test, DecodesWithWhiteSpaceAndRejectsInvalidText) {
   EXPECT_EQ(Base64Decode("").value(), "");
   EXPECT_EQ(Base64Decode("Zg==").value(), "f");
   EXPECT_EQ(Base64Decode("Zm8=\n").value(), "fo");

@@ -106,7 +106,7 @@ class Json {
 
 std::string_view KindName(Json::Kind kind);
 
-// The value below the members `path`, a list of texts; null if a member is missing.
+// The value at `path`, a list of member names; null if a member is missing.
 template <typename Path = std::initializer_list<std::string_view>>
 const Json* FindPath(const Json& json, const Path& path) {
   const Json* at = &json;

@@ -17,8 +17,8 @@ struct MemberSpan {
 };
 struct ObjectSpan {
   std::vector<MemberSpan> members;
-  size_t open = 0;
-  size_t close = 0;
+  size_t open = 0;   // the opening bracket
+  size_t close = 0;  // the closing bracket
 };
 
 // Walks over a text that the parser has accepted.
@@ -40,7 +40,7 @@ class JsonWalker {
     }
     at_ = std::min(at_ + 1, text_.size());
   }
-  // Skips the strings in the value, so that counting the other brackets suffices.
+  // Brackets in strings do not count.
   void SkipValue() {
     int depth = 0;
     while (at_ < text_.size()) {
@@ -238,7 +238,7 @@ class JsonPatch {
   std::string& text_;
   std::string_view eol_ = "\n";
   std::string indent_unit_ = "    ";
-  bool multi_line_ = true;
+  bool multi_line_ = true;  // a new member gets its own line
 };
 
 Status AddCommentHint(const Status& status, std::string_view text) {

@@ -4,7 +4,8 @@
 // neighbors. JSON has no comments, and the programs that read these files accept none, so a comment
 // is an error that names its line.
 //
-// Every patch is verified before it is returned, as in toml_patcher.h. Threads: pure.
+// Every patch is verified before it is returned: the text is parsed before and after, and the
+// difference must be exactly the edits. Threads: pure.
 #pragma once
 
 #include <string>

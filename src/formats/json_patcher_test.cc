@@ -11,8 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const TextEdit kDefault{EditKind::kSet, {"default-runtime"}, Json::String("nvidia")};
-const TextEdit kRuntime{
+const TextEdit kSetDefaultRuntime{EditKind::kSet, {"default-runtime"}, Json::String("nvidia")};
+const TextEdit kSetRuntime{
     EditKind::kSet,
     {"runtimes", "nvidia"},
     Json::MakeObject({{"args", Json::MakeArray()}, {"path", Json::String("/x")}})};
@@ -26,54 +26,54 @@ TEST(JsonPatcher, CreatesADocumentFromEmptyText) {
   const std::string wanted =
       "{\n    \"default-runtime\": \"nvidia\",\n    \"runtimes\": {\n        \"nvidia\": {\n"
       "            \"args\": [],\n            \"path\": \"/x\"\n        }\n    }\n}\n";
-  EXPECT_EQ(Patched("", {kDefault, kRuntime}), wanted);
-  EXPECT_EQ(Patched("{}\n", {kDefault, kRuntime}), wanted);
+  EXPECT_EQ(Patched("", {kSetDefaultRuntime, kSetRuntime}), wanted);
+  EXPECT_EQ(Patched("{}\n", {kSetDefaultRuntime, kSetRuntime}), wanted);
 }
 
 TEST(JsonPatcher, KeepsIndentationOrderAndNumbers) {
-  EXPECT_EQ(Patched("{\n\t\"mtu\" : 1450.0,\n\t\"a\":[ 1,2 ]\n}", {kRuntime}),
+  EXPECT_EQ(Patched("{\n\t\"mtu\" : 1450.0,\n\t\"a\":[ 1,2 ]\n}", {kSetRuntime}),
             "{\n\t\"mtu\" : 1450.0,\n\t\"a\":[ 1,2 ],\n\t\"runtimes\": {\n\t\t\"nvidia\": {\n"
             "\t\t\t\"args\": [],\n\t\t\t\"path\": \"/x\"\n\t\t}\n\t}\n}");
 }
 
 TEST(JsonPatcher, AddsMembersWithoutIndentationBesideSuchMembers) {
-  EXPECT_EQ(Patched("{\n\"a\": 1\n}\n", {kDefault}),
+  EXPECT_EQ(Patched("{\n\"a\": 1\n}\n", {kSetDefaultRuntime}),
             "{\n\"a\": 1,\n\"default-runtime\": \"nvidia\"\n}\n");
 }
 
 TEST(JsonPatcher, KeepsAFileOfOneLineOnOneLine) {
   EXPECT_EQ(Patched(R"({"a":1,"features":{"containerd-snapshotter":true}})",
-                    {{EditKind::kSet, {"features", "cdi"}, Json::Bool(true)}, kDefault}),
+                    {{EditKind::kSet, {"features", "cdi"}, Json::Bool(true)}, kSetDefaultRuntime}),
             R"({"a":1,"features":{"containerd-snapshotter":true,"cdi":true},)"
             R"("default-runtime":"nvidia"})");
 }
 
 TEST(JsonPatcher, ReplacesOnlyTheValue) {
-  EXPECT_EQ(Patched("{ \"default-runtime\" :   \"runc\" , \"x\":1}", {kDefault}),
+  EXPECT_EQ(Patched("{ \"default-runtime\" :   \"runc\" , \"x\":1}", {kSetDefaultRuntime}),
             "{ \"default-runtime\" :   \"nvidia\" , \"x\":1}");
 }
 
 TEST(JsonPatcher, KeepsBomAndCarriageReturns) {
-  EXPECT_EQ(Patched("\xEF\xBB\xBF{\r\n  \"a\": 1\r\n}\r\n", {kDefault}),
+  EXPECT_EQ(Patched("\xEF\xBB\xBF{\r\n  \"a\": 1\r\n}\r\n", {kSetDefaultRuntime}),
             "\xEF\xBB\xBF{\r\n  \"a\": 1,\r\n  \"default-runtime\": \"nvidia\"\r\n}\r\n");
 }
 
 TEST(JsonPatcher, AnEditInEffectKeepsTheBytes) {
   const std::string text = R"({"default-runtime" : "nvid\u0069a"})";
-  EXPECT_EQ(Patched(text, {kDefault}), text);
+  EXPECT_EQ(Patched(text, {kSetDefaultRuntime}), text);
 }
 
 TEST(JsonPatcher, NamesTheLineOfAComment) {
-  const auto result = PatchJson("{\n  // mirrors\n  \"a\": 1\n}", {kDefault});
+  const auto result = PatchJson("{\n  // mirrors\n  \"a\": 1\n}", {kSetDefaultRuntime});
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.status().message(), HasSubstr("line 2"));
   EXPECT_THAT(result.status().message(), HasSubstr("no comments"));
 }
 
 TEST(JsonPatcher, RejectsValuesThatAreNotObjects) {
-  EXPECT_FALSE(PatchJson("[1]", {kDefault}).ok());
-  EXPECT_FALSE(PatchJson(R"({"runtimes": "runc"})", {kRuntime}).ok());
-  EXPECT_FALSE(PatchJson(R"({"a": 1)", {kRuntime}).ok());
+  EXPECT_FALSE(PatchJson("[1]", {kSetDefaultRuntime}).ok());
+  EXPECT_FALSE(PatchJson(R"({"runtimes": "runc"})", {kSetRuntime}).ok());
+  EXPECT_FALSE(PatchJson(R"({"a": 1)", {kSetRuntime}).ok());
 }
 
 TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
@@ -86,7 +86,7 @@ TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
 
 // PatchJson itself verifies the content of its result. This test checks on random documents that no
 // edit is rejected, and that reverting the edits restores the document.
-TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
+TEST(JsonPatcher, EditsOfRandomDocumentsCanBeReverted) {
   std::mt19937 random(7);
   const auto pick = [&](int n) { return static_cast<int>(random() % n); };
   const std::vector<std::string> gaps = {"", " ", "\n  ", "\t", "\r\n"};
@@ -121,7 +121,7 @@ TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
     const std::string text = value(0);
     if (text.front() != '{') continue;
     ++documents;
-    const auto edited = PatchJson(text, {kDefault, kRuntime});
+    const auto edited = PatchJson(text, {kSetDefaultRuntime, kSetRuntime});
     ASSERT_TRUE(edited.ok()) << text << "\n" << edited.status().ToString();
     const auto reverted = PatchJson(*edited, {{EditKind::kRemove, {"default-runtime"}, {}},
                                               {EditKind::kRemove, {"runtimes"}, {}}});

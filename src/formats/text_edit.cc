@@ -28,7 +28,7 @@ Status RemoveItem(const TextEdit& edit, Json* parent) {
   Json* array = parent->Find(edit.path.back());
   if (array == nullptr) return Status::Ok();
   if (!array->is_array()) {
-    return Error(Code::kInvalidArgument, "{} is not an array", edit.path.back());
+    return Error(Code::kInvalidArgument, "\"{}\" is not an array", edit.path.back());
   }
   std::erase(array->items(), edit.value);
   return Status::Ok();
@@ -43,7 +43,7 @@ Status ApplyEdit(const TextEdit& edit, Json* document) {
       parent = parent->Find(edit.path[i]);
       if (parent == nullptr) return Status::Ok();
       if (!parent->is_object()) {
-        return Error(Code::kInvalidArgument, "{} is not a table", edit.path[i]);
+        return Error(Code::kInvalidArgument, "\"{}\" is not an object", edit.path[i]);
       }
       continue;
     }

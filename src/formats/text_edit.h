@@ -33,8 +33,8 @@ struct TextEdit {
 // object, and the path is not empty.
 Status ApplyEdit(const TextEdit& edit, Json* document);
 
-// Converts edits to JSON, in which they are stored so that a later run can revert them, and back.
-// EditsFromJson returns INVALID_ARGUMENT for other JSON.
+// Converts edits to JSON and back. Edits are stored as JSON, so that a later run can revert them.
+// EditsFromJson returns INVALID_ARGUMENT if the JSON is not a list of edits.
 Json EditsToJson(const std::vector<TextEdit>& edits);
 Result<std::vector<TextEdit>> EditsFromJson(const Json& json);
 

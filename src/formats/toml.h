@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// INVALID_ARGUMENT names line, column and cause. Values have their lines.
+// INVALID_ARGUMENT names line, column and cause. Each value has its line (Json::line).
 Result<Json> ParseToml(std::string_view text);
 
 }  // namespace tessera

@@ -132,6 +132,7 @@ class TomlPatch {
     size_t best_rank = 0;
     const Statement* after = nullptr;
     KeyPath table;
+    size_t table_depth = 0;  // of the table that `after` belongs to
     for (const Statement& s : statements_) {
       if (s.kind != StatementKind::kKeyValue) table = s.path;
       if (s.below_array_of_tables || !HasPrefix(path, table)) continue;
@@ -145,10 +146,10 @@ class TomlPatch {
       if (rank >= best_rank) {
         best_rank = rank;
         after = &s;
-        table_depth_ = table.size();
+        table_depth = table.size();
       }
     }
-    if (after != nullptr) return InsertAfter(*after, Tail(path, table_depth_), value);
+    if (after != nullptr) return InsertAfter(*after, Tail(path, table_depth), value);
     return path.size() == 1 ? InsertAtTop(path, value) : InsertSection(path, value);
   }
 
@@ -362,11 +363,11 @@ class TomlPatch {
   std::string& text_;
   std::string_view eol_ = "\n";
   std::vector<Statement> statements_;
-  size_t table_depth_ = 0;
 };
 
-// Sorts keys, so that equality does not depend on where a key was added. Drops empty tables,
-// because a header that loses its last key may also lose its implicit parents.
+// Sorts keys, so that equality does not depend on where a key was added. `drop_empty` drops empty
+// tables: after the removal of a header, its parents may no longer exist, because only this header
+// implied them.
 Json Canonical(const Json& json, bool drop_empty) {
   if (!json.is_object()) return json;
   Json out = Json::MakeObject();
@@ -389,7 +390,6 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
   for (const TextEdit& edit : edits) {
     Json after = expected;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
-    // An edit that is already in effect keeps the text as it is.
     if (after == expected) continue;
     expected = std::move(after);
     removes |= edit.kind == EditKind::kRemove;

@@ -66,7 +66,7 @@ TEST(TomlPatcher, InlineTablesAndDottedKeysKeepTheirForm) {
             "a.b = 1\na.x.y = \"v\"\n[c]\n");
 }
 
-TEST(TomlPatcher, QuotedKeysAreUnderstood) {
+TEST(TomlPatcher, QuotedKeysEqualBareKeys) {
   EXPECT_EQ(
       Patched("[plugins.'io.x'.\"c\\u0064\"]\n", {SetText({"plugins", "io.x", "cd", "k"}, "v")}),
       "[plugins.'io.x'.\"c\\u0064\"]\nk = \"v\"\n");
@@ -117,7 +117,7 @@ TEST(TomlPatcher, ErrorsNameTheLine) {
 
 // Random documents in every notation: an edit is never rejected, and the opposite edit restores the
 // document.
-TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
+TEST(TomlPatcher, EditsOfRandomDocumentsCanBeReverted) {
   std::mt19937 random(11);
   const auto pick = [&](size_t n) { return random() % n; };
   const std::vector<std::string> keys = {"a", "\"b.c\"", "'d'", "e-1"};

@@ -77,7 +77,7 @@ class Scanner {
     return at_ > begin ? Status::Ok() : UnexpectedText("a missing value");
   }
 
-  // Reads from the opening bracket to after the closing one.
+  // Reads an array or an inline table, including its brackets.
   Status ReadItems(int depth, ItemList* items) {
     const bool table = Peek() == '{';
     const char close = table ? '}' : ']';
@@ -147,7 +147,7 @@ class Scanner {
   size_t at_;
 };
 
-// `at` is at "[".
+// Reads the header "[table]" or "[[array]]" at which the scanner stands.
 Status ReadHeader(Scanner* scanner, Statement* statement) {
   scanner->Take('[');
   if (scanner->Take('['))

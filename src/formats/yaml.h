@@ -2,7 +2,7 @@
 // Reads YAML documents written by users (profiles, kubeconfig) into Json, and writes Json as YAML.
 // Plain scalars become null, booleans and numbers by the JSON schema of YAML 1.2; quoted scalars
 // stay strings. Rejected, with a line: anchors and aliases, tags, several documents, and keys that
-// are repeated or not scalars. Every value has its line. Threads: pure functions.
+// are repeated or not scalars. Each value has its line (Json::line). Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -116,14 +116,14 @@ class YamlTree {
   bool loaded_ = false;
 };
 
-// Replaces the bytes from `begin` to `end` by `text`.
+// Replaces the bytes from `begin` to `end` by `text`. Splice{} changes nothing.
 struct Splice {
   size_t begin = 0;
   size_t end = 0;
   std::string text;
 };
 
-// "key: value", with further lines for objects and lists, without a last line end.
+// "key: value", with further lines for objects and lists. The last line has no line end.
 std::string EntryText(const std::string& key, const Json& value) {
   std::string text = WriteYaml(Json::MakeObject({{key, value}}));
   text.pop_back();
@@ -168,8 +168,8 @@ std::optional<Splice> AddMember(YamlTree& yaml, const yaml_node_t* mapping, cons
   if (YamlTree::IsFlow(mapping)) {
     const size_t at =
         pairs == 0 ? yaml.BeginOf(mapping) + 1 : yaml.EndOf(yaml.ValueAt(mapping, pairs - 1));
+    // Inside brackets (flow style) JSON is valid YAML. It replaces the "0" of "key: 0".
     std::string text = EntryText(key, IsScalarValue(value) ? value : Json::Int(0));
-    // Inside brackets (flow style) JSON is valid YAML.
     if (!IsScalarValue(value)) text.replace(text.size() - 1, 1, value.Serialize());
     return Splice{at, at, (pairs == 0 ? "" : ", ") + text};
   }

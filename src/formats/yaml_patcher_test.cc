@@ -39,11 +39,11 @@ spec:
     nodeSelector:
       disk: ssd
 )";
-// The text above with one part changed.
-std::string PodWith(std::string_view part, std::string_view now) {
+// The text above with `part` replaced.
+std::string PodWith(std::string_view part, std::string_view replacement) {
   std::string text = kPodYaml;
   const size_t at = text.find(part);
-  return at == std::string::npos ? "no such part" : text.replace(at, part.size(), now);
+  return at == std::string::npos ? "no such part" : text.replace(at, part.size(), replacement);
 }
 
 TEST(YamlPatcher, ReplacesOnlyTheValue) {
