@@ -88,6 +88,7 @@ LIMITER_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* 
 LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
                                PhysicalMemory memory, unsigned long long flags) {
   Process& process = Process::Get();
+  if (!process.IsLimiting()) return driver.cuMemMap(pointer, bytes, offset, memory, flags);
   int gpu = -1;
   const uint64_t reserved = process.physical_pieces().BytesToGrow(memory, offset + bytes, &gpu);
   if (reserved != 0 && !process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
@@ -108,7 +109,11 @@ LIMITER_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset,
 // Retain and Release keep the piece in the table while the driver exports it.
 LIMITER_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
                                                    unsigned handle_type, unsigned long long flags) {
-  auto& pieces = Process::Get().physical_pieces();
+  Process& process = Process::Get();
+  if (!process.IsLimiting()) {
+    return driver.cuMemExportToShareableHandle(shared, memory, handle_type, flags);
+  }
+  auto& pieces = process.physical_pieces();
   pieces.Retain(memory);
   const Result result = driver.cuMemExportToShareableHandle(shared, memory, handle_type, flags);
   if (result == Result::kSuccess) {
