@@ -11,10 +11,10 @@ namespace tessera::limiter {
 namespace {
 
 // Time between two ticks: while containers contend, and while a low class may have to stop. The low
-// class must leave the GPU within 10 ms, and must be told long before.
+// class must leave the GPU within 10 ms, so the stop must be decided much sooner.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
 // Replaces kTick while more than kManyContainers containers contend. Each container then uses less
-// of a tick, so its share is as exact as with kTick.
+// GPU time in a tick, so its share is as exact as with kTick.
 constexpr int64_t kManyContainersTick = 3 * kMillisecond;
 constexpr int kManyContainers = 8;
 // A container that launched within this time may launch again soon. Ticks must then be frequent

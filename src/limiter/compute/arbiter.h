@@ -82,8 +82,8 @@ class Arbiter {
   bool IsDue(int64_t now, Id id) const;
   // `readings` may lack containers that are not due or that could not be read.
   const Division& Tick(int64_t now, std::span<const ContainerReading> readings);
-  // `used` is the mean part of the GPU that the container's processes used in the second before
-  // `now`.
+  // `used` is the mean part of the GPU that NVML reports for the container's processes in the
+  // second before `now`.
   void RecordUtilization(int64_t now, Id id, double used);
 
  private:
@@ -109,7 +109,7 @@ class Arbiter {
     double bias = 1;
     double mean_metered = 0, mean_nvml = 0;
     double last_nvml = 0;
-    double noise = 0;  // mean difference between NVML's measures of two seconds of the same load
+    double noise = 0;  // mean difference of NVML's measures of successive seconds of the same load
     int samples = 0;
   };
   // A container's metered GPU time, and the factors that correct it. The events that time launches
@@ -125,7 +125,7 @@ class Arbiter {
     double unsampled_part = 0;   // of the GPU time, at the last call
     bool was_contended = false;  // `time_contended` was not 0 at the last call
     int64_t longest = 0;         // of the container, in the work that it does now
-    int64_t had_length_at = 0;   // when its launches last had about this length
+    int64_t had_length_at = 0;   // when its launches last had about the length `longest`
     BiasEstimate bias_alone, bias_contended;
   };
   struct ContainerState {
@@ -134,9 +134,9 @@ class Arbiter {
     std::vector<ProcessState> processes;  // sorted by slot
     uint32_t epoch = 1, flags = 0;
     double weight = 0, limit = 1;
-    // True: the container is stopped while a high class works. This holds for the low class, and
-    // for normal containers without a request while a container of the low class has a request.
-    // Otherwise they would use the GPU whenever that container is stopped.
+    // True: the container is stopped while a high class works. True for the low class, and for
+    // normal containers without a request while a container of the low class has a request.
+    // Otherwise such normal containers would use the GPU whenever the low class is stopped.
     bool is_low = false;
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;
@@ -201,7 +201,7 @@ class Arbiter {
   std::vector<ContainerState*> by_limit_;
   size_t active_processes_ = 0;
   std::vector<ProcessState*> short_active_;  // sorted by rate
-  std::vector<double> rates_below_;  // by index in short_active_: the sum of the rates before it
+  std::vector<double> rates_below_;  // by index in short_active_: sum of the rates at lower indexes
   double long_active_ = 0;           // sum of TurnFraction() over processes with long kernels
   int64_t sample_weight_dt_ = 0;
   double sample_weight_ = 0;  // SampleWeight(sample_weight_dt_)

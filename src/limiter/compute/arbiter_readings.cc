@@ -49,8 +49,8 @@ double Arbiter::SampleWeight(int64_t dt) {
   return sample_weight_;
 }
 
-// A process corrects its count by small amounts, so a slot whose count has fallen by more than half
-// has another process.
+// A process lowers `metered` only by small corrections. So if `metered` has fallen by more than
+// half, the slot has another process.
 void Arbiter::MeterProcess(int64_t now, int64_t metered, ProcessState* process,
                            ContainerState* container) {
   if (metered < process->metered / 2) EndProcess(now, process, container);
@@ -68,7 +68,8 @@ void Arbiter::MeterProcess(int64_t now, int64_t metered, ProcessState* process,
   part = Bounded(part + more);
 }
 
-// NVML does not report a process that has ended, nor what it did since the last report.
+// NVML does not report the GPU time of a process that has ended, not even the time since the last
+// report.
 void Arbiter::EndProcess(int64_t now, ProcessState* process, ContainerState* container) {
   MeterCorrection& meter = container->meter;
   meter.ended_at = now;

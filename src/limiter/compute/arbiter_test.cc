@@ -59,7 +59,7 @@ TEST(ArbiterTest, OnlyAChangedShareIncrementsTheEpoch) {
   EXPECT_EQ(AllowanceOf(arbiter.Tick(kStart + 2 * kMillisecond, {}), 1).epoch, epoch + 1);
 }
 
-TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
+TEST(ArbiterTest, StopsALowClassWhileAHighClassWorks) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
@@ -106,7 +106,7 @@ TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
             2 * kMillisecond);
 }
 
-TEST(ArbiterTest, TicksLessOftenForACrowd) {
+TEST(ArbiterTest, TicksLessOftenForManyContainers) {
   Arbiter arbiter;
   Readings readings;
   for (Arbiter::Id id = 0; id < 12; ++id) {
@@ -122,7 +122,7 @@ TEST(ArbiterTest, TicksLessOftenForACrowd) {
 }
 
 // One wake-up of the agent serves the arbiters of all GPUs.
-TEST(ArbiterTest, ArbitersThatStartApartTickTogether) {
+TEST(ArbiterTest, ArbitersThatStartAtDifferentTimesTickTogether) {
   const auto next_of = [](int64_t start) {
     Arbiter arbiter;
     for (const Arbiter::Id id : {1, 2}) arbiter.Set(id, {.weight = 1});
@@ -134,7 +134,7 @@ TEST(ArbiterTest, ArbitersThatStartApartTickTogether) {
   EXPECT_EQ(next_of(kStart + 1), next_of(kStart + 300 * kMicrosecond));
 }
 
-TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
+TEST(ArbiterTest, ReadsAnIdleContainerSeldom) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kHigh});
@@ -163,7 +163,7 @@ TEST(ArbiterTest, ForgetsTheWorkInFlightOfADeadProcess) {
 
 // A container that claims to work but is charged nothing is owed its share. It must not hold the
 // others for longer than its share.
-TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
+TEST(ArbiterTest, AContainerThatDoesNotUseItsTurnsTakesLittleFromOthers) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.2});
   arbiter.Set(2, {.request = 0.8});
@@ -179,10 +179,10 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
 
-// For `seconds`, container 1 meters 0.4 of the GPU, and NVML reports `nvml` for it. Container 2
-// works at the same time, or not.
-void Meter(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double nvml,
-           bool beside) {
+// For `seconds`, container 1 meters 0.4 of the GPU, and NVML reports `nvml` for it. If `beside`,
+// container 2 works at the same time.
+void RunMetered(Arbiter* arbiter, int64_t* now, int64_t* metered, int seconds, double nvml,
+                bool beside) {
   for (int second = 0; second < seconds; ++second) {
     for (const int64_t end = *now + kSecond; *now < end; *now += 4 * kMillisecond) {
       *metered += int64_t(0.4 * 4 * kMillisecond);
@@ -218,14 +218,14 @@ double BiasAfterOtherLaunches(double nvml, int64_t length, int64_t later_length)
   return double(bias) / kOne;
 }
 
-TEST(ArbiterTest, ACorrectionThatFavorsAContainerEndsWithTheLengthOfItsLaunches) {
+TEST(ArbiterTest, ACorrectionThatFavorsAContainerEndsWhenItsLaunchesChange) {
   constexpr int64_t kShort = 20 * kMicrosecond, kLong = kMillisecond;
   EXPECT_NEAR(BiasAfterOtherLaunches(0.1, kShort, kShort), 0.25, 0.02);
   EXPECT_EQ(BiasAfterOtherLaunches(0.1, kShort, kLong), 1);
   EXPECT_EQ(BiasAfterOtherLaunches(0.1, kLong, kShort), 1);
   EXPECT_NEAR(BiasAfterOtherLaunches(0.1, kShort, 2 * kShort), 0.25, 0.02);
   EXPECT_NEAR(BiasAfterOtherLaunches(0.8, kShort, kLong), 2, 0.1)
-      << "a container could claim other launches to be rid of the correction";
+      << "otherwise a container could end the correction by reporting other launches";
 }
 
 // NVML does not report copies, so only the rest of the metered time is compared with NVML.
@@ -269,32 +269,32 @@ TEST(ArbiterTest, ShortProcessesDoNotCorrectTheMeter) {
   }
 }
 
-TEST(ArbiterTest, CorrectsTheMeterOfAContainerAloneAndBesideOthersApart) {
+TEST(ArbiterTest, CorrectsTheMeterSeparatelyAloneAndBesideOthers) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.3, .limit = 0.3});
   arbiter.Set(2, {.request = 0.7, .limit = 0.7});
   int64_t now = kStart, metered = 0;
   const auto bias = [&](bool beside) {
-    Meter(&arbiter, &now, &metered, 1, beside ? 0.3 : 0.4, beside);
+    RunMetered(&arbiter, &now, &metered, 1, beside ? 0.3 : 0.4, beside);
     Readings readings{Working(1, now, metered)};
     readings.push_back(beside ? Working(2, now, 0) : Arbiter::ContainerReading{.id = 2});
     return double(AllowanceOf(arbiter.Tick(now, readings), 1).bias) / kOne;
   };
-  Meter(&arbiter, &now, &metered, 10, 0.3, true);
+  RunMetered(&arbiter, &now, &metered, 10, 0.3, true);
   EXPECT_NEAR(bias(true), 0.75, 0.02);
-  EXPECT_NEAR(bias(false), 1, 0.01) << "the error beside the other says nothing about this";
-  Meter(&arbiter, &now, &metered, 10, 0.4, false);
+  EXPECT_NEAR(bias(false), 1, 0.01) << "the error beside another container does not apply";
+  RunMetered(&arbiter, &now, &metered, 10, 0.4, false);
   EXPECT_NEAR(bias(false), 1, 0.01);
-  EXPECT_NEAR(bias(true), 0.75, 0.02) << "known from before";
-  Meter(&arbiter, &now, &metered, 10, 0.5, false);
+  EXPECT_NEAR(bias(true), 0.75, 0.02) << "the factor for contended times is kept";
+  RunMetered(&arbiter, &now, &metered, 10, 0.5, false);
   EXPECT_NEAR(
       double(AllowanceOf(arbiter.Tick(now, Readings{Working(1, now, metered)}), 1).bias) / kOne,
       1.25, 0.02)
-      << "an error alone is corrected, too";
+      << "the meter of a container alone is corrected, too";
 }
 
-// Whatever a container writes into its lines, the other containers keep a lease and sane rates.
-TEST(ArbiterTest, BoundsWhatContainersClaim) {
+// A container may write anything into its lines.
+TEST(ArbiterTest, FalseReadingsDoNotAffectOtherContainers) {
   std::mt19937_64 random(3);
   const auto number = [&]() -> int64_t {
     switch (random() % 5) {

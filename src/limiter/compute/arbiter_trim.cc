@@ -25,7 +25,8 @@ constexpr double kMinContended = 0.25;
 // Processes that live for less than this are reported too late or not at all.
 constexpr int64_t kShortLife = 2 * kSecond;
 constexpr double kMinBias = 0.1, kMaxBias = 10;
-// Launches that are longer or shorter by this factor for so long are other work.
+// If launches are longer or shorter by the factor kOtherLength for kOtherLengthTime, they count as
+// other work.
 constexpr int64_t kOtherLength = 3;
 constexpr int64_t kOtherLengthTime = 300 * kMillisecond;
 
@@ -68,8 +69,8 @@ void Arbiter::CorrectBias(double metered, double surely_sampled_part, double use
 // Events are inexact by an amount that depends on the program: on the length of its launches, and
 // on how many of its streams overlap. A factor below 1 lets a container launch more. For the next
 // program it can be wrong several times over, so it ends with the processes or with the length of
-// launches for which it was found. A factor above 1 stays until NVML's measure changes it, because
-// a container can claim other work whenever it wants.
+// launches for which it was found. A factor above 1 stays until NVML's measure changes it:
+// otherwise a container could end the factor by reporting another length.
 void Arbiter::EndFavorableBias(int64_t now, ContainerState* container) {
   MeterCorrection& meter = container->meter;
   const auto is_older = [now](const ProcessState& process) { return process.first_read_at < now; };
@@ -96,10 +97,10 @@ void Arbiter::ResumeBias(Id id, double bias) {
   meter.bias_alone.bias = meter.bias_contended.bias = std::clamp(bias, kMinBias, kMaxBias);
 }
 
-// A second in which other containers were active for a part of the time counts as contended. In the
-// rest of such a second the container ran alone; that use is corrected with the factor for times
-// alone. NVML's samples are so old that the first second after a change still includes use from
-// before the change.
+// A second in which other containers were active for a part of the time counts as contended. The
+// container's use in the rest of this second is corrected with the factor for times alone. NVML's
+// samples are so old that the first second after a change still includes use from before the
+// change.
 void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   ContainerState* const container = Find(id);
   if (container == nullptr) return;
@@ -110,7 +111,7 @@ void Arbiter::RecordUtilization(int64_t now, Id id, double used) {
   const double contended = double(std::exchange(meter.time_contended, 0)) / span;
   double unsampled = double(std::exchange(meter.time_unsampled, 0)) / span;
   const double young = double(std::exchange(meter.time_young, 0)) / span;
-  // Where processes have ended, the young ones may end soon too.
+  // If processes have ended, processes that have just started may also end soon.
   if (meter.ended_at != 0 && now - meter.ended_at < kShortLife) unsampled += young;
   for (ProcessState& process : container->processes) process.sampled_time = 0;
   const bool was_contended = std::exchange(meter.was_contended, contended > 0);

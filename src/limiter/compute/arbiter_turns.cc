@@ -40,7 +40,8 @@ bool Arbiter::HasAwaitedKernels(const ContainerState& container) {
          container.longest <= kMaxAwaitedTime;
 }
 
-// True: the container's own limit has just delayed a launch. `last_limited` is 0 if it never has.
+// True: the container's own limit has just delayed a launch. `last_limited` is 0 if the limit never
+// has.
 bool Arbiter::IsAtLimit(int64_t now, const ContainerState& container) {
   return container.last_limited > 0 && now - container.last_limited <= kAtLimitTime;
 }
@@ -65,9 +66,9 @@ void Arbiter::DecideStops(int64_t now) {
   }
 }
 
-// Measures which part of its turns a container uses. Two ticks of a turn do not count: the first,
-// because other containers still run, and the last, because the container then pauses or waits for
-// its limit.
+// Measures the part of its turns that a container uses. Two ticks of a turn do not count: the
+// first, because other containers still run, and the last, because the container then pauses or
+// waits for its limit.
 void Arbiter::MeasureTurnUtilization(int64_t now, double elapsed, ContainerState* container) {
   const bool works = container->in_flight > 0 || now - container->last_launch < kWorkingTime;
   if (!container->was_alone_in_turn || !works || IsAtLimit(now, *container)) return;

@@ -111,8 +111,8 @@ int64_t Books::PauseForAllowance(int64_t rate, bool leased, int64_t now) {
   const int64_t missing = charged - lines_.charge->allowance.load(kRelaxed);
   if (missing < 0) return 0;
   last_limited_ = now;
-  // While work is in flight, the pause is short, so that the end of the work is noticed soon. From
-  // that end, the agent computes how much of the GPU each process gets.
+  // While work is in flight, the pause is short, so that the end of the work is noticed soon. The
+  // agent needs the time of that end to compute the part of the GPU that each process gets.
   const int64_t max_pause = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Max(kMinPause, Min(missing * kOne / Max(rate, 1), max_pause));
 }
@@ -265,7 +265,8 @@ int Books::ClaimTail(uintptr_t stream, int64_t now) {
   return Claim(0, stream, unmarked_, now);
 }
 
-// REQUIRES lock_. Claims a mark whose events measure their own GPU time, until that is known.
+// REQUIRES lock_. Claims a mark whose events measure the GPU time of a pair of events, unless that
+// is known.
 int Books::ClaimEmptyPair(uintptr_t stream, int64_t now) {
   if (empty_pairs_ >= kEmptyPairs || count_ != 0) return kNoMark;
   const int mark = Claim(0, stream, 0, now);

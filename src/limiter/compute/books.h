@@ -8,8 +8,8 @@
 // advance and spends it without a lock; the launch that uses up a slice is timed with a pair of
 // events. The slice paid for slice / price launches of the same key (prices.h), and the measured
 // time counts as the time of each of them. The measured time corrects the price and the charge. So
-// charges are right on average even while prices are wrong. The time that the events themselves
-// take is measured with some pairs without a launch, while a thread waits, and subtracted.
+// charges are right on average even while prices are wrong. The GPU time of the events is
+// subtracted. It is measured while a thread waits, with pairs of events without a launch.
 //
 // Marks. A mark is an end event, with a start event if its launch is timed. A mark covers the work
 // since the previous mark. When its end event is done, that work is no longer in flight.
@@ -35,7 +35,7 @@ namespace tessera::limiter {
 
 class Books {
  public:
-  // GPU time that one thread has taken in advance. A new thread has only zeros.
+  // GPU time that one thread has taken in advance. All fields of a new thread are 0.
   struct ThreadCredit {
     uint32_t epoch = 0;
     uint32_t random = 0;
@@ -100,15 +100,15 @@ class Books {
                                     std::memory_order_relaxed);
   }
   LaunchDecision Decide(ThreadCredit* thread, const Launch& launch, int64_t now);
-  // Follows every LaunchDecision with a mark. `recorded` is false if its events could not be
-  // recorded.
+  // Called after every LaunchDecision with a mark. `recorded`: the driver has recorded the events
+  // of the mark.
   void Commit(int mark, bool recorded);
-  // Acquires the oldest mark, for Settle or Release, one of which must follow. kNoMark: its events
-  // are not recorded yet, there is no mark, or another thread has acquired one.
+  // Acquires the oldest mark. The caller then calls Settle or Release. kNoMark: the events of the
+  // mark are not recorded yet, there is no mark, or another thread has acquired a mark.
   int AcquireOldest();
   void Release() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
-  // True: the mark has a start event too.
+  // True: the mark also has a start event.
   bool HasStart(int mark) const { return marks_[mark].timed || marks_[mark].is_empty_pair; }
   // Called after AcquireOldest, about every millisecond, while the launch of a timed mark runs.
   void ChargeRunning(int mark, int64_t now);
@@ -151,14 +151,17 @@ class Books {
     uint32_t version;  // of the price, if timed
     uint64_t key;
     uintptr_t stream;
-    int64_t estimate, covers, launched_at;
+    int64_t estimate;  // GPU time of the launch
+    int64_t covers;    // GPU time of the work since the previous mark
+    int64_t launched_at;
     int64_t launches;                         // number of launches for which the sample stands
     int64_t part_integral;                    // PartIntegral at the launch
     int64_t running_since, running_integral;  // first call of ChargeRunning; 0: none yet
     int64_t charged_running;                  // charged before the end, in addition to `covers`
   };
 
-  // Adds what the thread has spent since the last call to unmarked_. False: nothing.
+  // Adds the credit that the thread has spent since the last call to unmarked_. False: the thread
+  // has spent nothing.
   bool NoteSpent(ThreadCredit* thread);
   struct Estimate {
     int64_t time;
@@ -219,8 +222,8 @@ class Books {
   int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last settled mark
   int64_t released_at_ = 0;  // last launch that was made although work in flight was stalled
   int64_t stretch_ = -1;  // from the last start after idle to the end of the last mark; -1: unknown
-  int64_t overlapped_at_ =
-      INT64_MIN / 2;  // when a mark that overlapped with other streams was last settled
+  // When a mark that overlapped with other streams was last settled.
+  int64_t overlapped_at_ = INT64_MIN / 2;
   // GPU time of a pair of events without a launch between them, and the number of measured pairs.
   int64_t empty_pair_ = 0;
   uint32_t empty_pairs_ = 0;
@@ -228,8 +231,8 @@ class Books {
   // Decaying sums over work that ended while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;
   int64_t usual_time_ = 0;    // estimate of the last timed launch
-  int64_t idle_at_ = 0;       // when nothing was last known to be in flight; 0: not known
-  int64_t idle_metered_ = 0;  // metered_ then
+  int64_t idle_at_ = 0;       // last time at which no work was in flight; 0: unknown
+  int64_t idle_metered_ = 0;  // metered_ at idle_at_
   // As in ComputeSlot.
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_work_ = 0, longest_ = 0;
   int outstanding_long_ = 0;  // marks with long_work

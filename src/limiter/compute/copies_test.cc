@@ -164,7 +164,7 @@ TEST_F(LimiterTest, EveryWayToLaunchAKernelIsCharged) {
   unsetenv("SIMGPU_KERNEL_NS");
 }
 
-TEST_F(LimiterTest, BatchesThatTouchTheHostAreFree) {
+TEST_F(LimiterTest, BatchesFromHostMemoryAreNotCharged) {
   LimitedNode node({100 * kMiB}, kNewDriver);
   node.SetCompute(0, 0.5);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

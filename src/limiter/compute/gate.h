@@ -75,8 +75,8 @@ class Gate {
     const int64_t now = gpu_->Now();
     SettleEnded(now);
     if (const int mark = books_.AcquireOldest(); mark != Books::kNoMark) {
-      // The start event has not been reached: the launch still waits for other work of its stream
-      // or for the program.
+      // Until the GPU reaches the start event, the launch waits for other work of its stream or for
+      // the program.
       if (books_.HasStart(mark) && gpu_->Done(StartOf(mark))) books_.ChargeRunning(mark, now);
       books_.Release();
     }

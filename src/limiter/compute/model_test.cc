@@ -20,12 +20,12 @@ namespace {
 
 constexpr int64_t kSeconds = 1'000'000'000;
 
-uint64_t Variable(const char* name, uint64_t otherwise) {
+uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
-uint64_t Mixes() { return Variable("TESSERA_COMPUTE_MIXES", 0); }
-uint64_t FirstMix() { return Variable("TESSERA_COMPUTE_FIRST_MIX", 7001); }
+uint64_t MixCount() { return NumberFromEnvironment("TESSERA_COMPUTE_MIXES", 0); }
+uint64_t FirstSeed() { return NumberFromEnvironment("TESSERA_COMPUTE_FIRST_MIX", 7001); }
 
 Load Steady(double length) { return {.name = "async", .kernels = {{length}}}; }
 TenantOptions Weighted(double weight, const Load& load) {
@@ -39,7 +39,7 @@ void Expect(const char* what, const SharedGpuOptions& options, const std::vector
   gpu.Run();
   std::printf("%-36s", what);
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto figures = gpu.Of(i, from);
+    const auto figures = gpu.UsageOf(i, from);
     std::printf(" %5.1f/%.2f", figures.mean, figures.deviation);
     EXPECT_NEAR(figures.mean, wanted[i], tolerance) << what << ", tenant " << i;
     EXPECT_LE(figures.deviation, tolerance) << what << ", tenant " << i;
@@ -54,12 +54,12 @@ TEST(ComputeModelTest, OneTenantGetsItsHardLimit) {
   for (size_t i = 0; i < loads.size(); ++i) {
     const double demand = DemandOf(loads[i]);
     for (const double limit : {10, 30, 50, 70, 90}) {
-      if (Mixes() == 0 && (i + size_t(limit) / 10) % 5 != 0) continue;
+      if (MixCount() == 0 && (i + size_t(limit) / 10) % 5 != 0) continue;
       SharedGpu gpu({.tenants = {HardLimit(limit / 100, loads[i])},
-                     .length = (Mixes() == 0 ? 5 : 9) * kSeconds,
+                     .length = (MixCount() == 0 ? 5 : 9) * kSeconds,
                      .seed = uint64_t(limit)});
       gpu.Run();
-      const auto figures = gpu.Of(0);
+      const auto figures = gpu.UsageOf(0);
       const double wanted = std::min(limit, demand);
       const bool holds = Holds(figures, wanted);
       held += holds;
@@ -109,7 +109,7 @@ TEST(ComputeModelTest, OverlappingStreamsGetTheirSharesWithoutNvml) {
   const struct {
     const char* what;
     Load load;
-    double less, more;  // the least means
+    double less, more;  // minimum means of the tenants with 30 and with 70
   } cases[] = {
       {"4 streams of 5 us", {.kernels = {{5 * kUs}}, .streams = 4}, 29, 68},
       {"4 streams of 20 us", {.kernels = {{20 * kUs}}, .streams = 4}, 29, 66},
@@ -124,7 +124,7 @@ TEST(ComputeModelTest, OverlappingStreamsGetTheirSharesWithoutNvml) {
     SharedGpu gpu(
         {.tenants = {HardLimit(0.3, one.load), HardLimit(0.7, one.load)}, .trims = false});
     gpu.Run();
-    const auto less = gpu.Of(0), more = gpu.Of(1);
+    const auto less = gpu.UsageOf(0), more = gpu.UsageOf(1);
     std::printf("30 / 70, %-24s %.1f/%.2f %.1f/%.2f\n", one.what, less.mean, less.deviation,
                 more.mean, more.deviation);
     EXPECT_GE(less.mean, one.less) << one.what;
@@ -140,7 +140,7 @@ Load Dynamic(double length, double power, Load::Grids grids = Load::Grids::kNew)
   return {.name = "dynamic", .kernels = {{length}}, .grids = grids, .power = power};
 }
 
-TEST(ComputeModelTest, AProgramWithEverNewGridsGetsItsShare) {
+TEST(ComputeModelTest, AProgramWithNewGridsGetsItsShare) {
   constexpr auto kGrowing = Load::Grids::kGrowing;
   int run = 0;
   for (const double length : {5 * kUs, 100 * kUs, 1 * kMs, 5 * kMs}) {
@@ -151,7 +151,7 @@ TEST(ComputeModelTest, AProgramWithEverNewGridsGetsItsShare) {
                  {"root", Dynamic(length, 0.5)},       {"square", Dynamic(length, 2)},
                  {"inverse", Dynamic(length, -0.5)},   {"growing", Dynamic(length, 1, kGrowing)}};
     for (const auto& one : cases) {
-      if (Mixes() == 0 && ++run % 3 == 0) continue;
+      if (MixCount() == 0 && ++run % 3 == 0) continue;
       char what[64];
       std::snprintf(what, sizeof(what), "30, grids of %.0f us, %s", length / kUs, one.what);
       Expect(what, {.tenants = {HardLimit(0.3, one.load)}, .length = 4 * kSeconds}, {30});
@@ -189,9 +189,9 @@ TEST(ComputeModelTest, AProgramThatWaitsForEachKernelGetsItsShareBesideLongKerne
                                 .processes = {Steady(length)}};
     SharedGpu gpu({.tenants = {HardLimit(0.7, waits), elastic}, .length = 12 * kSeconds});
     gpu.Run();
-    std::printf("70: 1 x 1 ms / 30 to 100: of %2.0f ms %5.1f %5.1f\n", length / kMs, gpu.Of(0).mean,
-                gpu.Of(1).mean);
-    EXPECT_GE(gpu.Of(0).mean, 66) << length;
+    std::printf("70: 1 x 1 ms / 30 to 100: of %2.0f ms %5.1f %5.1f\n", length / kMs,
+                gpu.UsageOf(0).mean, gpu.UsageOf(1).mean);
+    EXPECT_GE(gpu.UsageOf(0).mean, 66) << length;
   }
 }
 
@@ -205,7 +205,7 @@ TEST(ComputeModelTest, ProgramsThatExchangeTheirLongKernelsKeepTheSmallerShare) 
                     .exchanges = true};
     SharedGpu gpu({.tenants = {HardLimit(0.3, load), HardLimit(0.7, load)}});
     gpu.RunWindows(kSeconds, 4);
-    const auto less = gpu.InOwnWindows(0), more = gpu.InOwnWindows(1);
+    const auto less = gpu.UsageInOwnWindows(0), more = gpu.UsageInOwnWindows(1);
     std::printf("30 / 70, 20 x 10 us and an exchanged %.0f ms: %.1f/%.2f %.1f/%.2f\n", other / kMs,
                 less.mean, less.deviation, more.mean, more.deviation);
     EXPECT_TRUE(Holds(less, 30)) << other;
@@ -220,7 +220,7 @@ TEST(ComputeModelTest, EarlyStampsOfEventsMoveSharesForSeconds) {
                    .gpu = {.early_stamps = true},
                    .length = 12 * kSeconds});
     gpu.Run();
-    const auto less = gpu.Of(0), more = gpu.Of(1);
+    const auto less = gpu.UsageOf(0), more = gpu.UsageOf(1);
     std::printf("30 / 70 with early stamps, kernels of %4.0f us: %.1f/%.2f %.1f/%.2f\n",
                 length / kUs, less.mean, less.deviation, more.mean, more.deviation);
     EXPECT_NEAR(less.mean, 30, 12) << length;
@@ -237,7 +237,7 @@ TEST(ComputeModelTest, LongKernelsThatWereNeverMeasuredGetTheirShare) {
     many.processes.assign(count, once);
     SharedGpu gpu({.tenants = {many, HardLimit(0.4, Steady(100 * kUs))}});
     gpu.RunWindows(kSeconds, 4);
-    const auto figures = gpu.InOwnWindows(0), neighbor = gpu.Of(1);
+    const auto figures = gpu.UsageInOwnWindows(0), neighbor = gpu.UsageOf(1);
     std::printf("50, %zu processes of kernels of 100 ms / 40: %.1f/%.2f %.1f/%.2f\n", count,
                 figures.mean, figures.deviation, neighbor.mean, neighbor.deviation);
     EXPECT_TRUE(Holds(figures, 50)) << count;
@@ -253,7 +253,7 @@ TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
       SharedGpu gpu({.tenants = {HardLimit(limit / 100, Steady(length))}});
       gpu.RunWindows(kSeconds, 4);
       EXPECT_EQ(gpu.WindowOf(0), int64_t(50 * length));
-      const auto figures = gpu.InOwnWindows(0);
+      const auto figures = gpu.UsageInOwnWindows(0);
       const double swing = gpu.SwingOf(0, limit / 100) / kMs;
       std::printf("%2.0f alone, kernels of %4.0f ms: %.2f / %.2f, swing %.0f ms\n", limit,
                   length / kMs, figures.mean, figures.deviation, swing);
@@ -265,7 +265,7 @@ TEST(ComputeModelTest, LongKernelsKeepTheirShareInLongWindows) {
 
 // A program that leaves the GPU idle while it launches and waits cannot use a large share. Its
 // neighbor still gets at least `least`.
-TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
+TEST(ComputeModelTest, AProgramThatCannotUseItsShareDoesNotStarveOthers) {
   // The program uses the GPU for 160 us of 235 us. It idles within its wait, or after it.
   const Load in_wait{.kernels = {{20 * kUs}}, .sync_every = 8, .wake = 55 * kUs};
   const Load after_wait{.kernels = {{20 * kUs}}, .burst = 159 * kUs, .think = 50 * kUs};
@@ -297,14 +297,14 @@ TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
   for (const auto& one : cases) {
     SharedGpu gpu({.tenants = {one.slow, one.neighbor}, .length = 12 * kSeconds});
     gpu.Run();
-    std::printf("%-36s %5.1f %5.1f\n", one.what, gpu.Of(0).mean, gpu.Of(1).mean);
-    EXPECT_GE(gpu.Of(0).mean, one.least_slow) << one.what;
-    EXPECT_GE(gpu.Of(1).mean, one.least) << one.what;
+    std::printf("%-36s %5.1f %5.1f\n", one.what, gpu.UsageOf(0).mean, gpu.UsageOf(1).mean);
+    EXPECT_GE(gpu.UsageOf(0).mean, one.least_slow) << one.what;
+    EXPECT_GE(gpu.UsageOf(1).mean, one.least) << one.what;
   }
 }
 
 // After its pause, the program must repay the GPU time that it used beyond its share.
-TEST(ComputeModelTest, APauseForgivesNoDebt) {
+TEST(ComputeModelTest, APauseDoesNotEndADebt) {
   const Load pauses{.kernels = {{20 * kMs}}, .burst = 1 * kMs, .think = 2 * kMs};
   Expect("10 by kernels of 20 ms and pauses",
          {.tenants = {Weighted(1, pauses), Weighted(9, Steady(100 * kUs))}}, {10, 89.5});
@@ -350,10 +350,10 @@ TEST(ComputeModelTest, ALowClassWithAShareGetsMoreThanContainersWithoutAShare) {
   const TenantOptions without = Weighted(1, Steady(100 * kUs));
   SharedGpu gpu({.tenants = {high, low, without, without}});
   gpu.Run();
-  std::printf("high 30 / low 60 / 2 without: %.1f %.1f %.1f %.1f\n", gpu.Of(0).mean, gpu.Of(1).mean,
-              gpu.Of(2).mean, gpu.Of(3).mean);
-  EXPECT_NEAR(gpu.Of(0).mean, 30, kTolerancePoints);
-  EXPECT_GE(gpu.Of(1).mean, 42);
+  std::printf("high 30 / low 60 / 2 without: %.1f %.1f %.1f %.1f\n", gpu.UsageOf(0).mean,
+              gpu.UsageOf(1).mean, gpu.UsageOf(2).mean, gpu.UsageOf(3).mean);
+  EXPECT_NEAR(gpu.UsageOf(0).mean, 30, kTolerancePoints);
+  EXPECT_GE(gpu.UsageOf(1).mean, 42);
 }
 
 TEST(ComputeModelTest, AnElasticLimitUsesWhatOthersLeave) {
@@ -381,13 +381,13 @@ TEST(ComputeModelTest, AContainerGetsItsShareAfterOthersHaveEnded) {
       neighbor.end = 9 * kSeconds;
       SharedGpu gpu({.tenants = {HardLimit(share, Steady(100 * kUs)), neighbor},
                      .length = 12 * kSeconds,
-                     .beside_error = error});
+                     .contended_error = error});
       gpu.Run();
-      const auto after = gpu.Of(0, 9'200'000'000);
+      const auto after = gpu.UsageOf(0, 9'200'000'000);
       std::printf("%.0f after others, their meter times %.1f: %.1f/%.2f, at most %.1f\n",
-                  100 * share, error, after.mean, after.deviation, after.most);
+                  100 * share, error, after.mean, after.deviation, after.max);
       EXPECT_NEAR(after.mean, 100 * share, kTolerancePoints) << error;
-      EXPECT_LE(after.most, 100 * share + kTolerancePoints) << error;
+      EXPECT_LE(after.max, 100 * share + kTolerancePoints) << error;
     }
   }
 }
@@ -448,11 +448,11 @@ TEST(ComputeModelTest, AProcessThatIsKilledBeforeItsKernelEndsIsCharged) {
         if (beside) options.tenants.push_back(HardLimit(0.7, Steady(100 * kUs)));
         SharedGpu gpu(options);
         gpu.RunWindows(kSeconds, 4);
-        const auto figures = gpu.InOwnWindows(0);
+        const auto figures = gpu.UsageInOwnWindows(0);
         std::printf("30, killed in kernels of %s%s%s: %.1f/%.2f", one.what,
                     agent ? "" : ", no agent", beside ? ", beside 70" : "", figures.mean,
                     figures.deviation);
-        if (beside) std::printf(", neighbor %.1f", gpu.Of(1).mean);
+        if (beside) std::printf(", neighbor %.1f", gpu.UsageOf(1).mean);
         std::printf("\n");
         EXPECT_LE(figures.mean, 30 + kTolerancePoints) << one.what;
       }
@@ -474,13 +474,13 @@ TEST(ComputeModelTest, ACorrectionThatFavorsAProcessEndsWithIt) {
     if (beside) options.tenants.push_back(HardLimit(0.7, Steady(100 * kUs)));
     SharedGpu gpu(options);
     gpu.Run();
-    const auto after = gpu.Of(0, 8'100'000'000);
+    const auto after = gpu.UsageOf(0, 8'100'000'000);
     std::printf("30 after a process with wrong events%s: %.1f/%.2f, at most %.1f\n",
-                beside ? ", beside 70" : "", after.mean, after.deviation, after.most);
+                beside ? ", beside 70" : "", after.mean, after.deviation, after.max);
     EXPECT_NEAR(after.mean, 30, kTolerancePoints);
-    EXPECT_LE(after.most, 30 + kTolerancePoints);
+    EXPECT_LE(after.max, 30 + kTolerancePoints);
     if (beside) {
-      EXPECT_NEAR(gpu.Of(1, 8'100'000'000).mean, 69.5, kTolerancePoints);
+      EXPECT_NEAR(gpu.UsageOf(1, 8'100'000'000).mean, 69.5, kTolerancePoints);
     }
   }
 }
@@ -492,7 +492,7 @@ TEST(ComputeModelTest, ShortKernelsGetTheirShareWhateverTimeEventsTake) {
                    .gpu = {.event_cost = cost, .event_spread = cost / 5},
                    .trims = false});
     gpu.Run();
-    const auto less = gpu.Of(0), more = gpu.Of(1);
+    const auto less = gpu.UsageOf(0), more = gpu.UsageOf(1);
     std::printf("30 / 70 of 5 us, events take %4ld ns: %.1f/%.2f %.1f/%.2f\n", long(cost),
                 less.mean, less.deviation, more.mean, more.deviation);
     EXPECT_TRUE(Holds(less, 29.8)) << cost;
@@ -521,7 +521,7 @@ TEST(ComputeModelTest, ALowClassUsesWhatAHighClassAtItsLimitLeaves) {
       low.share.priority = PriorityClass::kLow;
       SharedGpu gpu({.tenants = {high, low}});
       gpu.Run();
-      const auto of_high = gpu.Of(0), of_low = gpu.Of(1);
+      const auto of_high = gpu.UsageOf(0), of_low = gpu.UsageOf(1);
       std::printf("high 30 of %.2f ms / low 70 of %.2f ms: %.1f/%.2f %.1f/%.2f\n",
                   high_length / kMs, low_length / kMs, of_high.mean, of_high.deviation, of_low.mean,
                   of_low.deviation);
@@ -547,8 +547,8 @@ TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
       gpu.Run();
       ASSERT_GT(gpu.drains.size(), 100u);
       drains.insert(drains.end(), gpu.drains.begin(), gpu.drains.end());
-      high += gpu.Of(0).mean / 4;
-      low += gpu.Of(1).mean / 4;
+      high += gpu.UsageOf(0).mean / 4;
+      low += gpu.UsageOf(1).mean / 4;
     }
     std::sort(drains.begin(), drains.end());
     std::printf("low kernels of %4.0f us: off the GPU after %.1f ms (median), %.1f ms (most)\n",
@@ -559,11 +559,11 @@ TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
   }
 }
 
-// True: 95 % of the tenants get their shares. `new_grids`: see Mix. `usual_count`:
-// mixes by default.
+// True: 95 % of the tenants get their shares. `new_grids`: see Mix. `usual_count`: number of mixes
+// by default.
 bool MixesHold(double new_grids, uint64_t usual_count) {
-  const uint64_t count = Mixes() == 0 ? usual_count : Mixes();
-  const uint64_t first = FirstMix();
+  const uint64_t count = MixCount() == 0 ? usual_count : MixCount();
+  const uint64_t first = FirstSeed();
   int held = 0, tenants = 0;
   double error = 0, deviation = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -572,7 +572,7 @@ bool MixesHold(double new_grids, uint64_t usual_count) {
     gpu.RunWindows(kSeconds, 7);
     const std::vector<double> wanted = mix.Expected(gpu);
     for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto figures = gpu.InOwnWindows(i);
+      const auto figures = gpu.UsageInOwnWindows(i);
       const bool holds = Holds(figures, wanted[i]);
       held += holds;
       ++tenants;

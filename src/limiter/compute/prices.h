@@ -4,9 +4,10 @@
 // classes of sizes, and a class has one key. So a function has few keys, even if it is launched
 // with many grids. Prices are learned from timed launches.
 //
-// The table has a fixed size. A key that finds no room near its place replaces the least used entry
-// there. Threads: any thread may call Find; all other functions need the caller's lock. Cost of
-// Find: one cache line; no allocation, system call or atomic read-modify-write.
+// The table has a fixed size. If the kNear entries from the home of a new key are all taken, the
+// key replaces the least used of them. Threads: any thread may call Find; the caller holds a lock
+// during all other calls. Cost of Find: one cache line; no allocation, system call or atomic
+// read-modify-write.
 #pragma once
 
 #include <atomic>
@@ -49,17 +50,17 @@ constexpr Work KernelWork(uint64_t function, uint64_t x, uint64_t y, uint64_t z)
 struct alignas(64) Price {
   std::atomic<uint64_t> key;   // 0: free
   std::atomic<int64_t> price;  // nanoseconds; kUnpriced until a launch is timed
-  // The other fields need the lock.
+  // The caller's lock protects the other fields.
   int64_t deviation;         // mean of |timed - price|
-  int64_t smallest_dropped;  // of the samples dropped in succession
+  int64_t smallest_dropped;  // smallest of the last `dropped` samples
   int64_t shortest;          // shortest sample, slowly rising
   int64_t least;             // lower bound of a long launch, slowly falling; 0: none
   uint32_t samples;          // samples in the price
   uint32_t outstanding;      // timed launches without a result yet
   uint32_t version;          // incremented when the price is forgotten
-  uint16_t near;             // fraction of the samples that are about as short, in 4096ths
+  uint16_t near;             // fraction of the samples near `shortest`, in 4096ths
   uint8_t dropped;           // successive samples that looked too long
-  bool is_long;              // about a turn or more: most samples include others' turns
+  bool is_long;              // about a turn or more: most samples include turns of other processes
 };
 static_assert(sizeof(Price) == 64);
 

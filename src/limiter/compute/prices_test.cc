@@ -34,7 +34,7 @@ TEST_F(PricesTest, SizesOfAClassDifferByAQuarterAtMost) {
   }
 }
 
-TEST_F(PricesTest, GridsOfTheSameSizeHaveOnePriceWhateverTheirShape) {
+TEST_F(PricesTest, GridsOfTheSameSizeHaveTheSameKey) {
   EXPECT_EQ(PriceKey(KernelWork(kFunction, 1000, 1, 1)),
             PriceKey(KernelWork(kFunction, 10, 20, 5)));
   EXPECT_NE(PriceKey(KernelWork(kFunction, 1000, 1, 1)),
@@ -43,7 +43,7 @@ TEST_F(PricesTest, GridsOfTheSameSizeHaveOnePriceWhateverTheirShape) {
             PriceKey(KernelWork(kFunction + 16, 1, 1, 1)));
 }
 
-TEST_F(PricesTest, NothingIsKnownOfAnUnknownFunction) {
+TEST_F(PricesTest, AnUnknownFunctionHasNoSimilarPrice) {
   Prices::Learn(prices_->Add(PriceKey({kFunction + 16, 100})), 5'000);
   EXPECT_EQ(Similar(100).price, kUnpriced);
   EXPECT_FALSE(Similar(100).outstanding);

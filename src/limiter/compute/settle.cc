@@ -58,8 +58,8 @@ void UpdateLeast(Price* price, int64_t own) {
 }
 
 // True: launches of the key differ, so a long sample need not include turns of other processes.
-// Samples of long launches differ because of these turns. So if their turns are known, the
-// deviation counts, which is measured without them.
+// Samples of long launches also differ because of such turns. So once the turns are known, the
+// deviation decides, which is measured without turns.
 bool IsNoisy(const Price& price) {
   if (price.least > 0 && price.shortest >= kWholeTurn && price.samples >= kDeviationSamples) {
     return price.deviation > price.price.load(kRelaxed) / 20;
@@ -95,7 +95,7 @@ int64_t Books::PartIntegral(int64_t now, uint32_t* part) const {
 }
 
 // The mean part of the GPU while a mark's work ran, in (0, 1]: since the previous mark was settled,
-// if it kept the GPU busy until then, or else since the launch.
+// if that mark kept the GPU busy until then, or else since the launch.
 double Books::MeanPart(const Mark& mark, int64_t now) const {
   uint32_t part = 0;
   const int64_t integral = PartIntegral(now, &part);
@@ -243,10 +243,10 @@ bool Books::SettleSegment(const Mark& mark, int64_t segment, int64_t own, bool c
   const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price != nullptr) noisy_ = IsNoisy(*price);
   const bool overlaps = mark.overlaps || Overlaps(now);
-  // With marks of unfinished work that time no launch, short programs of two streams would count as
-  // overlapping while they hardly do, and exceed their limits.
+  // A mark that times no launch and was claimed while work was in flight proves no overlap. If it
+  // did, short programs of two streams would exceed their limits, although they hardly overlap.
   if (mark.overlaps && (mark.timed || !mark.kept_busy)) overlapped_at_ = now;
-  // If it is not known whether the process kept the GPU busy, its work took at most this time,
+  // If it is not known whether the process kept the GPU busy, its work took at most `segment`,
   // provided that only few of its launches can still run in other streams.
   const bool bounds = overlaps && segment >= 0 && mark.covers >= kManyLaunches * usual_time_;
   if (bounds && !mark.kept_busy && !mark.from_idle) own = Min(segment, mark.covers);
@@ -281,11 +281,11 @@ int64_t Books::WithMeanPart(const Mark& mark, int64_t pair, int64_t own_since_ma
   return only ? Min(pair, own_since_mark) : int64_t(double(pair) * MeanPart(mark, now));
 }
 
-// GPU time of a long launch without the turns of other processes, whose number follows from the
-// mean part. This is exact where the mean part alone is not: if all containers are at their own
+// GPU time of a long launch without the turns of other processes. The number of turns follows from
+// the mean part. This is exact where the mean part alone is not: if all containers are at their own
 // limits and the GPU is idle in between, the launches of two containers can meet in the same way
 // for seconds, at times that the agent's ticks miss. As long as the launches of a key do not seem
-// to differ, none uses more than the shortest sample, nor less than `least`.
+// to differ, no launch uses more than the shortest sample, nor less than `least`.
 int64_t Books::WithoutTurns(const Mark& mark, int64_t pair, int64_t own_since_mark, int64_t now,
                             Price* price) const {
   const uint32_t processes = lines_.part->processes.load(kRelaxed);
@@ -350,7 +350,7 @@ void Books::NoteIdle(int64_t now) {
 }
 
 // All work that a thread waited for has ended, `unmarked` nanoseconds of it without a mark. Streams
-// that overlap used at most the time since nothing was in flight.
+// that overlap used at most the time since idle_at_.
 void Books::BoundByElapsed(int64_t unmarked, int64_t now) {
   const int64_t excess = metered_ - idle_metered_ - (now - idle_at_);
   if (idle_at_ != 0 && excess > 0 && Overlaps(now)) {
@@ -384,8 +384,8 @@ void Books::EndWait(ThreadCredit* thread, Waited waited, int64_t now) {
   Publish(now);
 }
 
-// Work after the last mark that no thread waits for counts as ended after a time: when the process
-// has had its part of the GPU for 1.5 times the length of the work.
+// Work after the last mark for which no thread waits counts as ended when the process has had its
+// part of the GPU for 1.5 times the length of the work.
 void Books::Poll(int64_t now) {
   const SpinGuard guard(&lock_);
   if (count_ == 0 && unmarked_ > 0 && waiting_threads_ == 0) {

@@ -71,7 +71,7 @@ class StaticProgramTest : public LimiterTest {
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
-TEST_F(StaticProgramTest, AStaticProgramGetsItsPartOfTheTime) {
+TEST_F(StaticProgramTest, AStaticProgramGetsItsShareOfTheTime) {
   for (const char* client : {LIMITER_STATIC_CLIENT, LIMITER_STATIC_PIE_CLIENT}) {
     for (const bool waits_for_each : {false, true}) {
       SCOPED_TRACE(client + std::string(waits_for_each ? ", waits for each launch" : ""));
@@ -113,8 +113,7 @@ TEST_F(StaticProgramTest, ALaunchOfAKilledStaticProgramIsCharged) {
   EXPECT_GE(ChargedMilliseconds(&node), 150);
 }
 
-// The launch may depend on what its thread does next, so it does not wait for its end without a
-// limit.
+// The launch may depend on what its thread does next, so the wait for its end has a time limit.
 TEST_F(StaticProgramTest, TheFirstLaunchOfAFunctionWaitsForAtMostTwoSeconds) {
   setenv("SIMGPU_KERNEL_NS", "work=4000000000", 1);
   LimitedNode node({100 * kMiB});
@@ -127,7 +126,7 @@ TEST_F(StaticProgramTest, TheFirstLaunchOfAFunctionWaitsForAtMostTwoSeconds) {
   EXPECT_GE(ChargedMilliseconds(&node), 3900);
 }
 
-TEST_F(StaticProgramTest, ADynamicProgramHasAHelperThreadHoweverItIsStarted) {
+TEST_F(StaticProgramTest, ADynamicProgramHasAHelperThread) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
   for (const std::vector<std::string>& argv : {std::vector<std::string>{LIMITER_DYNAMIC_CLIENT},
@@ -139,7 +138,7 @@ TEST_F(StaticProgramTest, ADynamicProgramHasAHelperThreadHoweverItIsStarted) {
 }
 
 #else
-TEST(StaticProgramTest, AStaticProgramGetsItsPartOfTheTime) {
+TEST(StaticProgramTest, AStaticProgramGetsItsShareOfTheTime) {
   GTEST_SKIP() << "sanitizers do not link statically";
 }
 #endif

@@ -56,7 +56,7 @@ std::vector<double> Lengths() {
 struct Result {
   int runs = 0, held = 0;
   double error = 0, deviation = 0;  // means over all tenants
-  double most_over = 0;             // the most that a tenant got beyond its limit, in points
+  double max_excess = 0;            // maximum use of a tenant beyond its limit, in points
 };
 
 Result RunAll(int64_t agent_dies) {
@@ -73,10 +73,10 @@ Result RunAll(int64_t agent_dies) {
       gpu.Run();
       bool holds = true;
       for (size_t i = 0; i < one.tenants.size(); ++i) {
-        const auto figures = gpu.InOwnWindows(i, 5 * kSecond);
+        const auto figures = gpu.UsageInOwnWindows(i, 5 * kSecond);
         const double over = figures.mean - 100 * one.tenants[i].limit;
         holds &= Holds(figures, 100 * one.tenants[i].limit);
-        result.most_over = std::max(result.most_over, over);
+        result.max_excess = std::max(result.max_excess, over);
         result.error += std::abs(over);
         result.deviation += figures.deviation;
         ++tenants;
@@ -89,7 +89,7 @@ Result RunAll(int64_t agent_dies) {
   result.error /= tenants;
   result.deviation /= tenants;
   std::printf("%d of %d within 2 / 2, mean error %.2f, mean deviation %.2f, at most %.1f over\n",
-              result.held, result.runs, result.error, result.deviation, result.most_over);
+              result.held, result.runs, result.error, result.deviation, result.max_excess);
   return result;
 }
 
@@ -97,13 +97,13 @@ TEST(StrictLimitsTest, HoldWhileTheGpuIsPartlyIdle) {
   const Result result = RunAll(INT64_MAX);
   EXPECT_GE(result.held, result.runs * 97 / 100);
   EXPECT_LE(result.deviation, 0.5);
-  EXPECT_LE(result.most_over, kTolerancePoints);
+  EXPECT_LE(result.max_excess, kTolerancePoints);
 }
 
-// Without the agent, a process does not know when others use the GPU, so it counts their turns as
-// its own use. It may get less than its limit, but not more.
+// Without the agent, a process does not know when other processes use the GPU, so it counts their
+// turns as its own use. It may get less than its limit, but not more.
 TEST(StrictLimitsTest, AreNotExceededAfterTheAgentHasDied) {
-  EXPECT_LE(RunAll(3 * kSecond).most_over, kTolerancePoints);
+  EXPECT_LE(RunAll(3 * kSecond).max_excess, kTolerancePoints);
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // thread has taken in advance, and a helper thread that settles work in flight.
 //
 // The helper thread starts with the first timed launch, and sleeps while no work is in flight. A
-// statically linked program cannot have one: there, launches and waits settle work in flight.
+// statically linked program cannot have a helper thread; its launches and waits settle work in
+// flight.
 // Threads: any. No lock is held across a driver call.
 #pragma once
 
@@ -73,8 +74,9 @@ class Throttle {
   // Waits until the launch may be made. `mark`: see Gate::Decide.
   void WaitToLaunch(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
                     int* mark);
-  // Called after a launch with a mark. `key`: of its price. Without a helper thread, waits until a
-  // launch of unknown price has ended, for at most two seconds, and charges it while it runs.
+  // Called after a launch with a mark. `key` is the key of its price. If there is no helper thread
+  // and the price is unknown, waits until the launch has ended, for at most two seconds, and
+  // charges the launch while it runs.
   void AwaitUnpriced(Meter* meter, uint64_t key);
   // True: work on the stream becomes part of a graph instead of running.
   bool IsCaptured(LaunchStream stream) const;
@@ -83,9 +85,9 @@ class Throttle {
   void Invalidate();
   void BeginCapture();
   void EndCapture();
-  // Called before a context may be destroyed: its events are destroyed with it, and must not be
-  // queried afterwards. Waits for launches whose GPU time is unknown, as the driver waits for all
-  // work of the context.
+  // Called before a call that may destroy a context. The call also destroys the events of the
+  // context, which must not be queried afterwards. Waits for launches whose GPU time is unknown, as
+  // the driver waits for all work of the context.
   void DropMarks();
   void ForgetContext(uint64_t id);
   void ForgetGraph(const void* graph);

@@ -71,7 +71,7 @@ double ChargeNear(LimitedNode& node, double expected, double tolerance, const Bo
   return charged;
 }
 
-TEST_F(ThrottleTest, AProgramGetsItsPartOfTheTime) {
+TEST_F(ThrottleTest, AProgramGetsItsShareOfTheTime) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.25);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -93,7 +93,7 @@ TEST_F(ThrottleTest, AProgramGetsItsPartOfTheTime) {
   }));
 }
 
-TEST_F(ThrottleTest, WithoutALimitNothingIsChargedOrStarted) {
+TEST_F(ThrottleTest, ALaunchIsChargedOnlyWhileThereIsALimit) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
@@ -488,7 +488,7 @@ TEST_F(ThrottleTest, ALaunchDoesNotWaitForAGraphThatItsThreadHoldsBack) {
   }));
 }
 
-TEST_F(ThrottleTest, AForkedChildStartsAnew) {
+TEST_F(ThrottleTest, AForkedChildDoesNotAffectItsParent) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

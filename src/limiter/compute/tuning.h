@@ -16,8 +16,8 @@ inline constexpr int64_t kSlice = 400 * kMicrosecond;
 // Replaces kSlice while the launches of a key differ much: more samples compensate for their
 // spread.
 inline constexpr int64_t kNoisySlice = 120 * kMicrosecond;
-// Maximum work in flight of one process. At least a tick and a wake-up, or the GPU idles between
-// launches.
+// Maximum work in flight of one process. At least a tick and the delay of a wake-up; otherwise the
+// GPU would idle between launches.
 inline constexpr int64_t kWindow = 4 * kMillisecond;
 // Replaces kWindow for a low class, which must leave the GPU within 10 ms after a stop.
 inline constexpr int64_t kLowWindow = 2 * kMillisecond;

@@ -90,7 +90,7 @@ std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < max_shares.size(); ++i) {
-      const double got = gpu.InOwnWindows(i).mean / 100;
+      const double got = gpu.UsageInOwnWindows(i).mean / 100;
       if (missed[i] || got >= shares[i] - kTolerance) continue;
       max_shares[i] = got;
       missed[i] = changed = true;

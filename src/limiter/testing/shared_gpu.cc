@@ -27,7 +27,7 @@ struct ModelDriver {
   GpuModel* gpu;
   const int64_t* now;
   int context = 0;
-  double meter_error = 1, beside_error = 1;
+  double meter_error = 1, contended_error = 1;
   int64_t cost = 0;  // sum over calls since the last reset
 
   int64_t Now() { return *now; }
@@ -38,7 +38,7 @@ struct ModelDriver {
   }
   bool Done(int event) { return gpu->Stamp(context, event) != GpuModel::kPending; }
   int64_t Elapsed(int start, int end) {
-    const double error = meter_error * (IsAlone() ? 1 : beside_error);
+    const double error = meter_error * (IsAlone() ? 1 : contended_error);
     return int64_t(double(gpu->Stamp(context, end) - gpu->Stamp(context, start)) * error);
   }
   bool IsAlone() const {
@@ -96,7 +96,7 @@ SharedGpu::SharedGpu(const SharedGpuOptions& options)
       const int context = gpu_.AddContext(load.streams, Gate<ModelDriver, int>::kEvents);
       ModelDriver driver{&gpu_, &now_, context};
       driver.meter_error = options.meter_error * load.meter_error;
-      driver.beside_error = options.beside_error;
+      driver.contended_error = options.contended_error;
       auto* process = new Process(tenant.get(), load, random_(), driver);
       process->Open();
       process->thread.random = uint32_t(random_()) | 1;
@@ -360,7 +360,7 @@ void SharedGpu::RunWindows(int64_t from, int count) {
   }
 }
 
-SharedGpu::Figures SharedGpu::Of(size_t index, int64_t from, int64_t window) const {
+SharedGpu::Figures SharedGpu::UsageOf(size_t index, int64_t from, int64_t window) const {
   const std::vector<int64_t>& used = tenants_[index]->used;
   const auto first = size_t(from / kSamplePeriod), width = size_t(window / kSamplePeriod);
   std::vector<double> parts;
@@ -370,7 +370,7 @@ SharedGpu::Figures SharedGpu::Of(size_t index, int64_t from, int64_t window) con
   if (parts.empty()) return figures;
   for (double part : parts) {
     figures.mean += part / double(parts.size());
-    figures.most = std::max(figures.most, part);
+    figures.max = std::max(figures.max, part);
   }
   double squares = 0;
   for (double part : parts) squares += (part - figures.mean) * (part - figures.mean);
@@ -401,7 +401,7 @@ bool Holds(const SharedGpu::Figures& figures, double wanted) {
 double DemandOf(const Load& load) {
   SharedGpu gpu({.tenants = {{.processes = {load}, .limited = false}}, .length = 2'000'000'000});
   gpu.Run();
-  return gpu.Of(0, 500'000'000, 1'000'000'000).mean;
+  return gpu.UsageOf(0, 500'000'000, 1'000'000'000).mean;
 }
 
 }  // namespace tessera::limiter::testing

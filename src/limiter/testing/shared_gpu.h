@@ -31,7 +31,7 @@ struct SharedGpuOptions {
   uint64_t seed = 1;
   int64_t agent_dies = INT64_MAX;  // when the agent ends, so that the ticks end
   double meter_error = 1;          // factor of all times that events report
-  double beside_error = 1;         // a further factor while other processes have work on the GPU
+  double contended_error = 1;      // a further factor while other processes have work on the GPU
   // When the first process of the first tenant is killed.
   int64_t kill_at = INT64_MAX;
   bool trims = true;  // the Arbiter gets NVML's measure of utilization
@@ -47,18 +47,19 @@ class SharedGpu {
 
   // The percentage of the GPU that a tenant used in windows that slide by 100 ms.
   struct Figures {
-    double mean = 0, deviation = 0, most = 0;  // `most`: the maximum
+    double mean = 0, deviation = 0, max = 0;
   };
-  Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
+  Figures UsageOf(size_t tenant, int64_t from = 1'000'000'000,
+                  int64_t window = 1'000'000'000) const;
   // The window in which a share is kept: max(1 s, 50 K), where K is the length of the longest
   // kernel that the tenant has launched.
   int64_t WindowOf(size_t tenant) const;
-  // As Of, over windows of length WindowOf.
-  Figures InOwnWindows(size_t tenant, int64_t from = 1'000'000'000) const {
-    return Of(tenant, from, WindowOf(tenant));
+  // Like UsageOf, in windows of length WindowOf.
+  Figures UsageInOwnWindows(size_t tenant, int64_t from = 1'000'000'000) const {
+    return UsageOf(tenant, from, WindowOf(tenant));
   }
-  // The largest difference, in nanoseconds of GPU time, between what a tenant used within a stretch
-  // of time and `share` of that time, over all stretches since `from`.
+  // The largest difference, in nanoseconds of GPU time, between the use of a tenant within a
+  // stretch of time and `share` of that time, over all stretches since `from`.
   double SwingOf(size_t tenant, double share, int64_t from = 1'000'000'000) const;
   double bias(size_t tenant) const;
   int64_t ticks() const { return ticks_; }
