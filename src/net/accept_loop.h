@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections of a unix socket. If the process or the machine runs out of descriptors, it
-// pauses instead of spinning on a socket that stays readable; the connections wait in the kernel.
-// Threads: lives on `runner`.
+// Accepts connections of a unix socket. If the process or the machine runs out of descriptors, the
+// loop pauses instead of spinning on a socket that stays readable; the connections wait in the
+// kernel. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SKIP_WITH_SANITIZER() \
-  GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to check an object's type"
+  GTEST_SKIP() << "UndefinedBehaviorSanitizer needs descriptors to check an object's type"
 #else
 #define SKIP_WITH_SANITIZER()
 #endif
@@ -43,7 +43,7 @@ class AcceptLoopTest : public ::testing::Test {
   AcceptLoop loop_{&runner_, [this](Fd fd) { accepted_.push_back(std::move(fd)); }};
 };
 
-TEST_F(AcceptLoopTest, WithoutDescriptorsItPausesAndAcceptsLater) {
+TEST_F(AcceptLoopTest, WithoutDescriptorsTheLoopPausesAndAcceptsLater) {
   SKIP_WITH_SANITIZER();
   int lines = 0;
   const ScopedLogSinkForTest sink([&](std::string_view) { ++lines; });

@@ -37,7 +37,7 @@ Status ParseHostPort(std::string_view text, Address* address, bool* has_port) {
     host = text.substr(0, colon);
     rest = text.substr(colon);
     if (rest.find(':', 1) != std::string_view::npos) {
-      return Error(Code::kInvalidArgument, "IPv6 addresses go in brackets");
+      return Error(Code::kInvalidArgument, "an IPv6 address must be in brackets");
     }
   }
   *has_port = !rest.empty();

@@ -44,7 +44,7 @@ Result<Url> ParseUrl(std::string_view text);
 struct Proxy {
   Address address;
   std::string authorization;  // value of Proxy-Authorization; "": none
-  std::string setting;        // the setting that names it, such as "$HTTPS_PROXY"; "": unknown
+  std::string setting;        // the setting that names the proxy: "$HTTPS_PROXY"; "": unknown
 
   // For errors: "10.0.0.1:3128 ($HTTPS_PROXY)".
   std::string ToString() const;

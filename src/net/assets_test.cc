@@ -24,7 +24,7 @@ TEST(AssetsTest, AreSentCompressedWithATag) {
   EXPECT_EQ(response.headers.Get("vary"), "Accept-Encoding");
 }
 
-TEST(AssetsTest, ACurrentCopyGets304WithoutBody) {
+TEST(AssetsTest, AClientWithTheCurrentVersionGets304WithoutBody) {
   const Response response = RespondAsset(kScript, With("gzip", "\"0\", W/\"1f3a\""));
   EXPECT_EQ(response.status, 304);
   EXPECT_EQ(response.body, "");

@@ -7,9 +7,9 @@
 // events that did not fit. A stream with an empty queue accepts a piece of any size, so a snapshot
 // may be larger than the bound.
 //
-// Threads: created, used and destroyed on `runner`'s thread, where the callbacks run, never after
-// the stream is destroyed. Destroying an open stream breaks the connection, so that the client
-// detects the truncated body. `io` outlives it.
+// Threads: created, used and destroyed on `runner`'s thread. The callbacks run there, and never
+// after the stream is destroyed. Destroying an open stream breaks the connection, so that the
+// client detects the truncated body. `io` outlives the stream.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class BodyStream {
   using Piece = std::shared_ptr<const std::string>;
   struct Options {
     size_t queue_bytes = 1 << 20;
-    // The queue is empty, after a rejected Push or NotifyWhenDrained.
+    // After a rejected Push or NotifyWhenDrained: the client has received all queued pieces.
     std::function<void()> on_drained;
     // The client is gone, or the server has ended.
     std::function<void()> on_closed;
@@ -44,9 +44,8 @@ class BodyStream {
   // False if nothing was added: the queue is full, or the stream is closed or finished. Empty
   // pieces are ignored.
   bool Push(Piece piece);
-  // Calls `on_drained` once, when the client has received all queued pieces. REQUIRES: at least one
-  // piece is queued. Lets a producer wait with the next piece until the client has read the last
-  // one.
+  // Calls `on_drained` once, when the client has received all queued pieces, so that a producer can
+  // make the next piece only then. REQUIRES: at least one piece is queued.
   void NotifyWhenDrained() { notify_when_drained_ = true; }
   // Ends the body after the queued pieces.
   void Finish();

@@ -115,7 +115,7 @@ TEST_F(BodyStreamTest, AnHttp10ClientGetsAPlainBodyUntilTheEnd) {
   EXPECT_EQ(got.substr(got.find("\r\n\r\n")), "\r\n\r\none");
 }
 
-TEST_F(BodyStreamTest, OurClientReadsAStream) {
+TEST_F(BodyStreamTest, HttpClientReadsAStream) {
   Start();
   HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
   std::optional<Result<Response>> answer;
@@ -240,14 +240,14 @@ TEST_F(BodyStreamTest, DestroyingAnOpenStreamBreaksTheConnection) {
   EXPECT_EQ(ReceiveUntil(client, "never").find("0\r\n\r\n"), std::string::npos);
 }
 
-TEST_F(BodyStreamTest, TheEndOfTheServerClosesStreams) {
+TEST_F(BodyStreamTest, DestroyingTheServerClosesStreams) {
   Start();
   RawClient client = Open();
   server_.reset();
   EXPECT_TRUE(runner_.RunUntil([&] { return closed_ == 1; }));
 }
 
-TEST_F(BodyStreamTest, AHandlerLearnsThatItsClientIsGone) {
+TEST_F(BodyStreamTest, AHandlerIsNotifiedThatItsClientIsGone) {
   Start();
   bool gone = false;
   {
@@ -287,7 +287,7 @@ TEST_F(BodyStreamTest, ALateStreamForAGoneClientIsClosed) {
   EXPECT_TRUE(runner_.RunUntil([&] { return closed_ == 1; }));
 }
 
-TEST_F(BodyStreamTest, RequestsNameTheirPeer) {
+TEST_F(BodyStreamTest, RequestsHaveTheAddressOfTheirPeer) {
   Start();
   const RawClient client = Open("/plain");
   EXPECT_EQ(requests_[0].peer, "127.0.0.1");
@@ -307,7 +307,7 @@ TEST_F(BodyStreamTest, RequestsNameTheirPeer) {
   }
 }
 
-TEST_F(BodyStreamTest, APeerThatReadsSlowlyGetsALongResponse) {
+TEST_F(BodyStreamTest, APeerThatReadsSlowlyGetsTheWholeResponse) {
   // Long enough for a peer that a busy machine stops for a while.
   constexpr auto kLimit = std::chrono::seconds(2);
   HttpServer::Options options{.address = {.host = "127.0.0.1"},

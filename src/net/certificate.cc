@@ -161,7 +161,8 @@ Result<CertificateAuthority> CertificateAuthority::Load(const CertificatePair& p
   if (!certificate) return Error(Code::kInvalidArgument, "the authority has no PEM certificate");
   if (!key) return Error(Code::kInvalidArgument, "the authority has no PEM private key");
   if (!match) {
-    return Error(Code::kInvalidArgument, "the private key is not the authority certificate's");
+    return Error(Code::kInvalidArgument,
+                 "the private key does not match the authority's certificate");
   }
   return CertificateAuthority(std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
 }
@@ -228,7 +229,7 @@ Status CheckServerPair(const CertificatePair& pair, std::string_view authorities
   if (!key) return Error(Code::kInvalidArgument, "no PEM private key found");
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     ERR_clear_error();
-    return Error(Code::kInvalidArgument, "the private key is not the certificate's");
+    return Error(Code::kInvalidArgument, "the private key does not match the certificate");
   }
   const bool trusted = SignedByOneOf(certificate.get(), authorities);
   ERR_clear_error();

@@ -109,7 +109,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
       if (end != std::string::npos) return self->OnTunnelAnswer(end + 4);
       if (bytes.empty()) return self->FailTunnel("it closed the connection");
       if (self->answer_.size() > kMaxProxyAnswerBytes)
-        return self->FailTunnel("its answer is too long");
+        return self->FailTunnel("its response is too long");
       self->ReadTunnelAnswer();
     });
   }

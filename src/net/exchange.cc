@@ -120,7 +120,7 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
   retire_at_ = connection.retire_at;
   parser_ = std::make_unique<HttpParser>(plan_.kind, plan_.limits);
   request_written_ = false;
-  StartTimer(&phase_timer_, plan_.deadlines.header, "waiting for the answer's header");
+  StartTimer(&phase_timer_, plan_.deadlines.header, "waiting for the response header");
   std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
   // A failed write does not end the exchange, because the server may have answered early and closed
   // (413, 429). If it has not answered, the read fails as well.
@@ -182,7 +182,8 @@ void Exchange::Advance() {
   if (plan_.delivers_pieces && !delivering_) Deliver();
   if (parser_->done()) return Complete();
   if (peer_ended_)
-    return OnConnectionBroken(Error(Code::kUnavailable, "connection closed before the answer"));
+    return OnConnectionBroken(
+        Error(Code::kUnavailable, "connection closed before the response was complete"));
   // Resume continues from here.
   paused_ = plan_.delivers_pieces && body_.size() >= kReadAheadBytes;
   if (!paused_) ReadMore();

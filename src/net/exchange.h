@@ -73,7 +73,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HttpParser::MessageKind kind;
     HttpParser::SizeLimits limits;
     Deadlines deadlines;
-    bool delivers_pieces;  // of a stream, instead of one body
+    bool delivers_pieces;  // a stream: the body goes to on_piece instead of into the response
     bool may_resend;       // on a new connection, if a kept connection was dead
   };
   struct ResponseSink {

@@ -110,9 +110,8 @@ Result<std::string> SerializeRequest(const Request& request) {
     }
     AppendField(&out, name, value);
   }
-  // Other methods say "Content-Length: 0" if they have no body (RFC 9110, 8.6).
-  const bool bodyless = request.method == "GET" || request.method == "HEAD";
-  if (!request.body.empty() || !bodyless) {
+  // Methods other than GET and HEAD send "Content-Length: 0" without a body (RFC 9110, 8.6).
+  if (!request.body.empty() || !IsGetOrHead(request)) {
     AppendField(&out, "Content-Length", std::to_string(request.body.size()));
   }
   return out.append("\r\n").append(request.body);
@@ -124,8 +123,8 @@ std::string SerializeResponseHead(const Response& response, bool keep_alive, Bod
   for (const auto& [name, value] : response.headers) {
     if (IsToken(name) && IsFieldValue(value)) AppendField(&out, name, value);
   }
-  // A 204 must not have Content-Length. In a 304 it would be that of the full response (RFC 9110,
-  // 8.6).
+  // A 204 must not have Content-Length. In a 304, Content-Length would be the length of the full
+  // response (RFC 9110, 8.6).
   const bool has_body = response.status != 204 && response.status != 304;
   if (framing == BodyFraming::kChunked) {
     AppendField(&out, "Transfer-Encoding", "chunked");

@@ -27,8 +27,8 @@ bool IsConnectionField(std::string_view name) {
          name == "upgrade" || name == "proxy-connection";
 }
 
-// How much more of a rejected request is read, and discarded.
-constexpr size_t kDiscardedBytes = 256 << 10;
+// The maximum number of further bytes of a rejected request that are read and discarded.
+constexpr size_t kMaxDiscardedBytes = 256 << 10;
 
 bool HasBody(int status) { return status != 204 && status != 304; }
 
@@ -43,10 +43,10 @@ struct Http2Session::Stream {
   Request request;
   size_t header_bytes = 0;
   size_t body_bytes = 0;  // received
-  bool complete = false;  // the request has ended
+  bool request_ended = false;
   bool head_only = false;
-  bool close = false;     // end the connection after the response
-  bool answered = false;  // the whole response has been sent
+  bool close = false;  // end the connection after the response
+  bool response_sent = false;
   OnGone on_gone;
   std::string body;  // of the response
   size_t sent = 0;   // bytes sent of `body` or of `piece`
@@ -110,7 +110,7 @@ struct Http2Session::Hooks {
         frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
       return 0;
     }
-    // As RFC 9113 §6.5.2 counts them.
+    // The size of a field as RFC 9113 §6.5.2 defines it.
     stream->header_bytes += name_size + value_size + 32;
     if (stream->header_bytes > Of(data).limits_.max_header_bytes)
       return 0;  // OnHeadersEnd rejects it
@@ -141,7 +141,7 @@ struct Http2Session::Hooks {
     if (stream == nullptr) return 0;
     const bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
-    stream->complete |= ends;
+    stream->request_ended |= ends;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       self.OnHeadersEnd(*stream);
     }
@@ -157,7 +157,7 @@ struct Http2Session::Hooks {
     stream->body_bytes += size;
     if (stream->state != Stream::State::kReading) {
       // Clients may discard the response to a request that is reset while they send it.
-      if (stream->body_bytes > self.limits_.max_body_bytes + kDiscardedBytes) {
+      if (stream->body_bytes > self.limits_.max_body_bytes + kMaxDiscardedBytes) {
         self.Reset(id, NGHTTP2_NO_ERROR);
       }
       return 0;
@@ -177,7 +177,7 @@ struct Http2Session::Hooks {
     if (!ends || !is_body) return 0;
     Stream* stream = Of(data).Find(static_cast<uint64_t>(frame->hd.stream_id));
     if (stream == nullptr) return 0;
-    stream->answered = true;
+    stream->response_sent = true;
     if (stream->close) {
       nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE,
                             nghttp2_session_get_last_proc_stream_id(session), NGHTTP2_NO_ERROR,
@@ -193,7 +193,7 @@ struct Http2Session::Hooks {
     self.last_activity_ = std::chrono::steady_clock::now();
     Stream& stream = *entry.mapped();
     if (stream.sink) stream.sink->Close();
-    if (stream.on_gone && !stream.answered) stream.on_gone();
+    if (stream.on_gone && !stream.response_sent) stream.on_gone();
     return 0;
   }
 
@@ -284,7 +284,7 @@ void Http2Session::OnHeadersEnd(Stream& stream) {
   if (!stream.request.target.starts_with('/')) {
     return Respond(stream, TextResponse(400, "the path is not valid\n"));
   }
-  if (!stream.complete && ToLower(stream.request.headers.Get("Expect")) == "100-continue") {
+  if (!stream.request_ended && ToLower(stream.request.headers.Get("Expect")) == "100-continue") {
     static const std::string name = ":status", value = "100";
     const nghttp2_nv field{Bytes(name), Bytes(value), name.size(), value.size(),
                            NGHTTP2_NV_FLAG_NONE};

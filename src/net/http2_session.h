@@ -41,7 +41,8 @@ class Http2Session : public std::enable_shared_from_this<Http2Session> {
   ~Http2Session();
 
   void Start();
-  // See ServerConnection. Answer and WatchPeer concern one stream; the other functions concern all.
+  // Like the functions of ServerConnection. Answer and WatchPeer concern one stream; the other
+  // functions concern the connection.
   void Answer(uint64_t stream, Response response);
   void WatchPeer(uint64_t stream, OnGone on_gone);
   bool evictable() const;

@@ -154,7 +154,7 @@ TEST_F(Http2Test, HeadersAndBodiesAreBounded) {
   EXPECT_EQ(requests, 0);
 }
 
-TEST_F(Http2Test, AHandlerThatDoesNotAnswerIsReported) {
+TEST_F(Http2Test, ARequestThatTheHandlerNeverAnswersGets503) {
   std::vector<HttpServer::Reply> held;
   Start([&](const Request&, const HttpServer::Reply& reply) { held.push_back(reply); },
         {.handler_timeout = std::chrono::milliseconds(300)});
@@ -206,7 +206,7 @@ class FrameClient {
   bool connected_ = false;
 };
 
-TEST_F(Http2Test, APeerThatResetsItsRequestsAgainAndAgainIsDisconnected) {
+TEST_F(Http2Test, APeerThatKeepsResettingItsRequestsIsDisconnected) {
   int requests = 0;
   std::vector<HttpServer::Reply> held;  // a handler that never answers
   Start([&](const Request&, const HttpServer::Reply& reply) {
@@ -226,11 +226,11 @@ TEST_F(Http2Test, APeerThatResetsItsRequestsAgainAndAgainIsDisconnected) {
   });
   EXPECT_TRUE(runner_.RunUntil([&] { return done.load(); }));
   client.join();
-  // The handler had the streams that may be open, and as many that were reset.
+  // kMaxStreams open streams, and as many requests whose streams were reset.
   EXPECT_LE(requests, 128);
 }
 
-TEST_F(Http2Test, BytesThatAreNoFramesEndTheConnectionOnly) {
+TEST_F(Http2Test, InvalidFramesEndOnlyTheirConnection) {
   Start([](const Request&, const HttpServer::Reply& reply) { reply(TextResponse(200, "ok\n")); });
   std::atomic<bool> done = false;
   std::thread client([&] {

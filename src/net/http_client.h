@@ -54,7 +54,7 @@ class [[nodiscard]] HttpCall {
   HttpCall& operator=(HttpCall&& other) noexcept;
 
   void Cancel();
-  // Whether the last callback has not been called yet.
+  // False once the last callback was called, the request was cancelled or the client destroyed.
   bool active() const;
 
  private:

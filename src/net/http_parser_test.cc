@@ -59,7 +59,7 @@ TEST(HttpParserTest, ReportsAMessageThatWasCutOff) {
   }
 }
 
-TEST(HttpParserTest, AnswerToHeadHasNoBody) {
+TEST(HttpParserTest, AResponseToHeadHasNoBody) {
   HttpParser parser(MessageKind::kResponseToHead, {});
   ASSERT_TRUE(parser.Put("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n").ok());
   EXPECT_TRUE(parser.done());
@@ -73,7 +73,7 @@ struct BadCase {
 
 class HttpParserRejectsTest : public ::testing::TestWithParam<BadCase> {};
 
-TEST_P(HttpParserRejectsTest, ParsesInputInOnePieceAndByteByByte) {
+TEST_P(HttpParserRejectsTest, RejectsInputInOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
     HttpParser parser(MessageKind::kRequest, {.max_header_bytes = 1024, .max_body_bytes = 16});
     const Status status = PutAll(&parser, GetParam().text, step);

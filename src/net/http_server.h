@@ -71,7 +71,7 @@ class HttpServer {
   // options new connections are closed. REQUIRES: Options::tls.
   void SetTls(TlsOptions tls);
 
-  // With the port that the system has chosen.
+  // The address to which the server is bound, with the port that the system has chosen.
   const Address& address() const;
 
  private:

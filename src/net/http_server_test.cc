@@ -102,7 +102,7 @@ TEST_F(HttpServerTest, HeadGetsTheLengthAndNoBody) {
   EXPECT_EQ(answer.substr(answer.size() - 4), "\r\n\r\n");
 }
 
-TEST_F(HttpServerTest, OldClientsAreClosedAfterTheAnswer) {
+TEST_F(HttpServerTest, AnHttp10ConnectionIsClosedAfterTheResponse) {
   Start();
   EXPECT_NE(Talk("GET / HTTP/1.0\r\n\r\n").find("200 OK"), std::string::npos);
 }
@@ -259,7 +259,7 @@ TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
   EXPECT_EQ(requests_.size(), 1u);
 }
 
-TEST_F(HttpServerTest, AHandlerThatNeverRepliesGets503) {
+TEST_F(HttpServerTest, ARequestThatTheHandlerNeverAnswersGets503) {
   Start({.limits = {.handler_timeout = milliseconds(50)}});
   HttpServer::Reply late;
   handler_ = [&](const Request&, HttpServer::Reply reply) { late = std::move(reply); };

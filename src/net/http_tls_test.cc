@@ -39,11 +39,11 @@ class HttpTlsTest : public ::testing::Test {
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }
-  HttpClient::Options To(TlsOptions tls) {
+  HttpClient::Options ClientOptions(TlsOptions tls) {
     return {.server = {.tls = true, .address = server_->address()}, .tls = std::move(tls)};
   }
   Result<Response> AskWith(TlsOptions tls) {
-    HttpClient client(io_, runner_, To(std::move(tls)));
+    HttpClient client(io_, runner_, ClientOptions(std::move(tls)));
     return Ask(client);
   }
 
@@ -54,7 +54,7 @@ class HttpTlsTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(HttpTlsTest, TalksToAServerItsAuthoritySigned) {
+TEST_F(HttpTlsTest, AcceptsACertificateOfATrustedAuthority) {
   Start(ServerTls(ca_));
   const auto answer = AskWith({.ca = {.text = ca_.certificate()}});
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
@@ -123,7 +123,7 @@ TEST_F(HttpTlsTest, TrustsAnIntermediateAuthorityWithoutItsRoot) {
   EXPECT_FALSE(AskWith({.ca = {.text = AsIntermediate(TestCa().certificate())}}).ok());
 }
 
-TEST_F(HttpTlsTest, TheOldestHandshakeMakesRoom) {
+TEST_F(HttpTlsTest, ANewConnectionReplacesTheOldestHandshake) {
   HttpServer::Options options;
   options.address.host = "127.0.0.1";
   options.tls = ServerTls(ca_);
@@ -150,14 +150,14 @@ TEST_F(HttpTlsTest, SkipsVerificationOnlyIfConfigured) {
   EXPECT_EQ(AskWith({}).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(HttpTlsTest, ShowsAnotherCertificateOnNewConnectionsOnly) {
+TEST_F(HttpTlsTest, AClientPresentsANewCertificateOnNewConnectionsOnly) {
   TlsOptions tls = ServerTls(ca_);
   tls.ca.text = ca_.certificate();
   Start(tls);
   const TestCa strangers;
   const TestCa::Pair stranger = strangers.Issue("agent", {});
   const TestCa::Pair known = ca_.Issue("agent", {});
-  HttpClient client(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
+  HttpClient client(io_, runner_, ClientOptions({.ca = {.text = ca_.certificate()}}));
   client.SetCertificate({.text = known.certificate}, {.text = known.key});
   EXPECT_TRUE(Ask(client).ok());
   // The connection that used the first certificate is not reused.
@@ -184,18 +184,18 @@ TEST_F(HttpTlsTest, AServerMayRequireAClientsCertificate) {
           .ok());
 }
 
-TEST_F(HttpTlsTest, FollowsABundleThatIsReplaced) {
+TEST_F(HttpTlsTest, ReadsAReplacedBundleAgain) {
   const TempDir dir;
   const std::string bundle = JoinPath(dir.path(), "ca.crt");
   ASSERT_TRUE(WriteFileAtomically(bundle, TestCa().certificate(), 0644).ok());
   Start(ServerTls(ca_));
-  HttpClient client(io_, runner_, To({.ca = {.file = bundle}}));
+  HttpClient client(io_, runner_, ClientOptions({.ca = {.file = bundle}}));
   EXPECT_EQ(Ask(client).status().code(), Code::kUnauthenticated);
   ASSERT_TRUE(WriteFileAtomically(bundle, ca_.certificate(), 0644).ok());
   EXPECT_TRUE(Ask(client).ok());
 }
 
-TEST_F(HttpTlsTest, AServerShowsItsRenewedCertificate) {
+TEST_F(HttpTlsTest, AServerPresentsItsRenewedCertificate) {
   const TempDir dir;
   const std::string cert = JoinPath(dir.path(), "tls.crt");
   const std::string key = JoinPath(dir.path(), "tls.key");
@@ -235,7 +235,7 @@ TEST_F(HttpTlsTest, PlainHttpGetsAnExplanation) {
   }
 }
 
-TEST_F(HttpTlsTest, TheHandlerSeesWhenAClientsCertificateEnds) {
+TEST_F(HttpTlsTest, TheRequestHasTheExpiryOfTheClientsCertificate) {
   const TestCa clients;
   TlsOptions tls = ServerTls(ca_);
   tls.ca = {.text = clients.certificate()};
@@ -264,10 +264,10 @@ TEST_F(HttpTlsTest, TheAuthorityOfClientsCanBeReplacedWhileTheServerRuns) {
   EXPECT_TRUE(AskWith(client).ok());
 }
 
-TEST_F(HttpTlsTest, ShowsTheNewCertificateFromTheNextConnectionOn) {
+TEST_F(HttpTlsTest, AServerPresentsANewCertificateOnNewConnectionsOnly) {
   Start(ServerTls(ca_));
   const TestCa next;
-  HttpClient old(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
+  HttpClient old(io_, runner_, ClientOptions({.ca = {.text = ca_.certificate()}}));
   ASSERT_TRUE(Ask(old).ok());
   const TlsOptions fresh = ServerTls(next);
   server_->SetTls({.certificate = fresh.certificate, .key = fresh.key});

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The single thread on which a program's sockets live. Servers and clients of src/net refer to it
-// and pass their results to a TaskRunner, so that a product's state stays on its runner:
+// and pass their results to a TaskRunner, so that a program's state stays on its runner:
 //
 //   net::IoThread io;                        // cmd/ creates it
 //   net::HttpServer / net::HttpClient (io, runner, ...)
 //
-// It sleeps in epoll_wait when idle. Do not run blocking work (use Worker of base/task_runner.h) or
-// a product's own logic on it.
+// The thread sleeps in epoll_wait when idle. Do not run blocking work (use Worker of
+// base/task_runner.h) or a program's own logic on it.
 //
 // Ownership: must outlive every server and client that uses it. The destructor drops running
 // operations and joins the thread. Threads: any.

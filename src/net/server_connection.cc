@@ -192,8 +192,8 @@ void ServerConnection::Advance() {
     });
     dispatch_(std::move(request), shared_from_this(), ++request_number_);
     if (!peer_ended_) return ReadMore();  // detects that the peer is gone
-    // The peer sent this request and closed its side. The connection stays open for the response;
-    // the handler learns that the peer has closed its side.
+    // The peer has closed its side after this request. The handler is notified, and the connection
+    // stays open for the response.
     if (on_gone_) std::exchange(on_gone_, nullptr)();
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included only in src/net. The socket type of all streams, shared by transport.cc and listener.cc.
+// Included only in src/net. The socket type that connector.cc, listener.cc and transport.cc share.
 #pragma once
 
 #include <boost/asio/basic_stream_socket.hpp>

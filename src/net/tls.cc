@@ -77,7 +77,7 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size,
 }
 
 Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& options) {
-  // This is also the default of the API server (--tls-min-version).
+  // TLS 1.2 is also the API server's default (--tls-min-version).
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

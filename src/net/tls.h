@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates of clients and servers, read again when they are rotated. TLS 1.2 and 1.3 through
-// OpenSSL. Only the authorities in the options are trusted; SystemRoots() gives those of the
-// system.
+// OpenSSL. Only the authorities in the options are trusted; SystemRoots() returns the system's
+// authorities.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ struct PemSource {
   bool empty() const { return file.empty() && text.empty(); }
 };
 
-// The system's authorities: the file in $SSL_CERT_FILE, else the first existing one of the
-// distributions' usual files. NOT_FOUND lists the files that it tried.
+// The system's authorities: the file in $SSL_CERT_FILE, else the first existing file of those that
+// distributions use. NOT_FOUND lists these files.
 Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>& getenv);
 
 // The certificate of one side, and the authorities that it trusts.
@@ -38,12 +38,12 @@ struct TlsOptions {
   bool http2 = false;        // for a server: clients may choose HTTP/2 (ALPN)
 };
 
-// Whether a client can use `ca` to check servers, or use `certificate`. The error names the
-// unreadable or invalid file or text.
+// Whether a client can verify servers with `ca`, or authenticate with `certificate` and `key`. The
+// error names the unreadable or invalid file or text.
 Status CheckAuthorities(const PemSource& ca);
 Status CheckClientPair(const PemSource& certificate, const PemSource& key);
 
-// Included only in src/net. Creates the SSL_CTX and keeps it until a file changes. Threads: one.
+// Used only in src/net. Creates the SSL_CTX and keeps it until a file changes. Threads: one.
 class TlsContextSource {
  public:
   enum class Side { kClient, kServer };

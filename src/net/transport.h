@@ -20,8 +20,8 @@
 
 namespace tessera::net {
 
-// Has at most one Read and one Write at a time. A pending operation keeps the transport alive. Its
-// callback runs exactly once, after Close with CANCELLED.
+// Has at most one Read and one Write at a time. A pending operation keeps the transport alive. The
+// callback of an operation runs exactly once; with CANCELLED if Close came first.
 class Transport {
  public:
   // `bytes` is valid during the call. OK with empty bytes: the peer closed its side properly.
@@ -96,7 +96,7 @@ class Listener {
   // Accepts one connection; call again for the next. `on_accept` is not called after Close.
   virtual void Accept(OnTransport on_accept) = 0;
   virtual void Close() = 0;
-  // With the port that the system has chosen.
+  // The bound address, with the port that the system has chosen.
   virtual const Address& address() const = 0;
 };
 

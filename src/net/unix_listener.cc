@@ -45,7 +45,7 @@ Status UnixListener::Listen(const std::string& path, mode_t mode) {
     return Status::FromErrno("bind " + temporary, errno);
   }
   struct stat info {};
-  // The umask limits the mode of the file. connect(2) needs the right to write it (unix(7)).
+  // The umask limits the mode of the file. connect(2) needs write permission on it (unix(7)).
   if (::chmod(temporary.c_str(), mode) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
       ::stat(temporary.c_str(), &info) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening unix socket that can check (by device and inode) whether the file at its path is
-// still its own. Threads: one.
+// A listening unix socket that can check, by device and inode, whether the file at its path is still
+// this socket. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace tessera::net {
 class UnixListener {
  public:
   UnixListener() = default;
-  // Removes the file at the path if it is still this socket's.
+  // Removes the file at the path if it is still this socket.
   ~UnixListener() { Close(); }
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;

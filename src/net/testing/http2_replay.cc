@@ -52,7 +52,7 @@ class ReplayTransport final : public Transport {
 };
 
 Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view bytes,
-                    size_t piece) {
+                    size_t piece_bytes) {
   Http2Outcome outcome;
   std::vector<uint64_t> streams;
   const auto transport = std::make_shared<ReplayTransport>(&outcome.early_frames);
@@ -71,8 +71,8 @@ Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view b
   weak = session;
   session->Start();
   const std::string input = std::string(kPreface).append(bytes);
-  for (size_t at = 0; at < input.size(); at += piece) {
-    transport->Deliver(std::string_view(input).substr(at, piece));
+  for (size_t at = 0; at < input.size(); at += piece_bytes) {
+    transport->Deliver(std::string_view(input).substr(at, piece_bytes));
   }
   transport->set_sent(&outcome.late_frames);
   for (const uint64_t stream : streams) session->Answer(stream, TextResponse(200, "ok\n"));
@@ -85,9 +85,9 @@ Http2Outcome Replay(IoThread& io, const ServerLimits& limits, std::string_view b
 }  // namespace
 
 Http2Outcome ReplayHttp2(IoThread& io, const ServerLimits& limits, std::string_view bytes,
-                         size_t piece) {
+                         size_t piece_bytes) {
   std::promise<Http2Outcome> done;
-  io.Post([&] { done.set_value(Replay(io, limits, bytes, piece)); });
+  io.Post([&] { done.set_value(Replay(io, limits, bytes, piece_bytes)); });
   return done.get_future().get();
 }
 

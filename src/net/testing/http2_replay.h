@@ -21,10 +21,10 @@ struct Http2Outcome {
   int close_count = 0;       // how often the session has reported its end
 };
 
-// A connection whose client sends the preface and `bytes`, cut into pieces of `piece` bytes, and
+// A connection whose client sends the preface and `bytes` in pieces of `piece_bytes` bytes, and
 // then reads the responses and leaves. Every request is answered with status 200 after the last
-// piece. Blocks until the connection has ended. REQUIRES: piece > 0.
+// piece. Blocks until the connection has ended. REQUIRES: piece_bytes > 0.
 Http2Outcome ReplayHttp2(IoThread& io, const ServerLimits& limits, std::string_view bytes,
-                         size_t piece);
+                         size_t piece_bytes);
 
 }  // namespace tessera::net::testing

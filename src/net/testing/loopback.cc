@@ -112,7 +112,7 @@ struct RawServer::Shared {
   std::atomic<bool> stop{false};
   std::atomic<int> connections{0};
   std::mutex mutex;
-  int current = -1;
+  int current = -1;  // the connection that the script serves; -1: none
 
   void Serve() {
     while (!stop) {

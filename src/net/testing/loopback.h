@@ -23,7 +23,7 @@ class TestRunner : public TaskRunner {
   TestRunner();
   ~TestRunner() override;
 
-  // Runs tasks until `done` holds, checked after each task. False after `limit`.
+  // Runs tasks until `done` returns true, checked after each task. Returns false after `limit`.
   bool RunUntil(const std::function<bool()>& done, Duration limit = std::chrono::seconds(30));
   void RunFor(Duration time);
 
