@@ -218,6 +218,17 @@ TEST_F(HttpTlsTest, NamesAnInvalidBundle) {
   EXPECT_EQ(AskWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
 }
 
+TEST_F(HttpTlsTest, DistinguishesAnUnreadableKeyFromAnotherKey) {
+  const TestCa::Pair pair = ca_.Issue("agent", {});
+  const auto error_of = [&](const std::string& key) {
+    return CheckClientPair({.text = pair.certificate}, {.text = key}).message();
+  };
+  EXPECT_EQ(error_of(pair.key), "");
+  EXPECT_NE(error_of("no pem").find("no PEM private key"), std::string::npos);
+  const std::string other_key = ca_.Issue("agent", {}).key;
+  EXPECT_NE(error_of(other_key).find("does not match certificate"), std::string::npos);
+}
+
 TEST_F(HttpTlsTest, PlainHttpGetsAnExplanation) {
   Start(ServerTls(ca_));
   for (const char* method : {"GET", "POST"}) {

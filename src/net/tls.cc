@@ -55,7 +55,12 @@ Status UseCertificate(SSL_CTX* context, const TlsOptions& options) {
   ERR_clear_error();
   ASSIGN_OR_RETURN(const std::string key_pem, Read(options.key));
   const KeyPtr key = ReadPrivateKey(key_pem);
-  if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
+  if (!key) {
+    ERR_clear_error();
+    return Error(Code::kInvalidArgument, "private key {}: no PEM private key, or an encrypted one",
+                 NameOf(options.key));
+  }
+  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
     return Error(Code::kInvalidArgument, "private key {} does not match certificate {}: {}",
                  NameOf(options.key), NameOf(options.certificate), OpenSslErrorText());
   }
