@@ -108,9 +108,9 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   void OnPodChanged(const Uid& uid);
   void SchedulePublish();
   void Publish();
-  // Publishes what is pending, and returns what has changed.
+  // Publishes `pending_`, and returns the objects whose text has changed.
   Changes UpdatePublished();
-  // The node that was last published with the pod; "": none.
+  // The pod's node as last published; "": none.
   std::string NodeOf(const Uid& uid) const;
   bool PublishNode(const std::string& name);
   bool PublishPod(const Uid& uid);

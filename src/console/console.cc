@@ -126,7 +126,7 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
   }
 
   void RenewLater() {
-    runner.PostDelayed(WebSessions::kRenew, [this, weak = weak_.Get()] {
+    runner.PostDelayed(WebSessions::kRenewInterval, [this, weak = weak_.Get()] {
       if (!weak) return;
       sessions.Renew();
       RenewLater();

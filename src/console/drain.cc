@@ -97,7 +97,7 @@ void Drain::AddPod(const Json& pod) {
 }
 
 void Drain::EvictNext() {
-  while (!to_evict_.empty() && in_flight_ < kParallel) {
+  while (!to_evict_.empty() && in_flight_ < kMaxParallelEvictions) {
     DrainedPod& pod = *to_evict_.front();
     to_evict_.pop_front();
     ++in_flight_;

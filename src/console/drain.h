@@ -8,10 +8,10 @@
 // come back at once; static pods; and pods that have ended. Without `force` two more kinds stay,
 // because they would be lost: pods without a controller, and pods with local data (emptyDir).
 //
-// The drain does not wait until the pods are gone; the live view shows that. A refused eviction is
-// not retried.
+// The drain does not wait until the pods are gone; the live view shows when they are. A rejected
+// eviction is not retried.
 //
-// Threads: the client's runner. Bounds: kMaxPods, kParallel evictions at once.
+// Threads: the client's runner. Bounds: kMaxPods, kMaxParallelEvictions evictions at once.
 #pragma once
 
 #include <deque>
@@ -39,7 +39,7 @@ std::string_view ReasonToStay(const Json& pod, bool force);
 class Drain {
  public:
   static constexpr size_t kMaxPods = 1000;
-  static constexpr size_t kParallel = 2;
+  static constexpr size_t kMaxParallelEvictions = 2;
   using Done = std::function<void(Result<Json>)>;
 
   // Starts the drain. Calls `done` once, later, but not after this object is destroyed, with

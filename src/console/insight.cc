@@ -20,11 +20,11 @@ using ledger::ClusterLedger;
 
 constexpr size_t kMaxNamedNodes = 20;
 constexpr size_t kMaxCandidates = 10;
-constexpr size_t kMaxRejectedNodes = 200;  // a summary of each waiting pod is made often
+constexpr size_t kMaxRejectedNodes = 200;  // bounds the time of each summary
 // Prefix of UIDs that no object has.
 constexpr std::string_view kPreviewUid = "console-preview";
 constexpr int64_t kMaxCountedReplicas = 50;
-constexpr Duration kHold = std::chrono::minutes(1);  // longer than a preview takes
+constexpr Duration kPreviewHold = std::chrono::minutes(1);  // longer than a preview takes
 
 struct ReasonGroup {
   size_t nodes = 0;
@@ -149,7 +149,7 @@ int64_t CountReplicas(ClusterLedger& ledger, kube::PodObject pod, int64_t replic
       best = &name;
       best_score = scores[node.id];
     }
-    if (best == nullptr || !ledger.Assume(*query, *best, kHold).ok()) break;
+    if (best == nullptr || !ledger.Assume(*query, *best, kPreviewHold).ok()) break;
     placed.push_back(pod.meta.uid);
   }
   for (const Uid& uid : placed) ledger.RemovePod(uid);

@@ -138,7 +138,7 @@ TEST_F(InsightTest, ThePreviewCountsReplicasThatHaveRoomTogether) {
   EXPECT_EQ(room_for(2, 3, "ns"), 3);
   EXPECT_EQ(room_for(2, 9, "ns"), 3);
   EXPECT_EQ(room_for(3, 2, "ns"), 1);
-  EXPECT_EQ(room_for(1, 1, "ns"), -1) << "one pod has no such line";
+  EXPECT_EQ(room_for(1, 1, "ns"), -1) << "a single pod has no such field";
   ledger_->SetQuota(placement::ParseQuota(R"({"team":{"quota":{"A100":4}}})").value());
   EXPECT_EQ(room_for(2, 3, "team"), 2);
   EXPECT_TRUE(ledger_->pods().empty());

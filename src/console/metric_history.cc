@@ -111,7 +111,8 @@ MetricHistory::MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOp
 void MetricHistory::Read(const std::vector<std::string>& uuids, std::chrono::hours span,
                          Done done) {
   if (requests_.size() >= kMaxReads) {
-    return done(Error(Code::kResourceExhausted, "too many pages read curves now: try again"));
+    return done(
+        Error(Code::kResourceExhausted, "too many pages read curves now: retry in a moment"));
   }
   Result<std::string> authorization = PrometheusAuthorization(options_);
   if (!authorization.ok()) return done(authorization.status());

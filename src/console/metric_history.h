@@ -38,7 +38,7 @@ class MetricHistory {
   static constexpr size_t kMaxReads = 32;
   static constexpr int64_t kPoints = 240;
   static constexpr size_t kMaxBytes = 8 << 20;
-  static constexpr std::chrono::hours kLongest = std::chrono::hours(24 * 30);
+  static constexpr std::chrono::hours kMaxSpan = std::chrono::hours(24 * 30);
   using Done = std::function<void(Result<Json>)>;
 
   MetricHistory(net::IoThread& io, TaskRunner& runner, PrometheusOptions options);
@@ -48,7 +48,7 @@ class MetricHistory {
   // "temperature":[…],"power":[…]}}}: percent, MiB, degrees Celsius, watts; each value is the mean
   // of a step, null if Prometheus has none. UNAVAILABLE: Prometheus does not answer.
   // FAILED_PRECONDITION: Prometheus rejects the credentials, or their files cannot be read.
-  // RESOURCE_EXHAUSTED: too many reads at once. REQUIRES: 1 hour ≤ span ≤ kLongest.
+  // RESOURCE_EXHAUSTED: too many reads at once. REQUIRES: 1 hour ≤ span ≤ kMaxSpan.
   void Read(const std::vector<std::string>& uuids, std::chrono::hours span, Done done);
 
  private:

@@ -36,18 +36,19 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
   std::string text = "{";
   for (const std::string& node : nodes) {
     Gauges& gauges = nodes_[node];
-    gauges.requested = now;
-    if (!gauges.queued && (!gauges.last_read_ended || now - *gauges.last_read_ended > kFresh)) {
+    gauges.requested_at = now;
+    if (!gauges.queued &&
+        (!gauges.last_read_ended_at || now - *gauges.last_read_ended_at > kMaxAge)) {
       gauges.queued = true;
       queue_.push_back(node);
     }
-    if (!gauges.last_read_ended) continue;
+    if (!gauges.last_read_ended_at) continue;
     if (text.size() > 1) text.push_back(',');
     AppendJsonString(node, &text);
     text += ":{";
     if (!gauges.gpus.empty()) {
       fmt::format_to(std::back_inserter(text), "\"age\":{:.1f},\"gpus\":{}",
-                     std::chrono::duration<double>(now - gauges.read).count(), gauges.gpus);
+                     std::chrono::duration<double>(now - gauges.read_at).count(), gauges.gpus);
     }
     if (!gauges.error.empty()) {
       text += gauges.gpus.empty() ? "\"error\":" : ",\"error\":";
@@ -56,32 +57,32 @@ std::string NodeGauges::Read(const std::vector<std::string>& nodes) {
     text.push_back('}');
   }
   text.push_back('}');
-  StepLater();
+  ScheduleNextRead();
   return text;
 }
 
-void NodeGauges::StepLater() {
-  if (stepping_ || queue_.empty()) return;
-  stepping_ = true;
+void NodeGauges::ScheduleNextRead() {
+  if (next_read_scheduled_ || queue_.empty()) return;
+  next_read_scheduled_ = true;
   client_.runner().PostDelayed(kReadInterval, [this, weak = weak_.Get()] {
     if (!weak) return;
-    stepping_ = false;
-    Step();
-    StepLater();
+    next_read_scheduled_ = false;
+    StartNextRead();
+    ScheduleNextRead();
   });
 }
 
-void NodeGauges::Step() {
-  if (reads_.size() >= kParallel) return;
+void NodeGauges::StartNextRead() {
+  if (reads_.size() >= kMaxParallelReads) return;
   const MonotonicTime now = Now();
   std::erase_if(nodes_, [&](const auto& entry) {
-    return !entry.second.queued && now - entry.second.requested > kForget;
+    return !entry.second.queued && now - entry.second.requested_at > kForgetAfter;
   });
   while (!queue_.empty()) {
     const std::string node = std::move(queue_.front());
     queue_.pop_front();
     Gauges& gauges = nodes_.at(node);
-    if (now - gauges.requested <= kFresh) return StartRead(node);
+    if (now - gauges.requested_at <= kMaxAge) return StartRead(node);
     gauges.queued = false;  // the page no longer shows the node
   }
 }
@@ -118,12 +119,12 @@ void NodeGauges::TakePage(const std::string& node, const std::string& pod,
   gauges.pod = page.ok() ? pod : "";  // the agent may have a new pod
   if (!page.ok()) return;
   gauges.gpus = MapGaugesOf(*page);
-  gauges.read = Now();
+  gauges.read_at = Now();
 }
 
 void NodeGauges::EndRead(RequestNumber number, const std::string& node) {
   Gauges& gauges = nodes_.at(node);
-  gauges.last_read_ended = Now();
+  gauges.last_read_ended_at = Now();
   gauges.queued = false;
   // A read must not be destroyed inside its callback.
   client_.runner().Post([this, number, weak = weak_.Get()] {

@@ -47,7 +47,7 @@ class NodeGaugesTest : public ::testing::Test {
     });
   }
 
-  // Asks again until the answer has `text`.
+  // Repeats Read until the answer has `text`.
   std::string ReadUntil(const std::vector<std::string>& nodes, std::string_view text) {
     std::string answer;
     for (int i = 0; i < 1500; ++i) {
@@ -86,7 +86,7 @@ TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
   ReadUntil({"n1"}, "[37,");
   const int lists = lists_;
   utilization_ = 80;
-  runner_.Advance(NodeGauges::kFresh * 2);
+  runner_.Advance(NodeGauges::kMaxAge * 2);
   EXPECT_THAT(gauges_->Read({"n1"}), ContainsRegex("\"age\":2[0-9]\\."));
   ReadUntil({"n1"}, "[80,");
   EXPECT_EQ(paths_.size(), 2U);
@@ -97,14 +97,14 @@ TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReas
   server_.PutAgent("agent-x", "n1");
   ReadUntil({"n1"}, "GPU-a");
   status_ = 503;
-  runner_.Advance(NodeGauges::kFresh * 2);
+  runner_.Advance(NodeGauges::kMaxAge * 2);
   const std::string answer = ReadUntil({"n1"}, "error");
   EXPECT_THAT(answer, ContainsRegex("\"age\":2[0-9]\\."));
   EXPECT_THAT(answer, HasSubstr("[37,61]"));
   EXPECT_THAT(answer, HasSubstr("no route to host"));
   // The agent has a new pod.
   status_ = 200;
-  runner_.Advance(NodeGauges::kFresh * 2);
+  runner_.Advance(NodeGauges::kMaxAge * 2);
   EXPECT_THAT(ReadUntil({"n1"}, "\"age\":0."), Not(HasSubstr("error")));
 }
 
@@ -117,7 +117,7 @@ TEST_F(NodeGaugesTest, ANodeWithoutAgentIsAnErrorOfThisNodeAlone) {
 TEST_F(NodeGaugesTest, NodesThatAreNoLongerInViewAreNotRead) {
   server_.PutAgent("agent-x", "n1");
   gauges_->Read({"n1"});
-  runner_.Advance(NodeGauges::kFresh * 2);
+  runner_.Advance(NodeGauges::kMaxAge * 2);
   runner_.RunFor(3 * NodeGauges::kReadInterval);
   EXPECT_TRUE(paths_.empty());
   ReadUntil({"n1"}, "GPU-a");

@@ -51,7 +51,8 @@ Json JsonOfGpuGauges(std::string_view metrics) {
 void NodeUsageReader::Read(const std::shared_ptr<WebSession>& session, const std::string& node,
                            Done done) {
   if (reads_.size() >= kMaxReads) {
-    return done(Error(Code::kResourceExhausted, "too many pages read from agents now: try again"));
+    return done(
+        Error(Code::kResourceExhausted, "too many pages read from agents now: retry in a moment"));
   }
   const RequestNumber number = ++last_number_;
   NodeRead& read = reads_[number];

@@ -259,7 +259,7 @@ Status CheckNonce(const OidcTokens& tokens, std::string_view nonce) {
 }
 
 Result<OidcTokens> MergeRefreshed(const OidcTokens& last, OidcTokens fresh) {
-  if (fresh.subject != last.subject) return Unauthenticated("it belongs to another person");
+  if (fresh.subject != last.subject) return Unauthenticated("it belongs to another user");
   if (fresh.nonce.empty()) fresh.nonce = last.nonce;
   RETURN_IF_ERROR(CheckNonce(fresh, last.nonce));
   if (fresh.refresh_token.empty()) fresh.refresh_token = last.refresh_token;
@@ -351,7 +351,7 @@ void OidcLogin::RequestTokens(std::string_view what, MakeRequest make, OnTokens 
 
 void OidcLogin::Send(const std::string& url, net::Request request, OnResponse then) {
   if (fetches_.size() >= kMaxFetches) {
-    return then(Error(Code::kResourceExhausted, "too many people log in: retry in a moment"));
+    return then(Error(Code::kResourceExhausted, "too many users log in: retry in a moment"));
   }
   const size_t path = url.find('/', std::string_view("https://").size());
   const Result<net::Url> server = net::ParseUrl(url.substr(0, path));

@@ -91,8 +91,7 @@ Result<OidcTokens> TokensOf(const net::Response& answer, const OidcOptions& opti
 // UNAUTHENTICATED if the tokens belong to another login than the one with this nonce.
 Status CheckNonce(const OidcTokens& tokens, std::string_view nonce);
 // The tokens after a refresh: `fresh`, completed from `last` with values that the issuer does not
-// send again.
-// UNAUTHENTICATED if `fresh` belongs to another user or login.
+// send again. UNAUTHENTICATED if `fresh` belongs to another user or login.
 Result<OidcTokens> MergeRefreshed(const OidcTokens& last, OidcTokens fresh);
 
 class OidcLogin {

@@ -23,7 +23,7 @@ class QuotaEditTest : public ::testing::Test {
     pod.scheduled_at = WallTime(std::chrono::seconds(++bound_));
     ledger::testing::Bind(*ledger_, pod, "a");
   }
-  void Wait(const std::string& name, int gpus) { ledger_->SetPod(Whole(name, gpus)); }
+  void AddWaitingPod(const std::string& name, int gpus) { ledger_->SetPod(Whole(name, gpus)); }
   static QuotaChange ChangeTo(const std::string& entry, const std::string& before = "null") {
     return ParseQuotaChange(
                ParseJson(R"({"namespace":"ns","entry":)" + entry + R"(,"before":)" + before + "}")
@@ -62,7 +62,7 @@ TEST_F(QuotaEditTest, NamesTheNewestPodsAboveALowerLimit) {
 }
 
 TEST_F(QuotaEditTest, CountsTheNodesOfWaitingPodsBeforeAndAfter) {
-  Wait("w", 2);
+  AddWaitingPod("w", 2);
   EXPECT_EQ(ConsequencesOf(R"({"quota":{"A100":1}})").Find("waiting")->Serialize(),
             R"([{"pod":"w","before":1,"after":0}])");
   EXPECT_TRUE(ledger_->quota().config().empty());

@@ -39,10 +39,10 @@ ConsoleRouter::ConsoleRouter(TaskRunner& runner, ClusterModel& model, WebSession
           SessionCookieName(options.secure_cookie,
                             options.dashboard ? RandomHex().substr(0, kCookieSuffixLength) : "")),
       login_cookie_(options.secure_cookie ? "__Host-tessera_login" : "tessera_login"),
-      usage_(runner) {}
+      node_usage_(runner) {}
 
 std::string ConsoleRouter::MakeLoginPath(const SessionPtr& session) {
-  dashboard_ = session;
+  dashboard_session_ = session;
   session->never_ends = true;
   dashboard_path_ = std::string(kOpenPath) + RandomHex();
   return dashboard_path_;
@@ -75,7 +75,7 @@ void ConsoleRouter::Handle(const net::Request& request, net::HttpServer::Reply r
 }
 
 Status ConsoleRouter::CheckRateAndHost(const net::Request& request) {
-  if (!requests_.Allow(request.peer, runner_.clock().Now())) {
+  if (!request_limit_.Allow(request.peer, runner_.clock().Now())) {
     return Error(Code::kResourceExhausted, "too many requests from your address: wait a second");
   }
   if (options_.dashboard && !IsLoopbackHost(request.headers.Get("Host"))) {
@@ -85,11 +85,11 @@ Status ConsoleRouter::CheckRateAndHost(const net::Request& request) {
 }
 
 void ConsoleRouter::OpenDashboard(const net::Request& request, const Reply& reply) {
-  if (!dashboard_ || !SameSecret(request.path(), dashboard_path_)) {
+  if (!dashboard_session_ || !SameSecret(request.path(), dashboard_path_)) {
     return reply(net::TextResponse(404, "no such page\n"));
   }
   net::Response response{303, {{"Location", "/"}, {"Cache-Control", "no-store"}}, ""};
-  response.headers.Add("Set-Cookie", CookieFor(dashboard_->id));
+  response.headers.Add("Set-Cookie", CookieFor(dashboard_session_->id));
   reply(std::move(response));
 }
 
@@ -112,10 +112,10 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
   if (request.method != "POST") return reply(MethodNotAllowed("GET, HEAD, POST"));
   if (options_.dashboard) {
     return reply(ErrorResponse(Error(Code::kPermissionDenied,
-                                     "this console shows one person's kubeconfig: open the address "
+                                     "this console shows one user's kubeconfig: open the address "
                                      "that was printed")));
   }
-  if (!logins_.Allow(request.peer, runner_.clock().Now())) {
+  if (!login_limit_.Allow(request.peer, runner_.clock().Now())) {
     return reply(ErrorResponse(Error(Code::kResourceExhausted, "too many logins: wait a second")));
   }
   const Result<Json> body = BodyOf(request);
@@ -168,7 +168,7 @@ void ConsoleRouter::WithSession(const net::Request& request, const Reply& reply,
     if (session) return sessions_.WithRights(session, on_rights);
     by_token_.erase(known);
   }
-  if (!logins_.Allow(request.peer, runner_.clock().Now())) {
+  if (!login_limit_.Allow(request.peer, runner_.clock().Now())) {
     return reply(ErrorResponse(Error(Code::kResourceExhausted, "too many logins: wait a second")));
   }
   sessions_.LogIn(token,
@@ -291,7 +291,7 @@ void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
 }
 
 bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {
-  if (costly_requests_.Allow(session.user, runner_.clock().Now())) return true;
+  if (costly_request_limit_.Allow(session.user, runner_.clock().Now())) return true;
   reply(ErrorResponse(Error(Code::kResourceExhausted, "too many requests: wait a second")));
   return false;
 }

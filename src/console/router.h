@@ -159,14 +159,14 @@ class ConsoleRouter {
   const std::string login_cookie_;  // name of the cookie during a login with OpenID Connect
   // By address of the peer, which may be a proxy for many users. The limit of logins only protects
   // the API server, which gets a few requests for each login: tokens cannot be guessed.
-  RateLimit requests_{/*per_second=*/200, /*burst=*/1000};
-  RateLimit logins_{/*per_second=*/2, /*burst=*/60};
+  RateLimit request_limit_{/*per_second=*/200, /*burst=*/1000};
+  RateLimit login_limit_{/*per_second=*/2, /*burst=*/60};
   // By user. Each of these requests evaluates all nodes, or reads from an agent.
-  RateLimit costly_requests_{/*per_second=*/10, /*burst=*/40};
+  RateLimit costly_request_limit_{/*per_second=*/10, /*burst=*/40};
   std::string dashboard_path_;
-  SessionPtr dashboard_;
+  SessionPtr dashboard_session_;
   std::map<std::string, SessionPtr, std::less<>> by_token_;  // sessions of bearer tokens
-  NodeUsageReader usage_;
+  NodeUsageReader node_usage_;
   uint64_t last_task_ = 0;
   std::map<uint64_t, std::shared_ptr<void>> tasks_;  // running
   WeakPtrFactory<ConsoleRouter> weak_{this};

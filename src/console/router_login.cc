@@ -79,7 +79,7 @@ void ConsoleRouter::HandleOidc(const net::Request& request, const Reply& reply) 
     response.headers.Add("Set-Cookie", clear);
     reply(std::move(response));
   };
-  if (!logins_.Allow(request.peer, runner_.clock().Now())) {
+  if (!login_limit_.Allow(request.peer, runner_.clock().Now())) {
     return fail(Error(Code::kResourceExhausted, "too many logins: wait a second"));
   }
   request.path() == kOidcLoginPath ? BeginOidcLogin(reply, fail)

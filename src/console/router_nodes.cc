@@ -73,7 +73,7 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
 
 void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& session,
                                   const Reply& reply) {
-  usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
+  node_usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
 }
 
 bool ConsoleRouter::MayReadAgents(const WebSession& session, const Reply& reply) {
@@ -113,9 +113,9 @@ void ConsoleRouter::ShowNodeHistory(const net::Request& request, const std::stri
         Error(Code::kUnimplemented, "this console reads no Prometheus: set --prometheus-url")));
   }
   const Result<int64_t> hours = ParseInt(request.Query("hours").value_or(""));
-  if (!hours.ok() || *hours < 1 || *hours > MetricHistory::kLongest.count()) {
+  if (!hours.ok() || *hours < 1 || *hours > MetricHistory::kMaxSpan.count()) {
     return reply(ErrorResponse(Error(Code::kInvalidArgument, "invalid hours: want 1 to {}",
-                                     MetricHistory::kLongest.count())));
+                                     MetricHistory::kMaxSpan.count())));
   }
   if (!MayReadAgents(*session, reply)) return;
   const ledger::NodeEntry* node = model_.ledger().FindNode(name);
@@ -152,7 +152,7 @@ void ConsoleRouter::DrainNode(const std::string& name, const Json& body, const S
                              .dry_run = body.BoolAt("dryRun").value_or(true),
                              .force = body.BoolAt("force").value_or(false)};
   if (!options.dry_run) {
-    Log(Severity::kInfo, "a person drains a node", {{"user", session->user}, {"node", name}});
+    Log(Severity::kInfo, "drain of a node requested", {{"user", session->user}, {"node", name}});
   }
   const uint64_t number = NewTask();
   tasks_[number] =
@@ -230,7 +230,7 @@ void ConsoleRouter::ChooseMode(const std::string& name, const Json& body, const 
                                            "cannot move the node to pool \"{}\": {}", pool_name,
                                            change.problem)));
         }
-        Log(Severity::kInfo, "a person chooses the mode of a node",
+        Log(Severity::kInfo, "mode of a node requested",
             {{"user", session->user}, {"node", name}, {"pool", pool_name}});
         const Json patch =
             Json::MakeObject({{"metadata", Json::MakeObject({{"labels", JsonOfChange(change)}})}});

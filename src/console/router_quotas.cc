@@ -109,7 +109,7 @@ void ConsoleRouter::WriteQuota(const QuotaChange& change, const Result<Json>& ma
       },
       [session, ns = change.ns, reply](const Result<Json>& written) {
         if (!written.ok()) return reply(ErrorResponse(written.status()));
-        Log(Severity::kInfo, "changed a quota", {{"user", session->user}, {"namespace", ns}});
+        Log(Severity::kInfo, "quota changed", {{"user", session->user}, {"namespace", ns}});
         reply(JsonResponse(Json::MakeObject({})));
       });
 }

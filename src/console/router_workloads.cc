@@ -174,7 +174,7 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
                      Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
            }
            if (manifest.deployment) out.Set("selector", Json::String(SelectorOf(*created)));
-           Log(Severity::kInfo, "created a workload",
+           Log(Severity::kInfo, "workload created",
                {{"user", session->user}, {"name", out.StringAt("name").value_or("")}});
            reply(JsonResponse(out));
          });

@@ -209,11 +209,11 @@ Status WebSessions::TakeAnswer(const std::shared_ptr<WebSession>& session,
   session->user = std::move(answer->user);
   if (session->rights == answer->rights) return Status::Ok();
   session->rights = std::move(answer->rights);
-  if (sessions_.contains(session->id)) Report(*session);
+  if (sessions_.contains(session->id)) NotifyChanged(*session);
   return Status::Ok();
 }
 
-void WebSessions::Report(const WebSession& session) {
+void WebSessions::NotifyChanged(const WebSession& session) {
   if (on_changed_) on_changed_(session);
 }
 
@@ -232,11 +232,12 @@ std::shared_ptr<WebSession> WebSessions::Find(std::string_view id) {
 bool WebSessions::HasEnded(const WebSession& session) const {
   const MonotonicTime now = runner_.clock().Now();
   return !session.never_ends &&
-         (now - session.last_used_at > kIdle || now - session.began_at > kLongest);
+         (now - session.last_used_at > kMaxIdle || now - session.began_at > kMaxLifetime);
 }
 
 void WebSessions::WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done) {
-  if (runner_.clock().Now() - session->rights_checked_at <= 2 * kRenew) return on_done(session);
+  if (runner_.clock().Now() - session->rights_checked_at <= 2 * kRenewInterval)
+    return on_done(session);
   ReviewRights(session, [session, on_done = std::move(on_done)](const Status& status) {
     status.ok() ? on_done(session) : on_done(status);
   });
@@ -245,7 +246,7 @@ void WebSessions::WithRights(const std::shared_ptr<WebSession>& session, OnSessi
 void WebSessions::End(const std::shared_ptr<WebSession>& session) {
   if (session->never_ends) return;
   session->ended = true;
-  if (sessions_.erase(session->id) > 0) Report(*session);
+  if (sessions_.erase(session->id) > 0) NotifyChanged(*session);
 }
 
 void WebSessions::MakeRoom() {
@@ -272,7 +273,7 @@ void WebSessions::Renew() {
   for (const auto& [id, session] : all) {
     if (HasEnded(*session)) {
       End(session);
-    } else if (runner_.clock().Now() - session->last_used_at <= 2 * kRenew) {
+    } else if (runner_.clock().Now() - session->last_used_at <= 2 * kRenewInterval) {
       // If the API server did not answer, the rights stay: it still checks every write.
       ReviewRights(session, [](const Status&) {});
     }  // The rights of other sessions are checked before their next use.

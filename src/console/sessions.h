@@ -4,9 +4,9 @@
 // write, and the console itself needs no right to impersonate users or to review their tokens.
 //
 // The console gets the rights of a user from the API server, with the user's own credentials
-// (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenew while the session is used,
-// and before an unused session is used again. A token that the API server rejects ends its session.
-// Every end of a session, and every change of its rights, is reported to `set_on_changed`.
+// (SelfSubjectReview, SelfSubjectAccessReview): at login, every kRenewInterval while the session is
+// used, and before an unused session is used again. A token that the API server rejects ends its
+// session. Every end of a session, and every change of its rights, is reported to `set_on_changed`.
 //
 // Threads: the runner's. Callbacks run later, and not after this object is destroyed. Bounds: if
 // there are kMaxSessions, a new session ends the session that was unused for longest; if the user
@@ -75,9 +75,9 @@ class WebSessions {
  public:
   static constexpr size_t kMaxSessions = 500;
   static constexpr size_t kMaxSessionsPerUser = 20;
-  static constexpr Duration kIdle = std::chrono::minutes(30);
-  static constexpr Duration kLongest = std::chrono::hours(12);
-  static constexpr Duration kRenew = std::chrono::seconds(30);
+  static constexpr Duration kMaxIdle = std::chrono::minutes(30);
+  static constexpr Duration kMaxLifetime = std::chrono::hours(12);
+  static constexpr Duration kRenewInterval = std::chrono::seconds(30);
 
   using OnSession = std::function<void(Result<std::shared_ptr<WebSession>>)>;
   // The namespaces in which a user's right to list pods is checked.
@@ -102,7 +102,7 @@ class WebSessions {
   // Calls `on_done` with the session, at once if its rights were checked recently. Calls that wait
   // for the same session share a review. UNAUTHENTICATED: the session has ended.
   void WithRights(const std::shared_ptr<WebSession>& session, OnSession on_done);
-  // Ends the session. Has no effect on a lasting session.
+  // Ends the session. Has no effect if it never ends (never_ends).
   void End(const std::shared_ptr<WebSession>& session);
   // Ends unused sessions, and updates the rights of the others.
   void Renew();
@@ -124,7 +124,7 @@ class WebSessions {
   void ReviewRights(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
   void OnAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
   Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
-  void Report(const WebSession& session);
+  void NotifyChanged(const WebSession& session);
   void MakeRoom();
   void MakeRoomFor(const std::string& user);
   bool HasEnded(const WebSession& session) const;

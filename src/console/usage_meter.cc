@@ -70,10 +70,11 @@ void UsageMeter::TakePage(const ledger::ClusterLedger& ledger, const std::string
     counters.pod = pod->second->request.uid;
     (metric->name == kIdle ? counters.idle : counters.allocated) = metric->value;
   }
-  for (const auto& [labels, now] : page) Add(ledger.pods().at(now.pod), labels, now);
+  for (const auto& [labels, now] : page) AddCounters(ledger.pods().at(now.pod), labels, now);
 }
 
-void UsageMeter::Add(const ledger::PodEntry& pod, const std::string& labels, const Counters& now) {
+void UsageMeter::AddCounters(const ledger::PodEntry& pod, const std::string& labels,
+                             const Counters& now) {
   const auto known = series_.find(labels);
   if (known == series_.end()) {
     if (series_.size() < kMaxSeries) series_[labels] = now;

@@ -66,7 +66,7 @@ class UsageMeter {
 
   Key KeyOf(const ledger::PodEntry& pod) const;
   UsageRow& RowOf(const Key& key);
-  void Add(const ledger::PodEntry& pod, const std::string& labels, const Counters& now);
+  void AddCounters(const ledger::PodEntry& pod, const std::string& labels, const Counters& now);
 
   const std::string label_;
   std::map<Key, UsageRow> rows_;

@@ -70,7 +70,7 @@ TEST_F(UsageMeterTest, ALongGapIsNotCounted) {
   EXPECT_NE(Rows().find(R"("allocated":0.0100)"), std::string::npos) << Rows();
 }
 
-TEST_F(UsageMeterTest, IdleTimeIsThatOfTheCountersBetweenTwoPages) {
+TEST_F(UsageMeterTest, IdleTimeIsTheIncreaseOfTheCountersBetweenTwoPages) {
   Bind("a", 1, "x");
   Tick();
   int gpu = 0;

@@ -37,7 +37,7 @@ Viewers::Viewers(net::IoThread& io, TaskRunner& runner, ClusterModel& model,
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::Add(std::shared_ptr<WebSession> session) {
   if (viewers_.size() >= kMaxViewers) {
-    return Error(Code::kResourceExhausted, "{} pages are open already: try again later",
+    return Error(Code::kResourceExhausted, "{} pages are open already: retry later",
                  viewers_.size());
   }
   const auto streams_of_user = std::ranges::count_if(viewers_, [&](const Viewer& viewer) {
@@ -151,7 +151,7 @@ void Viewers::AppendItems(const Rights& rights, SnapshotPosition* position, std:
 
 Result<std::shared_ptr<net::StreamSink>> Viewers::AddDownload(std::shared_ptr<WebSession> session) {
   if (downloads_.size() >= kMaxDownloads) {
-    return Error(Code::kResourceExhausted, "{} clients read the cluster now: try again later",
+    return Error(Code::kResourceExhausted, "{} clients read the cluster now: retry later",
                  downloads_.size());
   }
   model_.Flush();

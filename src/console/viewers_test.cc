@@ -50,7 +50,7 @@ class ViewersTestBase : public ::testing::Test, private ClusterModel::Delegate {
     session->user = user;
     return session;
   }
-  // What the client of `stream_` receives, until it has so many events or the stream ends.
+  // What the client of `stream_` receives, until that has `count` events or the stream ends.
   std::string Receive(std::string_view event, size_t count) {
     net::testing::RawClient client(web_->address());
     client.Send("GET / HTTP/1.1\r\n\r\n");
@@ -156,7 +156,7 @@ class LargeClusterTest : public ViewersTestBase {
     }
     return data;
   }
-  // The GPUs of node n000 as its viewers see them.
+  // The first node as the user of the session sees it.
   Json FirstNode(const std::shared_ptr<WebSession>& session) {
     stream_ = viewers_->Add(session).value();
     return DataOf("snapshot", Receive("event: part", 1)).at(0).Find("nodes")->items().at(0);

@@ -72,6 +72,7 @@ Json JsonOfCandidate(const ClusterLedger& ledger, const CandidateNode& candidate
        {"gpus", std::move(list)}});
 }
 
+// A pod that would make room by leaving `node`.
 struct Move {
   Uid uid;
   std::string node;

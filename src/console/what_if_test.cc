@@ -20,7 +20,7 @@ class WhatIfTest : public ::testing::Test {
   void Bind(const std::string& name, int gpus, const std::string& node) {
     ledger::testing::Bind(*ledger_, Whole(name, gpus), node);
   }
-  kube::PodObject Wait(const std::string& name, int gpus) {
+  kube::PodObject AddWaitingPod(const std::string& name, int gpus) {
     kube::PodObject pod = Whole(name, gpus);
     ledger_->SetPod(pod);
     return pod;
@@ -40,7 +40,7 @@ class WhatIfTest : public ::testing::Test {
 TEST_F(WhatIfTest, FindsThePodsThatWouldMakeRoomByEnding) {
   Bind("small", 1, "a");
   Bind("large", 2, "a");
-  const kube::PodObject waiting = Wait("w", 3);
+  const kube::PodObject waiting = AddWaitingPod("w", 3);
   const Json room = RoomFor(waiting);
   // Without "small" two GPUs are free, without "large" three.
   const Json::Array& pods = room.Find("pods")->items();
@@ -63,7 +63,7 @@ TEST_F(WhatIfTest, NoPodMakesRoomOnANodeThatTheWaitingPodDoesNotSelect) {
 
 TEST_F(WhatIfTest, AnAnswerLeavesTheLedgerUnchanged) {
   Bind("large", 4, "a");
-  const kube::PodObject waiting = Wait("w", 3);
+  const kube::PodObject waiting = AddWaitingPod("w", 3);
   (void)RoomFor(waiting);
   (void)Answer(waiting, R"({"without":{"namespace":"ns","name":"large"}})");
   auto query = ledger_->MakeQuery(waiting).value();
@@ -72,7 +72,7 @@ TEST_F(WhatIfTest, AnAnswerLeavesTheLedgerUnchanged) {
 }
 
 TEST_F(WhatIfTest, AnotherRequestOrModelIsEvaluated) {
-  const kube::PodObject waiting = Wait("w", 8);
+  const kube::PodObject waiting = AddWaitingPod("w", 8);
   EXPECT_EQ(Answer(waiting, "{}")->IntAt("fits").value(), 0);
   EXPECT_EQ(Answer(waiting, R"({"request":{"whole":true,"gpus":2}})")->IntAt("fits").value(), 2);
   const Result<Json> part =
@@ -87,7 +87,7 @@ TEST_F(WhatIfTest, AnotherRequestOrModelIsEvaluated) {
 
 TEST_F(WhatIfTest, WithoutAPodItsGpusAreFree) {
   Bind("large", 4, "a");
-  const kube::PodObject waiting = Wait("w", 4);
+  const kube::PodObject waiting = AddWaitingPod("w", 4);
   const std::string without = R"({"without":{"namespace":"ns","name":"large"}})";
   EXPECT_EQ(Answer(waiting, "{}")->IntAt("fits").value(), 0);
   EXPECT_EQ(Answer(waiting, without)->IntAt("fits").value(), 1);
@@ -97,7 +97,7 @@ TEST_F(WhatIfTest, WithoutAPodItsGpusAreFree) {
 
 TEST_F(WhatIfTest, NearNodesShowEachGpu) {
   Bind("small", 1, "b");
-  const kube::PodObject waiting = Wait("w", 2);
+  const kube::PodObject waiting = AddWaitingPod("w", 2);
   const Result<Json> answer = Answer(waiting, "{}");
   const Json::Array& near = answer->Find("near")->items();
   ASSERT_EQ(near.size(), 2U);
@@ -124,7 +124,7 @@ TEST_F(WhatIfTest, APodWithAnInvalidRequestFitsNowhere) {
 }
 
 TEST_F(WhatIfTest, InvalidRequestsAreRejected) {
-  const kube::PodObject waiting = Wait("w", 1);
+  const kube::PodObject waiting = AddWaitingPod("w", 1);
   EXPECT_EQ(Answer(waiting, R"({"request":{"whole":true,"gpus":0}})").status().code(),
             Code::kInvalidArgument);
   kube::PodObject two = waiting;

@@ -411,7 +411,7 @@ std::string ManifestOf(const WorkloadForm& form) {
 
 Result<std::string> WithEdit(const Manifest& manifest, const FormReading& before,
                              const FormEdit& edit) {
-  // If the user has not edited the text of the form, the form generates it again.
+  // A text that the form generated and the user has not edited is generated again.
   if (before.unread.empty() && manifest.text == ManifestOf(before.form)) {
     return ManifestOf(edit.form);
   }

@@ -27,7 +27,7 @@ struct WorkloadForm {
   std::string name;
   std::string ns = "default";
   std::string image;
-  bool whole = true;          // whole GPUs, or a part of one
+  bool whole = true;          // true: whole GPUs; false: a part of one GPU
   int64_t gpus = 1;           // whole
   int64_t hundredths = 30;    // a part: 1 to 99 of one GPU
   int64_t memory_blocks = 4;  // a part: n × 256 MiB
@@ -70,9 +70,9 @@ struct UnreadField {
 struct FormReading {
   WorkloadForm form;
   std::map<std::string, UnreadField> unread;  // by field; "amount" for GPUs and memory
-  // The container that the form shows: the first that requests GPUs, else the first of the pod.
+  // Index of the container that the form shows: the first that requests GPUs, else 0.
   size_t container = 0;
-  size_t containers = 0;  // of the pod
+  size_t containers = 0;  // number in the pod
   std::string container_name;
 };
 FormReading ReadForm(const Manifest& manifest);
@@ -83,8 +83,8 @@ struct FormEdit {
   WorkloadForm form;
   std::set<std::string> fields;
 };
-// Reads the fields of the page that `json` has. `base`: the other fields; null if the form must be
-// complete. Stores problems in `errors`; the returned form then has other values.
+// Reads the fields that `json` has. `base`: the values of the other fields; null if `json` must
+// have all fields. Stores problems in `errors`; a field with a problem has an unspecified value.
 FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* errors);
 
 // A new manifest with all fields of the form: a Pod, or a Deployment for several replicas.
