@@ -290,6 +290,16 @@ void ConsoleRouter::Send(const SessionPtr& session, const StartOperation& start,
                 }));
 }
 
+void ConsoleRouter::ReplyWithTask(
+    const Reply& reply,
+    const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make) {
+  const uint64_t number = NewTask();
+  tasks_[number] = make([this, number, reply](const Result<Json>& answer) {
+    EndTask(number);
+    reply(ResponseOf(answer));
+  });
+}
+
 bool ConsoleRouter::CheckRateLimit(const WebSession& session, const Reply& reply) {
   if (costly_request_limit_.Allow(session.user, runner_.clock().Now())) return true;
   reply(ErrorResponse(Error(Code::kResourceExhausted, "too many requests: wait a second")));

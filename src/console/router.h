@@ -84,6 +84,10 @@ class ConsoleRouter {
   void KeepOperation(uint64_t number, const SessionPtr& session, kube::Operation operation);
   void EndTask(uint64_t number);
   void Send(const SessionPtr& session, const StartOperation& start, kube::Client::OnObject then);
+  // Keeps the object that `make(on_done)` returns until it has called `on_done` with the reply.
+  void ReplyWithTask(
+      const Reply& reply,
+      const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make);
 
   // router_login.cc
   using OnFailure = std::function<void(const Status&)>;
@@ -129,10 +133,6 @@ class ConsoleRouter {
   // Reads from the API server with the user's rights: how pods run, which pods have ended, and
   // which rights the user lacks.
   void ReadAsUser(const net::Request& request, const SessionPtr& session, const Reply& reply);
-  // Keeps the object that `make(on_done)` returns until it has called `on_done` with the reply.
-  void ReplyWithTask(
-      const Reply& reply,
-      const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make);
 
   // router_quotas.cc
   void ShowQuotas(const WebSession& session, const Reply& reply);

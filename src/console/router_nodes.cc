@@ -154,12 +154,8 @@ void ConsoleRouter::DrainNode(const std::string& name, const Json& body, const S
   if (!options.dry_run) {
     Log(Severity::kInfo, "drain of a node requested", {{"user", session->user}, {"node", name}});
   }
-  const uint64_t number = NewTask();
-  tasks_[number] =
-      std::make_shared<Drain>(session, options, [this, number, reply](const Result<Json>& answer) {
-        EndTask(number);
-        reply(ResponseOf(answer));
-      });
+  ReplyWithTask(
+      reply, [&](auto done) { return std::make_shared<Drain>(session, options, std::move(done)); });
 }
 
 void ConsoleRouter::CordonNode(const std::string& name, const Json& body, const SessionPtr& session,

@@ -180,16 +180,6 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
          });
 }
 
-void ConsoleRouter::ReplyWithTask(
-    const Reply& reply,
-    const std::function<std::shared_ptr<void>(std::function<void(Result<Json>)>)>& make) {
-  const uint64_t number = NewTask();
-  tasks_[number] = make([this, number, reply](const Result<Json>& answer) {
-    EndTask(number);
-    reply(ResponseOf(answer));
-  });
-}
-
 void ConsoleRouter::ReadAsUser(const net::Request& request, const SessionPtr& session,
                                const Reply& reply) {
   if (request.path() == "/api/v1/missing-rights") {

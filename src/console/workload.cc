@@ -72,16 +72,6 @@ Json LimitsOf(const WorkloadForm& form) {
        {std::string(names::kResourceVcudaMemory), Json::Int(form.memory_blocks)}});
 }
 
-Json MetaOf(const WorkloadForm& form, bool named) {
-  Json meta = Json::MakeObject();
-  if (named) {
-    meta.Set("name", Json::String(form.name));
-    meta.Set("namespace", Json::String(form.ns));
-  }
-  meta.Set("labels", Json::MakeObject({{"app", Json::String(form.name)}}));
-  return meta;
-}
-
 Json ContainersOf(const WorkloadForm& form) {
   Json container =
       Json::MakeObject({{"name", Json::String("main")},
@@ -91,7 +81,9 @@ Json ContainersOf(const WorkloadForm& form) {
 }
 
 Json PodOf(const WorkloadForm& form) {
-  Json meta = MetaOf(form, /*named=*/true);
+  Json meta = Json::MakeObject({{"name", Json::String(form.name)},
+                                {"namespace", Json::String(form.ns)},
+                                {"labels", Json::MakeObject({{"app", Json::String(form.name)}})}});
   if (!form.model.empty()) {
     meta.Set(
         "annotations",
