@@ -60,7 +60,7 @@ class AgentPages {
   std::deque<AgentPod> agents_;  // not requested yet
   struct PodReads {
     std::vector<Operation> pages;
-    size_t unread = 0;
+    size_t unread = 0;  // pages without a result
   };
   std::map<std::string, PodReads> requests_;  // by pod
   Operation listing_;

@@ -23,7 +23,7 @@ namespace tessera::kube {
 
 // REQUIRES: the HTTP status is outside 200-299.
 Status ErrorOf(const net::Response& response);
-// Whether the body is a Status object of the API, not text from a filter or a proxy.
+// Whether the body is a Status object of the API, not text of a filter in the server or of a proxy.
 bool IsApiStatus(const net::Response& response);
 // For the Status in an ERROR event of a watch. `http_status` is used if the Status has no code.
 Status ErrorOf(const ServerStatus& server_status, int http_status);

@@ -17,7 +17,7 @@
 namespace tessera::kube {
 namespace {
 
-class Log : public Informer<ConfigMapObject>::Handler {
+class ErrorRecorder : public Informer<ConfigMapObject>::Handler {
  public:
   void OnAdded(const ConfigMapObject&) override {}
   void OnChanged(const ConfigMapObject&, const ConfigMapObject&) override {}
@@ -28,7 +28,7 @@ class Log : public Informer<ConfigMapObject>::Handler {
   std::string error;
 };
 
-TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
+TEST(ApiServerRestartTest, TheInformerFollowsAcrossRestarts) {
   const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
   const char* restart = std::getenv("TESSERA_TEST_RESTART");
   if (path == nullptr || restart == nullptr) {
@@ -39,7 +39,7 @@ TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
   Client client(io, runner, LoadKubeconfig(path).value(), ClientOptions{});
   const std::string name = fmt::format("tessera-restart-{}", ::getpid());
   const ObjectRef map{kConfigMaps, name, "default", ""};
-  Log log;
+  ErrorRecorder log;
   Informer<ConfigMapObject> maps(client, {.ns = "default"}, {}, log);
   const auto apply = [&](int value) {
     const Json body = ParseJson(fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap",)"

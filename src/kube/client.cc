@@ -327,12 +327,6 @@ Operation Client::GetDocument(const std::string& path, OnObject on_done) {
                        /*repeatable=*/true, std::move(on_done));
 }
 
-Operation Client::Stream(const std::string& target, Encoding encoding,
-                         const net::Deadlines& deadlines, net::StreamHandler handler) {
-  ListQuery query{.encoding = encoding};
-  return Stream(target, query, deadlines, std::move(handler));
-}
-
 Operation Client::Stream(const std::string& target, const ListQuery& query,
                          const net::Deadlines& deadlines, net::StreamHandler handler) {
   net::Request request = MakeRequest("GET", target, query.encoding);

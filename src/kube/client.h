@@ -158,11 +158,8 @@ class Client {
   // Reads a document that is not an API object, such as "/apis/apps/v1".
   Operation GetDocument(const std::string& path, OnObject on_done);
 
-  // One streamed GET, which is neither queued nor retried.
-  Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
-                   net::StreamHandler handler);
-  // For watch.h: like Stream above, with the Accept header for `query`'s encoding and
-  // metadata_only.
+  // One streamed GET, which is neither queued nor retried. `query`: its encoding and metadata_only
+  // determine the Accept header.
   Operation Stream(const std::string& target, const ListQuery& query,
                    const net::Deadlines& deadlines, net::StreamHandler handler);
 

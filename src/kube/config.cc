@@ -23,7 +23,7 @@ std::string EnvOrEmpty(const GetEnv& getenv, const char* name) {
 
 std::string Fingerprint(const std::string& path) {
   struct stat file {};
-  // Not lstat: the kubelet rotates by moving the ..data link.
+  // Not lstat: the kubelet rotates a token by replacing the ..data link.
   if (::stat(path.c_str(), &file) != 0) return "";
   return fmt::format("{}:{}:{}.{}", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
                      file.st_mtim.tv_nsec);

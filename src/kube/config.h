@@ -53,9 +53,9 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kS
 // default of `getenv` is the environment of this process.
 
 // Reads the named context, or the current one. File names are relative to the kubeconfig's
-// directory. An https server without certificate-authority is verified with the system's roots
-// (net/tls.h), which the environment may name. INVALID_ARGUMENT names the file, the entry and the
-// reason. FAILED_PRECONDITION: no such file.
+// directory. An https server without certificate-authority is verified with the system's
+// authorities, whose file the environment may name (net::SystemRoots). INVALID_ARGUMENT names the
+// file, the entry and the reason. FAILED_PRECONDITION: no such file.
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "",
                               const GetEnv& getenv = ::getenv);
 

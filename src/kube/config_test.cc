@@ -51,7 +51,7 @@ TEST_F(ConfigTest, AnInvalidPortIsNamedByItsVariable) {
             "KUBERNETES_SERVICE_PORT: \"tcp://10.0.0.1:443\" is not a whole number");
 }
 
-TEST_F(ConfigTest, ARotatedTokenIsReadWithTheNextRequest) {
+TEST_F(ConfigTest, ARotatedTokenIsUsedForTheNextRequest) {
   TokenSource tokens(Config{.token_file = Write("token", "t1")});
   EXPECT_EQ(tokens.Get().value(), "t1");
   Write("token", "t2");
@@ -246,7 +246,7 @@ contexts:
   EXPECT_NE(missing.message().find("/nonexistent/roots.pem"), std::string::npos);
 }
 
-TEST_F(ConfigTest, FindsTheFileTheEnvironmentNames) {
+TEST_F(ConfigTest, FindsTheKubeconfigThatTheEnvironmentNames) {
   env_["KUBECONFIG"] = Write("config", kKubeconfig);
   EXPECT_EQ(FindConfig("", Env()).value().default_namespace, "ns");
 }

@@ -8,7 +8,7 @@
 namespace tessera::kube {
 namespace {
 
-constexpr Duration kPluginDeadline = std::chrono::seconds(30);
+constexpr Duration kPluginTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -41,7 +41,7 @@ struct CredentialSource::Core {
   }
 
   // A plugin that hangs keeps the worker thread alive after this Core is destroyed. The thread
-  // therefore uses a CoreRef, whose `core` is then null.
+  // therefore uses a CoreRef, whose `core` is null from then on.
   struct CoreRef {
     std::mutex mutex;  // orders the worker's Post and the runner's Close
     Core* core = nullptr;
@@ -52,7 +52,7 @@ struct CredentialSource::Core {
     if (!core_ref) core_ref = std::make_shared<CoreRef>();
     core_ref->core = this;
     worker->Post([core_ref = core_ref, plugin = *plugin, server = server, tls = tls] {
-      auto answer = RunExecPlugin(plugin, server, tls, kPluginDeadline);
+      auto answer = RunExecPlugin(plugin, server, tls, kPluginTimeout);
       const std::lock_guard lock(core_ref->mutex);
       if (core_ref->core == nullptr) return;
       core_ref->core->runner.Post([core_ref, answer = std::move(answer)]() mutable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provides the credentials of the next request: a fixed token, a file that the kubelet rotates, or
 // an exec plugin. A plugin runs on its own thread when its last result has expired or was rejected;
-// callers wait for that one run. Included only in src/kube. Threads: the runner's.
+// all callers wait for the same run. Included only in src/kube. Threads: the runner's.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ namespace tessera::kube {
 class CredentialSource {
  public:
   struct Credential {
-    std::string token;  // "": send none
-    int generation = 0;
+    std::string token;   // "": send none
+    int generation = 0;  // increases with each new credential
   };
   using OnReady = std::function<void(Result<Credential>)>;
   using OnCertificate = std::function<void(const std::string& certificate, const std::string& key)>;

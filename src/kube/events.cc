@@ -142,7 +142,7 @@ struct EventRecorder::Core {
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
-    // The API server deletes an Event after an hour. In this case a new Event is created below.
+    // The API server deletes an Event after an hour; then the patch fails with NOT_FOUND.
     Json new_event = ObjectOf(event, message, object, kind, reason);
     const int64_t number = ++operations_made;
     operations[number] = client.Patch(

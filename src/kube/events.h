@@ -6,8 +6,8 @@
 //
 // Do not use Events as state: an Event may be lost, and expires after an hour. Failed writes are
 // reported to `on_error` and not retried beyond the client's own retries. Threads: the client's
-// runner. Ownership: the client outlives the recorder. Bounds: `max_objects` remembered Events and
-// objects; the least recently used objects are dropped. Idle cost: none.
+// runner. Ownership: the client outlives the recorder. Bounds: remembers `max_objects` Events and
+// objects each, and drops the least recently used. Idle cost: none.
 #pragma once
 
 #include <functional>

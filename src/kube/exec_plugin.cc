@@ -74,17 +74,17 @@ Result<ExecCredential> ParseExecCredential(std::string_view text, std::string_vi
 }
 
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
-                                     const net::TlsOptions& tls, Duration deadline) {
+                                     const net::TlsOptions& tls, Duration timeout) {
   const std::string plugin_name = fmt::format("exec plugin {}", plugin.argv[0]);
   auto info = ExecInfo(plugin, server, tls);
   if (!info.ok()) return info.status().Annotate(plugin_name);
   std::vector<std::string> env = plugin.env;
   env.push_back("KUBERNETES_EXEC_INFO=" + *info);
-  const auto result = RunProgram(plugin.argv, deadline, env);
+  const auto result = RunProgram(plugin.argv, timeout, env);
   if (result.status().code() == Code::kDeadlineExceeded) {
     // RunProgram's error contains the standard output, which may have a token.
     return Error(Code::kDeadlineExceeded, "{} did not end within {} s and was killed", plugin_name,
-                 std::chrono::duration<double>(deadline).count());
+                 std::chrono::duration<double>(timeout).count());
   }
   if (!result.ok()) {
     if (result.status().code() != Code::kNotFound || plugin.install_hint.empty()) {

@@ -4,7 +4,7 @@
 // ExecCredential.
 //
 // credentials.h decides when to run it. Plugins that require a terminal are rejected. Threads:
-// RunExecPlugin blocks, up to its deadline: call it on a Worker. The rest is pure.
+// RunExecPlugin blocks, up to its timeout: call it on a Worker. The other functions are pure.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ struct ExecCredential {
 // DEADLINE_EXCEEDED: the plugin ran too long and was killed. No message contains the plugin's
 // standard output, which may have a token.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,
-                                     const net::TlsOptions& tls, Duration deadline);
+                                     const net::TlsOptions& tls, Duration timeout);
 
 // The value of KUBERNETES_EXEC_INFO.
 Result<std::string> ExecInfo(const ExecPlugin& plugin, const net::Url& server,

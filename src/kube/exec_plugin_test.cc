@@ -23,7 +23,7 @@ Result<ExecCredential> Answer(const ExecPlugin& plugin) {
   return RunExecPlugin(plugin, {}, {}, std::chrono::seconds(10));
 }
 
-TEST(ExecPluginTest, ReadsATokenAndWhenItExpires) {
+TEST(ExecPluginTest, ReadsATokenAndItsExpiry) {
   const auto read = Parse(R"({"token":"t","expirationTimestamp":"2026-01-31T23:59:59Z"})").value();
   EXPECT_EQ(read.token, "t");
   EXPECT_EQ(Rfc3339(*read.expires), "2026-01-31T23:59:59Z");
@@ -73,7 +73,7 @@ TEST(ExecPluginTest, TheErrorContainsThePluginsStandardError) {
   EXPECT_NE(hint.message().find("get it"), std::string::npos);
 }
 
-TEST(ExecPluginTest, TheErrorAtTheDeadlineDoesNotQuoteTheOutput) {
+TEST(ExecPluginTest, TheErrorAfterTheTimeoutDoesNotQuoteTheOutput) {
   const ExecPlugin plugin = Shell("echo secret; exec sleep 60");
   const Status late = RunExecPlugin(plugin, {}, {}, std::chrono::milliseconds(500)).status();
   EXPECT_EQ(late.code(), Code::kDeadlineExceeded);

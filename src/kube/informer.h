@@ -50,7 +50,7 @@ class Informer final : private Watch::Delegate {
     virtual ~Handler() = default;
     virtual void OnAdded(const T& now) = 0;
     virtual void OnChanged(const T& before, const T& now) = 0;
-    // Also called if another object with the same name and another UID replaced the object; OnAdded
+    // Also called if an object with the same name and another UID has replaced the object; OnAdded
     // follows.
     virtual void OnRemoved(const T& last) = 0;
     // An outline was added, changed or listed again. `now` is complete, but not kept.
@@ -196,7 +196,7 @@ class Informer final : private Watch::Delegate {
   Handler& handler_;
   const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;
-  std::unordered_map<Uid, uint64_t> outlines_;  // generation of each
+  std::unordered_map<Uid, uint64_t> outlines_;  // to the generation, as in Entry
   uint64_t list_generation_ = 0;
   bool synced_ = false;
   std::unique_ptr<Watch> watch_;

@@ -119,7 +119,7 @@ TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
   EXPECT_EQ(mirror_.error, "");
 }
 
-TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
+TEST_F(InformerTest, AnObjectWithAnotherUidReplacesTheObjectOfTheSameName) {
   Start(1);
   PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
@@ -177,7 +177,7 @@ TEST_F(InformerTest, OutlinesAreReportedAndNotStored) {
   EXPECT_EQ(mirror.error, "");
 }
 
-TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
+TEST_F(InformerTest, OutlinesMissingFromAListAreRemoved) {
   testing::FakeApiServer server(io_, runner_);
   const auto set = [&](const std::vector<std::string>& uids) {
     std::vector<std::string> messages;
@@ -222,7 +222,7 @@ TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
 // does the sum of all callbacks.
 class FaultsTest : public InformerTest, public ::testing::WithParamInterface<int> {};
 
-TEST_P(FaultsTest, TheCopyEqualsTheOriginalAfterAllFaults) {
+TEST_P(FaultsTest, TheStoreEqualsTheServersObjectsAfterAllFaults) {
   patience_ = kPatience;
   Start(static_cast<uint64_t>(GetParam()), GetParam() % 2 == 0);
   Random random(static_cast<uint64_t>(GetParam()));

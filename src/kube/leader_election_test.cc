@@ -20,8 +20,8 @@ struct Store {
   int64_t version = 0;
 
   Result<LeaseObject> Write(const LeaseObject& next, bool create) {
-    if (create && lease) return Error(Code::kAlreadyExists, "there is one");
-    if (!create && !lease) return Error(Code::kNotFound, "there is none");
+    if (create && lease) return Error(Code::kAlreadyExists, "the lease exists");
+    if (!create && !lease) return Error(Code::kNotFound, "the lease does not exist");
     if (!create && lease->meta.resource_version != next.meta.resource_version) {
       return Error(Code::kAborted, "another version");
     }
@@ -41,7 +41,7 @@ class Network final : public LeaseApi {
     Send(
         [this]() -> Result<LeaseObject> {
           if (store_.lease) return *store_.lease;
-          return Error(Code::kNotFound, "there is none");
+          return Error(Code::kNotFound, "the lease does not exist");
         },
         std::move(done));
   }
@@ -142,7 +142,7 @@ class LeaderElectionTest : public ::testing::Test {
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 
-TEST_F(LeaderElectionTest, TheFirstLeadsAndRenews) {
+TEST_F(LeaderElectionTest, TheFirstReplicaLeadsAndRenewsTheLease) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(1));
   Replica& b = Add("b");
@@ -159,7 +159,7 @@ TEST_F(LeaderElectionTest, TheFirstLeadsAndRenews) {
   EXPECT_NEAR(a.network.updates, 30, 2);
 }
 
-TEST_F(LeaderElectionTest, AnotherTakesOverWhenTheLeaderIsGone) {
+TEST_F(LeaderElectionTest, AnotherReplicaLeadsAfterTheLeaderCrashes) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   Replica& b = Add("b");
@@ -172,7 +172,7 @@ TEST_F(LeaderElectionTest, AnotherTakesOverWhenTheLeaderIsGone) {
   EXPECT_EQ(store_.lease->transitions, 1);
 }
 
-TEST_F(LeaderElectionTest, ALeaderWithoutItsServerStopsBeforeAnotherStarts) {
+TEST_F(LeaderElectionTest, ALeaderThatLosesItsServerStopsBeforeAnotherStarts) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   Replica& b = Add("b");
@@ -193,7 +193,7 @@ TEST_F(LeaderElectionTest, ALeaderWithoutItsServerStopsBeforeAnotherStarts) {
   EXPECT_EQ(a.log, "+-");
 }
 
-TEST_F(LeaderElectionTest, AReleasedLeaseIsTakenAtOnce) {
+TEST_F(LeaderElectionTest, AReleasedLeaseIsAcquiredAtOnce) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   Replica& b = Add("b");
@@ -212,7 +212,7 @@ TEST_F(LeaderElectionTest, AReleasedLeaseIsTakenAtOnce) {
   EXPECT_TRUE(again);
 }
 
-TEST_F(LeaderElectionTest, AnotherClientsWriteDoesNotEndTheTerm) {
+TEST_F(LeaderElectionTest, ALeaderKeepsLeadingAfterAnotherClientsWrite) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   // kubectl label lease ...: another version, the same holder.
@@ -222,7 +222,7 @@ TEST_F(LeaderElectionTest, AnotherClientsWriteDoesNotEndTheTerm) {
   EXPECT_EQ(a.errors, 1);
 }
 
-TEST_F(LeaderElectionTest, ALeaseTakenByForceEndsTheTermAtOnce) {
+TEST_F(LeaderElectionTest, ALeaderStopsWhenAnotherHolderIsWritten) {
   Replica& a = Add("a");
   runner_.AdvanceTimeAndRun(seconds(5));
   store_.lease->holder = "b";

@@ -53,7 +53,7 @@ struct ObjectMeta {
   StringMap annotations;
   WallTime created;             // the epoch if unknown
   bool deleting = false;        // has a deletionTimestamp, but still exists
-  bool has_controller = false;  // a controller replaces a deleted object
+  bool has_controller = false;  // has a controller, which replaces it after a deletion
   bool operator==(const ObjectMeta&) const = default;
 };
 
@@ -72,7 +72,7 @@ struct Container {
 struct PodRunSummary {
   int32_t restarts = 0;  // of all containers
   // Why a container failed or cannot start: "ImagePullBackOff", "Error (exit code 1)". "" if there
-  // is no such container. With several, the reason of one of them.
+  // is no such container. With several such containers, the reason of one of them.
   std::string reason;
   bool operator==(const PodRunSummary&) const = default;
 };

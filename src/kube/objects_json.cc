@@ -88,7 +88,7 @@ class Fields {
     return texts;
   }
   void AddErrorOf(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
-  // The first error is kept.
+  // Returns the value, or `otherwise` after an error. status() keeps the first error.
   template <typename T>
   T Take(Result<T> result, T otherwise) {
     if (result.ok()) return *std::move(result);

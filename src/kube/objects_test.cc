@@ -64,7 +64,7 @@ TEST(ObjectsTest, KeepsConstraintsOnRequest) {
   EXPECT_EQ(Decode<PodObject>(object).value(), PodObject());
 }
 
-TEST(ObjectsTest, KeepsHowContainersRunOnRequest) {
+TEST(ObjectsTest, KeepsTheRunSummaryOnRequest) {
   const std::string json = R"({"metadata":{"name":"p"},"status":{"phase":"Running",
       "initContainerStatuses":[{"name":"a","restartCount":1,
           "state":{"terminated":{"exitCode":0,"reason":"Completed"}}}],
@@ -211,7 +211,7 @@ TEST(RawObjectTest, OpensTheEnvelope) {
   EXPECT_FALSE(OpenEnvelope(bytes.substr(0, bytes.size() - 1)).ok());
 }
 
-TEST(RawObjectTest, KnowsTheEndOfTheInitialEvents) {
+TEST(RawObjectTest, RecognizesTheEndOfTheInitialEvents) {
   const auto bookmark = [](const std::string& value) {
     return WireWriter()
         .Bytes(1, WireWriter().Bytes(6, "9").Entry(12, "k8s.io/initial-events-end", value).text())

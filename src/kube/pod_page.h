@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a page that a pod serves over HTTP, through the API server (pods/proxy). So users need no
+// Reads a page that a pod serves over HTTP, through the API server (pods/proxy). Users thus need no
 // network access to the pod, and RBAC decides who may read the page. Threads: the client's runner.
 #pragma once
 
@@ -22,8 +22,8 @@ Operation ReadPodPage(Client& client, const ObjectRef& pod, std::string_view por
 
 // The maximum size of a page: enough for more than 1,000 containers on 16 GPUs each.
 inline constexpr size_t kMaxPodPage = 16 << 20;
-// The path of a pod's page in the API server. `port` is a number, because a proxy does not know the
-// names of ports.
+// The path of a pod's page in the API server. `port` is a number, because pods/proxy does not know
+// the names of ports.
 std::string PodPagePath(const ObjectRef& pod, std::string_view port, std::string_view path);
 
 // Reads any path of the API server as text, like ReadPodPage. Drops the text beyond `max_bytes`.

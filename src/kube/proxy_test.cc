@@ -35,7 +35,7 @@ TEST(ProxyTest, RejectsUnsupportedProxiesWithoutQuotingThePassword) {
             "proxies with socks5:// are not supported: give one with http://");
 }
 
-TEST(ProxyTest, NoProxyNamesHostsDomainsAddressesAndNetworks) {
+TEST(ProxyTest, NoProxyMatchesHostsDomainsAddressesAndNetworks) {
   const auto bypasses = [](const char* list, const char* host, uint16_t port = 443) {
     return BypassesProxy(list, {.host = host, .port = port});
   };

@@ -61,8 +61,8 @@ struct ServerStatus {
   std::string reason;
   int code = 0;  // 0: not set
   std::optional<int> retry_after_seconds;
-  // A field of another manager, for which the server rejected an apply without force. The message
-  // is such as `conflict with "kubectl-edit" using apps/v1`.
+  // A field of another manager, because of which the server rejected an apply without force. An
+  // example of a message: `conflict with "kubectl-edit" using apps/v1`.
   struct FieldConflict {
     std::string message;
     std::string field;

@@ -138,7 +138,8 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
     ASSERT_TRUE(submitted.answer.has_value()) << i;
     const MonotonicTime since = i < 0 ? MonotonicTime{} : made[fmt::format("/{}", i)];
     EXPECT_LE(submitted.answered_at, since + options_.deadline) << i;
-    // The server has been back for a second; the last wait was up to five.
+    // These requests expire six seconds after the server is back or later; the last wait of the
+    // lane is at most five.
     if (i >= 610) failed_late += submitted.answer->ok() ? 0 : 1;
     ++i;
   }
@@ -160,7 +161,7 @@ TEST_F(RequestQueueTest, AnExpiredRequestIsNeverSent) {
   EXPECT_EQ(sent(), 2u);
 }
 
-TEST_F(RequestQueueTest, TheErrorOfAnUnsentRequestHasTheServersError) {
+TEST_F(RequestQueueTest, TheErrorOfAnUnsentRequestContainsTheServersError) {
   options_.deadline = seconds(4);
   options_.max_attempts = 100;
   Submit("/1");
@@ -221,7 +222,7 @@ TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
   EXPECT_FALSE(hangs.answer.has_value());
 }
 
-TEST_F(RequestQueueTest, ALoadBalancersErrorMeansUnreachable) {
+TEST_F(RequestQueueTest, ALoadBalancersErrorMeansAnUnreachableServer) {
   for (const int status : {502, 503}) {
     const size_t before = submitted_.empty() ? 0 : sent();
     Submit("/1", "GET pods", true);
@@ -242,7 +243,7 @@ TEST_F(RequestQueueTest, ALoadBalancersErrorMeansUnreachable) {
   EXPECT_EQ(sent(), before + 2);
 }
 
-TEST_F(RequestQueueTest, OnlyErrorsOfReachabilityCloseTheLane) {
+TEST_F(RequestQueueTest, OnlyAnUnreachableServerClosesTheLane) {
   for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnauthenticated}) {
     const size_t before = submitted_.empty() ? 0 : sent();
     const Submission& submitted = Submit("/1");  // not repeatable
@@ -283,7 +284,7 @@ TEST_F(RequestQueueTest, RetriesAServerErrorWithRetryAfter) {
   EXPECT_EQ(CodeOf(submitted), Code::kOk);
 }
 
-TEST_F(RequestQueueTest, ACancelledProbeMakesWayForTheNext) {
+TEST_F(RequestQueueTest, AfterACancelledProbeAnotherRequestProbes) {
   Submit("/1", "GET pods", true);
   Answer(0, kRefused);
   Submission& second = Submit("/2");
@@ -371,7 +372,7 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   EXPECT_EQ(Target(7), "/4");
 }
 
-TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelWasThrottled) {
+TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelIsResourceExhausted) {
   options_.deadline = seconds(4);
   options_.max_attempts = 100;
   // With this jitter both requests still wait when they expire. With another, a rejected request
@@ -394,7 +395,7 @@ TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelWasThrottled) {
             "requests, please try again later. (HTTP 429 Too Many Requests)");
 }
 
-TEST_F(RequestQueueTest, ASilentServerIsNotThrottling) {
+TEST_F(RequestQueueTest, AnUnansweredProbeOfALevelExceedsItsDeadline) {
   options_.deadline = seconds(4);
   options_.max_attempts = 100;
   Submit("/1", "PATCH daemonsets/");

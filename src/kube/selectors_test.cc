@@ -84,7 +84,7 @@ TEST(NodeConstraintsTest, TaintsMustBeTolerated) {
   EXPECT_NE(Why("{}", {.taints = {{"gone", "", "NoExecute"}}}), "");
 }
 
-TEST(NodeConstraintsTest, ACordonIsATaint) {
+TEST(NodeConstraintsTest, TolerationsOfTheUnschedulableTaintTolerateACordon) {
   EXPECT_FALSE(ConstraintsIn("{}").ToleratesCordon());
   EXPECT_TRUE(ConstraintsIn(R"({"tolerations":[{"key":"node.kubernetes.io/unschedulable",)"
                             R"("operator":"Exists","effect":"NoSchedule"}]})")

@@ -63,6 +63,7 @@ struct TypeCatalog::Core {
         kind, api_version);
   }
 
+  // Posts a call of `on_done` with a known result.
   Operation Post(Result<ResourceType> type, OnType on_done) {
     const auto canceled = std::make_shared<bool>(false);
     client.runner().Post(

@@ -199,7 +199,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (status.code() == Code::kOutOfRange) {
       // The server answers again, possibly after a restart, so the next wait is short.
       if (!version.empty()) backoff.Reset();
-      // The server no longer knows this version. Only a new list gives one that it knows.
+      // The server no longer knows this version. Only a new list gives a version that it knows.
       version.clear();
     }
     const Duration wait = std::max(min_wait, backoff.Next());

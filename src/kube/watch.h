@@ -41,7 +41,7 @@ class Watch {
   };
 
   struct Options {
-    // The server ends a watch after a random time between this and twice this.
+    // The server ends a watch after a random time between `watch_timeout` and twice as long.
     Duration watch_timeout = std::chrono::minutes(5);
     // A stream that is silent for longer is considered dead. Bookmarks come about once a minute.
     Duration stall_timeout = std::chrono::minutes(3);

@@ -34,12 +34,12 @@ std::string Chunk(const std::string& data) {
 }
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Answers requests in the order of the script, on any connection. After the script, keeps
-// connections open without answers. Closes the connection after a response that ends in "CLOSE".
+// Answers requests in the order of the script, on any connection. Then keeps connections open
+// without a response. Closes the connection after a response that ends in "CLOSE".
 // Writes raw bytes, because an HTTP server neither splits frames nor ends in the middle of one.
-class FaultServer {
+class ScriptedServer {
  public:
-  explicit FaultServer(std::vector<std::string> script) : script_(std::move(script)) {}
+  explicit ScriptedServer(std::vector<std::string> script) : script_(std::move(script)) {}
 
   std::vector<std::string> targets() {
     const std::lock_guard lock(mutex_);
@@ -84,7 +84,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
     Follow({.type = kPods}, std::move(script), options);
   }
   void Follow(ListQuery query, std::vector<std::string> script, Watch::Options options = {}) {
-    server_ = std::make_unique<FaultServer>(std::move(script));
+    server_ = std::make_unique<ScriptedServer>(std::move(script));
     client_ = std::make_unique<Client>(io_, runner_, Config{.server = server_->url()},
                                        ClientOptions{.max_attempts = 1});
     watch_ = std::make_unique<Watch>(*client_, std::move(query), *this, options);
@@ -117,7 +117,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
   int recoveries_ = 0;
   int notes_ = 0;
   int destroy_after_ = -1;
-  std::unique_ptr<FaultServer> server_;
+  std::unique_ptr<ScriptedServer> server_;
   std::unique_ptr<Client> client_;
   std::unique_ptr<Watch> watch_;
 };

@@ -182,6 +182,7 @@ bool FaultyApiServer::Answer(int fd, const Query& query) {
   return query.Param("watch").empty() ? AnswerList(fd, query) : AnswerWatch(fd, query);
 }
 
+// Returns true if the connection must be closed.
 bool FaultyApiServer::InjectAnswerFault(int fd) {
   const std::string fault = DrawFault(
       {"500", "429", "410", "garbage", "no answer", "half an answer", "silence", "compaction"});

@@ -39,7 +39,7 @@ class RealApiServerTest : public ::testing::Test {
   }
 
   net::testing::TestRunner runner_;
-  net::IoThread io_;  // posts to the runner until it ends
+  net::IoThread io_;  // posts to the runner until it is destroyed
   std::unique_ptr<Client> client_;
 };
 
