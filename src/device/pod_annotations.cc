@@ -52,13 +52,13 @@ Status Check(const DeviceRequest& request, const Assignment& assignment,
                assignment.containers.size(), found);
 }
 
-// REQUIRES: the node has the GPU.
-Result<int> MinorOf(const NodeInventory& inventory, std::string_view uuid) {
+// The minor number of a GPU for annotation `key`. REQUIRES: the node has the GPU.
+Result<int> MinorFor(std::string_view key, const NodeInventory& inventory, std::string_view uuid) {
   const Gpu* gpu = inventory.Find(uuid);
   TESSERA_CHECK(gpu != nullptr);
   if (gpu->minor) return *gpu->minor;
   return Error(Code::kFailedPrecondition, "{} has no minor number, which annotation {} needs", uuid,
-               names::kAnnotationGpuMemIndex);
+               key);
 }
 
 Status AddGpushare(const DeviceRequest& request, const Assignment& assignment,
@@ -69,7 +69,7 @@ Status AddGpushare(const DeviceRequest& request, const Assignment& assignment,
   });
   if (first == main.end()) return Status::Ok();
   const std::string& uuid = assignment.containers.find((*first)->name)->second.front().uuid;
-  ASSIGN_OR_RETURN(const int minor, MinorOf(inventory, uuid));
+  ASSIGN_OR_RETURN(const int minor, MinorFor(names::kAnnotationGpuMemIndex, inventory, uuid));
   const int64_t unit = SizeOf(binding.gpu_mem_unit).count();
   annotations->merge(EncodeGpushare({.gpu_minor = minor,
                                      .pod_units = request.OneGpuShare().memory.count() / unit,
@@ -88,8 +88,9 @@ Status AddGpuManager(const DeviceRequest& request, const Assignment& assignment,
   for (size_t i = 0; i < main.size(); ++i) {
     if (main[i]->dialect != Dialect::kVcuda) continue;
     std::vector<int>& minors = gpu_manager.minors[static_cast<int>(i)];
+    const std::string key = fmt::format("{}{}", names::kAnnotationPredicateGpuIndexPrefix, i);
     for (const DeviceShare& share : assignment.containers.find(main[i]->name)->second) {
-      ASSIGN_OR_RETURN(const int minor, MinorOf(inventory, share.uuid));
+      ASSIGN_OR_RETURN(const int minor, MinorFor(key, inventory, share.uuid));
       minors.push_back(minor);
     }
   }

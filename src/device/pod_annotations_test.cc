@@ -30,7 +30,7 @@ DeviceRequest RequestOf(std::vector<ContainerSpec> containers) {
 
 const Binding kBinding{.node = "gpu-1", .time_ns = 1700000000000000000};
 
-TEST(PodAnnotationsTest, GpushareSeesItsPod) {
+TEST(PodAnnotationsTest, WritesAndReadsTheAnnotationsOfGpushare) {
   ContainerSpec init = Container("init", "aliyun.com/gpu-mem", "2");
   init.phase = Phase::kInit;
   const DeviceRequest request = RequestOf({init,
@@ -47,13 +47,13 @@ TEST(PodAnnotationsTest, GpushareSeesItsPod) {
                                     {"ALIYUN_COM_GPU_MEM_DEV", "14"},
                                     {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
                                     {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000000000000"}}));
-  // Without our annotation, only the containers that gpushare counts remain.
+  // Without Tessera's annotation, only the containers that gpushare counts remain.
   Assignment counted = assignment;
   counted.containers.erase("init");
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), counted);
 }
 
-TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
+TEST(PodAnnotationsTest, WritesAndReadsTheAnnotationsOfGpuManager) {
   const DeviceRequest request = RequestOf(
       {{.name = "none"},
        Container("whole", "tencent.com/vcuda-core", "200"),
@@ -72,7 +72,7 @@ TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), assignment);
 }
 
-TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSlices) {
+TEST(PodAnnotationsTest, TesserasAnnotationPrecedesOthersAndSufficesForWholeGpusAndSlices) {
   const DeviceRequest request = RequestOf(
       {Container("gpu", "nvidia.com/gpu", "1"), Container("mig", "nvidia.com/mig-1g.10gb", "1")});
   const Assignment assignment{
@@ -103,7 +103,7 @@ TEST(PodAnnotationsTest, AllocationAnnotationPrecedesIndexAnnotations) {
       (Assignment{{{"a", {{"GPU-b", MilliGpu(0), kMaxShareMemory}}}}}));
 }
 
-TEST(PodAnnotationsTest, RejectsOlderAnnotationsThatFitNeitherNodeNorPod) {
+TEST(PodAnnotationsTest, RejectsOlderAnnotationsThatDoNotMatchTheNodeOrThePod) {
   const DeviceRequest mem = RequestOf({Container("a", "aliyun.com/gpu-mem", "8")});
   const DeviceRequest core = RequestOf({Container("a", "tencent.com/vcuda-core", "200")});
   const struct {
@@ -145,7 +145,7 @@ TEST(PodAnnotationsTest, RejectsOlderAnnotationsThatFitNeitherNodeNorPod) {
   }
 }
 
-TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
+TEST(PodAnnotationsTest, RejectsAssignmentsThatDifferFromTheRequest) {
   const DeviceRequest two = RequestOf(
       {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "aliyun.com/gpu-mem", "8")});
   const DeviceRequest mig = RequestOf({Container("a", "nvidia.com/mig-2g.20gb", "1")});
@@ -180,12 +180,23 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
     EXPECT_EQ(annotations.status().code(), Code::kInvalidArgument);
     EXPECT_EQ(annotations.status().message(), test.message);
   }
-  // GPU-d has no minor number, which gpushare's annotation needs.
-  const DeviceShare silent{"GPU-d", MilliGpu(0), GiB(8)};
-  EXPECT_EQ(AnnotationsFor(two, {{{"a", {silent}}, {"b", {silent}}}}, Inventory(), kBinding)
-                .status()
-                .code(),
-            Code::kFailedPrecondition);
+}
+
+TEST(PodAnnotationsTest, NamesTheAnnotationThatNeedsAMissingMinorNumber) {
+  const Status gpushare =
+      AnnotationsFor(RequestOf({Container("a", "aliyun.com/gpu-mem", "8")}),
+                     {{{"a", {{"GPU-d", MilliGpu(0), GiB(8)}}}}}, Inventory(), kBinding)
+          .status();
+  EXPECT_EQ(gpushare.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(gpushare.message(),
+            "GPU-d has no minor number, which annotation ALIYUN_COM_GPU_MEM_IDX needs");
+  const Status gpu_manager =
+      AnnotationsFor(RequestOf({{.name = "none"}, Container("a", "tencent.com/vcuda-core", "100")}),
+                     {{{"a", {{"GPU-d", kWholeGpu, GiB(80)}}}}}, Inventory(), kBinding)
+          .status();
+  EXPECT_EQ(gpu_manager.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(gpu_manager.message(),
+            "GPU-d has no minor number, which annotation tencent.com/predicate-gpu-idx-1 needs");
 }
 
 TEST(PodAnnotationsTest, AssignmentsAreDistinguishedFromRequests) {
