@@ -60,7 +60,7 @@ TEST(DialectsTest, VcudaIsAShareBelowAHundredAndWholeGpusAbove) {
   EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "200"}, {"tencent.com/vcuda-memory", "20"}}), two);
 }
 
-TEST(DialectsTest, AZeroIsNoRequestAndMixesNoDialects) {
+TEST(DialectsTest, ZeroAmountsAreIgnored) {
   const ContainerRequest none{.name = "main"};
   EXPECT_EQ(*Parse({}), none);
   EXPECT_EQ(*Parse({{"cpu", "1"}, {"rdma/hca", "1"}, {"nvidia.com/gpu.shared", "1"}}), none);
@@ -104,12 +104,14 @@ TEST(DialectsTest, RejectsNumbersThatAreNotWholeNegativeOrHuge) {
       Rejection({{"tencent.com/vcuda-core", "9223372036854775807"}}),
       "container \"main\": tencent.com/vcuda-core: 92233720368547758 devices are more than any "
       "node has: request less, or use several pods");
-  EXPECT_EQ(Rejection({{"aliyun.com/gpu-mem", "9223372036854775807"}}),
-            "container \"main\": aliyun.com/gpu-mem: 9223372036854775807 of 1024 MiB are more than "
-            "any GPU has: request less");
-  EXPECT_EQ(Rejection({{"tencent.com/vcuda-core", "1"}, {"tencent.com/vcuda-memory", "1e18"}}),
-            "container \"main\": tencent.com/vcuda-memory: 1000000000000000000 of 256 MiB are more "
-            "than any GPU has: request less");
+  EXPECT_EQ(
+      Rejection({{"aliyun.com/gpu-mem", "9223372036854775807"}}),
+      "container \"main\": aliyun.com/gpu-mem: 9223372036854775807 units of 1024 MiB are more than "
+      "any GPU has: request less");
+  EXPECT_EQ(
+      Rejection({{"tencent.com/vcuda-core", "1"}, {"tencent.com/vcuda-memory", "1e18"}}),
+      "container \"main\": tencent.com/vcuda-memory: 1000000000000000000 units of 256 MiB are more "
+      "than any GPU has: request less");
   EXPECT_EQ(
       Rejection({{"nvidia.com/gpu", "1e99"}}),
       "container \"main\": nvidia.com/gpu: \"1e99\" is more than 9223372036854775807: request "
@@ -220,7 +222,7 @@ TEST(DialectsTest, RejectsEmptyAndContradictoryAnnotations) {
       {{{"tessera.dev/policy", "random"}},
        "annotation tessera.dev/policy: \"random\" is not a policy: write binpack or spread"},
       {{{"tencent.com/vcuda-core-limit", "0"}},
-       "annotation tencent.com/vcuda-core-limit: 0 is not within 1 and 100"},
+       "annotation tencent.com/vcuda-core-limit: 0 is not between 1 and 100"},
       {{{"tencent.com/vcuda-core-limit", "60%"}},
        "annotation tencent.com/vcuda-core-limit: \"60%\" is not a whole number"},
   };

@@ -17,7 +17,7 @@ namespace dialects {
 Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
                           Bytes unit) {
   if (amount > kMaxShareMemory.count() / unit.count()) {
-    return Reject(container, resource, "{} of {} MiB are more than any GPU has: request less",
+    return Reject(container, resource, "{} units of {} MiB are more than any GPU has: request less",
                   amount, ToMiB(unit));
   }
   return unit * amount;
@@ -45,8 +45,9 @@ using dialects::Reject;
 const DialectParser* ParserOf(std::string_view resource) {
   static constexpr std::array<const DialectParser*, 4> kParsers = {
       &dialects::kNvidiaGpu, &dialects::kNvidiaMig, &dialects::kGpuMem, &dialects::kVcuda};
+  const std::optional<Dialect> dialect = DialectOfResource(resource);
   for (const DialectParser* parser : kParsers) {
-    if (parser->owns(resource)) return parser;
+    if (parser->dialect == dialect) return parser;
   }
   return nullptr;
 }
@@ -137,8 +138,7 @@ std::vector<std::string> ListAt(const StringMap& annotations, std::string_view k
 Result<std::vector<std::string>> AllowedAt(const StringMap& annotations, std::string_view key) {
   std::vector<std::string> list = ListAt(annotations, key);
   if (list.empty() && annotations.contains(key)) {
-    return Error(Code::kInvalidArgument,
-                 "annotation {}: is empty: write a list like a,b or leave it out", key);
+    return dialects::RejectAnnotation(key, "is empty: write a list like a,b or leave it out");
   }
   return list;
 }
@@ -151,8 +151,9 @@ Result<Constraints> ParseConstraints(const StringMap& annotations) {
   for (const std::string& uuid : constraints.excluded_uuids) {
     const auto& wanted = constraints.uuids;
     if (std::find(wanted.begin(), wanted.end(), uuid) == wanted.end()) continue;
-    return Error(Code::kInvalidArgument, "annotation {}: {} is also in {}: keep one of them",
-                 names::kAnnotationGpuUuidsExcluded, uuid, names::kAnnotationGpuUuids);
+    return dialects::RejectAnnotation(names::kAnnotationGpuUuidsExcluded,
+                                      "{} is also in {}: keep one of them", uuid,
+                                      names::kAnnotationGpuUuids);
   }
   return constraints;
 }
@@ -162,9 +163,9 @@ Status ParsePolicy(const StringMap& annotations, std::optional<PackingPolicy>* p
   if (text == nullptr) return Status::Ok();
   *policy = PackingPolicyFromName(*text);
   if (*policy) return Status::Ok();
-  return Error(Code::kInvalidArgument,
-               "annotation {}: \"{}\" is not a policy: write binpack or spread",
-               names::kAnnotationPolicy, text->substr(0, 64));
+  return dialects::RejectAnnotation(names::kAnnotationPolicy,
+                                    "\"{}\" is not a policy: write binpack or spread",
+                                    text->substr(0, 64));
 }
 
 Status ParsePodAnnotations(const StringMap& annotations, DeviceRequest* request) {

@@ -7,8 +7,6 @@
 namespace tessera::device::dialects {
 namespace {
 
-bool Owns(std::string_view resource) { return resource == names::kResourceGpuMem; }
-
 Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request) {
   const Bytes unit = SizeOf(options.gpu_mem_unit);
   ASSIGN_OR_RETURN(request->per_gpu.memory, ShareMemory(request->name, names::kResourceGpuMem,
@@ -20,6 +18,6 @@ Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerReq
 }  // namespace
 
 const DialectParser kGpuMem = {
-    Dialect::kGpuMem, Owns, "request whole units, GiB or MiB as the cluster is configured", Parse};
+    Dialect::kGpuMem, "request whole units, GiB or MiB as the cluster is configured", Parse};
 
 }  // namespace tessera::device::dialects

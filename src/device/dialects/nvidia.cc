@@ -7,14 +7,10 @@
 namespace tessera::device::dialects {
 namespace {
 
-bool OwnsGpu(std::string_view resource) { return resource == names::kResourceGpu; }
-
 Status ParseGpu(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
   request->exclusive = true;
   return SetWholeDevices(names::kResourceGpu, amounts.begin()->second, request);
 }
-
-bool OwnsMig(std::string_view resource) { return resource.starts_with(names::kResourceMigPrefix); }
 
 Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
   for (const auto& [resource, amount] : amounts) {
@@ -38,9 +34,9 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
 }  // namespace
 
 const DialectParser kNvidiaGpu = {
-    Dialect::kNvidiaGpu, OwnsGpu,
+    Dialect::kNvidiaGpu,
     "request whole GPUs, or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
     ParseGpu};
-const DialectParser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "request whole slices", ParseMig};
+const DialectParser kNvidiaMig = {Dialect::kNvidiaMig, "request whole slices", ParseMig};
 
 }  // namespace tessera::device::dialects

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included only in src/device/dialects. A dialect names its resources and interprets their amounts;
-// dialects.cc parses the amounts and rejects mixed dialects.
+// Included only in src/device/dialects. A dialect interprets the amounts of its resources
+// (DialectOfResource in request.h); dialects.cc parses the amounts and rejects mixed dialects.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,6 @@ using Amounts = std::map<std::string, int64_t, std::less<>>;
 
 struct DialectParser {
   Dialect dialect;
-  bool (*owns)(std::string_view resource);
   // Appended to the error "is not a whole number": advice on what to request instead.
   std::string_view whole_number_hint;
   // Sets count and shares of `request`, whose name, phase and dialect are set. At least one amount

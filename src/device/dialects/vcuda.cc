@@ -9,10 +9,6 @@ namespace {
 
 constexpr int64_t kCoresPerGpu = kWholeGpu.count() / kVcudaCore.count();
 
-bool OwnsVcuda(std::string_view resource) {
-  return resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory;
-}
-
 int64_t AmountOf(const Amounts& amounts, std::string_view resource) {
   const auto amount = amounts.find(resource);
   return amount == amounts.end() ? 0 : amount->second;
@@ -52,7 +48,7 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
 
 }  // namespace
 
-const DialectParser kVcuda = {Dialect::kVcuda, OwnsVcuda, "request whole units", ParseVcuda};
+const DialectParser kVcuda = {Dialect::kVcuda, "request whole units", ParseVcuda};
 
 }  // namespace dialects
 
