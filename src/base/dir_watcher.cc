@@ -121,7 +121,7 @@ void DirWatcher::Watch() {
 }
 
 void DirWatcher::Poll() {
-  std::map<std::string, FileState> now;
+  std::map<std::string, WatchedFile> now;
   for (const std::string& name : ListDir(dir_).value_or({})) {
     struct stat info {};
     if (::lstat(JoinPath(dir_, name).c_str(), &info) != 0) continue;

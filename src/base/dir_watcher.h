@@ -47,7 +47,7 @@ class DirWatcher {
   class Inotify;
 
   // The state of a file when the directory was read.
-  struct FileState {
+  struct WatchedFile {
     uint64_t inode = 0;
     int64_t modified_ns = 0;  // st_mtim
   };
@@ -61,7 +61,7 @@ class DirWatcher {
   const std::string dir_;
   const Events events_;
   std::shared_ptr<Inotify> inotify_;  // null while the directory is not watched
-  std::optional<std::map<std::string, FileState>> last_read_;  // by name; only without inotify
+  std::optional<std::map<std::string, WatchedFile>> last_read_;  // by name; only without inotify
   bool error_logged_ = false;
   WeakPtrFactory<DirWatcher> weak_{this};
 };
