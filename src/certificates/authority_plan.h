@@ -10,8 +10,8 @@
 //   serving   valid for 90 days; each replica signs its own and keeps it in memory
 //   client    valid for a year; the newest authority signs it
 //   authority valid for ten years. When a third of that is left, a newer authority is added. The
-//             older authority signs serving certificates until it expires, so that kube-scheduler
-//             has years to read both
+//             older authority signs serving certificates as long as it outlives them, so that
+//             kube-scheduler has years to read both
 //
 // Each certificate is replaced when a third of its lifetime is left. Clocks may differ by `skew`.
 //

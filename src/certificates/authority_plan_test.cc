@@ -11,11 +11,13 @@ constexpr Duration kDay = hours(24);
 constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};
 const std::vector<std::string> kNames = {"tessera-scheduler.ns.svc", "10.0.0.7"};
 
-Authorities Made(WallTime time = kNow) { return NextAuthorities({}, time, {}).value().value(); }
+Authorities MakeAuthorities(WallTime time = kNow) {
+  return NextAuthorities({}, time, {}).value().value();
+}
 WallTime EndOf(const net::CertificatePair& pair) { return net::ValidityOf(pair.certificate)->to; }
 
 TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
-  const Authorities made = Made();
+  const Authorities made = MakeAuthorities();
   EXPECT_TRUE(made.older.empty());
   EXPECT_FALSE(NextAuthorities(made, kNow, {}).value().has_value());
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
@@ -31,7 +33,7 @@ TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
 }
 
 TEST(AuthorityPlanTest, CertificatesAreReplacedWhenAThirdOfTheirLifetimeIsLeft) {
-  const Authorities made = Made();
+  const Authorities made = MakeAuthorities();
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
   EXPECT_FALSE(NextServing(serving, made, kNames, kNow + kDay * 59, {}).value().has_value());
   EXPECT_TRUE(NextServing(serving, made, kNames, kNow + kDay * 60, {}).value().has_value());
@@ -41,7 +43,7 @@ TEST(AuthorityPlanTest, CertificatesAreReplacedWhenAThirdOfTheirLifetimeIsLeft) 
 }
 
 TEST(AuthorityPlanTest, AuthorityIsReplacedWhenAThirdOfItsLifetimeIsLeft) {
-  const Authorities made = Made();
+  const Authorities made = MakeAuthorities();
   const WallTime end = EndOf(made.newest), due = end - AuthorityOptions().authority_lifetime / 3;
   EXPECT_FALSE(NextAuthorities(made, due - hours(1), {}).value().has_value());
   const auto next = NextAuthorities(made, due, {}).value();
@@ -53,12 +55,12 @@ TEST(AuthorityPlanTest, AuthorityIsReplacedWhenAThirdOfItsLifetimeIsLeft) {
 
 TEST(AuthorityPlanTest, CertificateIsValidFromADayBeforeItsCreation) {
   const WallTime later = kNow + kDay * 10;
-  const auto client = NextClient({}, Made(), later, {}).value().value();
+  const auto client = NextClient({}, MakeAuthorities(), later, {}).value().value();
   EXPECT_EQ(net::ValidityOf(client.certificate)->from, later - kDay);
 }
 
 TEST(AuthorityPlanTest, NewAddressOfTheServiceReplacesTheCertificate) {
-  const Authorities made = Made();
+  const Authorities made = MakeAuthorities();
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
   const auto next = NextServing(serving, made, {"tessera-scheduler.ns.svc", "10.0.0.8"}, kNow, {});
   ASSERT_TRUE(next.value().has_value());
@@ -68,7 +70,7 @@ TEST(AuthorityPlanTest, NewAddressOfTheServiceReplacesTheCertificate) {
 // A kube-scheduler that never restarts trusts the bundle of the first day as long as an authority
 // in it can sign.
 TEST(AuthorityPlanTest, ReaderOfTheFirstBundleTrustsServingCertificatesForNineYears) {
-  Authorities authorities = Made();
+  Authorities authorities = MakeAuthorities();
   net::CertificatePair serving, client;
   const std::string first = authorities.newest.certificate;
   for (WallTime time = kNow; time < kNow + kDay * 3650; time += kDay * 29) {
@@ -91,9 +93,9 @@ TEST(AuthorityPlanTest, ReaderOfTheFirstBundleTrustsServingCertificatesForNineYe
 }
 
 TEST(AuthorityPlanTest, UnreadableAuthorityIsReplaced) {
-  const Authorities made = Made();
+  const Authorities made = MakeAuthorities();
   Authorities broken = made;
-  broken.newest.key = Made().newest.key;
+  broken.newest.key = MakeAuthorities().newest.key;
   const auto next = NextAuthorities(broken, kNow, {}).value();
   ASSERT_TRUE(next.has_value());
   EXPECT_NE(next->newest.certificate, made.newest.certificate);

@@ -32,27 +32,27 @@ std::string WritesInto(int index, const std::string& name) {
                      index, name, Base64Encode(kBundle));
 }
 
-TEST(WebhookConfigTest, SetsTheBundleOnlyIfTheWebhookHasItsName) {
+TEST(BundlePatchTest, SetsTheBundleOnlyIfTheWebhookHasItsName) {
   EXPECT_EQ(
       PatchOf(fmt::format(R"([{{"name":"a.tessera.dev","clientConfig":{{"service":{{}}}}}},{}])",
                           WithBundle("b.tessera.dev", "another CA"))),
       fmt::format("[{},{}]", WritesInto(0, "a.tessera.dev"), WritesInto(1, "b.tessera.dev")));
 }
 
-TEST(WebhookConfigTest, WebhookWithTheBundleIsNotPatched) {
+TEST(BundlePatchTest, WebhookWithTheBundleIsNotPatched) {
   EXPECT_EQ(
       PatchOf(fmt::format("[{},{}]", WithBundle("a", kBundle), WithBundle("b", "another CA"))),
       fmt::format("[{}]", WritesInto(1, "b")));
   EXPECT_EQ(PatchOf(fmt::format("[{}]", WithBundle("a", kBundle))), "none");
 }
 
-TEST(WebhookConfigTest, WebhookWithoutNameOrClientConfigIsNotPatched) {
+TEST(BundlePatchTest, WebhookWithoutNameOrClientConfigIsNotPatched) {
   EXPECT_EQ(PatchOf(R"([{"clientConfig":{}},{"name":"b"},{"name":"c","clientConfig":"text"},)"
                     R"({"name":"d","clientConfig":{}}])"),
             fmt::format("[{}]", WritesInto(3, "d")));
 }
 
-TEST(WebhookConfigTest, ConfigurationWithoutWebhooksNeedsNoPatch) {
+TEST(BundlePatchTest, ConfigurationWithoutWebhooksNeedsNoPatch) {
   EXPECT_EQ(PatchOf("[]"), "none");
   EXPECT_EQ(PatchOf("null"), "none");
   EXPECT_EQ(PatchOf(R"({"name":"a","clientConfig":{}})"), "none");

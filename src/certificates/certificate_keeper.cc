@@ -32,7 +32,7 @@ StringMap DataOf(const CertificateSet& set) {
           {std::string(kNextKey), set.next.key}};
 }
 
-Json Op(const char* op, std::string path, Json value) {
+Json PatchOperation(const char* op, std::string path, Json value) {
   return Json::MakeObject(
       {{"op", Json::String(op)}, {"path", Json::String(path)}, {"value", std::move(value)}});
 }
@@ -51,9 +51,9 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
     if (name == nullptr || client == nullptr || !client->is_object()) continue;
     if (client->StringAt("caBundle").value_or("") == wanted) continue;
     const std::string path = fmt::format("/webhooks/{}", i);
-    patch.push_back(Op("test", path + "/name", *name));
+    patch.push_back(PatchOperation("test", path + "/name", *name));
     // "add" also replaces an existing value.
-    patch.push_back(Op("add", path + "/clientConfig/caBundle", Json::String(wanted)));
+    patch.push_back(PatchOperation("add", path + "/clientConfig/caBundle", Json::String(wanted)));
   }
   if (patch.empty()) return std::nullopt;
   return Json::MakeArray(std::move(patch));

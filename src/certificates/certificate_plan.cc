@@ -18,8 +18,8 @@ bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime t
   return validity.ok() && time < validity->to;
 }
 
-// The newest authority and the others, without duplicates. An authority is left out `skew` after
-// its end, because a clock that is behind may still accept it.
+// The newest authority and the others, without duplicates. An expired authority is left out only
+// after `skew`, because peers whose clocks are behind may still need it.
 std::string BundleOf(const std::string& newest, const std::string& others, WallTime time,
                      const CertificateOptions& options) {
   std::vector<std::string> authorities = {newest};

@@ -51,7 +51,7 @@ std::vector<std::string> ServiceNames(const std::string& service, const std::str
                                       const std::vector<std::string>& more);
 
 // A certificate with which the port is opened before the real certificate exists, so that a port in
-// use fails at start. No client trusts it, and it trusts no client.
+// use fails at start. No client trusts this certificate, and the server trusts no client.
 Result<net::TlsOptions> PlaceholderTls(WallTime now);
 
 struct CertificateStep {

@@ -49,7 +49,7 @@ TEST_F(CertificatePlanTest, NewSetIsServedAtOnce) {
   EXPECT_EQ(validity.from, kStart - options_.skew);
 }
 
-TEST_F(CertificatePlanTest, RotationOverlaps) {
+TEST_F(CertificatePlanTest, OldCertificateStaysTrustedAfterARotation) {
   Step();
   const auto first = set_.serving;
   now_ += hours(24 * 61);
@@ -126,7 +126,7 @@ TEST_F(CertificatePlanTest, PreparedPairIsPromotedIfTheOldOneIsUnusable) {
   EXPECT_EQ(set_.serving, next);
 }
 
-TEST_F(CertificatePlanTest, ClockBehindTakesNoStep) {
+TEST_F(CertificatePlanTest, AReplicaWhoseClockIsBehindTakesNoStep) {
   Step();
   now_ -= hours(24 * 30);
   EXPECT_EQ(Step(), "");
