@@ -165,11 +165,11 @@ class AdmissionApiServerTest : public ::testing::Test {
   }
 
   std::string Pods() const { return fmt::format("/api/v1/namespaces/{}/pods", ns_); }
-  static Json Wrong() {
+  static Json InvalidPod() {
     return PodJson({{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "1"}});
   }
   // A pod that is never scheduled.
-  static Json Waiting(Json pod, const std::string& name) {
+  static Json NeverScheduled(Json pod, const std::string& name) {
     pod.Find("metadata")->Set("name", Json::String(name));
     pod.Find("spec")->Set("schedulerName", Json::String("no-scheduler"));
     return pod;
@@ -214,15 +214,15 @@ class AdmissionApiServerTest : public ::testing::Test {
 
 TEST_F(AdmissionApiServerTest, WebhookRejectsPodsAndRemovesForgedAnnotations) {
   StartWebhook(std::chrono::hours(24), std::chrono::minutes(1));
-  const Answer rejected = DryRun(Wrong());
+  const Answer rejected = DryRun(InvalidPod());
   EXPECT_EQ(rejected.status, 422);
   EXPECT_THAT(rejected.text, AllOf(HasSubstr("validate.pods.tessera.dev"),
                                    HasSubstr("150 is neither 1 to 99 nor a multiple of 100")));
   EXPECT_EQ(DryRun(PodJson({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "1"}})).status, 422);
   EXPECT_EQ(DryRun(PodJson({{"nvidia.com/gpu", "2"}})).status, 201);
 
-  const Answer forged =
-      Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/assignment", "x"},
+  const Answer forged = Create(
+      NeverScheduled(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/assignment", "x"},
                                                          {"ALIYUN_COM_GPU_MEM_IDX", "0"},
                                                          {"tencent.com/predicate-gpu-idx-0", "0"},
                                                          {"mine/own", "stays"}}),
@@ -241,21 +241,22 @@ TEST_F(AdmissionApiServerTest, WebhookRejectsPodsAndRemovesForgedAnnotations) {
 TEST_F(AdmissionApiServerTest, WebhookIsNotCalledForPodsWithoutGpus) {
   StartWebhook(std::chrono::hours(24), std::chrono::minutes(1));
   const AdmissionCounts before = server_->counts();
-  EXPECT_EQ(Create(Waiting(PodJson({{"cpu", "1"}}, {{"mine/own", "x"}}), "plain")).status, 201);
+  EXPECT_EQ(Create(NeverScheduled(PodJson({{"cpu", "1"}}, {{"mine/own", "x"}}), "plain")).status,
+            201);
   EXPECT_EQ(Annotate("plain", {{"mine/own", "y"}}).status, 200);
   EXPECT_EQ(server_->counts().allowed, before.allowed);
-  EXPECT_EQ(Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), "gpu")).status, 201);
+  EXPECT_EQ(Create(NeverScheduled(PodJson({{"nvidia.com/gpu", "1"}}), "gpu")).status, 201);
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
   EXPECT_EQ(Annotate("gpu", {{"mine/own", "y"}}).status, 200);
   EXPECT_EQ(server_->counts().allowed, before.allowed + 2);
   // The webhook is not called for kube-system either.
-  EXPECT_EQ(
-      Send("POST", "/api/v1/namespaces/kube-system/pods?dryRun=All", Wrong().Serialize()).status,
-      201);
+  EXPECT_EQ(Send("POST", "/api/v1/namespaces/kube-system/pods?dryRun=All", InvalidPod().Serialize())
+                .status,
+            201);
 }
 
 TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRejected) {
-  const Answer made = Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), "p"));
+  const Answer made = Create(NeverScheduled(PodJson({{"nvidia.com/gpu", "1"}}), "p"));
   ASSERT_EQ(made.status, 201) << made.text;
   // Policies take effect some time after their creation.
   const StringMap forged{{"tessera.dev/assignment", "x"}};
@@ -280,7 +281,7 @@ TEST_F(AdmissionApiServerTest, WithoutTheWebhookForgeriesAreStillRejected) {
 
 TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
   for (const char* name : {"p", "q"}) {
-    ASSERT_EQ(Create(Waiting(PodJson({{"nvidia.com/gpu", "1"}}), name)).status, 201);
+    ASSERT_EQ(Create(NeverScheduled(PodJson({{"nvidia.com/gpu", "1"}}), name)).status, 201);
   }
   const StringMap forged{{"tessera.dev/assignment", "x"}};
   for (int i = 0; i < 100 && DryRun(PodJson({}, forged)).status == 201; ++i) {
@@ -308,7 +309,7 @@ TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnd
     return Send("GET", fmt::format("/api/v1/namespaces/{}/secrets/{}", ns_, names::kWebhook), "")
         .text;
   };
-  ASSERT_EQ(DryRun(Wrong()).status, 422);
+  ASSERT_EQ(DryRun(InvalidPod()).status, 422);
   int called = 0, bypassed = 0;
   std::set<std::string> certificates;
   const auto end = runner_.clock().Now() + std::chrono::seconds(30);
@@ -317,7 +318,7 @@ TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnd
     // deployed webhook rejects it too. So the test counts this webhook's rejections.
     for (int i = 0; i < 10; ++i, ++called) {
       const int64_t rejected = server_->counts().rejected;
-      const int status = DryRun(Wrong()).status;
+      const int status = DryRun(InvalidPod()).status;
       bypassed += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
     }
     const Json secret = ParseJson(serving()).value();

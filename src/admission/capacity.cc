@@ -14,7 +14,7 @@ using device::ContainerRequest;
 using device::Dialect;
 
 void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
-  std::map<std::string_view, int> whole;
+  std::map<std::string_view, int> count_by_model;
   int gpu_count = 0;
   const device::NodeInventory inventory = entry.node.inventory.Full();
   for (const device::Gpu& gpu : inventory.gpus) {
@@ -29,7 +29,7 @@ void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
     }
     ClusterCapacity::Model& model = capacity->models[gpu.model];
     model.largest_memory = std::max(model.largest_memory, gpu.memory);
-    model.most_on_node = std::max(model.most_on_node, ++whole[gpu.model]);
+    model.most_on_node = std::max(model.most_on_node, ++count_by_model[gpu.model]);
     ++gpu_count;
   }
   capacity->most_on_node = std::max(capacity->most_on_node, gpu_count);
@@ -78,8 +78,8 @@ std::string MemoryText(Bytes memory, Bytes wanted) {
   return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");
 }
 
-void AddMemory(const device::DeviceRequest& request, const AllowedGpus& allowed,
-               std::vector<std::string>* lines) {
+void ExplainMemory(const device::DeviceRequest& request, const AllowedGpus& allowed,
+                   std::vector<std::string>* lines) {
   const std::string_view which =
       allowed.all_models ? "of the cluster" : "of the models that it allows";
   const Bytes one_gpu = request.OneGpuShare().memory;
@@ -99,8 +99,8 @@ void AddMemory(const device::DeviceRequest& request, const AllowedGpus& allowed,
   }
 }
 
-void AddWhole(const device::DeviceRequest& request, const AllowedGpus& allowed,
-              std::vector<std::string>* lines) {
+void ExplainWholeGpus(const device::DeviceRequest& request, const AllowedGpus& allowed,
+                      std::vector<std::string>* lines) {
   int most = 0;
   for (const auto& stage : request.Stages()) {
     int count = 0;
@@ -115,8 +115,8 @@ void AddWhole(const device::DeviceRequest& request, const AllowedGpus& allowed,
                                allowed.all_models ? "" : " of the models that it allows"));
 }
 
-void AddMig(const device::DeviceRequest& request, const ClusterCapacity& capacity,
-            std::vector<std::string>* lines) {
+void ExplainMigProfiles(const device::DeviceRequest& request, const ClusterCapacity& capacity,
+                        std::vector<std::string>* lines) {
   for (const ContainerRequest& container : request.containers) {
     if (container.mig_profile.empty() || capacity.mig_profiles.contains(container.mig_profile)) {
       continue;
@@ -126,8 +126,8 @@ void AddMig(const device::DeviceRequest& request, const ClusterCapacity& capacit
   }
 }
 
-void AddUuids(const device::Constraints& constraints, const ClusterCapacity& capacity,
-              std::vector<std::string>* lines) {
+void ExplainUuids(const device::Constraints& constraints, const ClusterCapacity& capacity,
+                  std::vector<std::string>* lines) {
   const auto known = [&](const std::string& uuid) { return capacity.uuids.contains(uuid); };
   if (constraints.uuids.empty() || std::ranges::any_of(constraints.uuids, known)) return;
   lines->push_back(fmt::format("the cluster has no GPU {}", fmt::join(constraints.uuids, ", ")));
@@ -156,8 +156,8 @@ bool Allows(const device::Constraints& constraints, const std::string& model) {
   });
 }
 
-void AddQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
-              std::vector<std::string>* lines) {
+void ExplainQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity,
+                  std::vector<std::string>* lines) {
   const auto own = capacity.quota.config().find(pod.ns);
   if (own == capacity.quota.config().end()) return;
   placement::Quota quota_without_use;
@@ -189,17 +189,17 @@ std::vector<std::string> WhyNeverFits(const ledger::PodRequest& pod,
   if (!request.requests_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
     return lines;
   }
-  AddMig(request, capacity, &lines);
-  AddUuids(request.constraints, capacity, &lines);
+  ExplainMigProfiles(request, capacity, &lines);
+  ExplainUuids(request.constraints, capacity, &lines);
   const auto allowed = AllowedGpusOf(request.constraints, capacity);
   if (allowed) {
-    AddMemory(request, *allowed, &lines);
-    AddWhole(request, *allowed, &lines);
+    ExplainMemory(request, *allowed, &lines);
+    ExplainWholeGpus(request, *allowed, &lines);
   } else if (lines.empty() && !capacity.models.empty()) {
     lines.push_back(fmt::format("no GPU of the cluster has one of the models {}; it has {}",
                                 fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
   }
-  AddQuota(pod, capacity, &lines);
+  ExplainQuota(pod, capacity, &lines);
   return lines;
 }
 

@@ -121,19 +121,20 @@ Status CheckSize(const StringMap& annotations) {
   return Status::Ok();
 }
 
-void WarnOfMistake(std::string_view key, const Status& parsed, std::vector<std::string>* warnings) {
+void WarnIfUnreadable(std::string_view key, const Status& parsed,
+                      std::vector<std::string>* warnings) {
   if (parsed.ok()) return;
   warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
 }
 
 // Warns of an annotation that cannot be read, or that exceeds what the pod requests: an annotation
-// can only lower the requested amount. `requested` is the amount of a container; 0 if it is not
-// limited.
+// can only lower the requested amount. `requested` returns the amount that a container requests; 0:
+// the container is not limited.
 template <typename Limits, typename Requested, typename Text>
 void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
                   const std::vector<ContainerRequest>& containers, Requested requested, Text text,
                   std::vector<std::string>* warnings) {
-  WarnOfMistake(key, limits.status(), warnings);
+  WarnIfUnreadable(key, limits.status(), warnings);
   if (!limits.ok()) return;
   for (const auto& limit : *limits) {
     if (limit.applies_to.empty() || device::IsGpuUuid(limit.applies_to) ||
@@ -180,7 +181,7 @@ void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_re
 void WarnOfComputeClass(std::string_view text, bool has_compute_share,
                         std::vector<std::string>* warnings) {
   const Status parsed = device::ParseComputeClass(TruncateUtf8(std::string(text), 64)).status();
-  WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
+  WarnIfUnreadable(names::kAnnotationComputeClass, parsed, warnings);
   if (parsed.ok() && !has_compute_share) {
     warnings->push_back(
         fmt::format("annotation {} has no effect: no container requests {} below 100",
