@@ -185,9 +185,9 @@ void Tracer::OnAnswer(const Result<net::Response>& answer) {
         retry ? "cannot send spans to the collector, retrying"
               : "the collector rejected spans, dropped them",
         {{"endpoint", options_.endpoint},
-         {"why", answer.ok()
-                     ? fmt::format("HTTP {} {}", answer->status, net::ReasonPhrase(answer->status))
-                     : answer.status().ToString()}});
+         {"error",
+          answer.ok() ? fmt::format("HTTP {} {}", answer->status, net::ReasonPhrase(answer->status))
+                      : answer.status().ToString()}});
   }
   if (accepted || !retry) {
     (accepted ? metrics_.sent : metrics_.dropped).Add(batch_size_);

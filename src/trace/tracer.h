@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends spans to a collector: OTLP over HTTP with JSON
-// (https://opentelemetry.io/docs/specs/otlp/#otlphttp), because it needs only an HTTP client.
+// Sends spans to a collector by OTLP over HTTP with JSON, which needs only an HTTP client
+// (https://opentelemetry.io/docs/specs/otlp/#otlphttp).
 //
 // An unreachable collector never delays a pod: spans wait in a queue of at most kMaxWaiting.
 // Further spans are dropped and counted. The tracer sends at most one batch in kInterval. It

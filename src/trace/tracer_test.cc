@@ -152,7 +152,7 @@ TEST(TracerStartTest, TheErrorForAnInvalidEndpointNamesTheFlag) {
   EXPECT_NE(tracer.status().message().find("--otlp-endpoint"), std::string::npos);
 }
 
-TEST(TraceIdTest, EveryUidHasAnIdOfItsOwn) {
+TEST(TraceIdTest, DifferentUidsHaveDifferentIds) {
   EXPECT_EQ(TraceIdOf(kPod), kTrace);
   // UIDs of static pods are hashes of their files, without dashes.
   EXPECT_EQ(TraceIdOf(Uid("5A1F0CDE97B44C078B1E0D3A52C7E911")), kTrace);
