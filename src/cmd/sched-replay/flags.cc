@@ -24,8 +24,7 @@ std::string ExitHelp() {
   return fmt::format(
       "Exit status: 0 done; {} invalid options, or a file that is not a list of nodes or pods, or "
       "has no GPUs;\n{} no such file; {} no permission to read or write it; {} --timeline for a "
-      "list "
-      "without times;\n{} no space for the output.",
+      "list without times;\n{} no space for the output.",
       of(Code::kInvalidArgument), of(Code::kNotFound), of(Code::kPermissionDenied),
       of(Code::kFailedPrecondition), of(Code::kResourceExhausted));
 }

@@ -221,9 +221,9 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   return options;
 }
 
-// Makes --dashboard ignore environment variables: those that set tessera-console's flags in a pod
-// may have another meaning in the shell of a user who runs "tessera dashboard".
-void IgnoreVariablesOfDashboard(int argc, char** argv, CLI::App* app) {
+// With --dashboard, ignores the environment variables of flags, because they may have another meaning
+// in the shell of a user who runs "tessera dashboard".
+void IgnoreVariablesForDashboard(int argc, char** argv, CLI::App* app) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--dashboard") continue;
     for (CLI::Option* option : app->get_options()) option->envname("");
@@ -238,7 +238,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
   tessera::ConsoleFlags flags;
   tessera::AddConsoleFlags(&app, &flags);
-  tessera::IgnoreVariablesOfDashboard(argc, argv, &app);
+  tessera::IgnoreVariablesForDashboard(argc, argv, &app);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);

@@ -27,8 +27,7 @@ void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
       "authority of the callers' certificates: callers without such a certificate are rejected");
   app->add_flag("--insecure-plain-http", o->plain_http,
                 "serve the extender's verbs over plain HTTP: every caller that reaches the port "
-                "can bind any pod "
-                "and hold any GPU")
+                "can bind any pod and hold any GPU")
       ->envname("INSECURE_PLAIN_HTTP");
   AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
               "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
@@ -131,8 +130,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
     return Error(
         Code::kInvalidArgument,
         "--tls-cert-file and --client-ca-file go together, because without a client certificate "
-        "every caller can bind pods: give both, or neither to have certificates "
-        "created");
+        "every caller can bind pods: give both, or neither to have certificates created");
   }
   if (options.plain_http && !options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
