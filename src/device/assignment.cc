@@ -62,7 +62,7 @@ Status CheckUuids(std::string_view container, const std::vector<DeviceShare>& sh
 Status CheckRange(std::string_view container, size_t position, std::string_view field,
                   int64_t value, int64_t max) {
   if (value >= 0 && value <= max) return Status::Ok();
-  return Error(Code::kInvalidArgument, "{}.{}: {} is not within 0 and {}",
+  return Error(Code::kInvalidArgument, "{}.{}: {} is not between 0 and {}",
                PathOf(container, position), field, value, max);
 }
 
@@ -147,7 +147,7 @@ Result<Assignment> DecodeAssignment(std::string_view text) {
   for (const std::string_view key : {"version", "containers"}) {
     RETURN_IF_ERROR(fields.CheckOnce(key));
   }
-  RETURN_IF_ERROR(fields.Version(kAssignmentVersion));
+  RETURN_IF_ERROR(fields.CheckVersion(kAssignmentVersion));
   const Json* containers = json.Find("containers");
   if (containers == nullptr) return fields.Invalid("containers", "is missing");
   if (!containers->is_object()) {

@@ -47,7 +47,7 @@ struct Assignment {
 // kMaxAssignmentBytes.
 Result<std::string> EncodeAssignment(const Assignment& assignment);
 
-// INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not within 0
+// INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not between 0
 // and 1000". Ignores unknown members, so that later releases may add some. Rejects another
 // "version".
 Result<Assignment> DecodeAssignment(std::string_view text);

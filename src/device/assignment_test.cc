@@ -59,13 +59,13 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":1,"milli":2}]}})",
        "containers.a[0].milli: occurs twice"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1001,"bytes":1}]}})",
-       "containers.a[0].milli: 1001 is not within 0 and 1000"},
+       "containers.a[0].milli: 1001 is not between 0 and 1000"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":-1,"bytes":1}]}})",
-       "containers.a[0].milli: -1 is not within 0 and 1000"},
+       "containers.a[0].milli: -1 is not between 0 and 1000"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":0.5,"bytes":1}]}})",
        "containers.a[0].milli: must be a whole number"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":-1}]}})",
-       "containers.a[0].bytes: -1 is not within 0 and 1125899906842624"},
+       "containers.a[0].bytes: -1 is not between 0 and 1125899906842624"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":9223372036854775808}]}})",
        "containers.a[0].bytes: must be a whole number"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":1},)"
@@ -99,7 +99,7 @@ TEST(AssignmentTest, EncodesOnlyDecodableAssignments) {
   EXPECT_EQ(EncodeAssignment({{{"a", {}}}}).status().message(), "containers.a: has no device");
 }
 
-TEST(AssignmentTest, TakesNamesAndUuidsOfEveryKindUpToTheirLimits) {
+TEST(AssignmentTest, AcceptsNamesAndUuidsUpToTheirLimits) {
   const std::string name = "az-09" + std::string(57, 'm') + "z";
   const std::string uuid = "MIG-GPU/az_AZ-09" + std::string(80, 'Z');
   ASSERT_EQ(name.size(), 63u);

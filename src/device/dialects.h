@@ -60,7 +60,7 @@ struct DialectOptions {
 // Dialect kNone if the container requests nothing, or only zeros.
 Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const DialectOptions& options);
 
-// Parses all containers and the pod's annotations: allowed and excluded models and UUIDs, the
+// Parses all containers and the pod's annotations: allowed models, allowed and excluded UUIDs, the
 // policy, the elastic limit.
 Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& options);
 

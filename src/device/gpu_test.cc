@@ -6,7 +6,7 @@
 namespace tessera::device {
 namespace {
 
-TEST(LinkTest, ScoresAsTheTableOfNvidiasAllocator) {
+TEST(LinkTest, ScoresMatchNvidiasAllocator) {
   EXPECT_EQ(ScoreOf({}), 0);
   EXPECT_EQ(ScoreOf({.pcie = PcieLevel::kSystem}), 10);
   EXPECT_EQ(ScoreOf({.pcie = PcieLevel::kNode}), 20);
@@ -50,7 +50,7 @@ TEST(LinkMatrixTest, IsSymmetric) {
   }
 }
 
-TEST(LinkMatrixTest, EachPairHasALinkOfItsOwn) {
+TEST(LinkMatrixTest, EachPairHasItsOwnLink) {
   constexpr size_t kCount = 6;
   const auto link = [](size_t a, size_t b) {
     return Link{.nvlinks = static_cast<uint8_t>(1 + a * kCount + b)};

@@ -30,7 +30,7 @@ Result<std::optional<int64_t>> JsonFields::Number(std::string_view key, int64_t 
   if (value == nullptr) return std::optional<int64_t>();
   const Result<int64_t> number = value->ToInt();
   if (!number.ok()) return Invalid(key, "must be a whole number");
-  if (*number < 0 || *number > max) return Invalid(key, "{} is not within 0 and {}", *number, max);
+  if (*number < 0 || *number > max) return Invalid(key, "{} is not between 0 and {}", *number, max);
   return std::optional<int64_t>(*number);
 }
 
@@ -54,7 +54,7 @@ Result<const Json::Array*> JsonFields::Items(std::string_view key) const {
   return &value->items();
 }
 
-Status JsonFields::Version(int supported) const {
+Status JsonFields::CheckVersion(int supported) const {
   ASSIGN_OR_RETURN(const int64_t version, RequiredNumber("version", kMaxSmallNumber));
   if (version != supported)
     return Invalid("version", "{} is not supported, only {}", version, supported);

@@ -36,14 +36,14 @@ class JsonFields {
   // An absent member leaves `out` unchanged.
   Status ReadText(std::string_view key, std::string* out) const;
   Status ReadSmallNumber(std::string_view key, std::optional<int>* out) const;
-  // A number within 0 and max; nullopt if the member is absent.
+  // A number from 0 to `max`; nullopt if the member is absent.
   Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const;
   // Like Number, but an absent member is an error.
   Result<int64_t> RequiredNumber(std::string_view key, int64_t max) const;
   // Empty if the member is absent.
   Result<const Json::Array*> Items(std::string_view key) const;
   // The member "version" must exist and be `supported`.
-  Status Version(int supported) const;
+  Status CheckVersion(int supported) const;
   // Rejects a repeated member, because some JSON parsers use the first value and others the last.
   Status CheckOnce(std::string_view key) const;
 

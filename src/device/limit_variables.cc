@@ -64,7 +64,8 @@ Result<GpuLimits<Amount>> LimitsOf(const StringMap& variables,
                                    const std::vector<DeviceShare>& shares, std::string_view base,
                                    Result<int64_t> (*parse)(std::string_view)) {
   GpuLimits<Amount> limits;
-  // In the map the variable for all GPUs comes before those for one GPU, and the last match counts.
+  // The map has the variable for all GPUs before the variables for one GPU, and the last match
+  // counts.
   for (const auto& [name, value] : variables) {
     const auto gpu = GpuOf(name, base);
     if (!gpu.ok() || (*gpu && **gpu >= shares.size())) continue;

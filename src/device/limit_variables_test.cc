@@ -6,10 +6,10 @@
 namespace tessera::device {
 namespace {
 
-const std::vector<DeviceShare> kTwo = {{.uuid = "GPU-a"}, {.uuid = "GPU-b"}};
+const std::vector<DeviceShare> kTwoShares = {{.uuid = "GPU-a"}, {.uuid = "GPU-b"}};
 
 std::optional<int64_t> Memory(const StringMap& variables, const std::string& uuid) {
-  const auto limits = MemoryLimitsOf(variables, kTwo);
+  const auto limits = MemoryLimitsOf(variables, kTwoShares);
   EXPECT_TRUE(limits.ok()) << limits.status().ToString();
   const auto limit = limits.ok() ? LimitFor(*limits, "main", uuid) : std::nullopt;
   return limit ? std::optional(limit->count()) : std::nullopt;
@@ -23,7 +23,7 @@ TEST(LimitVariablesTest, MemoryIsBytesOrHasAUnit) {
   }
 }
 
-TEST(LimitVariablesTest, AVariableOfOneGpuOverridesThatOfAllGpus) {
+TEST(LimitVariablesTest, AVariableForOneGpuOverridesTheVariableForAllGpus) {
   const StringMap variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_1", "2g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_7", "9g"},
@@ -33,8 +33,8 @@ TEST(LimitVariablesTest, AVariableOfOneGpuOverridesThatOfAllGpus) {
 }
 
 TEST(LimitVariablesTest, ComputeIsHundredths) {
-  const auto limits =
-      ComputeLimitsOf({{"CUDA_DEVICE_SM_LIMIT", "100"}, {"CUDA_DEVICE_SM_LIMIT_1", "30"}}, kTwo);
+  const auto limits = ComputeLimitsOf(
+      {{"CUDA_DEVICE_SM_LIMIT", "100"}, {"CUDA_DEVICE_SM_LIMIT_1", "30"}}, kTwoShares);
   ASSERT_TRUE(limits.ok()) << limits.status().ToString();
   EXPECT_EQ(LimitFor(*limits, "main", "GPU-a"), std::nullopt) << "100 is no limit";
   EXPECT_EQ(LimitFor(*limits, "main", "GPU-b"), MilliGpu(300));
@@ -46,12 +46,12 @@ TEST(LimitVariablesTest, ZeroIsNoLimit) {
 
 TEST(LimitVariablesTest, NamesAnInvalidVariable) {
   for (const char* text : {"", "g", "-1", "1.5g", "3gb", "99999999999g", "lots"}) {
-    const auto limits = MemoryLimitsOf({{"CUDA_DEVICE_MEMORY_LIMIT_0", text}}, kTwo);
+    const auto limits = MemoryLimitsOf({{"CUDA_DEVICE_MEMORY_LIMIT_0", text}}, kTwoShares);
     ASSERT_FALSE(limits.ok()) << text;
     EXPECT_EQ(limits.status().message().find("CUDA_DEVICE_MEMORY_LIMIT_0="), 0u)
         << limits.status().message();
   }
-  EXPECT_FALSE(ComputeLimitsOf({{"CUDA_DEVICE_SM_LIMIT", "half"}}, kTwo).ok());
+  EXPECT_FALSE(ComputeLimitsOf({{"CUDA_DEVICE_SM_LIMIT", "half"}}, kTwoShares).ok());
 }
 
 TEST(LimitVariablesTest, OtherVariablesAreNoLimits) {

@@ -6,7 +6,7 @@
 namespace tessera::device {
 namespace {
 
-TEST(MigProfileTest, KnowsProfilesOfEveryGeneration) {
+TEST(MigProfileTest, AcceptsProfilesOfEveryGeneration) {
   for (const char* name :
        {"1g.5gb", "1g.10gb", "7g.80gb", "3g.71gb", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all",
         "4g.96gb.gfx", "7g.1536gb", "9g.90gb", "1g.10gb.az", "1g.10gb.aaaaaaaaaaaaaaa"}) {

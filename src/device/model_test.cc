@@ -54,7 +54,7 @@ TEST(ModelTest, LabelsAreValidForEveryProduct) {
   EXPECT_EQ(ProductLabel(std::string(62, 'x') + "-y"), std::string(62, 'x'));
 }
 
-TEST(ModelTest, TheLegacyNameIsTheSecondOfMoreThanTwoWords) {
+TEST(ModelTest, TheGpuManagerModelIsTheSecondOfMoreThanTwoWords) {
   EXPECT_EQ(GpuManagerModel("Tesla M40 24GB"), "M40");
   EXPECT_EQ(GpuManagerModel("NVIDIA GeForce RTX 3090"), "GeForce");
   EXPECT_EQ(GpuManagerModel("NVIDIA A100-SXM4-80GB"), "");
@@ -62,7 +62,7 @@ TEST(ModelTest, TheLegacyNameIsTheSecondOfMoreThanTwoWords) {
   EXPECT_EQ(GpuManagerModel(""), "");
 }
 
-TEST(ModelTest, MatchesEachNameInAnyCaseAndNoOther) {
+TEST(ModelTest, MatchesEachNameOfAProductInAnyCase) {
   constexpr std::string_view kProduct = "NVIDIA A100-SXM4-80GB";
   for (const char* wanted : {"A100", "a100", "NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"}) {
     EXPECT_TRUE(MatchesModel(kProduct, wanted)) << wanted;

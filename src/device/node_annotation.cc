@@ -120,7 +120,7 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& path) {
   if (slice.uuid.empty()) return reader.Invalid("uuid", "is missing");
   RETURN_IF_ERROR(reader.ReadText("profile", &slice.profile));
   if (!IsMigProfile(slice.profile)) {
-    return reader.Invalid("profile", "\"{}\" is not like 1g.10gb", slice.profile);
+    return reader.Invalid("profile", "\"{}\" is not a MIG profile such as 1g.10gb", slice.profile);
   }
   ASSIGN_OR_RETURN(const int64_t instance, reader.RequiredNumber("gi", kMaxSmallNumber));
   slice.gpu_instance = static_cast<int>(instance);
@@ -167,7 +167,8 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& path) {
   RETURN_IF_ERROR(reader.ReadText("cc", &capability));
   if (reader.Has("cc")) {
     gpu.compute_capability = ParseCapability(capability);
-    if (!gpu.compute_capability) return reader.Invalid("cc", "\"{}\" is not like 8.0", capability);
+    if (!gpu.compute_capability)
+      return reader.Invalid("cc", "\"{}\" is not a compute capability such as 8.0", capability);
   }
   RETURN_IF_ERROR(DecodeHealth(reader, &gpu.health));
   RETURN_IF_ERROR(DecodeMig(reader, path, &gpu.mig));
@@ -287,7 +288,7 @@ Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
   if (auto plain = ReadPlainInventory(text)) return *std::move(plain);
   ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxNodeAnnotationBytes));
   const JsonFields reader(json, "");
-  RETURN_IF_ERROR(reader.Version(kNodeAnnotationVersion));
+  RETURN_IF_ERROR(reader.CheckVersion(kNodeAnnotationVersion));
   NodeInventory inventory;
   RETURN_IF_ERROR(reader.ReadText("driver", &inventory.driver_version));
   std::optional<int> cuda, unidentified;

@@ -43,7 +43,7 @@ TEST(NodeAnnotationTest, RoundTripsNodesOfEverySize) {
   for (const size_t count : {0, 1, 2, 8, 16, 64}) ExpectRoundTrip(Node(count));
 }
 
-TEST(NodeAnnotationTest, RoundTripsUnknownsAndProblems) {
+TEST(NodeAnnotationTest, RoundTripsUnknownLinksAndProblems) {
   NodeInventory node = Node(3);
   node.gpus[0] = {.uuid = "GPU-x", .index = 0, .health = Health::Unhealthy("no minor number")};
   node.gpus[1].health = Health::Unhealthy("");
@@ -54,7 +54,7 @@ TEST(NodeAnnotationTest, RoundTripsUnknownsAndProblems) {
   ExpectRoundTrip(node);
 }
 
-void CutIntoSlices(Gpu* gpu, int count) {
+void AddMigSlices(Gpu* gpu, int count) {
   gpu->mig.emplace();
   for (int i = 0; i < count; ++i) {
     gpu->mig->push_back({.uuid = fmt::format("MIG-{}-{}", gpu->uuid.substr(4, 31), i),
@@ -67,7 +67,7 @@ void CutIntoSlices(Gpu* gpu, int count) {
 TEST(NodeAnnotationTest, RoundTripsMigSlices) {
   NodeInventory node = Node(3);
   node.gpus[0].mig.emplace();  // MIG is on, without slices
-  CutIntoSlices(&node.gpus[1], 7);
+  AddMigSlices(&node.gpus[1], 7);
   node.gpus[1].mig->at(2).health = Health::Unhealthy("XID 94");
   node.gpus[1].mig->at(3).profile = "1g.10gb.me";
   ExpectRoundTrip(node);
@@ -75,7 +75,7 @@ TEST(NodeAnnotationTest, RoundTripsMigSlices) {
 
 TEST(NodeAnnotationTest, RoundTripsAsManySlicesAndBytesAsTheLimitsAllow) {
   NodeInventory node = Node(64);
-  CutIntoSlices(&node.gpus[0], kMaxMigSlices);
+  AddMigSlices(&node.gpus[0], kMaxMigSlices);
   ExpectRoundTrip(node);
   const size_t free_bytes = kMaxNodeAnnotationBytes - EncodeNodeInventory(node)->size();
   node.gpus[0].uuid += std::string(free_bytes, 'x');
@@ -84,13 +84,13 @@ TEST(NodeAnnotationTest, RoundTripsAsManySlicesAndBytesAsTheLimitsAllow) {
   EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);
 }
 
-TEST(NodeAnnotationTest, InvalidCharactersAreCutToAnEmptyText) {
+TEST(NodeAnnotationTest, ATextOfInvalidUtf8IsTruncatedToNothing) {
   NodeInventory node = Node(1);
   node.problem = std::string(300, '\x80');
   EXPECT_EQ(EncodeNodeInventory(node)->find('\x80'), std::string::npos);
 }
 
-TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersAroundAPoint) {
+TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersWithAPoint) {
   const auto read = [](std::string_view capability) {
     return DecodeNodeInventory(fmt::format(
         R"({{"version":1,"gpus":[{{"uuid":"G","index":0,"bytes":1,"cc":"{}"}}]}})", capability));
@@ -98,13 +98,13 @@ TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersAroundAPoint) {
   for (const char* text : {"0.0", "0.10", "9.9", "12.0", "8.10"}) {
     const Result<NodeInventory> node = read(text);
     ASSERT_TRUE(node.ok()) << node.status().ToString();
-    const ComputeCapability is = *node->gpus[0].compute_capability;
-    EXPECT_EQ(fmt::format("{}.{}", is.major, is.minor), text);
+    const ComputeCapability read_back = *node->gpus[0].compute_capability;
+    EXPECT_EQ(fmt::format("{}.{}", read_back.major, read_back.minor), text);
   }
   for (const char* text : {"8", ".", "8.", ".0", "8x0", "8-0", "x.0", "8.x", "8.0x", "-8.0", "8.-1",
                            "12x0", "12.", "12.0x"}) {
     EXPECT_EQ(read(text).status().message(),
-              fmt::format("gpus[0].cc: \"{}\" is not like 8.0", text));
+              fmt::format("gpus[0].cc: \"{}\" is not a compute capability such as 8.0", text));
   }
 }
 
@@ -129,14 +129,14 @@ TEST(NodeAnnotationTest, RoundTripsHealthAndRuntimeProblems) {
   EXPECT_EQ(unhealthy, 3u);
 }
 
-TEST(NodeAnnotationTest, HoldsSixtyFourGpusCutIntoSevenEach) {
+TEST(NodeAnnotationTest, HoldsSixtyFourGpusOfSevenSlicesEach) {
   NodeInventory node = Node(64);
   for (size_t i = 0; i < node.gpus.size(); ++i) {
     node.gpus[i].uuid = fmt::format("GPU-{:08}-1234-1234-1234-123456789012", i);
-    CutIntoSlices(&node.gpus[i], 7);
+    AddMigSlices(&node.gpus[i], 7);
   }
   ExpectRoundTrip(node);
-  CutIntoSlices(&node.gpus[5], 17);
+  AddMigSlices(&node.gpus[5], 17);
   EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);
 }
 
@@ -148,13 +148,13 @@ TEST(NodeAnnotationTest, NamesTheFieldOfASlice) {
       {R"({})", "gpus[0].mig: must be an array, not an object"},
       {R"([7])", "gpus[0].mig[0]: must be an object"},
       {R"([{}])", "gpus[0].mig[0].uuid: is missing"},
-      {R"([{"uuid":"m"}])", "gpus[0].mig[0].profile: \"\" is not like 1g.10gb"},
+      {R"([{"uuid":"m"}])", "gpus[0].mig[0].profile: \"\" is not a MIG profile such as 1g.10gb"},
       {R"([{"uuid":"m","profile":"1g.5gb"}])", "gpus[0].mig[0].gi: is missing"},
       {R"([{"uuid":"m","profile":"1g.5gb","gi":-1}])",
-       "gpus[0].mig[0].gi: -1 is not within 0 and 1048576"},
+       "gpus[0].mig[0].gi: -1 is not between 0 and 1048576"},
       {R"([{"uuid":"m","profile":"1g.5gb","gi":1}])", "gpus[0].mig[0].bytes: is missing"},
       {R"([{"uuid":"m","profile":"1g.5gb","gi":1,"bytes":1125899906842625}])",
-       "gpus[0].mig[0].bytes: 1125899906842625 is not within 0 and 1125899906842624"},
+       "gpus[0].mig[0].bytes: 1125899906842625 is not between 0 and 1125899906842624"},
       {R"([{"uuid":"a","profile":"1g.5gb","gi":1,"bytes":1}])",
        "gpus[0].mig[0].uuid: a occurs twice"},
   };
@@ -207,13 +207,13 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
       {R"({"version":1,"gpus":[{"uuid":"a","bytes":1}]})", "gpus[0].index: is missing"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0}]})", "gpus[0].bytes: is missing"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":-1,"bytes":1}]})",
-       "gpus[0].index: -1 is not within 0 and 1048576"},
+       "gpus[0].index: -1 is not between 0 and 1048576"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1.5}]})",
        "gpus[0].bytes: must be a whole number"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1125899906842625}]})",
-       "gpus[0].bytes: 1125899906842625 is not within 0 and 1125899906842624"},
+       "gpus[0].bytes: 1125899906842625 is not between 0 and 1125899906842624"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1,"cc":"8"}]})",
-       "gpus[0].cc: \"8\" is not like 8.0"},
+       "gpus[0].cc: \"8\" is not a compute capability such as 8.0"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},)"
        R"({"uuid":"a","index":1,"bytes":1}]})",
        "gpus[1].uuid: a occurs twice"},

@@ -8,20 +8,20 @@
 namespace tessera::device {
 namespace {
 
-NodeFields SpecOf(const NodeInventory& inventory) {
+NodeFields FieldsOf(const NodeInventory& inventory) {
   return {.name = "gpu-1",
           .allocatable = {{"cpu", "7910m"}, {"memory", "32Gi"}, {"nvidia.com/gpu", "2"}},
           .annotations = {{"tessera.dev/devices", *EncodeNodeInventory(inventory)}}};
 }
 
-TEST(NodeTest, IsReadFromItsObject) {
+TEST(NodeTest, IsReadFromTheNodeObject) {
   NodeInventory inventory;
   inventory.gpus = {{.uuid = "GPU-a", .index = 0, .model = "Tesla T4", .memory = MiB(15360)},
                     {.uuid = "GPU-b", .index = 1, .model = "Tesla T4", .memory = MiB(15360)}};
   inventory.links = LinkMatrix(2);
-  NodeFields spec = SpecOf(inventory);
-  spec.labels = {{"gaia.tencent.com/gpu-pool", "public"}};
-  Result<Node> node = ParseNode(spec);
+  NodeFields fields = FieldsOf(inventory);
+  fields.labels = {{"gaia.tencent.com/gpu-pool", "public"}};
+  Result<Node> node = ParseNode(fields);
   ASSERT_TRUE(node.ok()) << node.status().ToString();
   EXPECT_EQ(node->name, "gpu-1");
   EXPECT_EQ(node->cpu, MilliCpu(7910));
@@ -30,20 +30,20 @@ TEST(NodeTest, IsReadFromItsObject) {
   EXPECT_EQ(node->pool, "public");
   EXPECT_EQ(node->model, "T4");
 
-  spec.labels = {{"pool", "a"}, {"model", "M40"}};
-  node = ParseNode(spec, {.pool = "pool", .model = "model"});
+  fields.labels = {{"pool", "a"}, {"model", "M40"}};
+  node = ParseNode(fields, {.pool = "pool", .model = "model"});
   EXPECT_EQ(node->pool, "a");
   EXPECT_EQ(node->model, "M40");
 }
 
-TEST(NodeTest, GpusOfDifferentSizeAndModelAreNotMerged) {
+TEST(NodeTest, GpusOfDifferentModelsHaveNoCommonModel) {
   NodeInventory inventory;
   inventory.gpus = {
       {.uuid = "GPU-a", .index = 0, .model = "Tesla T4", .memory = MiB(15360)},
       {.uuid = "GPU-b", .index = 1, .model = "NVIDIA A100-SXM4-80GB", .memory = GiB(80)},
       {.uuid = "GPU-c", .index = 2, .memory = Bytes(0)}};
   inventory.links = LinkMatrix(3);
-  const Result<Node> node = ParseNode(SpecOf(inventory));
+  const Result<Node> node = ParseNode(FieldsOf(inventory));
   ASSERT_TRUE(node.ok());
   EXPECT_EQ(node->model, "");
   EXPECT_EQ(node->inventory.without_uuids().gpus[1].memory, GiB(80));
@@ -54,7 +54,7 @@ TEST(NodeTest, ProductsOfOneChipAreOneModel) {
   inventory.gpus = {{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"},
                     {.uuid = "GPU-b", .index = 1, .model = "NVIDIA A100 80GB PCIe"}};
   inventory.links = LinkMatrix(2);
-  EXPECT_EQ(ParseNode(SpecOf(inventory))->model, "A100");
+  EXPECT_EQ(ParseNode(FieldsOf(inventory))->model, "A100");
 }
 
 TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/strings.h"
 #include "src/device/json_fields.h"
 #include "src/device/node_annotation.h"
 #include "src/device/request.h"
@@ -17,8 +18,8 @@ namespace {
 
 constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
-// Reads one object with known members, each at most once. After a failure Next returns false, so
-// callers check for errors only at the end.
+// Reads one object with known members, each at most once. Clears `*plain` if the text has another
+// form. Next then returns false, so callers check `*plain` only at the end.
 class PlainObject {
  public:
   PlainObject(JsonReader* reader, bool* plain) : reader_(*reader), plain_(*plain) {
@@ -30,7 +31,8 @@ class PlainObject {
     if (!plain_) return false;
     return reader_.NextMember(&key_);
   }
-  // Whether the current member has this name; `bit` is its number among the known members.
+  // Whether the current member has this name. `bit` is the number of the name among the known
+  // members.
   bool TakeMember(std::string_view name, unsigned bit) {
     if (key_ != name) return false;
     if ((seen_ >> bit & 1) != 0) plain_ = false;
@@ -69,8 +71,7 @@ bool IsPlain(std::string_view text) {
 // "8.0"
 std::optional<ComputeCapability> CapabilityOf(std::string_view text) {
   if (text.size() != 3 || text[1] != '.') return std::nullopt;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!is_digit(text[0]) || !is_digit(text[2])) return std::nullopt;
+  if (!IsDigit(text[0]) || !IsDigit(text[2])) return std::nullopt;
   return ComputeCapability{text[0] - '0', text[2] - '0'};
 }
 

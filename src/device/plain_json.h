@@ -2,8 +2,7 @@
 // Included only in src/device. Reads annotations in one pass if they have exactly the form that
 // Tessera's encoders write, because a cluster has tens of thousands of annotations. For any other
 // text (an unknown member, an escape, an error) the functions return nullopt, and the caller
-// decodes the text with json_fields.h, which reports errors. A returned value equals the result of
-// that decoder.
+// decodes the text with json_fields.h, which reports errors. Both ways give equal values.
 #pragma once
 
 #include <optional>

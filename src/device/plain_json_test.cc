@@ -32,8 +32,8 @@ Assignment SomeAssignment() {
   return assignment;
 }
 
-// Adds a member that only json_fields.h accepts.
-std::string NotPlain(const std::string& text) { return "{\"x\":[]," + text.substr(1); }
+// Adds a member that only the decoder with json_fields.h accepts.
+std::string WithUnknownMember(const std::string& text) { return "{\"x\":[]," + text.substr(1); }
 
 TEST(PlainJsonTest, ReadsTheEncodersOutput) {
   for (const size_t gpus : {0, 1, 2, 8, 64}) {
@@ -46,7 +46,7 @@ TEST(PlainJsonTest, ReadsTheEncodersOutput) {
   EXPECT_EQ(*ReadPlainAssignment(text), SomeAssignment());
 }
 
-TEST(PlainJsonTest, ReadsAsManyBytesAsTheLimitsAllow) {
+TEST(PlainJsonTest, ReadsTextsUpToTheLimits) {
   const auto fill = [](std::string text, size_t size) {
     return text + std::string(size - text.size(), ' ');
   };
@@ -89,13 +89,15 @@ TEST(PlainJsonTest, LeavesOtherTextsToTheFullDecoder) {
   NodeInventory node = Inventory(2);
   node.gpus[1].health = Health::Unhealthy("XID 79");
   EXPECT_FALSE(ReadPlainInventory(*EncodeNodeInventory(node)).has_value());
-  EXPECT_FALSE(ReadPlainInventory(NotPlain(*EncodeNodeInventory(Inventory(2)))).has_value());
-  EXPECT_FALSE(ReadPlainAssignment(NotPlain(*EncodeAssignment(SomeAssignment()))).has_value());
-  EXPECT_TRUE(DecodeNodeInventory(NotPlain(*EncodeNodeInventory(node))).ok());
+  EXPECT_FALSE(
+      ReadPlainInventory(WithUnknownMember(*EncodeNodeInventory(Inventory(2)))).has_value());
+  EXPECT_FALSE(
+      ReadPlainAssignment(WithUnknownMember(*EncodeAssignment(SomeAssignment()))).has_value());
+  EXPECT_TRUE(DecodeNodeInventory(WithUnknownMember(*EncodeNodeInventory(node))).ok());
 }
 
 // Both decoders agree on every text that the plain decoder accepts.
-TEST(PlainJsonTest, AgreesWithTheOtherDecoderOnDamagedTexts) {
+TEST(PlainJsonTest, AgreesWithTheFullDecoderOnDamagedTexts) {
   constexpr std::string_view kBytes = "{}[]:,\"\\ 0189.eE+-tfnaGPU\xc3\xa9";
   const std::string inventory = *EncodeNodeInventory(Inventory(3));
   const std::string assignment = *EncodeAssignment(SomeAssignment());
@@ -117,12 +119,12 @@ TEST(PlainJsonTest, AgreesWithTheOtherDecoderOnDamagedTexts) {
     if (i % 2 == 0) {
       const auto plain = ReadPlainInventory(text);
       if (!plain) continue;
-      const auto other = DecodeNodeInventory(NotPlain(text));
+      const auto other = DecodeNodeInventory(WithUnknownMember(text));
       ASSERT_TRUE(other.ok()) << text << "\n" << other.status().ToString();
       ASSERT_TRUE(*plain == *other) << text;
     } else {
       const auto plain = ReadPlainAssignment(text);
-      const auto other = DecodeAssignment(NotPlain(text));
+      const auto other = DecodeAssignment(WithUnknownMember(text));
       ASSERT_EQ(DecodeAssignment(text).ok(), other.ok()) << text;
       if (!plain || !other.ok()) continue;
       ASSERT_EQ(*plain, *other) << text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses Kubernetes quantities: "2", "2k", "1Gi", "1e3", "500m". Follows the API server exactly,
-// including rounding up to nano, with two exceptions: values above 2^63-1 are rejected instead of
-// clamped, and so are negative values. Pure; any thread.
+// including rounding up to nano, with two exceptions: it rejects negative values, and values above
+// 2^63-1 instead of clamping them. Pure; any thread.
 //
 // Errors: INVALID_ARGUMENT with the reason: "\"500m\" is not a whole number".
 #pragma once

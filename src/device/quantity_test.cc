@@ -54,7 +54,7 @@ TEST(QuantityTest, ReadsUpToAHundredAndTwentyEightCharacters) {
   EXPECT_FALSE(ParseWholeQuantity(std::string(128, '0') + "7").ok());
 }
 
-TEST(QuantityTest, NamesTheReasonOfARefusal) {
+TEST(QuantityTest, NamesTheReasonOfARejection) {
   const struct {
     std::string text;
     const char* message;

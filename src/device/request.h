@@ -53,7 +53,7 @@ inline bool IsGpuResource(std::string_view resource) {
 enum class Phase : uint8_t {
   kInit,     // alone or beside earlier sidecars; ends before the next container starts
   kSidecar,  // an init container with restartPolicy Always: from its turn to the end of the pod
-  kMain,     // together with all others, after the last init container
+  kMain,     // beside all other main containers and sidecars, after the last init container
 };
 // "init", "sidecar", "main".
 std::string_view NameOf(Phase phase);

@@ -27,7 +27,7 @@ TEST(RequestTest, MainContainersRunTogether) {
   EXPECT_EQ(request.OneGpuShare().memory, GiB(7));
 }
 
-TEST(RequestTest, InitContainersRunOneAfterTheOtherBesideTheSidecarsBeforeThem) {
+TEST(RequestTest, InitContainersRunInTurnBesideEarlierSidecars) {
   DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1),
                         GpuMem(Phase::kInit, 7), GpuMem(Phase::kSidecar, 2),
@@ -96,7 +96,7 @@ TEST(RequestTest, AGroupEnlargedForOneInitContainerServesTheNext) {
   EXPECT_EQ(request.Groups(), (Groups{{2, 0, 1}, {3}}));
 }
 
-TEST(RequestTest, AnInitContainerSharesEvenWithoutSavings) {
+TEST(RequestTest, AnInitContainerJoinsAGroupEvenIfThatSavesNothing) {
   DeviceRequest request;
   request.containers = {GpuMem(Phase::kInit, 8), Whole(Phase::kMain, 1)};
   EXPECT_EQ(request.Groups(), (Groups{{1, 0}}));
@@ -152,7 +152,7 @@ TEST(ConstraintsTest, AllowDevicesByModelAndUuid) {
   EXPECT_FALSE((Constraints{.excluded_uuids = {"GPU-a"}}.Allow(a100)));
 }
 
-TEST(ConstraintsTest, ASliceIsJudgedByItsGpuToo) {
+TEST(ConstraintsTest, ASliceIsAlsoCheckedByItsGpu) {
   const Gpu gpu{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"};
   const MigSlice slice{.uuid = "MIG-1"};
   EXPECT_TRUE((Constraints{.models = {"A100"}}.Allow(gpu, slice)));

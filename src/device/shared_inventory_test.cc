@@ -27,7 +27,7 @@ NodeInventory InventoryOf(std::string_view node) {
   return inventory;
 }
 
-TEST(SharedInventoryTest, KeepsAllOfAnInventory) {
+TEST(SharedInventoryTest, FullReturnsTheWholeInventory) {
   const NodeInventory inventory = InventoryOf("0");
   const SharedInventory shared(inventory);
   EXPECT_EQ(shared.Full(), inventory);

@@ -16,7 +16,7 @@ Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t
   const bool plain = number.ok() && std::to_string(*number) == text;
   if (!plain) return RejectAnnotation(key, "\"{}\" is not a whole number", text.substr(0, 64));
   if (*number < min || *number > max) {
-    return RejectAnnotation(key, "{} is not within {} and {}", *number, min, max);
+    return RejectAnnotation(key, "{} is not between {} and {}", *number, min, max);
   }
   return *number;
 }

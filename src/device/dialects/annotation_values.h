@@ -24,7 +24,7 @@ Status RejectAnnotation(std::string_view key, fmt::format_string<Args...> format
                fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A decimal number as Go prints it (no sign, no leading zero) within min and max.
+// A decimal number from `min` to `max` as Go prints it, without sign and leading zeros.
 Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t min, int64_t max);
 
 Result<std::optional<int64_t>> NumberAt(const StringMap& annotations, std::string_view key,

@@ -31,17 +31,17 @@ TEST(GpushareTest, NamesTheAnnotationAndTheValue) {
     const char* value;
     const char* reason;
   } kCases[] = {
-      {"ALIYUN_COM_GPU_MEM_IDX", "-1", "-1 is not within 0 and 4095"},
+      {"ALIYUN_COM_GPU_MEM_IDX", "-1", "-1 is not between 0 and 4095"},
       {"ALIYUN_COM_GPU_MEM_IDX", "GPU-a", "\"GPU-a\" is not a whole number"},
       {"ALIYUN_COM_GPU_MEM_IDX", "", "\"\" is not a whole number"},
       {"ALIYUN_COM_GPU_MEM_IDX", "01", "\"01\" is not a whole number"},
       {"ALIYUN_COM_GPU_MEM_POD", "1.5", "\"1.5\" is not a whole number"},
-      {"ALIYUN_COM_GPU_MEM_POD", "-8", "-8 is not within 0 and 1073741824"},
+      {"ALIYUN_COM_GPU_MEM_POD", "-8", "-8 is not between 0 and 1073741824"},
       {"ALIYUN_COM_GPU_MEM_POD", "99999999999999999999",
        "\"99999999999999999999\" is not a whole number"},
       {"ALIYUN_COM_GPU_MEM_DEV", "1e3", "\"1e3\" is not a whole number"},
       {"ALIYUN_COM_GPU_MEM_ASSIGNED", "True", "\"True\" is neither true nor false"},
-      {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "-1", "-1 is not within 0 and 9223372036854775807"},
+      {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "-1", "-1 is not between 0 and 9223372036854775807"},
   };
   for (const auto& test : kCases) {
     StringMap annotations = EncodeGpushare({.gpu_minor = 0, .pod_units = 1});
@@ -68,7 +68,7 @@ TEST(GpushareAllocationTest, RejectsMalformedInput) {
   } kCases[] = {
       {"[]", "must be a JSON object"},
       {R"({"a":{}})", "\"a\" is not a whole number"},
-      {R"({"-1":{}})", "-1 is not within 0 and 4095"},
+      {R"({"-1":{}})", "-1 is not between 0 and 4095"},
       {R"({"0":[]})", "container 0: must be an object, not an array"},
       {R"({"0":{},"0":{}})", "container 0: occurs twice"},
       {R"({"0":{"0":1,"0":1}})", "container 0, GPU 0: occurs twice"},
@@ -100,7 +100,7 @@ TEST(GpuManagerTest, ReadsAndWritesItsAnnotations) {
   EXPECT_EQ(*DecodeGpuManager({{"tencent.com/gpu-assigned", "false"}}), std::nullopt);
 }
 
-TEST(GpuManagerTest, TakesTheLongestNodeNameAndTheHighestMinorNumber) {
+TEST(GpuManagerTest, AcceptsTheLongestNodeNameAndTheHighestMinorNumber) {
   const GpuManagerAnnotations gpu_manager{.minors = {{4095, {4095, 0}}},
                                           .node = "az-09." + std::string(247, 'z')};
   ASSERT_EQ(gpu_manager.node.size(), 253u);
@@ -119,7 +119,7 @@ TEST(GpuManagerTest, NamesTheAnnotationAndTheValue) {
       {"tencent.com/predicate-gpu-idx-0", "0,", "\"\" is not a whole number"},
       {"tencent.com/predicate-gpu-idx-0", "0, 1", "\" 1\" is not a whole number"},
       {"tencent.com/predicate-gpu-idx-0", "1,1", "1 occurs twice"},
-      {"tencent.com/predicate-gpu-idx-0", "-1", "-1 is not within 0 and 4095"},
+      {"tencent.com/predicate-gpu-idx-0", "-1", "-1 is not between 0 and 4095"},
       {"tencent.com/predicate-gpu-idx-0", many, "names more than 64 GPUs"},
       {"tencent.com/predicate-gpu-idx-x", "0", "\"x\" is not a whole number"},
       {"tencent.com/predicate-gpu-idx-", "0", "\"\" is not a whole number"},

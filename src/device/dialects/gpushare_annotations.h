@@ -32,7 +32,8 @@ inline constexpr size_t kMaxGpushareAllocationBytes = 16 << 10;
 struct GpushareAnnotations {
   int gpu_minor = 0;
   int64_t pod_units = 0;
-  std::optional<int64_t> gpu_units;  // this member and the next two may be missing
+  // Annotations that may be missing.
+  std::optional<int64_t> gpu_units;
   std::optional<bool> assigned;
   std::optional<int64_t> assume_time_ns;
 

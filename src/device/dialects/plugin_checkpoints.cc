@@ -75,7 +75,7 @@ Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   return text;
 }
 
-// If environment variable `entry` is gpushare's, adds its GPU.
+// If the environment variable `entry` is gpushare's, adds the GPU that it names.
 Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   constexpr uint32_t kKey = 1, kValue = 2;
   ASSIGN_OR_RETURN(const std::string_view key, TextAt(entry, kKey));
@@ -106,8 +106,8 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
       RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
     if (reader.field() == kAnnotations) {
       ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
-      // The answers of Tessera's agent are in its journal. Earlier versions marked them by
-      // kAnnotationAssignment.
+      // An answer of Tessera's agent, which its journal has. Earlier versions marked such answers
+      // by kAnnotationAssignment.
       if (key == names::kAnnotationAllocated || key == names::kAnnotationAssignment) {
         return std::vector<int>();
       }

@@ -10,7 +10,7 @@
 //     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
 // Reads only the GPUs; the amounts come from the pod's request. Ignores answers of Tessera's agent,
-// which annotate the container with tessera.dev/assignment.
+// which annotate the container with tessera.dev/allocated.
 //
 // Threads: any. Errors: INVALID_ARGUMENT names the first invalid entry and counts the others,
 // RESOURCE_EXHAUSTED for a text that is too long; valid entries are read nevertheless.

@@ -17,7 +17,7 @@ std::string Field(int number, const std::string& bytes) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
 }
 
-std::string Node(const std::string& path) {
+std::string DeviceNode(const std::string& path) {
   return Field(3, Field(1, path) + Field(2, path) + Field(3, "rwm"));
 }
 std::string Variable(const std::string& name, const std::string& value) {
@@ -32,25 +32,25 @@ std::string Entry(const std::string& uid, const std::string& container, const st
 }
 
 const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
-                             Node("/dev/nvidia1") + Node("/dev/nvidia3") + Node("/dev/nvidiactl") +
-                             Node("/dev/nvidia-uvm");
+                             DeviceNode("/dev/nvidia1") + DeviceNode("/dev/nvidia3") +
+                             DeviceNode("/dev/nvidiactl") + DeviceNode("/dev/nvidia-uvm");
 const std::string kSecondGpu =
     Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
 
-TEST(KubeletCheckpointTest, AnswersOfOurAgentAreIgnored) {
+TEST(KubeletCheckpointTest, AnswersOfTesserasAgentAreIgnored) {
   const std::string ours = Field(4, Field(1, "tessera.dev/allocated") + Field(2, "true"));
   const std::string before = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
-  AllocatedMinors given;
+  AllocatedMinors allocated;
   const Status status = AddKubeletCheckpoint(
       fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
                   Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kTwoGpus + ours),
                   Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])", kSecondGpu + before)),
-      &given);
+      &allocated);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_TRUE(given.empty());
+  EXPECT_TRUE(allocated.empty());
 }
 
-TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
+TEST(KubeletCheckpointTest, ReadsTheGpusFromTheAnswersOfThePluginsInBothLayouts) {
   const std::string lists =
       Entry("u1", "main", "tencent.com/vcuda-core", R"(["tencent.com/vcuda-core-0"])", kTwoGpus) +
       "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"(["GPU-x-_-1","GPU-x-_-2"])", kSecondGpu);
@@ -64,49 +64,50 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
         fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}},"Checksum":1}})", lists),
         fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}],"RegisteredDevices":{{}}}}}})",
                     by_numa)}) {
-    AllocatedMinors given;
-    const Status status = AddKubeletCheckpoint(text, &given);
+    AllocatedMinors allocated;
+    const Status status = AddKubeletCheckpoint(text, &allocated);
     EXPECT_TRUE(status.ok()) << status.ToString();
-    EXPECT_EQ(given, wanted) << text;
+    EXPECT_EQ(allocated, wanted) << text;
   }
 }
 
 TEST(KubeletCheckpointTest, ReadsDeviceNodesOfGpuManagerAndVariablesOfGpushare) {
-  AllocatedMinors given;
-  const std::string both = Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Node("/dev/nvidia4095");
+  AllocatedMinors allocated;
+  const std::string both = Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + DeviceNode("/dev/nvidia4095");
   const Status status =
       AddKubeletCheckpoint(fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
                                        Entry("u1", "main", "tencent.com/vcuda-core", "[]", both),
                                        Entry("u2", "main", "aliyun.com/gpu-mem", "[]", both)),
-                           &given);
+                           &allocated);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given, (AllocatedMinors{{{Uid("u1"), "main"}, {4095}}, {{Uid("u2"), "main"}, {2}}}));
+  EXPECT_EQ(allocated,
+            (AllocatedMinors{{{Uid("u1"), "main"}, {4095}}, {{Uid("u2"), "main"}, {2}}}));
 }
 
 TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
-  AllocatedMinors given;
+  AllocatedMinors allocated;
   const std::string entries =
       Entry("u1", "main", "nvidia.com/gpu", "[]", kTwoGpus) + "," +
       Entry("u2", "main", "tencent.com/vcuda-memory", "[]", "") + "," +
       Entry("u3", "main", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "-1")) +
-      "," + Entry("u4", "main", "aliyun.com/gpu-mem", "[]", Node("/dev/nvidia0")) + "," +
+      "," + Entry("u4", "main", "aliyun.com/gpu-mem", "[]", DeviceNode("/dev/nvidia0")) + "," +
       R"({"PodUID":"u5","ContainerName":"c","ResourceName":"aliyun.com/gpu-mem","AllocResp":null})";
   EXPECT_TRUE(AddKubeletCheckpoint(
-                  fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}}}})", entries), &given)
+                  fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}}}})", entries), &allocated)
                   .ok());
-  EXPECT_TRUE(AddKubeletCheckpoint(R"({"Data":{"PodDeviceEntries":null}})", &given).ok());
-  EXPECT_TRUE(given.empty());
+  EXPECT_TRUE(AddKubeletCheckpoint(R"({"Data":{"PodDeviceEntries":null}})", &allocated).ok());
+  EXPECT_TRUE(allocated.empty());
 }
 
 TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto ErrorOf = [](const std::string& entry) {
-    AllocatedMinors given;
+    AllocatedMinors allocated;
     const Status status = AddKubeletCheckpoint(
         fmt::format(R"({{"PodDeviceEntries":[{},{}]}})", entry,
                     Entry("u2", "main", "aliyun.com/gpu-mem", "[]", kSecondGpu)),
-        &given);
+        &allocated);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_EQ(given.size(), 1u) << entry;
+    EXPECT_EQ(allocated.size(), 1u) << entry;
     return status.message();
   };
   EXPECT_EQ(ErrorOf("7"), "PodDeviceEntries[0]: must be an object, not a number");
@@ -128,41 +129,41 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
 }
 
 TEST(KubeletCheckpointTest, RejectsInvalidInput) {
-  AllocatedMinors given;
+  AllocatedMinors allocated;
   for (const std::string text : {"", "{", "[]", "{}", R"({"Data":3})", R"({"Data":{}})",
                                  R"({"PodDeviceEntries":{}})", R"({"PodDeviceEntries":[)"}) {
-    EXPECT_EQ(AddKubeletCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(AddKubeletCheckpoint(text, &allocated).code(), Code::kInvalidArgument) << text;
   }
-  EXPECT_EQ(AddKubeletCheckpoint(std::string(kMaxCheckpointBytes + 1, ' '), &given).code(),
+  EXPECT_EQ(AddKubeletCheckpoint(std::string(kMaxCheckpointBytes + 1, ' '), &allocated).code(),
             Code::kResourceExhausted);
 }
 
 TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
-  AllocatedMinors given = {{{Uid("u2"), "main"}, {7}}};
+  AllocatedMinors allocated = {{{Uid("u2"), "main"}, {7}}};
   const Status status = AddGpuManagerCheckpoint(
       R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,)"
       R"("Memory":8053063680},)"
       R"("side":{"Devices":["/dev/nvidia2","/dev/nvidia10"],"Cores":200,"Memory":0}},)"
       R"("u2":{"main":{"Devices":["/dev/nvidia1"],"Cores":100,"Memory":0}}}})",
-      &given);
+      &allocated);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(given, (AllocatedMinors{{{Uid("u1"), "main"}, {0}},
-                                    {{Uid("u1"), "side"}, {2, 10}},
-                                    {{Uid("u2"), "main"}, {7}}}))
+  EXPECT_EQ(allocated, (AllocatedMinors{{{Uid("u1"), "main"}, {0}},
+                                        {{Uid("u1"), "side"}, {2, 10}},
+                                        {{Uid("u2"), "main"}, {7}}}))
       << "an entry that exists is kept";
-  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &given).ok());
-  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());
+  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &allocated).ok());
+  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &allocated).ok());
 }
 
 TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto ErrorOf = [](const std::string& pods) {
-    AllocatedMinors given;
+    AllocatedMinors allocated;
     const Status status = AddGpuManagerCheckpoint(
         fmt::format(
             R"({{"PodGPUMapping":{{{},"good":{{"main":{{"Devices":["/dev/nvidia1"]}}}}}}}})", pods),
-        &given);
+        &allocated);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_EQ(given.size(), 1u) << pods;
+    EXPECT_EQ(allocated.size(), 1u) << pods;
     return status.message();
   };
   EXPECT_EQ(ErrorOf(R"("u":1)"), "PodGPUMapping, pod \"u\": must be an object, not a number");
@@ -185,10 +186,10 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
 }
 
 TEST(GpuManagerCheckpointTest, RejectsInvalidInput) {
-  AllocatedMinors given;
+  AllocatedMinors allocated;
   for (const std::string text :
        {"", "[]", "{}", R"({"PodGPUMapping":[]})", R"({"PodGPUMapping":{"u":)"}) {
-    EXPECT_EQ(AddGpuManagerCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(AddGpuManagerCheckpoint(text, &allocated).code(), Code::kInvalidArgument) << text;
   }
 }
 
