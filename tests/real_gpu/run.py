@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments E1 to E11 on GPU 0 and on a simulated node of the same model, and prints
-one table. scripts/real-gpu calls it. Exit codes: 0, 77 if there is no driver or no GPU, else 1.
+one table. scripts/real-gpu calls it. Exit codes: 0, 2 for wrong arguments, 77 if there is no driver
+or no GPU, else 1.
 """
 import argparse
 import json
@@ -16,6 +17,7 @@ KERNELS = "spin=2000000,empty=2500"  # durations of the kernels on the simulated
 PROFILES = {"H200": "h200-sxm5-141gb", "H100": "h100-sxm5-80gb", "A100-SXM4-80GB": "a100-sxm4-80gb",
             "A100": "a100-sxm4-40gb", "T4": "t4"}
 LARGEST_SHARE = 10 << 30
+SHORTEST_RUN = 3  # seconds: a run drops its first window of 1 s and may not fill its last
 
 
 class Skipped(Exception):
@@ -103,7 +105,8 @@ def shares(target, seconds, wanted):
     for pair in ((0.3, 0.7), (0.5, 0.5)):
         both = [target.start("spin", "async", seconds, compute=share) for share in pair]
         got = [part(finish(process), whole) for process in both]
-        yield ("E8", f"two programs with {pair[0]:.0%} and {pair[1]:.0%}, without the agent", " and ".join(got))
+        yield ("E8", f"two programs with {pair[0]:.0%} and {pair[1]:.0%}, without the agent",
+               " and ".join(got))
     for kind in ("graph", "cooperative", "extended"):
         text = target.run("spin", kind, seconds, compute=0.3)
         yield ("E9", f"{kind} launches with 30% of the GPU", part(text, whole))
@@ -175,6 +178,24 @@ def table(measured, simulated):
     return "\n".join(lines)
 
 
+def seconds_of_runs(text):
+    if not text.isdecimal() or int(text) < SHORTEST_RUN:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number of at least {SHORTEST_RUN} seconds")
+    return int(text)
+
+
+def parts_of_gpu(text):
+    try:
+        parts = [float(part_of) for part_of in text.split(",")]
+    except ValueError:
+        parts = []
+    if not parts or not all(0 < part_of <= 1 for part_of in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of parts of the GPU: give numbers from 0 to 1, such as 0.3,0.7")
+    return parts
+
+
 def main():
     parser = argparse.ArgumentParser(prog="real-gpu")
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
@@ -182,12 +203,12 @@ def main():
     parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--lib", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--driver", help="the folder of libcuda.so.1 and libnvidia-ml.so.1")
-    parser.add_argument("--seconds", type=int, default=15, help="of each run of E7 to E9")
-    parser.add_argument("--shares", default="0.1,0.3,0.5,0.7,0.9", help="of E7")
+    parser.add_argument("--seconds", type=seconds_of_runs, default=15,
+                        help="of each run of E7 to E9")
+    parser.add_argument("--shares", type=parts_of_gpu, default="0.1,0.3,0.5,0.7,0.9", help="of E7")
     parser.add_argument("--simulation-only", action="store_true", help="without a real GPU")
     parser.add_argument("--json", help="a file for all rows")
     arguments = parser.parse_args()
-    wanted = [float(share) for share in arguments.shares.split(",")]
     limited = os.geteuid() == 0
     if not limited:
         print("Without root there is no container: E7 to E9 and all about the limiter are left out",
@@ -198,12 +219,12 @@ def main():
             simulation = Simulation(arguments)
         else:
             real = Target(arguments, arguments.driver or folder_of_driver(), {})
-            measured = measure(real, arguments.seconds, wanted, limited)
+            measured = measure(real, arguments.seconds, arguments.shares, limited)
             simulation = Simulation(arguments, real.name, real.driver, real.cuda)
     except Skipped as reason:
         print(f"SKIPPED: {reason}")
         return SKIP
-    simulated = measure(simulation.target, arguments.seconds, wanted, limited)
+    simulated = measure(simulation.target, arguments.seconds, arguments.shares, limited)
     print(table(measured, simulated))
     if arguments.json:
         result = {"measured": measured, "simulation": simulated}

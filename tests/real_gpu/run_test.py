@@ -29,6 +29,14 @@ def check_skips():
     check(re.search(r"SKIPPED: .*libcuda\.so\.1", done.stdout), f"no reason: {done.stdout}")
 
 
+def check_arguments():
+    for option, value in (("--seconds", "2"), ("--seconds", "x"), ("--shares", "0.3,x"),
+                          ("--shares", "30")):
+        done = run("--simulation-only", option, value)
+        check(done.returncode == 2 and f"argument {option}: " in done.stderr,
+              f"{option} {value}: exit code {done.returncode}: {done.stderr}")
+
+
 def check_rows(rows, root):
     answers = {question: answer for _, question, answer in rows}
     experiments = {experiment for experiment, _, _ in rows}
@@ -37,7 +45,8 @@ def check_rows(rows, root):
           f"experiments {sorted(experiments)}")
     check(answers["functions of the driver's CUDA version that it does not export"] == "0", answers)
     check(answers["exported functions that api/cuda_symbols.inc lacks"] == "0", answers)
-    check(answers["cuMemCreate: 1 B, 1, 3, 257 MiB take"] == "2 MiB, 2 MiB, 4 MiB, 258 MiB", answers)
+    taken = answers["cuMemCreate: 1 B, 1, 3, 257 MiB take"]
+    check(taken == "2 MiB, 2 MiB, 4 MiB, 258 MiB", answers)
     check(answers["a pool of at most 64 MiB gives"] == "64 MiB", answers)
     check(answers["pid in the list of processes"] == "that of getpid()", answers)
     between = answers["between the events around an empty kernel, beside a busy program"]
@@ -55,6 +64,7 @@ def check_rows(rows, root):
 
 def main():
     check_skips()
+    check_arguments()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.json")
         done = run("--simulation-only", "--seconds", "3", "--shares", "0.3", "--json", path)
