@@ -47,7 +47,8 @@ Checks the values, and reads those of NVIDIA's gpu-operator chart that have a me
 {{- end }}
 {{- end -}}
 
-{{- /* Sections of values.yaml. A value null removes one with its defaults, and the templates read all. */ -}}
+{{- /* Sections of values.yaml. The templates read all of them, and null as a value removes a section with its
+defaults. */ -}}
 {{- define "tessera.sections" -}}
 image daemonsets daemonsets.rollingUpdate agent startupTaint runtime sharing limits scheduler console
 console.prometheus console.oidc webhook privilegedPolicy assignments networkPolicy gpuManagerMetric exporter
