@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the lines of C++ files that have more than 100 columns; exits 1 if there are any. clang-format
 breaks neither comments nor raw strings. Two kinds of lines may be longer:
-  - a line of a raw string that has several lines, because a program prints or reads it as it stands
-  - a comment of a single word, such as an address
+  - a line of a raw string that has several lines, because a program prints or reads the text unchanged
+  - a comment of a single word, such as a URL
 
   columns.py FILE...
 """

@@ -96,8 +96,8 @@ unpack_prometheus() {
 # An archive of the tree has no .git. It may be unpacked inside another repository, whose commit is not ours.
 has_commit() { [ -e "$ROOT/.git" ] && git -C "$ROOT" rev-parse --quiet --verify HEAD >/dev/null; }
 
-# The commit that is checked out, as "--version" shows it; of a changed tree "3b21a8b2c1d0.changed", of an
-# archive "unknown".
+# The commit that is checked out, as "--version" shows it: "3b21a8b2c1d0"; for a changed tree
+# "3b21a8b2c1d0.changed", for an archive "unknown".
 current_commit() {
   local commit
   has_commit || { echo unknown; return 0; }
@@ -106,8 +106,8 @@ current_commit() {
   echo "$commit"
 }
 
-# The time that a release gives all its files (https://reproducible-builds.org/specs/source-date-epoch/). Git
-# gives the files of an archive the time of the commit.
+# The time of all files of a release (https://reproducible-builds.org/specs/source-date-epoch/). Git gives
+# the files of an archive the time of the commit, so there the time of CHANGELOG.md is that time.
 source_date() {
   if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
     echo "$SOURCE_DATE_EPOCH"
@@ -120,11 +120,11 @@ source_date() {
 
 # The version of the release that this tree makes.
 release_version() { sed -n 's/^project(tessera VERSION \([0-9.]*\) .*/\1/p' "$ROOT/CMakeLists.txt"; }
-# What build must make for scripts/release.
-# shellcheck disable=SC2034  # used by those who source this
+# The targets that scripts/release packs.
+# shellcheck disable=SC2034  # used by scripts that source this file
 RELEASE_TARGETS=(tessera sched-replay tessera-agent tessera-scheduler tessera-operator tessera-console tessera-runtime limiter_libraries vectoradd)
 
-# release_preset ARCHITECTURE: the preset of its release build; that of another machine's is a cross build.
+# release_preset ARCHITECTURE: the preset of its release build, a cross build if this machine has another.
 release_preset() { if [ "$1" = "$(dpkg --print-architecture)" ]; then echo release; else echo "release-$1"; fi; }
 
 # build PRESET [TARGET...]
@@ -132,7 +132,7 @@ build() {
   local preset=$1 flags=()
   shift
   cd "$ROOT"
-  # The others are for tests; with a commit they would be linked anew for each.
+  # Other presets are for tests. With the commit compiled in, they would be linked again for each commit.
   case $preset in
     release*) flags=(-DTESSERA_COMMIT="$(current_commit)" -DTESSERA_IMAGE_TAG="${TESSERA_IMAGE_TAG:-dev}" -DTESSERA_WEB="${TESSERA_WEB:-AUTO}") ;;
   esac

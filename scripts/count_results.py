@@ -43,7 +43,7 @@ def from_gtest(path):
         if failures:
             yield name, "failed", "\n".join(failures)
         elif skipped is not None:
-            # The place, and then the reason.
+            # The message has the place, and then the reason.
             yield name, "skipped", (skipped.get("message") or "no reason was printed").splitlines()[-1]
         elif case.get("result") == "completed":
             yield name, "passed", ""
@@ -87,7 +87,7 @@ def from_go(path):
             yield f"go: {name}", kind, text
 
 
-def telling_lines(text):
+def reason_lines(text):
     """The reasons, each with the lines after it; the last lines of an output without a reason."""
     lines = text.splitlines()
     kept, until = [], -1
@@ -120,7 +120,7 @@ def main():
     for name, kind, text in results:
         if kind == "failed":
             print(f"FAILED   {name}")
-            for line in telling_lines(text):
+            for line in reason_lines(text):
                 print(f"    {line[:300]}")
     count = {kind: sum(k == kind for _, k, _ in results) for kind in ("passed", "failed", "skipped")}
     print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")

@@ -17,7 +17,7 @@ def library_packages(path):
     section = re.search(r"^# libraries of the product\n((?:[^#\n].*\n)+)", path.read_text(), re.M)
     if section is None:
         sys.exit(f"{path} has no section \"# libraries of the product\"")
-    # The others are programs that make sources.
+    # The other packages are code generators.
     return [*(name for name in section.group(1).split() if name.endswith("-dev")), "libc6", "libssl3"]
 
 
@@ -35,10 +35,10 @@ def with_dependencies(names, root):
     while left:
         name = left.pop()
         version, depends = query(name, root, "${Version}", "${Depends}")
-        if name in found or not version:  # without a version: a name for one of several packages
+        if name in found or not version:  # without a version: a virtual package
             continue
         found.add(name)
-        # Those of the C library are for programs that name them.
+        # The packages on which libc6-dev depends are linked only into programs that name them.
         if name != "libc6-dev":
             left += re.findall(r"(?:^|, )(lib[^ ,:|]*-dev)\b", depends)
     return sorted(found)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy on the changed lines of C++ sources and headers, and prints what it finds there.
 
-  git diff -U0 BASE -- '*.cc' '*.h' | tidy.py BUILD_FOLDER   exits 1 if there is anything
+  git diff -U0 BASE -- '*.cc' '*.h' | tidy.py BUILD_FOLDER   exits 1 if there are findings
 
 BUILD_FOLDER has compile_commands.json. clang-tidy compiles a header with the flags of the source that has
 the most similar name.
