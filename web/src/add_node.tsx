@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { Empty } from './parts';
-import { useCluster, works, type Node } from './store';
+import { isOffered, useCluster, type Node } from './store';
 
 const kSteps: [Key, Key, string][] = [
   ['joinDriver', 'joinDriverHint', 'nvidia-smi -L && systemctl is-active containerd'],
@@ -18,18 +18,18 @@ const kSteps: [Key, Key, string][] = [
 function stateOf(node: Node): string {
   if (node.problem) return node.problem;
   if (!node.ready) return t('notReady');
-  const good = node.gpus.filter(works).length;
+  const good = node.gpus.filter(isOffered).length;
   return t('joinedGpus', good, node.gpus.length, node.model || '–');
 }
 
-function Arrived({ known }: { known: Set<string> }) {
+function NewNodes({ known }: { known: Set<string> }) {
   const { nodes } = useCluster();
-  const fresh = [...nodes.values()].filter((node) => !known.has(node.name));
+  const added = [...nodes.values()].filter((node) => !known.has(node.name));
   return (
     <div role="status">
-      {fresh.length === 0 && <p class="hint">{t('joinWaiting')}</p>}
+      {added.length === 0 && <p class="hint">{t('joinWaiting')}</p>}
       <ul class="plain">
-        {fresh.map((node) => (
+        {added.map((node) => (
           <li key={node.name}>
             {node.ready && !node.problem && node.gpus.length > 0 ? '✓ ' : '… '}
             <a href={`#/node/${encodeURIComponent(node.name)}`}>{node.name}</a>: {stateOf(node)}
@@ -61,7 +61,7 @@ export function AddNodePage() {
         <li>
           <b>{t('joinResult')}</b>
           <p class="hint">{t('joinResultHint')}</p>
-          <Arrived known={known} />
+          <NewNodes known={known} />
         </li>
       </ol>
     </>

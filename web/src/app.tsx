@@ -9,7 +9,7 @@ import { MapPage } from './map';
 import { NodePage } from './node';
 import { Empty, useAfterFrame } from './parts';
 import { QuotaPage } from './quota';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, ApiError, connect, disconnect, loadSession, useCluster, type Session } from './store';
 import { WorkloadPage, WorkloadsPage } from './workloads';
 
@@ -79,17 +79,17 @@ function Page({ hash }: { hash: string }) {
 }
 
 function Freshness() {
-  const { connected, heard, staleSince, error, loaded } = useCluster();
+  const { connected, lastEventAt, staleSince, error, loaded } = useCluster();
   const timeOf = (time: number) => new Date(time).toLocaleTimeString(currentLanguage());
   return (
     <div role="status" aria-live="polite">
       {loaded && !connected ? (
-        <p class="stale">{t('disconnected', timeOf(heard))}</p>
+        <p class="stale">{t('disconnected', timeOf(lastEventAt))}</p>
       ) : (
         staleSince && (
           <p class="stale">
             {t('stale', timeOf(Date.parse(staleSince)), '')}
-            <Said text={error} />
+            <ServerText text={error} />
           </p>
         )
       )}
@@ -114,8 +114,8 @@ function Login({ message, onDone }: { message: string; onDone: () => void }) {
       await api('/api/v1/login', { token });
       onDone();
     } catch (failure) {
-      const refused = failure instanceof ApiError && failure.status === 401;
-      setError(refused ? t('loginFailed') : (failure as Error).message);
+      const rejected = failure instanceof ApiError && failure.status === 401;
+      setError(rejected ? t('loginFailed') : (failure as Error).message);
       setBusy(false);
     }
   };

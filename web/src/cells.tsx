@@ -4,7 +4,7 @@
 // the cards say the same in words.
 import { tenantColor } from './format';
 import { gaugeOf, type Gauge, type NodeGauges } from './gauges';
-import { cluster, hiddenPart, works, type Gpu, type Held, type Node } from './store';
+import { cluster, hiddenPart, isOffered, type Gpu, type Held, type Node } from './store';
 
 export type Mode = 'allocation' | 'memory' | 'tenant' | 'health' | Gauge;
 
@@ -117,7 +117,7 @@ function fillHolders(drawing: Drawing, gpu: Gpu) {
 }
 
 function fillCell(drawing: Drawing, gpu: Gpu, mode: Mode, gauges?: NodeGauges) {
-  if (!works(gpu)) return drawing.fill(kBroken);
+  if (!isOffered(gpu)) return drawing.fill(kBroken);
   if (mode === 'health') return drawing.fill(gpu.state === 'healthy' ? 'good' : 'warn');
   if (mode === 'tenant') return fillHolders(drawing, gpu);
   if (!isGauge(mode)) return drawing.fill('used', 0, usedPart(gpu, mode));

@@ -44,7 +44,7 @@ interface Created {
 }
 
 const kBlocksPerGib = 4;
-const kDelay = 250;
+const kPreviewDelayMs = 250;
 
 const kEmptyForm: Form = {
   name: '',
@@ -246,17 +246,17 @@ function usePreview(edited: Edit | null, take: (answer: Answer) => void) {
   const number = useRef(0);
   useEffect(() => {
     if (!edited) return;
-    const mine = ++number.current;
+    const requestNumber = ++number.current;
     const timer = setTimeout(() => {
       api<Answer>('/api/v1/preview', edited).then(
         (answer) => {
-          if (mine !== number.current) return;
+          if (requestNumber !== number.current) return;
           setError('');
           take(answer);
         },
-        (failure: Error) => mine === number.current && setError(failure.message),
+        (failure: Error) => requestNumber === number.current && setError(failure.message),
       );
-    }, kDelay);
+    }, kPreviewDelayMs);
     return () => clearTimeout(timer);
   }, [edited]);
   return error;

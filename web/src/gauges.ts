@@ -4,9 +4,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, type Gpu } from './store';
 
-const kAsk = 1000;
-const kFresh = 10_000; // in milliseconds; the server does not read an agent more often
-const kStale = 60_000;
+const kAskIntervalMs = 1000;
+const kFreshMs = 10_000; // the server does not read an agent more often
+const kStaleMs = 60_000;
 const kMaxNodes = 1000; // nodes in one request
 
 export type Gauge = 'utilization' | 'temperature';
@@ -31,8 +31,8 @@ function take(known: Map<string, NodeGauges>, answer: Answer): boolean {
   const now = Date.now();
   for (const [name, { age, gpus = {}, error = '' }] of Object.entries(answer.nodes)) {
     const at = age === undefined ? 0 : now - age * 1000;
-    const next = (error ? now : at) + kFresh;
-    known.set(name, { at, gpus, error, next, stale: at > 0 && now - at > kStale });
+    const next = (error ? now : at) + kFreshMs;
+    known.set(name, { at, gpus, error, next, stale: at > 0 && now - at > kStaleMs });
   }
   return Object.keys(answer.nodes).length > 0;
 }
@@ -42,7 +42,7 @@ function markStale(known: Map<string, NodeGauges>, names: string[]): boolean {
   let changed = false;
   for (const name of names) {
     const gauges = known.get(name);
-    if (!gauges || gauges.stale || gauges.at === 0 || Date.now() - gauges.at <= kStale) continue;
+    if (!gauges || gauges.stale || gauges.at === 0 || Date.now() - gauges.at <= kStaleMs) continue;
     known.set(name, { ...gauges, stale: true });
     changed = true;
   }
@@ -61,7 +61,7 @@ export function useGauges(active: boolean, names: string[]): { known: Map<string
     let timer = 0;
     let current = true;
     const ask = async () => {
-      let wait = kAsk;
+      let wait = kAskIntervalMs;
       const due = inView.current.filter((name) => (known.get(name)?.next ?? 0) <= Date.now()).slice(0, kMaxNodes);
       let changed = markStale(known, inView.current);
       if (due.length > 0 && !document.hidden) {
@@ -70,7 +70,7 @@ export function useGauges(active: boolean, names: string[]): { known: Map<string
           changed = take(known, answer) || changed;
           if (current) setFailure(undefined);
         } catch (error) {
-          wait = kFresh;
+          wait = kFreshMs;
           if (current) setFailure(error as Error);
         }
       }

@@ -19,31 +19,31 @@ const kHours = [1, 6, 24, 168];
 const kHeight = 40;
 
 const number = (unit: string) => (value: number) => `${Math.round(value)} ${unit}`;
-const kFields: Record<Field, { name: Key; text: (value: number) => string; added: boolean }> = {
-  utilization: { name: 'utilization', text: number('%'), added: false },
-  memory: { name: 'memory', text: (mib) => memoryText(mib * 2 ** 20), added: true },
-  temperature: { name: 'temperature', text: number('°C'), added: false },
-  power: { name: 'power', text: number('W'), added: true },
+const kFields: Record<Field, { name: Key; text: (value: number) => string; summed: boolean }> = {
+  utilization: { name: 'utilization', text: number('%'), summed: false },
+  memory: { name: 'memory', text: (mib) => memoryText(mib * 2 ** 20), summed: true },
+  temperature: { name: 'temperature', text: number('°C'), summed: false },
+  power: { name: 'power', text: number('W'), summed: true },
 };
 
-const known = (curve: Curve) => curve.filter((value) => value !== null);
+const knownValues = (curve: Curve) => curve.filter((value) => value !== null);
 
-// The curve of a node: the sum of its GPUs' values if `added`, else their mean.
-function curveOfNode(curves: Curve[], added: boolean): Curve {
+// The curve of a node: the sum of its GPUs' values if `summed`, else their mean.
+function curveOfNode(curves: Curve[], summed: boolean): Curve {
   return (curves[0] ?? []).map((_, i) => {
-    const values = known(curves.map((curve) => curve[i] ?? null));
+    const values = knownValues(curves.map((curve) => curve[i] ?? null));
     if (values.length === 0) return null;
     const sum = values.reduce((a, b) => a + b, 0);
-    return added ? sum : sum / values.length;
+    return summed ? sum : sum / values.length;
   });
 }
 
 // A line for each run of known values. Where Prometheus has no value there is a gap.
-function Line({ curve, most }: { curve: Curve; most: number }) {
+function Line({ curve, maximum }: { curve: Curve; maximum: number }) {
   const runs: string[][] = [[]];
   curve.forEach((value, i) => {
     if (value === null) runs.push([]);
-    else runs[runs.length - 1]!.push(`${i},${(kHeight - 1 - (kHeight - 2) * Math.min(1, value / most)).toFixed(1)}`);
+    else runs[runs.length - 1]!.push(`${i},${(kHeight - 1 - (kHeight - 2) * Math.min(1, value / maximum)).toFixed(1)}`);
   });
   return (
     <svg class="curve" viewBox={`0 0 ${curve.length} ${kHeight}`} preserveAspectRatio="none" aria-hidden="true">
@@ -56,15 +56,15 @@ function Line({ curve, most }: { curve: Curve; most: number }) {
   );
 }
 
-function CurveRow({ name, curve, most, field }: { name: string; curve: Curve; most: number; field: Field }) {
-  const values = known(curve);
+function CurveRow({ name, curve, maximum, field }: { name: string; curve: Curve; maximum: number; field: Field }) {
+  const values = knownValues(curve);
   const { text } = kFields[field];
   const mean = values.reduce((a, b) => a + b, 0) / values.length;
   return (
     <tr>
       <th scope="row">{name}</th>
       <td class="curve-cell">
-        <Line curve={curve} most={most} />
+        <Line curve={curve} maximum={maximum} />
       </td>
       <td class="number">{values.length > 0 ? text(mean) : '–'}</td>
       <td class="number">{values.length > 0 ? text(Math.max(...values)) : '–'}</td>
@@ -73,18 +73,18 @@ function CurveRow({ name, curve, most, field }: { name: string; curve: Curve; mo
 }
 
 function Curves({ node, history, field }: { node: Node; history: History; field: Field }) {
-  const { added, name } = kFields[field];
+  const { summed, name } = kFields[field];
   const curves = node.gpus.flatMap((gpu) => {
     const curve = history.gpus[gpu.uuid]?.[field];
     return curve ? [{ gpu, curve }] : [];
   });
   if (curves.length === 0) return <Empty title={t('noCurves')} />;
-  const whole = curveOfNode(
+  const nodeCurve = curveOfNode(
     curves.map(({ curve }) => curve),
-    added,
+    summed,
   );
-  const mostOf = (curve: Curve) => Math.max(1, ...known(curve));
-  const most = field === 'utilization' ? 100 : Math.max(...curves.map(({ curve }) => mostOf(curve)));
+  const maximumOf = (curve: Curve) => Math.max(1, ...knownValues(curve));
+  const maximum = field === 'utilization' ? 100 : Math.max(...curves.map(({ curve }) => maximumOf(curve)));
   const time = (seconds: number) =>
     new Date(seconds * 1000).toLocaleString(currentLanguage(), { dateStyle: 'short', timeStyle: 'short' });
   return (
@@ -94,16 +94,16 @@ function Curves({ node, history, field }: { node: Node; history: History; field:
           <tr>
             <th scope="col">{t('gpu')}</th>
             <th scope="col">
-              {t(name)}, {time(history.start)} – {time(history.start + history.step * (whole.length - 1))}
+              {t(name)}, {time(history.start)} – {time(history.start + history.step * (nodeCurve.length - 1))}
             </th>
             <th scope="col">{t('mean')}</th>
             <th scope="col">{t('highest')}</th>
           </tr>
         </thead>
         <tbody>
-          <CurveRow name={t(added ? 'nodeSum' : 'nodeMean')} curve={whole} most={added ? mostOf(whole) : most} field={field} />
+          <CurveRow name={t(summed ? 'nodeSum' : 'nodeMean')} curve={nodeCurve} maximum={summed ? maximumOf(nodeCurve) : maximum} field={field} />
           {curves.map(({ gpu, curve }) => (
-            <CurveRow key={gpu.uuid} name={gpu.name} curve={curve} most={most} field={field} />
+            <CurveRow key={gpu.uuid} name={gpu.name} curve={curve} maximum={maximum} field={field} />
           ))}
         </tbody>
       </table>

@@ -90,9 +90,9 @@ function HoursTable({ rows, label }: { rows: Row[]; label?: string }) {
 }
 
 export function Hours() {
-  const [asked, setAsked] = useState(0);
+  const [reloads, setReloads] = useState(0);
   const [labels, setLabels] = useState(false);
-  const loaded = useLoaded(String(asked), () => api<Usage>('/api/v1/usage'));
+  const loaded = useLoaded(String(reloads), () => api<Usage>('/api/v1/usage'));
   if (loaded.error) return <p class="hint">{loaded.error}</p>;
   if (!loaded.data) return <Empty title={t('loading')} />;
   const { since, label, rows, problem } = loaded.data;
@@ -105,7 +105,7 @@ export function Hours() {
         <label>
           <input type="checkbox" checked={labels} onChange={(e) => setLabels(e.currentTarget.checked)} /> {t('hoursByLabel', label)}
         </label>
-        <button type="button" onClick={() => setAsked(asked + 1)}>
+        <button type="button" onClick={() => setReloads(reloads + 1)}>
           {t('loadAgain')}
         </button>
         <button type="button" aria-label={t('hoursCsv')} disabled={shown.length === 0} onClick={() => save(shown, label)}>

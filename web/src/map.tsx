@@ -12,14 +12,16 @@ import { addUp, cluster, podVersion, sortedNodes, useCluster, type Node } from '
 
 type Shown = 'all' | 'unhealthy' | 'free' | 'partial';
 
+// In pixels.
 const kCardWidth = 160;
 const kCardHeight = 32; // without cells
 const kGap = 8;
 const kRowGap = 22;
-const kBlockRows = 2;
 const kHeaderHeight = 40;
 const kOverscan = 100;
-const kStep = 100;
+const kScrollStep = 100;
+
+const kBlockRows = 2;
 
 // Up to kBlockRows rows of cards, or the title of a group.
 interface NodeBlock {
@@ -185,8 +187,8 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
   const [width, setWidth] = useState(0);
   const [view, setView] = useState({ from: 0, to: 0 });
   const columns = Math.max(1, Math.floor((width + kGap) / (kCardWidth + kGap)));
-  // The first rendering only measures the width. It is about as high as the next one, so that a scroll bar that the
-  // next one needs is there already.
+  // The first rendering only measures the width. It is about as high as the second, so that the scroll bar is there
+  // already.
   const { blocks, height } = useMemo(
     () => (width > 0 ? blocksOf(nodes, columns) : { blocks: [], height: nodes.length * kCardHeight }),
     [nodes, width > 0, columns, currentLanguage()],
@@ -207,8 +209,8 @@ function NodeList({ nodes, mode }: { nodes: Node[]; mode: Mode }) {
       const box = list.current!.getBoundingClientRect();
       setWidth(box.width);
       // Rounded to steps, so that most scrolling changes nothing.
-      const from = Math.floor(-box.top / kStep) * kStep;
-      const to = Math.ceil((window.innerHeight - box.top) / kStep) * kStep;
+      const from = Math.floor(-box.top / kScrollStep) * kScrollStep;
+      const to = Math.ceil((window.innerHeight - box.top) / kScrollStep) * kScrollStep;
       setView((old) => (old.from === from && old.to === to ? old : { from, to }));
     };
     measure();

@@ -4,7 +4,7 @@ import { NodeActions } from './node_actions';
 import { gpuText, memoryText } from './format';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Scroll, Table, useLoaded } from './parts';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, cluster, hiddenPart, useCluster, type Gpu, type Node } from './store';
 import { Usage } from './usage';
 
@@ -59,7 +59,7 @@ function GpuTable({ node }: { node: Node }) {
           </th>
           <td>{gpu.model}</td>
           <td>
-            <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> <Said text={gpu.why} />
+            <span class={`pill ${gpu.state}`}>{t(gpu.state)}</span> <ServerText text={gpu.why} />
           </td>
           <td>
             <Bar part={gpu.usedMilli / 1000} label={`${gpuText(gpu.usedMilli)}/1`} />
@@ -185,7 +185,7 @@ export function NodePage({ name }: { name: string }) {
           <>
             <dt>{t('problem')}</dt>
             <dd class="alarm">
-              <Said text={node.problem} />
+              <ServerText text={node.problem} />
             </dd>
           </>
         )}

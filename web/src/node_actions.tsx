@@ -4,7 +4,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { t, type Key } from './i18n';
 import { ErrorNote, Lacking, Table, useLoaded, useMissingRights } from './parts';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, ApiError, cluster, type Node } from './store';
 
 interface DrainedPod {
@@ -60,7 +60,7 @@ function resultText(pod: DrainedPod, dryRun: boolean): string {
 }
 
 function Why({ pod }: { pod: DrainedPod }) {
-  return pod.result === 'stays' ? <>{t(`stays:${pod.why}` as Key)}</> : <Said text={pod.why} />;
+  return pod.result === 'stays' ? <>{t(`stays:${pod.why}` as Key)}</> : <ServerText text={pod.why} />;
 }
 
 // The requests of pods with GPUs, by "namespace/name".
@@ -157,22 +157,22 @@ function labelsText(labels: Choice['labels']): string {
 function Mode({ node, lacks }: ControlProps) {
   const { busy, error, run } = useAction();
   const [wanted, setWanted] = useState<string | null>(null);
-  const [asked, setAsked] = useState(0);
-  const loaded = useLoaded(`${node.name} ${asked}`, () => api<{ choices: Choice[]; byHelm?: boolean }>(pathOf(node.name, 'mode')));
+  const [reloads, setReloads] = useState(0);
+  const loaded = useLoaded(`${node.name} ${reloads}`, () => api<{ choices: Choice[]; byHelm?: boolean }>(pathOf(node.name, 'mode')));
   const choices = loaded.data?.choices ?? [];
   const chosen = choices.find((choice) => (wanted === null ? choice.current : choice.agents === wanted));
   const apply = () =>
     run(async () => {
       await api(pathOf(node.name, 'mode'), { pool: chosen!.pool });
       setWanted(null);
-      setAsked(asked + 1);
+      setReloads(reloads + 1);
     });
   const lacking = <Lacking id="mode-lacks" rights={lacks} />;
   if (loaded.failure instanceof ApiError && loaded.failure.status === 403 && lacks?.length) return lacking;
   if (loaded.error) return (
       <p class="hint">
         {t('modeUnknown', '')}
-        <Said text={loaded.error} />
+        <ServerText text={loaded.error} />
       </p>
     );
   return (
@@ -195,7 +195,7 @@ function Mode({ node, lacks }: ControlProps) {
                 {choice.pool ? t('modePool', choice.pool) : t('modeNoPool')}
                 {choice.current ? `, ${t('modeCurrent')}` : ''}
                 {choice.problem && ' – '}
-                <Said text={choice.problem} />
+                <ServerText text={choice.problem} />
               </span>
             </label>
           ))}

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from './i18n';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, ApiError } from './store';
 
 // `page`: the whole page is empty, so the title is its heading.
@@ -120,7 +120,7 @@ export function useLoaded<T>(key: string, load: () => Promise<T>): Loaded<T> {
   return loaded;
 }
 
-// The models of the cluster's GPUs, also for people who may not list nodes.
+// The models of the cluster's GPUs, also for users who may not list nodes.
 export function useModels(): string[] {
   return useLoaded('', () => api<{ models: string[] }>('/api/v1/models')).data?.models ?? [];
 }
@@ -144,7 +144,7 @@ export function ErrorNote({ message }: { message: string }) {
   return (
     <p class="note bad-note" role="alert">
       {t('error', '')}
-      <Said text={message} />
+      <ServerText text={message} />
     </p>
   );
 }
@@ -174,7 +174,7 @@ export function UsageFailure({ error }: { error: Error }) {
   if (status === 404) {
     return (
       <p class="hint">
-        <Said text={error.message} />
+        <ServerText text={error.message} />
       </p>
     );
   }

@@ -6,7 +6,7 @@ import { Hours } from './hours';
 import { t } from './i18n';
 import { Bar, Empty, ErrorNote, Lacking, Table, useLoaded, useMissingRights, useModels, usePaced } from './parts';
 import { QuotaEditor, type Entry } from './quota_editor';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { addUp, api, useCluster } from './store';
 
 interface Line {
@@ -103,7 +103,7 @@ function Usage({ held }: { held: Held[] }) {
   const columns = [t('namespace'), t('pods'), t('gpus'), t('memory')];
   return (
     <>
-      <Table label={t('usage')} columns={mayListNodes ? [...columns, t('share_')] : columns}>
+      <Table label={t('usage')} columns={mayListNodes ? [...columns, t('shareOfAll')] : columns}>
         {held.map((one) => (
           <tr key={one.namespace}>
             <th scope="row">{one.namespace}</th>
@@ -152,7 +152,7 @@ export function QuotaPage() {
       {loaded.data?.problem && (
         <p class="note">
           {t('quotaUnknown', '')}
-          <Said text={loaded.data.problem} />
+          <ServerText text={loaded.data.problem} />
         </p>
       )}
       {loaded.data && <Quotas lines={loaded.data.lines} locked={locked} onEdit={setEdited} />}

@@ -23,7 +23,7 @@ interface Row {
   gpus: string;
 }
 
-const kDelay = 250;
+const kPreviewDelayMs = 250;
 
 function rowsOf(entry: Entry): Row[] {
   return Object.entries(entry?.quota ?? {}).map(([model, gpus]) => ({ model, gpus: String(gpus) }));
@@ -42,7 +42,7 @@ function entryOf(limited: boolean, rows: Row[], pools: string): Entry | string {
   return pool.length > 0 ? { quota, pool } : { quota };
 }
 
-function Consequence({ found }: { found: Consequences }) {
+function ConsequenceList({ found }: { found: Consequences }) {
   const over = found.lines.filter((line) => line.usedMilli > line.limitMilli);
   const blocked = found.waiting.filter((pod) => pod.after === 0);
   const freed = found.waiting.filter((pod) => pod.before === 0 && pod.after > 0);
@@ -72,16 +72,16 @@ function useConsequences(namespace: string, entry: Entry | string) {
   const number = useRef(0);
   const text = JSON.stringify(entry);
   useEffect(() => {
-    const mine = ++number.current;
+    const requestNumber = ++number.current;
     setFound(null);
     setError('');
     if (typeof entry === 'string' || namespace === '') return;
     const timer = setTimeout(() => {
       api<Consequences>('/api/v1/quota/preview', { namespace, entry }).then(
-        (answer) => mine === number.current && setFound(answer),
-        (failure: Error) => mine === number.current && setError(failure.message),
+        (answer) => requestNumber === number.current && setFound(answer),
+        (failure: Error) => requestNumber === number.current && setError(failure.message),
       );
-    }, kDelay);
+    }, kPreviewDelayMs);
     return () => clearTimeout(timer);
   }, [namespace, text]);
   return { found, error };
@@ -95,7 +95,7 @@ interface EditorProps {
 }
 
 export function QuotaEditor({ namespace, before, models, onDone }: EditorProps) {
-  // The entry that the user saw. If someone else has changed it, the server rejects this change.
+  // The entry that the user saw. If another user has changed it, the server rejects this change.
   const [seen] = useState(before);
   const [name, setName] = useState(namespace);
   const [limited, setLimited] = useState(namespace === '' || before?.quota !== undefined);
@@ -183,7 +183,7 @@ export function QuotaEditor({ namespace, before, models, onDone }: EditorProps) 
         <h4>{t('consequences')}</h4>
         {typeof entry === 'string' && <p class="hint">{entry}</p>}
         {previewError && <ErrorNote message={previewError} />}
-        {found && <Consequence found={found} />}
+        {found && <ConsequenceList found={found} />}
       </div>
       <p class="buttons">
         <button type="submit" class="primary" disabled={busy || typeof entry === 'string' || name.trim() === ''}>

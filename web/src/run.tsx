@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ageText } from './format';
 import { t, type Key } from './i18n';
 import { ErrorNote, Table, type Loaded } from './parts';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, podLink } from './store';
 
 interface Exit {
@@ -42,7 +42,7 @@ interface Run {
   eventsDenied?: boolean;
 }
 
-const kEvery = 3000; // in milliseconds
+const kReadIntervalMs = 3000;
 
 // `query`: a pod, or a Deployment with the selector of its pods.
 export function useRun(query: Record<string, string>): Loaded<Run> {
@@ -60,7 +60,7 @@ export function useRun(query: Record<string, string>): Loaded<Run> {
         // An error keeps the last answer on the page.
         if (current) setRun((last) => (next.error ? { ...next, data: last.data } : next));
       }
-      if (current) timer = window.setTimeout(load, kEvery);
+      if (current) timer = window.setTimeout(load, kReadIntervalMs);
     };
     void load();
     return () => {
@@ -163,7 +163,7 @@ function Events({ run, namespace }: { run: Run; namespace: string }) {
             {event.count > 1 ? ` ×${event.count}` : ''}
           </th>
           <td>
-            <Said text={event.message} />
+            <ServerText text={event.message} />
           </td>
         </tr>
       ))}
@@ -184,7 +184,7 @@ export function RunView({ loaded, namespace, many }: { loaded: Loaded<Run>; name
         <dl class="facts">
           <dt>{t('phase')}</dt>
           <dd>
-            <Phase pod={pod} /> <Said text={[pod.reason, pod.message].filter(Boolean).join(': ')} />
+            <Phase pod={pod} /> <ServerText text={[pod.reason, pod.message].filter(Boolean).join(': ')} />
           </dd>
           <dt>{t('ready')}</dt>
           <dd>{readyText(pod)}</dd>

@@ -15,7 +15,7 @@ export interface Gpu {
   uuid: string;
   name: string;
   model: string;
-  memory: number;
+  memory: number; // in bytes, like `used`
   used: number;
   usedMilli: number;
   slice?: string;
@@ -103,7 +103,7 @@ export const cluster = {
   loaded: false, // the first part of a snapshot has arrived
   complete: false, // a whole snapshot has arrived
   connected: false,
-  heard: 0, // when the last event arrived
+  lastEventAt: 0, // in milliseconds since 1970
   version: 0,
   mayListNodes: true,
   staleSince: '',
@@ -114,7 +114,8 @@ export const cluster = {
 // The snapshot whose parts are arriving. On a new page its maps are those of `cluster`.
 let arriving: { nodes: Map<string, Node>; pods: Map<string, Pod> } = cluster;
 
-export function works(gpu: Gpu): boolean {
+// Whether the agent offers the GPU to pods.
+export function isOffered(gpu: Gpu): boolean {
   return gpu.state === 'healthy' || gpu.state === 'suspect';
 }
 
@@ -124,12 +125,12 @@ export function busy(gpu: Gpu): boolean {
 }
 
 export function idle(gpu: Gpu): boolean {
-  return !busy(gpu) && works(gpu);
+  return !busy(gpu) && isOffered(gpu);
 }
 
 // Whether the GPU is in use, and has a free part that a pod could get.
 function partial(gpu: Gpu): boolean {
-  return works(gpu) && !gpu.slice && busy(gpu) && gpu.usedMilli < 1000 && gpu.used < gpu.memory;
+  return isOffered(gpu) && !gpu.slice && busy(gpu) && gpu.usedMilli < 1000 && gpu.used < gpu.memory;
 }
 
 export function addUp(sums: Iterable<Sum>): Sum {
@@ -155,7 +156,7 @@ const sumOf = (gpu: Gpu): Sum => ({
   busy: busy(gpu) ? 1 : 0,
   idle: idle(gpu) ? 1 : 0,
   partial: partial(gpu) ? 1 : 0,
-  bad: works(gpu) ? 0 : 1,
+  bad: isOffered(gpu) ? 0 : 1,
 });
 
 const kNone: Held[] = [];
@@ -307,19 +308,19 @@ export async function loadSession(): Promise<Session> {
 }
 
 const kSilence = 9000; // in milliseconds: three beats of the server
-const kConnect = 10_000; // for the first event of a connection
+const kConnect = 10_000; // in milliseconds, for the first event of a connection
 
 let source: EventSource | null = null;
-let watch = 0;
+let silenceTimer = 0;
 
 // The events that wait until the browser has shown the first nodes of a new page; null: events are taken at once.
-let held: (() => void)[] | null = null;
+let delayedEvents: (() => void)[] | null = null;
 
-function holdEvents() {
-  held = [];
+function delayEvents() {
+  delayedEvents = [];
   const release = () => {
-    const waiting = held ?? [];
-    held = null;
+    const waiting = delayedEvents ?? [];
+    delayedEvents = null;
     for (const take of waiting) take();
   };
   requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(release)));
@@ -329,10 +330,10 @@ function holdEvents() {
 // If the network drops the connection or the server hangs, the browser reports no error. So this function watches
 // whether the server's beats arrive.
 function watchSilence(loggedOut: () => void) {
-  clearTimeout(watch);
-  const wait = cluster.connected ? cluster.heard + kSilence - Date.now() : kConnect;
-  watch = window.setTimeout(() => {
-    if (cluster.connected && Date.now() - cluster.heard < kSilence) return watchSilence(loggedOut);
+  clearTimeout(silenceTimer);
+  const wait = cluster.connected ? cluster.lastEventAt + kSilence - Date.now() : kConnect;
+  silenceTimer = window.setTimeout(() => {
+    if (cluster.connected && Date.now() - cluster.lastEventAt < kSilence) return watchSilence(loggedOut);
     cluster.connected = false;
     changed();
     connect(loggedOut);
@@ -341,12 +342,12 @@ function watchSilence(loggedOut: () => void) {
 
 function follow(type: string, take: (data: never) => void) {
   source!.addEventListener(type, (event) => {
-    cluster.heard = Date.now();
+    cluster.lastEventAt = Date.now();
     const run = () => {
       take(JSON.parse((event as MessageEvent<string>).data) as never);
       changed();
     };
-    held ? held.push(run) : run();
+    delayedEvents ? delayedEvents.push(run) : run();
   });
 }
 
@@ -365,11 +366,11 @@ function takePart(part: { nodes: Node[]; pods: Pod[]; more: boolean }) {
 export function connect(loggedOut: () => void) {
   onLoggedOut = loggedOut;
   source?.close();
-  held = null;
+  delayedEvents = null;
   source = new EventSource('/api/v1/events');
   source.onopen = () => {
     cluster.connected = true;
-    cluster.heard = Date.now();
+    cluster.lastEventAt = Date.now();
     watchSilence(loggedOut);
     changed();
   };
@@ -394,11 +395,11 @@ export function connect(loggedOut: () => void) {
     arriving = cluster.complete ? empty : Object.assign(cluster, empty);
     nodeOrder.outdate();
     podOrder.outdate();
-    if (!cluster.complete && snapshot.more) holdEvents();
+    if (!cluster.complete && snapshot.more) delayEvents();
     takePart(snapshot);
   });
   follow('part', takePart);
-  source.addEventListener('beat', () => (cluster.heard = Date.now()));
+  source.addEventListener('beat', () => (cluster.lastEventAt = Date.now()));
   follow('change', (change: Change) => {
     cluster.version = change.version;
     const nodes = change.nodes.map(completed);
@@ -424,9 +425,9 @@ function connectLater(loggedOut: () => void) {
 
 export function disconnect() {
   source?.close();
-  clearTimeout(watch);
+  clearTimeout(silenceTimer);
   source = null;
-  held = null;
+  delayedEvents = null;
   session = null;
   cluster.loaded = cluster.complete = false;
   cluster.nodes.clear();

@@ -8,8 +8,8 @@ import { t } from './i18n';
 import { Empty, Table, UsageFailure } from './parts';
 import { api, hasHistory, type Gpu, type Node } from './store';
 
-const kInterval = 2000;
-const kKept = 150; // samples: five minutes
+const kReadIntervalMs = 2000;
+const kMaxSamples = 150; // of five minutes
 
 interface Gauges {
   utilization?: number;
@@ -17,7 +17,7 @@ interface Gauges {
   power?: number;
 }
 
-// What the agent says of a container's use of a GPU. If `limited` is false, only the granted amounts are known.
+// A container's use of a GPU, as the agent reports it. If `limited` is false, only the granted amounts are known.
 interface Use {
   namespace: string;
   pod: string;
@@ -42,16 +42,16 @@ interface Sample {
 const keyOf = (use: Use) => `${use.namespace}/${use.pod}/${use.container}/${use.uuid}`;
 
 // The newest sample, and for each GPU and container the parts of a GPU's compute that it used.
-interface History {
+interface RecentUse {
   sample?: Sample;
   error?: Error;
   series: Map<string, number[]>;
 }
 
-function append(history: History, sample: Sample): History {
+function append(history: RecentUse, sample: Sample): RecentUse {
   const series = new Map<string, number[]>();
   const add = (key: string, value: number | undefined) => {
-    if (value !== undefined) series.set(key, [...(history.series.get(key) ?? []), value].slice(-kKept));
+    if (value !== undefined) series.set(key, [...(history.series.get(key) ?? []), value].slice(-kMaxSamples));
   };
   for (const [uuid, gauges] of Object.entries(sample.gpus ?? {})) {
     add(uuid, gauges.utilization === undefined ? undefined : gauges.utilization / 100);
@@ -62,8 +62,8 @@ function append(history: History, sample: Sample): History {
   return { sample, series };
 }
 
-function useHistory(name: string): History {
-  const [history, setHistory] = useState<History>({ series: new Map() });
+function useRecentUse(name: string): RecentUse {
+  const [history, setHistory] = useState<RecentUse>({ series: new Map() });
   useEffect(() => {
     let timer = 0;
     let current = true;
@@ -76,7 +76,7 @@ function useHistory(name: string): History {
           if (current) setHistory((before) => ({ ...before, error: error as Error }));
         }
       }
-      if (current) timer = window.setTimeout(read, kInterval);
+      if (current) timer = window.setTimeout(read, kReadIntervalMs);
     };
     setHistory({ series: new Map() });
     void read();
@@ -90,14 +90,14 @@ function useHistory(name: string): History {
 
 // `parts` between 0 and 1, the newest at the right; `limit` is drawn as a line.
 function Sparkline({ parts, limit, label }: { parts: number[]; limit?: number; label: string }) {
-  const x = (i: number) => kKept - parts.length + i + 1;
+  const x = (i: number) => kMaxSamples - parts.length + i + 1;
   const y = (part: number) => 30 - 28 * Math.min(1, part);
   const points = parts.map((part, i) => `${x(i)},${y(part)}`);
   return (
     <span class="bar-cell">
-      <svg class="sparkline" viewBox={`0 0 ${kKept} 31`} preserveAspectRatio="none" aria-hidden="true">
+      <svg class="sparkline" viewBox={`0 0 ${kMaxSamples} 31`} preserveAspectRatio="none" aria-hidden="true">
         {points.length > 0 && <polygon points={`${x(0)},30 ${points.join(' ')} ${x(parts.length - 1)},30`} />}
-        {limit !== undefined && <line x1="0" x2={kKept} y1={y(limit)} y2={y(limit)} />}
+        {limit !== undefined && <line x1="0" x2={kMaxSamples} y1={y(limit)} y2={y(limit)} />}
       </svg>
       {label}
     </span>
@@ -106,7 +106,7 @@ function Sparkline({ parts, limit, label }: { parts: number[]; limit?: number; l
 
 const unit = (value: number | undefined, name: string) => (value === undefined ? '–' : `${Math.round(value)} ${name}`);
 
-function GpuUse({ gpus, history }: { gpus: Gpu[]; history: History }) {
+function GpuUse({ gpus, history }: { gpus: Gpu[]; history: RecentUse }) {
   return (
     <Table
       label={t('utilization')}
@@ -142,7 +142,7 @@ function marksOf(use: Use): string {
   return marks.join(', ');
 }
 
-function ContainerRow({ use, gpu, history }: { use: Use; gpu?: Gpu; history: History }) {
+function ContainerRow({ use, gpu, history }: { use: Use; gpu?: Gpu; history: RecentUse }) {
   const { used, limit, peak, granted } = use.memory;
   const compute = use.used_milli === undefined ? gpuText(use.milli) : `${gpuText(use.used_milli)}/${gpuText(use.limit_milli ?? use.milli)}`;
   return (
@@ -169,7 +169,7 @@ function ContainerRow({ use, gpu, history }: { use: Use; gpu?: Gpu; history: His
   );
 }
 
-function ContainerUse({ node, history }: { node: Node; history: History }) {
+function ContainerUse({ node, history }: { node: Node; history: RecentUse }) {
   const uses = history.sample?.containers ?? [];
   if (uses.length === 0) return <p class="hint">{t('noShares')}</p>;
   return (
@@ -186,7 +186,7 @@ function ContainerUse({ node, history }: { node: Node; history: History }) {
 }
 
 export function Usage({ node }: { node: Node }) {
-  const history = useHistory(node.name);
+  const history = useRecentUse(node.name);
   return (
     <>
       <h2>{t('useNow')}</h2>

@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { kindText, t } from './i18n';
 import { ErrorNote, useLoaded, useModels } from './parts';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, cluster, podLink, useCluster } from './store';
 import { Reasons, type Fit } from './workloads';
 
@@ -56,7 +56,7 @@ export function NearNodes({ near }: { near: NearNode[] }) {
                 </span>
               ))}
             </span>
-            <span class="hint">{node.fits ? t('nearFits') : <Said text={node.text} />}</span>
+            <span class="hint">{node.fits ? t('nearFits') : <ServerText text={node.text} />}</span>
           </li>
         ))}
       </ul>
@@ -117,7 +117,7 @@ interface Question {
   without: string; // the pod to leave out, as "namespace/name"; may be empty
 }
 
-const kFirst: Question = { kind: 'same', gpus: 1, hundredths: 50, memoryBlocks: 16, model: '=', without: '' };
+const kInitialQuestion: Question = { kind: 'same', gpus: 1, hundredths: 50, memoryBlocks: 16, model: '=', without: '' };
 
 function bodyOf(namespace: string, name: string, question: Question): Record<string, unknown> {
   const body: Record<string, unknown> = { namespace, name };
@@ -142,16 +142,16 @@ function NumberField({ id, label, value, max, onInput }: { id: string; label: st
 
 function Questions({ namespace, name }: { namespace: string; name: string }) {
   const { pods } = useCluster();
-  const [question, setQuestion] = useState(kFirst);
+  const [question, setQuestion] = useState(kInitialQuestion);
   const [answer, setAnswer] = useState<(Fit & { request: string }) | null>(null);
   const [error, setError] = useState('');
   const set = (part: Partial<Question>) => (setQuestion({ ...question, ...part }), setAnswer(null));
   // Whether the field is neither empty nor a pod as "namespace/name".
-  const unclear = question.without !== '' && !/^[^/\s]+\/[^/\s]+$/.test(question.without);
+  const invalidPod = question.without !== '' && !/^[^/\s]+\/[^/\s]+$/.test(question.without);
   const ask = async (event: Event) => {
     event.preventDefault();
     setError('');
-    if (unclear) return;
+    if (invalidPod) return;
     try {
       setAnswer(await api('/api/v1/whatif', bodyOf(namespace, name, question)));
     } catch (failure) {
@@ -196,19 +196,19 @@ function Questions({ namespace, name }: { namespace: string; name: string }) {
         </div>
         <div class="field">
           <label for="what-without">{t('without')}</label>
-          <input id="what-without" list="what-pods" value={question.without} placeholder="namespace/pod" aria-invalid={unclear || undefined} aria-describedby={unclear ? 'what-without-error' : undefined} onInput={(e) => set({ without: e.currentTarget.value.trim() })} />
+          <input id="what-without" list="what-pods" value={question.without} placeholder="namespace/pod" aria-invalid={invalidPod || undefined} aria-describedby={invalidPod ? 'what-without-error' : undefined} onInput={(e) => set({ without: e.currentTarget.value.trim() })} />
           <datalist id="what-pods">
             {others.slice(0, 500).map((pod) => (
               <option value={pod} />
             ))}
           </datalist>
-          {unclear && (
+          {invalidPod && (
             <span class="field-error" id="what-without-error">
               {t('withoutUnclear')}
             </span>
           )}
         </div>
-        <button type="submit" class="primary" disabled={unclear}>
+        <button type="submit" class="primary" disabled={invalidPod}>
           {t('ask')}
         </button>
       </form>

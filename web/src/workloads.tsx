@@ -5,7 +5,7 @@ import { ageText } from './format';
 import { currentLanguage, kindText, t } from './i18n';
 import { Empty, ErrorNote, Filter, Table, useLoaded, useSteadyFocus } from './parts';
 import { Phase, reasonOf, RunView, useRun, type PodRun } from './run';
-import { Said } from './said';
+import { ServerText } from './server_text';
 import { api, ApiError, podLink, sortedPods, useCluster, type Pod } from './store';
 import { Insight, type NearNode } from './what_if';
 
@@ -107,7 +107,7 @@ export function WorkloadsPage() {
                   <td>{pod.request}</td>
                   <td>{nodeCell(pod, mayListNodes)}</td>
                   <td class="number">{ageText(pod.created)}</td>
-                  <td>{pod.why && <Said text={pod.why} />}</td>
+                  <td>{pod.why && <ServerText text={pod.why} />}</td>
                 </tr>
               ))}
             </Table>
@@ -124,14 +124,14 @@ export function WorkloadsPage() {
 
 // Pods that have ended. They hold no GPU, so the live view does not have them.
 function Ended() {
-  const [asked, setAsked] = useState(0);
+  const [reloads, setReloads] = useState(0);
   return (
     <>
       <h2>{t('ended')}</h2>
-      {asked > 0 && <EndedPods key={asked} />}
+      {reloads > 0 && <EndedPods key={reloads} />}
       <p>
-        <button type="button" onClick={() => setAsked(asked + 1)}>
-          {t(asked > 0 ? 'loadAgain' : 'endedShow')}
+        <button type="button" onClick={() => setReloads(reloads + 1)}>
+          {t(reloads > 0 ? 'loadAgain' : 'endedShow')}
         </button>
       </p>
     </>
@@ -163,7 +163,7 @@ function EndedPods() {
             <td>{pod.node || '–'}</td>
             <td class="number">{ageText(Date.parse(pod.created) / 1000)}</td>
             <td>
-              <Said text={reasonOf(pod)} />
+              <ServerText text={reasonOf(pod)} />
             </td>
           </tr>
         ))}
@@ -212,7 +212,7 @@ export function Reasons({ fit, namespace, waits }: { fit: Fit; namespace: string
       {fit.quota && (
         <p>
           {t('quotaLeft', namespace, '')}
-          <Said text={fit.quota} />
+          <ServerText text={fit.quota} />
         </p>
       )}
       {fit.best && fit.best.length > 0 && <p>{t('bestNodes', fit.best.join(', '))}</p>}
@@ -228,7 +228,7 @@ export function Reasons({ fit, namespace, waits }: { fit: Fit; namespace: string
                   {group.example && (
                     <span class="hint">
                       {' — '}
-                      <Said text={group.example} />
+                      <ServerText text={group.example} />
                     </span>
                   )}
                   {group.names && (
@@ -304,7 +304,7 @@ export function WorkloadPage({ namespace, name }: { namespace: string; name: str
           {explained.gates.length > 0 && <p class="note">{t('gatesHold', explained.gates.join(', '))}</p>}
           {explained.invalid ? (
             <p class="note bad-note">
-              <Said text={explained.invalid} />
+              <ServerText text={explained.invalid} />
             </p>
           ) : (
             <>

@@ -8,15 +8,15 @@ import { currentLanguage, kindText, t, type Key } from './i18n';
 const kReasons: [RegExp, Key][] = [
   [/^node is cordoned$/, 'kind:cordoned'],
   [/^node is not ready$/, 'kind:not-ready'],
-  [/^the node selector (\S+) does not match$/, 'said:selector'],
+  [/^the node selector (\S+) does not match$/, 'server:selector'],
   [/^the required node affinity does not match the node's labels$/, 'kind:node-affinity'],
-  [/^node does not offer (\S+)$/, 'said:notOffered'],
-  [/^taint (\S+) is not tolerated$/, 'said:taint'],
-  [/^(\S+) CPU wanted, (\S+) free$/, 'said:cpu'],
-  [/^(\S+ \S+) of memory wanted, (\S+ \S+) free$/, 'said:memory'],
+  [/^node does not offer (\S+)$/, 'server:notOffered'],
+  [/^taint (\S+) is not tolerated$/, 'server:taint'],
+  [/^(\S+) CPU wanted, (\S+) free$/, 'server:cpu'],
+  [/^(\S+ \S+) of memory wanted, (\S+ \S+) free$/, 'server:memory'],
   [
     /^namespace "([^"]*)" may use (\S+) GPUs of model (.+): (\S+) used, (\S+) left, (\S+) wanted$/,
-    'said:quota',
+    'server:quota',
   ],
   [/^held back by scheduling gate (\S+)$/, 'gatesHold'],
 ];
@@ -48,7 +48,7 @@ function translateSummary(text: string): string | null {
   const unused = /^(\d+)\/(\d+) nodes have room, but (.*)$/.exec(text);
   if (unused) {
     const reason = translated(unused[3]!);
-    return reason === null ? null : t('said:unused', unused[1]!, unused[2]!, reason);
+    return reason === null ? null : t('server:unused', unused[1]!, unused[2]!, reason);
   }
   const found = /^(\d+)\/(\d+) nodes have room(?:: (.*))?$/.exec(text);
   if (!found) return null;
@@ -56,9 +56,9 @@ function translateSummary(text: string): string | null {
   for (const part of found[3]?.split(', ') ?? []) {
     const [, nodes, phrase = ''] = /^(\d+) (.*)$/.exec(part) ?? [];
     if (!(phrase in kPhrases)) return null;
-    reasons.push(t('said:nodes', nodes!, kindText(kPhrases[phrase]!)));
+    reasons.push(t('server:nodes', nodes!, kindText(kPhrases[phrase]!)));
   }
-  return t('said:room', found[1]!, found[2]!) + reasons.join(t('said:comma'));
+  return t('server:room', found[1]!, found[2]!) + reasons.join(t('server:comma'));
 }
 
 // null: no translation.
@@ -70,7 +70,7 @@ function translated(text: string): string | null {
   return translateSummary(text);
 }
 
-export function Said({ text }: { text?: string }) {
+export function ServerText({ text }: { text?: string }) {
   if (!text || currentLanguage() === 'en') return <>{text}</>;
   const own = /\p{Script=Han}/u.test(text) ? text : translated(text);
   return own === null ? <span lang="en">{text}</span> : <>{own}</>;
