@@ -62,7 +62,8 @@ std::set<std::string> ExportsOf(const Library& library) {
   return names;
 }
 
-std::string First(const std::vector<std::string>& names) {
+// The number of names, and the first three.
+std::string Summarize(const std::vector<std::string>& names) {
   std::string text = fmt::format("{}", names.size());
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) {
     text += (i == 0 ? ": " : ", ") + names[i];
@@ -81,11 +82,11 @@ void CompareExports(int version) {
   for (const std::string& name : ExportsOf(Cuda())) {
     if (!known.contains(name)) unknown.push_back(name);
   }
-  Row("E1", "functions of the driver's CUDA version that it does not export", First(missing));
-  Row("E1", "exported functions that api/cuda_symbols.inc lacks", First(unknown));
+  Row("E1", "functions of the driver's CUDA version that it does not export", Summarize(missing));
+  Row("E1", "exported functions that api/cuda_symbols.inc lacks", Summarize(unknown));
 }
 
-// FNV-1a of all answers, so that two runs can be compared.
+// Prints how many names are found, and a digest (FNV-1a) of all answers to compare two runs.
 void LookUpAll(int version) {
   const auto ask = Cuda().Find<cuda::fn::cuGetProcAddress_v2>("cuGetProcAddress_v2");
   if (ask == nullptr) return Row("E1", "look-ups by cuGetProcAddress", "none before CUDA 12");
@@ -117,7 +118,7 @@ void LookUpAll(int version) {
 }
 
 void AskExportTables() {
-  // The tables that NVIDIA's runtime asks for when it starts.
+  // The tables that NVIDIA's runtime requests when it starts.
   constexpr unsigned char kTables[][16] = {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89,
                                             0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
                                            {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93,
@@ -149,7 +150,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Polls the samples while the GPU is busy.
+// Polls the utilization samples of processes while the GPU is busy.
 void WatchSamples(Program& program, nvml::Device device) {
   std::set<uint64_t> times;
   std::vector<double> ages;

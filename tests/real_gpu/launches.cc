@@ -26,7 +26,7 @@ cuda::GraphExec GraphOf(Program& program, cuda::Stream stream, cuda::Function fu
   return exec;
 }
 
-// The mean nanoseconds of `launch` without the waits between batches.
+// The mean time of `launch` without the waits between batches, in nanoseconds.
 template <typename Launch>
 double LaunchNs(Launch launch) {
   double sum = 0;
@@ -38,7 +38,7 @@ double LaunchNs(Launch launch) {
   return sum / kBatches;
 }
 
-// Launches spins in the way of an experiment.
+// Launches spins as one kind of experiment does: sync, async, graph, cooperative or extended.
 class Spinner {
  public:
   Spinner(Program& program, const std::string& kind) : program_(program), kind_(kind) {
@@ -121,7 +121,7 @@ void RunLaunches() {
 }
 
 // The stream is idle before each pair. If the driver stamped the first event before the program has
-// its turn, the time between them would include the turn of the other program.
+// its turn, the time between the two events would include the turn of the other program.
 void RunStamps() {
   constexpr int kRounds = 501;
   Program program;
@@ -138,10 +138,10 @@ void RunStamps() {
   }
   std::ranges::sort(times);
   Row("E11", "between the events around an empty kernel, beside a busy program",
-      fmt::format("{:.0f} us (median)", times[kRounds / 2] * 1000));
+      fmt::format("{:.0f} µs (median)", times[kRounds / 2] * 1000));
 }
 
-// The length of one spin is printed first, as it is without others on the GPU.
+// The first line has the length of one spin. It also tells run.py that the program is ready.
 void RunSpin(const std::string& kind, double seconds) {
   Program program;
   Spinner spinner(program, kind);

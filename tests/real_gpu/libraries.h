@@ -38,7 +38,7 @@ class Library {
   template <typename Function>
   Function Get(const char* name) const {
     const auto function = Find<Function>(name);
-    if (function == nullptr) Exit(1, fmt::format("the driver has no {}", name));
+    if (function == nullptr) Exit(1, fmt::format("the driver does not export {}", name));
     return function;
   }
 
@@ -56,7 +56,8 @@ inline const Library& Nvml() {
 }
 
 inline void Check(cuda::Result result, const char* call) {
-  if (result != cuda::Result::kSuccess) Exit(1, fmt::format("{} failed: {}", call, int(result)));
+  if (result != cuda::Result::kSuccess)
+    Exit(1, fmt::format("{} failed: error {}", call, int(result)));
 }
 
 // Calls a function of the driver by name: DRIVER(cuInit)(0). CALL ends the program on an error.
@@ -75,7 +76,7 @@ inline double NowNs() {
                     .count());
 }
 
-// The mean nanoseconds of a call.
+// The mean time of a call, in nanoseconds.
 template <typename Call>
 double NsOf(int count, Call call) {
   const double start = NowNs();
@@ -84,12 +85,12 @@ double NsOf(int count, Call call) {
 }
 
 // A context on GPU 0 and the kernels of the experiments. `spin` keeps the whole GPU busy for about
-// `spin_ms`.
+// kSpinMs.
 struct Program {
   Program();
   void Launch(cuda::Function function, unsigned blocks, cuda::Stream stream = nullptr);
   void LaunchSpin(cuda::Stream stream = nullptr) { Launch(spin, spin_blocks, stream); }
-  // The nanoseconds of GPU time of one spin.
+  // The GPU time of one spin, in nanoseconds.
   double MeasureSpin();
 
   cuda::Context context = nullptr;
@@ -100,19 +101,19 @@ struct Program {
   static constexpr double kSpinMs = 2;
 };
 
-// GPU 0 of CUDA, as "GPU-…". Ends the program with kSkipped if there is none.
+// The UUID of CUDA's GPU 0, as "GPU-…". Ends the program with kSkipped if there is no GPU.
 std::string UuidOfGpu();
 nvml::Device NvmlDevice();
-// Used bytes of the GPU, of all processes.
-uint64_t DeviceBytes(nvml::Device device);
+// The GPU memory that all processes use, in bytes.
+uint64_t UsedGpuBytes(nvml::Device device);
 
 void RunFacts();     // E1, E2, E10
 void RunMemory();    // E3, E4, E5
 void RunLaunches();  // E6
-// E3 under a limit: how much memory of each kind the driver gives.
+// E3 under a limit: how much memory of each kind the driver allocates.
 void RunCap();
 void RunStamps();  // E11, while another program keeps the GPU busy
-// E7 to E9: launches spins for `seconds`, and prints the part of each second that they took.
+// E7 to E9: launches spins for `seconds`, and prints their number per second, once a second.
 void RunSpin(const std::string& kind, double seconds);
 
 }  // namespace tessera::real_gpu

@@ -9,9 +9,9 @@
 namespace tessera::real_gpu {
 namespace {
 
-constexpr uint64_t kChunk = 64 * kMiB;
+constexpr uint64_t kChunkBytes = 64 * kMiB;
 
-// A way to allocate `bytes`. `Free` frees what the last `Take` allocated.
+// A way to allocate memory. `free` frees what the last `take` allocated.
 struct Kind {
   const char* name;
   std::function<cuda::Result(uint64_t bytes)> take;
@@ -102,9 +102,9 @@ void MeasureKinds(nvml::Device device) {
   for (const Kind& kind : Kinds()) {
     std::string answer;
     for (const uint64_t bytes : {uint64_t(1), kMiB, 3 * kMiB, 257 * kMiB}) {
-      const uint64_t before = DeviceBytes(device);
+      const uint64_t before = UsedGpuBytes(device);
       const auto result = kind.take(bytes);
-      const uint64_t after = DeviceBytes(device);
+      const uint64_t after = UsedGpuBytes(device);
       if (!answer.empty()) answer += ", ";
       answer += result == cuda::Result::kSuccess ? Text(after - std::min(before, after))
                                                  : fmt::format("error {}", int(result));
@@ -116,10 +116,10 @@ void MeasureKinds(nvml::Device device) {
 
 void MeasureContexts(nvml::Device device, uint64_t before, uint64_t first) {
   cuda::Context second = nullptr;
-  const uint64_t at = DeviceBytes(device);
+  const uint64_t at = UsedGpuBytes(device);
   CALL(cuCtxCreate_v2, &second, 0, 0);
   Row("E4", "first context, with a module", Text(first - std::min(before, first)));
-  Row("E4", "second context of the process", Text(DeviceBytes(device) - at));
+  Row("E4", "second context of the process", Text(UsedGpuBytes(device) - at));
   CALL(cuCtxDestroy_v2, second);
 }
 
@@ -128,15 +128,15 @@ void MeasureModules(nvml::Device device) {
       ".version 6.4\n.target sm_75\n.address_size 64\n"
       ".visible .global .align 4 .b8 large[268435456];\n.visible .entry unused() { ret; }\n";
   cuda::Module module = nullptr;
-  const uint64_t before = DeviceBytes(device);
+  const uint64_t before = UsedGpuBytes(device);
   CALL(cuModuleLoadData, &module, kVariable);
-  Row("E4", "a module with a variable of 256 MiB", Text(DeviceBytes(device) - before));
+  Row("E4", "a module with a variable of 256 MiB", Text(UsedGpuBytes(device) - before));
   CALL(cuModuleUnload, module);
-  const uint64_t without = DeviceBytes(device);
+  const uint64_t without = UsedGpuBytes(device);
   constexpr int kStackSize = 0;
   const auto result = DRIVER(cuCtxSetLimit)(kStackSize, 65536);
   Row("E4", "a stack of 64 KiB for each thread",
-      result == cuda::Result::kSuccess ? Text(DeviceBytes(device) - without)
+      result == cuda::Result::kSuccess ? Text(UsedGpuBytes(device) - without)
                                        : fmt::format("error {}", int(result)));
   (void)DRIVER(cuCtxSetLimit)(kStackSize, 1024);
 }
@@ -162,8 +162,9 @@ void MeasurePools() {
   CALL(cuMemPoolSetAttribute, pool, 4, &threshold);
   CALL(cuMemPoolTrimTo, pool, 0);
   cuda::MemPool capped = nullptr;
-  const cuda::MemPoolProperties properties{
-      .alloc_type = 1, .location = {.type = cuda::kLocationDevice, .id = 0}, .max_size = kChunk};
+  const cuda::MemPoolProperties properties{.alloc_type = 1,
+                                           .location = {.type = cuda::kLocationDevice, .id = 0},
+                                           .max_size = kChunkBytes};
   CALL(cuMemPoolCreate, &capped, &properties);
   std::vector<cuda::DevicePtr> pointers;
   for (cuda::DevicePtr pointer = 0;
@@ -183,26 +184,27 @@ void MeasurePools() {
 void RunMemory() {
   if (DRIVER(cuInit)(0) != cuda::Result::kSuccess) Exit(kSkipped, "no GPU: cuInit failed");
   const nvml::Device device = NvmlDevice();
-  const uint64_t before = DeviceBytes(device);
+  const uint64_t before = UsedGpuBytes(device);
   Program program;
-  MeasureContexts(device, before, DeviceBytes(device));
+  MeasureContexts(device, before, UsedGpuBytes(device));
   MeasureKinds(device);
   MeasureModules(device);
   MeasurePools();
 }
 
-// Takes memory of one kind until the driver refuses, and returns it.
+// Takes memory of each kind until the driver refuses, and then frees it.
 void RunCap() {
   Program program;
   size_t free = 0, total = 0;
   CALL(cuMemGetInfo_v2, &free, &total);
   for (const Kind& kind : Kinds()) {
-    uint64_t taken = 0;
-    auto refused = cuda::Result::kSuccess;
-    while (taken < 4096 && (refused = kind.take(kChunk)) == cuda::Result::kSuccess) ++taken;
+    uint64_t chunks = 0;
+    auto result = cuda::Result::kSuccess;
+    while (chunks < 4096 && (result = kind.take(kChunkBytes)) == cuda::Result::kSuccess) ++chunks;
     Row("E3", fmt::format("{}, in a share of {}", kind.name, Text(total)),
-        fmt::format("{} in chunks of 64 MiB, then error {}", Text(taken * kChunk), int(refused)));
-    for (uint64_t i = 0; i < taken; ++i) kind.free();
+        fmt::format("{} in chunks of 64 MiB, then error {}", Text(chunks * kChunkBytes),
+                    int(result)));
+    for (uint64_t i = 0; i < chunks; ++i) kind.free();
     cuda::MemPool pool = nullptr;
     CALL(cuDeviceGetDefaultMemPool, &pool, 0);
     CALL(cuMemPoolTrimTo, pool, 0);

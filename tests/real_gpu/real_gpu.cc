@@ -147,7 +147,7 @@ nvml::Device NvmlDevice() {
   return device;
 }
 
-uint64_t DeviceBytes(nvml::Device device) {
+uint64_t UsedGpuBytes(nvml::Device device) {
   nvml::Memory memory{};
   const bool read = NVML(nvmlDeviceGetMemoryInfo)(device, &memory) == nvml::Return::kSuccess;
   if (!read) Exit(1, "nvmlDeviceGetMemoryInfo failed");

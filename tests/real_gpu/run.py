@@ -67,7 +67,7 @@ def rows(text):
 
 
 def windows(text):
-    """Spins a second, without the first window."""
+    """The spins per second of each window except the first, in which the program starts."""
     return [float(line.split("\t")[1]) for line in text.splitlines()
             if line.startswith("window\t")][1:]
 
@@ -83,7 +83,7 @@ def limited_memory(target):
 
 
 def limited_answers(target, alone):
-    """E1 and E6 under the limiter beside the same alone."""
+    """E1 and E6 under the limiter, compared with the results without it."""
     known = {question: answer for _, question, answer in alone}
     digest = {question: answer for _, question, answer in rows(target.run("facts", compute=0))}
     question = "digest of all answers"
@@ -134,7 +134,7 @@ def measure(target, seconds, wanted, limited):
 
 
 class Simulation:
-    """A simulated node with a GPU of that name and a driver of that version."""
+    """A simulated node with a GPU of the given name and a driver of the given version."""
 
     def __init__(self, arguments, name="", driver="", cuda=0):
         self.folder = tempfile.TemporaryDirectory(prefix="real-gpu-")
@@ -167,7 +167,7 @@ def folder_of_driver():
 
 
 def table(measured, simulated):
-    """One row for each question of either, as Markdown."""
+    """A Markdown table with a row for each question that either GPU has answered."""
     lines = ["| | asked | measured | simulation |", "|---|---|---|---|"]
     answers = [{row[:2]: row[2] for row in found} for found in (measured, simulated)]
     questions = list(dict.fromkeys(row[:2] for row in measured + simulated))
@@ -192,7 +192,7 @@ def parts_of_gpu(text):
         parts = []
     if not parts or not all(0 < part_of <= 1 for part_of in parts):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of parts of the GPU: give numbers from 0 to 1, such as 0.3,0.7")
+            f"{text!r} is not a list of parts of the GPU: give numbers from 0 to 1, like 0.3,0.7")
     return parts
 
 

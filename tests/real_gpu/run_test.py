@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments run to their end on the simulated driver, and say why they cannot run."""
+"""Runs the experiments on the simulated driver, and checks errors of scripts/real-gpu."""
 import json
 import os
 import pathlib
