@@ -97,6 +97,9 @@ std::string Text(uint64_t bytes) {
                       : fmt::format("{:.1f} MiB", double(bytes) / kMiB);
 }
 
+// How much the used memory has grown; 0 if other processes have freed more than was taken.
+uint64_t Growth(uint64_t before, uint64_t after) { return after - std::min(before, after); }
+
 // What 1 B, 1 MiB, 3 MiB and 257 MiB take of the device.
 void MeasureKinds(nvml::Device device) {
   for (const Kind& kind : Kinds()) {
@@ -106,7 +109,7 @@ void MeasureKinds(nvml::Device device) {
       const auto result = kind.take(bytes);
       const uint64_t after = UsedGpuBytes(device);
       if (!answer.empty()) answer += ", ";
-      answer += result == cuda::Result::kSuccess ? Text(after - std::min(before, after))
+      answer += result == cuda::Result::kSuccess ? Text(Growth(before, after))
                                                  : fmt::format("error {}", int(result));
       if (result == cuda::Result::kSuccess) kind.free();
     }
@@ -116,10 +119,10 @@ void MeasureKinds(nvml::Device device) {
 
 void MeasureContexts(nvml::Device device, uint64_t before, uint64_t first) {
   cuda::Context second = nullptr;
-  const uint64_t at = UsedGpuBytes(device);
+  const uint64_t before_second = UsedGpuBytes(device);
   CALL(cuCtxCreate_v2, &second, 0, 0);
-  Row("E4", "first context, with a module", Text(first - std::min(before, first)));
-  Row("E4", "second context of the process", Text(UsedGpuBytes(device) - at));
+  Row("E4", "first context, with a module", Text(Growth(before, first)));
+  Row("E4", "second context of the process", Text(Growth(before_second, UsedGpuBytes(device))));
   CALL(cuCtxDestroy_v2, second);
 }
 
@@ -130,13 +133,13 @@ void MeasureModules(nvml::Device device) {
   cuda::Module module = nullptr;
   const uint64_t before = UsedGpuBytes(device);
   CALL(cuModuleLoadData, &module, kVariable);
-  Row("E4", "a module with a variable of 256 MiB", Text(UsedGpuBytes(device) - before));
+  Row("E4", "a module with a variable of 256 MiB", Text(Growth(before, UsedGpuBytes(device))));
   CALL(cuModuleUnload, module);
-  const uint64_t without = UsedGpuBytes(device);
+  const uint64_t before_stack = UsedGpuBytes(device);
   constexpr int kStackSize = 0;
   const auto result = DRIVER(cuCtxSetLimit)(kStackSize, 65536);
   Row("E4", "a stack of 64 KiB for each thread",
-      result == cuda::Result::kSuccess ? Text(UsedGpuBytes(device) - without)
+      result == cuda::Result::kSuccess ? Text(Growth(before_stack, UsedGpuBytes(device)))
                                        : fmt::format("error {}", int(result)));
   (void)DRIVER(cuCtxSetLimit)(kStackSize, 1024);
 }
