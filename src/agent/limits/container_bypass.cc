@@ -214,7 +214,7 @@ std::string ContainerUsage::CauseOf(const ReportedProcess& process,
   }
   const bool fails_open = (watched.region->limits()->limits().flags & limiter::kFailOpen) != 0;
   if (fails_open && counted.code() == Code::kNotFound) {
-    return "the limiter could not count the process, and limits.failOpen has its namespace; the "
+    return "the limiter could not count the process, and --limits-fail-open has its namespace; the "
            "program's standard error has the reason";
   }
   return IsDamaged(counted) ? DamageText(counted) : "";
