@@ -49,7 +49,8 @@ class UnaccountedMemory {
   // as free after a restart of the agent.
   void Resume(Bytes bytes) { resumed_bytes_ = bytes; }
   void Add(MonotonicTime now, const MemorySample& sample);
-  // Returns 0 if the last kWindow has no sample, for example because the driver does not answer.
+  // Returns 0 if there is no sample, or if the oldest sample is older than kWindow, for example
+  // because the driver did not answer.
   Bytes Get(MonotonicTime now) const;
 
  private:
