@@ -8,6 +8,7 @@
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -15,13 +16,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kTypes = {"gauge", "counter", "histogram", "summary",
                                                     "label"};
 constexpr size_t kMaxCountersFile = 1 << 20;
-
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
 
 // The columns of a line; nullopt if a quote is not closed, or text follows it.
 std::optional<std::vector<std::string>> SplitColumns(std::string_view line) {
