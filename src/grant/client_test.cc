@@ -62,8 +62,8 @@ void Answer(int fd) {
 
 class ClientTest : public ::testing::Test {
  protected:
-  Status Ask(const std::string& socket, Duration deadline) {
-    return RequestGrant(socket, {}, deadline).status();
+  Status RequestStatus(const std::string& socket, Duration timeout) {
+    return RequestGrant(socket, {}, timeout).status();
   }
 
   TempDir dir_;
@@ -90,13 +90,13 @@ TEST_F(ClientTest, ReturnsTheAgentsErrorUnchanged) {
 
 TEST_F(ClientTest, SuggestsToCheckTheAgentOnlyIfItIsUnreachable) {
   const std::string hint = "check that tessera-agent runs on this node";
-  EXPECT_TRUE(Ask(socket_, 20ms).message().ends_with(hint));
+  EXPECT_TRUE(RequestStatus(socket_, 20ms).message().ends_with(hint));
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           const auto body = EncodeReply(Status(Code::kUnavailable, "in use"));
                           ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
                         }});
-  EXPECT_EQ(Ask(socket_, 5s).ToString(), "UNAVAILABLE: in use");
+  EXPECT_EQ(RequestStatus(socket_, 5s).ToString(), "UNAVAILABLE: in use");
 }
 
 TEST_F(ClientTest, SendsALargeRequestToAnAgentThatReadsLate) {
@@ -137,16 +137,16 @@ TEST_F(ClientTest, ReassemblesAnAnswerInPieces) {
 
 TEST_F(ClientTest, RetriesIfTheAgentDiesBeforeItAnswers) {
   const FakeAgent agent(socket_, {[](int) {}, ReadRequest, Answer});
-  EXPECT_TRUE(Ask(socket_, 5s).ok());
+  EXPECT_TRUE(RequestStatus(socket_, 5s).ok());
 }
 
 TEST_F(ClientTest, NamesTheSocketIfNoAgentListens) {
-  const Status status = Ask(socket_, 20ms);
+  const Status status = RequestStatus(socket_, 20ms);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(socket_), std::string::npos) << status.message();
 }
 
-TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
+TEST_F(ClientTest, GivesUpOnAStalledAgentAfterTheTimeout) {
   Fd release_read, release_write;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -156,7 +156,7 @@ TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
                           char byte;
                           EXPECT_EQ(::read(release_read.get(), &byte, 1), 0);
                         }});
-  const Status status = Ask(socket_, 30ms);
+  const Status status = RequestStatus(socket_, 30ms);
   release_write.Reset();
   EXPECT_EQ(status.ToString(), "DEADLINE_EXCEEDED: tessera-agent at " + socket_ +
                                    ": no answer in time: restart tessera-agent on this node");
@@ -167,17 +167,17 @@ TEST_F(ClientTest, RejectsAnAnswerThatAnnouncesTooMuch) {
                           ReadRequest(fd);
                           ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
                         }});
-  EXPECT_EQ(Ask(socket_, 5s).code(), Code::kResourceExhausted);
+  EXPECT_EQ(RequestStatus(socket_, 5s).code(), Code::kResourceExhausted);
 }
 
 TEST_F(ClientTest, RejectsAPathThatIsTooLong) {
-  EXPECT_EQ(Ask(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
+  EXPECT_EQ(RequestStatus(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
 }
 
 TEST_F(ClientTest, AcceptsTheLongestSocketPath) {
   const std::string longest(sizeof(sockaddr_un::sun_path) - 1, 'x');
-  EXPECT_EQ(Ask(longest, 1ms).code(), Code::kUnavailable);
-  EXPECT_EQ(Ask(longest + "x", 1ms).code(), Code::kInvalidArgument);
+  EXPECT_EQ(RequestStatus(longest, 1ms).code(), Code::kUnavailable);
+  EXPECT_EQ(RequestStatus(longest + "x", 1ms).code(), Code::kInvalidArgument);
 }
 
 }  // namespace

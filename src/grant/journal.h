@@ -52,7 +52,7 @@ class Journal : public RecordLog {
     std::vector<std::string> records;
     uint64_t torn_bytes = 0;     // truncated at the end
     uint64_t damaged_bytes = 0;  // skipped in the middle
-    std::string damage;          // for the operator; empty without damage
+    std::string damage;          // describes the first damage; empty without damage
   };
 
   // Opens or creates `name` (mode 0600). Keeps a copy of a damaged file as `name`.damaged and
@@ -63,7 +63,7 @@ class Journal : public RecordLog {
   Journal& operator=(Journal&&) = default;
 
   // RESOURCE_EXHAUSTED: the record is too large, or the disk is full. After a failed flush the
-  // state of the disk is unknown, so FAILED_PRECONDITION follows until a Replace succeeds.
+  // state of the disk is unknown: until a Replace succeeds, appending returns FAILED_PRECONDITION.
   Status Append(std::string_view record) override;
   Status AppendUnsynced(std::string_view record) override;
   Status Replace(const std::vector<std::string>& records) override;

@@ -102,8 +102,7 @@ Result<Grant> DecodeReply(std::string_view json);
 
 // The encoded length, then the body. REQUIRES: body.size() <= kMaxMessageSize.
 std::string Frame(std::string_view body);
-// The length in a header. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT
-// for zero.
+// The length in a header. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT for zero.
 Result<size_t> FrameLength(const std::array<unsigned char, kFrameHeaderSize>& header);
 
 }  // namespace tessera::grant

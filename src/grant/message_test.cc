@@ -121,7 +121,7 @@ TEST(MessageTest, ErrorWithMembersOfOtherTypesIsStillAnError) {
 }
 
 // Decodes a reply in which the text `member` of the device is replaced by `replacement`.
-Result<Grant> WithMember(const std::string& member, const std::string& replacement) {
+Result<Grant> DecodeReplyWith(const std::string& member, const std::string& replacement) {
   Grant grant = SomeGrant();
   grant.devices[0].milli = 300;
   grant.devices[0].bytes = 5;
@@ -132,27 +132,28 @@ Result<Grant> WithMember(const std::string& member, const std::string& replaceme
 
 TEST(MessageTest, DeviceNumbersHaveThirtyTwoBits) {
   const std::string member = R"("major_number":195)";
-  EXPECT_EQ(WithMember(member, R"("major_number":0)")->devices[0].major_number, 0u);
-  EXPECT_EQ(WithMember(member, R"("major_number":4294967295)")->devices[0].major_number,
+  EXPECT_EQ(DecodeReplyWith(member, R"("major_number":0)")->devices[0].major_number, 0u);
+  EXPECT_EQ(DecodeReplyWith(member, R"("major_number":4294967295)")->devices[0].major_number,
             UINT32_MAX);
-  EXPECT_EQ(WithMember(member, R"("major_number":-1)").status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(WithMember(member, R"("major_number":4294967296)").status().code(),
+  EXPECT_EQ(DecodeReplyWith(member, R"("major_number":-1)").status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(DecodeReplyWith(member, R"("major_number":4294967296)").status().code(),
             Code::kInvalidArgument);
 }
 
 TEST(MessageTest, LimitsAreAtMostAWholeGpuWhichIsTheDefault) {
-  const auto given = WithMember("", "");
+  const auto given = DecodeReplyWith("", "");
   EXPECT_EQ(given->devices[0].milli, 300);
   EXPECT_EQ(given->devices[0].bytes, 5);
   const std::string member = R"(,"milli":300,"bytes":5)";
-  const auto absent = WithMember(member, "");
+  const auto absent = DecodeReplyWith(member, "");
   ASSERT_TRUE(absent.ok()) << absent.status().ToString();
   EXPECT_EQ(absent->devices[0].milli, 1000);
   EXPECT_EQ(absent->devices[0].bytes, 0);
-  EXPECT_EQ(WithMember(member, R"(,"milli":0)")->devices[0].milli, 0);
-  EXPECT_EQ(WithMember(member, R"(,"milli":1000)")->devices[0].milli, 1000);
-  EXPECT_EQ(WithMember(member, R"(,"milli":1001)").status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(WithMember(member, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(DecodeReplyWith(member, R"(,"milli":0)")->devices[0].milli, 0);
+  EXPECT_EQ(DecodeReplyWith(member, R"(,"milli":1000)")->devices[0].milli, 1000);
+  EXPECT_EQ(DecodeReplyWith(member, R"(,"milli":1001)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(DecodeReplyWith(member, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
 }
 
 TEST(MessageTest, RejectsEveryPrefixOfARequest) {

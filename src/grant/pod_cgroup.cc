@@ -10,8 +10,8 @@
 namespace tessera::grant {
 namespace {
 
-constexpr size_t kUidLength = 36;
-constexpr size_t kStaticPodLength = 32;  // a hash
+constexpr size_t kUidDigits = 32;
+constexpr size_t kUidLength = 36;  // with four dashes; the UID of a static pod has none
 
 std::string_view WithoutSuffix(std::string_view text, std::string_view suffix) {
   return text.ends_with(suffix) ? text.substr(0, text.size() - suffix.size()) : text;
@@ -31,8 +31,8 @@ Uid PodUidOf(std::string_view segment) {
   std::ranges::replace(uid, '_', '-');
   std::string digits = uid;
   std::erase(digits, '-');
-  const bool is_uid = uid.size() == kUidLength || uid.size() == kStaticPodLength;
-  return is_uid && digits.size() == kStaticPodLength && IsHex(digits) ? Uid(std::move(uid)) : Uid();
+  const bool is_uid = uid.size() == kUidLength || uid.size() == kUidDigits;
+  return is_uid && digits.size() == kUidDigits && IsHex(digits) ? Uid(std::move(uid)) : Uid();
 }
 
 // "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope", "docker-<id>.scope".

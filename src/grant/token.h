@@ -53,7 +53,7 @@ class TokenSigner {
   std::string Sign(std::string_view resource, const std::vector<std::string>& ids,
                    WallTime now) const;
   // INVALID_ARGUMENT: not a token. PERMISSION_DENIED: not signed with this key, or for another
-  // resource. Runs in constant time over the bytes of the signature.
+  // resource. Compares signatures in constant time.
   Result<TokenContent> Verify(std::string_view resource, std::string_view token) const;
 
  private:
