@@ -28,7 +28,7 @@ class AdmissionOrder {
   struct WaitingContainer {
     Uid pod_uid;
     std::string container;
-    std::map<std::string, int64_t, std::less<>> units;  // by resource
+    std::map<std::string, int64_t, std::less<>> units;  // requested, by resource
     std::vector<device::DeviceShare> shares;
 
     bool operator==(const WaitingContainer&) const = default;

@@ -27,7 +27,7 @@ class KubeletGrants {
 };
 
 struct DeviceSpecOptions {
-  bool pass_device_specs = false;
+  bool pass_device_specs = false;       // Allocate also returns device nodes
   std::string dev_root = "/";           // path on the host
   std::string dev_root_ctr_path = "/";  // path in this process
 };

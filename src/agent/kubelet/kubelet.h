@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's calls of the kubelet: registration of a device plugin, and the list of pods and their
-// devices. Both are interfaces, so that tests run their users under virtual time.
+// The agent's calls to the kubelet: registration of a device plugin, and the list of pods and their
+// devices. Both are interfaces, so that tests of their callers run in virtual time.
 #pragma once
 
 #include <algorithm>

@@ -16,7 +16,7 @@
 
 namespace tessera::agent {
 
-// Which program gives the container its GPUs.
+// What gives a container its GPUs.
 enum class BindingMode {
   kLate,      // tessera-runtime, which presents the token of Allocate to the grant service
   kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)

@@ -195,13 +195,13 @@ grpc::ServerWriteReactor<DeviceList>* StreamHub::Open(grpc::CallbackServerContex
 }
 
 void StreamHub::Remove(Stream* stream) {
-  std::shared_ptr<Stream> last;
+  std::shared_ptr<Stream> removed;  // destroyed without the lock
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(streams_.begin(), streams_.end(),
                                     [&](const auto& held) { return held.get() == stream; });
     TESSERA_CHECK(found != streams_.end());
-    last = std::move(*found);
+    removed = std::move(*found);
     streams_.erase(found);
   }
   runner_->Post([this, weak = weak_.Get()] {
@@ -229,7 +229,7 @@ class PendingCall {
   PendingCall& operator=(const PendingCall&) = delete;
 
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
-  // Call once. The plugin may be destroyed when it returns.
+  // Call once. The plugin may be destroyed as soon as this call returns.
   void Finish(const Status& status) {
     finished_ = true;
     if (latency_ != nullptr) latency_->Observe(clock_.Now() - start_);
@@ -313,7 +313,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     return Status::Ok();
   }
 
-  // Answers the containers one after the other; the kubelet sends one container a call.
+  // Answers the containers one after the other; the kubelet sends one container per call.
   void AllocateFrom(int at, const v1beta1::AllocateRequest& request,
                     v1beta1::AllocateResponse* reply, const std::shared_ptr<PendingCall>& call) {
     if (at == request.container_requests_size()) return call->Finish(Status::Ok());

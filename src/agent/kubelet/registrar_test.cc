@@ -38,18 +38,18 @@ class FakeRegistry : public KubeletRegistry {
 class FakeEndpoint : public PluginEndpoint {
  public:
   Status Listen() override {
-    ++listened;
+    ++listen_calls;
     present = listen_status.ok();
     return listen_status;
   }
   bool SocketPresent() const override { return present; }
-  void CloseStreams() override { ++closed; }
+  void CloseStreams() override { ++close_calls; }
   int open_streams() const override { return streams; }
 
   Status listen_status;
   bool present = false;
-  int listened = 0;
-  int closed = 0;
+  int listen_calls = 0;
+  int close_calls = 0;
   int streams = 0;
 };
 
@@ -82,7 +82,7 @@ class RegistrarTest : public ::testing::Test {
     registrar_.OnKubeletSocketAppeared();
   }
 
-  // Enough ended streams for the pause to reach its maximum.
+  // Ends streams until the pause has reached its maximum.
   void EndManyStreams() {
     for (int i = 0; i < 12; ++i) {
       CloseStream();
@@ -103,7 +103,7 @@ class RegistrarTest : public ::testing::Test {
 TEST_F(RegistrarTest, RegistersAtOnceIfTheKubeletListens) {
   BecomeRegistered();
   EXPECT_EQ(kubelet_.calls, 1);
-  EXPECT_EQ(endpoint_.listened, 1);
+  EXPECT_EQ(endpoint_.listen_calls, 1);
 }
 
 TEST_F(RegistrarTest, WaitsWithoutPollingForAMissingKubelet) {
@@ -150,7 +150,7 @@ TEST_F(RegistrarTest, RegistersAgainWithARestartedKubelet) {
   }
   EXPECT_EQ(metrics_.kubelet_restarts.value(), 100u);
   runner_.AdvanceTimeAndRun(1h);
-  EXPECT_EQ(kubelet_.calls, 101) << "and no more often than that";
+  EXPECT_EQ(kubelet_.calls, 101) << "only a restart leads to another registration";
 }
 
 TEST_F(RegistrarTest, LateEventOfTheSameSocketDoesNotRegisterTwice) {
@@ -158,7 +158,7 @@ TEST_F(RegistrarTest, LateEventOfTheSameSocketDoesNotRegisterTwice) {
   registrar_.OnKubeletSocketAppeared();
   runner_.AdvanceTimeAndRun(1min);
   EXPECT_EQ(kubelet_.calls, 1);
-  EXPECT_EQ(endpoint_.closed, 0);
+  EXPECT_EQ(endpoint_.close_calls, 0);
 }
 
 TEST_F(RegistrarTest, EventOfTheSameSocketDuringARegistrationDoesNotRegisterTwice) {
@@ -204,7 +204,7 @@ TEST_F(RegistrarTest, PausesGrowWhileStreamsKeepEnding) {
   EXPECT_EQ(kubelet_.calls, before + 1);
 }
 
-TEST_F(RegistrarTest, PauseIsShortAgainAfterASettledStream) {
+TEST_F(RegistrarTest, PauseIsShortAgainAfterAStableStream) {
   BecomeRegistered();
   EndManyStreams();
   runner_.AdvanceTimeAndRun(Registrar::kStableAge);
@@ -258,7 +258,7 @@ TEST_F(RegistrarTest, RecreatesARemovedSocketAndKeepsTheStream) {
   EXPECT_TRUE(endpoint_.present);
   runner_.AdvanceTimeAndRun(1min);
   EXPECT_EQ(kubelet_.calls, 1);
-  EXPECT_EQ(endpoint_.closed, 0);
+  EXPECT_EQ(endpoint_.close_calls, 0);
   EXPECT_TRUE(registrar_.registered());
   EXPECT_EQ(metrics_.socket_repairs.value(), 1u);
 }
@@ -266,7 +266,7 @@ TEST_F(RegistrarTest, RecreatesARemovedSocketAndKeepsTheStream) {
 TEST_F(RegistrarTest, IgnoresAnEventWhileItsSocketIsPresent) {
   BecomeRegistered();
   registrar_.OnPluginSocketVanished();
-  EXPECT_EQ(endpoint_.listened, 1);
+  EXPECT_EQ(endpoint_.listen_calls, 1);
 }
 
 TEST_F(RegistrarTest, ListensLaterIfTheDirIsMissing) {
@@ -284,9 +284,9 @@ TEST_F(RegistrarTest, EventsDoNotMultiplyTheRetriesOfAFailedListen) {
   endpoint_.listen_status = Status(Code::kNotFound, "no directory");
   registrar_.Start();
   for (int i = 0; i < 10; ++i) registrar_.OnPluginSocketVanished();
-  const int before = endpoint_.listened;
+  const int before = endpoint_.listen_calls;
   runner_.AdvanceTimeAndRun(10s);
-  EXPECT_EQ(endpoint_.listened - before, 10);
+  EXPECT_EQ(endpoint_.listen_calls - before, 10);
 }
 
 TEST_F(RegistrarTest, RescanFindsAKubeletAfterALostEvent) {
@@ -303,7 +303,7 @@ TEST_F(RegistrarTest, ClosesStreamsOfTheOldKubeletBeforeItRegistersWithTheNewKub
   BecomeRegistered();
   kubelet_.identity = "2";
   registrar_.OnKubeletSocketAppeared();
-  EXPECT_EQ(endpoint_.closed, 1);
+  EXPECT_EQ(endpoint_.close_calls, 1);
   EXPECT_EQ(kubelet_.calls, 2);
 }
 

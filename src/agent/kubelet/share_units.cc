@@ -37,8 +37,8 @@ std::string NameOf(const std::string& uuid, std::set<uint64_t>* used_names) {
   return Base36(hash, kGpuNameLength);
 }
 
-// The protobuf size of each ID: tag and length of the entry, of the ID and of its health, with the
-// longer of the two health words.
+// The size of the list in protobuf. Each ID needs tag and length of the entry, of the ID and of its
+// health, and the longer of the two health words.
 size_t ListBytes(const ShareUnits& units) {
   constexpr size_t kOverheadPerId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
   size_t bytes = 0;

@@ -14,7 +14,7 @@
 // kMaxListBytes. Such a node counts in GiB and publishes this unit. A pod that counts in MiB then
 // waits for another node, so no pod gets less or more than it requests.
 //
-// Threads: any number, on separate objects.
+// Immutable after construction; any thread.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct ShareUnits {
   };
   std::string resource;
   device::Dialect dialect = device::Dialect::kNone;
-  Bytes unit_memory;  // of one unit; 0: a unit is kVcudaCore of compute
+  Bytes unit_memory;  // device memory of one unit; 0: a unit is kVcudaCore of compute
   std::vector<GpuUnits> gpus;
 
   static std::string IdOf(const GpuUnits& gpu, int number);
