@@ -106,7 +106,9 @@ class PodInCgroup {
   bool made_ = false;
 };
 
-std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(Uid(UidText()), {}); }
+std::string Remains() {
+  return TakeProcessSnapshot("/proc", {}).DescribeRemaining(Uid(UidText()), {});
+}
 
 // True: systemd.
 class FrozenPodTest : public ::testing::TestWithParam<bool> {};

@@ -319,7 +319,7 @@ void Node::SetPhase(const Uid& uid, kube::PodPhase phase) {
 // A pod has a process from its admission until its sandbox is removed.
 void Node::Read(agent::PodProcesses::Done done) {
   world_.After(world_.Between(1ms, 20ms), life_, [this, done = std::move(done)] {
-    agent::ProcessSightings seen;
+    agent::ProcessSnapshot seen;
     int pid = 1;
     for (const auto& [uid, pod] : pods_) seen.by_pod[uid] = {{++pid, 'S'}};
     done(seen);

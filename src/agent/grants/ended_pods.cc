@@ -234,22 +234,22 @@ void EndedPods::ReleaseIfProcessesEnded(Keys gone, std::function<void()> done) {
     return done();
   }
   options_.processes->Read([this, gone = std::move(gone), done = std::move(done),
-                            weak = weak_.Get()](const ProcessSightings& sightings) {
+                            weak = weak_.Get()](const ProcessSnapshot& snapshot) {
     if (!weak) return;
-    ReleaseOrKeep(gone, sightings);
+    ReleaseOrKeep(gone, snapshot);
     done();
   });
 }
 
-void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSightings& sightings) {
+void EndedPods::ReleaseOrKeep(const Keys& gone, const ProcessSnapshot& snapshot) {
   bool any_released = false;
   for (const GrantLedger::Key& key : gone) {
     const auto found = ledger_->entries().find(key);
     if (found == ledger_->entries().end()) continue;
     const GrantLedger::Entry& entry = found->second;
-    std::string remains = sightings.status.ok()
-                              ? sightings.RemainsOf(entry.holder.pod_uid, entry.shares)
-                              : "its processes are unknown (" + sightings.status.message() + ")";
+    std::string remains = snapshot.status.ok()
+                              ? snapshot.DescribeRemaining(entry.holder.pod_uid, entry.shares)
+                              : "its processes are unknown (" + snapshot.status.message() + ")";
     if (remains.empty()) {
       if (Release(key)) {
         any_released = true;

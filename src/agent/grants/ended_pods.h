@@ -111,7 +111,7 @@ class EndedPods {
   // Releases the entries in `gone` whose processes have ended, and keeps checking the others. Then
   // calls `done`.
   void ReleaseIfProcessesEnded(Keys gone, std::function<void()> done);
-  void ReleaseOrKeep(const Keys& gone, const ProcessSightings& sightings);
+  void ReleaseOrKeep(const Keys& gone, const ProcessSnapshot& snapshot);
   bool Release(const GrantLedger::Key& key);
   void RecordRemaining(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
                        std::string remains);
@@ -129,7 +129,7 @@ class EndedPods {
   bool prune_planned_ = false;
   bool check_planned_ = false;
   Duration pause_ = kFirstPause;
-  Keys unlisted_at_last_prune_;  // their pods were not listed at the last pruning
+  Keys unlisted_at_last_prune_;  // entries whose pods were not listed at the last pruning
   std::map<GrantLedger::Key, LeavingContainer> leaving_containers_;
   WithheldGpus withheld_;
   WeakPtrFactory<EndedPods> weak_{this};

@@ -25,7 +25,7 @@ class FakeProcesses final : public PodProcesses {
   }
   void End(const std::string& pod) { seen.by_pod.erase(Uid("uid-" + pod)); }
 
-  ProcessSightings seen;
+  ProcessSnapshot seen;
   int reads = 0;
 
  private:

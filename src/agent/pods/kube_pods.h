@@ -19,12 +19,13 @@ namespace tessera::agent {
 // API server's copy (the mirror pod), which has it in an annotation.
 Uid NodeUidOf(const kube::ObjectMeta& pod);
 
-// The part of a pod that the agent needs. `unit`: the size of 1 aliyun.com/gpu-mem in pods.
+// The part of a pod that the agent needs. `unit`: the unit of aliyun.com/gpu-mem in its request.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);
 
 class KubePods final : public Pods {
  public:
-  // Errors: see kube::FindConfig. `gpu_mem_unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
+  // Errors: see kube::FindConfig. `gpu_mem_unit`: the unit in which pods request
+  // aliyun.com/gpu-mem.
   static Result<std::unique_ptr<KubePods>> Make(net::IoThread* io, TaskRunner* runner,
                                                 const std::string& kubeconfig,
                                                 const std::string& node_name,

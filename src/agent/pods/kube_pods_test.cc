@@ -24,7 +24,7 @@ TEST(KubePodsTest, AStaticPodIsKnownByTheUidThatKubeletAndEngineHave) {
   EXPECT_EQ(PodInfoOf(PodWithMirror(hash), device::MemoryUnit::kGiB)->uid, Uid(hash));
 }
 
-TEST(KubePodsTest, AnAnnotationCannotMakeAPodPassForAnother) {
+TEST(KubePodsTest, AForgedMirrorAnnotationDoesNotChangeTheUid) {
   const Uid own = PodWithMirror("").meta.uid;
   for (const char* forged :
        {"", "fd3b355a-665c-4c95-8e7f-61fd2111689f", "0123456789ABCDEF0123456789ABCDEF",

@@ -33,11 +33,11 @@ std::optional<char> StateOf(const std::string& proc_root, int pid) {
 
 }  // namespace
 
-std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
-                                        const std::vector<device::DeviceShare>& shares) const {
+std::string ProcessSnapshot::DescribeRemaining(
+    const Uid& pod_uid, const std::vector<device::DeviceShare>& shares) const {
   const auto pod = by_pod.find(pod_uid);
   if (pod != by_pod.end() && !pod->second.empty()) {
-    const SightedProcess& first = pod->second.front();
+    const LiveProcess& first = pod->second.front();
     const size_t count = pod->second.size();
     const std::string text = fmt::format("{} (state {})", first.pid, first.state);
     return count == 1
@@ -53,13 +53,13 @@ std::string ProcessSightings::RemainsOf(const Uid& pod_uid,
   return "";
 }
 
-ProcessSightings SightProcesses(const std::string& proc_root,
-                                const gpu::ProcessReport& driver_processes) {
-  ProcessSightings sightings;
+ProcessSnapshot TakeProcessSnapshot(const std::string& proc_root,
+                                    const gpu::ProcessReport& driver_processes) {
+  ProcessSnapshot snapshot;
   const Result<std::vector<std::string>> names = ListDir(proc_root);
   if (!names.ok()) {
-    sightings.status = names.status();
-    return sightings;
+    snapshot.status = names.status();
+    return snapshot;
   }
   for (const std::string& name : *names) {
     const Result<int64_t> pid = ParseInt(name);
@@ -67,18 +67,18 @@ ProcessSightings SightProcesses(const std::string& proc_root,
     const std::optional<ProcessOwner> owner = OwnerOf(proc_root, static_cast<int>(*pid));
     if (!owner) continue;
     if (const auto state = StateOf(proc_root, static_cast<int>(*pid))) {
-      sightings.by_pod[owner->pod_uid].push_back({static_cast<int>(*pid), *state});
+      snapshot.by_pod[owner->pod_uid].push_back({static_cast<int>(*pid), *state});
     }
   }
-  for (auto& [uid, processes] : sightings.by_pod) {
-    std::ranges::sort(processes, {}, &ProcessSightings::SightedProcess::pid);
+  for (auto& [uid, processes] : snapshot.by_pod) {
+    std::ranges::sort(processes, {}, &ProcessSnapshot::LiveProcess::pid);
   }
   for (const gpu::ProcessReport::GpuProcesses& gpu : driver_processes.gpus) {
     for (const gpu::ProcessUse& use : gpu.processes) {
-      if (!StateOf(proc_root, use.pid)) sightings.exited_on_gpu[gpu.uuid].push_back(use.pid);
+      if (!StateOf(proc_root, use.pid)) snapshot.exited_on_gpu[gpu.uuid].push_back(use.pid);
     }
   }
-  return sightings;
+  return snapshot;
 }
 
 NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* driver_processes,
@@ -94,21 +94,21 @@ void NodeProcesses::Read(Done done) {
 
 void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& driver_processes,
                          Done done) {
-  const auto sightings = std::make_shared<ProcessSightings>();
+  const auto snapshot = std::make_shared<ProcessSnapshot>();
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [answered, done = std::move(done),
-                       weak = weak_.Get()](const ProcessSightings& seen) {
+                       weak = weak_.Get()](const ProcessSnapshot& seen) {
     if (weak && !std::exchange(*answered, true)) done(seen);
   };
   gpu::BlockingCaller::Job job;
   job.name = "pod-processes";
   job.deadline = kWalkDeadline;
-  job.work = [sightings, driver_processes, root = proc_root_] {
-    *sightings = SightProcesses(root, *driver_processes);
+  job.work = [snapshot, driver_processes, root = proc_root_] {
+    *snapshot = TakeProcessSnapshot(root, *driver_processes);
   };
-  job.on_finished = [sightings, answer] { answer(*sightings); };
+  job.on_finished = [snapshot, answer] { answer(*snapshot); };
   job.on_overdue = [answer] {
-    ProcessSightings none;
+    ProcessSnapshot none;
     none.status = Status(Code::kDeadlineExceeded, "/proc could not be read in time");
     answer(none);
   };

@@ -25,28 +25,29 @@
 
 namespace tessera::agent {
 
-struct ProcessSightings {
-  struct SightedProcess {
+struct ProcessSnapshot {
+  struct LiveProcess {
     int pid = 0;
     char state = '?';  // as in /proc/<pid>/stat: R, S, D, T
-    bool operator==(const SightedProcess&) const = default;
+    bool operator==(const LiveProcess&) const = default;
   };
 
   // An error if /proc cannot be read; then the rest is empty.
   Status status;
-  std::map<Uid, std::vector<SightedProcess>> by_pod;  // in order of pid
+  std::map<Uid, std::vector<LiveProcess>> by_pod;  // in order of pid
   // Processes that have left /proc and that the driver still lists on a GPU, by the GPU's UUID.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
   // Describes for users the remaining processes of a pod with these shares: "its process 4711
   // (state D) still exists", "2 of its processes still exist, the first is 4711 (state S)"; "" if
   // no process is left.
-  std::string RemainsOf(const Uid& pod_uid, const std::vector<device::DeviceShare>& shares) const;
+  std::string DescribeRemaining(const Uid& pod_uid,
+                                const std::vector<device::DeviceShare>& shares) const;
 };
 
 class PodProcesses {
  public:
-  using Done = std::function<void(const ProcessSightings&)>;
+  using Done = std::function<void(const ProcessSnapshot&)>;
 
   virtual ~PodProcesses() = default;
   // Calls `done` later on the owner's runner, and not after the object is destroyed.
@@ -55,8 +56,8 @@ class PodProcesses {
 
 // Reads <proc_root>/<pid>/cgroup of all processes. `driver_processes`: the driver's list of
 // processes. Blocks for about 10 µs per process.
-ProcessSightings SightProcesses(const std::string& proc_root,
-                                const gpu::ProcessReport& driver_processes);
+ProcessSnapshot TakeProcessSnapshot(const std::string& proc_root,
+                                    const gpu::ProcessReport& driver_processes);
 
 // The processes of this node. Lists the processes that the driver reports, then walks /proc on a
 // thread of its own. A driver that is missing or hangs adds nothing; the processes that use it are

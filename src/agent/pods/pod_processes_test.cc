@@ -29,7 +29,8 @@ class PodProcessesTest : public ::testing::Test {
         WriteFileAtomically(dir + "/stat", fmt::format("{} {} 0\n", stat, threads), 0644).ok());
   }
   std::string Remains(const gpu::ProcessReport& gpus = {}) {
-    return SightProcesses(proc_.path(), gpus).RemainsOf(Uid(kUid), {{.uuid = "GPU-0"}});
+    return TakeProcessSnapshot(proc_.path(), gpus)
+        .DescribeRemaining(Uid(kUid), {{.uuid = "GPU-0"}});
   }
 
   TempDir proc_;
@@ -76,7 +77,7 @@ TEST_F(PodProcessesTest, AProcessThatTheDriverStillListsAfterItsExitHoldsItsGpu)
 }
 
 TEST_F(PodProcessesTest, WithoutProcNothingIsKnown) {
-  EXPECT_FALSE(SightProcesses("/nonexistent", {}).status.ok());
+  EXPECT_FALSE(TakeProcessSnapshot("/nonexistent", {}).status.ok());
 }
 
 TEST_F(PodProcessesTest, ReadsDriverAndProcAndAnswersLater) {
@@ -88,17 +89,17 @@ TEST_F(PodProcessesTest, ReadsDriverAndProcAndAnswersLater) {
   gpu::ProcessReader reader(&runner, loader, &caller);
   NodeProcesses processes(proc_.path(), &reader, &caller);
   Put(31, "0::/kubepods/pod" + kUid + "/x", 'D');
-  std::optional<ProcessSightings> seen;
-  processes.Read([&](const ProcessSightings& sightings) { seen = sightings; });
+  std::optional<ProcessSnapshot> seen;
+  processes.Read([&](const ProcessSnapshot& snapshot) { seen = snapshot; });
   EXPECT_FALSE(seen);
   runner.RunUntilIdle();
   ASSERT_TRUE(seen);
-  EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSightings::SightedProcess>{{31, 'D'}}));
+  EXPECT_EQ(seen->by_pod.at(Uid(kUid)), (std::vector<ProcessSnapshot::LiveProcess>{{31, 'D'}}));
   EXPECT_EQ(seen->exited_on_gpu.size(), 1u);
   // GPUs are released also while the driver is unloaded.
   loader->driver = nullptr;
   runner.AdvanceTimeAndRun(1s);
-  processes.Read([&](const ProcessSightings& sightings) { seen = sightings; });
+  processes.Read([&](const ProcessSnapshot& snapshot) { seen = snapshot; });
   runner.AdvanceTimeAndRun(1s);
   EXPECT_TRUE(seen->status.ok());
 }

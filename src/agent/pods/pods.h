@@ -48,7 +48,7 @@ struct PodInfo {
 // An Event about a pod, as `kubectl describe pod` shows it.
 struct PodEvent {
   bool warning = false;
-  std::string_view reason;  // of api/names.h
+  std::string_view reason;  // from api/names.h
   std::string message;
   bool operator==(const PodEvent&) const = default;
 };

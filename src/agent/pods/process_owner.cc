@@ -25,8 +25,8 @@ std::optional<int> OwnPidOf(const std::string& proc_root, int pid) {
   const Result<std::string> status = ReadFile(fmt::format("{}/{}/status", proc_root, pid));
   if (!status.ok()) return std::nullopt;
   for (const std::string_view line : Split(*status, '\n')) {
-    // "NSpid:\t4711\t12": in each PID namespace from that of this /proc down to its own; since
-    // Linux 4.1.
+    // "NSpid:\t4711\t12" lists the pid in each PID namespace, from the namespace of this /proc down
+    // to the process's own. Linux before 4.1 has no such line.
     if (!line.starts_with("NSpid:")) continue;
     const Result<int64_t> own = ParseInt(line.substr(line.rfind('\t') + 1));
     return own.ok() ? std::optional(static_cast<int>(*own)) : std::nullopt;

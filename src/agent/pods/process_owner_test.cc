@@ -31,7 +31,7 @@ TEST(ProcessOwnerTest, AProcessThatIsGoneHasNoOwner) {
   EXPECT_EQ(OwnerOf("/proc", 1 << 30), std::nullopt);
 }
 
-TEST(ProcessOwnerTest, AProcessKnowsItselfByItsInnermostPid) {
+TEST(ProcessOwnerTest, OwnPidIsThePidInTheInnermostNamespace) {
   EXPECT_EQ(OwnPidOf("/proc", ::getpid()), ::getpid());
   EXPECT_EQ(OwnPidOf("/proc", 1 << 30), std::nullopt);
   const TempDir proc;
