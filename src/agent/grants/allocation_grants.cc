@@ -12,7 +12,8 @@
 namespace tessera::agent {
 namespace {
 
-// An entry without claims is from another device plugin (other_plugin_grants.h).
+// An entry without claims is from another device plugin (other_plugin_grants.h), and counts for all
+// resources.
 bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
   return entry != nullptr &&
          (entry->claims.empty() ||

@@ -8,9 +8,9 @@
 //                   has no grant for them yet.
 //   guessed         If the kubelet does not answer, the agent takes, of the containers with this
 //                   request, the container that came to the node first.
-//   owner unknown   If no container matches within kAllocateWait, in which the kubelet admits no
-//                   other pod, the IDs alone choose the GPUs, and start_checks.h finds the owner
-//                   later. Without access to the API server, the IDs choose at once.
+//   owner unknown   If no container matches within kAllocateWait, the IDs alone choose the GPUs,
+//                   and start_checks.h finds the owner later. The kubelet admits no other pod
+//                   during this wait. Without access to the API server, the IDs choose at once.
 //
 // The same code chooses the GPUs as with late binding (grant_service.h). The ledger records them
 // before Allocate is answered. Threads: lives on `runner`, the grants' runner.

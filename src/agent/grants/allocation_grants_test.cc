@@ -183,7 +183,7 @@ TEST_F(AllocationGrantsTest, AnEmptyListOfTheKubeletReleasesNothing) {
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
-TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
+TEST_F(AllocationGrantsTest, AWrongGuessDoesNotAffectTheNextPod) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
   kubelet_.last_error = Status(Code::kUnavailable, "connection refused");
@@ -216,7 +216,7 @@ TEST_F(AllocationGrantsTest, ARecreatedPodWhoseDeletionWasMissedDoesNotStart) {
 }
 
 // A kubelet can lose the IDs that it is allocating, and allocate them twice.
-TEST_F(AllocationGrantsTest, IdsHeldByTwoContainersPreventNeitherStart) {
+TEST_F(AllocationGrantsTest, TwoContainersWithTheSameIdsBothStart) {
   AssignMem("a", 4, "GPU-1");
   AssignMem("b", 4, "GPU-2");
   const Ids first = {"m1", "m2", "m3", "m4"}, second = {"m0", "m1", "m2", "m5"};
@@ -284,7 +284,7 @@ TEST_F(AllocationGrantsTest, AKubeletThatForgotItsDevicesGetsTheSameGpusForNewId
 }
 
 TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
-  RestartAll(false);
+  RestartAll(kWithoutApiServer);
   kubelet_.Admit("a");
   const Ids blocks = NewIds(20), core = NewIds(30), mem = NewIds(15);
   EXPECT_EQ(Allocate(kCore, core), "") << "no GPU is chosen before both requests are known";
@@ -300,7 +300,7 @@ TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
   kubelet_.Admit("c");
   EXPECT_EQ(Allocate(kGpu, {"GPU-3"}), "GPU-3");
   Hold("c", kGpu, {"GPU-3"});
-  RestartAll(false);
+  RestartAll(kWithoutApiServer);
   EXPECT_TRUE(PreStart(kGpu, {"GPU-3"}).ok());
   EXPECT_EQ(ledger_->entries().size(), 3u);
   runner_.AdvanceTimeAndRun(10min);
@@ -311,7 +311,7 @@ TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
 }
 
 TEST_F(AllocationGrantsTest, ReleasesAGrantThatNeverStartedWhenTheKubeletForgetsIt) {
-  RestartAll(false);
+  RestartAll(kWithoutApiServer);
   AdmitMem("a", NewIds(8));
   runner_.AdvanceTimeAndRun(10min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
@@ -385,7 +385,7 @@ TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
 }
 
 TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
-  RestartAll(false);
+  RestartAll(kWithoutApiServer);
   kubelet_.Admit("a");
   const Ids core = NewIds(30);
   EXPECT_EQ(Allocate(kCore, core), "");

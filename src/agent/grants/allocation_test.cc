@@ -32,6 +32,7 @@ std::shared_ptr<device::NodeInventory> Inventory(int gpus) {
   return inventory;
 }
 
+// Grants exactly the GPUs that the IDs name.
 class NamedGrants final : public KubeletGrants {
  public:
   explicit NamedGrants(const DeviceSet& set) : set_(set) {}
@@ -51,14 +52,14 @@ class NamedGrants final : public KubeletGrants {
 
 class AllocationTest : public ::testing::Test {
  protected:
-  TokenResponder Late() const {
+  TokenResponder LateResponder() const {
     return TokenResponder(kResource, TokenResponder::Ids::kGpus, &signer_, &clock_);
   }
   // The answer with --binding=allocate, with the GPUs that the IDs name.
-  Result<ContainerAllocation> AtAllocate(const Ids& ids, bool device_specs = false) {
+  Result<ContainerAllocation> AllocateGpus(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
     const AllocateBindingResponder answers(
-        kResource, std::make_unique<TokenResponder>(Late()),
+        kResource, std::make_unique<TokenResponder>(LateResponder()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
     Result<ContainerAllocation> got = Status(Code::kAborted, "later");
     answers.Answer(set_, ids,
@@ -73,7 +74,7 @@ class AllocationTest : public ::testing::Test {
 };
 
 TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
-  const auto allocation = Late().Allocate(set_, {Uuid(3), Uuid(1), Uuid(3)});
+  const auto allocation = LateResponder().Allocate(set_, {Uuid(3), Uuid(1), Uuid(3)});
   ASSERT_TRUE(allocation.ok());
   ASSERT_EQ(allocation->env.size(), 2u);
   EXPECT_EQ(allocation->env[0].name, "TESSERA_GRANT_NVIDIA_COM_GPU");
@@ -83,7 +84,7 @@ TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
 }
 
 TEST_F(AllocationTest, UnknownIdIsRejectedInNvidiasWords) {
-  const auto allocation = Late().Allocate(set_, {Uuid(0), "nope"});
+  const auto allocation = LateResponder().Allocate(set_, {Uuid(0), "nope"});
   EXPECT_EQ(allocation.status().code(), Code::kUnknown);
   EXPECT_EQ(allocation.status().message(),
             "invalid allocation request for \"nvidia.com/gpu\": invalid request: unknown device: "
@@ -96,7 +97,7 @@ TEST_F(AllocationTest, GpuWithoutAMinorIsOfferedAsUnhealthy) {
   EXPECT_FALSE(DeviceSet(inventory).offers()[1].healthy);
 }
 
-TEST_F(AllocationTest, UuidThatIsNoTextIsNotOffered) {
+TEST_F(AllocationTest, UuidThatIsNotUtf8IsNotOffered) {
   auto inventory = Inventory(2);
   inventory->gpus[1].uuid = "GPU-\xff\xfe";
   const DeviceSet set(inventory);
@@ -108,7 +109,7 @@ TEST_F(AllocationTest, UuidThatIsNoTextIsNotOffered) {
 TEST_F(AllocationTest, ControlNodesAreGivenWhereTheyExist) {
   ASSERT_TRUE(MakeDirs(dev_.path() + "/dev").ok());
   ASSERT_TRUE(WriteFileAtomically(dev_.path() + "/dev/nvidiactl", "", 0600).ok());
-  const auto allocation = AtAllocate({Uuid(5)}, true);
+  const auto allocation = AllocateGpus({Uuid(5)}, true);
   ASSERT_TRUE(allocation.ok());
   EXPECT_EQ(allocation->devices, (std::vector<DeviceSpec>{{"/dev/nvidiactl", "/dev/nvidiactl"},
                                                           {"/dev/nvidia5", "/dev/nvidia5"}}));
@@ -165,18 +166,18 @@ class AllocationOracleTest : public AllocationTest {
       ASSERT_TRUE(WriteFileAtomically(dev_.path() + "/dev/" + node, "", 0600).ok());
     }
     for (const auto& [name, theirs] : oracle->Find("Allocate")->members()) {
-      // The kubelet never calls for no device, and our answer differs: "void" gives no GPU.
+      // The kubelet never allocates zero devices. Our answer differs there: "void" gives no GPU.
       if (name == "none") continue;
       const std::vector<Ids> requests = RequestsFor(name);
       if (theirs.is_object()) {
-        const auto ours = AtAllocate(requests[0], device_specs);
+        const auto ours = AllocateGpus(requests[0], device_specs);
         EXPECT_EQ(ours.status().message(), *theirs.Find("error")->StringAt("details"));
         EXPECT_EQ(InfoOf(ours.status().code()).name, *theirs.Find("error")->StringAt("code"));
         continue;
       }
       ASSERT_EQ(theirs.items().size(), requests.size()) << name;
       for (size_t i = 0; i < requests.size(); ++i) {
-        const auto ours = AtAllocate(requests[i], device_specs);
+        const auto ours = AllocateGpus(requests[i], device_specs);
         ASSERT_TRUE(ours.ok()) << name;
         ExpectSame(name, theirs.items()[i], *ours);
       }
@@ -192,19 +193,19 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
   if (!oracle.ok()) GTEST_SKIP() << oracle.status().message() << ": set TESSERA_ORACLES";
   Ids all;
   for (int i = 0; i < 8; ++i) all.push_back(Uuid(i));
-  const TokenResponder allocator = Late();
+  const TokenResponder responder = LateResponder();
   const auto prefer = [&](const std::string& name) -> Result<Ids> {
-    if (name.starts_with("all->")) return allocator.Prefer(set_, all, {}, name[5] - '0');
+    if (name.starts_with("all->")) return responder.Prefer(set_, all, {}, name[5] - '0');
     if (name.starts_with("must last->")) {
-      return allocator.Prefer(set_, all, {Uuid(7)}, name[11] - '0');
+      return responder.Prefer(set_, all, {Uuid(7)}, name[11] - '0');
     }
     if (name == "first 3->4 (too few)") {
-      return allocator.Prefer(set_, {Uuid(0), Uuid(1), Uuid(2)}, {}, 4);
+      return responder.Prefer(set_, {Uuid(0), Uuid(1), Uuid(2)}, {}, 4);
     }
     if (name == "must not available")
-      return allocator.Prefer(set_, {Uuid(0), Uuid(1)}, {Uuid(7)}, 2);
-    if (name == "size 0") return allocator.Prefer(set_, all, {}, 0);
-    if (name == "unknown id") return allocator.Prefer(set_, {Uuid(0), "nope"}, {}, 1);
+      return responder.Prefer(set_, {Uuid(0), Uuid(1)}, {Uuid(7)}, 2);
+    if (name == "size 0") return responder.Prefer(set_, all, {}, 0);
+    if (name == "unknown id") return responder.Prefer(set_, {Uuid(0), "nope"}, {}, 1);
     return Status(Code::kCancelled, "ties that are decided by order");
   };
   for (const auto& [name, theirs] : oracle->Find("GetPreferredAllocation")->members()) {

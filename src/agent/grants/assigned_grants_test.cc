@@ -16,10 +16,10 @@ TEST_F(AssignedGrantsTest, FollowsTheAssignmentWhateverTheKubeletNamed) {
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), "GPU-3,GPU-2");
 }
 
-TEST_F(AssignedGrantsTest, CountsWhereTheKubeletNamedOtherGpus) {
+TEST_F(AssignedGrantsTest, CountsGrantsOfOtherGpusThanTheKubeletNamed) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-1", "GPU-0"}}});
   ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 2)}).ok());
-  EXPECT_EQ(metrics_.named_other_gpus.value(), 0u) << "the same in another order";
+  EXPECT_EQ(metrics_.named_other_gpus.value(), 0u) << "the same GPUs in another order";
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-3"}}});
   const auto token = Token(kGpu, 1);
   ASSERT_TRUE(RequestGrant("b", {token}).ok());
@@ -126,7 +126,7 @@ TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
 }
 
-TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachIsAnsweredOnce) {
+TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachRequestIsAnsweredOnce) {
   int answers = 0;
   service_->Handle({.pod_uid = Uid("uid-a"),
                     .pod_namespace = "default",
@@ -168,7 +168,7 @@ TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsOverwritten) {
 }
 
 TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsTheGpuOfAPodThatIsGone) {
-  Restart(false);
+  Restart(kWithoutApiServer);
   for (const char* name : {"a", "b", "c", "d"}) {
     kubelet_.Admit(name);
     ASSERT_TRUE(RequestGrant(name, {Token(kMem, 16)}).ok());
@@ -176,10 +176,10 @@ TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsTheGpuOfAPod
   }
   kubelet_.Admit("e");
   EXPECT_EQ(RequestGrant("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
-  const std::string was_of_c =
+  const std::string uuid_of_c =
       ledger_->Find({Uid("uid-c"), "default", "c", "main"})->shares[0].uuid;
   kubelet_.End("c");
-  EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), was_of_c);
+  EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), uuid_of_c);
 }
 
 TEST_F(AssignedGrantsTest, RejectsAPodThatStaysUnknownWithTheReason) {
@@ -208,7 +208,7 @@ TEST_F(AssignedGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsAnn
 }
 
 TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
-  pods_.apply = false;
+  pods_.apply_annotations = false;
   pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
   ASSERT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0");
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "2"}}}}), {{"main", {"GPU-0"}}});
@@ -243,7 +243,7 @@ TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
 TEST_F(AssignedGrantsTest, AContainerKeepsItsInitContainersGpuAlsoIfAnotherPodWasAssignedIt) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
-  // A scheduler assigned it without knowing about the grant.
+  // A scheduler assigns GPU-0 without knowing about the grant.
   Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});
   EXPECT_FALSE(RequestGrant("b", {Token(kGpu, 1)}).ok());
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
@@ -345,7 +345,7 @@ TEST_F(AssignedGrantsTest, RejectsAPodUntilOthersEnd) {
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << refused.status().ToString();
   pods_.Remove(Uid("uid-b"));
   runner_.RunUntilIdle();
-  EXPECT_FALSE(RequestGrant("e", {token}).ok()) << "the kubelet still has it";
+  EXPECT_FALSE(RequestGrant("e", {token}).ok()) << "the kubelet still has pod b";
   kubelet_.End("b");
   runner_.AdvanceTimeAndRun(1s);
   EXPECT_EQ(ledger_->entries().size(), 3u) << "API server and kubelet agree";

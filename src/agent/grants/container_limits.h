@@ -20,7 +20,7 @@
 
 namespace tessera::agent {
 
-// Namespaces by name; "*" is all of them.
+// Namespaces by name; "*" means every namespace.
 class NamespaceSet {
  public:
   NamespaceSet() = default;

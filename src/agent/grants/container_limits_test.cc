@@ -171,7 +171,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
   Restart();
   EXPECT_EQ(MemoryIn(dir), uint64_t(2 * kGiB));
   SetLimit("a", "");
-  EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << "without it the grant holds";
+  EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << "without the annotation the grant holds";
 }
 
 TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) {
@@ -235,7 +235,7 @@ TEST_F(LimitedGrantsTest, EventsNameElasticLimitsAndClasses) {
       << "no change if one invalid class replaces another";
 }
 
-TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtItsStart) {
+TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtTheNextStart) {
   pods_.Sync();
   AssignShare("a");
   const std::string dir = RequestGrant("a", {Token(kMem, 6)})->limits_dir;
@@ -270,7 +270,7 @@ TEST_F(LimitedGrantsTest, ATextThatIsRejectedAtTheStartIsRecordedOnce) {
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
 }
 
-TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) {
+TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtTheNextStart) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
   ASSERT_TRUE(RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)}).ok());
@@ -278,10 +278,10 @@ TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtItsStart) 
   pods_.events.clear();
   PodInfo pod(*pods_.pods().at(Uid("uid-a")));
   pod.annotations[std::string(names::kAnnotationComputeLimit)] = "10";
-  for (const size_t events : {1u, 1u}) {
+  for (int start = 0; start < 2; ++start) {
     Restart();
     pods_.Set(pod);
-    ASSERT_EQ(pods_.events.size(), events);
+    ASSERT_EQ(pods_.events.size(), 1u);
   }
   EXPECT_NE(pods_.events[0].second.message.find("10 hundredths"), std::string::npos)
       << pods_.events[0].second.message;

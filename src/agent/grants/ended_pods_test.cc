@@ -150,7 +150,7 @@ TEST_F(EndedPodsTest, AfterTheTimeoutTheGpuIsWithheldUntilTheProcessIsGone) {
   EXPECT_EQ(metrics_.release_timeouts.value(), 1u);
 }
 
-TEST_F(EndedPodsTest, NothingIsReleasedWhileProcessesCannotBeSeen) {
+TEST_F(EndedPodsTest, NothingIsReleasedWhileProcessesCannotBeRead) {
   StartOn("a", "GPU-1");
   processes_.seen = {};
   processes_.seen.status = Status(Code::kPermissionDenied, "/proc: Permission denied");
@@ -304,7 +304,7 @@ TEST_F(UnsyncedPodsTest, AGpuPassesOnWhereNeitherTheKubeletNorTheApiServerKnowsI
 }
 
 TEST_F(EndedPodsTest, WithoutAnApiServerProcessesOfAnUnlistedPodAreFollowedToo) {
-  Restart(false);
+  Restart(kWithoutApiServer);
   kubelet_.Admit("a");
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
   processes_.Run("a");

@@ -34,11 +34,11 @@ Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, c
     device.major_number = major(info.st_rdev);
     device.minor_number = minor(info.st_rdev);
   }
-  DescribeLimits(share, &device);
+  SetLimitsFromShare(share, &device);
   return device;
 }
 
-void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* device) {
+void SetLimitsFromShare(const device::DeviceShare& share, grant::GrantedDevice* device) {
   device->milli = static_cast<int>(share.compute.count());
   device->bytes = share.compute == kWholeGpu ? 0 : share.memory.count();
 }
@@ -79,8 +79,8 @@ StringMap DialectEnv(const device::DeviceRequest& request,
   set(names::kAnnotationGpuMemPod, units(request.OneGpuShare().memory));
   set(names::kEnvGpuMemContainer, units(shares.front().memory));
   set(names::kAnnotationGpuMemDev, units(gpu->memory));
-  // The variable is set in both cases, so that a value from the pod has no effect. With gpushare
-  // the pod's value had one.
+  // The variable is set in both cases, so that a value from the pod has no effect. With gpushare, a
+  // value from the pod took effect.
   set(names::kEnvCgpuDisable, settings.isolation_disabled ? "true" : "false");
   return env;
 }

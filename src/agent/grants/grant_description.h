@@ -27,8 +27,8 @@ struct DescriptionOptions {
   std::string version;
 };
 
-// Sets the limits of the device from the container's share. A whole GPU has no limits.
-void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* device);
+// A whole GPU has no limits.
+void SetLimitsFromShare(const device::DeviceShare& share, grant::GrantedDevice* device);
 
 // NOT_FOUND: the GPU is not on this node any more. UNAVAILABLE: it is unhealthy, with the reason.
 Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, const DeviceSet& set,

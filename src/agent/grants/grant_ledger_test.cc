@@ -49,7 +49,7 @@ class MemoryLog : public grant::RecordLog {
   }
   std::vector<std::string> records;
   bool full = false;
-  size_t room = SIZE_MAX;  // for records
+  size_t room = SIZE_MAX;  // number of records that fit
   int replaced = 0;
   int flushed = 0;
 };
@@ -202,7 +202,7 @@ TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRejectsAGrant) {
   EXPECT_EQ(ledger_->entries().size(), 2u);
 }
 
-TEST_F(GrantLedgerTest, UnusedTokenGetsTooOld) {
+TEST_F(GrantLedgerTest, UnusedTokenExpires) {
   const grant::Nonce nonce = NewNonce(now_);
   const grant::Nonce used = NewNonce(now_), latest = NewNonce(now_);
   ASSERT_TRUE(Bind(used, {"GPU-1"}, Container(1)).ok());
@@ -372,7 +372,7 @@ class LedgerHistory {
       case 0:
       case 1:
       case 2:
-        return BindToken(NewToken());
+        return BindEntry(NewEntry());
       case 3:
         return BindAgain();
       case 4:
@@ -409,7 +409,7 @@ class LedgerHistory {
   }
 
  private:
-  using Token = GrantLedger::Entry;
+  using Entry = GrantLedger::Entry;
 
   void Open() {
     ledger_.reset();
@@ -425,7 +425,7 @@ class LedgerHistory {
     ASSERT_EQ(skipped, 0u);
   }
 
-  Token NewToken() {
+  Entry NewEntry() {
     ContainerRef holder = Container(next_pod_++ % 50);
     holder.pod_uid = Uid(fmt::format("{}-{}", holder.pod_uid, next_pod_));
     const grant::Nonce nonce = NewNonce(kStart);
@@ -440,49 +440,49 @@ class LedgerHistory {
     return Whole(nonce, {ids.begin(), ids.end()}, holder);
   }
 
-  // Binds the token. The agent may crash while it writes the record.
-  void BindToken(const Token& token) {
+  // Binds the entry. The agent may crash while it writes the record.
+  void BindEntry(const Entry& entry) {
     const uint64_t before = journal_->size();
-    const Status status = ledger_->Bind(token, nullptr, Gpus(), kStart);
+    const Status status = ledger_->Bind(entry, nullptr, Gpus(), kStart);
     const uint64_t after = journal_->size();
     if (after > before && random_() % 3 == 0) {
       const uint64_t torn = before + random_() % (after - before);
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);
       return Open();  // no caller was answered
     }
-    if (status.ok()) answered_[token.claims[0].nonce] = token;
+    if (status.ok()) answered_[entry.claims[0].nonce] = entry;
   }
 
-  const Token* AnyAnswered() {
+  const Entry* AnyAnswered() {
     if (answered_.empty()) return nullptr;
     return &std::next(answered_.begin(), static_cast<long>(random_() % answered_.size()))->second;
   }
 
   void BindAgain() {
-    if (const Token* token = AnyAnswered()) {
-      ASSERT_TRUE(ledger_->Bind(*token, nullptr, Gpus(), kStart).ok());
+    if (const Entry* entry = AnyAnswered()) {
+      ASSERT_TRUE(ledger_->Bind(*entry, nullptr, Gpus(), kStart).ok());
     }
   }
 
   void Replay() {
-    if (const Token* token = AnyAnswered()) {
-      Token thief = *token;
-      thief.holder = NewToken().holder;
+    if (const Entry* entry = AnyAnswered()) {
+      Entry thief = *entry;
+      thief.holder = NewEntry().holder;
       ASSERT_EQ(ledger_->Bind(thief, nullptr, Gpus(), kStart).code(), Code::kPermissionDenied);
     }
   }
 
   void EndPod() {
-    const Token* token = AnyAnswered();
-    if (token == nullptr) return;
-    const GrantLedger::Key key = GrantLedger::KeyOf(token->holder);
-    answered_.erase(grant::Nonce(token->claims[0].nonce));
+    const Entry* entry = AnyAnswered();
+    if (entry == nullptr) return;
+    const GrantLedger::Key key = GrantLedger::KeyOf(entry->holder);
+    answered_.erase(grant::Nonce(entry->claims[0].nonce));
     const uint64_t before = journal_->size();
     ASSERT_TRUE(ledger_->Release(key).ok());
     if (random_() % 3 == 0) {
       const uint64_t torn = before + random_() % (journal_->size() - before);
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);
-      Open();  // the release is forgotten; it comes again with the next conflict
+      Open();  // the release is lost, and repeated at the next conflict
     }
     if (random_() % 10 == 0) {
       ASSERT_TRUE(ledger_->Tidy(kStart).ok());
@@ -493,7 +493,7 @@ class LedgerHistory {
   TempDir dir_;
   std::optional<grant::Journal> journal_;
   std::optional<GrantLedger> ledger_;
-  std::map<grant::Nonce, Token> answered_;
+  std::map<grant::Nonce, Entry> answered_;
   int next_pod_ = 0;
 };
 

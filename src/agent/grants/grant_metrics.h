@@ -18,7 +18,7 @@ struct GrantMetrics {
   Counter starts_refused;
   std::atomic<uint64_t> leaving_containers{0};  // gauge
   Counter release_timeouts;
-  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
+  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers with such a token
 };
 
 }  // namespace tessera::agent

@@ -67,7 +67,7 @@ Result<PlannedGrant> GrantPlanner::Plan(const PendingRequest& pending,
   if (shares != assignment.containers.end()) {
     return PlanAssigned(pending, *pod.request, *container, shares->second, *set);
   }
-  const Status& annotation_error = occupancy_->AssignedTo(*found, set).status;
+  const Status& annotation_error = occupancy_->AnnotatedAssignmentOf(*found, set).status;
   if (!annotation_error.ok()) return annotation_error.Annotate("pod " + pod.Text());
   return PlanLocally(pending, *pod.request, set);
 }

@@ -24,7 +24,7 @@ struct GrantServerLimits {
   size_t max_connections = 64;
   // From accept to the last byte of the request.
   Duration request_timeout = std::chrono::seconds(5);
-  // A connection older than this may be closed.
+  // A connection without a complete request may be closed at this age.
   Duration stall_timeout = std::chrono::seconds(1);
   uid_t uid = 0;  // only clients with this UID are served
 };
@@ -51,7 +51,7 @@ class GrantServer {
     std::string received;
     size_t expected_bytes = grant::kFrameHeaderSize;
     bool header_done = false;
-    bool handling = false;
+    bool handling = false;  // the handler has the complete request
     MonotonicTime accepted_at{};
     MonotonicTime requested_at{};
   };

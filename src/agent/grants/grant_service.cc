@@ -241,8 +241,8 @@ void GrantService::OnPodsSynced() {
 void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
   if (set == nullptr || options_.other_plugin_grants == nullptr) return;
-  if (!options_.other_plugin_grants->AddEntries(*pod, occupancy_.AssignedTo(pod, set), *set,
-                                                dialects_, runner_->clock().WallNow())) {
+  if (!options_.other_plugin_grants->AddEntries(*pod, occupancy_.AnnotatedAssignmentOf(pod, set),
+                                                *set, dialects_, runner_->clock().WallNow())) {
     return;
   }
   ended_pods_.SchedulePrune();

@@ -96,7 +96,7 @@ class GrantService final : public Pods::Delegate {
   void OnPodsSynced() override;
 
  private:
-  // Replies. REQUIRES: the pod is known, or there is no access to pods.
+  // Plans, binds and replies. REQUIRES: the pod is known, or the agent has no API server.
   void PlanAndBind(PendingRequest pending);
   // Releases the entries of deleted pods among the conflicts, then plans again, binds and replies.
   void PlanAndBindAfterRelease(PendingRequest pending,

@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr const char* kWhole = "nvidia.com/gpu";
 
-class FakePods : public PodResources {
+// A kubelet that can delay its answers.
+class SlowKubelet : public PodResources {
  public:
   void List(Done done) override {
     ++calls;
@@ -47,14 +48,14 @@ class FakeLog : public grant::RecordLog {
 class GrantServiceTest : public ::testing::Test {
  protected:
   GrantServiceTest() {
-    pods_.runner = &runner_;
+    kubelet_.runner = &runner_;
     SetHealth(0, device::Health::Healthy());
     service_.emplace(&runner_,
                      GrantOptions{.description = {.driver_root = "/drv",
                                                   .dev_root = "/drv/dev",
                                                   .dev_root_ctr_path = "/nonexistent",
                                                   .version = "1"}},
-                     &devices_, &signer_, &ledger_, &pods_, nullptr, nullptr);
+                     &devices_, &signer_, &ledger_, &kubelet_, nullptr, nullptr);
   }
 
   void SetHealth(size_t index, device::Health health) {
@@ -81,7 +82,7 @@ class GrantServiceTest : public ::testing::Test {
     auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
     service_->Handle(request, [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
     runner_.RunUntilIdle();
-    last_ = answer;
+    last_answer_ = answer;
     return answer->has_value() ? **answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
   }
 
@@ -91,9 +92,9 @@ class GrantServiceTest : public ::testing::Test {
   FakeLog log_;
   size_t skipped_ = 0;
   GrantLedger ledger_{&log_, {}, &skipped_};
-  FakePods pods_;
+  SlowKubelet kubelet_;
   std::optional<GrantService> service_;
-  std::shared_ptr<std::optional<Result<grant::Grant>>> last_;
+  std::shared_ptr<std::optional<Result<grant::Grant>>> last_answer_;
 };
 
 TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
@@ -106,7 +107,7 @@ TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
   EXPECT_EQ(grant->devices[0].host_path, "/drv/dev/dev/nvidia2");
   EXPECT_EQ(grant->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2,GPU-1");
   EXPECT_EQ(grant->driver_root, "/drv");
-  EXPECT_EQ(pods_.calls, 0) << "only a conflict needs the kubelet";
+  EXPECT_EQ(kubelet_.calls, 0) << "only a conflict needs the kubelet";
 }
 
 TEST_F(GrantServiceTest, RepeatsTheGrantOfARepeatedRequest) {
@@ -163,8 +164,8 @@ TEST_F(GrantServiceTest, GpuThatIsGoneIsRejected) {
 
 TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRejectedWithItsName) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
-  pods_.Admit("a", {"GPU-1"});
-  pods_.Admit("b", {"GPU-1"});
+  kubelet_.Admit("a", {"GPU-1"});
+  kubelet_.Admit("b", {"GPU-1"});
   const auto grant = RequestGrant("b", Allocate({"GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
@@ -172,7 +173,7 @@ TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRejectedWithItsName) {
 
 TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
-  pods_.Admit("b", {"GPU-1"});
+  kubelet_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
   EXPECT_EQ(ledger_.entries().size(), 1u);
   EXPECT_EQ(ledger_.spent_count(), 1u);
@@ -180,22 +181,22 @@ TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
 
 TEST_F(GrantServiceTest, ARecreatedPodGetsTheGpuOfItsPredecessor) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
-  pods_.Admit("web-0", {"GPU-1"});
+  kubelet_.Admit("web-0", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"}), "main", Uid("uid-of-the-second")).ok());
 }
 
 TEST_F(GrantServiceTest, ANamesakeOnAnotherGpuDoesNotHoldTheGpu) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
-  pods_.Admit("web-0", {"GPU-2"});
-  pods_.Admit("b", {"GPU-1"});
+  kubelet_.Admit("web-0", {"GPU-2"});
+  kubelet_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
 }
 
 TEST_F(GrantServiceTest, ANamesakeWithTheIdOfAnotherResourceDoesNotHoldTheGpu) {
   ASSERT_TRUE(RequestGrant("web-0", Allocate({"GPU-1"})).ok());
-  pods_.answer->pods.emplace_back("default", "web-0");
-  pods_.answer->held_devices.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
-  pods_.Admit("b", {"GPU-1"});
+  kubelet_.answer->pods.emplace_back("default", "web-0");
+  kubelet_.answer->held_devices.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
+  kubelet_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());
 }
 
@@ -207,13 +208,13 @@ TEST_F(GrantServiceTest, DoesNotTrustAKubeletThatListsNoPod) {
 
 TEST_F(GrantServiceTest, RejectsAConflictWhileTheKubeletIsAway) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
-  pods_.answer = Status(Code::kUnavailable, "connection refused");
+  kubelet_.answer = Status(Code::kUnavailable, "connection refused");
   const auto grant = RequestGrant("b", Allocate({"GPU-1"}));
   EXPECT_EQ(grant.status().code(), Code::kUnavailable);
   EXPECT_NE(grant.status().message().find("connection refused"), std::string::npos);
 }
 
-TEST_F(GrantServiceTest, FullDiskIsRejected) {
+TEST_F(GrantServiceTest, RejectsAGrantThatAFullDiskCannotRecord) {
   log_.status = Status(Code::kResourceExhausted, "No space left on device");
   EXPECT_EQ(RequestGrant("a", Allocate({"GPU-1"})).status().code(), Code::kResourceExhausted);
   log_.status = Status::Ok();
@@ -222,42 +223,42 @@ TEST_F(GrantServiceTest, FullDiskIsRejected) {
 
 TEST_F(GrantServiceTest, RequestsThatNeedTheKubeletWaitForAFreshList) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
-  pods_.hold = true;
+  kubelet_.hold = true;
   (void)RequestGrant("b", Allocate({"GPU-1"}));
-  const auto b = last_;
+  const auto b = last_answer_;
   (void)RequestGrant("c", Allocate({"GPU-1"}));
-  const auto c = last_;
-  EXPECT_EQ(pods_.calls, 1);
+  const auto c = last_answer_;
+  EXPECT_EQ(kubelet_.calls, 1);
   PodDevices before;
   before.pods = {{"default", "b"}};
-  std::exchange(pods_.waiting_calls, {})[0](before);
+  std::exchange(kubelet_.waiting_calls, {})[0](before);
   ASSERT_TRUE(b->has_value());
   EXPECT_TRUE((*b)->ok());
   EXPECT_FALSE(c->has_value()) << "this list began before c requested its grant";
-  EXPECT_EQ(pods_.calls, 2);
+  EXPECT_EQ(kubelet_.calls, 2);
   PodDevices after;
   after.pods = {{"default", "b"}, {"default", "c"}};
   after.held_devices = {{"default", "b", "main", kWhole, {"GPU-1"}}};
-  std::exchange(pods_.waiting_calls, {})[0](after);
+  std::exchange(kubelet_.waiting_calls, {})[0](after);
   ASSERT_TRUE(c->has_value());
   EXPECT_EQ((*c)->status().code(), Code::kFailedPrecondition);
 }
 
 TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
-  pods_.Admit("a", {"GPU-1"});
+  kubelet_.Admit("a", {"GPU-1"});
   runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 1u);
-  pods_.End();
+  kubelet_.End();
   runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 1u);
   runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 0u);
 }
 
-TEST_F(GrantServiceTest, MakesNoCallOfTheKubeletWithoutGrants) {
+TEST_F(GrantServiceTest, DoesNotCallTheKubeletWithoutGrants) {
   runner_.AdvanceTimeAndRun(1h);
-  EXPECT_EQ(pods_.calls, 0);
+  EXPECT_EQ(kubelet_.calls, 0);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The annotations of a pod after one of its containers was granted its GPUs. A pod that bypasses
 // the scheduler gets the agent's choice, in Tessera's annotation and in the annotations of its
-// dialect. Every pod of the older dialects is marked as assigned, as their own agents did at this
-// point. Pure.
+// dialect. Every pod of the older dialects is marked as assigned, as gpushare and gpu-manager do
+// at this point. Pure.
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ TEST_F(GrantedAnnotationsTest, ADifferentValueOfAnAssignedPodIsReplaced) {
               UnorderedElementsAre(Pair(names::kAnnotationGpuMemIndex, "1")));
 }
 
-TEST_F(GrantedAnnotationsTest, WhileContainersAreMissingOnlyOurOwnAnnotationIsWritten) {
+TEST_F(GrantedAnnotationsTest, WhileContainersAreMissingOnlyTesserasAnnotationIsWritten) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}, {"second", Mem("4")}});
   const device::Assignment chosen = OnGpu1(pod, "second");
   EXPECT_THAT(After(pod, &chosen),
@@ -122,7 +122,7 @@ TEST_F(GrantedAnnotationsTest, WhileContainersAreMissingOnlyOurOwnAnnotationIsWr
                   Pair(names::kAnnotationAssignment, device::EncodeAssignment(chosen).value())));
 }
 
-TEST_F(GrantedAnnotationsTest, APodWithAnInvalidRequestGetsOnlyOurOwnAnnotation) {
+TEST_F(GrantedAnnotationsTest, APodWithAnInvalidRequestGetsOnlyTesserasAnnotation) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", Mem("8")}});
   const device::Assignment chosen = OnGpu1(pod);
   pod.request = Status(Code::kInvalidArgument, "two dialects in one container");

@@ -19,8 +19,9 @@ LedgerRecord SomeSpent() {
           .fingerprint = 0x0123456789abcdef};
 }
 
-// Whether the record is still valid after `what` is replaced by `other`.
-bool Reads(const LedgerRecord& record, const std::string& what, const std::string& other) {
+// Whether the encoded record is still valid after `what` is replaced by `other`.
+bool IsValidAfterReplacing(const LedgerRecord& record, const std::string& what,
+                           const std::string& other) {
   std::string text = EncodeRecord(record);
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what << " in " << text;
@@ -42,20 +43,20 @@ TEST(LedgerRecordsTest, DecodingAnEncodedRecordGivesTheSameRecord) {
 TEST(LedgerRecordsTest, AGrantWithoutAPartOfItsSharesOrTokensIsInvalid) {
   for (const char* key : {"\"gpu\"", "\"milli\"", "\"bytes\"", "\"nonce\"", "\"ids\"", "\"tokens\"",
                           "\"shares\"", "\"do\""}) {
-    EXPECT_FALSE(Reads(SomeGrant(), key, "\"other\"")) << key;
+    EXPECT_FALSE(IsValidAfterReplacing(SomeGrant(), key, "\"other\"")) << key;
   }
-  EXPECT_FALSE(Reads(SomeGrant(), "\"shares\":[", "\"shares\":{\"list\":["));
-  EXPECT_FALSE(
-      Reads(SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "{}"));
-  EXPECT_FALSE(
-      Reads(SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "[7]"));
+  EXPECT_FALSE(IsValidAfterReplacing(SomeGrant(), "\"shares\":[", "\"shares\":{\"list\":["));
+  EXPECT_FALSE(IsValidAfterReplacing(
+      SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "{}"));
+  EXPECT_FALSE(IsValidAfterReplacing(
+      SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "[7]"));
 }
 
 TEST(LedgerRecordsTest, ASpentTokenNeedsANonceAndAFingerprintOfSixteenDigits) {
-  EXPECT_FALSE(Reads(SomeSpent(), "\"nonce\"", "\"other\""));
-  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcd"));
-  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdefff"));
-  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdeX"));
+  EXPECT_FALSE(IsValidAfterReplacing(SomeSpent(), "\"nonce\"", "\"other\""));
+  EXPECT_FALSE(IsValidAfterReplacing(SomeSpent(), "0123456789abcdef", "0123456789abcd"));
+  EXPECT_FALSE(IsValidAfterReplacing(SomeSpent(), "0123456789abcdef", "0123456789abcdefff"));
+  EXPECT_FALSE(IsValidAfterReplacing(SomeSpent(), "0123456789abcdef", "0123456789abcdeX"));
 }
 
 // The journal of the first release has "bind" for a whole GPU. The journal of the second release
@@ -82,7 +83,7 @@ TEST(LedgerRecordsTest, RecordsOfEarlierReleasesAreRead) {
 
 // After a downgrade the journal has records of the later release.
 TEST(LedgerRecordsTest, AMemberOfALaterReleaseIsIgnored) {
-  EXPECT_TRUE(Reads(SomeGrant(), R"("phase":)", R"("later":{"a":[1]},"phase":)"));
+  EXPECT_TRUE(IsValidAfterReplacing(SomeGrant(), R"("phase":)", R"("later":{"a":[1]},"phase":)"));
 }
 
 }  // namespace

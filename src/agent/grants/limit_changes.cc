@@ -113,7 +113,7 @@ struct GrantedComputeLimit {
 std::vector<grant::GrantedDevice> DevicesOf(const GrantLedger::Entry& entry) {
   std::vector<grant::GrantedDevice> devices;
   for (const device::DeviceShare& share : entry.shares) {
-    DescribeLimits(share, &devices.emplace_back(grant::GrantedDevice{.uuid = share.uuid}));
+    SetLimitsFromShare(share, &devices.emplace_back(grant::GrantedDevice{.uuid = share.uuid}));
   }
   return devices;
 }
@@ -197,7 +197,7 @@ std::vector<std::string> ReasonsForNoEffect(const PodInfo& pod, const GrantLedge
     for (const grant::GrantedDevice& device : DevicesOf(entry)) {
       const auto limit = device::LimitFor(*limits, key.second, device.uuid);
       if (limit && !Kind::IsLimited(device)) {
-        // A limit for a GPU or for all containers skips those that have no such limit.
+        // A limit for a GPU or for all containers skips containers without such a limit.
         if (limits_any && !device::NamesContainer(*limits, key.second)) continue;
         problems.push_back(
             fmt::format("{}: container {} has no share of the {} of {}: it is not limited", what,
@@ -231,8 +231,8 @@ std::string ComputeTextOf(const PodInfo& pod, const std::string& container,
 }
 
 // "container main may use 4096 MiB and 20 hundredths of GPU-f1e2…, in class low"
-std::string DescribeLimits(const PodInfo& pod, const std::string& container,
-                           const grant::GrantedDevice& device) {
+std::string LimitsText(const PodInfo& pod, const std::string& container,
+                       const grant::GrantedDevice& device) {
   std::vector<std::string> limits;
   if (GrantedMemoryLimit::IsLimited(device))
     limits.push_back(GrantedMemoryLimit::Text(GrantedMemoryLimit::Of(device)));
@@ -421,9 +421,9 @@ void LimitChanges::Write(const PodInfo& before, const PodInfo& pod) {
       continue;
     }
     for (size_t i = 0; i < devices.size(); ++i) {
-      std::string text = DescribeLimits(pod, key.second, devices[i]);
+      std::string text = LimitsText(pod, key.second, devices[i]);
       const bool changed =
-          has_other_memory || text != DescribeLimits(before, key.second, devices_before[i]);
+          has_other_memory || text != LimitsText(before, key.second, devices_before[i]);
       if (devices[i].bytes != 0 && changed) changes.push_back(std::move(text));
     }
   }

@@ -61,7 +61,7 @@ class LocalChooser {
     return container.name == demand_.container;
   }
 
-  // Whether the kubelet named the GPUs of `container`. It names only those of the starting
+  // Whether the kubelet named the GPUs of `container`. The kubelet names GPUs only for the starting
   // container.
   bool IsNamed(const ContainerRequest& container) const {
     return IsStarting(container) &&
@@ -165,7 +165,7 @@ class LocalChooser {
     return Error(
         Code::kResourceExhausted,
         "container \"{}\": no GPU of this node has {} MiB and {} thousandths free for a pod "
-        "that bypasses the scheduler of Tessera: it starts when others end",
+        "that bypasses the scheduler of Tessera: it starts when other pods end",
         container.name, ToMiB(hold.memory), hold.compute.count());
   }
 
@@ -192,7 +192,7 @@ class LocalChooser {
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
                  "container \"{}\": {} GPUs of this node are free, {} are requested by a pod that "
-                 "bypasses the scheduler of Tessera: it starts when others end",
+                 "bypasses the scheduler of Tessera: it starts when other pods end",
                  container.name, candidates.size(), count);
   }
 

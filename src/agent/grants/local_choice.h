@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses GPUs for a pod that bypasses the scheduler. A share goes to the GPU with the least room
 // left (best fit). Whole GPUs are those that the kubelet named if they are free, else the GPUs with
-// the best links. Containers that share GPUs (Request::Groups) get the GPUs that one of them
+// the best links. Containers that share GPUs (DeviceRequest::Groups) get the GPUs that one of them
 // already has, whatever the kubelet named. Pure.
 #pragma once
 

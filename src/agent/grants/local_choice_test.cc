@@ -15,12 +15,12 @@ class LocalChoiceTest : public ::testing::Test {
   static StringMap Mem(const std::string& gib) {
     return {{std::string(names::kResourceGpuMem), gib}};
   }
-  // Blocks of 256 MiB.
+  // vcuda-memory counts blocks of 256 MiB.
   static StringMap Core(const std::string& percent, int gib) {
     return {{std::string(names::kResourceVcudaCore), percent},
             {std::string(names::kResourceVcudaMemory), std::to_string(4 * gib)}};
   }
-  // The GPU that the pod gets when the container starts, or the error.
+  // The GPU of container `of` after the choice for the starting container, or the error.
   std::string Choose(const PodInfo& pod, const std::string& starting, const std::string& of) {
     const LocalDemand demand{.pod_uid = pod.uid,
                              .request = &*pod.request,
@@ -83,7 +83,7 @@ TEST_F(LocalChoiceTest, ContainersWithGpuMemoryUseTheGpuThatThePodHas) {
   EXPECT_EQ(Choose(pod, "second", "second"), "GPU-2");
 }
 
-TEST_F(LocalChoiceTest, AContainerWithoutGpusOrWithASliceGetsNothingHere) {
+TEST_F(LocalChoiceTest, AContainerWithoutGpusOrWithASliceGetsNoGpu) {
   const PodInfo pod = FakeApiPods::Make(
       "a", {{"main", Mem("4")}, {"plain", {}}, {"slice", {{"nvidia.com/mig-1g.10gb", "1"}}}});
   ASSERT_TRUE(pod.request.ok()) << pod.request.status().ToString();

@@ -29,8 +29,8 @@ class NodeOccupancy {
 
   // Returns null for an unknown pod.
   const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
-  const Assignments::AnnotatedAssignment& AssignedTo(const std::shared_ptr<const PodInfo>& pod,
-                                                     const SetPtr& set) {
+  const Assignments::AnnotatedAssignment& AnnotatedAssignmentOf(
+      const std::shared_ptr<const PodInfo>& pod, const SetPtr& set) {
     return assignments_.Of(pod, set);
   }
   // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.

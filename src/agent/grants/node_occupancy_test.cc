@@ -38,7 +38,7 @@ TEST(NodeOccupancyTest, WaitingListsAssignedContainersWithoutGpus) {
   assign("young", 3, "GPU-1");
   assign("old", 1, "GPU-2");
   assign("known", 2, "GPU-3");
-  pods.Set(FakeApiPods::Make("past", {{"main", {{kMemName, "8"}}}}));
+  pods.Set(FakeApiPods::Make("unassigned", {{"main", {{kMemName, "8"}}}}));
   occupancy.SetKubeletDevices(
       {.held_devices = {{"default", "known", "main", kMemName, {"m0000"}}}});
   auto waiting = occupancy.WaitingContainers(set, device::MemoryUnit::kGiB);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The offers of each resource to the kubelet. Kube-scheduler adds up each resource by itself, so
 // the part of a GPU that containers of one dialect hold is withdrawn from the other dialects: some
-// of their IDs become Unhealthy until the holding containers end. As many IDs of a resource are
-// healthy as its own pods hold, plus as many as still fit.
+// of their IDs become Unhealthy until the holding containers end. The number of healthy IDs of a
+// resource is the number that its own pods hold, plus the number that still fits.
 //
 // Only IDs that the kubelet has not allocated are withdrawn, the IDs of the held GPU first. If an
 // ID of a running pod became Unhealthy, it would reduce the free amount twice, and would look like

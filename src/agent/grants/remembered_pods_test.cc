@@ -14,7 +14,7 @@ namespace {
 
 const std::string kMem(names::kResourceGpuMem);
 
-// Outlives the process.
+// Keeps its records when the agent restarts.
 struct Disk {
   std::vector<std::string> records;
   int replaced = 0;

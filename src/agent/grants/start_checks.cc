@@ -111,8 +111,8 @@ Status StartChecks::CompareHolders(const Entry& entry, const Holders& holders,
 
 Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
   const ContainerRef unknown = entry.holder;
-  // The kubelet does not list init containers. Without access to pods, a container that it does not
-  // list is taken for one.
+  // The kubelet does not list init containers. Without access to the API server, a container that
+  // the kubelet does not list is taken for an init container.
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
     return MismatchError(unknown, device::UuidsOf(entry.shares),
@@ -127,7 +127,7 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
     RETURN_IF_ERROR(pod.request.status().Annotate("pod " + pod.Text()));
   }
   const std::vector<std::string> has = device::UuidsOf(entry.shares);
-  const std::vector<std::string> assigned = AssignedTo(owner);
+  const std::vector<std::string> assigned = AssignedGpusOf(owner);
   if (!assigned.empty() && !SameIds(assigned, has)) {
     return MismatchError(owner, has, "chosen before its assignment was known");
   }
@@ -167,7 +167,7 @@ bool StartChecks::HasRun(const ContainerRef& holder) const {
 void StartChecks::AdoptGpus(const CallPtr& call, const ContainerRef& holder) {
   const ContainerRef owner = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
-  const std::vector<std::string> assigned = AssignedTo(owner);
+  const std::vector<std::string> assigned = AssignedGpusOf(owner);
   const std::string how_given = "by a device plugin that did not know its assignment";
   if (!assigned.empty() && !SameIds(assigned, call->ids)) {
     return Finish(call, MismatchError(owner, call->ids, how_given));
@@ -251,7 +251,7 @@ Result<ContainerRef> StartChecks::WithUid(ContainerRef owner) const {
                last_error.ok() ? "the API server has not listed it" : last_error.message());
 }
 
-std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& owner) const {
+std::vector<std::string> StartChecks::AssignedGpusOf(const ContainerRef& owner) const {
   const auto set = devices_->Get();
   if (set == nullptr) return {};
   const device::Assignment assignment = service_->occupancy().AssignmentOf(owner.pod_uid, set);
@@ -265,7 +265,7 @@ Status StartChecks::MismatchError(const ContainerRef& owner,
                                   const std::string& how_given) const {
   std::vector<std::string> assigned;
   Result<ContainerRef> known = pods_ == nullptr || !owner.owner_known() ? owner : WithUid(owner);
-  if (known.ok()) assigned = AssignedTo(*known);
+  if (known.ok()) assigned = AssignedGpusOf(*known);
   return Error(
       Code::kFailedPrecondition,
       "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "

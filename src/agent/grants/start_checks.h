@@ -82,7 +82,7 @@ class StartChecks {
   // Returns `owner` with its pod's UID. UNAVAILABLE while the pod is unknown.
   Result<ContainerRef> WithUid(ContainerRef owner) const;
   bool HasRun(const ContainerRef& holder) const;
-  std::vector<std::string> AssignedTo(const ContainerRef& owner) const;
+  std::vector<std::string> AssignedGpusOf(const ContainerRef& owner) const;
   // FAILED_PRECONDITION with a text for users.
   Status MismatchError(const ContainerRef& owner, const std::vector<std::string>& container_gpus,
                        const std::string& how_given) const;

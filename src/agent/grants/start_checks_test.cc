@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class StartChecksTest : public AllocationFixture {
  protected:
-  // A grant by the IDs, because Allocate does not know the container yet.
+  // Allocates by the IDs alone, because the container is not known yet.
   Ids AllocateToUnknown(int gib) {
     const Ids ids = NewIds(gib);
     EXPECT_EQ(Allocate(kMem, ids), "GPU-0");
@@ -24,7 +24,7 @@ class StartChecksTest : public AllocationFixture {
     kubelet_.answer->held_devices.push_back({"default", pod, container, kMem, ids});
   }
   // Adds a pod that an earlier device plugin has started with the GPU.
-  void RanBefore(const std::string& name, const std::string& gpu) {
+  void AddPodOfEarlierPlugin(const std::string& name, const std::string& gpu) {
     PodInfo pod = FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}});
     pod.container_ids["main"] = "containerd://1";
     pods_.Set(std::move(pod));
@@ -124,7 +124,7 @@ TEST_F(StartChecksTest, TheLaterOfTwoGrantsForTheSameIdsCounts) {
 }
 
 TEST_F(StartChecksTest, WithoutAnApiServerNoContainerOfAnEarlierPluginStarts) {
-  RestartAll(false);
+  RestartAll(kWithoutApiServer);
   kubelet_.Admit("old");
   Hold("old", kGpu, {"GPU-2"});
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
@@ -132,7 +132,7 @@ TEST_F(StartChecksTest, WithoutAnApiServerNoContainerOfAnEarlierPluginStarts) {
 }
 
 TEST_F(StartChecksTest, AnUnhealthyGpuOfAnEarlierPluginIsUnavailable) {
-  RanBefore("old", "GPU-1");
+  AddPodOfEarlierPlugin("old", "GPU-1");
   SetHealthOfGpu1(device::Health::Unhealthy("XID 79"));
   const Status status = PreStart(kGpu, {"GPU-1"});
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -145,7 +145,7 @@ TEST_F(StartChecksTest, AGpuOfAnEarlierPluginThatAnotherPodHoldsStartsNoContaine
   kubelet_.Admit("holder");
   ASSERT_EQ(Allocate(kGpu, {"GPU-0"}), "GPU-2");
   Hold("holder", kGpu, {"GPU-0"});
-  RanBefore("old", "GPU-2");
+  AddPodOfEarlierPlugin("old", "GPU-2");
   EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_NE(ledger_->Find({Uid("uid-holder"), "default", "holder", "main"}), nullptr);

@@ -26,7 +26,7 @@ class UnredeemedTest : public GrantsFixture {
   }
 };
 
-TEST_F(UnredeemedTest, AContainerThatRunsWithATokenThatWasNeverShownIsFound) {
+TEST_F(UnredeemedTest, AContainerThatRunsWithAnUnredeemedTokenIsFound) {
   Run("a");
   EXPECT_EQ(Find(), (std::vector<std::string>{"default/a/main"}));
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");

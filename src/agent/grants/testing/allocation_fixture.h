@@ -23,11 +23,11 @@ class AllocationFixture : public GrantsFixture {
     pods_.Sync();
   }
 
-  void RestartAll(bool api = true) {
+  void RestartAll(bool with_api_server = true) {
     checks_.reset();
     allocation_.reset();
-    Restart(api);
-    Pods* pods = api ? &pods_ : nullptr;
+    Restart(with_api_server);
+    Pods* pods = with_api_server ? &pods_ : nullptr;
     allocation_.emplace(&runner_, &*service_, &*ledger_, pods, device::MemoryUnit::kGiB);
     checks_.emplace(&runner_, &*service_, &*ledger_, pods, &devices_, &metrics_);
   }
@@ -70,7 +70,7 @@ class AllocationFixture : public GrantsFixture {
     if (!answer->has_value()) runner_.AdvanceTimeAndRun(kAllocateWait);
     return answer->has_value() ? Visible(**answer) : "waits";
   }
-  // Admits a pod with one container like the kubelet.
+  // Admits a pod with one container as the kubelet does, and returns its GPU.
   std::string AdmitMem(const std::string& pod, const Ids& ids) {
     kubelet_.Admit(pod);
     const std::string gpu = Allocate(kMem, ids);

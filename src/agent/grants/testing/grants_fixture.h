@@ -20,6 +20,8 @@
 
 namespace tessera::agent {
 
+inline constexpr bool kWithoutApiServer = false;  // argument of Restart
+
 inline const std::string kGpu(names::kResourceGpu);
 inline const std::string kMem(names::kResourceGpuMem);
 inline const std::string kCore(names::kResourceVcudaCore);
@@ -70,7 +72,7 @@ class GrantsFixture : public ::testing::Test {
   }
 
   // Restarts the service as after a crash: only the log remains.
-  void Restart(bool api = true) {
+  void Restart(bool with_api_server = true) {
     service_.reset();
     size_t skipped = 0;
     ledger_.emplace(&log_, log_.records, &skipped);
@@ -84,7 +86,7 @@ class GrantsFixture : public ::testing::Test {
                                   .on_unredeemed = on_unredeemed_,
                                   .other_plugin_grants = MakeOtherPluginGrants(),
                                   .metrics = &metrics_},
-                     &devices_, &signer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
+                     &devices_, &signer_, &*ledger_, &kubelet_, with_api_server ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
   }

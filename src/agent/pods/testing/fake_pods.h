@@ -22,7 +22,7 @@ class FakeApiPods final : public Pods {
   Status last_error() const override { return last_error_; }
   void Annotate(const PodInfo& pod, const StringMap& annotations) override {
     for (const auto& [key, value] : annotations) written[pod.name][key] = value;
-    if (!apply || !pods_.contains(pod.uid)) return;
+    if (!apply_annotations || !pods_.contains(pod.uid)) return;
     PodInfo now = *pods_.at(pod.uid);
     for (const auto& [key, value] : annotations) now.annotations[key] = value;
     Set(std::move(now));
@@ -56,7 +56,7 @@ class FakeApiPods final : public Pods {
     pods_.erase(uid);
     delegate_->OnPod(uid);
   }
-  // As at the start of an agent.
+  // Returns to the state before the first complete list.
   void Unsync() { synced_ = false; }
   void Sync() {
     synced_ = true;
@@ -64,7 +64,7 @@ class FakeApiPods final : public Pods {
   }
 
   Status last_error_;
-  bool apply = true;                                     // written annotations change the pods
+  bool apply_annotations = true;                         // written annotations change the pods
   std::map<std::string, StringMap> written;              // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
