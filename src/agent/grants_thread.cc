@@ -119,7 +119,7 @@ struct GrantsThread::State {
       if (member == members.end()) continue;
       use.compute_class = member->share.priority;
       use.compute_limit = MilliGpu(std::lround(member->share.limit * 1000));
-      use.compute_use = control.Used(member->pod_uid, member->container, member->uuid);
+      use.compute_use = control.TakeUse(member->pod_uid, member->container, member->uuid);
     }
     share_histories.Update(now, &uses);
     control.Update(std::move(members));

@@ -71,7 +71,7 @@ class GrantsThread final : public KubeletGrants {
   // Passes the holdings of containers, or none while the thread starts or ends, to `then` on the
   // grants' thread. Any thread.
   void GetHoldings(std::function<void(Holdings)> then);
-  // Runs on the grants' thread.
+  // Runs the task on the grants' thread. Any thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }
 
  private:

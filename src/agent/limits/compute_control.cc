@@ -50,8 +50,8 @@ void ComputeControl::Update(std::vector<Member> members) {
   });
 }
 
-std::optional<ComputeUse> ComputeControl::Used(const Uid& pod_uid, const std::string& container,
-                                               const std::string& uuid) {
+std::optional<ComputeUse> ComputeControl::TakeUse(const Uid& pod_uid, const std::string& container,
+                                                  const std::string& uuid) {
   const std::lock_guard lock(mutex_);
   const auto found = meters_.find({pod_uid, container, uuid});
   if (found == meters_.end()) return std::nullopt;
@@ -70,12 +70,12 @@ void ComputeControl::Run() {
   int64_t next_tick_ns = 0;  // 0: no member
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    const auto is_due = [this] { return stop_ || update_.has_value(); };
+    const auto must_wake = [this] { return stop_ || update_.has_value(); };
     if (next_tick_ns == 0) {
-      changed_.wait(lock, is_due);
+      changed_.wait(lock, must_wake);
     } else {
       changed_.wait_for(
-          lock, std::chrono::nanoseconds(std::max<int64_t>(0, next_tick_ns - NowNs())), is_due);
+          lock, std::chrono::nanoseconds(std::max<int64_t>(0, next_tick_ns - NowNs())), must_wake);
     }
     auto update = std::exchange(update_, std::nullopt);
     if (stop_) return;

@@ -11,9 +11,9 @@
 // containers return to that rate when their lease of 50 ms has ended; members without a request
 // keep the rate that they would get if all were busy.
 //
-// Threads: Update and Used are called on one thread. The ticks run on another thread, which sleeps
-// while no member has used a GPU. Cost of a tick: about 2,000 instructions for each member, and no
-// system call; tests/bench/arbiter_bench.cc measures it.
+// Threads: Update and TakeUse are called on one thread. The ticks run on another thread, which
+// sleeps while no member has used a GPU. Cost of a tick: about 2,000 instructions for each member,
+// and no system call; tests/bench/arbiter_bench.cc measures it.
 #pragma once
 
 #include <condition_variable>
@@ -37,7 +37,7 @@
 
 namespace tessera::agent {
 
-// The use of one GPU by a container since the last call of Used.
+// The use of one GPU by a container since the last call of TakeUse.
 struct ComputeUse {
   double used = 0;      // fraction of the GPU's time
   double waiting = 0;   // average number of threads that waited for the share
@@ -65,8 +65,8 @@ class ComputeControl {
   void Update(std::vector<Member> members);
   // The use by a member since the last call for this member; nothing if the member is new or has
   // not used the GPU.
-  std::optional<ComputeUse> Used(const Uid& pod_uid, const std::string& container,
-                                 const std::string& uuid);
+  std::optional<ComputeUse> TakeUse(const Uid& pod_uid, const std::string& container,
+                                    const std::string& uuid);
 
  private:
   using Key = std::tuple<Uid, std::string, std::string>;  // pod, container, UUID
@@ -74,7 +74,7 @@ class ComputeControl {
     int64_t gpu_time_ns = 0, wait_time_ns = 0, read_at_ns = 0;  // latest reading, and its time
     double bias = 1;              // the arbiter's correction of `gpu_time_ns`
     double used_ns = 0;           // GPU time, corrected
-    double reported_used_ns = 0;  // reported_*: at the last call of Used
+    double reported_used_ns = 0;  // reported_*: at the last call of TakeUse
     int64_t reported_wait_ns = 0, reported_at_ns = 0;
   };
   struct KnownMember {
@@ -113,9 +113,11 @@ class ComputeControl {
   std::vector<limiter::Arbiter::ContainerReading> readings_;
   std::vector<std::pair<MemberMeter*, ComputeTotals>> totals_;
 
+  // Guards the members below: the ticks run on a thread of their own, so that nothing on the
+  // caller's thread delays them.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::vector<Member>> update_;
+  std::optional<std::vector<Member>> update_;  // members that the tick thread has not taken yet
   std::map<Key, MemberMeter> meters_;
   bool stop_ = false;
   std::thread thread_;

@@ -45,8 +45,9 @@ class Container {
   ~Container() { ::munmap(region_, sizeof(limiter::Usage)); }
 
   const ComputeControl::Member& member() const { return member_; }
-  const limiter::ComputeLimit& line() const { return limits_->limits().compute[0]; }
-  int64_t room() const { return line().pool.load() - region_->compute[0].charge.charged.load(); }
+  const limiter::ComputeLimit& limit() const { return limits_->limits().compute[0]; }
+  // GPU time in nanoseconds that the process may still charge.
+  int64_t room() const { return limit().pool.load() - region_->compute[0].charge.charged.load(); }
   // Charges more GPU time to the process, which continues to work.
   void Work(int64_t ns) {
     limiter::ComputeUsage& usage = region_->compute[0];
@@ -85,23 +86,23 @@ class ComputeControlTest : public ::testing::Test {
 TEST_F(ComputeControlTest, AMemberThatWorksGetsALeaseAndRoom) {
   Container container(dir_.path(), "a", 0.3);
   ComputeControl control;
-  EXPECT_EQ(container.line().lease_end.load(), 0)
+  EXPECT_EQ(container.limit().lease_end.load(), 0)
       << "before the first Update the rate of its grant holds";
   control.Update({container.member()});
   container.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return container.limit().lease_end.load() > NowNs(); }));
   EXPECT_TRUE(Soon([&] { return container.room() > 0; }));
-  EXPECT_NEAR(container.line().cap.load(), 0.3 * limiter::kOne, 2);
+  EXPECT_NEAR(container.limit().cap.load(), 0.3 * limiter::kOne, 2);
 }
 
 TEST_F(ComputeControlTest, ReturnsTheUseSinceTheLastCall) {
   Container container(dir_.path(), "a", 0.3);
   ComputeControl control;
-  EXPECT_EQ(control.Used(Uid("a"), "main", kOneGpu), std::nullopt);
+  EXPECT_EQ(control.TakeUse(Uid("a"), "main", kOneGpu), std::nullopt);
   control.Update({container.member()});
   container.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return control.Used(Uid("a"), "main", kOneGpu).has_value(); }));
-  // On a busy machine a thread may pause and make a reading late, so that another one counts.
+  EXPECT_TRUE(Soon([&] { return control.TakeUse(Uid("a"), "main", kOneGpu).has_value(); }));
+  // On a busy machine a thread may pause and make a reading late, so the test tries up to 20 times.
   std::optional<ComputeUse> use;
   double used = 0, waiting = 0;
   int rounds = 0;
@@ -110,13 +111,13 @@ TEST_F(ComputeControlTest, ReturnsTheUseSinceTheLastCall) {
            use->waited_for == rounds * std::chrono::milliseconds(50);
   };
   while (rounds < 20 && !is_near()) {
-    (void)control.Used(Uid("a"), "main", kOneGpu);
+    (void)control.TakeUse(Uid("a"), "main", kOneGpu);
     const int64_t start = NowNs();
     container.Work(20 * kMs);
     container.Wait(50 * kMs);
     ++rounds;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    use = control.Used(Uid("a"), "main", kOneGpu);
+    use = control.TakeUse(Uid("a"), "main", kOneGpu);
     const double span = static_cast<double>(NowNs() - start);
     used = 20.0 * kMs / span;
     waiting = 50.0 * kMs / span;
@@ -133,13 +134,13 @@ TEST_F(ComputeControlTest, AContainerWithoutARequestIsLimitedOnlyBesideRequests)
   control.Update({memory.member()});
   memory.Work(kMs);
   control.Update({share.member(), memory.member()});
-  EXPECT_TRUE(Soon([&] { return memory.line().lease_end.load() > NowNs(); }));
-  EXPECT_NE(memory.line().epoch.load(), 0u);
-  EXPECT_EQ(memory.line().cap.load(), 0u);
-  EXPECT_NEAR(memory.line().floor.load(), 0.3 * limiter::kOne, 2);
+  EXPECT_TRUE(Soon([&] { return memory.limit().lease_end.load() > NowNs(); }));
+  EXPECT_NE(memory.limit().epoch.load(), 0u);
+  EXPECT_EQ(memory.limit().cap.load(), 0u);
+  EXPECT_NEAR(memory.limit().floor.load(), 0.3 * limiter::kOne, 2);
   control.Update({memory.member()});
-  EXPECT_TRUE(Soon([&] { return memory.line().epoch.load() == 0; }));
-  EXPECT_EQ(memory.line().floor.load(), 0u);
+  EXPECT_TRUE(Soon([&] { return memory.limit().epoch.load() == 0; }));
+  EXPECT_EQ(memory.limit().floor.load(), 0u);
 }
 
 TEST_F(ComputeControlTest, AnAgentThatStartsRemovesALimitThatNoRequestNeedsAnyMore) {
@@ -147,7 +148,7 @@ TEST_F(ComputeControlTest, AnAgentThatStartsRemovesALimitThatNoRequestNeedsAnyMo
   memory.member().limits->Write(0, limiter::Arbiter::Allowance{.epoch = 1, .floor = 1});
   ComputeControl control;
   control.Update({memory.member()});
-  EXPECT_TRUE(Soon([&] { return memory.line().epoch.load() == 0; }));
+  EXPECT_TRUE(Soon([&] { return memory.limit().epoch.load() == 0; }));
 }
 
 // The limiter measures 0.6 of the GPU, of which the driver confirms half.
@@ -160,14 +161,14 @@ TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
   int64_t last = NowNs();
   double shown = 0;
   for (int step = 0; step < 60 && (shown < 0.2 || shown > 0.4); ++step) {
-    // A step has many ticks, because its last reading is old by up to one.
+    // A step has many ticks, because its last reading may be one tick old.
     for (int i = 0; i < 30; ++i) {
       const int64_t now = NowNs();
       container.Work((now - std::exchange(last, now)) * 6 / 10);
       std::this_thread::sleep_for(std::chrono::milliseconds(4));
     }
     control.Update({member});
-    if (const auto use = control.Used(Uid("a"), "main", kOneGpu)) shown = use->used;
+    if (const auto use = control.TakeUse(Uid("a"), "main", kOneGpu)) shown = use->used;
   }
   EXPECT_NEAR(shown, 0.3, 0.1);
 }
@@ -178,8 +179,8 @@ TEST_F(ComputeControlTest, AnAgentThatStartsKeepsTheCorrectionOfTheAgentBefore) 
   container.Work(kMs);
   ComputeControl control;
   control.Update({container.member()});
-  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
-  EXPECT_EQ(container.line().bias.load(), limiter::kOne * 5 / 4);
+  EXPECT_TRUE(Soon([&] { return container.limit().lease_end.load() > NowNs(); }));
+  EXPECT_EQ(container.limit().bias.load(), limiter::kOne * 5 / 4);
 }
 
 TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirAllowances) {
@@ -188,7 +189,7 @@ TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirAllow
   bad.Truncate();
   control.Update({bad.member(), good.member()});
   good.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return good.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return good.limit().lease_end.load() > NowNs(); }));
 }
 
 // The agent reads the file in place, where the container may cut it at any time.
@@ -197,13 +198,13 @@ TEST_F(ComputeControlTest, ATruncatedUsageFileDoesNotAffectOtherContainers) {
   ComputeControl control;
   control.Update({bad.member(), good.member()});
   bad.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return bad.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return bad.limit().lease_end.load() > NowNs(); }));
   bad.Truncate();
   for (int i = 0; i < 20; ++i) {
     good.Work(kMs);
     std::this_thread::sleep_for(std::chrono::milliseconds(4));
   }
-  EXPECT_TRUE(Soon([&] { return good.room() > 0 && good.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return good.room() > 0 && good.limit().lease_end.load() > NowNs(); }));
 }
 
 TEST_F(ComputeControlTest, LeasesEndAfterDestruction) {
@@ -211,10 +212,10 @@ TEST_F(ComputeControlTest, LeasesEndAfterDestruction) {
   auto control = std::make_unique<ComputeControl>();
   control->Update({container.member()});
   container.Work(kMs);
-  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return container.limit().lease_end.load() > NowNs(); }));
   control.reset();
-  EXPECT_LE(container.line().lease_end.load(), NowNs() + 60 * kMs);
-  EXPECT_NEAR(container.line().floor.load(), 0.3 * limiter::kOne, 2);
+  EXPECT_LE(container.limit().lease_end.load(), NowNs() + 60 * kMs);
+  EXPECT_NEAR(container.limit().floor.load(), 0.3 * limiter::kOne, 2);
 }
 
 }  // namespace

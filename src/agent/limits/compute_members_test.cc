@@ -19,11 +19,11 @@ ContainerUsage::RegionFiles FilesOf(const std::string& pod, int milli = 300) {
 
 class ComputeMembersTest : public ::testing::Test {
  protected:
-  void SetPod(const std::string& annotation, const std::string& elastic = "",
+  void SetPod(const std::string& compute_class, const std::string& elastic = "",
               const std::string& limit = "") {
     PodInfo pod = FakeApiPods::Make("a", {});
-    if (!annotation.empty()) {
-      pod.annotations[std::string(names::kAnnotationComputeClass)] = annotation;
+    if (!compute_class.empty()) {
+      pod.annotations[std::string(names::kAnnotationComputeClass)] = compute_class;
     }
     if (!limit.empty()) pod.annotations[std::string(names::kAnnotationComputeLimit)] = limit;
     device::DeviceRequest request;
@@ -74,7 +74,7 @@ TEST_F(ComputeMembersTest, ALimitLowersTheGrantAndTheIdleCompute) {
   }
 }
 
-TEST_F(ComputeMembersTest, TheClassIsThatOfThePod) {
+TEST_F(ComputeMembersTest, AContainerHasTheClassOfItsPod) {
   SetPod("low");
   EXPECT_EQ(Share().priority, PriorityClass::kLow);
   SetPod("high");
@@ -96,7 +96,7 @@ TEST_F(ComputeMembersTest, AShareOfMemoryAloneRequestsNoComputeAndHasNoLimit) {
   EXPECT_EQ(members[0].share, (limiter::ComputeShare{.priority = PriorityClass::kLow}));
 }
 
-TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
+TEST_F(ComputeMembersTest, TheUtilizationIsOfTheSameContainerAndGpu) {
   const ContainerUses uses = {
       {.holder = {Uid("uid-b"), "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
       {.holder = {Uid("uid-a"), "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},

@@ -24,7 +24,7 @@ class ComputeUsageTest : public ::testing::Test {
   ~ComputeUsageTest() override { ::munmap(usage_, sizeof(limiter::Usage)); }
 
   // Sets the GPU time of the process in this slot.
-  void SetLine(uint32_t gpu, uint32_t slot, int64_t metered) {
+  void SetSlot(uint32_t gpu, uint32_t slot, int64_t metered) {
     limiter::ComputeUsage& usage = usage_->compute[gpu];
     usage.charge.slots = std::max(usage.charge.slots.load(), slot + 1);
     usage.slots[slot].last_written = 1;
@@ -35,10 +35,10 @@ class ComputeUsageTest : public ::testing::Test {
   limiter::Usage* usage_ = nullptr;
 };
 
-TEST_F(ComputeUsageTest, ReadsTheLinesOfItsGpu) {
-  SetLine(2, 0, 5);
-  SetLine(2, 3, 7);
-  SetLine(1, 0, 100);
+TEST_F(ComputeUsageTest, ReadsTheSlotsOfItsGpu) {
+  SetSlot(2, 0, 5);
+  SetSlot(2, 3, 7);
+  SetSlot(1, 0, 100);
   usage_->compute[2].charge.charged = 20;
   usage_->compute[2].charge.waited = 9;
   ComputeUsageFile file(file_, 2);
@@ -57,7 +57,7 @@ TEST_F(ComputeUsageTest, ReadsTheLinesOfItsGpu) {
 }
 
 TEST_F(ComputeUsageTest, ReadsManyProcesses) {
-  for (uint32_t slot = 0; slot < 1000; ++slot) SetLine(0, slot, 2);
+  for (uint32_t slot = 0; slot < 1000; ++slot) SetSlot(0, slot, 2);
   ComputeUsageFile file(file_, 0);
   limiter::Arbiter::ContainerReading reading;
   const auto totals = file.Read(&reading);
@@ -67,7 +67,7 @@ TEST_F(ComputeUsageTest, ReadsManyProcesses) {
 }
 
 TEST_F(ComputeUsageTest, ReadsATruncatedFileAgainOnceItIsComplete) {
-  SetLine(0, 0, 5);
+  SetSlot(0, 0, 5);
   ComputeUsageFile file(file_, 0);
   limiter::Arbiter::ContainerReading reading;
   ASSERT_TRUE(file.Read(&reading).has_value());
@@ -75,16 +75,16 @@ TEST_F(ComputeUsageTest, ReadsATruncatedFileAgainOnceItIsComplete) {
   EXPECT_FALSE(file.Read(&reading).has_value());
   EXPECT_FALSE(file.Read(&reading).has_value());
   ASSERT_EQ(::ftruncate(file_->get(), sizeof(limiter::Usage)), 0);
-  SetLine(0, 1, 6);
+  SetSlot(0, 1, 6);
   const auto totals = file.Read(&reading);
   ASSERT_TRUE(totals.has_value());
   EXPECT_EQ(totals->gpu_time_ns, 6);
 }
 
-TEST_F(ComputeUsageTest, BoundsTheClaimsOfAContainer) {
-  SetLine(0, 0, INT64_MAX);
-  SetLine(0, 1, INT64_MAX);
-  SetLine(0, 2, INT64_MIN);
+TEST_F(ComputeUsageTest, ClampsTheNumbersOfAContainer) {
+  SetSlot(0, 0, INT64_MAX);
+  SetSlot(0, 1, INT64_MAX);
+  SetSlot(0, 2, INT64_MIN);
   usage_->compute[0].charge.slots = UINT32_MAX;
   usage_->compute[0].charge.waited = INT64_MIN;
   ComputeUsageFile file(file_, 0);

@@ -13,10 +13,11 @@
 namespace tessera::agent {
 namespace {
 
-// More memory than this, and more than the container's limit, is no code of a program.
+// Unaccounted memory above this and above the container's limit cannot be a program's code.
 constexpr Bytes kMaxUnexplained{int64_t{1} << 30};
-// Use beyond a container's limit and this part of the GPU is excess. A container whose excess sums
-// up to kMaxExcessSeconds has no working limiter. A kernel of 26 seconds stays below that.
+// Use above the sum of a container's limit and this fraction of the GPU is excess. A container
+// whose excess adds up to kMaxExcessSeconds has no working limiter. The excess of a kernel of 26
+// seconds stays below that.
 constexpr double kTolerated = 0.25;
 constexpr double kMaxExcessSeconds = 20;
 
@@ -30,7 +31,7 @@ std::string DamageText(const Status& counted) {
       counted.message());
 }
 
-// `killed`: processes that were killed in an earlier round, too.
+// `killed`: processes that were killed in this round and also in an earlier round.
 std::string DescribeFailedKill(const Status& problem, const std::set<int>& killed) {
   if (!problem.ok()) return ". --limits-stop-bypass: " + problem.message();
   if (killed.empty()) return ". --limits-stop-bypass: 0 killed";
@@ -42,13 +43,13 @@ std::string DescribeFailedKill(const Status& problem, const std::set<int>& kille
 // Sets the engine's ID of each container, by which its processes in the driver's report are
 // recognized. The ID is needed even if no process that sees the container's limits was found.
 void ContainerUsage::FindOwners(const Round& round) const {
-  std::map<Uid, int> with_gpus;
-  for (const auto& [key, entry] : ledger_->entries()) ++with_gpus[key.first];
+  std::map<Uid, int> container_counts;
+  for (const auto& [key, entry] : ledger_->entries()) ++container_counts[key.first];
   for (const auto& watched : round.all) {
     watched->owner_id = watched->container_id;
     if (watched->owner_id.empty() && options_.container_id_of)
       watched->owner_id = options_.container_id_of(watched->holder);
-    watched->is_alone = with_gpus[watched->holder.pod_uid] == 1;
+    watched->is_alone = container_counts[watched->holder.pod_uid] == 1;
   }
 }
 
@@ -73,7 +74,7 @@ void ContainerUsage::CheckVisibility(const Round& round) {
         if (VisibilityOf(limits, pid, find) == LimitsVisibility::kHidden) hidden->insert(pid);
       }
     };
-    RunJob("usage-sight", work, [watched, hidden] {
+    RunJob("usage-visibility", work, [watched, hidden] {
       watched->checking_since.reset();
       watched->hidden = *hidden;
     });
@@ -93,7 +94,7 @@ bool ContainerUsage::IsHidden(const WatchedContainer& watched, int pid) const {
   return watched.hidden.contains(pid) || (is_stuck && watched.container_id.empty());
 }
 
-// Looks only for the pid in /proc, because execve does not change the process.
+// A process that has called execve has not ended, so only its pid is looked up in /proc.
 bool ContainerUsage::HasEnded(int pid) const {
   return !PathExists(fmt::format("{}/{}", options_.find.proc_root, pid));
 }
@@ -255,8 +256,8 @@ void ContainerUsage::HandleBypass(const WatchedContainer& watched,
          });
 }
 
-// Whether `pids` has a process that was not killed before. A killed process may be in the driver's
-// report for some rounds, and is killed in each.
+// Records the killed processes. Returns whether `pids` has a process that was not killed before: a
+// killed process may be in the driver's report for some rounds, and is killed in each.
 bool ContainerUsage::FinishKills(const ContainerRef& holder, const std::string& uuid,
                                  const std::set<int>& pids, const std::string& text) {
   ContainerGpuState of_removed;
@@ -276,7 +277,7 @@ bool ContainerUsage::FinishKills(const ContainerRef& holder, const std::string& 
   return true;
 }
 
-// Records an Event about the kills since the last one unless that would be too early.
+// Records an Event about the kills since the last such Event, unless that Event is too recent.
 bool ContainerUsage::ReportKills(const ContainerRef& holder, ContainerGpuState* gpu) const {
   const MonotonicTime now = runner_->clock().Now();
   const bool is_first = gpu->next_kill_event == MonotonicTime{};

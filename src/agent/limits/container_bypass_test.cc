@@ -20,12 +20,12 @@ TEST_F(ContainerUsageTest, ReportsAProcessWithoutALimiterAfterTwoRounds) {
   file.Hold(0, 64 * kMebi);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().bypassing, 0);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 75, .memory = Bytes(400 * kMebi)}});
-  Seconds(1);
+  AdvanceSeconds(1);
   EXPECT_TRUE(events_.empty()) << "it may be about to get its limiter";
-  Seconds(3);
+  AdvanceSeconds(3);
   EXPECT_EQ(Use().bypassing, 1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
@@ -34,16 +34,16 @@ TEST_F(ContainerUsageTest, ReportsAProcessWithoutALimiterAfterTwoRounds) {
                 " without the limiter, so its share is not enforced: the process has loaded "
                 "/opt/own/libcuda.so.1, which is not the node's driver; remove that library from "
                 "the image or from its search path");
-  Seconds(290);
+  AdvanceSeconds(290);
   EXPECT_EQ(events_.size(), 1u);
-  Seconds(15);
-  EXPECT_EQ(events_.size(), 2u) << "it goes on";
+  AdvanceSeconds(15);
+  EXPECT_EQ(events_.size(), 2u) << "the bypass continues";
   file.Hold(3, 0);
   file.usage().pids[3] = OwnPid(75);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().bypassing, 0);
   file.End(3);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().bypassing, 1) << "the slot is that of a process that has ended";
 }
 
@@ -53,7 +53,7 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   UseGpuForASecond(75);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
@@ -62,8 +62,8 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
       << events_[0].message;
 }
 
-// One that lasts an interval lives during one comparison at least, if that reads the driver's list
-// itself. Here a monitoring system reads it, too, between the comparisons.
+// A process that lives for kInterval exists during at least one comparison, if the comparison reads
+// the driver's list anew. Here a monitoring system also reads the list, between the comparisons.
 TEST_F(ContainerUsageTest, ABypassOfAnIntervalIsReportedWheneverItBegins) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
@@ -71,7 +71,7 @@ TEST_F(ContainerUsageTest, ABypassOfAnIntervalIsReportedWheneverItBegins) {
   for (Duration begin = 0ms; begin < 1s; begin += 100ms) {
     events_.clear();
     Start();
-    Seconds(4);
+    AdvanceSeconds(4);
     for (Duration now = 0ms; now < 5s; now += 100ms) {
       if (now == begin) {
         AddProcess(75, "aa");
@@ -94,12 +94,13 @@ TEST_F(ContainerUsageTest, AProcessThatExecutesAnotherProgramIsNoBypass) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
   Start();
-  Seconds(5);
-  // The driver reported it, and when its limiter was looked for it had executed another program.
+  AdvanceSeconds(5);
+  // The process executes another program after the driver's report, before the agent looks for its
+  // limiter.
   Report({{.pid = 75, .memory = Bytes(400 * kMebi)}});
-  Seconds(1);
+  AdvanceSeconds(1);
   Report({});
-  Seconds(3);
+  AdvanceSeconds(3);
   EXPECT_TRUE(events_.empty());
 }
 
@@ -109,10 +110,10 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
   file.Hold(0, 64 * kMebi);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_TRUE(events_.empty());
   file.usage().header.magic = 0;
-  Seconds(3);
+  AdvanceSeconds(3);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
   EXPECT_NE(events_[0].message.find("the container has damaged the file in which its processes"),
@@ -120,7 +121,7 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAsTheCause) {
       << events_[0].message;
 }
 
-// Its limit is 30 hundredths. A process keeps ComputeCharge::charged at 0.
+// The container's limit is 30 hundredths. A process keeps ComputeCharge::charged at 0.
 TEST_F(ContainerUsageTest, AContainerThatUsesFarMoreComputeThanItsLimitIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
@@ -129,16 +130,16 @@ TEST_F(ContainerUsageTest, AContainerThatUsesFarMoreComputeThanItsLimitIsReporte
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   const auto load = [this](int percent) { loader_->driver->gpus[0].loads = {{71, percent}}; };
   load(54);
-  Seconds(200);
-  EXPECT_TRUE(events_.empty()) << "as programs that the meter measures badly";
+  AdvanceSeconds(200);
+  EXPECT_TRUE(events_.empty()) << "a program that the meter measures badly may use as much";
   // A kernel of 25 seconds.
   load(100);
-  Seconds(25);
+  AdvanceSeconds(25);
   load(0);
-  Seconds(60);
-  EXPECT_TRUE(events_.empty()) << "a kernel cannot be cut short";
+  AdvanceSeconds(60);
+  EXPECT_TRUE(events_.empty()) << "a kernel cannot be interrupted";
   load(98);
-  Seconds(55);
+  AdvanceSeconds(55);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
   EXPECT_NE(events_[0].message.find("uses far more of the GPU's time than its limit"),
@@ -153,7 +154,7 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAlsoIfTheProcessHasEnded) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   ASSERT_EQ(::ftruncate(file.fd(), 100), 0);
   UseGpuForASecond(75);
   ASSERT_EQ(events_.size(), 1u);
@@ -167,7 +168,7 @@ TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
   fs::create_symlink("/etc/hostname", UsagePath("aa"));
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().bypassing, 1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find("usage is not a regular file"), std::string::npos)
@@ -183,9 +184,9 @@ TEST_F(ContainerUsageTest, AContainerThatCoversItsLimitsIsReported) {
   forged.usage().pids[0] = OwnPid(71);
   Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
   Start();
-  Seconds(1);
+  AdvanceSeconds(1);
   EXPECT_TRUE(events_.empty()) << "one round alone is no evidence";
-  Seconds(9);
+  AdvanceSeconds(9);
   EXPECT_TRUE(Use().is_read);
   EXPECT_EQ(Use().bypassing, 1);
   EXPECT_EQ(Use().processes, 1);
@@ -198,7 +199,7 @@ TEST_F(ContainerUsageTest, AContainerThatCoversItsLimitsIsReported) {
             std::string::npos)
       << events_[0].message;
   Report({});
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().bypassing, 0);
 }
 
@@ -207,19 +208,19 @@ TEST_F(ContainerUsageTest, AContainerThatUnmountsItsLimitsIsReported) {
   CoverLimits("aa", /*with_own_file=*/false);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().bypassing, 1);
   EXPECT_EQ(events_.size(), 1u);
 }
 
-// Another process of the container sees the limits, and this one counts in the true usage file.
+// Process 72 covers the limits, and counts in the true usage file. Process 71 sees the limits.
 TEST_F(ContainerUsageTest, AProcessThatCoversTheLimitsForItselfIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
   file.usage().pids[0] = OwnPid(71);
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   AddProcess(72, "aa");
   fs::create_directories(temp_.path() + "/root-own");
   fs::remove(temp_.path() + "/proc/72/root");
@@ -227,13 +228,13 @@ TEST_F(ContainerUsageTest, AProcessThatCoversTheLimitsForItselfIsReported) {
   file.Hold(1, 64 * kMebi);
   file.usage().pids[1] = OwnPid(72);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
-  Seconds(4);
+  AdvanceSeconds(4);
   EXPECT_EQ(Use().bypassing, 1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find("not visible to process 72"), std::string::npos);
 }
 
-// It has called chroot after its limiter was loaded.
+// The process has called chroot after its limiter was loaded.
 TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
@@ -241,7 +242,7 @@ TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
   file.usage().pids[0] = OwnPid(71);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   struct stat info {};
   ASSERT_EQ(::stat(LimitsPath(limits_dir_, {Uid(kUid), "main"}).c_str(), &info), 0);
   CoverLimits("aa", /*with_own_file=*/false);
@@ -249,24 +250,24 @@ TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
       fmt::format("7f00-7f01 r--s 00000000 {:02x}:{:02x} {}   /dev/tessera/limits/limits\n",
                   major(info.st_dev), minor(info.st_dev), info.st_ino);
   ASSERT_TRUE(WriteFileAtomically(temp_.path() + "/proc/71/maps", line, 0644).ok());
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().bypassing, 0);
   EXPECT_TRUE(events_.empty());
 }
 
 // The container has put a file system that does not answer where a check looks for its limits.
-TEST_F(ContainerUsageTest, ACheckOfSightThatHangsKeepsTheNumbersOfAFoundContainerFlowing) {
+TEST_F(ContainerUsageTest, AHangingVisibilityCheckDoesNotStopTheNumbersOfAFoundContainer) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 1024 * kMebi);
   file.usage().pids[0] = OwnPid(71);
   Report({{.pid = 71, .memory = Bytes(1536 * kMebi)}});
-  caller_.Hang("usage-sight");
+  caller_.Hang("usage-visibility");
   Start();
-  Seconds(20);
+  AdvanceSeconds(20);
   EXPECT_EQ(caller_.stuck(), 1u) << "one check for each container, and no second beside it";
   file.Hold(0, 7 * kMebi);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().held, Bytes(7 * kMebi));
   EXPECT_EQ(Use().bypassing, 0) << "another process of the container sees its limits";
   EXPECT_TRUE(events_.empty());
@@ -276,17 +277,17 @@ TEST_F(ContainerUsageTest, AHangingCheckCountsTheContainerAsHidden) {
   AddProcess(71, "aa");
   CoverLimits("aa", /*with_own_file=*/false);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
-  caller_.Hang("usage-sight");
+  caller_.Hang("usage-visibility");
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_TRUE(events_.empty()) << "the check is within its deadline";
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().bypassing, 1);
   EXPECT_EQ(events_.size(), 1u);
   EndProcess(71);
   Report({});
   caller_.Release();
-  Seconds(3);
+  AdvanceSeconds(3);
   EXPECT_EQ(caller_.stuck(), 0u);
   EXPECT_EQ(Use().bypassing, 0);
 }
@@ -307,10 +308,10 @@ TEST_F(ContainerUsageTest, ReportsOnlyTheContainerThatCoversItsLimits) {
   file.usage().pids[0] = OwnPid(72);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 72, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_TRUE(events_.empty()) << "it is not known which container that is";
   known_ids_["side"] = "aa";
-  Seconds(5);
+  AdvanceSeconds(5);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find("process 71 (python) of container side"), std::string::npos);
 }
@@ -331,7 +332,7 @@ class StopBypassTest : public ContainerUsageTest {
 TEST_F(StopBypassTest, KillsProcessesWithoutALimiterInTheNamedNamespaces) {
   stop_bypass_ = std::set<std::string>{"other", "ml"};
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
       << events_[0].message;
@@ -342,14 +343,14 @@ TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
   CoverLimits("aa", /*with_own_file=*/true);
   stop_bypass_ = std::set<std::string>{"ml"};
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
       << events_[0].message;
   EXPECT_EQ(child_.Signal(), SIGKILL);
 }
 
-// Each kill of a loop is in an Event, and the loop gets few of them.
+// A loop of kills: each kill is in an Event, and the Events are few.
 class KillLoopTest : public ContainerUsageTest {
  protected:
   void SetUp() override {
@@ -358,18 +359,18 @@ class KillLoopTest : public ContainerUsageTest {
     file_.emplace(UsagePath("aa"));
     file_->Hold(0, 64 * kMebi);
     Start();
-    Seconds(5);
+    AdvanceSeconds(5);
   }
   // Starts a process that is killed; takes five seconds.
   void KillOne() {
     const PausedProcess child;
     AddProcess(child.pid(), "aa");
     Report({{.pid = child.pid(), .memory = Bytes(400 * kMebi)}});
-    Seconds(4);  // the driver lists it for two seconds after its end
+    AdvanceSeconds(4);  // the driver lists it for two seconds after its end
     EXPECT_EQ(child.Signal(), SIGKILL);
     EndProcess(child.pid());
     Report({});
-    Seconds(1);
+    AdvanceSeconds(1);
   }
   // The sum of the kills in the Events.
   int ReportedKills() const {
@@ -392,11 +393,11 @@ TEST_F(KillLoopTest, ASecondKillIsReportedWithinHalfAMinute) {
   ASSERT_EQ(events_.size(), 1u);
   KillOne();
   EXPECT_EQ(events_.size(), 1u);
-  Seconds(25);
+  AdvanceSeconds(25);
   ASSERT_EQ(events_.size(), 2u);
   EXPECT_TRUE(events_[1].message.ends_with(". --limits-stop-bypass: 1 killed"))
       << events_[1].message;
-  Seconds(100);
+  AdvanceSeconds(100);
   EXPECT_EQ(events_.size(), 2u);
   KillOne();
   EXPECT_EQ(events_.size(), 3u) << "at once, because the pause is over";
@@ -405,17 +406,17 @@ TEST_F(KillLoopTest, ASecondKillIsReportedWithinHalfAMinute) {
 TEST_F(KillLoopTest, ALoopOfKillsGetsFewEventsWithTheirNumber) {
   for (int i = 0; i < 40; ++i) {
     KillOne();
-    Seconds(10);
+    AdvanceSeconds(10);
   }
   // In ten minutes: after 0, 30, 90, 210 and 450 seconds.
   EXPECT_EQ(events_.size(), 5u);
-  Seconds(300);
+  AdvanceSeconds(300);
   EXPECT_EQ(events_.size(), 6u);
   EXPECT_EQ(ReportedKills(), 40);
-  Seconds(600);
+  AdvanceSeconds(600);
   KillOne();
   KillOne();
-  Seconds(25);
+  AdvanceSeconds(25);
   EXPECT_EQ(events_.size(), 8u) << "after a quiet time the pause is short again";
 }
 
@@ -424,7 +425,7 @@ TEST_F(KillLoopTest, TheLastKillsAreReportedWhenThePodEnds) {
   KillOne();
   ASSERT_EQ(events_.size(), 1u);
   ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(events_.size(), 2u);
   EXPECT_EQ(ReportedKills(), 2);
 }
@@ -444,19 +445,19 @@ TEST_F(KillLoopTest, AProcessThatDoesNotEndCountsOnce) {
   const PausedProcess child;
   AddProcess(child.pid(), "aa");
   Report({{.pid = child.pid(), .memory = Bytes(400 * kMebi)}});
-  Seconds(60);
+  AdvanceSeconds(60);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(ReportedKills(), 1);
-  Seconds(300);
+  AdvanceSeconds(300);
   ASSERT_EQ(events_.size(), 2u);
   EXPECT_NE(events_[1].message.find("was killed and has not ended yet"), std::string::npos)
       << events_[1].message;
 }
 
-TEST_F(StopBypassTest, OnlyReportsThemInOtherNamespaces) {
+TEST_F(StopBypassTest, OnlyReportsProcessesInOtherNamespaces) {
   stop_bypass_ = std::set<std::string>{"other"};
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(events_.size(), 1u);
   EXPECT_TRUE(child_.IsAlive());
 }
@@ -466,7 +467,7 @@ TEST_F(StopBypassTest, LeavesProcessesWithALimiterAlone) {
   file_->Hold(0, kMebi);
   file_->usage().pids[0] = OwnPid(child_.pid());
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_TRUE(events_.empty());
   EXPECT_TRUE(child_.IsAlive());
 }

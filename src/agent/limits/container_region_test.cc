@@ -42,7 +42,7 @@ class ContainerRegionTest : public ::testing::Test {
   }
   ~ContainerRegionTest() override { End(); }
 
-  // `prepare` runs in the process once its mounts are there. False: it may not mount.
+  // `prepare` runs in the process once its mounts are there. False: the test may not mount.
   bool Start(const std::function<void()>& prepare) {
     int ready[2];
     EXPECT_EQ(::pipe(ready), 0);
@@ -96,7 +96,7 @@ TEST_F(ContainerRegionTest, ReadsTheFileOfAProcessInAnotherMountNamespace) {
   (*region)->SetFound(*std::move(found));
   const auto read = (*region)->Read();
   ASSERT_TRUE(read.ok()) << read.status().ToString();
-  ASSERT_EQ(read->size(), 1u) << "as many as are limited";
+  ASSERT_EQ(read->size(), 1u) << "a reading for each limited GPU";
   EXPECT_EQ(read->front().held, Bytes(77));
   EXPECT_EQ(read->front().processes, 1);
   // After the end of the last process, one reading still succeeds, without the memory that it held.
@@ -155,7 +155,7 @@ TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
   for (int i = 0; i < 1000 && !fs::exists(done); ++i) ::usleep(10000);
   EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kHidden);
   End();
-  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kUnknown) << "it has ended";
+  EXPECT_EQ(VisibilityOf(limits_, pid_, {}), LimitsVisibility::kUnknown) << "the process has ended";
 }
 
 TEST_F(ContainerRegionTest, ExaminesAProcessWhoseFirstThreadHasEnded) {

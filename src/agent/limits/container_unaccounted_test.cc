@@ -13,7 +13,7 @@ TEST_F(ContainerUsageTest, ThePeakIncludesUnaccountedMemory) {
   UsageTestFile file(UsagePath("aa"));
   Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
   Start();
-  Seconds(10);
+  AdvanceSeconds(10);
   EXPECT_GT(Use().unaccounted, Bytes(0));
   EXPECT_EQ(Use().peak, Use().used());
 }
@@ -27,31 +27,31 @@ TEST_F(ContainerUsageTest, MemoryThatOnlyTheDriverReportsCountsAgainstTheLimit) 
           {.pid = 71, .memory = Bytes(3536 * kMebi)},
           {.pid = 99, .memory = Bytes(9999 * kMebi)}});
   Start();
-  Seconds(10);
+  AdvanceSeconds(10);
   EXPECT_EQ(Use().unaccounted, Bytes(2000 * kMebi));
   EXPECT_EQ(UnaccountedInFile(), 2000);
   Report({});
-  Seconds(1);
+  AdvanceSeconds(1);
   EXPECT_EQ(UnaccountedInFile(), 0) << "the process has ended";
 }
 
-TEST_F(ContainerUsageTest, AnAccountThatIsRemovedOrClearedGivesNoMemoryAway) {
+TEST_F(ContainerUsageTest, AUsageFileThatIsRemovedOrClearedFreesNoMemory) {
   AddProcess(71, "aa");
   std::optional<UsageTestFile> file(UsagePath("aa"));
   file->Hold(0, 3072 * kMebi);
   Report({{.pid = 71, .memory = Bytes(3472 * kMebi)}});
   Start();
-  Seconds(8);
+  AdvanceSeconds(8);
   EXPECT_EQ(UnaccountedInFile(), 0);
   file->Hold(0, 0);
-  Seconds(6);
+  AdvanceSeconds(6);
   EXPECT_EQ(UnaccountedInFile(), 3472 - 512) << "its numbers are 0";
   file->Hold(0, 3072 * kMebi);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(UnaccountedInFile(), 0);
   fs::remove(UsagePath("aa"));
   UsageTestFile fresh(UsagePath("aa"));
-  Seconds(8);
+  AdvanceSeconds(8);
   EXPECT_EQ(UnaccountedInFile(), 3472 - 512) << "the file is a new one";
   EXPECT_EQ(Use().bypassing, 1);
 }
@@ -62,7 +62,7 @@ TEST_F(ContainerUsageTest, AProcessThatClearsItsNumbersAgainAndAgainBypassesTheL
   file.Hold(0, 0);
   Report({{.pid = 71, .memory = Bytes(130'000 * kMebi)}});
   Start();
-  Seconds(10);
+  AdvanceSeconds(10);
   EXPECT_EQ(Use().bypassing, 1);
   const auto found = std::ranges::find(events_, names::kReasonLimiterBypassed, &PodEvent::reason);
   ASSERT_NE(found, events_.end());
@@ -78,7 +78,7 @@ TEST_F(ContainerUsageTest, CountsProcessesThatOnlyTheDriverKnows) {
   file.Hold(0, 1024 * kMebi);
   Report({{.pid = 71, .memory = Bytes(1400 * kMebi)}, {.pid = 73, .memory = Bytes(400 * kMebi)}});
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   EXPECT_EQ(Use().processes, 2) << "one has a context and has allocated nothing";
 }
 
@@ -88,13 +88,13 @@ TEST_F(ContainerUsageTest, ADriverThatHangsKeepsNothingUnaccounted) {
   file.Hold(0, 1024 * kMebi);
   Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
   Start();
-  Seconds(10);
+  AdvanceSeconds(10);
   ASSERT_EQ(UnaccountedInFile(), 2000);
   loader_->driver->faults[{gpu::NvmlCall::kComputeProcesses, 0}] = {};
-  Seconds(30);
+  AdvanceSeconds(30);
   EXPECT_EQ(UnaccountedInFile(), 0);
   file.Hold(0, 7 * kMebi);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().held, Bytes(7 * kMebi)) << "the limiter's own numbers go on";
   EXPECT_EQ(Use().reported, std::nullopt);
 }
@@ -105,16 +105,16 @@ TEST_F(ContainerUsageTest, MemoryBeyondTheLimitThatNoLimiterCountsIsReported) {
   file.Hold(0, 1024 * kMebi);
   Report({{.pid = 71, .memory = Bytes(5632 * kMebi)}});
   Start();
-  Seconds(4);
+  AdvanceSeconds(4);
   EXPECT_TRUE(events_.empty());
-  Seconds(4);
+  AdvanceSeconds(4);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
   EXPECT_NE(events_[0].message.find("may use 4096 MiB of " + uuid_ +
                                     " and has 5120 MiB, of which no limiter counts 4096 MiB"),
             std::string::npos)
       << events_[0].message;
-  Seconds(100);
+  AdvanceSeconds(100);
   EXPECT_EQ(events_.size(), 1u);
 }
 

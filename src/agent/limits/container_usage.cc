@@ -382,8 +382,8 @@ void ContainerUsage::CheckLimit(const ContainerGpuUse& use, ContainerGpuState* g
   const bool is_lowered = use.limit < limit_before;
   // Limiters refuse allocations above the limit. So if the limit was not lowered, the excess is
   // memory that no limiter counts.
-  const bool is_news = use.held <= use.limit && now >= gpu->next_excess_event;
-  if (!is_lowered && !is_news) return;
+  const bool has_new_excess = use.held <= use.limit && now >= gpu->next_excess_event;
+  if (!is_lowered && !has_new_excess) return;
   gpu->next_excess_event = now + kEventPause;
   if (!is_lowered) {
     return RecordEvent(

@@ -79,7 +79,7 @@ struct ContainerGpuUse {
   Bytes used() const { return held + unaccounted; }
 };
 
-// By namespace, pod, container, UUID.
+// Sorted by namespace, pod, container, UUID.
 using ContainerUses = std::vector<ContainerGpuUse>;
 
 struct ContainerUsageOptions {
@@ -153,9 +153,9 @@ class ContainerUsage {
     Duration kill_event_pause{};
     MonotonicTime next_kill_event{};
     MonotonicTime next_excess_event{};
-    Bytes limit;
+    Bytes limit;                // of device memory, at the last check
     double excess_seconds = 0;  // GPU time beyond the limit of compute
-    MonotonicTime excess_at{};  // when it was last updated
+    MonotonicTime excess_at{};  // last update of excess_seconds
   };
   struct WatchedContainer;
   struct Round;

@@ -22,9 +22,9 @@ struct ContainerUsage::WatchedContainer {
   StringMap env;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;  // readings before and after NVML's report
-  Result<std::vector<int>> pids =
-      std::vector<int>();  // of processes with a limiter, in their PID namespaces
-  bool readable = false;
+  // Of processes with a limiter, in their PID namespaces.
+  Result<std::vector<int>> pids = std::vector<int>();
+  bool readable = false;     // `usage` could be read in this round
   std::string container_id;  // from the region, at the start of this round
   // The engine's ID, from the region or from the API server. If it is "" and `is_alone` is true,
   // each process of the pod that uses a GPU belongs to this container.
@@ -41,7 +41,7 @@ struct ContainerUsage::WatchedContainer {
   bool searched = false;  // false: no search has ended, so it is unknown whether it runs
   MonotonicTime next_search{};
   Duration pause = kInterval;
-  bool existed_before_agent = false;
+  bool existed_before_agent = false;              // until the agent has read `usage` once
   std::map<std::string, ContainerGpuState> gpus;  // by UUID
   std::shared_ptr<const Fd> usage;
 };

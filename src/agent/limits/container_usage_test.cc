@@ -17,7 +17,7 @@ TEST_F(ContainerUsageTest, PublishesMemoryAndLimitOfAContainer) {
   file.usage().gpus[0].peak = 2048 * kMebi;
   Report({{.pid = 71, .memory = Bytes(1400 * kMebi)}});
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   const ContainerGpuUse use = Use();
   EXPECT_EQ(use.held, Bytes(1024 * kMebi));
   EXPECT_EQ(use.limit, Bytes(4096 * kMebi));
@@ -34,7 +34,7 @@ TEST_F(ContainerUsageTest, AContainerIsPublishedAsUnreadUntilItIsFoundAfterAStar
   UsageTestFile file(UsagePath("aa"));
   Start();
   EXPECT_FALSE(Use().is_read);
-  Seconds(3);
+  AdvanceSeconds(3);
   EXPECT_TRUE(Use().is_read);
 }
 
@@ -44,15 +44,15 @@ TEST_F(ContainerUsageTest, FollowsAContainerThatStartsAgain) {
     UsageTestFile file(UsagePath("aa"));
     file.Hold(0, 1024 * kMebi);
     Start();
-    Seconds(3);
+    AdvanceSeconds(3);
   }
   EndProcess(71);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().held, Bytes(0));
   AddProcess(80, "cc");
   UsageTestFile file(UsagePath("cc"));
   file.Hold(0, 5 * kMebi);
-  Seconds(10);
+  AdvanceSeconds(10);
   EXPECT_EQ(Use().held, Bytes(5 * kMebi));
   ASSERT_EQ(usage_->files().size(), 1u);
   EXPECT_TRUE(usage_->files()[0].usage != nullptr && usage_->files()[0].usage->valid());
@@ -64,7 +64,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   secret.Hold(0, 1024 * kMebi);
   fs::create_symlink(temp_.path() + "/secret", UsagePath("aa"));
   Start();
-  Seconds(5);
+  AdvanceSeconds(5);
   EXPECT_EQ(Use().held, Bytes(0));
   // A process that does not see the container's own limits is not trusted either.
   fs::remove(UsagePath("aa"));
@@ -76,7 +76,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   EndProcess(71);
   UsageTestFile other(UsagePath("dd"));
   other.Hold(0, 1024 * kMebi);
-  Seconds(10);
+  AdvanceSeconds(10);
   EXPECT_EQ(Use().held, Bytes(0));
 }
 
@@ -85,11 +85,11 @@ TEST_F(ContainerUsageTest, RefusedAllocationsMakeOneEventInFiveMinutes) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 3072 * kMebi);
   Start();
-  Seconds(4);
+  AdvanceSeconds(4);
   EXPECT_TRUE(events_.empty());
   file.Refuse(2048 * kMebi);
   file.Refuse(1536 * kMebi);
-  Seconds(1);
+  AdvanceSeconds(1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonCudaOutOfMemory);
   EXPECT_EQ(events_[0].message, "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
@@ -97,9 +97,9 @@ TEST_F(ContainerUsageTest, RefusedAllocationsMakeOneEventInFiveMinutes) {
                                     "refused, the last of 2 refusals: raise "
                                     "the pod's request of device memory, or allocate less");
   file.Refuse(0);  // a module, whose size the limiter does not know
-  Seconds(100);
+  AdvanceSeconds(100);
   EXPECT_EQ(events_.size(), 1u);
-  Seconds(250);
+  AdvanceSeconds(250);
   ASSERT_EQ(events_.size(), 2u);
   EXPECT_NE(events_[1].message.find("; a module or a context was refused: raise"),
             std::string::npos)
@@ -110,14 +110,14 @@ TEST_F(ContainerUsageTest, ALaterEventNamesTheLimitThatRefused) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   Start();
-  Seconds(4);
+  AdvanceSeconds(4);
   file.Refuse(5120 * kMebi);
-  Seconds(1);
+  AdvanceSeconds(1);
   ASSERT_EQ(events_.size(), 1u);
   file.Refuse(4608 * kMebi);
-  Seconds(1);
+  AdvanceSeconds(1);
   WriteLimit(2048);
-  Seconds(350);
+  AdvanceSeconds(350);
   ASSERT_EQ(events_.size(), 2u);
   EXPECT_NE(events_[1].message.find("container main may use 4096 MiB of "), std::string::npos)
       << events_[1].message;
@@ -128,25 +128,25 @@ TEST_F(ContainerUsageTest, AContainersFirstRefusalIsReportedAlsoIfNoAgentRan) {
   UsageTestFile file(UsagePath("aa"));
   file.Refuse(2048 * kMebi);
   Start();
-  Seconds(4);
+  AdvanceSeconds(4);
   EXPECT_EQ(events_.size(), 1u);
 }
 
-TEST_F(ContainerUsageTest, ARefusalWhileNoAgentRunsIsReportedAtItsStart) {
+TEST_F(ContainerUsageTest, ARefusalWhileNoAgentRunsIsReportedAtTheNextStart) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   file.Refuse(2048 * kMebi);
-  Seconds(1);
+  AdvanceSeconds(1);
   ASSERT_EQ(events_.size(), 1u);
   file.Refuse(1536 * kMebi);
-  Seconds(1);
+  AdvanceSeconds(1);
   EXPECT_EQ(events_.size(), 1u) << "too soon after the first Event";
-  for (const size_t events : {2u, 2u}) {
+  for (int start = 0; start < 2; ++start) {
     Start();
-    Seconds(5);
-    EXPECT_EQ(events_.size(), events);
+    AdvanceSeconds(5);
+    EXPECT_EQ(events_.size(), 2u);
   }
   EXPECT_NE(events_[1].message.find("an allocation of 1536.0 MiB was refused: raise"),
             std::string::npos)
@@ -158,12 +158,12 @@ TEST_F(ContainerUsageTest, ALimitBelowUseIsReported) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 3072 * kMebi);
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   WriteLimit(3500);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_TRUE(events_.empty());
   WriteLimit(1024);
-  Seconds(2);
+  AdvanceSeconds(2);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
   EXPECT_EQ(Use().limit, Bytes(1024 * kMebi));
@@ -173,20 +173,20 @@ TEST_F(ContainerUsageTest, ALimitBelowUseIsReported) {
 TEST_F(ContainerUsageTest, AContainerThatIsReleasedIsNotShown) {
   AddProcess(71, "aa");
   Start();
-  Seconds(2);
+  AdvanceSeconds(2);
   ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_TRUE(uses_->empty());
 }
 
 TEST_F(ContainerUsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
   fs::remove_all(limits_dir_);
   Start();
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_FALSE(Use().limited);
   EXPECT_EQ(Use().granted, Bytes(4096 * kMebi));
   ASSERT_TRUE(ledger_.Release({Uid(kUid), "main"}).ok());
-  Seconds(1);
+  AdvanceSeconds(1);
   EXPECT_TRUE(uses_->empty());
 }
 
@@ -195,12 +195,12 @@ TEST_F(ContainerUsageTest, AContainerThatHasEndedIsNotShown) {
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, kMebi);
   Start();
-  Seconds(3);
+  AdvanceSeconds(3);
   ended_ = {"main"};
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_EQ(Use().held, Bytes(kMebi)) << "it runs again, and the API server does not know it yet";
   EndProcess(71);
-  Seconds(2);
+  AdvanceSeconds(2);
   EXPECT_TRUE(uses_->empty());
 }
 
@@ -210,7 +210,7 @@ TEST_F(ContainerUsageTest, PublishesNoContainerBeforeItsFirstSearch) {
   file.Hold(0, 5 * kMebi);
   Start();
   for (int i = 0; i < 4; ++i) {
-    Seconds(1);
+    AdvanceSeconds(1);
     if (uses_ == nullptr || uses_->empty()) continue;
     EXPECT_EQ(Use().held, Bytes(5 * kMebi));
   }

@@ -62,14 +62,15 @@ TEST(GuardedMappingTest, SurvivesATruncationDuringARead) {
       EXPECT_EQ(::ftruncate(file.get(), 4 * kPage), 0);
     }
   });
-  int cut = 0;
-  for (int i = 0; i < 100'000 && cut < 100; ++i) {
+  int truncated_reads = 0;
+  for (int i = 0; i < 100'000 && truncated_reads < 100; ++i) {
     GuardedMapping mapping(file.get(), 0, 4 * kPage);
-    cut += !mapping.Read([](const char* data) { EXPECT_NE(ByteAt(data, 3 * kPage), 'y'); });
+    truncated_reads +=
+        !mapping.Read([](const char* data) { EXPECT_NE(ByteAt(data, 3 * kPage), 'y'); });
   }
   stop = true;
   writer.join();
-  EXPECT_GT(cut, 0);
+  EXPECT_GT(truncated_reads, 0);
 }
 
 void ReadBeyondAnotherFile() {

@@ -43,7 +43,7 @@ TEST(ShareHistoryTest, KeepsTheWorstAndTheMeanOfAMinute) {
   EXPECT_EQ(history.Get(At(119)), std::nullopt);
 }
 
-TEST(ShareHistoryTest, TheMeanByTheDriverIsOfTheSecondsInWhichItAnswered) {
+TEST(ShareHistoryTest, TheMeanByTheDriverCoversTheSecondsInWhichItAnswered) {
   ShareHistory history;
   history.Add(At(0), {.used = 0.3, .share = 0.3, .limit = 0.3});
   EXPECT_EQ(history.Get(At(0))->mean_by_driver, std::nullopt);

@@ -83,7 +83,7 @@ TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
   EXPECT_EQ(Read().peak, Bytes(1ll << 50));
 }
 
-TEST_F(UsageFileTest, AFileThatTheContainerHasCutIsAnError) {
+TEST_F(UsageFileTest, ATruncatedFileIsAnError) {
   file_.Hold(0, 100);
   for (const off_t size : {off_t{70000}, off_t{64}, off_t{10}, off_t{0}}) {
     ASSERT_EQ(::ftruncate(file_.fd(), size), 0);
@@ -92,7 +92,7 @@ TEST_F(UsageFileTest, AFileThatTheContainerHasCutIsAnError) {
   }
 }
 
-// The limiter of a container is newer than the agent after a downgrade.
+// After a downgrade of the agent, the limiter of a running container is newer.
 TEST_F(UsageFileTest, ReadsANewerCompatibleVersion) {
   file_.Hold(0, 100);
   file_.usage().header.version = limiter::kVersion + 1;
@@ -110,7 +110,7 @@ TEST_F(UsageFileTest, AVersionThatExcludesThisAgentIsNotRead) {
   EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(UsageFileTest, PidsOfRunningProcessesOnly) {
+TEST_F(UsageFileTest, ReadsPidsOfRunningProcessesOnly) {
   for (const uint32_t slot : {0u, 1u, 2u}) {
     file_.Hold(slot, 0);
     file_.usage().pids[slot] = static_cast<int32_t>(10 + slot);

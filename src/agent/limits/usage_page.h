@@ -11,16 +11,16 @@
 
 namespace tessera::agent {
 
-// Families with labels namespace, pod, container and uuid.
+// Writes metric families with labels namespace, pod, container and uuid.
 void WriteContainerUses(const ContainerUses& uses, MetricsText* text);
 
 // {"node":"n1","containers":[{"namespace":…,"pod":…,"container":…,"uuid":…,"index":0,"milli":300,
 //  "memory":{"granted":…,"limit":…,"used":…,"unaccounted":…,"peak":…,"driver":…},"refused":0,
-//  "processes":1,"limited":true,"class":"normal"}],"complete":true}.
+//  "processes":1,"without_limiter":0,"limited":true,"class":"normal"}],"complete":true}.
 // Memory is in bytes; `driver` is missing while the driver does not answer, `class` where compute
-// is not limited, and `index` where the GPU is gone. A container that is not limited has only its
-// names, `milli` and `memory.granted`. The list is complete once the agent has found all containers
-// after its start.
+// is neither limited nor divided, and `index` where the GPU is gone. Further members describe the
+// use of compute where it is known. A container that is not limited has only its names, `milli` and
+// `memory.granted`. The list is complete once the agent has found all containers after its start.
 Json JsonOfUses(const std::string& node, const ContainerUses& uses,
                 const device::NodeInventory& inventory);
 

@@ -34,7 +34,7 @@ TEST(UsagePageTest, MetricsNameContainerAndGpu) {
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_memory_used_bytes" + labels + "3221225472\n"));
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_allocations_refused_total" + labels + "7\n"));
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_processes_without_limiter" + labels + "1\n"));
-  EXPECT_THAT(page, Not(HasSubstr("driver_bytes{"))) << "not known is not 0";
+  EXPECT_THAT(page, Not(HasSubstr("driver_bytes{"))) << "an unknown value is absent, not 0";
 }
 
 TEST(UsagePageTest, JsonHasExactBytes) {
@@ -48,7 +48,7 @@ TEST(UsagePageTest, JsonHasExactBytes) {
             R"("complete":true})");
 }
 
-TEST(UsagePageTest, OfAContainerThatIsNotLimitedOnlyTheGrantIsKnown) {
+TEST(UsagePageTest, AContainerThatIsNotLimitedHasOnlyItsGrant) {
   ContainerUses uses = OneUse();
   uses[0].limited = false;
   EXPECT_EQ(JsonOfUses("n1", uses, {}).Serialize(),
@@ -92,7 +92,7 @@ TEST(UsagePageTest, ALoweredLimitOfComputeIsAMetricBesideTheGrant) {
                               "container=\"main\",uuid=\"GPU-1\"} 0.3\n"));
 }
 
-TEST(UsagePageTest, HowWellTheShareHeldIsInMetricsAndJson) {
+TEST(UsagePageTest, TheShareRecordIsInMetricsAndJson) {
   ContainerUses uses = OneUse();
   uses[0].share_record = {.mean = 0.2904, .worst = -0.0316};
   EXPECT_THAT(JsonOfUses("n1", uses, {}).Serialize(),
@@ -104,7 +104,7 @@ TEST(UsagePageTest, HowWellTheShareHeldIsInMetricsAndJson) {
                                      "-0.0316\n"));
 }
 
-TEST(UsagePageTest, TheDriversSamplesStandBesideTheLimitersMeasure) {
+TEST(UsagePageTest, UseByDriverAndByLimitersIsInMetricsAndJson) {
   ContainerUses uses = OneUse();
   uses[0].compute_limit = MilliGpu(300);
   uses[0].compute_use = ComputeUse{.used = 0.29};

@@ -23,27 +23,27 @@
 
 namespace tessera::agent {
 
-// A caller whose jobs with the name `hangs` do not return.
+// A caller whose jobs do not return if they have the name that Hang got.
 class HangingCaller final : public gpu::BlockingCaller {
  public:
   explicit HangingCaller(TaskRunner* runner) : caller_(runner) {}
   void Start(Job job) override {
     job.work = [this, name = std::string(job.name), work = std::move(job.work)] {
-      if (name == hangs_) throw gpu::testing::Hang();
+      if (name == hanging_job_) throw gpu::testing::Hang();
       work();
     };
     caller_.Start(std::move(job));
   }
-  void Hang(const std::string& name) { hangs_ = name; }
+  void Hang(const std::string& name) { hanging_job_ = name; }
   void Release() {
-    hangs_.clear();
+    hanging_job_.clear();
     caller_.Release();
   }
   size_t stuck() const { return caller_.stuck(); }
 
  private:
   gpu::testing::FakeCaller caller_;
-  std::string hangs_;
+  std::string hanging_job_;
 };
 
 // A node of one GPU with one pod of one limited container. Its /proc and the container's root are
@@ -135,17 +135,17 @@ class ContainerUsageTest : public ::testing::Test {
                                   }});
     usage_->Start();
   }
-  void Seconds(int count) {
+  void AdvanceSeconds(int count) {
     for (int i = 0; i < count; ++i) runner_.AdvanceTimeAndRun(std::chrono::seconds(1));
   }
   // The process is in the driver's report once, and ends. No Event precedes its end.
   void UseGpuForASecond(int pid) {
     Report({{.pid = pid, .memory = Bytes(400 * kMebi)}});
-    Seconds(1);
+    AdvanceSeconds(1);
     EXPECT_TRUE(events_.empty());
     Report({});
     EndProcess(pid);
-    Seconds(2);
+    AdvanceSeconds(2);
   }
   ContainerGpuUse Use() {
     EXPECT_TRUE(uses_ != nullptr && uses_->size() == 1);
@@ -170,7 +170,7 @@ class ContainerUsageTest : public ::testing::Test {
   GrantLedger ledger_{&log_, {}, &skipped_};
   NamespaceSet stop_bypass_;
   std::set<std::string> ended_;
-  std::map<std::string, std::string> known_ids_;  // that the API server has, by container
+  std::map<std::string, std::string> known_ids_;  // container IDs that the API server has, by name
   std::optional<ContainerUsage> usage_;
   std::shared_ptr<const ContainerUses> uses_;
   std::vector<PodEvent> events_;
