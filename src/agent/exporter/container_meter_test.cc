@@ -38,7 +38,8 @@ class ContainerMeterTest : public ::testing::Test {
     meter_.AddReading(uuid, {.at = now_, .energy_mj = energy, .use = use});
   }
   void Pass(Duration by) { now_ += by; }
-  const ContainerMeter::ContainerRecord& Of(const std::string& pod, const std::string& uuid) const {
+  const ContainerMeter::ContainerRecord& RecordOf(const std::string& pod,
+                                                  const std::string& uuid) const {
     return meter_.gpus().at(uuid).containers.at({"ml", pod, "main"});
   }
   std::string Text() const {
@@ -59,9 +60,9 @@ TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
   Read("GPU-0", 5100, 0);
   Pass(seconds(1));
   Read("GPU-0", 5500, 0.75);
-  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
-  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 300u);
+  EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), seconds(2));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(1));
+  EXPECT_EQ(RecordOf("a", "GPU-0").energy_mj, 300u);
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 200u) << "energy of an idle GPU belongs to no pod";
   const std::string labels = "{namespace=\"ml\",pod=\"a\",container=\"main\",uuid=\"GPU-0\"}";
   EXPECT_THAT(Text(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
@@ -80,12 +81,12 @@ TEST_F(ContainerMeterTest, SharesDivideTheEnergyByTheirUse) {
     meter_.AddUses({UseBy("a", "GPU-0", fraction), UseBy("b", "GPU-0", 0)});
   }
   Read("GPU-0", 1000, 0.5);
-  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 200u) << "the mean of all reports";
-  EXPECT_EQ(Of("b", "GPU-0").energy_mj, 0u);
-  EXPECT_EQ(Of("b", "GPU-0").idle_time, seconds(1));
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
-  EXPECT_FALSE(Of("c", "GPU-0").energy_mj) << "no report of its use";
-  EXPECT_FALSE(Of("c", "GPU-0").idle_time);
+  EXPECT_EQ(RecordOf("a", "GPU-0").energy_mj, 200u) << "the mean of all reports";
+  EXPECT_EQ(RecordOf("b", "GPU-0").energy_mj, 0u);
+  EXPECT_EQ(RecordOf("b", "GPU-0").idle_time, seconds(1));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(0));
+  EXPECT_FALSE(RecordOf("c", "GPU-0").energy_mj) << "no report of its use";
+  EXPECT_FALSE(RecordOf("c", "GPU-0").idle_time);
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 800u);
   EXPECT_THAT(Text(), Not(HasSubstr("energy_joules_total{namespace=\"ml\",pod=\"c\"")));
 }
@@ -98,11 +99,11 @@ TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
   meter_.AddUses({use});
   Pass(seconds(1));
   Read("GPU-0", {}, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(0));
   meter_.AddUses({UseBy("a", "GPU-0", 0)});
   Pass(seconds(1));
   Read("GPU-0", {}, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(1));
 }
 
 TEST_F(ContainerMeterTest, ValuesThatNvmlLacksAreAbsent) {
@@ -111,7 +112,7 @@ TEST_F(ContainerMeterTest, ValuesThatNvmlLacksAreAbsent) {
     Read("GPU-0", {}, {});
     Pass(seconds(1));
   }
-  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(2));
+  EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), seconds(2));
   EXPECT_THAT(Text(), Not(HasSubstr("gpu_idle_seconds_total{")));
   EXPECT_THAT(Text(), Not(HasSubstr("gpu_energy_joules_total{")));
 }
@@ -122,11 +123,11 @@ TEST_F(ContainerMeterTest, ContainersThatHoldAGpuWholeTogetherAreIdleTogether) {
   Read("GPU-0", 0, 0);
   Pass(seconds(1));
   Read("GPU-0", 100, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(1));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(1));
   Pass(seconds(1));
   Read("GPU-0", 300, 0.5);
-  EXPECT_EQ(Of("b", "GPU-0").idle_time, seconds(1));
-  EXPECT_FALSE(Of("b", "GPU-0").energy_mj) << "which of them ran is unknown";
+  EXPECT_EQ(RecordOf("b", "GPU-0").idle_time, seconds(1));
+  EXPECT_FALSE(RecordOf("b", "GPU-0").energy_mj) << "which of them ran is unknown";
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 300u);
 }
 
@@ -135,8 +136,8 @@ TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
   Read("GPU-0", 0, 0);
   Pass(seconds(10));
   Read("GPU-0", 100, 0);
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, seconds(0));
-  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(10));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, seconds(0));
+  EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), seconds(10));
 }
 
 TEST_F(ContainerMeterTest, SeriesEndWithTheContainer) {
@@ -150,17 +151,17 @@ TEST_F(ContainerMeterTest, SeriesEndWithTheContainer) {
   Release("b");
   EXPECT_FALSE(meter_.gpus().contains("MIG-1"));
   Hold("a", "GPU-0");
-  EXPECT_EQ(Of("a", "GPU-0").allocated(), seconds(0)) << "counts anew";
+  EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), seconds(0)) << "counts anew";
 }
 
-TEST_F(ContainerMeterTest, TimeCountsFromTheContainersBegin) {
+TEST_F(ContainerMeterTest, TimeCountsFromTheStartOfTheContainer) {
   Read("GPU-0", 0, 0);
   Pass(milliseconds(700));
   Hold("a", "GPU-0");
   Pass(milliseconds(300));
   Read("GPU-0", 100, 0);
-  EXPECT_EQ(Of("a", "GPU-0").allocated(), milliseconds(300));
-  EXPECT_EQ(Of("a", "GPU-0").idle_time, milliseconds(300));
+  EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), milliseconds(300));
+  EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, milliseconds(300));
 }
 
 TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
@@ -169,7 +170,7 @@ TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
   Pass(seconds(1));
   Read("GPU-0", 50, 1);
   Read("GPU-0", 90, 1);
-  EXPECT_EQ(Of("a", "GPU-0").energy_mj, 50u) << "the last reading is not newer";
+  EXPECT_EQ(RecordOf("a", "GPU-0").energy_mj, 50u) << "the last reading is not newer";
 }
 
 // Containers come and go, and report too much, too little or nothing.
@@ -186,15 +187,15 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
       const std::string pod = std::string(1, static_cast<char>('a' + random() % 5));
       const bool holds = meter_.gpus().at("GPU-0").containers.contains({"ml", pod, "main"});
       if (chance(30)) {
-        if (holds) ended += Of(pod, "GPU-0").energy_mj.value_or(0);
+        if (holds) ended += RecordOf(pod, "GPU-0").energy_mj.value_or(0);
         holds ? Release(pod) : Hold(pod, "GPU-0", chance(30) ? kWholeGpu : kShare);
       } else if (chance(50)) {
         meter_.AddUses({UseBy(pod, "GPU-0", static_cast<double>(random() % 150) / 100)});
       } else {
-        const bool began_again = chance(3);
+        const bool was_reset = chance(3);
         const uint64_t more = random() % 70'000;
-        device = began_again ? random() % (device + 1) : device + more;
-        gained += began_again ? device : more;
+        device = was_reset ? random() % (device + 1) : device + more;
+        gained += was_reset ? device : more;
         Pass(milliseconds(1));
         Read("GPU-0", device, static_cast<double>(random() % 101) / 100);
       }

@@ -33,14 +33,14 @@ class Exporter {
   struct Sources {
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;  // must outlive the exporter
-    // Calls `then` once, on any thread.
+    // Passes the holdings to `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
   };
 
   Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources);
 
   void Start() { sampler_.Start(); }
-  // Call when the driver has reported an XID. The text contains it on return.
+  // Call when the driver has reported an XID. When the call returns, the text contains the XID.
   void OnXid(const std::string& uuid, uint64_t code);
   void SetContainerUses(std::shared_ptr<const ContainerUses> uses);
   // Call when the driver may have been unloaded; see Sampler.

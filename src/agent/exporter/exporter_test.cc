@@ -88,7 +88,7 @@ TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
   EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_allocated_seconds_total" + labels + " 2\n"));
   EXPECT_THAT(OwnMetrics(), HasSubstr("gpu_idle_seconds_total" + labels + " 0\n"));
   EXPECT_THAT(OwnMetrics(), Not(HasSubstr("energy_joules_total{uuid=\"" + Uuid(1))))
-      << "no counter";
+      << "this GPU has no energy counter";
 }
 
 TEST_F(ExporterTest, AnXidIsInTheTextAtOnceAndLeavesTheWindow) {

@@ -10,6 +10,7 @@
 namespace tessera::agent {
 namespace {
 
+// Values of Field::factor: from bytes to MiB, from percent to a ratio, from thousandths to units.
 constexpr double kMebibyte = 1.0 / (1 << 20);
 constexpr double kPercent = 0.01;
 constexpr double kMilli = 0.001;

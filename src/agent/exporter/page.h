@@ -4,7 +4,7 @@
 //
 //   1. gpu, UUID, pci_bus_id, device, modelName, hostname
 //   2. the fields of type label, sorted by name
-//   3. those of container, err_code, err_msg, namespace, pod, window_size_in_ms, xid that apply
+//   3. container, err_code, err_msg, namespace, pod, window_size_in_ms, xid, where they apply
 //
 // Label values are escaped. Pure. Cost: about 0.1 µs for each series.
 #pragma once

@@ -68,7 +68,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   EXPECT_EQ(rounds_.size(), 10u) << "no round waits for a GPU that is known to hang";
   EXPECT_GT(AgeOf(1), seconds(12));
   EXPECT_LE(AgeOf(0), seconds(1));
-  EXPECT_EQ(caller_.stuck(), 1u) << "it is not queried again meanwhile";
+  EXPECT_EQ(caller_.stuck(), 1u) << "a GPU that hangs is not queried again";
 
   loader_->driver->faults.clear();
   caller_.Release();
@@ -96,7 +96,7 @@ TEST_F(SamplerTest, FollowsADriverThatIsInstalledRemovedAndReplaced) {
   sampler_->Start();
   Run(seconds(3));
   EXPECT_TRUE(sampler_->gpus().empty());
-  EXPECT_FALSE(rounds_.empty()) << "an empty page is a page, too";
+  EXPECT_FALSE(rounds_.empty()) << "rounds go on without a driver";
 
   loader_->driver = driver;
   Run(seconds(1));
@@ -125,7 +125,7 @@ TEST_F(SamplerTest, ASessionThatDiedIsOpenedAgain) {
   EXPECT_TRUE(Answers(0));
 }
 
-TEST_F(SamplerTest, QueriesAHangingDriverOnceAndFindsItAfterItsReturn) {
+TEST_F(SamplerTest, QueriesAHangingDriverOnceAndUsesItWhenItReturns) {
   Hang(gpu::NvmlCall::kInit, -1);
   sampler_->Start();
   Run(seconds(5));
