@@ -12,7 +12,7 @@
 // The use of a GPU that does not answer is unknown: it has no series and no fields, and its
 // containers have no total.
 //
-// Tessera's own metrics are in agent/metrics.h. Threads: any number, on separate objects.
+// Tessera's own metrics are in agent/metrics.h. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
   EXPECT_EQ(state.containers[0].gpus[0].percent, 25);
   EXPECT_EQ(state.containers[0].gpus[0].pids, (std::vector<int>{10, 11}));
   EXPECT_EQ(state.containers[1].gpus[0].used, MiB(7));
-  EXPECT_EQ(state.gpus[0].used, MiB(166)) << "with processes of no container";
+  EXPECT_EQ(state.gpus[0].used, MiB(166)) << "including processes of no container";
 }
 
 TEST_F(ManagerStateTest, APodWithOneGpuContainerNeedsNoContainerId) {

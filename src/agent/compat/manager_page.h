@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves gpu-manager's pages on port 5678: GET /metric, /usage, /graph, /version. Each answer is
-// made from the driver's processes at that moment (process_reader.h) and the grants.
+// made from the driver's processes at that moment (src/gpu/process_reader.h) and the grants.
 //
 // Threads: lives on `runner`. Cost without requests: a listening socket; the driver is not loaded.
 #pragma once
@@ -36,7 +36,7 @@ class ManagerPage {
     const DeviceSetHolder* devices = nullptr;  // must outlive the page, like `caller`
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
-    // Calls `then` once, on any thread.
+    // Passes the holdings to `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
     OwnerOfPid owner_of = [](int pid) { return OwnerOf("/proc", pid); };
   };

@@ -46,11 +46,11 @@ PodInfo GpuManagerPod(const std::string& name, const std::string& cores, const s
 class TakeOverTest : public GrantsFixture {
  protected:
   OtherPluginGrants* MakeOtherPluginGrants() override {
-    take_over_.emplace(given_before_, &*ledger_);
+    take_over_.emplace(checkpoint_minors_, &*ledger_);
     return &*take_over_;
   }
-  // The agent's first pods are older than the agent.
-  void Begin(const std::vector<PodInfo>& running) {
+  // Starts the agent on a node with running pods.
+  void StartWith(const std::vector<PodInfo>& running) {
     Restart();
     for (const PodInfo& pod : running) {
       kubelet_.Admit(pod.name);
@@ -70,13 +70,13 @@ class TakeOverTest : public GrantsFixture {
     return held;
   }
 
-  device::AllocatedMinors given_before_;
+  device::AllocatedMinors checkpoint_minors_;
   std::optional<PluginTakeover> take_over_;
 };
 
 TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
-  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "1"),
-         GpuManagerPod("c", "200", "0", "0,3")});
+  StartWith({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "1"),
+             GpuManagerPod("c", "200", "0", "0,3")});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
   EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M");
   EXPECT_EQ(HeldBy("c"), "GPU-0 1000m 16384M, GPU-3 1000m 16384M");
@@ -85,7 +85,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   const Holdings shown = HoldingsOf(*ledger_, &pods_);
   ASSERT_EQ(shown.containers.size(), 3u);
   EXPECT_EQ(shown.containers[1].holder.pod_name, "b");
-  EXPECT_EQ(shown.containers[1].container_id, "1") << "the ID finds the processes";
+  EXPECT_EQ(shown.containers[1].container_id, "1") << "its processes are found by this ID";
   // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
   EXPECT_FALSE(RequestGrant("new", {Token(kMem, 12)}).ok());
@@ -98,12 +98,12 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
 TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareTwo) {
   PodInfo pod = Running(FakeApiPods::Make("a", {{"none", {}}, {"main", {{kMem, "4"}}}}));
   pod.annotations = {{"scheduler.framework.gpushare.allocation", R"({"1":{"3":4}})"}};
-  Begin({pod});
+  StartWith({pod});
   EXPECT_EQ(HeldBy("a"), "GPU-3 0m 4096M");
 }
 
 TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
-  Begin({GpusharePod("a", 10, 2)});
+  StartWith({GpusharePod("a", 10, 2)});
   const auto again = RequestGrant("a", {});
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_EQ(again->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
@@ -116,7 +116,7 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
 }
 
 TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
-  Begin({GpusharePod("a", 10, 2)});
+  StartWith({GpusharePod("a", 10, 2)});
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
   EXPECT_EQ(RequestGrant("b", {}).status().code(), Code::kNotFound);
   ASSERT_TRUE(RequestGrant("b", {Token(kMem, 4)}).ok());
@@ -125,8 +125,8 @@ TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
 }
 
 TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
-  Begin({GpusharePod("a", 10, 2), GpusharePod("b", 12, 0), GpusharePod("c", 12, 1),
-         GpusharePod("d", 12, 3)});
+  StartWith({GpusharePod("a", 10, 2), GpusharePod("b", 12, 0), GpusharePod("c", 12, 1),
+             GpusharePod("d", 12, 3)});
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "8"}}}}));
   kubelet_.Admit("new");
   EXPECT_FALSE(RequestGrant("new", {Token(kMem, 8)}).ok()) << "pod a still exists";
@@ -142,12 +142,12 @@ TEST_F(TakeOverTest, KeepsAnEntryUntilThePodIsGone) {
 }
 
 TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
-  given_before_ = {{{Uid("uid-a"), "main"}, {3}},
-                   {{Uid("uid-b"), "main"}, {1}},
-                   {{Uid("uid-gone"), "main"}, {0}}};
-  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "")});
+  checkpoint_minors_ = {{{Uid("uid-a"), "main"}, {3}},
+                        {{Uid("uid-b"), "main"}, {1}},
+                        {{Uid("uid-gone"), "main"}, {0}}};
+  StartWith({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", "")});
   EXPECT_EQ(HeldBy("a"), "GPU-3 0m 10240M") << "swapped with a pod of the same size";
-  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "no annotation had it";
+  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "only the checkpoint has its GPU";
   EXPECT_EQ(ledger_->entries().size(), 2u);
   EXPECT_EQ(pods_.written["a"].at("ALIYUN_COM_GPU_MEM_IDX"), "3");
   EXPECT_EQ(pods_.written["b"].at("tencent.com/predicate-gpu-idx-0"), "1");
@@ -159,18 +159,18 @@ TEST_F(TakeOverTest, CheckpointsWinOverAnnotationsAndCorrectThem) {
 }
 
 TEST_F(TakeOverTest, IgnoresACheckpointThatContradictsThePod) {
-  given_before_ = {{{Uid("uid-a"), "main"}, {9}},
-                   {{Uid("uid-b"), "main"}, {0, 1}},
-                   {{Uid("uid-c"), "main"}, {1}}};
+  checkpoint_minors_ = {{{Uid("uid-a"), "main"}, {9}},
+                        {{Uid("uid-b"), "main"}, {0, 1}},
+                        {{Uid("uid-c"), "main"}, {1}}};
   PodInfo none = Running(FakeApiPods::Make("c", {{"main", {}}}));
-  Begin({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", ""), none});
+  StartWith({GpusharePod("a", 10, 2), GpuManagerPod("b", "30", "20", ""), none});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M") << "as its annotations say";
   EXPECT_EQ(HeldBy("b"), "nothing") << "a share is of one GPU";
-  EXPECT_EQ(HeldBy("c"), "nothing") << "it requests none";
+  EXPECT_EQ(HeldBy("c"), "nothing") << "it requests no GPU";
 }
 
 TEST_F(TakeOverTest, CountsAnOversubscribedGpuAndGrantsItNoFurther) {
-  Begin({GpusharePod("a", 10, 2), GpusharePod("b", 10, 2)});
+  StartWith({GpusharePod("a", 10, 2), GpusharePod("b", 10, 2)});
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(20));
 }
@@ -183,14 +183,14 @@ TEST_F(TakeOverTest, IgnoresPodsThatDidNotStartOrHaveEnded) {
   PodInfo ours = GpusharePod("c", 10, 0);
   ours.annotations[std::string(names::kAnnotationAssignment)] =
       R"({"version":1,"containers":{"main":[{"gpu":"GPU-0","milli":0,"bytes":10737418240}]}})";
-  Begin({waiting, ended, ours});
+  StartWith({waiting, ended, ours});
   EXPECT_TRUE(ledger_->entries().empty());
   EXPECT_EQ(GpuOf("a", {Token(kMem, 10)}), "GPU-2") << "by a token, as its scheduler chose";
 }
 
 TEST_F(TakeOverTest, WaitsForTheDriver) {
   devices_.Set(std::make_shared<DeviceSet>(std::make_shared<device::NodeInventory>()));
-  Begin({GpusharePod("a", 10, 2)});
+  StartWith({GpusharePod("a", 10, 2)});
   EXPECT_EQ(HeldBy("a"), "nothing");
   devices_.Set(FourGpus());
   service_->OnInventoryChanged();
@@ -200,7 +200,7 @@ TEST_F(TakeOverTest, WaitsForTheDriver) {
 TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodRequests) {
   PodInfo pod = GpusharePod("a", 1, 2);
   pod.annotations["ALIYUN_COM_GPU_MEM_POD"] = "16";
-  Begin({pod});
+  StartWith({pod});
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 1024M");
 }
 
