@@ -43,12 +43,13 @@ class DriverWatch {
   // Calls `on_change` when files of a driver have changed, also if its root stays.
   void Start(OnChange on_change);
   DriverRoot root() const;
-  // `gpus_on_bus` is not set.
+  // The facts about the driver's files; `gpus_on_bus` and `maintenance` are not set.
   const DriverFacts& facts() const { return facts_; }
 
  private:
   void Tick();
   std::vector<DriverRoot> Roots() const;
+  // A text that changes when the watched files change.
   std::string Stamp() const;
   void FindDriver();
 

@@ -91,7 +91,7 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
     std::string last_error =
         TruncateUtf8(result.ok() ? result->err : result.status().message(), kMaxErrorText);
     if (last_error != last_error_) {
-      Log(Severity::kWarning, "cannot judge the container engine's configuration",
+      Log(Severity::kWarning, "cannot check the container engine's configuration",
           {{"error", last_error}});
     }
     last_error_ = std::move(last_error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole label sets are compared with recorded ones in tests/gpu.
+// tests/gpu compares whole label sets with recorded label sets.
 #include "src/agent/node/feature_labels.h"
 
 #include <gtest/gtest.h>

@@ -59,7 +59,7 @@ TEST(NodeConditionTest, DistinguishesAMissingDriverFromADriverWithoutGpus) {
   EXPECT_EQ(Text(ConditionOf(empty)), "false NoGPU: the driver reports no GPU");
 }
 
-TEST(NodeConditionTest, LongReasonsAreCutAtACharacter) {
+TEST(NodeConditionTest, LongReasonsAreTruncatedBetweenCharacters) {
   device::NodeInventory none;
   for (int i = 0; i < 1000; ++i) none.problem += "\u00e4";
   const std::string message = "x" + ConditionOf(none).message;
@@ -96,7 +96,7 @@ TEST(NodeConditionTest, AGpuNodeIsKnownByItsLabelOrItsCondition) {
   EXPECT_TRUE(WasGpuNode(*ParseJson(R"({"status":{"conditions":[{"type":"GPUReady"}]}})")));
 }
 
-TEST(NodeConditionTest, FindingsNameTheCauseAndLeaveUnhealthyGpusFirst) {
+TEST(NodeConditionTest, FindingsNameTheCauseAndUnhealthyGpusPrecedeTheSmokeTest) {
   device::NodeInventory inventory;
   inventory.gpus.push_back({.uuid = "GPU-0"});
   const NodeFindings smoke{.smoke_problem = "/dev/nvidia0 is missing"};

@@ -93,7 +93,7 @@ TEST(NodeEventsTest, ReadsTheEarlierInventoryFromTheNode) {
   EXPECT_FALSE(InventoryOn(node));
 }
 
-TEST(NodeEventsTest, TheObjectPointsAtTheNode) {
+TEST(NodeEventsTest, TheEventObjectNamesTheNode) {
   const Json node = *ParseJson(R"({"metadata":{"name":"n1","uid":"1-2"}})");
   const Json event = EventObject(node, {true, "GPUUnhealthy", "why"}, WallTime(1'800'000'000s));
   const Json& about = *event.Find("involvedObject");

@@ -31,7 +31,7 @@ struct PciDevice {
 
 struct NodeHardware {
   std::string machine;                    // DMI's product name: "DGXA100"; empty if unknown
-  std::vector<PciDevice> nvidia_devices;  // by bus ID
+  std::vector<PciDevice> nvidia_devices;  // sorted by bus ID
 
   bool HasGpu() const;
   // Returns null if the bus has no such device.

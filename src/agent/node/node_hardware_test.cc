@@ -84,12 +84,12 @@ TEST(VgpuHostTest, RecordsBeforeTheDriversAreSkipped) {
   EXPECT_EQ(**ParseVgpuHost(ConfigSpace("VF", records)), (VgpuHost{"535.129.03", "r535_104"}));
 }
 
-TEST(VgpuHostTest, AnotherCapabilityOfTheVendorIsAPhysicalGpu) {
+TEST(VgpuHostTest, AGpuWithAnotherVendorCapabilityIsPhysical) {
   EXPECT_EQ(*ParseVgpuHost(ConfigSpace("\x01\x02", "")), std::nullopt);
   EXPECT_EQ(*ParseVgpuHost(std::string(256, '\0')), std::nullopt);
 }
 
-TEST(VgpuHostTest, DamagedCapabilitiesEnd) {
+TEST(VgpuHostTest, DamagedCapabilitiesCauseNoEndlessLoop) {
   std::string circle = ConfigSpace("VF", "");
   circle[0x40] = 0x01;
   circle[0x41] = 0x40;

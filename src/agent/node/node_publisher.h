@@ -13,9 +13,8 @@
 // A node whose PCI bus shows a GPU has nvidia.com/gpu.present=true, also before it has a driver:
 // the DaemonSet of its driver may select by this label. While the driver has a problem, or the
 // inventory is unknown, the other labels stay as they are, because restarts of the driver must not
-// move pods.
-// Without a driver and without a GPU the labels are removed. A node that never had a GPU gets no
-// condition either.
+// move pods. Without a driver and without a GPU the labels are removed. A node that never had a GPU
+// gets no condition either.
 //
 // After the smoke test has passed, startup taints are removed, also those that Recheck finds.
 //
@@ -76,8 +75,8 @@ class NodePublisher {
  public:
   static constexpr Duration kFirstPause = std::chrono::seconds(1);
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
-  // An unstable GPU must not fill the API server: after kMaxEventBurst Events there is one in each
-  // interval.
+  // An unstable GPU must not flood the API server: kMaxEventBurst Events are recorded at once, then
+  // one in each kEventInterval.
   static constexpr int kMaxEventBurst = 32;
   static constexpr Duration kEventInterval = std::chrono::seconds(30);
 
@@ -133,7 +132,7 @@ class NodePublisher {
   std::string written_state_;  // the state that the server has, as text; "": unknown
   NodePatches patches_;
   std::vector<Json> events_;  // Events about changes that are written
-  WallTime event_time_{};     // time of the last Event; times differ
+  WallTime event_time_{};     // time of the last Event; each Event has another time
   int event_tokens_ = kMaxEventBurst;
   MonotonicTime event_tokens_at_{};
   bool busy_ = false;

@@ -54,7 +54,7 @@ class FakeNodeApi : public NodeApi {
   void PatchStatus(const Json& patch, Done done) override {
     ++status_patches;
     runner->Post([this, done, patch] {
-      if (!status_status.ok()) return done(status_status);
+      if (!status_patch_result.ok()) return done(status_patch_result);
       // There is one condition, and one resource.
       Json all = node.Find("status") != nullptr ? *node.Find("status") : Json::MakeObject();
       for (const auto& [part, value] : patch.Find("status")->members()) all.Set(part, value);
@@ -108,7 +108,7 @@ class FakeNodeApi : public NodeApi {
   Json node = *ParseJson(R"({"metadata":{"name":"n","labels":{"zone":"a"}}})");
   Json last_patch;
   Status status;
-  Status status_status;
+  Status status_patch_result;
   Status event_status;
   Status taint_status;  // of the next patch
   std::vector<std::string> taint_patches;
@@ -345,10 +345,10 @@ TEST_F(NodePublisherTest, ARestartedAgentRecordsMissedChangesOnce) {
 
 TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
   Publish(Node(8));
-  api_.status_status = Status(Code::kPermissionDenied, "nodes/status");
+  api_.status_patch_result = Status(Code::kPermissionDenied, "nodes/status");
   Publish(WithUnhealthy(8, 3));
   EXPECT_TRUE(api_.events.empty());
-  api_.status_status = Status::Ok();
+  api_.status_patch_result = Status::Ok();
   runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
   EXPECT_EQ(api_.events, std::vector<std::string>{"GPUUnhealthy"});
@@ -356,17 +356,17 @@ TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
 
 TEST_F(NodePublisherTest, AStateThatWasWrittenInPartIsUndoneWhenTheEarlierStateReturns) {
   Publish(Node(8));
-  api_.status_status = Status(Code::kUnavailable, "nodes/status");
+  api_.status_patch_result = Status(Code::kUnavailable, "nodes/status");
   Publish(WithUnhealthy(8, 3));
   ASSERT_EQ(InventoryOn(api_.node)->healthy_count(), 7u);
-  api_.status_status = Status::Ok();
+  api_.status_patch_result = Status::Ok();
   Publish(Node(8));
   runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
   EXPECT_EQ(InventoryOn(api_.node)->healthy_count(), 8u);
   EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
 }
 
-TEST_F(NodePublisherTest, AnEventThatIsRejectedHoldsNothingUp) {
+TEST_F(NodePublisherTest, ARejectedEventDelaysNothing) {
   api_.event_status = Status(Code::kPermissionDenied, "events");
   Publish(WithUnhealthy(8, 3));
   EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");

@@ -45,6 +45,7 @@ class NodeReporter {
   void SetEngineProblem(const std::string& problem) { engine_problem_ = problem; }
   // Publishes the containers that run without their GPUs, as "namespace/pod/container".
   void SetContainersWithoutGpus(const std::vector<std::string>& containers);
+  // Call when the kubelet has accepted the device plugins.
   void OnKubeletRegistered();
 
  private:

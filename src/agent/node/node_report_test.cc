@@ -47,7 +47,9 @@ class NodeReportTest : public ::testing::Test {
     report_.Start(std::make_unique<ConditionApi>(&runner_, &gets_, &condition_), {});
     runner_.RunUntilIdle();
   }
-  bool Says(const std::string& text) const { return condition_.find(text) != std::string::npos; }
+  bool ConditionHas(const std::string& text) const {
+    return condition_.find(text) != std::string::npos;
+  }
 
   FakeTaskRunner runner_;
   NodeMetrics metrics_;
@@ -71,23 +73,23 @@ TEST_F(NodeReportTest, NothingIsPublishedBeforeTheGpusAreKnown) {
   known_ = true;
   report_.Publish();
   runner_.RunUntilIdle();
-  EXPECT_TRUE(Says("GPUsHealthy")) << condition_;
+  EXPECT_TRUE(ConditionHas("GPUsHealthy")) << condition_;
 }
 
 TEST_F(NodeReportTest, AProblemOfTheEngineHidesContainersWithoutTheirGpus) {
   Start();
   report_.SetContainersWithoutGpus({"default/a/main", "default/b/main"});
   runner_.RunUntilIdle();
-  EXPECT_TRUE(Says("2 containers run without their GPUs")) << condition_;
-  EXPECT_TRUE(Says("default/a/main and others")) << condition_;
+  EXPECT_TRUE(ConditionHas("2 containers run without their GPUs")) << condition_;
+  EXPECT_TRUE(ConditionHas("default/a/main and others")) << condition_;
   report_.SetEngineProblem("the engine has another configuration");
   report_.Publish();
   runner_.RunUntilIdle();
-  EXPECT_TRUE(Says("RuntimeNotConfigured: the engine has another")) << condition_;
+  EXPECT_TRUE(ConditionHas("RuntimeNotConfigured: the engine has another")) << condition_;
   report_.SetEngineProblem("");
   report_.SetContainersWithoutGpus({});
   runner_.RunUntilIdle();
-  EXPECT_TRUE(Says("GPUsHealthy")) << condition_;
+  EXPECT_TRUE(ConditionHas("GPUsHealthy")) << condition_;
 }
 
 TEST_F(NodeReportTest, TheNodeIsReadAgainRegularlyAndAfterARegistration) {

@@ -20,10 +20,10 @@ namespace tessera::agent {
 
 struct ReadinessOptions {
   DriverWatchOptions driver;
-  std::string validations_dir;  // "": no validation files
-  std::string dev_root = "/";   // host path
-  bool expects_kubelet = false;
-  bool expects_engine = false;
+  std::string validations_dir;   // "": no validation files
+  std::string dev_root = "/";    // host path
+  bool expects_kubelet = false;  // a pod starts only if the kubelet has the device plugins
+  bool expects_engine = false;   // a pod starts only if the engine uses tessera-runtime
   std::function<size_t()> gpus_on_bus;
   SmokeTest::OpenDevices open_devices;
   std::function<void()> on_driver_files;  // a driver appeared, vanished or changed

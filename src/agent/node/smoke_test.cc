@@ -83,7 +83,7 @@ SmokeVerdict JudgeSmokeTest(const SmokeFacts& facts) {
   }
   if (!facts.expects_engine) return {SmokeVerdict::State::kPassed, ""};
   if (!facts.engine_problem)
-    return Waiting("the container engine's configuration cannot be judged: see the agent's log");
+    return Waiting("the container engine's configuration cannot be checked: see the agent's log");
   if (!facts.engine_problem->empty()) return Failed(*facts.engine_problem);
   return {SmokeVerdict::State::kPassed, ""};
 }
