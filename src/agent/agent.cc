@@ -127,7 +127,7 @@ class Agent::Impl {
   // Closed until the inventory has found GPUs, and while it finds none. NVML counts the GPUs when
   // the first session of the process starts, so the inventory can count again only while no other
   // session is open.
-  const std::shared_ptr<gpu::DriverGate> found_gpus_ = std::make_shared<gpu::DriverGate>(
+  const std::shared_ptr<gpu::DriverGate> gpus_found_gate_ = std::make_shared<gpu::DriverGate>(
       fmt::format("the driver has no GPU for the agent yet: see the node's condition {}",
                   names::kConditionGpuReady));
   std::unique_ptr<trace::Tracer> tracer_;  // null: nothing is traced
@@ -176,7 +176,7 @@ Agent::Impl::Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
       driver_release_(runner, JoinPath(DirName(options_.grant_socket), names::kDriverReleaseFile),
                       {.on_change = [this] { inventory_->PollNow(); },
                        .on_check = [this] { RefreshDriver(); }}) {
-  found_gpus_->SetClosed(true);
+  gpus_found_gate_->SetClosed(true);
 }
 
 Status Agent::Impl::Start() {
@@ -385,8 +385,8 @@ void Agent::Impl::RefreshDriver() {
 }
 
 void Agent::Impl::SetGpusFound(bool found) {
-  if (found == !found_gpus_->closed()) return;
-  found_gpus_->SetClosed(!found);
+  if (found == !gpus_found_gate_->closed()) return;
+  gpus_found_gate_->SetClosed(!found);
   RefreshDriver();
 }
 
@@ -407,7 +407,7 @@ std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
 }
 
 std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoaderOfFoundGpus() const {
-  return std::make_shared<gpu::GatedLoader>(found_gpus_, MakeLoader());
+  return std::make_shared<gpu::GatedLoader>(gpus_found_gate_, MakeLoader());
 }
 
 NodeHardware Agent::Impl::ReadHardware() const {

@@ -48,7 +48,7 @@ Status CompleteOptions(AgentOptions* options) {
         std::pair("--engine-host-root", options->engine_host_root),
         std::pair("--limits-dir", options->limits_dir.empty() ? "/" : options->limits_dir)}) {
     if (path.empty() || path[0] != '/') {
-      return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
+      return Error(Code::kInvalidArgument, "{}: \"{}\" is not an absolute path", flag, path);
     }
   }
   RETURN_IF_ERROR(CheckLimitNamespaces(*options));

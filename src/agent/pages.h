@@ -30,7 +30,7 @@ class Pages {
     StatusPage::GetStatus status;
     StatusPage::PostToGrants post_to_grants;
     std::function<std::shared_ptr<gpu::NvmlLoader>()> make_loader;
-    // Calls `then` once, on any thread.
+    // Passes the holdings to `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
     const DeviceSetHolder* devices = nullptr;  // must outlive the pages, as must the caller
     gpu::BlockingCaller* caller = nullptr;
