@@ -259,8 +259,8 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document,
   if (identity.pod_uid.empty() || identity.container.empty()) {
     return Error(Code::kFailedPrecondition,
                  "cannot request the grant: the engine does not name the pod and container: "
-                 "use containerd 1.6 or CRI-O 1.20 or newer, or set "
-                 "binding: allocate in tessera-agent");
+                 "use containerd 1.6 or CRI-O 1.20 or newer, or start "
+                 "tessera-agent with --binding=allocate");
   }
   Result<grant::Grant> grant =
       grant::RequestGrant(options.grant_socket, request, options.grant_timeout);
