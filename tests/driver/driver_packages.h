@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packages of Debian, NVIDIA's driver among them, downloaded once into the cache and never
-// installed.
+// Debian packages, including those of NVIDIA's driver. They are downloaded once into the cache, and
+// never installed.
 #pragma once
 
 #include <set>
@@ -14,7 +14,7 @@ namespace tessera::testing {
 struct Generation {
   const char* name;
   const char* version;
-  const char* folder;  // Debian's, below usr/lib/<multiarch>/nvidia
+  const char* folder;  // of Debian's package, below usr/lib/<multiarch>/nvidia
 };
 inline constexpr Generation kGenerations[] = {{"470", "470.256.02", "tesla-470"},
                                               {"535", "535.309.01", "current"},
@@ -22,8 +22,8 @@ inline constexpr Generation kGenerations[] = {{"470", "470.256.02", "tesla-470"}
 
 inline constexpr const char* kLibraryDir = "usr/lib/x86_64-linux-gnu";
 
-// NVIDIA's libraries make missing device nodes in /dev where they run as root. Removes those that
-// were not there before.
+// As root, NVIDIA's libraries create missing device nodes in /dev. The destructor removes those
+// that the constructor has not found.
 class NoNewDeviceNodes {
  public:
   NoNewDeviceNodes();
@@ -33,12 +33,12 @@ class NoNewDeviceNodes {
   std::set<std::string> before_;
 };
 
-// The folder into which the packages of a generation are unpacked. The error has the reason why
-// they cannot be downloaded; a test then skips.
+// The folder into which the packages of a generation are unpacked. The error says why the packages
+// cannot be downloaded; the test is then skipped.
 Result<std::string> FetchDriverPackages(const Generation& generation);
 
 // Downloads other packages. Returns the folder of the cache in which each of `items` has a folder
-// of its name. tests/fetch-debs explains items and `component` ("main").
+// of its name. tests/fetch-debs explains `items` and `component`, such as "main".
 Result<std::string> FetchPackages(const std::string& folder, const std::string& component,
                                   const std::vector<std::string>& items);
 

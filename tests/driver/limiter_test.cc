@@ -36,14 +36,14 @@ class LimiterOnRealDriver : public ::testing::TestWithParam<tessera::testing::Ge
     if (::geteuid() != 0) GTEST_SKIP() << "needs root for a mount namespace of its own";
     const auto packages = tessera::testing::FetchDriverPackages(GetParam());
     if (!packages.ok()) {
-      GTEST_SKIP() << "NVIDIA's packages cannot be had: " << packages.status().message();
+      GTEST_SKIP() << "NVIDIA's packages cannot be downloaded: " << packages.status().message();
     }
     libraries_ =
         fmt::format("{}/{}/nvidia/{}", *packages, tessera::testing::kLibraryDir, GetParam().folder);
   }
 
-  // Runs `body` in a process that sees the limiter as a limited container does. A driver that was
-  // loaded cannot be unloaded.
+  // Runs `body` in a process that sees the limiter as a limited container does. Each driver needs a
+  // process of its own, because a loaded driver cannot be unloaded.
   void Run(const std::function<void()>& body) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -54,7 +54,7 @@ class LimiterOnRealDriver : public ::testing::TestWithParam<tessera::testing::Ge
     }
     int status = -1;
     ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << "the process says why above, or has crashed";
+    EXPECT_EQ(status, 0) << "the process has crashed, or printed its failures above";
   }
 
   static void* Open(const char* library) {
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Debian, LimiterOnRealDriver,
                          ::testing::ValuesIn(tessera::testing::kGenerations),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(LimiterOnRealDriver, SaysThatThereIsNoGpu) {
+TEST_P(LimiterOnRealDriver, ReportsThatThereIsNoGpu) {
   Run([] {
     void* cuda = Open("libcuda.so.1");
     const auto init = reinterpret_cast<cuda::fn::cuInit>(::dlsym(cuda, "cuInit"));
@@ -124,9 +124,9 @@ TEST_P(LimiterOnRealDriver, EveryExportOfTheDriverIsFound) {
   }
 }
 
-// Compares with the driver's own answers, in which our functions take the place of the replaced
-// functions.
-TEST_P(LimiterOnRealDriver, GetProcAddressAnswersAsTheDriver) {
+// Compares with the driver's own answers, except that the limiter's functions replace some of the
+// driver's.
+TEST_P(LimiterOnRealDriver, GetProcAddressAnswersLikeTheDriver) {
   const auto recorded = sim::testing::RecordedAddresses(GetParam().version);
   if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();
   Run([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated driver in images that are older than the machine on which it was built: Debian 11,
-// with glibc 2.31. sim_old_glibc_test checks older versions by their symbols.
+// The simulated driver in an image that is older than the machine on which the driver was built:
+// Debian 11, with glibc 2.31. sim_old_glibc_test checks older versions of glibc by their symbols.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,12 +19,13 @@ class OldImage : public ::testing::Test {
     const auto packages =
         ::tessera::testing::FetchPackages("old-images", "main", {"debian11=bullseye:libc6"});
     if (!packages.ok()) {
-      GTEST_SKIP() << "the C library of Debian 11 cannot be had: " << packages.status().message();
+      GTEST_SKIP() << "the C library of Debian 11 cannot be downloaded: "
+                   << packages.status().message();
     }
     libraries_ = *packages + "/debian11/lib/x86_64-linux-gnu";
   }
-  // A program with the image's loader and C library. Every function that it may call is looked up
-  // at its start.
+  // Runs a program with the image's loader and C library. LD_BIND_NOW makes the loader look up
+  // every function at the start.
   SubprocessResult Run(std::vector<std::string> command) {
     command.insert(command.begin(),
                    {libraries_ + "/ld-2.31.so", "--library-path",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debian's packages of NVIDIA's driver: agent and runtime find the same driver, in the layout of
+// Debian's packages of NVIDIA's driver: agent and runtime find the same driver, in the folders of
 // the packages and through the links of update-alternatives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,17 +26,17 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
   void SetUp() override {
     const auto packages = ::tessera::testing::FetchDriverPackages(GetParam());
     if (!packages.ok()) {
-      GTEST_SKIP() << "NVIDIA's packages cannot be had: " << packages.status().message();
+      GTEST_SKIP() << "NVIDIA's packages cannot be downloaded: " << packages.status().message();
     }
     fs::copy(*packages, root(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
   std::string root() const { return dir_.path() + "/root"; }
-  std::string own_dir() const {
+  std::string driver_dir() const {
     return fmt::format("{}/nvidia/{}", kLibraryDir, GetParam().folder);
   }
 
-  // Adds the links that the triggers of the packages make, all of them absolute:
+  // Adds the links that the triggers of the packages make, which are absolute:
   // name -> /etc/alternatives/… -> the driver's folder.
   void AddAlternative(const std::string& link, const std::string& target) {
     const std::string between = "etc/alternatives/nvidia--" + BaseName(link);
@@ -47,7 +47,7 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
   }
   void AddAlternatives() {
     for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-      AddAlternative(JoinPath(kLibraryDir, name), JoinPath(own_dir(), name));
+      AddAlternative(JoinPath(kLibraryDir, name), JoinPath(driver_dir(), name));
     }
     AddAlternative("usr/bin/nvidia-smi",
                    fmt::format("usr/lib/nvidia/{}/nvidia-smi", GetParam().folder));
@@ -66,7 +66,7 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
     EXPECT_EQ(files->libraries[0].soname, "libcuda.so.1");
     ASSERT_EQ(files->binaries.size(), 1u);
     EXPECT_THAT(files->binaries[0].host_path, HasSubstr("/usr/lib/nvidia/"));
-    // The agent opens the very file that containers get. There is no GPU behind it here.
+    // The agent opens the file that containers get. Its nvmlInit fails, because there is no GPU.
     gpu::NvmlLibraryLoader loader(root());
     EXPECT_EQ(loader.FindLibrary(), nvml);
     const auto loaded = loader.Load();
@@ -90,7 +90,7 @@ TEST_P(DriverPackages, AreFoundThroughAlternatives) {
 
 TEST_P(DriverPackages, AreFoundWithoutAlternatives) { ExpectFound(); }
 
-TEST_P(DriverPackages, GiveGraphicsWithTheFilesOfItsLoadersOrTheReason) {
+TEST_P(DriverPackages, GiveTheFilesOfGraphicsOrTheReason) {
   const auto files = oci::FindDriver(root(), oci::kGraphics);
   if (PathExists(JoinPath(root(), "usr/share/vulkan"))) {
     ASSERT_TRUE(files.ok()) << files.status().message();

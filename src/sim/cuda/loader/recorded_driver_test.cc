@@ -57,7 +57,7 @@ TEST_P(RecordedDriverTest, HasTheCudaVersionOfItsDriver) {
   EXPECT_EQ(version, GetParam().cuda_version);
 }
 
-TEST_P(RecordedDriverTest, GetProcAddressAnswersAsTheDriver) {
+TEST_P(RecordedDriverTest, GetProcAddressAnswersLikeTheDriver) {
   const auto recorded = sim::testing::RecordedAddresses(GetParam().version);
   if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();
   std::set<std::string> differences;
