@@ -87,7 +87,7 @@ class SimulatedExporterTest : public ::testing::Test {
     OnRunner([&] { text = exporter_->text(); });
     return text;
   }
-  // Waits until the text fulfils `condition`, or for half a minute. Returns the last text.
+  // Waits until the text fulfills `condition`, or for 30 s. Returns the last text.
   std::string TextWhere(const std::function<bool(const std::string&)>& condition) {
     for (int i = 0; i < 600; ++i) {
       std::string text = Text();
@@ -97,7 +97,7 @@ class SimulatedExporterTest : public ::testing::Test {
     return Text();
   }
   // The age of the GPU's values, in seconds.
-  double AgeOf(int gpu) {
+  double AgeSeconds(int gpu) {
     const std::string sample =
         fmt::format("tessera_exporter_sample_age_seconds{{gpu=\"{}\"}} ", gpu);
     MetricsText state;
@@ -106,7 +106,7 @@ class SimulatedExporterTest : public ::testing::Test {
     const size_t at = text.find(sample);
     return at == std::string::npos ? -1 : std::atof(text.c_str() + at + sample.size());
   }
-  static size_t SeriesOf(const std::string& text, std::string_view start) {
+  static size_t CountSeries(const std::string& text, std::string_view start) {
     size_t count = 0;
     for (size_t at = 0; (at = text.find(start, at)) != std::string::npos; ++at) {
       count += at == 0 || text[at - 1] == '\n' ? 1 : 0;
@@ -125,13 +125,14 @@ class SimulatedExporterTest : public ::testing::Test {
 
 TEST_F(SimulatedExporterTest, AHopperGpuHasEveryDefaultFieldThatNvmlHas) {
   Start("h100-sxm5-80gb");
-  // The fields whose number of series is another than wanted.
+  // The default fields whose number of series is wrong.
   const auto wrong_fields = [](const std::string& page) {
     std::vector<std::string> wrong;
     for (const Field& field : AllFields()) {
       if (!field.is_default || field.type == "label") continue;
       const size_t wanted = field.source == FieldSource::kNone ? 0 : kGpus;
-      if (SeriesOf(page, fmt::format("{}{{", field.name)) != wanted) wrong.emplace_back(field.name);
+      if (CountSeries(page, fmt::format("{}{{", field.name)) != wanted)
+        wrong.emplace_back(field.name);
     }
     return wrong;
   };
@@ -145,9 +146,9 @@ TEST_F(SimulatedExporterTest, AHopperGpuHasEveryDefaultFieldThatNvmlHas) {
 TEST_F(SimulatedExporterTest, AnAmpereGpuHasNoProfilingMetrics) {
   Start("a100-sxm4-80gb");
   const std::string text = TextWhere(
-      [](const std::string& page) { return SeriesOf(page, "DCGM_FI_DEV_FB_USED{") == kGpus; });
+      [](const std::string& page) { return CountSeries(page, "DCGM_FI_DEV_FB_USED{") == kGpus; });
   EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_PROF_")));
-  EXPECT_EQ(SeriesOf(text, "DCGM_FI_DEV_FB_USED{"), kGpus);
+  EXPECT_EQ(CountSeries(text, "DCGM_FI_DEV_FB_USED{"), kGpus);
 }
 
 TEST_F(SimulatedExporterTest, ALostGpuHasNoSeriesAndComesBack) {
@@ -159,10 +160,10 @@ TEST_F(SimulatedExporterTest, ALostGpuHasNoSeriesAndComesBack) {
   sim::InjectLost(state_.get(), 3);
   // On a busy machine another GPU may miss a round, too.
   const std::string text = TextWhere([&](const std::string& page) {
-    return !has_gpu3(page) && SeriesOf(page, "DCGM_FI_DEV_GPU_TEMP{") == kGpus - 1;
+    return !has_gpu3(page) && CountSeries(page, "DCGM_FI_DEV_GPU_TEMP{") == kGpus - 1;
   });
   EXPECT_THAT(text, Not(HasSubstr("gpu=\"3\"")));
-  EXPECT_EQ(SeriesOf(text, "DCGM_FI_DEV_GPU_TEMP{"), kGpus - 1);
+  EXPECT_EQ(CountSeries(text, "DCGM_FI_DEV_GPU_TEMP{"), kGpus - 1);
   sim::Recover(state_.get(), 3);
   EXPECT_TRUE(has_gpu3(TextWhere(has_gpu3)));
 }
@@ -178,12 +179,13 @@ TEST_F(SimulatedExporterTest, AHangInAnyCallCostsTheSeriesOfItsGpu) {
     ASSERT_TRUE(has_gpu3(TextWhere(has_gpu3)));
     ASSERT_EQ(state_->AddFault(call, 3, 0, true, 0, 0), 0);
     const std::string text = TextWhere([&](const std::string& page) {
-      return !has_gpu3(page) && SeriesOf(page, "DCGM_FI_DEV_FB_USED{") == kGpus - 1;
+      return !has_gpu3(page) && CountSeries(page, "DCGM_FI_DEV_FB_USED{") == kGpus - 1;
     });
-    EXPECT_EQ(SeriesOf(text, "DCGM_FI_DEV_FB_USED{"), kGpus - 1);
-    EXPECT_GE(AgeOf(3), 1.5);
-    for (int i = 0; i < 600 && AgeOf(7) >= 1.5; ++i) std::this_thread::sleep_for(milliseconds(50));
-    EXPECT_LT(AgeOf(7), 1.5);
+    EXPECT_EQ(CountSeries(text, "DCGM_FI_DEV_FB_USED{"), kGpus - 1);
+    EXPECT_GE(AgeSeconds(3), 1.5);
+    for (int i = 0; i < 600 && AgeSeconds(7) >= 1.5; ++i)
+      std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_LT(AgeSeconds(7), 1.5);
     state_->ClearFaults(nullptr, sim::kAllGpus);
   }
 }

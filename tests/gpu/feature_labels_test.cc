@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the node labels with the labels that NVIDIA's unmodified gpu-feature-discovery v0.20.0
-// wrote for the same nodes. The simulated library gives the GPUs, and its PCI tree the devices.
+// wrote for the same nodes. The GPUs are simulated, and their folder /sys lists the PCI devices.
 #include "src/agent/node/feature_labels.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::filesystem::path OracleDir() {
   return std::filesystem::path(given != nullptr ? given : TESSERA_ORACLES_BESIDE_SOURCE) / "gfd";
 }
 
-// Returns the first snapshot in which all GPUs are healthy, or null after half a minute.
+// Returns the first snapshot in which all GPUs are healthy, or null after 30 s.
 gpu::InventorySnapshot ReadInventory(const std::string& driver_root, size_t gpus) {
   EpollTaskRunner runner;
   gpu::ThreadCaller caller(&runner);
@@ -70,11 +70,11 @@ void CompareWith(const std::string& file, const std::string& profile, size_t gpu
   EXPECT_EQ(LabelsOf(profile, gpus), recorded);
 }
 
-TEST(FeatureLabelsTest, EqualNvidiasOnEightA100) {
+TEST(FeatureLabelsTest, EqualNvidiasLabelsOfEightA100) {
   CompareWith("a100-none-mig_none.labels", "a100-sxm4-40gb", 8);
 }
 
-TEST(FeatureLabelsTest, EqualNvidiasOnFourT4) {
+TEST(FeatureLabelsTest, EqualNvidiasLabelsOfFourT4) {
   CompareWith("t4-none-mig_none.labels",
               "base: t4\nname: recorded\ngpu:\n  name: NVIDIA T4\n  memory_mib: 16384\n", 4);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limiter on the simulated driver, with a program that starts each kernel with another grid.
+// The limiter on the simulated driver, with a program whose kernels have different grids.
 #include <chrono>
 #include <cstdlib>
 
@@ -12,7 +12,7 @@ using cuda::CudaLibrary;
 using testing::kMiB;
 using testing::LimitedNode;
 
-constexpr int64_t kKernel = 100'000;  // nanoseconds
+constexpr int64_t kKernelNs = 100'000;
 constexpr int kGrids = 400;
 // An A100 runs 216 blocks of 1,024 threads at once, so these fill it.
 constexpr unsigned kMinBlocks = 216;
@@ -28,7 +28,7 @@ class LimitedGridsTest : public testing::LimiterTest {
 
 // The limiter charges the time that the kernels took. If each grid reserved GPU time that no other
 // grid could use, the charge would be five times as much.
-TEST_F(LimitedGridsTest, EverNewGridsAreChargedWhatTheyTake) {
+TEST_F(LimitedGridsTest, DifferentGridsAreChargedTheirTime) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.25);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -48,8 +48,8 @@ TEST_F(LimitedGridsTest, EverNewGridsAreChargedWhatTheyTake) {
     EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(80))
         << "40 ms of work with a quarter of the GPU, less the saved allowance";
     const int64_t charged = node.compute(0).charge.charged;
-    EXPECT_GE(charged, kGrids * kKernel * 9 / 10);
-    EXPECT_LE(charged, kGrids * kKernel * 3);
+    EXPECT_GE(charged, kGrids * kKernelNs * 9 / 10);
+    EXPECT_LE(charged, kGrids * kKernelNs * 3);
   }));
 }
 

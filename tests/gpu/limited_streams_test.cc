@@ -16,11 +16,11 @@ using testing::kMiB;
 using testing::LimitedNode;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int kThreads = 4, kLaunches = 20;
 // An A100 runs 216 blocks of 1,024 threads at once.
-constexpr unsigned kWholeGpu = 216, kTiny = 1;
-const auto kOwn = reinterpret_cast<Stream>(cuda::kStreamPerThread);
+constexpr unsigned kFullBlocks = 216, kTinyBlocks = 1;
+const auto kPerThreadStream = reinterpret_cast<Stream>(cuda::kStreamPerThread);
 
 class LimitedStreamsTest : public testing::LimiterTest {
  protected:
@@ -35,12 +35,12 @@ struct Measured {
   int64_t took_ms = 0, charged_ms = 0;
 };
 
-// Threads of one program launch kernels of 1 ms, each in its own stream.
+// A program whose threads launch kernels of 1 ms, each thread in its own stream.
 struct Program {
   const char* launch = "cuLaunchKernel";
   Stream stream = nullptr;
   bool creates_streams = false;
-  unsigned blocks = kWholeGpu;
+  unsigned blocks = kFullBlocks;
 };
 
 void RunThread(const CudaLibrary& cuda, const Program& program, cuda::Context context,
@@ -73,12 +73,13 @@ Measured Measure(LimitedNode& node, const CudaLibrary& cuda, const Program& prog
   EXPECT_OK(CU(cuda, cuCtxSynchronize)());
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
   const Measured measured{.took_ms = took.count(),
-                          .charged_ms = (node.compute(0).charge.charged - before) / kMillisecond};
+                          .charged_ms = (node.compute(0).charge.charged - before) / kNsPerMs};
   EXPECT_OK(CU(cuda, cuCtxDestroy_v2)(context));
   return measured;
 }
 
-// The work of the threads fills the GPU for 80 ms, so it takes about 320 ms with a quarter of it.
+// The work of the threads fills the GPU for 80 ms, so with a quarter of the GPU it takes about
+// 320 ms.
 void ExpectLimited(const Program& program) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.25);
@@ -95,18 +96,18 @@ void ExpectLimited(const Program& program) {
   }));
 }
 
-TEST_F(LimitedStreamsTest, HandleZeroInFunctionsWithASuffixIsLimited) {
+TEST_F(LimitedStreamsTest, NullStreamOfPtszFunctionsIsLimited) {
   ExpectLimited({.launch = "cuLaunchKernel_ptsz"});
 }
 
 TEST_F(LimitedStreamsTest, TheHandleOfThePerThreadStreamIsLimited) {
-  ExpectLimited({.stream = kOwn});
+  ExpectLimited({.stream = kPerThreadStream});
 }
 
-// Kernels of several threads could run side by side, but the threads have one quarter together.
+// Such kernels could run at the same time, but together the threads have a quarter of the GPU.
 TEST_F(LimitedStreamsTest, SmallKernelsOfSeveralThreadsAreLimitedTogether) {
-  ExpectLimited({.launch = "cuLaunchKernel_ptsz", .blocks = kTiny});
-  ExpectLimited({.creates_streams = true, .blocks = kTiny});
+  ExpectLimited({.launch = "cuLaunchKernel_ptsz", .blocks = kTinyBlocks});
+  ExpectLimited({.creates_streams = true, .blocks = kTinyBlocks});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inventory with the simulated driver: a library that is found and loaded below a driver root,
-// real threads, and calls that really hang. The many cases in virtual time are in src/gpu.
+// real threads, and calls that really hang. src/gpu tests many more cases in virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ class SimulatedDriverTest : public ::testing::Test {
     options_.xid_quiet = milliseconds(100);
   }
   ~SimulatedDriverTest() override {
-    if (state_holder_ != nullptr) state().ClearFaults(nullptr, sim::kAllGpus);
+    if (open_state_ != nullptr) state().ClearFaults(nullptr, sim::kAllGpus);
     OnRunner([this] {
       inventory_.reset();
       caller_.reset();
@@ -66,7 +66,7 @@ class SimulatedDriverTest : public ::testing::Test {
     thread_.join();
   }
 
-  sim::State& state() const { return *state_holder_; }
+  sim::State& state() const { return *open_state_; }
   std::string root() const { return dir_.path() + "/driver"; }
 
   void CreateDriver(uint32_t gpus = kGpus) {
@@ -80,8 +80,8 @@ class SimulatedDriverTest : public ::testing::Test {
                                                  .device_files = sim::DeviceFiles::kPlain,
                                                  .dev_root = dir_.path()});
     ASSERT_TRUE(status.ok()) << status.ToString();
-    state_holder_ = std::make_unique<sim::State>();
-    ASSERT_EQ(state_holder_->Open(sim::StateDir(root())), 0);
+    open_state_ = std::make_unique<sim::State>();
+    ASSERT_EQ(open_state_->Open(sim::StateDir(root())), 0);
   }
 
   // Replaces the inventory by a new one, which does not know what the old inventory saw.
@@ -120,8 +120,8 @@ class SimulatedDriverTest : public ::testing::Test {
     return report;
   }
 
-  // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and calls `meanwhile`
-  // every 100 ms. Returns false after half a minute.
+  // Waits for a snapshot that fulfills `condition`, which looks at snapshot_, and calls `meanwhile`
+  // every 100 ms. Returns false after 30 s.
   bool RunUntil(
       const std::function<bool()>& condition, const std::function<void()>& meanwhile = [] {}) {
     std::unique_lock lock(mutex_);
@@ -151,7 +151,7 @@ class SimulatedDriverTest : public ::testing::Test {
 
   ScopedLogSinkForTest quiet_;
   TempDir dir_;
-  std::unique_ptr<sim::State> state_holder_;
+  std::unique_ptr<sim::State> open_state_;
   InventoryOptions options_;
   InventorySnapshot snapshot_;
 
@@ -178,8 +178,8 @@ class SimulatedDriverTest : public ::testing::Test {
 
 TEST_F(SimulatedDriverTest, FindsTheGpusOfTheProfile) {
   CreateDriver();
-  // No call hangs here, so a call that a busy machine delays has its time.
-  options_.call_deadline = options_.init_deadline = std::chrono::seconds(20);
+  // No call hangs in this test, so the deadlines can allow for the delays of a busy machine.
+  options_.call_deadline = options_.init_deadline = seconds(20);
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
   EXPECT_FALSE(snapshot_->driver_version.empty());
@@ -207,7 +207,7 @@ TEST_F(SimulatedDriverTest, ReportsWhichProcessesUseWhichGpu) {
   sim::Turns turns(&slot, 2);
   sim::Turn turn;
   ProcessReport report;
-  // On a busy machine a report may come late, without the use or without a GPU.
+  // On a busy machine a report may come late, and then lack the utilization or a GPU.
   for (int i = 0; i < 20; ++i) {
     const uint64_t now = sim::MonotonicNs();
     turns.Request(400'000'000, now - 400'000'000);
@@ -267,7 +267,7 @@ TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
       [this] { sim::InjectXid(&state(), 2, 95); }))
       << Describe();
   // Wait until the inventory has received every XID and noticed that the driver asks for a reset.
-  // Only after that does it take the recovery for a repair.
+  // Only then does the inventory take the recovery for a repair.
   std::this_thread::sleep_for(50 * options_.poll_interval);
   sim::Recover(&state(), 2);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
@@ -342,7 +342,7 @@ TEST_F(SimulatedDriverTest, ReportsAnInitThatHangsAndRecovers) {
 // A call about one GPU, and whether the GPU must become unhealthy when the call fails.
 struct CallCase {
   NvmlCall call;
-  bool shows;
+  bool makes_unhealthy;
 };
 constexpr CallCase kCallsOfOneGpu[] = {
     {NvmlCall::kHandleByIndex, true},     {NvmlCall::kUuid, true},
@@ -356,7 +356,7 @@ constexpr CallCase kCallsOfOneGpu[] = {
 
 class FaultOnOneGpu : public SimulatedDriverTest, public ::testing::WithParamInterface<CallCase> {
  protected:
-  void Try(int gpu, uint32_t result, bool hang) {
+  void TryFault(int gpu, uint32_t result, bool hang) {
     const std::string call(NvmlCallName(GetParam().call));
     SCOPED_TRACE(fmt::format("{} on GPU {}: {}", call, gpu, hang ? "hangs" : "fails"));
     ASSERT_EQ(state().AddFault(call.c_str(), gpu, result, hang, 0, 0), 0);
@@ -370,7 +370,7 @@ class FaultOnOneGpu : public SimulatedDriverTest, public ::testing::WithParamInt
       return true;
     };
     EXPECT_TRUE(RunUntil(others_healthy)) << Describe();
-    if (GetParam().shows) {
+    if (GetParam().makes_unhealthy) {
       // The GPU stays listed, with a reason: the kernel module knows its UUID even if NVML does not
       // answer.
       EXPECT_TRUE(RunUntil([&] {
@@ -383,12 +383,12 @@ class FaultOnOneGpu : public SimulatedDriverTest, public ::testing::WithParamInt
   }
 };
 
-TEST_P(FaultOnOneGpu, LeavesTheOthersAllocatableAndPasses) {
+TEST_P(FaultOnOneGpu, LeavesTheOthersHealthyAndRecovers) {
   CreateDriver();
   for (int gpu = 0; gpu < static_cast<int>(kGpus); ++gpu) {
-    Try(gpu, kUnknownError, false);
-    Try(gpu, kGpuIsLost, false);
-    Try(gpu, 0, true);
+    TryFault(gpu, kUnknownError, false);
+    TryFault(gpu, kGpuIsLost, false);
+    TryFault(gpu, 0, true);
   }
 }
 
