@@ -11,10 +11,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Real threads and real time: relevant deadlines are short, all others never pass.
+// Real threads and real time. Deadlines are a few milliseconds if the job must be overdue, and a
+// minute otherwise.
 class ThreadCallerTest : public ::testing::Test {
  protected:
-  BlockingCaller::Job Quits(Duration deadline, std::function<void()> work) {
+  BlockingCaller::Job JobThatQuits(Duration deadline, std::function<void()> work) {
     return {.name = "test-job",
             .deadline = deadline,
             .work = std::move(work),
@@ -30,7 +31,7 @@ class ThreadCallerTest : public ::testing::Test {
 TEST_F(ThreadCallerTest, RunsWorkElsewhereAndFinishesOnTheRunner) {
   ThreadCaller caller(&runner_);
   bool elsewhere = false;
-  caller.Start(Quits(seconds(60), [&] { elsewhere = !runner_.RunsTasksOnCurrentThread(); }));
+  caller.Start(JobThatQuits(seconds(60), [&] { elsewhere = !runner_.RunsTasksOnCurrentThread(); }));
   runner_.Run();
   EXPECT_TRUE(elsewhere);
   EXPECT_EQ(finished_, 1);
@@ -40,7 +41,8 @@ TEST_F(ThreadCallerTest, RunsWorkElsewhereAndFinishesOnTheRunner) {
 TEST_F(ThreadCallerTest, AJobThatHangsIsOverdueAndFinishesLate) {
   ThreadCaller caller(&runner_);
   std::promise<void> release;
-  caller.Start(Quits(milliseconds(5), [wait = release.get_future().share()] { wait.get(); }));
+  caller.Start(
+      JobThatQuits(milliseconds(5), [wait = release.get_future().share()] { wait.get(); }));
   runner_.Run();
   EXPECT_EQ(overdue_, 1);
   EXPECT_EQ(caller.stuck(), 1);
@@ -50,7 +52,7 @@ TEST_F(ThreadCallerTest, AJobThatHangsIsOverdueAndFinishesLate) {
   EXPECT_EQ(caller.stuck(), 0);
 }
 
-TEST_F(ThreadCallerTest, AJobThatHangsDoesNotHoldUpOthers) {
+TEST_F(ThreadCallerTest, AJobThatHangsDoesNotDelayOthers) {
   ThreadCaller caller(&runner_);
   std::promise<void> release;
   caller.Start({.name = "hangs",
@@ -58,17 +60,17 @@ TEST_F(ThreadCallerTest, AJobThatHangsDoesNotHoldUpOthers) {
                 .work = [wait = release.get_future().share()] { wait.get(); },
                 .on_finished = [] {},
                 .on_overdue = [] {}});
-  caller.Start(Quits(seconds(60), [] {}));
+  caller.Start(JobThatQuits(seconds(60), [] {}));
   runner_.Run();
   EXPECT_EQ(finished_, 1);
   release.set_value();
 }
 
-TEST_F(ThreadCallerTest, EndsWithRunningJobsAndDropsTheirCallbacks) {
+TEST_F(ThreadCallerTest, TheDestructorDropsTheCallbacksOfRunningJobs) {
   std::promise<void> release;
   {
     ThreadCaller caller(&runner_);
-    caller.Start(Quits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
+    caller.Start(JobThatQuits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
   }
   release.set_value();
   ThreadCaller other(&runner_);
@@ -81,13 +83,13 @@ TEST_F(ThreadCallerTest, EndsWithRunningJobsAndDropsTheirCallbacks) {
   EXPECT_EQ(finished_ + overdue_, 0);
 }
 
-TEST_F(ThreadCallerTest, AnAnswerThatWaitsWhenTheCallerEndsIsDropped) {
+TEST_F(ThreadCallerTest, AnAnswerIsDroppedIfTheCallerIsDestroyedFirst) {
   std::promise<void> release;
   auto caller = std::make_unique<ThreadCaller>(&runner_);
   // Keeps the caller's state alive after the caller is destroyed.
-  caller->Start(Quits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
+  caller->Start(JobThatQuits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
   std::promise<void> answered;
-  caller->Start(Quits(seconds(60), [] {}));
+  caller->Start(JobThatQuits(seconds(60), [] {}));
   caller->Start({.name = "last",
                  .deadline = seconds(60),
                  .work = [&] { answered.set_value(); },

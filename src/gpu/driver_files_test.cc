@@ -8,7 +8,7 @@
 namespace tessera::gpu {
 namespace {
 
-TEST(DriverFilesTest, ADriversOwnFilesAreUsedWhileTheyExist) {
+TEST(DriverFilesTest, TheFilesOfASimulatedDriverAreUsedWhileTheyExist) {
   TempDir dir;
   const std::string root = dir.path() + "/driver";
   EXPECT_EQ(ProcRootOf(root), "/proc");

@@ -100,7 +100,7 @@ GpuTable::GpuRecord* GpuTable::At(int index) {
   return &records_.at(uuids_[index]);
 }
 
-GpuTable::GpuRecord* GpuTable::FindHandle(NvmlDevice handle) {
+GpuTable::GpuRecord* GpuTable::FindByHandle(NvmlDevice handle) {
   for (auto& [uuid, record] : records_) {
     if (record.present && record.handle == handle) return &record;
   }

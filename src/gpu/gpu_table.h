@@ -40,15 +40,15 @@ class GpuTable {
   int size() const { return static_cast<int>(uuids_.size()); }
 
   // Records the answer of the GPU at `index`. If the GPU does not report its UUID, takes the UUID
-  // of the GPU that was at that index before, or that the kernel module lists at its address or
-  // position. Null if the GPU remains unknown.
+  // that was last known at this index, or the UUID that the kernel module lists at the GPU's
+  // address or position. Null if the GPU remains unknown.
   GpuRecord* OnIdentifyAnswer(int index, const IdentityReport& report, MonotonicTime now);
   // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   GpuRecord* OnHang(int index, NvmlCall call);
 
   // Null if the GPU at `index` has no record.
   GpuRecord* At(int index);
-  GpuRecord* FindHandle(NvmlDevice handle);
+  GpuRecord* FindByHandle(NvmlDevice handle);
   std::map<std::string, GpuRecord>& records() { return records_; }
 
   // Drops GPUs that the driver does not report; call after a reloaded driver has reported all GPUs.

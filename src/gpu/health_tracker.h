@@ -4,8 +4,8 @@
 //
 //   Healthy     none of the following
 //   Suspect     an application's XID; ends after `xid_quiet` without another XID
-//   Unhealthy   an XID that needs a repair or quiet; a call that fails or hangs; a recovery action
-//               that the driver requests; MIG mode
+//   Unhealthy   an XID that needs a repair, or an unknown XID; a call that fails or hangs; a
+//               recovery action that the driver requests; MIG mode
 //   Recovering  an XID was repaired: needs `good_polls_after_xid` good polls
 //
 // Any of these proves a repair: a lost GPU answers again; the driver no longer requests a recovery
@@ -69,7 +69,7 @@ class HealthTracker {
   };
 
   const HealthRules rules_;
-  // Reasons why the GPU is unhealthy, each empty if it does not apply.
+  // Reasons why the GPU is unhealthy; an empty reason does not apply.
   std::string missing_reason_;
   std::string hang_reason_;
   std::string failure_reason_;

@@ -26,16 +26,16 @@ TEST(HealthTrackerTest, AFailureLastsUntilTheNextGoodAnswer) {
 
 using State = device::Health::State;
 
-void AnswerWell(HealthTracker* tracker, int second) {
+void AnswerOk(HealthTracker* tracker, int second) {
   tracker->OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
 }
 
-TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilARepairShows) {
+TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilTheRepair) {
   HealthTracker tracker(kRules);
   tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
   EXPECT_EQ(tracker.health().reason, "XID 48: Double-bit ECC error; to do: reset the GPU");
   for (int second = 10; second < 10000; second += 10) {
-    AnswerWell(&tracker, second);
+    AnswerOk(&tracker, second);
     tracker.OnNoRecoveryAction();
   }
   EXPECT_EQ(tracker.health().state, State::kUnhealthy)
@@ -47,15 +47,15 @@ TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
   HealthTracker tracker(kRules);
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(0));
   EXPECT_EQ(tracker.health().reason, "XID 4242");
-  for (const int second : {58, 59, 59}) AnswerWell(&tracker, second);
+  for (const int second : {58, 59, 59}) AnswerOk(&tracker, second);
   EXPECT_FALSE(tracker.health().ok()) << "too little time without errors";
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(59));
-  for (const int second : {119, 120}) AnswerWell(&tracker, second);
-  EXPECT_FALSE(tracker.health().ok()) << "two good polls are not three";
+  for (const int second : {119, 120}) AnswerOk(&tracker, second);
+  EXPECT_FALSE(tracker.health().ok()) << "three good polls are needed";
   tracker.OnAnswer(kUnknown, std::nullopt, At(121));
-  for (const int second : {122, 123}) AnswerWell(&tracker, second);
-  EXPECT_FALSE(tracker.health().ok()) << "a bad poll starts the count again";
-  AnswerWell(&tracker, 124);
+  for (const int second : {122, 123}) AnswerOk(&tracker, second);
+  EXPECT_FALSE(tracker.health().ok()) << "a failed poll resets the count";
+  AnswerOk(&tracker, 124);
   EXPECT_TRUE(tracker.health().ok());
 }
 
@@ -65,9 +65,9 @@ TEST(HealthTrackerTest, AnApplicationsXidMakesAGpuSuspectButOffered) {
   EXPECT_EQ(tracker.health().state, State::kSuspect);
   EXPECT_TRUE(tracker.health().ok());
   EXPECT_EQ(tracker.health().reason, "XID 31: GPU memory page fault");
-  AnswerWell(&tracker, 59);
+  AnswerOk(&tracker, 59);
   EXPECT_EQ(tracker.health().state, State::kSuspect);
-  AnswerWell(&tracker, 60);
+  AnswerOk(&tracker, 60);
   EXPECT_EQ(tracker.health(), device::Health::Healthy());
 }
 
@@ -77,24 +77,24 @@ TEST(HealthTrackerTest, AnXidThatNeedsARepairIsNotReplacedByAHarmlessOne) {
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(1));
   tracker.OnXid(31, XidEffect::kSuspect, At(2));
   tracker.OnXid(154, XidEffect::kNone, At(3));
-  for (int second = 100; second < 110; ++second) AnswerWell(&tracker, second);
+  for (int second = 100; second < 110; ++second) AnswerOk(&tracker, second);
   EXPECT_EQ(tracker.unrepaired_xid(), 48u);
   EXPECT_FALSE(tracker.health().ok());
 }
 
 TEST(HealthTrackerTest, ARememberedXidIsRepairedIfTheDriverRequestsNoAction) {
-  HealthTracker silent(kRules);
-  HealthTracker content(kRules);
-  silent.RestoreXid(48);
-  content.RestoreXid(48);
-  EXPECT_FALSE(content.health().ok());
+  HealthTracker without_actions(kRules);
+  HealthTracker with_actions(kRules);
+  without_actions.RestoreXid(48);
+  with_actions.RestoreXid(48);
+  EXPECT_FALSE(with_actions.health().ok());
   for (int second = 1; second < 5; ++second) {
-    AnswerWell(&silent, second);
-    AnswerWell(&content, second);
-    content.OnNoRecoveryAction();
+    AnswerOk(&without_actions, second);
+    AnswerOk(&with_actions, second);
+    with_actions.OnNoRecoveryAction();
   }
-  EXPECT_FALSE(silent.health().ok());
-  EXPECT_TRUE(content.health().ok());
+  EXPECT_FALSE(without_actions.health().ok());
+  EXPECT_TRUE(with_actions.health().ok());
 }
 
 TEST(HealthTrackerTest, AGpuInMigModeIsUnhealthyUntilItIsOff) {
@@ -130,8 +130,8 @@ TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidRecovers) {
   for (int second = 2; second < 5; ++second) {
     EXPECT_FALSE(lost.health().ok());
     EXPECT_FALSE(reset.health().ok());
-    AnswerWell(&lost, second);
-    AnswerWell(&reset, second);
+    AnswerOk(&lost, second);
+    AnswerOk(&reset, second);
     if (second == 4) continue;
     EXPECT_EQ(lost.health().state, State::kRecovering);
     EXPECT_EQ(reset.health().reason, "recovering from XID 48: Double-bit ECC error");
@@ -155,11 +155,11 @@ TEST(HealthTrackerTest, ReportsAnXidInsteadOfTheFailuresThatItCauses) {
 TEST(HealthTrackerTest, AReloadedDriverIsARepair) {
   HealthTracker tracker(kRules);
   tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
-  AnswerWell(&tracker, 1);
+  AnswerOk(&tracker, 1);
   tracker.OnDriverReloaded();
   for (int second = 2; second < 5; ++second) {
     EXPECT_EQ(tracker.health().state, State::kRecovering);
-    AnswerWell(&tracker, second);
+    AnswerOk(&tracker, second);
   }
   EXPECT_TRUE(tracker.health().ok());
 }
@@ -180,7 +180,7 @@ TEST(HealthTrackerTest, AMissingGpuComesBackWithAnAnswer) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, UnwatchedEventsAreAReason) {
+TEST(HealthTrackerTest, AGpuWhoseXidsCannotBeWatchedIsUnhealthy) {
   HealthTracker tracker(kRules);
   tracker.OnEventsWatched(Status(Code::kUnknown, "nvmlDeviceRegisterEvents: unknown error"));
   EXPECT_EQ(tracker.health().reason, "cannot watch XIDs: nvmlDeviceRegisterEvents: unknown error");
@@ -188,7 +188,7 @@ TEST(HealthTrackerTest, UnwatchedEventsAreAReason) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, ProbesDoNotCountWhereAllChecksAreOff) {
+TEST(HealthTrackerTest, FailedProbesAreIgnoredIfHealthChecksAreOff) {
   HealthRules rules = kRules;
   rules.failed_probe_is_unhealthy = rules.recovery_action_is_unhealthy = false;
   HealthTracker tracker(rules);

@@ -12,7 +12,10 @@ namespace tessera::gpu {
 namespace {
 
 constexpr Duration kLibraryMissingRetry = std::chrono::seconds(2);
-constexpr Duration kLostReopenInterval = std::chrono::seconds(60);
+// While a GPU is lost, the session is reopened at most this often.
+constexpr Duration kLostGpuReopenInterval = std::chrono::seconds(60);
+// An attempt to open a session that hangs is retried at this interval, while fewer than
+// kMaxStuckOpens attempts hang.
 constexpr Duration kStuckOpenRetry = std::chrono::seconds(30);
 constexpr int kMaxStuckOpens = 3;
 
@@ -182,14 +185,14 @@ void Inventory::Impl::StartListener() {
   XidListener::Hooks hooks;
   hooks.on_event = [this](const XidEvent& event) { OnXid(event); };
   hooks.on_watched = [this](NvmlDevice device, const Status& status) {
-    GpuTable::GpuRecord* record = table_.FindHandle(device);
+    GpuTable::GpuRecord* record = table_.FindByHandle(device);
     if (record == nullptr) return;
     const bool events_unsupported = status.code() == Code::kUnimplemented;
     record->health.OnEventsWatched(events_unsupported ? Status::Ok() : status);
     if (!status.ok() && !events_unsupported) ArmRetry(record->gpu.index, options_.retry_max);
   };
   hooks.on_hang = [this](NvmlDevice device, NvmlCall call) {
-    if (GpuTable::GpuRecord* record = table_.FindHandle(device)) {
+    if (GpuTable::GpuRecord* record = table_.FindByHandle(device)) {
       record->health.OnEventsWatched(
           Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));
     }
@@ -255,7 +258,7 @@ void Inventory::Impl::CheckDriver() {
 
 void Inventory::Impl::ReopenForLostGpus() {
   if (stats_.calls_stuck > 0 || phase_ != SessionPhase::kOpen) return;
-  if (runner_->clock().Now() - last_reopen_ < kLostReopenInterval) return;
+  if (runner_->clock().Now() - last_reopen_ < kLostGpuReopenInterval) return;
   const bool some_lost = std::ranges::any_of(queries_, [](const GpuQueryState& query_state) {
     return query_state.answered && !query_state.last_ok;
   });

@@ -9,7 +9,7 @@
 //   an unknown XID           `xid_quiet` without another XID, then as many good polls
 //   MIG mode                 MIG mode off
 //   a call that fails        the same queries succeed
-//   a call that hangs        an answer to this call or to a later one
+//   a call that hangs        an answer to this call or to a later call
 //   no longer reported       reported again; the GPU is dropped when the driver is reloaded
 // If the driver is missing, fails or hangs as a whole, the snapshot has zero GPUs and a `problem`,
 // and the inventory retries at least every `retry_max`. A driver that was replaced on disk is

@@ -70,7 +70,7 @@ void ExpectOthersHealthy(const InventoryFixture& f, int unhealthy) {
   EXPECT_EQ(f.node().gpus.size() + f.node().unidentified, static_cast<size_t>(kGpus));
 }
 
-void ExpectAllWellAfter(InventoryFixture* f) {
+void ExpectAllHealthyAfterTheFault(InventoryFixture* f) {
   f->driver().faults.clear();
   f->caller.Release();
   f->Advance(seconds(120));
@@ -97,7 +97,7 @@ TEST_P(FaultOnOneGpu, FromTheStartTheOtherGpusAreAllocatable) {
       ExpectOthersHealthy(f, gpu);
       f.Advance(seconds(100));
       ExpectOthersHealthy(f, gpu);
-      ExpectAllWellAfter(&f);
+      ExpectAllHealthyAfterTheFault(&f);
     }
   }
 }
@@ -119,7 +119,7 @@ TEST_P(FaultOnOneGpu, LaterTheOtherGpusStayAllocatable) {
         }
       }
       ExpectOthersHealthy(f, gpu);
-      ExpectAllWellAfter(&f);
+      ExpectAllHealthyAfterTheFault(&f);
     }
   }
 }
@@ -139,12 +139,12 @@ TEST_P(FaultOnTheNode, IsReportedAndRecoveredFrom) {
                             !f.node().problem.empty() || f.node().unidentified > 0 ||
                             f.node().healthy_count() < f.node().gpus.size();
       EXPECT_TRUE(reported);
-      ExpectAllWellAfter(&f);
+      ExpectAllHealthyAfterTheFault(&f);
     }
   }
 }
 
-TEST_P(IdentityFault, MakesTheGpuUnfitForPods) {
+TEST_P(IdentityFault, MakesTheGpuUnhealthy) {
   for (const auto& [name, fault] : kFaults) {
     SCOPED_TRACE(fmt::format("{}: {}", NvmlCallName(GetParam()), name));
     InventoryFixture f(FakeDriver::WithGpus(kGpus));

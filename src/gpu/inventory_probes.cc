@@ -172,7 +172,7 @@ void Inventory::Impl::RetryFailed(int index) {
 }
 
 void Inventory::Impl::OnXid(const XidEvent& event) {
-  GpuTable::GpuRecord* record = table_.FindHandle(event.device);
+  GpuTable::GpuRecord* record = table_.FindByHandle(event.device);
   ++stats_.xids[{record == nullptr ? "" : record->gpu.uuid, event.xid}];
   if (options_.on_xid) options_.on_xid(record == nullptr ? "" : record->gpu.uuid, event.xid);
   const XidEffect effect = options_.xids.EffectOf(event.xid);

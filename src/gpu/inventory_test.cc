@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/gpu/inventory.h"
-#include "src/base/file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "src/base/file.h"
 #include "src/gpu/testing/inventory_fixture.h"
 
 namespace tessera::gpu {
@@ -41,7 +41,7 @@ TEST(InventoryTest, TheFirstSnapshotIsComplete) {
   EXPECT_EQ(device::NameOf(f.node().links.At(1, 2)), "SYS");
 }
 
-TEST(InventoryTest, IsQuietAndCheapWhenNothingHappens) {
+TEST(InventoryTest, MakesFewCallsAndNoSnapshotsWhenNothingChanges) {
   InventoryFixture f(FakeDriver::WithGpus(8));
   f.Start();
   f.Advance(seconds(5));
@@ -55,7 +55,7 @@ TEST(InventoryTest, IsQuietAndCheapWhenNothingHappens) {
   EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
 }
 
-TEST(InventoryTest, ReportsAMissingDriverAndFindsALateOne) {
+TEST(InventoryTest, ReportsAMissingDriverAndFindsADriverThatIsInstalledLater) {
   InventoryFixture f(nullptr);
   f.Start();
   ASSERT_EQ(f.snapshots.size(), 1u);
@@ -110,7 +110,7 @@ TEST(InventoryTest, AnInitThatHangsIsReportedAndRecoveredFrom) {
   EXPECT_EQ(f.inventory->stats().calls_stuck, 0);
 }
 
-TEST(InventoryTest, AnInitThatNeverReturnsIsRetriedAFewTimesOnly) {
+TEST(InventoryTest, AnInitThatNeverReturnsIsAttemptedThreeTimes) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.driver().faults[{NvmlCall::kInit, -1}] = {};
   f.Start();
@@ -136,7 +136,7 @@ TEST(InventoryTest, AnXidThatNeedsARepairMakesOneGpuUnhealthyUntilRepaired) {
   EXPECT_EQ(f.inventory->stats().xids.at({f.UuidOf(2), 79}), 1u);
 }
 
-TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
+TEST(InventoryTest, ARestartOfTheAgentDoesNotMakeAGpuHealthy) {
   const TempDir dir;
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.options.xid_file = dir.path() + "/xids";
@@ -161,7 +161,7 @@ TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
   EXPECT_EQ(f.node().healthy_count(), 4u);
 }
 
-TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenedGateAllowsANewSession) {
+TEST(InventoryTest, AClosedGateEndsTheSessionUntilItOpens) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.Start();
   f.driver().events.push_back({FakeNvml::HandleOf(1), 48});
@@ -180,7 +180,7 @@ TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenedGateAllowsA
   f.Advance(seconds(3));
   EXPECT_EQ(f.node().healthy_count(), 1u);
   f.Advance(seconds(10));
-  EXPECT_EQ(f.node().healthy_count(), 2u) << "the reset that it was closed for";
+  EXPECT_EQ(f.node().healthy_count(), 2u) << "the gate was closed for a reset of the GPU";
 }
 
 TEST(InventoryTest, AGpuJoinsItsCliqueOnceTheFabricManagerHasRegisteredIt) {
@@ -210,7 +210,7 @@ TEST(InventoryTest, AGpuIsWithdrawnDuringMigMode) {
   EXPECT_NE(f.ReasonOf(3), "");
 }
 
-TEST(InventoryTest, AnApplicationsXidIsCountedAndTheGpuStaysOnOffer) {
+TEST(InventoryTest, AnApplicationsXidIsCountedAndTheGpuStaysHealthy) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events = {{FakeNvml::HandleOf(2), 31}, {FakeNvml::HandleOf(2), 31}};
@@ -233,7 +233,7 @@ TEST(InventoryTest, ARequestedResetMakesTheGpuUnhealthy) {
   EXPECT_EQ(f.node().healthy_count(), 2u);
 }
 
-TEST(InventoryTest, ALostGpuLeavesTheOthersAndComesBack) {
+TEST(InventoryTest, ALostGpuDoesNotAffectOthersAndRecovers) {
   InventoryFixture f(FakeDriver::WithGpus(8));
   f.Start();
   for (const NvmlCall call : {NvmlCall::kHandleByIndex, NvmlCall::kMemoryInfo, NvmlCall::kUuid}) {
@@ -257,7 +257,7 @@ TEST(InventoryTest, AGpuThatHangsIsUnhealthyAndComesBackWhenItAnswers) {
   EXPECT_EQ(f.node().healthy_count(), 3u);
   EXPECT_EQ(f.ReasonOf(1), "NVML call nvmlDeviceGetMemoryInfo did not return");
   f.Advance(std::chrono::hours(1));
-  EXPECT_EQ(f.caller.stuck(), 3u) << "threads in the driver do not pile up";
+  EXPECT_EQ(f.caller.stuck(), 3u) << "at most three threads hang in the driver";
   EXPECT_EQ(f.node().healthy_count(), 3u);
   f.driver().faults.clear();
   f.caller.Release();
@@ -388,7 +388,7 @@ TEST(InventoryTest, PairsOnNvSwitchHaveTheSmallerNumberOfLinks) {
   EXPECT_EQ(device::NameOf(f.node().links.At(0, 2)), "SYS");
 }
 
-TEST(InventoryTest, LinksAreReadOnceAndNotAgain) {
+TEST(InventoryTest, LinksAreReadOnce) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   const int calls = f.driver().calls[NvmlCall::kNvLinkState];

@@ -45,7 +45,7 @@ TEST_F(LinksTest, AsymmetricLinksGetTheWeakerCountAndANote) {
   EXPECT_EQ(Merge(), (device::Link{PcieLevel::kSystem, 0, false}));
 }
 
-TEST_F(LinksTest, ThroughNvSwitchAPairHasTheSmallerNumber) {
+TEST_F(LinksTest, ThroughNvSwitchAPairHasTheSmallerNumberOfLinks) {
   from_a_.switch_links = 18;
   from_b_.switch_links = 16;
   EXPECT_EQ(Merge(), (device::Link{PcieLevel::kSystem, 16, true}));
@@ -60,7 +60,7 @@ TEST_F(LinksTest, OneEndIsEnoughForThePcieLevel) {
   EXPECT_FALSE(Merge().known());
 }
 
-TEST_F(LinksTest, AGpuWithoutAnswerLeavesItsPairsUnknownWithANote) {
+TEST_F(LinksTest, TheLinksOfAGpuWithoutAnswerAreUnknown) {
   from_a_ = {};
   from_a_.problem = "nvmlDeviceGetNvLinkState: unknown error";
   from_b_.levels.clear();

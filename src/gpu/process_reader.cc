@@ -12,11 +12,11 @@ namespace tessera::gpu {
 
 namespace {
 
-// The newest sample of a GPU. Its age is measured from when it was first seen, because the driver's
-// clock may differ from this program's, for example after the time of the node was set.
+// The newest sample of a GPU. Its age counts from the first time that it was read, because the
+// driver's clock may differ from this program's, for example after the time of the node was set.
 struct NewestSample {
   uint64_t end_us = 0;  // 0: none
-  MonotonicTime seen_at{};
+  MonotonicTime first_read_at{};
 };
 
 // The loads of the last kLoadPeriod.
@@ -25,7 +25,7 @@ std::vector<ProcessLoad> RecentLoads(std::vector<ProcessLoad> loads, MonotonicTi
   if (loads.empty()) return loads;
   const uint64_t end_us = std::ranges::max(loads, {}, &ProcessLoad::end_us).end_us;
   if (end_us != newest->end_us) *newest = {end_us, now};
-  if (now - newest->seen_at >= ProcessReader::kLoadPeriod) return {};
+  if (now - newest->first_read_at >= ProcessReader::kLoadPeriod) return {};
   constexpr uint64_t kPeriodUs =
       std::chrono::duration_cast<std::chrono::microseconds>(ProcessReader::kLoadPeriod).count();
   std::erase_if(loads, [&](const ProcessLoad& load) { return load.end_us + kPeriodUs <= end_us; });
@@ -228,7 +228,7 @@ void ProcessReader::State::OnGpu(uint64_t of_generation, uint64_t of_query, size
   if (of_generation != generation) return;
   gpus[index].query_running = false;
   gpus[index].newest_sample = newest_sample;
-  // An earlier query was answered without this GPU.
+  // The query to which this answer belongs has ended without this GPU.
   if (of_query != query_number || awaited_count == 0) return;
   if (answer.ok()) gpus[index].answer = *std::move(answer);
   if (answer.status().code() == Code::kFailedPrecondition) session_error = answer.status();
@@ -244,14 +244,14 @@ void ProcessReader::State::OnAnswered(uint64_t of_query, size_t index) {
 void ProcessReader::State::AnswerGpus() {
   running = false;
   ProcessReport report{.status = session_error, .gpus = {}};
-  bool any_hangs = false;
+  bool has_hanging_gpu = false;
   for (GpuQuery& gpu : gpus) {
-    any_hangs = any_hangs || gpu.query_running;
+    has_hanging_gpu |= gpu.query_running;
     if (gpu.answer) report.gpus.push_back(*std::exchange(gpu.answer, std::nullopt));
   }
-  if (report.status.ok() && report.gpus.empty() && any_hangs) {
+  if (report.status.ok() && report.gpus.empty() && has_hanging_gpu) {
     report.status = Status(Code::kDeadlineExceeded,
-                           "cannot read the processes on the GPUs: none answered within "
+                           "cannot read the processes on the GPUs: no GPU answered within "
                            "250 ms: run nvidia-smi on the node");
   }
   Answer(std::move(report));

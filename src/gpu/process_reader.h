@@ -3,9 +3,9 @@
 // only on request. It finds neither the owners of these processes (src/agent) nor the health of
 // GPUs (inventory.h).
 //
-// It opens a driver session of its own at the first request, and a new one if the driver was
-// replaced or the session died. Each GPU is queried on a thread of its own, so a hanging GPU delays
-// no other. An answer contains the GPUs that returned their processes within kGpuDeadline. A
+// It opens its own session with the driver at the first request, and a new session if the driver
+// was replaced or the session died. Each GPU is queried on a thread of its own, so a hanging GPU
+// delays no other. An answer contains the GPUs that returned their processes within kGpuDeadline. A
 // hanging GPU is queried again after its call has returned.
 //
 // One query runs at a time. Requests during a query, and within kMaxAge after it, share its answer

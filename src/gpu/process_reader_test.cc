@@ -42,7 +42,7 @@ TEST_F(ProcessReaderTest, ReportsMemoryAndLoadByProcess) {
 }
 
 // The driver's timestamps need not agree with the clock of the node, which may be set at any time.
-TEST_F(ProcessReaderTest, ALoadCountsForASecondAfterItsSampleWasFirstSeen) {
+TEST_F(ProcessReaderTest, ALoadCountsForASecondAfterItsSampleWasFirstRead) {
   const auto percent_after = [this](Duration pause, uint64_t end_us, uint64_t other_end_us) {
     loader_->driver->gpus[1].loads = {{.pid = 40, .percent = 30, .end_us = end_us},
                                       {.pid = 8, .percent = 20, .end_us = other_end_us}};
@@ -118,35 +118,35 @@ TEST_F(ProcessReaderTest, ReopensADeadSession) {
   EXPECT_TRUE(Read()->status.ok());
 }
 
-TEST_F(ProcessReaderTest, AGpuThatHangsIsUnknownAndDelaysNoOther) {
+TEST_F(ProcessReaderTest, AGpuThatHangsIsLeftOutAndDelaysNoOther) {
   loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}] = {};
-  std::shared_ptr<const ProcessReport> got;
-  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+  std::shared_ptr<const ProcessReport> answer;
+  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { answer = std::move(report); });
   runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline - std::chrono::milliseconds(1));
-  EXPECT_EQ(got, nullptr);
+  EXPECT_EQ(answer, nullptr);
   runner_.AdvanceTimeAndRun(std::chrono::milliseconds(1));
-  ASSERT_NE(got, nullptr);
-  EXPECT_TRUE(got->status.ok());
-  ASSERT_EQ(got->gpus.size(), 1u);
-  EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[1].uuid);
+  ASSERT_NE(answer, nullptr);
+  EXPECT_TRUE(answer->status.ok());
+  ASSERT_EQ(answer->gpus.size(), 1u);
+  EXPECT_EQ(answer->gpus[0].uuid, loader_->driver->gpus[1].uuid);
   // Later queries do not wait for this GPU, and do not query it.
   for (int i = 0; i < 3; ++i) {
     runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
-    got = Read();
-    ASSERT_NE(got, nullptr);
-    EXPECT_EQ(got->gpus.size(), 1u);
+    answer = Read();
+    ASSERT_NE(answer, nullptr);
+    EXPECT_EQ(answer->gpus.size(), 1u);
   }
   EXPECT_EQ(caller_.stuck(), 1u);
   loader_->driver->faults.clear();
   caller_.Release();
   runner_.RunUntilIdle();
   runner_.AdvanceTimeAndRun(ProcessReader::kMaxAge);
-  got = Read();
-  ASSERT_EQ(got->gpus.size(), 2u);
-  EXPECT_EQ(got->gpus[0].uuid, loader_->driver->gpus[0].uuid);
+  answer = Read();
+  ASSERT_EQ(answer->gpus.size(), 2u);
+  EXPECT_EQ(answer->gpus[0].uuid, loader_->driver->gpus[0].uuid);
 }
 
-TEST_F(ProcessReaderTest, NoAnswerOfAnyGpuIsAnError) {
+TEST_F(ProcessReaderTest, AnErrorIsReportedIfNoGpuAnswers) {
   loader_->driver->faults[{NvmlCall::kComputeProcesses, -1}] = {};
   Read();
   runner_.AdvanceTimeAndRun(ProcessReader::kGpuDeadline);
@@ -171,11 +171,11 @@ TEST_F(ProcessReaderTest, AGpuThatHangsWhileTheDriverIsReplacedIsQueriedInTheNew
 
 TEST_F(ProcessReaderTest, AHangingDriverIsReportedAndQueriedOnlyOnce) {
   loader_->driver->faults[{NvmlCall::kDeviceCount, -1}] = {};
-  std::shared_ptr<const ProcessReport> got;
-  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+  std::shared_ptr<const ProcessReport> answer;
+  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { answer = std::move(report); });
   runner_.AdvanceTimeAndRun(ProcessReader::kOpenDeadline);
-  ASSERT_NE(got, nullptr);
-  EXPECT_EQ(got->status.code(), Code::kDeadlineExceeded);
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(answer->status.code(), Code::kDeadlineExceeded);
   runner_.AdvanceTimeAndRun(std::chrono::minutes(1));
   EXPECT_EQ(Read()->status.code(), Code::kDeadlineExceeded);
   EXPECT_EQ(caller_.stuck(), 1u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores in a file which GPUs had an XID that needs a repair, so that a restart of the agent does
-// not make them healthy. The XIDs of an earlier boot are ignored, because a reboot of the node
-// resets every GPU. Included only in src/gpu.
+// Keeps the XIDs that need a repair in a file, so that a restart of the agent does not make their
+// GPUs healthy. The XIDs of an earlier boot are ignored, because a reboot of the node resets every
+// GPU. Included only in src/gpu.
 //
 // Threads: one. Writes some tens of bytes, only on changes.
 #pragma once

@@ -27,7 +27,7 @@ TEST(UnrepairedXidFileTest, ADamagedFileIsIgnored) {
   EXPECT_TRUE(UnrepairedXidFile(path, "one").xids().empty());
 }
 
-TEST(UnrepairedXidFileTest, WritesOnChangeOnlyAndSurvivesAMissingDir) {
+TEST(UnrepairedXidFileTest, WritesOnlyChangesAndLogsAFailureOnce) {
   const TempDir dir;
   const std::string path = dir.path() + "/xids";
   UnrepairedXidFile memory(path, "one");

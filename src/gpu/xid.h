@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <set>
-
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +31,7 @@ std::string_view XidActionName(XidAction action);
 enum class XidEffect {
   kNone,
   kSuspect,        // an application's error: the GPU is still offered
-  kUntilQuiet,     // unhealthy for a while: the XID does not require a repair
+  kUntilQuiet,     // unhealthy until a time without XIDs: the XID does not require a repair
   kUntilRepaired,  // unhealthy until a reset, a reboot or a driver reload
 };
 
@@ -41,7 +40,7 @@ enum class XidEffect {
 // separated by commas:
 //   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore
 //   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy in any case
-// Unlike in NVIDIA's plugin, XID 79 is watched if all XIDs are disabled and 79 is enabled.
+// Unlike in NVIDIA's plugin, an enabled code is watched even if all XIDs are disabled.
 class XidPolicy {
  public:
   static XidPolicy Parse(std::string_view disable, std::string_view enable);
@@ -51,7 +50,8 @@ class XidPolicy {
   bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
   // False if no XID has an effect, so that no thread needs to listen.
   bool watches_xids() const;
-  // False after "all": health checks are off, and a GPU that fails to answer stays healthy.
+  // False if DP_DISABLE_HEALTHCHECKS has "all" and no code is enabled: a GPU that fails to answer
+  // then stays healthy.
   bool checks_health() const { return !disable_all_ || enable_all_ || !enabled_codes_.empty(); }
   // One message for each word that is neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }

@@ -8,8 +8,8 @@ namespace tessera::gpu {
 namespace {
 
 constexpr char kThreadName[] = "nvml-events";
-// Bounds the threads that hang in the driver.
-constexpr int kMaxAbandoned = 3;
+// Maximum number of threads that hang in the driver.
+constexpr int kMaxAbandonedCalls = 3;
 
 struct SetReport {
   Result<NvmlEventSet> set = Status(Code::kInternal, "not called");
@@ -44,7 +44,7 @@ void XidListener::Watch(NvmlDevice device) {
 }
 
 void XidListener::Continue() {
-  if (busy_ || stopped_ || abandoned_calls_ >= kMaxAbandoned) return;
+  if (busy_ || stopped_ || abandoned_calls_ >= kMaxAbandonedCalls) return;
   if (event_set_ == nullptr) return pending_devices_.empty() ? void() : CreateSet();
   if (!pending_devices_.empty()) return RegisterNext();
   if (!registered_devices_.empty()) Wait();

@@ -54,14 +54,14 @@ TEST(XidPolicyTest, CodesAreDisabledAndEnabled) {
   const XidPolicy policy = XidPolicy::Parse("79, 48", "31,48");
   EXPECT_FALSE(policy.IsCritical(79));
   EXPECT_TRUE(policy.IsCritical(31));
-  EXPECT_TRUE(policy.IsCritical(48)) << "enabling wins";
-  EXPECT_FALSE(policy.IsCritical(13)) << "the catalog stays";
+  EXPECT_TRUE(policy.IsCritical(48)) << "an enabled code takes precedence";
+  EXPECT_FALSE(policy.IsCritical(13)) << "other codes keep the effect of the catalog";
   EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone);
-  EXPECT_EQ(policy.EffectOf(31), XidEffect::kUntilQuiet) << "no repair is due";
+  EXPECT_EQ(policy.EffectOf(31), XidEffect::kUntilQuiet) << "the catalog requires no repair";
   EXPECT_EQ(policy.EffectOf(48), XidEffect::kUntilRepaired);
 }
 
-TEST(XidPolicyTest, DisablingAllTurnsEverythingOff) {
+TEST(XidPolicyTest, DisablingAllIgnoresEveryXid) {
   for (const char* word : {"all", "xids", " all ,79"}) {
     const XidPolicy policy = XidPolicy::Parse(word, "");
     EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone) << word;
@@ -79,7 +79,7 @@ TEST(XidPolicyTest, EnablingOneXidWhileAllAreDisabledWatchesOnlyThatXid) {
   EXPECT_FALSE(policy.IsCritical(48));
 }
 
-TEST(XidPolicyTest, EnablingAllOverridesTheDefaultListToo) {
+TEST(XidPolicyTest, EnablingAllOverridesTheCatalog) {
   const XidPolicy policy = XidPolicy::Parse("all", "all");
   EXPECT_TRUE(policy.IsCritical(13));
   EXPECT_TRUE(policy.checks_health());

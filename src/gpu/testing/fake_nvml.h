@@ -74,7 +74,7 @@ struct FakeTelemetry {
   MemoryUse memory{.total = GiB(80), .free = GiB(70), .used = GiB(9), .reserved = GiB(1)};
   int64_t pcie_replays = 0;
   std::map<unsigned, double> fields;  // by NVML's number
-  std::map<unsigned, double> gpm;     // likewise; empty: a GPU before Hopper
+  std::map<unsigned, double> gpm;     // by NVML's number; empty: a GPU before Hopper
 };
 
 struct FakeGpu {
