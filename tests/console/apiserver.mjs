@@ -20,8 +20,8 @@ export function kubernetesProgram() {
   return null;
 }
 
-// A free port below those that the kernel gives to outgoing connections, one of which could take the
-// port before its server listens.
+// A free port below the kernel's range for outgoing connections, because such a connection could take
+// the port before its server listens.
 export async function freePort() {
   const [ephemeral] = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t').map(Number);
   for (let tries = 0; tries < 200; ++tries) {
@@ -54,7 +54,7 @@ export async function waitFor(what, check, seconds = 60) {
 }
 
 export class ApiServer {
-  // `flagsOf`: further flags of kube-apiserver, for the server before it starts.
+  // `flagsOf`: returns further flags of kube-apiserver; called before the server starts.
   static async start(flagsOf = async () => []) {
     const server = new ApiServer();
     server.dir = mkdtempSync(join(tmpdir(), 'tessera-console-test-'));
@@ -113,7 +113,7 @@ export class ApiServer {
     await waitFor('the API server', async () => (await this.request('GET', '/readyz')).status === 200, 120);
   }
 
-  // What the API server answers, as { status, body }. The certificate is this test's own.
+  // Sends a request. Returns { status, body }. The certificate is this test's own.
   async request(method, path, body, token = this.adminToken, type = 'application/json') {
     const { request } = await import('node:https');
     return new Promise((resolve, reject) => {
@@ -151,7 +151,7 @@ export class ApiServer {
     return answer.status.token;
   }
 
-  // The same token as if it had been issued an hour before it expires: correctly signed.
+  // The token with another expiry, `seconds` from now, and a correct signature.
   expiring(token, seconds) {
     const [head, claims] = token.split('.').slice(0, 2).map((part) => JSON.parse(Buffer.from(part, 'base64url')));
     claims.exp = Math.floor(Date.now() / 1000) + seconds;
@@ -167,7 +167,7 @@ export class ApiServer {
     });
   }
 
-  // In one namespace, or in all without one.
+  // Binds in `namespace`, or in the whole cluster if it is undefined.
   async bind(role, account, namespace) {
     const kind = namespace ? 'RoleBinding' : 'ClusterRoleBinding';
     const scope = namespace ? `/namespaces/${namespace}/rolebindings` : '/clusterrolebindings';

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two people do with the console of a real cluster, in Debian's Chromium. Run by the end-to-end
+// What two users do with the console of a real cluster, in Debian's Chromium. Run by the end-to-end
 // test TestPeopleUseTheInstalledConsole (tests/e2e/nodes), which has installed the console and checks
 // afterwards with kubectl what has become of their work.
 //   CONSOLE      address of the console
-//   KEEPER       token of a person who may do everything; TENANT: of one with rights in namespace "tenant" alone
+//   KEEPER       token of a user who may do everything
+//   TENANT       token of a user with rights in namespace "tenant" alone
 //   IMAGE        image of the pods
 //   TESSERA_WEB  folder with the packages of web/package.json
 // Prints a line for each step. Exits with 77 if the browser is missing.
@@ -45,7 +46,7 @@ async function chooseModel(page, part) {
   await page.getByLabel('Model').selectOption({ label: models.find((text) => text.includes(part)) });
 }
 
-// Adds what the form has no fields for to the manifest, and creates the workload.
+// Fills in the form, changes its manifest by `more`, and creates the workload.
 async function create(page, { name, namespace, amount, more }) {
   await page.goto(`${CONSOLE}/#/create`);
   await page.getByLabel('Name', { exact: true }).fill(name);
@@ -70,10 +71,10 @@ function withLine(yaml, key, line) {
 
 try {
   const keeper = await openAs(KEEPER);
-  await step('a person sees the nodes', async () => {
+  await step('a user sees the nodes', async () => {
     await keeper.getByText('3 nodes', { exact: true }).waitFor();
   });
-  await step('a person creates a pod with 0.3 of a GPU and 20 x 256 MiB', async () => {
+  await step('a user creates a pod with 0.3 of a GPU and 20 x 256 MiB', async () => {
     await create(keeper, {
       name: 'nginx', namespace: 'people',
       amount: async () => {
@@ -85,14 +86,14 @@ try {
     });
     await keeper.getByText('Created people/nginx.').waitFor();
   });
-  await step('the person sees it run, with what it uses', async () => {
+  await step('the user sees it run, with what it uses', async () => {
     await keeper.goto(`${CONSOLE}/#/node/n2`);
     await keeper.getByRole('link', { name: 'people/nginx' }).first().waitFor();
     const containers = keeper.getByRole('region', { name: 'Containers' });
     await containers.getByRole('row', { name: /people\/nginx nginx|people\/nginx main/ }).waitFor();
     await containers.getByText(/\/5 GiB/).waitFor();
   });
-  await step('a person creates a pod with one whole GPU', async () => {
+  await step('a user creates a pod with one whole GPU', async () => {
     await create(keeper, {
       name: 'gpu-operator-test', namespace: 'people',
       amount: async () => {
@@ -106,7 +107,7 @@ try {
     await keeper.getByRole('link', { name: 'Workloads', exact: true }).click();
     await keeper.getByRole('row', { name: /gpu-operator-test/ }).waitFor({ state: 'detached' }); // it has ended
   });
-  await step('a person drains the node of the pod', async () => {
+  await step('a user drains the node of the pod', async () => {
     await keeper.goto(`${CONSOLE}/#/node/n2`);
     await keeper.getByRole('button', { name: 'Drain, mode…' }).click();
     await keeper.getByRole('button', { name: 'Preview the drain' }).click();
@@ -119,7 +120,7 @@ try {
     await keeper.getByRole('link', { name: '← Map' }).click();
     await keeper.getByRole('link', { name: /^n2: .*cordoned/ }).waitFor();
   });
-  await step('a person chooses whole GPUs only for another node', async () => {
+  await step('a user chooses whole GPUs only for another node', async () => {
     await keeper.goto(`${CONSOLE}/#/node/n3`);
     await keeper.getByRole('button', { name: 'Drain, mode…' }).click();
     await keeper.getByLabel(/Whole GPUs only pool training/).check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console in Debian's Chromium, against a real kube-apiserver, as people use it.
+// The console in Debian's Chromium, against a real kube-apiserver, as users use it.
 //   node --test tests/console/console_test.mjs
 // TESSERA_BIN: folder of the programs; TESSERA_WEB: folder with the packages of web/package.json;
 // TESSERA_SCREENSHOTS: where to keep pictures of the pages.
@@ -95,7 +95,7 @@ async function fillCluster() {
   });
 }
 
-async function makePeople() {
+async function makeAccounts() {
   const view = [
     { apiGroups: [''], resources: ['nodes', 'pods'], verbs: ['get', 'list', 'watch'] },
     { apiGroups: [''], resources: ['configmaps'], resourceNames: ['gpuquota'], verbs: ['get', 'list', 'watch'] },
@@ -145,7 +145,7 @@ async function withConsole(t, ...flags) {
 before(async () => {
   api = await ApiServer.start();
   await fillCluster();
-  await makePeople();
+  await makeAccounts();
   consoleProcess = await startConsole();
   mainBase = base;
   browser = await chromium.launch({ executablePath: kChromium, args: ['--no-sandbox', '--disable-gpu'] });
@@ -197,8 +197,8 @@ async function checkAxe(page, name) {
   return result.violations.map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => n.target.join(' ')).slice(0, 3).join('; ')}`);
 }
 
-// How the GPUs of a node look on the map: for each what its left edge is filled with, as a variable of
-// app.css or "striped", with its sign, and "pale" if it is translucent.
+// How each GPU of a node looks on the map: the color of its left edge, as a variable of app.css or
+// "striped"; its sign; and "pale" if it is translucent.
 async function cellsOf(page, node, gpus) {
   return page.evaluate(([name, count]) => {
     const card = document.querySelector(`[data-node="${name}"]`);
@@ -239,7 +239,7 @@ async function picture(page, name) {
   await page.screenshot({ path: join(folder, `${name}.png`) });
 }
 
-test('a person logs in and sees the map of the cluster', async (t) => {
+test('a user logs in and sees the map of the cluster', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByText('3 nodes', { exact: true }).waitFor();
   await page.getByText('20 GPUs', { exact: true }).waitFor();
@@ -254,7 +254,7 @@ test('a person logs in and sees the map of the cluster', async (t) => {
   await page.getByText('team-b', { exact: true }).waitFor();
 });
 
-test('the map colors GPUs by what a person chooses, in both themes', async (t) => {
+test('the map colors GPUs by what a user chooses, in both themes', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy' }).waitFor();
   const free = (count) => Array(count).fill('free');
@@ -486,7 +486,7 @@ test('the focus stays with its pod when pods before it appear', async (t) => {
   assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'too-big');
 });
 
-test('a person creates a workload with the form', async (t) => {
+test('a user creates a workload with the form', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/create`);
   await page.getByLabel('Name', { exact: true }).fill('from-form');
@@ -559,7 +559,7 @@ async function writeEvent(namespace, kind, name, reason, message) {
   });
 }
 
-test('a person watches a new workload run, fail and end', async (t) => {
+test('a user watches a new workload run, fail and end', async (t) => {
   const remove = [];
   t.after(() => Promise.all(remove.map((path) => api.request('DELETE', `${path}?gracePeriodSeconds=0`))));
   const page = await openAs(t, tokens.viewer);
@@ -709,7 +709,7 @@ test('only a manifest that shows the last edit can be created', async (t) => {
   assert.match(await page.getByLabel('Manifest').inputValue(), /name: second/);
 });
 
-test('a person drains a node, and sees what a disruption budget refuses', async (t) => {
+test('a user drains a node, and sees which evictions a disruption budget rejects', async (t) => {
   const owner = { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: '1', controller: true };
   await api.runningPod('team-a', 'web-1', 'n2', { app: 'web' }, owner);
   await api.runningPod('team-a', 'batch-1', 'n2', { app: 'batch' }, owner);
@@ -743,7 +743,7 @@ test('a person drains a node, and sees what a disruption budget refuses', async 
   assert.equal((await node()).unschedulable, undefined);
 });
 
-test('controls that a person may not use say which right is missing', async (t) => {
+test('controls that a user may not use say which right is missing', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/node/n2`);
   const cordon = page.getByRole('button', { name: 'Cordon', exact: true });
@@ -761,9 +761,9 @@ test('controls that a person may not use say which right is missing', async (t) 
   assert.deepEqual(await checkAxe(page, 'missing right to change quotas'), []);
 });
 
-test('what the API server refuses is said in words', async (t) => {
+test('a rejection by the API server is shown in words', async (t) => {
   const page = await openAs(t, tokens.viewer);
-  // As if the rights had been taken away a moment later.
+  // As if the user lost the rights after the page had read them.
   await page.route('**/api/v1/missing-rights', (route) => route.fulfill({ json: {} }));
   await page.goto(`${base}/#/node/n2`);
   await page.getByRole('button', { name: 'Cordon', exact: true }).click();
@@ -779,21 +779,21 @@ test('what the API server refuses is said in words', async (t) => {
 test('a node without a choice of modes says what is missing', async (t) => {
   const set = '/apis/apps/v1/namespaces/tessera-system/daemonsets/tessera-agent';
   const page = await openAs(t, tokens.keeper);
-  for (const [annotations, said] of [
+  for (const [annotations, text] of [
     [undefined, 'add a pool to the resource Tessera if the operator runs, or else with "tessera upgrade --values FILE"'],
     [{ 'meta.helm.sh/release-name': 'tessera' }, 'Helm has installed the agents and its chart has no pools'],
   ]) {
     await api.agents('tessera-agent', '', {}, [], 'vcuda', annotations);
     await page.goto(`${base}/#/node/n1`);
     await page.getByRole('button', { name: 'Drain, mode…' }).click();
-    await page.getByText(said).waitFor();
+    await page.getByText(text).waitFor();
     assert.deepEqual(await checkAxe(page, 'one mode'), []);
     await page.goto(`${base}/#/`);
     await api.must('DELETE', set);
   }
 });
 
-test('a person chooses the mode of a node', async (t) => {
+test('a user chooses the mode of a node', async (t) => {
   await api.agents('tessera-agent', '', {}, [{ key: 'use', operator: 'NotIn', values: ['training'] }], 'gpu-mem,vcuda');
   await api.agents('tessera-agent-training', 'training', { use: 'training' }, [], 'none');
   const page = await openAs(t, tokens.keeper);
@@ -834,16 +834,16 @@ test('the map says that MIG instances are not measured', async (t) => {
   const page = await openAs(t, tokens.keeper);
   await page.route('**/api/v1/gauges', (route) => route.fulfill({ json: { nodes: { n8: { age: 1, gpus: { 'GPU-n8-0': [40, 60] } } } } }));
   await page.getByLabel('Color by').selectOption('Utilization');
-  const said = 'NVML measures no utilization of MIG instances';
-  await page.getByRole('link', { name: `n8: 0 of 3 GPUs in use, 0 unhealthy, utilization 40 % on average, 40 % at most, ${said}` }).waitFor();
-  await page.locator('.legend').getByText(said).waitFor();
+  const text = 'NVML measures no utilization of MIG instances';
+  await page.getByRole('link', { name: `n8: 0 of 3 GPUs in use, 0 unhealthy, utilization 40 % on average, 40 % at most, ${text}` }).waitFor();
+  await page.locator('.legend').getByText(text).waitFor();
   await page.route('**/api/v1/nodes/n8/usage', (route) => route.fulfill({ json: { gpus: { 'GPU-n8-0': { utilization: 40 } }, containers: [], complete: true } }));
   await page.goto(`${base}/#/node/n8`);
-  await page.getByRole('row', { name: `1:1 ${said} – –` }).waitFor();
+  await page.getByRole('row', { name: `1:1 ${text} – –` }).waitFor();
   assert.deepEqual(await checkAxe(page, 'MIG instances'), []);
 });
 
-test('a node that joins appears on the page that says how', async (t) => {
+test('a node that joins appears on the page "Add a node"', async (t) => {
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: 'Add a node' }).click();
   await page.getByText('kubeadm token create').waitFor();
@@ -854,7 +854,7 @@ test('a node that joins appears on the page that says how', async (t) => {
   await page.getByText('2 of 2 GPUs can be used').waitFor();
 });
 
-test('a person changes a quota after seeing what follows', async (t) => {
+test('a user changes a quota after seeing what follows', async (t) => {
   const page = await openAs(t, tokens.keeper);
   await page.goto(`${base}/#/quota`);
   await page.getByRole('row', { name: /team-a A100 2 2 4/ }).getByRole('button').click();
@@ -903,7 +903,7 @@ test('a Chinese page translates frequent reasons and marks other sentences as En
   assert.equal(await health.evaluate((element) => element.closest('[lang]').lang), 'en');
 });
 
-test('a person learns what would make room, and asks what if', async (t) => {
+test('a user learns what would make room, and asks what if', async (t) => {
   await api.pod('team-b', 'needs-eight', { 'nvidia.com/gpu': '8' });
   t.after(() => api.request('DELETE', '/api/v1/namespaces/team-b/pods/needs-eight?gracePeriodSeconds=0'));
   const page = await openAs(t, tokens.viewer);
@@ -975,7 +975,7 @@ test('a tenant sees only what the API server allows', async (t) => {
   const seen = JSON.parse((await raw('GET', '/api/v1/cluster', authorization)).text);
   assert.deepEqual(seen.nodes, []);
   assert.deepEqual(seen.pods.map((pod) => pod.namespace), ['team-b']);
-  // What the own pods hold, without a share of GPUs that the person does not see.
+  // What the own pods hold, without a share of GPUs that the user does not see.
   await page.getByRole('link', { name: 'Quota and usage' }).click();
   await page.getByRole('row', { name: /^team-b 1 0.3 20 GiB$/ }).waitFor();
   await page.getByText('The share of all GPUs is hidden, because you may not list nodes').waitFor();
@@ -1024,7 +1024,7 @@ test('what tenants see of each other is a setting', async (t) => {
   await page.goto(`${base}/#/node/n1`);
   await page.getByText('other tenants (1 GPU, 80 GiB)').first().waitFor();
   assert.equal(await page.getByText('team-a').count(), 0);
-  // Whoever may list all pods sees them with every setting.
+  // A user who may list all pods sees them with every setting.
   page = await openAs(t, tokens.viewer);
   await page.goto(`${base}/#/node/n1`);
   await page.getByRole('link', { name: 'team-a/train' }).first().waitFor();
@@ -1065,7 +1065,7 @@ test('a node shows the curves of hours that Prometheus has', async (t) => {
   if (!existsSync(kPrometheus)) return t.skip(`no Prometheus in ${kPrometheus}: run scripts/check once`);
   await withConsole(t, `--prometheus-url=${await startPrometheus(t)}`);
   const path = '/api/v1/nodes/n1/history?hours=6';
-  // The right to read from the agents is what allows it.
+  // It needs the right to read from the agents.
   const refused = await raw('GET', path, { Authorization: `Bearer ${tokens.viewer}` });
   assert.equal(refused.status, 403, refused.text);
   await api.bind('read-agents', 'default/viewer', 'tessera-system');
@@ -1098,9 +1098,9 @@ test('a node shows the curves of hours that Prometheus has', async (t) => {
   await section.getByRole('row', { name: /^0 99 % 99 %/ }).waitFor();
 });
 
-test('markup in what others write is shown as text', async (t) => {
-  // Names cannot hold markup; reasons of a node's GPUs can.
-  await api.node('n4', [{ unhealthy: kEvil }], kEvilPool());
+test('markup in texts of the cluster is shown as text', async (t) => {
+  // Names and labels cannot hold markup; reasons of a node's GPUs can.
+  await api.node('n4', [{ unhealthy: kEvil }], 'img-onerror');
   const page = await openAs(t, tokens.viewer);
   await page.getByRole('link', { name: /^n4: / }).waitFor();
   await page.goto(`${base}/#/node/n4`);
@@ -1116,10 +1116,6 @@ test('markup in what others write is shown as text', async (t) => {
   await page.goto(`${base}/#/`);
   await page.getByText('3 nodes', { exact: true }).waitFor();
 });
-// Labels cannot hold markup either.
-function kEvilPool() {
-  return 'img-onerror';
-}
 
 test('requests of other sites are rejected', async () => {
   const login = await raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: tokens.viewer }));
@@ -1160,7 +1156,7 @@ test('expired, forged and missing tokens get nothing', async (t) => {
 });
 
 test('an open page asks for a token when its own expires', async (t) => {
-  // The API server accepts a token for a minute longer, and caches what it thinks of it for ten seconds.
+  // The API server accepts a token for a minute longer, and caches its answer for ten seconds.
   const page = await openAs(t, api.expiring(tokens.viewer, -40));
   await page.getByText('3 nodes', { exact: true }).waitFor();
   // The console asks every 30 s.
@@ -1277,7 +1273,7 @@ test('a dashboard opens with its secret address only', async (t) => {
     const page = await openPage(t);
     await page.goto(url);
     await page.getByText('3 nodes', { exact: true }).waitFor();
-    // Cookies go to all ports of a host: that of another dashboard must not replace this one.
+    // Browsers send cookies to all ports of a host, so each dashboard names its cookie differently.
     const names = (await page.context().cookies()).map((cookie) => cookie.name);
     assert.match(names.join(), /^tessera_session_[0-9a-f]{8}$/);
   } finally {
@@ -1322,7 +1318,7 @@ test('a lost API server marks the view as stale, and it recovers', async (t) => 
   await page.getByText('4 nodes', { exact: true }).waitFor();
 });
 
-test('a person has 20 streams and a limited rate of previews', async (t) => {
+test('a user has 20 streams and a limited rate of previews', async (t) => {
   const authorization = { Authorization: `Bearer ${tokens.tenant}` };
   const open = [];
   t.after(() => open.forEach((stream) => stream.destroy()));

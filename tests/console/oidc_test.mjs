@@ -39,7 +39,7 @@ const { chromium } = require('playwright-core');
 
 const sha256 = (text) => createHash('sha256').update(text).digest('base64url');
 
-// An OpenID Connect issuer with one person, who is always logged in. Its host is "localhost", so that
+// An OpenID Connect issuer with one user, who is always logged in. Its host is "localhost", so that
 // the console on 127.0.0.1 is another site for the browser.
 class Issuer {
   constructor(dir, port) {
@@ -62,8 +62,8 @@ class Issuer {
     this.reset();
   }
 
-  // What the next logins deviate in: `claims`, `keys` of the signature, `answer` of /auth, and the
-  // seconds for which ID tokens are valid. `refreshes`: whether to give refresh tokens.
+  // How the next logins deviate: `claims`; `signer`: the keys of the signature; `refusal`: the error of
+  // /auth; `seconds`: how long ID tokens are valid; `refreshes`: whether to give refresh tokens.
   reset() {
     this.claims = {};
     this.signer = this.keys;
@@ -237,7 +237,7 @@ async function logIn() {
   return raw(callbackFor(begun), { Cookie: cookieOf(begun) });
 }
 
-test('a person logs in at the issuer with a browser', async () => {
+test('a user logs in at the issuer with a browser', async () => {
   const context = await browser.newContext({ locale: 'en-US', ignoreHTTPSErrors: true });
   const page = await context.newPage();
   const visited = [];
@@ -340,7 +340,7 @@ test('a session outlives its ID token if the issuer gives refresh tokens', { tim
   await waitFor('the end of the session without refresh tokens', async () => (await status(short)) === 401, 90);
   assert.equal(await status(long), 200);
   assert.ok(issuer.refreshed > 1, `${issuer.refreshed} refreshes`);
-  // A stolen refresh token, for example, makes the issuer revoke it.
+  // An issuer revokes refresh tokens, for example if one is stolen.
   issuer.refreshTokens.clear();
   await waitFor('the end of the other session', async () => (await status(long)) === 401, 90);
   assert.match(consoleProcess.log, /a session ends with its ID token.*alice@example.com.*invalid_grant/);

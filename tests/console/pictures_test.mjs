@@ -19,7 +19,7 @@ const kChromium = '/usr/bin/chromium';
 const kBin = resolve(process.env.TESSERA_BIN ?? 'build/release/bin');
 const kWeb = resolve(process.env.TESSERA_WEB ?? 'build/release/web');
 const kImages = resolve(dirname(fileURLToPath(import.meta.url)), '../../docs/images');
-const kHeights = { node: 1700, explain: 1100 }; // 800 of the others
+const kHeights = { node: 1700, explain: 1100 }; // in pixels; other pages: 800
 const kMaxDifferent = 0.02; // of the cells
 const GiB = 2 ** 30;
 
