@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of the default policy is worth: the policy without the part beside the whole policy,
-on a list of pods, on lists drawn from it, and with departures. Prints a table for tests/bench/README.md:
-points of allocation at 100 and 130 percent that are lost without the part, and percent of the
-GPU-hours with departures.
+"""Measures what each part of the default policy is worth: compares the policy without the part with the whole
+policy, on a list of pods, on lists drawn from it, and with departures. Prints a table for tests/bench/README.md:
+the change of allocation at loads 100 and 130 without the part, in percent of all GPUs, and the change of the
+GPU-hours with departures in percent.
 
   tests/bench/ablation_bench.py NODES.csv PODS.csv [--replay build/release/bin/sched-replay] [--seeds 42-44]
 """

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how long the kubelet waits for Allocate and GetPreferredAllocation on the socket, for
-// every size on 8 and 16 GPUs. The null call (GetDevicePluginOptions) is measured beside them: it
-// is the least that client, gRPC and socket take. The plugin is a process of its own, so that its
-// CPU time is measured apart from the client's.
+// every size on 8 and 16 GPUs. Also measures the null call (GetDevicePluginOptions): the least time
+// that client, gRPC and socket take. The plugin is a process of its own, so that its CPU time is
+// measured apart from the client's.
 #include <fmt/format.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
@@ -42,7 +42,7 @@ device::LinkMatrix Links(int gpus) {
   return links;
 }
 
-// Child: serves until its standard input closes.
+// Serves, in a child process, until the pipe `until` closes.
 [[noreturn]] void Serve(const std::string& dir, int gpus, int until) {
   {
     AgentNode node(dir, gpus);

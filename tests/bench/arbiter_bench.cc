@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what dividing compute costs the agent: the real ComputeControl over the files of 100
-// limited containers of two processes each, on 8 GPUs. The program plays the limiters of the
-// containers: it writes the GPU time that they use of their shares. A thread that only sleeps and
-// wakes as often as the control runs beside it. The cost of this thread is the machine's, not the
-// control's.
+// limited containers of two processes each, on 8 GPUs. The program acts as the limiters of the
+// containers: it writes the GPU time that they use of their shares. At the same time a thread only
+// sleeps and wakes as often as the control. The cost of this thread is the machine's cost of a
+// wake-up, without any work of the control.
 //   arbiter_bench [seconds for each row [containers at work on each GPU]]
 // Instructions of a tick of one GPU, which no other work on the machine changes:
 //   valgrind --tool=callgrind --toggle-collect='*ComputeControl::TickGpu(*' arbiter_bench 3 13
@@ -43,7 +43,7 @@ int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 std::string UuidOf(int gpu) { return fmt::format("GPU-00000000-0000-0000-0000-{:012}", gpu); }
 
-// One container with a share of one GPU, whose processes the program plays.
+// One container with a share of one GPU. The program acts as its processes.
 class Container {
  public:
   Container(const std::string& dir, int index) {
@@ -89,7 +89,7 @@ class Container {
       slot.last_written.store(now, limiter::kRelaxed);
     }
   }
-  // As a limiter reads its grant.
+  // The allowance that the control has written, as a limiter reads it.
   int64_t pool() const { return line_->pool.load(limiter::kRelaxed); }
 
  private:
@@ -132,7 +132,7 @@ void Play(std::vector<std::unique_ptr<Container>>* containers, int active, int64
     }
     last = now;
   }
-  if (sum == 1) fmt::print("\n");  // so that the reads stay
+  if (sum == 1) fmt::print("\n");  // keeps the compiler from dropping the reads
 }
 
 // Sleeps until `stop`, `interval` at a time.

@@ -126,7 +126,7 @@ bool Measure(const std::vector<std::string>& words, const std::string& kubeconfi
   return true;
 }
 
-// Serves until it is killed, or its parent ends. Writes its address to `ready`.
+// Serves until it is killed, or its parent ends. Writes a word to `ready` once it serves.
 [[noreturn]] void Serve(const Size& size, const std::string& kubeconfig, const Fd& ready) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
@@ -173,10 +173,10 @@ int Main(int argc, char** argv) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return 1;
   const Fd ready(ends[0]);
-  Fd tell(ends[1]);
+  Fd ready_out(ends[1]);
   const pid_t server = ::fork();
-  if (server == 0) Serve(size, kubeconfig, tell);
-  tell.Reset(-1);
+  if (server == 0) Serve(size, kubeconfig, ready_out);
+  ready_out.Reset(-1);
   char word[8];
   bool ok = ::read(ready.get(), word, sizeof(word)) > 0;
   std::printf("%d nodes, %d pods; best of %d\n%-40s %11s %11s %12s\n", size.nodes, size.pods, runs,

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a simulated GPU's time that two containers get, beside the parts that they should
-// get: the first one alone, both beside each other, and the first one in the three seconds after
-// the other has ended. A second table shows two limits of 40 and 50 hundredths, which leave the GPU
-// partly idle, with the agent and without it: means and deviations of 20 seconds. A third table
-// shows the seconds after a program has changed its work: it stops to copy device memory, which the
-// driver's samples do not include, or goes on with longer kernels in one stream. The limiters, the
-// agent's ComputeControl and the driver's samples are real; the GPU's own account of busy time is
-// what is printed.
+// Prints how much of a simulated GPU's time two containers get, next to their limits:
+//
+//   1. the first container alone, both containers, and the first in the three seconds after the
+//      second has ended;
+//   2. limits of 40 and 50 %, which leave the GPU partly idle, with the agent and without it: means
+//      and deviations of 20 seconds;
+//   3. the seconds after a program has changed its work: it no longer copies device memory, which
+//      the driver's samples do not include, or it continues with longer kernels in one stream.
+//
+// The limiters, the agent's ComputeControl and the driver's samples are real. The printed figures
+// come from the simulated GPU's own account of busy time.
 //
 //   compute_bench [--busy LOOPS | --changes]    needs root, for mount namespaces; about 20 s a row
 //
-// --busy: the second table only, beside so many processes that use the CPU. --changes: the third
-// table only.
+// --busy: only the second table, while LOOPS processes use the CPU. --changes: only the third
+// table.
 //
 // Each container is a process of its own, which is this program with "--child".
 #include <fcntl.h>
@@ -67,11 +70,13 @@ struct Program {
   const char* name;
   const char* times;  // SIMGPU_KERNEL_NS
   int batch;          // launches of the brief kernel between two waits
-  bool exchanges;     // in a graph, in which the lengthy kernel then runs once
-  // In the first kFirstTime:
+  // Whether the launches are of a graph, which after each batch is launched once with the lengthy
+  // kernel in place of the brief kernel.
+  bool exchanges;
+  // During the first kTimeBeforeChange:
   int copies = 0;   // copies of kCopyBytes before each batch
-  int streams = 1;  // the launches of a batch go to so many streams in turn
-  // After that time, the program launches the lengthy kernel in one stream.
+  int streams = 1;  // streams to which the launches of a batch go in turn
+  // Whether the program then launches the lengthy kernel in one stream.
   bool changes = false;
 };
 constexpr Program kAllPrograms[] = {
@@ -86,11 +91,11 @@ constexpr Program kAllPrograms[] = {
     {"4 streams of 20 us, then 1 ms", "brief=20000,lengthy=1000000", 200, false, 0, 4, true},
 };
 constexpr uint64_t kCopyBytes = 16 << 20;
-constexpr seconds kFirstTime(10);
+constexpr seconds kTimeBeforeChange(10);
 constexpr size_t kPrograms[] = {0, 1, 2, 3};     // of the first table
 constexpr size_t kStrictPrograms[] = {0, 4, 1};  // of the second table
 constexpr size_t kCopyPrograms[] = {5, 6};       // of the third table
-constexpr size_t kOtherPrograms[] = {7, 8};      // of the third table, also beside another one
+constexpr size_t kOtherPrograms[] = {7, 8};      // of the third table, also beside a container
 
 void Require(cuda::Result result, const char* call) {
   if (result == cuda::Result::kSuccess) return;
@@ -105,7 +110,7 @@ void Check(bool done, const char* what) {
   std::exit(1);
 }
 
-// The folder becomes /run/tessera of this process.
+// Mounts the folder at /run/tessera, in a mount namespace of this process.
 void EnterContainer(const std::string& folder) {
   Check(::unshare(CLONE_NEWNS) == 0, "unshare");
   Check(::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount");
@@ -151,7 +156,7 @@ void EnterContainer(const std::string& folder) {
   }
   const auto start = Clock::now();
   for (;;) {
-    const bool first = Clock::now() - start < kFirstTime;
+    const bool first = Clock::now() - start < kTimeBeforeChange;
     if (!first && program.changes) {
       REQUIRE(cuda, cuLaunchKernel, lengthy, kBlocks, 1, 1, 256, 1, 1, 0, nullptr, nullptr,
               nullptr);
@@ -177,7 +182,7 @@ void EnterContainer(const std::string& folder) {
   }
 }
 
-// The host's side of a container with a share of the GPU.
+// A container with a share of the GPU, as the host sees it.
 class Container {
  public:
   Container(const sim::testing::SimNode& node, const std::string& name, int percent,
@@ -239,8 +244,8 @@ class Bench {
     }
   }
 
-  // A container with 30 hundredths, around the change of its work: alone, and beside another one
-  // with 70 hundredths that changes at the same time.
+  // A container with a limit of 30 %, before and after the change of its work: alone, and beside a
+  // container with a limit of 70 % that changes at the same time.
   void RunChanges() {
     fmt::print("\n{:40}{:>7}{:>9}  {}\n", "points of a GPU by kernels", "wanted", "at first",
                "in each second after the change");
@@ -250,7 +255,7 @@ class Bench {
     }
   }
 
-  // 40 and 50 hundredths beside `loops` processes that use the CPU.
+  // Limits of 40 and 50 %, while `loops` processes use the CPU.
   void RunStrict(int loops) {
     std::vector<pid_t> busy;
     for (int i = 0; i < loops; ++i) busy.push_back(StartLoop());
@@ -278,7 +283,8 @@ class Bench {
     return {};
   }
 
-  // The agent reads the driver's samples, in whole percents, once a second.
+  // Lets `time` pass, and once a second passes the driver's samples, in whole percent, to the
+  // agent's ComputeControl.
   void Pass(seconds time) {
     for (seconds passed{0}; passed < time; ++passed) {
       std::this_thread::sleep_for(seconds(1));
@@ -292,7 +298,7 @@ class Bench {
     }
   }
 
-  // Parts of the GPU that both containers use in this time, in percent.
+  // The percent of the GPU that each container uses in this time.
   std::pair<double, double> Measure(seconds time) {
     const auto start = Clock::now();
     const Use first = UseOf(*first_), second = UseOf(*second_);
@@ -305,7 +311,7 @@ class Bench {
             part(second.busy_ns, UseOf(*second_).busy_ns)};
   }
 
-  // Ends with this program.
+  // Starts a process that uses the CPU until this program ends.
   static pid_t StartLoop() {
     const pid_t pid = ::fork();
     if (pid != 0) return pid;
@@ -362,7 +368,7 @@ class Bench {
     first_->Start(program);
     if (beside) second_->Start(program);
     Pass(seconds(4));
-    const auto at_first = Measure(kFirstTime - seconds(5));
+    const auto at_first = Measure(kTimeBeforeChange - seconds(5));
     Pass(seconds(2));
     std::string after[2];
     for (int second = 0; second < 8; ++second) {
@@ -411,9 +417,9 @@ int main(int argc, char** argv) {
   }
   int loops = -1;
   bool only_changes = false;
-  CLI::App app{"Parts of a GPU's time that two containers get."};
-  app.add_option("--busy", loops, "the second table only, beside so many busy processes");
-  app.add_flag("--changes", only_changes, "the third table only");
+  CLI::App app{"Prints how much of a GPU's time two containers get."};
+  app.add_option("--busy", loops, "only the second table, while so many processes use the CPU");
+  app.add_flag("--changes", only_changes, "only the third table");
   CLI11_PARSE(app, argc, argv);
   if (::geteuid() != 0) {
     fmt::print(stderr, "compute_bench: needs root, for mount namespaces\n");

@@ -77,7 +77,7 @@ function memoryOf(pid) {
 }
 const mib = (value) => `${value.toFixed(1)} MiB`;
 
-// A viewer without a browser: reads events, and says when it has the whole snapshot.
+// A viewer without a browser: reads events; `complete` resolves with the whole snapshot.
 function view(base, token, agent) {
   const viewer = { bytes: 0 };
   let started;
@@ -130,7 +130,7 @@ async function measureServer(api, base, pid, tokens) {
   const agent = new Agent({ maxSockets: Infinity });
   const began = Date.now();
   const viewers = [];
-  // Each person logs in with the first request; concurrent requests would be so many logins.
+  // The first request of each user logs in; concurrent first requests would each log in.
   for (let first = 0; first < kViewers; first += kStreamsPerUser) {
     const token = tokens[first / kStreamsPerUser];
     viewers.push(view(base, token, agent));
@@ -216,12 +216,12 @@ async function measureInteraction(page) {
       childList: true, subtree: true, characterData: true, attributeFilter: ['d', 'data-theme'],
     });
   });
-  const results = async (what, target) => {
+  const reportResult = async (what, target) => {
     await sleep(600);
     const times = await page.evaluate(() => window.results.splice(0));
     report(`${what}, longest`, `${Math.round(Math.max(0, ...times))} ms`, target);
   };
-  const taken = async (what) => {
+  const reportInput = async (what) => {
     await sleep(600);
     const inputs = await page.evaluate(() => window.inputs.splice(0));
     const longest = Math.max(16, ...inputs.map((input) => input.duration));
@@ -229,13 +229,13 @@ async function measureInteraction(page) {
   };
   await page.getByLabel('Filter').click();
   await page.keyboard.type('node-00', { delay: 150 });
-  await taken('type into the filter of the map');
+  await reportInput('type into the filter of the map');
   for (let i = 0; i < 7; ++i) await page.keyboard.press('Backspace', { delay: 100 });
-  await taken('remove the filter');
-  // All names have what was typed; most lack this.
+  await reportInput('remove the filter');
+  // All node names contain "node-00", and few contain "427".
   await page.evaluate(() => window.results.splice(0));
   await page.keyboard.type('427', { delay: 300 });
-  await results('the filtered list: map', '< 100 ms');
+  await reportResult('the filtered list: map', '< 100 ms');
   await page.getByLabel('Filter').fill('');
   await sleep(600);
   await page.evaluate(() => [window.inputs.splice(0), window.results.splice(0)]);
@@ -244,28 +244,28 @@ async function measureInteraction(page) {
     await page.keyboard.press(key);
     await sleep(1100); // a list takes keys that follow sooner for the next letters of a name
   }
-  await taken('change the color');
-  await results('the map in another color');
+  await reportInput('change the color');
+  await reportResult('the map in another color');
   await page.locator('.card').first().focus();
   for (let i = 0; i < 12; ++i) await page.keyboard.press('ArrowDown', { delay: 60 });
-  await taken('move through the map by keys');
+  await reportInput('move through the map by keys');
   await page.evaluate(() => window.results.splice(0));
   await page.getByRole('button', { name: 'Dark' }).click();
   await page.getByRole('button', { name: 'Light' }).click();
-  await taken('change the theme');
-  await results('the page in another theme');
+  await reportInput('change the theme');
+  await reportResult('the page in another theme');
   await page.locator('.card').nth(3).click();
   await page.locator('.topology svg').waitFor();
-  await taken('open a node');
+  await reportInput('open a node');
   await page.getByRole('link', { name: 'Workloads', exact: true }).click();
-  await taken('open the workloads');
+  await reportInput('open the workloads');
   await page.getByLabel('Filter').click();
   await page.evaluate(() => window.results.splice(0));
   await page.keyboard.type('team-3/', { delay: 150 });
-  await results('the filtered list: workloads', '< 100 ms');
-  await taken('type into the filter of the workloads');
+  await reportResult('the filtered list: workloads', '< 100 ms');
+  await reportInput('type into the filter of the workloads');
   await page.getByRole('link', { name: 'Map', exact: true }).click();
-  await taken('go back to the map');
+  await reportInput('go back to the map');
 }
 
 // Changes a node that is on the screen, and waits for the frame that shows it.

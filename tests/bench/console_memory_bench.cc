@@ -108,7 +108,7 @@ kube::PodObject PodOf(const Size& size, int number) {
 }
 
 // Runs the fake API server.
-[[noreturn]] void Serve(const Size& size, const Fd& tell) {
+[[noreturn]] void Serve(const Size& size, const Fd& ready_out) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
   net::IoThread io;
@@ -118,7 +118,7 @@ kube::PodObject PodOf(const Size& size, int number) {
   for (int i = 0; i < size.pods; ++i) pods.push_back(kube::testing::MessageOf(PodOf(size, i)));
   server.SetCollection("nodes", "Node", std::move(nodes));
   server.SetCollection("pods", "Pod", std::move(pods));
-  (void)WriteFd(tell.get(), server.url().ToString());
+  (void)WriteFd(ready_out.get(), server.url().ToString());
   runner.Run();
   ::_exit(0);
 }
@@ -173,10 +173,10 @@ int Main(int argc, char** argv) {
   int from_server[2];
   if (::pipe2(from_server, O_CLOEXEC) != 0) return 1;
   const Fd ready(from_server[0]);
-  Fd tell(from_server[1]);
+  Fd ready_out(from_server[1]);
   const pid_t server = ::fork();
-  if (server == 0) Serve(size, tell);
-  tell.Reset(-1);
+  if (server == 0) Serve(size, ready_out);
+  ready_out.Reset(-1);
   char url[128] = "";
   const bool ok = ::read(ready.get(), url, sizeof(url) - 1) > 0;
   if (ok) Reader(url).Run();

@@ -111,7 +111,7 @@ void BenchText(int rounds) {
   fmt::print("  make the text  {}\n  copy it        {}\n", Quantiles(make), Quantiles(copy));
 }
 
-// Makes as many containers that share the GPUs as the page needs to have kSeries series.
+// Makes so many containers that share the GPUs that the page has kSeries series.
 std::shared_ptr<const ContainerUses> UsesOn(const std::string& text) {
   constexpr std::string_view kUuid = "UUID=\"";
   auto uses = std::make_shared<ContainerUses>();

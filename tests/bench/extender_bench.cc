@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the scheduler extender at its socket. There are N nodes of 8 GPUs, four of which are
-// held by a pod each. Pods of several kinds come one after the other, as from kube-scheduler:
-// filter over all nodes, prioritize over the nodes that fit, and bind while the next pod is
-// decided. Bindings go to a stand-in for the API server, which answers at once. Everything runs in
-// one process, the load included. Requests are made before the time starts; answers are read to
-// their end, but not parsed, within the time. "null" is GET /version: the cost of sockets and
-// threads. "CPU" is the time of the threads that answer, for all three verbs of a pod.
+// Measures the scheduler extender at its socket. There are N nodes of 8 GPUs; on each node four
+// GPUs are held by one pod each. Pods of several kinds come one after the other, as from
+// kube-scheduler: filter over all nodes, prioritize over the nodes that fit, and bind while the next
+// pod is decided. Bindings go to a stand-in for the API server, which answers at once. Everything
+// runs in one process, the callers included. Requests are built before the time starts. Answers are
+// read to their end within the time, but parsed after it. "null" is GET /version: the cost of
+// sockets and threads. "CPU" is the time of the threads that answer, for all three verbs of a pod.
 //   extender_bench [--pods P, 2000] [N …, 100 1213 5000]
 #include <pthread.h>
 
@@ -43,8 +43,8 @@ using bench::BestIn;
 using bench::ExtenderCaller;
 using bench::NamesIn;
 constexpr int kGpus = 8;
-constexpr int kBinders = 8;    // bindings that kube-scheduler has under way
-constexpr size_t kKept = 200;  // pods of the load that run at one time
+constexpr int kBinders = 8;           // concurrent bindings
+constexpr size_t kRunningPods = 200;  // pods of the load that run at one time
 
 double MemoryMiB() {
   const std::string status = ReadFile("/proc/self/status").value();
@@ -63,7 +63,7 @@ class RunnerThread {
   }
   EpollTaskRunner& runner() { return runner_; }
   // Runs the task on that thread and waits for its end.
-  void Do(const std::function<void()>& task) {
+  void RunAndWait(const std::function<void()>& task) {
     std::mutex mutex;
     std::condition_variable done_changed;
     bool done = false;
@@ -87,7 +87,7 @@ class Server {
  public:
   explicit Server(int nodes) {
     RunnerThread& api = api_thread_;
-    api.Do([&] {
+    api.RunAndWait([&] {
       api_server_ = std::make_unique<kube::testing::FakeApiServer>(api_io_, api.runner());
       api_server_->SetFault([](const net::Request&, const net::HttpServer::Reply& reply) {
         reply({201,
@@ -96,26 +96,28 @@ class Server {
         return true;
       });
     });
-    main_.Do([&] { Start(nodes); });
+    main_.RunAndWait([&] { Start(nodes); });
   }
   ~Server() {
-    main_.Do([&] {
+    main_.RunAndWait([&] {
       http_.reset();
       extender_.reset();
       binder_.reset();
       api_.reset();
       client_.reset();
     });
-    api_thread_.Do([&] { api_server_.reset(); });
+    api_thread_.RunAndWait([&] { api_server_.reset(); });
   }
   const net::Address& address() const { return http_->address(); }
   void OnRunner(std::function<void()> task) { main_.runner().Post(std::move(task)); }
   ledger::ClusterLedger& ledger() { return *ledger_; }
   Binder& binder() { return *binder_; }
-  // Adds a pod to the pods that the informer would have.
-  void Know(const kube::PodObject& pod) { known_[pod.meta.ns + "/" + pod.meta.name] = pod; }
-  void Drop(const kube::PodObject& pod) {
-    known_.erase(pod.meta.ns + "/" + pod.meta.name);
+  // Adds a pod to those that an informer would have received.
+  void AddToInformer(const kube::PodObject& pod) {
+    informer_pods_[pod.meta.ns + "/" + pod.meta.name] = pod;
+  }
+  void RemovePod(const kube::PodObject& pod) {
+    informer_pods_.erase(pod.meta.ns + "/" + pod.meta.name);
     ledger_->RemovePod(pod.meta.uid);
     binder_->OnPodGone(pod.meta.uid);
   }
@@ -140,8 +142,8 @@ class Server {
     extender_ = std::make_unique<Extender>(
         *ledger_, *binder_, runner.clock(), metrics_,
         [this](const std::string& key) {
-          const auto found = known_.find(key);
-          return found == known_.end() ? nullptr : &found->second;
+          const auto found = informer_pods_.find(key);
+          return found == informer_pods_.end() ? nullptr : &found->second;
         },
         [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {},
         ExtenderOptions{});
@@ -159,7 +161,7 @@ class Server {
   RunnerThread api_thread_{"stand-in"}, main_{"scheduler"};
   std::unique_ptr<kube::testing::FakeApiServer> api_server_;
   std::unique_ptr<net::HttpServer> http_;
-  std::map<std::string, kube::PodObject> known_;
+  std::map<std::string, kube::PodObject> informer_pods_;
   SchedulerMetrics metrics_;
   Router router_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
@@ -169,7 +171,7 @@ class Server {
   std::unique_ptr<Extender> extender_;
 };
 
-// A pod of the load: a share, one GPU, two or four GPUs.
+// A waiting pod that requests a share, or one, two or four GPUs.
 kube::PodObject PodOf(Random& random, int number) {
   static const std::vector<std::pair<std::string_view, std::string>> kinds = {
       {names::kResourceGpuMem, "20"},
@@ -202,7 +204,7 @@ struct Times {
   }
 };
 
-// Processor time of the threads that answer, since they began.
+// Processor time of the threads that answer, since their start.
 double ServerCpuMillis() {
   double millis = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -280,8 +282,8 @@ class BindCallers {
       lock.lock();
       times_.ms.push_back(took);
       bound_.push_back(pod);
-      if (bound_.size() <= kKept) continue;
-      server_.OnRunner([this, old = bound_.front()] { server_.Drop(old); });
+      if (bound_.size() <= kRunningPods) continue;
+      server_.OnRunner([this, old = bound_.front()] { server_.RemovePod(old); });
       bound_.pop_front();
     }
   }
@@ -302,11 +304,11 @@ void Measure(int nodes, int pods) {
   Server server(nodes);
   const double filled = MemoryMiB() - before;
   Random random(1);
-  std::vector<kube::PodObject> coming;
+  std::vector<kube::PodObject> arriving;
   std::vector<std::string> texts;
   for (int i = 0; i < pods; ++i) {
-    coming.push_back(PodOf(random, i));
-    texts.push_back(kube::testing::JsonOf(coming.back()));
+    arriving.push_back(PodOf(random, i));
+    texts.push_back(kube::testing::JsonOf(arriving.back()));
   }
   const std::vector<std::string> orders = OrdersOf(nodes, random);
   Times null, filter, prioritize, both, bind;
@@ -322,8 +324,8 @@ void Measure(int nodes, int pods) {
   {
     BindCallers binders(server, bind);
     for (int i = 0; i < pods; ++i) {
-      const kube::PodObject& pod = coming[i];
-      server.OnRunner([&server, &pod] { server.Know(pod); });
+      const kube::PodObject& pod = arriving[i];
+      server.OnRunner([&server, &pod] { server.AddToInformer(pod); });
       const auto t0 = Steady::now();
       const std::string_view filtered = caller.Filter(texts[i], orders[i % orders.size()]);
       const auto t1 = Steady::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection to the extender as kube-scheduler keeps it, for measurements. A request is made
-// before the call and not copied; an answer is read to its end and not parsed. Ends the program if
+// A persistent connection to the extender, as kube-scheduler has it, for measurements. Parts of a
+// request are sent without a copy; an answer is read to its end and not parsed. Ends the program if
 // an answer is not 200. Threads: one.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace tessera::bench {
 
 class ExtenderCaller {
  public:
-  // TCP alone.
+  // Connects over TCP, without TLS.
   explicit ExtenderCaller(const net::Address& to);
 
   // The body of the answer, valid until the next call. `pod` and `names` are JSON.

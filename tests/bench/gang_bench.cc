@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what the default policy gains if it knows gangs. A cluster fills with small pods and
-// with gangs, which are placed all or none, until all GPUs are requested. The policy learns of a
-// gang in one of four ways: by ArrivalsOf; as single pods, whatever the layout of the gang; not at
-// all; or four times, so that slots for the gang are worth more than any price of a gang could make
-// them. Prints means of ten seeds: the percentage of gangs that were placed, and the percentage of
-// GPUs that were allocated.
+// Measures what the default policy gains if gangs are reported to it. A cluster fills with small
+// pods and with gangs, which are placed all or none, until all GPUs are requested. A gang is
+// reported in one of four ways: by ArrivalsOf; as single pods, whatever the layout of the gang; not
+// at all; or as four times its ArrivalsOf, so that slots for the gang are worth more than any price
+// of a gang could make them. Prints means of ten seeds: the percentage of gangs that were placed,
+// and the percentage of GPUs that were allocated.
 #include <array>
 #include <cstdio>
 #include <random>
@@ -18,9 +18,9 @@ namespace {
 using testing::MakeDemand;
 
 constexpr int kNodes = 200, kGpus = 8, kSeeds = 10;
-constexpr double kGangShare = 0.3;  // of the GPUs that are asked for
+constexpr double kGangShare = 0.3;  // of the requested GPUs
 
-struct Kind {
+struct GangKind {
   const char* name;
   Demand pod;
   Gang gang;  // without the shape
@@ -35,18 +35,19 @@ Demand SmallPod(std::mt19937& random) {
   return MakeDemand(1, kMilli[random() % kMilli.size()], Bytes(0), 6000);
 }
 
-enum class Hint { kNothing, kPods, kArrivals, kFourTimes };
+enum class ReportedArrivals { kNothing, kPods, kArrivals, kFourTimes };
 
-void GiveHint(Cluster& cluster, Policy& policy, const Gang& gang, Hint hint) {
-  if (hint == Hint::kNothing) return;
+void ReportArrivals(Cluster& cluster, Policy& policy, const Gang& gang, ReportedArrivals reported) {
+  if (reported == ReportedArrivals::kNothing) return;
   Gang loose = gang;
-  if (hint == Hint::kPods) loose.layout = GangLayout::kAnywhere;
-  for (int i = 0; i < (hint == Hint::kFourTimes ? 4 : 1); ++i) {
+  if (reported == ReportedArrivals::kPods) loose.layout = GangLayout::kAnywhere;
+  for (int i = 0; i < (reported == ReportedArrivals::kFourTimes ? 4 : 1); ++i) {
     for (const ShapeId shape : ArrivalsOf(cluster, loose)) policy.OnArrival(shape);
   }
 }
 
-Outcome Fill(const Kind& kind, const char* policy_name, Hint hint, uint32_t seed) {
+Outcome Fill(const GangKind& kind, const char* policy_name, ReportedArrivals reported,
+             uint32_t seed) {
   std::mt19937 random(seed);
   Cluster cluster;
   for (int i = 0; i < kNodes; ++i) {
@@ -59,20 +60,21 @@ Outcome Fill(const Kind& kind, const char* policy_name, Hint hint, uint32_t seed
   gang.members[0].shape = *cluster.Intern(kind.pod);
   const int64_t gang_milli = kind.pod.milli() * gang.members[0].count;
   int gangs = 0, placed = 0;
-  int64_t asked = 0, of_gangs = 0;
-  while (asked < cluster.total_milli()) {
-    if (static_cast<double>(of_gangs) < kGangShare * static_cast<double>(asked) &&
+  int64_t requested_milli = 0, gang_requested_milli = 0;
+  while (requested_milli < cluster.total_milli()) {
+    if (static_cast<double>(gang_requested_milli) <
+            kGangShare * static_cast<double>(requested_milli) &&
         random() % 8 == 0) {
-      GiveHint(cluster, *policy, gang, hint);
+      ReportArrivals(cluster, *policy, gang, reported);
       placed += PlaceGang(cluster, *policy, gang).placed;
       ++gangs;
-      asked += gang_milli;
-      of_gangs += gang_milli;
+      requested_milli += gang_milli;
+      gang_requested_milli += gang_milli;
       continue;
     }
     const ShapeId shape = *cluster.Intern(SmallPod(random));
     policy->OnArrival(shape);
-    asked += cluster.demand(shape).milli();
+    requested_milli += cluster.demand(shape).milli();
     if (const auto decision = policy->Choose(shape)) {
       (void)*cluster.Place(shape, decision->node, decision->pick);
     }
@@ -81,10 +83,10 @@ Outcome Fill(const Kind& kind, const char* policy_name, Hint hint, uint32_t seed
   return {100.0 * placed / gangs, 100 * (all - static_cast<double>(cluster.free_milli())) / all};
 }
 
-void Measure(const Kind& kind, const char* policy, const char* how, Hint hint) {
+void Measure(const GangKind& kind, const char* policy, const char* how, ReportedArrivals reported) {
   Outcome mean;
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-    const Outcome one = Fill(kind, policy, hint, seed);
+    const Outcome one = Fill(kind, policy, reported, seed);
     mean.placed += one.placed / kSeeds;
     mean.allocated += one.allocated / kSeeds;
   }
@@ -100,19 +102,19 @@ int main() {
   const auto gang = [](int count, GangLayout layout) {
     return Gang{.members = {{.count = count}}, .layout = layout, .strict = true};
   };
-  const std::array<Kind, 3> kinds = {
+  const std::array<GangKind, 3> kinds = {
       {{"4 pods of 8, anywhere", testing::MakeDemand(8, 1000, tessera::Bytes(0), 64000),
         gang(4, GangLayout::kAnywhere)},
        {"16 pods of 4, anywhere", testing::MakeDemand(4, 1000, tessera::Bytes(0), 32000),
         gang(16, GangLayout::kAnywhere)},
        {"4 pods of 2, on one node", testing::MakeDemand(2, 1000, tessera::Bytes(0), 16000),
         gang(4, GangLayout::kOneNode)}}};
-  std::printf("%-26s %-8s %-18s %8s %10s\n", "gangs", "policy", "hint", "placed", "allocated");
-  for (const Kind& kind : kinds) {
-    Measure(kind, "FGD", "", Hint::kPods);
-    Measure(kind, "Tessera", "nothing", Hint::kNothing);
-    Measure(kind, "Tessera", "its pods", Hint::kPods);
-    Measure(kind, "Tessera", "ArrivalsOf", Hint::kArrivals);
-    Measure(kind, "Tessera", "four times", Hint::kFourTimes);
+  std::printf("%-26s %-8s %-18s %8s %10s\n", "gangs", "policy", "reported", "placed", "allocated");
+  for (const GangKind& kind : kinds) {
+    Measure(kind, "FGD", "", ReportedArrivals::kPods);
+    Measure(kind, "Tessera", "nothing", ReportedArrivals::kNothing);
+    Measure(kind, "Tessera", "its pods", ReportedArrivals::kPods);
+    Measure(kind, "Tessera", "ArrivalsOf", ReportedArrivals::kArrivals);
+    Measure(kind, "Tessera", "four times", ReportedArrivals::kFourTimes);
   }
 }

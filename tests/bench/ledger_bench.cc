@@ -37,10 +37,10 @@ using std::chrono::milliseconds;
 
 struct Size {
   int nodes = 15'000;
-  int plain = 450'000;
-  int gpu = 20'000;
+  int cpu_pods = 450'000;
+  int gpu_pods = 20'000;
 
-  int pods() const { return plain + gpu; }
+  int pods() const { return cpu_pods + gpu_pods; }
 };
 constexpr int kGenerations = 10;
 
@@ -60,8 +60,9 @@ kube::NodeObject NodeOf(int number) {
   return node;
 }
 
-// In each generation a tenth of the pods are replaced, as by rolling updates, on all nodes.
-int BornIn(int generation, int number) {
+// The generation in which the pod of this number was created. In each generation a tenth of the
+// pods are replaced, as by rolling updates, on all nodes.
+int CreatedIn(int generation, int number) {
   for (; generation > 0 && generation % 10 != number / 7 % 10; --generation) {
   }
   return generation;
@@ -69,16 +70,17 @@ int BornIn(int generation, int number) {
 
 // A UID in the format of the API server.
 Uid UidOf(int generation, int number) {
-  return Uid(fmt::format("{:08x}-7c1d-4e2f-9b3a-{:012x}", BornIn(generation, number), number));
+  return Uid(fmt::format("{:08x}-7c1d-4e2f-9b3a-{:012x}", CreatedIn(generation, number), number));
 }
 
 kube::PodObject PodOf(const Size& size, int generation, int number) {
-  const bool gpu = number >= size.plain;  // so that they come last
+  const bool gpu = number >= size.cpu_pods;  // pods with GPUs are listed last
   const int node = number % size.nodes;
   std::map<std::string_view, std::string> amounts{{"cpu", fmt::format("{}m", 100 + number % 40)},
                                                   {"memory", fmt::format("{}Mi", 64 + number % 9)}};
   if (gpu) amounts.emplace(names::kResourceGpu, "1");
-  const std::string replica_set = fmt::format("{:08x}{}", number / 7, BornIn(generation, number));
+  const std::string replica_set =
+      fmt::format("{:08x}{}", number / 7, CreatedIn(generation, number));
   kube::PodObject pod = ledger::testing::GpuPod(
       fmt::format("service-{}-{}-{:05x}", gpu ? "gpu" : "web", replica_set, number), amounts);
   pod.meta.ns = fmt::format("team-{}", number % 170);
@@ -91,7 +93,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
   if (gpu) {
     device::Assignment assignment;
     assignment.containers["main"] = {
-        {UuidOf(NodeName(node), (number - size.plain) / size.nodes % 8), kWholeGpu, GiB(80)}};
+        {UuidOf(NodeName(node), (number - size.cpu_pods) / size.nodes % 8), kWholeGpu, GiB(80)}};
     annotations = {
         {std::string(names::kAnnotationAssignment), EncodeAssignment(assignment).value()}};
   }
@@ -99,7 +101,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
 }
 
 // Runs the fake API server. Each byte that it reads starts another generation of pods.
-[[noreturn]] void Serve(const Size& size, const Fd& tell, const Fd& next) {
+[[noreturn]] void Serve(const Size& size, const Fd& ready_out, const Fd& next) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   EpollTaskRunner runner;
   net::IoThread io;
@@ -116,7 +118,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
   for (int i = 0; i < size.nodes; ++i) nodes.push_back(kube::testing::MessageOf(NodeOf(i)));
   server.SetCollection("nodes", "Node", std::move(nodes));
   set_pods();
-  (void)WriteFd(tell.get(), server.url().ToString());
+  (void)WriteFd(ready_out.get(), server.url().ToString());
   std::thread reader([&] {
     char byte;
     while (::read(next.get(), &byte, 1) == 1) {
@@ -157,8 +159,8 @@ class Follower : private ledger::ClusterFeed::Delegate {
     if (generation_ == 0) fmt::print(stderr, "{}: {}\n", what, status.ToString());
   }
 
-  // Whether the ledger has the last pod of this generation.
-  bool IsThere() const {
+  // Whether the ledger has the last pod of generation_.
+  bool HasGeneration() const {
     const kube::PodObject last = PodOf(size_, generation_, size_.pods() - 1);
     const kube::PodObject* known = feed_->FindPod(kube::KeyOf(last.meta));
     return feed_->synced() && known != nullptr &&
@@ -166,7 +168,7 @@ class Follower : private ledger::ClusterFeed::Delegate {
   }
 
   void Poll() {
-    if (IsThere()) {
+    if (HasGeneration()) {
       std::printf("%-34s %8.0f MiB, at most %.0f MiB\n",
                   fmt::format("listed {} times", generation_ + 1).c_str(), MiBOf("VmRSS"),
                   MiBOf("VmHWM"));
@@ -191,7 +193,7 @@ class Follower : private ledger::ClusterFeed::Delegate {
 void JoinAndLeave(int nodes, int at_a_time) {
   const SystemClock clock;
   const auto ledger = ledger::ClusterLedger::Make({}, &clock).value();
-  const Size size{.nodes = nodes, .plain = nodes, .gpu = nodes};
+  const Size size{.nodes = nodes, .cpu_pods = nodes, .gpu_pods = nodes};
   for (int i = 0; i < nodes; ++i) {
     ledger->SetNode(NodeOf(i));
     ledger->SetPod(PodOf(size, 0, i));
@@ -232,22 +234,23 @@ bool InProcess(Work&& work) {
 int Main(int argc, char** argv) {
   Size size;
   if (argc > 1) size.nodes = std::atoi(argv[1]);
-  if (argc > 2) size.plain = std::atoi(argv[2]);
-  if (argc > 3) size.gpu = std::atoi(argv[3]);
-  if (argc > 4 || size.nodes < 1 || size.plain < 0 || size.gpu < 1) {
+  if (argc > 2) size.cpu_pods = std::atoi(argv[2]);
+  if (argc > 3) size.gpu_pods = std::atoi(argv[3]);
+  if (argc > 4 || size.nodes < 1 || size.cpu_pods < 0 || size.gpu_pods < 1) {
     std::fprintf(stderr, "usage: ledger_bench [nodes] [pods without GPUs] [pods with GPUs]\n");
     return 64;
   }
   int to_server[2], from_server[2];
   if (::pipe2(to_server, O_CLOEXEC) != 0 || ::pipe2(from_server, O_CLOEXEC) != 0) return 1;
   const Fd next_end(to_server[0]), ready(from_server[0]);
-  Fd next(to_server[1]), tell(from_server[1]);
+  Fd next(to_server[1]), ready_out(from_server[1]);
   const pid_t server = ::fork();
-  if (server == 0) Serve(size, tell, next_end);
-  tell.Reset(-1);
+  if (server == 0) Serve(size, ready_out, next_end);
+  ready_out.Reset(-1);
   char url[128] = "";
   bool ok = ::read(ready.get(), url, sizeof(url) - 1) > 0;
-  std::printf("%d nodes, %d pods without GPUs, %d with\n", size.nodes, size.plain, size.gpu);
+  std::printf("%d nodes, %d pods without GPUs, %d with\n", size.nodes, size.cpu_pods,
+              size.gpu_pods);
   ok = ok && InProcess([&] { Follower(size, url, std::move(next)).Run(); });
   ::kill(server, SIGKILL);
   ::waitpid(server, nullptr, 0);

@@ -65,7 +65,7 @@ double Nanoseconds(int count, const std::function<void(int)>& calls) {
 }
 
 struct Costs {
-  std::vector<std::pair<std::string, double>> of;
+  std::vector<std::pair<std::string, double>> ns_by_call;
 };
 
 // `set_compute` sets the compute limit of the container, as a multiple of the GPU; 0: none.
@@ -83,26 +83,27 @@ Costs Measure(const Library& cuda, const std::function<void(double)>& set_comput
     for (cuda::DevicePtr& pointer : live) {
       if (pointer == 0 && allocate(&pointer, 2 << 20) != cuda::Result::kSuccess) std::exit(1);
     }
-    costs.of.emplace_back(fmt::format("cuMemAlloc + cuMemFree, {} live", count),
-                          Nanoseconds(200'000, [&](int calls) {
-                            for (int i = 0; i < calls; ++i) {
-                              cuda::DevicePtr pointer = 0;
-                              allocate(&pointer, 4 << 20);
-                              release(pointer);
-                            }
-                          }));
+    costs.ns_by_call.emplace_back(fmt::format("cuMemAlloc + cuMemFree, {} live", count),
+                                  Nanoseconds(200'000, [&](int calls) {
+                                    for (int i = 0; i < calls; ++i) {
+                                      cuda::DevicePtr pointer = 0;
+                                      allocate(&pointer, 4 << 20);
+                                      release(pointer);
+                                    }
+                                  }));
   }
-  costs.of.emplace_back("cuMemAlloc + cuMemFree of 1 KiB", Nanoseconds(200'000, [&](int calls) {
-                          for (int i = 0; i < calls; ++i) {
-                            cuda::DevicePtr pointer = 0;
-                            allocate(&pointer, 1024);
-                            release(pointer);
-                          }
-                        }));
-  costs.of.emplace_back("cuMemGetInfo", Nanoseconds(1'000'000, [&](int calls) {
-                          size_t free = 0, total = 0;
-                          for (int i = 0; i < calls; ++i) info(&free, &total);
-                        }));
+  costs.ns_by_call.emplace_back("cuMemAlloc + cuMemFree of 1 KiB",
+                                Nanoseconds(200'000, [&](int calls) {
+                                  for (int i = 0; i < calls; ++i) {
+                                    cuda::DevicePtr pointer = 0;
+                                    allocate(&pointer, 1024);
+                                    release(pointer);
+                                  }
+                                }));
+  costs.ns_by_call.emplace_back("cuMemGetInfo", Nanoseconds(1'000'000, [&](int calls) {
+                                  size_t free = 0, total = 0;
+                                  for (int i = 0; i < calls; ++i) info(&free, &total);
+                                }));
   const auto launch = cuda.Get<cuda::fn::cuLaunchKernel>("cuLaunchKernel");
   const auto launches = [&](int calls) {
     const auto function = reinterpret_cast<cuda::Function>(&live);
@@ -110,17 +111,19 @@ Costs Measure(const Library& cuda, const std::function<void(double)>& set_comput
       launch(function, 100, 1, 1, 256, 1, 1, 0, nullptr, nullptr, nullptr);
   };
   set_compute(0);
-  costs.of.emplace_back("cuLaunchKernel, compute not limited", Nanoseconds(10'000'000, launches));
+  costs.ns_by_call.emplace_back("cuLaunchKernel, compute not limited",
+                                Nanoseconds(10'000'000, launches));
   // A limit above the whole GPU, so that no launch waits.
   set_compute(1000);
-  costs.of.emplace_back("cuLaunchKernel, compute limited", Nanoseconds(10'000'000, launches));
+  costs.ns_by_call.emplace_back("cuLaunchKernel, compute limited",
+                                Nanoseconds(10'000'000, launches));
   set_compute(0);
-  costs.of.emplace_back(fmt::format("{} look-ups by cuGetProcAddress", kLookUps),
-                        Nanoseconds(1000, [&](int calls) {
-                          void* function = nullptr;
-                          for (int i = 0; i < calls * kLookUps; ++i)
-                            find("cuMemAlloc", &function, 12000, 0, nullptr);
-                        }));
+  costs.ns_by_call.emplace_back(fmt::format("{} look-ups by cuGetProcAddress", kLookUps),
+                                Nanoseconds(1000, [&](int calls) {
+                                  void* function = nullptr;
+                                  for (int i = 0; i < calls * kLookUps; ++i)
+                                    find("cuMemAlloc", &function, 12000, 0, nullptr);
+                                }));
   return costs;
 }
 
@@ -142,7 +145,7 @@ double SecondsOfLaunches(cuda::fn::cuLaunchKernel launch) {
   return took;
 }
 
-// Runs the program with each library in turn, and compares the shortest times: other processes
+// Runs the launches with each library in turn, and compares the shortest times: other processes
 // only make a run longer.
 void PrintOverhead(const Library& alone, const Library& limited) {
   double times[2] = {1e9, 1e9};
@@ -247,9 +250,10 @@ int Run() {
                together_limited = StartTogetherMilliseconds(limited);
   fmt::print("{:45} {:>12} {:>12} {:>12}\n", "nanoseconds, median of 9", "driver alone", "limited",
              "added");
-  for (size_t i = 0; i < alone.of.size(); ++i) {
-    fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", alone.of[i].first, alone.of[i].second,
-               with.of[i].second, with.of[i].second - alone.of[i].second);
+  for (size_t i = 0; i < alone.ns_by_call.size(); ++i) {
+    fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", alone.ns_by_call[i].first,
+               alone.ns_by_call[i].second, with.ns_by_call[i].second,
+               with.ns_by_call[i].second - alone.ns_by_call[i].second);
   }
   fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", "process start to cuInit, microseconds",
              start_alone, start_limited, start_limited - start_alone);

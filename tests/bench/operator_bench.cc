@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the operator on a large cluster. A fake API server has nodes with GPUs and an agent's
 // pod on each node, in protobuf and with the fields that objects usually have. The program itself
-// runs with the default settings. Prints its memory, how long it compares the wanted state with the
-// actual state (without requests), and the number of its writes while nothing changes.
+// runs with the default settings. Prints its memory, the time of a comparison of the wanted with
+// the actual state (without requests), and the number of its writes while nothing changes.
 //   operator_bench PATH_OF_TESSERA_OPERATOR [nodes, 5000] [changes, 500]
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how long the choice of GPUs takes: p50, p99 and maximum for every request size on nodes
-// of 8 and 16 GPUs, over random states of the node and the idle node, and the cost of making the
+// of 8 and 16 GPUs, for the idle node and for random sets of free GPUs, and the time to build the
 // tables. For 8 GPUs the published method, which enumerates every partition, gets the same
-// requests. Then measures choices by bit mask, as the scheduler makes them, and the cost of links
-// for the scheduler with 5,000 nodes.
+// requests. Then measures choices by bit mask, as the scheduler makes them, and what links cost the
+// scheduler with 5,000 nodes.
 //   preferred_bench [questions per size, 2000]
 #include <algorithm>
 #include <bit>
@@ -49,7 +49,8 @@ struct Worst {
   }
 };
 
-// Every partition into groups of `size` (one of them padded), the best total, then its best group.
+// The published method: enumerates every partition of the available GPUs into groups of `size` and
+// one group of the rest, and chooses the best group of the partition with the best total.
 class PartitionEnumeration {
  public:
   PartitionEnumeration(const Topology& topology, uint32_t available, int size)
@@ -178,7 +179,8 @@ void MeasureMasks(int count, int questions) {
       scores.At(1));
 }
 
-// A cluster of 5,000 nodes of 8 GPUs of three kinds: making the groups, and the best pair of all.
+// Builds the LinkedGroups of 5,000 nodes with three topologies of 8 GPUs, and finds the node with
+// the best linked free pair.
 void MeasureCluster() {
   constexpr int kNodes = 5000;
   const Topology kinds[] = {testing::NvLinkPairs(8), testing::NvSwitch(8), testing::CubeMesh(8)};

@@ -7,9 +7,10 @@
 // The default of --ours is the tessera-runtime in the directory of this program.
 // Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the
 // medians of the differences of the pairs, in wall time and in CPU time, and the largest resident
-// set of our process before it becomes runc. "runc's part" runs bare runc on the bundle that we
-// edited. "Granted" containers are those of Kubernetes: a stand-in for the agent grants a whole
-// GPU, or a share with the limiter; "share over GPU" compares these two, both through us.
+// set of tessera-runtime before it becomes runc. "runc's part" runs bare runc on a bundle that
+// tessera-runtime has edited. "Granted" containers are those of Kubernetes: a stand-in for the
+// agent grants a whole GPU, or a share with the limiter. "share over GPU" compares these two, both
+// through tessera-runtime.
 //
 // A second table measures tessera-runtime alone, in front of a low-level runtime that does nothing:
 // the wall and CPU time that it adds, and, by stepping through it, its instructions and system
@@ -154,10 +155,11 @@ double Percentile(std::vector<double> values, double part) {
   return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1))];
 }
 
+// What the container requests.
 enum class Wants {
   kNothing,
-  kByVariable,  // a GPU, with NVIDIA_VISIBLE_DEVICES, as outside Kubernetes
-  kGrant,       // what the agent has granted
+  kByVariable,  // a GPU, by NVIDIA_VISIBLE_DEVICES, as outside Kubernetes
+  kGrant,       // the GPU or share that the agent has granted
 };
 
 std::string ConfigText(Wants wants) {
@@ -197,7 +199,8 @@ void MakePath(const Setup& setup, const char* name, const std::string& program) 
   std::filesystem::create_symlink(program, folder + "/runc");
 }
 
-// Our program finds its low-level runtime in PATH, as on a node whose configuration names none.
+// tessera-runtime finds its low-level runtime in PATH, as on a node whose configuration names no
+// runtime.
 void UsePath(const Setup& setup, const char* name) {
   ::setenv("PATH", (setup.folder + "/path/" + name + ":/usr/sbin:/usr/bin:/sbin:/bin").c_str(), 1);
 }

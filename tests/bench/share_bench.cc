@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts pods of one size on shared GPUs, in shuffled orders, with names used again. Counts the
-// pods that got another GPU than the assigned GPU. Measures Allocate and grants at their sockets,
-// the journal's flush to disk included.
+// Starts pods of one size on shared GPUs, in shuffled orders, and uses their names again. Counts
+// the pods that got another GPU than the assigned GPU. Measures Allocate and grants at their
+// sockets, the journal's flush to disk included.
 //
 //   share_bench [--allocate [--blind]] [--starts 10000] [--at-once 1] [--seed 1]
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ std::vector<double> FlushTimes() {
 
 int main(int argc, char** argv) {
   tessera::testing::DrillOptions options;
-  CLI::App app{"Shared GPUs: who gets which, and how fast."};
+  CLI::App app{"Measures starts of pods on shared GPUs."};
   bool allocate = false;
   app.add_flag("--allocate", allocate, "as with --binding=allocate");
   app.add_flag("--blind", options.pod_resources_fails,

@@ -35,7 +35,7 @@ constexpr std::string_view kCudaSymbols[] = {
 #undef CUDA_DEBUGGER_SYMBOL
 };
 // The functions that the library exports without an implementation.
-constexpr std::string_view kNvmlOthers[] = {
+constexpr std::string_view kNvmlUnimplemented[] = {
 #define NVML_UNIMPLEMENTED(name) #name,
 #include "src/sim/nvml/unimplemented.inc"
 #undef NVML_UNIMPLEMENTED
@@ -103,8 +103,8 @@ size_t CountExports(const std::string& elf, bool only_weak) {
 
 // The number of exports without an implementation. In libcuda these are the weak definitions of
 // src/sim/cuda/loader/symbols.cc, and cuGetExportTable, which has no table.
-size_t CountOthers(const std::string& elf, bool cuda) {
-  return cuda ? CountExports(elf, true) + 1 : std::size(kNvmlOthers);
+size_t CountUnimplemented(const std::string& elf, bool cuda) {
+  return cuda ? CountExports(elf, true) + 1 : std::size(kNvmlUnimplemented);
 }
 
 bool Measure(const std::string& path, const char* init, bool cuda, int processes) {
@@ -113,20 +113,20 @@ bool Measure(const std::string& path, const char* init, bool cuda, int processes
     fmt::print(stderr, "sim_bench: {}\n", elf.status().message());
     return false;
   }
-  std::vector<double> load, initialise;
+  std::vector<double> load_ms, init_ms;
   for (int i = 0; i < processes; ++i) {
     Times times;
     if (!RunChild(path, init, &times)) {
       fmt::print(stderr, "sim_bench: {} in {} failed\n", init, path);
       return false;
     }
-    load.push_back(times.load_ms);
-    initialise.push_back(times.init_ms);
+    load_ms.push_back(times.load_ms);
+    init_ms.push_back(times.init_ms);
   }
   const size_t exported = CountExports(*elf, false);
   fmt::print("| {} | {} KiB | {:.2f} ms / {:.2f} ms | {} of {} |\n", BaseName(path),
-             (elf->size() + 512) / 1024, Median(load), Median(initialise),
-             exported - CountOthers(*elf, cuda), exported);
+             (elf->size() + 512) / 1024, Median(load_ms), Median(init_ms),
+             exported - CountUnimplemented(*elf, cuda), exported);
   return true;
 }
 

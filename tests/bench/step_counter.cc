@@ -28,7 +28,7 @@ constexpr long kCpuid = 0xa20f;
   ::_exit(127);
 }
 
-bool HasBecomeAnother(int status) { return status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXEC << 8)); }
+bool HasExecuted(int status) { return status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXEC << 8)); }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::optional<StepCount> CountSteps(const std::vector<std::string>& argv) {
   if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return {};
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL);
   StepCount count;
-  while (WIFSTOPPED(status) && !HasBecomeAnother(status)) {
+  while (WIFSTOPPED(status) && !HasExecuted(status)) {
     user_regs_struct registers;
     ::ptrace(PTRACE_GETREGS, child, nullptr, &registers);
     const long code = ::ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr) & 0xffff;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The default policy beside FGD on lists that are drawn from a list of pods: more sharing, more
-typed requests, more pods of several GPUs, more pods without GPUs. Prints a table for tests/bench/README.md.
+"""Compares the default policy with FGD on lists that are drawn from a list of pods: with more shares, more pods
+that name a model, more pods of several GPUs, more pods without GPUs. Prints a table for tests/bench/README.md.
 
   tests/bench/variants_bench.py NODES.csv PODS.csv [--replay build/release/bin/sched-replay] [--seeds 42-51]
 """
@@ -24,7 +24,7 @@ def milli(row):
 
 
 class Variants:
-    """Lists with as much GPU as the original; always the same, as the generator is seeded."""
+    """Lists that request as many GPUs in total as the original. The generator is seeded, so they never change."""
 
     def __init__(self, rows, models):
         self.random = random.Random(7)
@@ -50,8 +50,8 @@ class Variants:
         gpus = self.share + self.one + self.multi
         return gpus + [self.random.choice(self.none) for _ in range(int(times * len(self.none)))]
 
-    def typed(self, part):
-        """Some pods name a model, each as often as nodes have GPUs of it."""
+    def naming_models(self, part):
+        """A part of the pods name a model; each model as often as it occurs among the GPUs of the nodes."""
         names, weights = zip(*self.models.items())
         drawn = []
         for row in self.rows:
@@ -66,8 +66,8 @@ class Variants:
         small = self.share + self.one
         yield "60 % of the GPUs in shares", self.part_of(self.share, others, 0.6)
         yield "only shares", self.part_of(self.share, others, 1)
-        yield "a third names a model", self.typed(1 / 3)
-        yield "half names a model", self.typed(1 / 2)
+        yield "a third names a model", self.naming_models(1 / 3)
+        yield "half names a model", self.naming_models(1 / 2)
         yield "50 % of the GPUs in pods of several", self.part_of(self.multi, small, 0.5)
         yield "80 %", self.part_of(self.multi, small, 0.8)
         yield "all", self.part_of(self.multi, small, 1)

@@ -40,7 +40,7 @@ func main() {
 	flag.IntVar(&o.gpus, "gpus", 8, "GPUs of the node")
 	flag.DurationVar(&o.settle, "settle", time.Minute, "how long the agent may get ready before requests count")
 	flag.IntVar(&o.minutes, "minutes", 20, "how long requests are counted; watches end after five to ten")
-	flag.StringVar(&o.inside, "inside", "", "the part on the node: a kubeconfig; not for people")
+	flag.StringVar(&o.inside, "inside", "", "internal: runs the part on the node, with this kubeconfig")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

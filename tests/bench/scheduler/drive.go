@@ -24,16 +24,16 @@ import (
 const (
 	address = "127.0.0.1:9410"
 	settle  = 20 * time.Second
-	binders = 16 // bindings under way at a time, as kube-scheduler has them
+	binders = 16 // concurrent bindings
 )
 
-// started is a tessera-scheduler that runs as a child and is ready.
-type started struct {
+// runningScheduler is a tessera-scheduler that runs as a child and is ready.
+type runningScheduler struct {
 	cmd *exec.Cmd
 }
 
 // start runs tessera-scheduler, and prints how long it took to become ready.
-func start(ctx context.Context, o options, kubeconfig string) (*started, error) {
+func start(ctx context.Context, o options, kubeconfig string) (*runningScheduler, error) {
 	cmd := exec.CommandContext(ctx, o.program, "--kubeconfig", kubeconfig, "--address", address,
 		"--metrics-address", "", "--leader-elect-resource-namespace", "kube-system", "--insecure-plain-http")
 	cmd.Stderr = os.Stderr
@@ -42,7 +42,7 @@ func start(ctx context.Context, o options, kubeconfig string) (*started, error) 
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s := &started{cmd: cmd}
+	s := &runningScheduler{cmd: cmd}
 	for {
 		if response, err := http.Get("http://" + address + "/readyz"); err == nil {
 			response.Body.Close()
@@ -59,7 +59,7 @@ func start(ctx context.Context, o options, kubeconfig string) (*started, error) 
 	return s, nil
 }
 
-func (s *started) status(field string) string {
+func (s *runningScheduler) status(field string) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(line, field+":"); found {
@@ -69,12 +69,12 @@ func (s *started) status(field string) string {
 	return "?"
 }
 
-func (s *started) memory() string {
+func (s *runningScheduler) memory() string {
 	return "RSS " + s.status("VmRSS") + ", at most " + s.status("VmHWM")
 }
 
 // cpu is the processor time of its threads in seconds.
-func (s *started) cpu() string {
+func (s *runningScheduler) cpu() string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var user, system int64
@@ -83,7 +83,7 @@ func (s *started) cpu() string {
 	return fmt.Sprintf("%.2f s", float64(user+system)/100)
 }
 
-func (s *started) stop() {
+func (s *runningScheduler) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	s.cmd.Wait()
 }
@@ -108,7 +108,7 @@ func serve(ctx context.Context, o options, kubeconfig string) error {
 	return err
 }
 
-// post sends a body that was made before, and reads the answer to its end into the buffer.
+// post sends a body and reads the answer to its end into the buffer.
 func post(client *http.Client, verb string, body []byte, into *bytes.Buffer) error {
 	response, err := client.Post("http://"+address+"/v1/extender/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -161,7 +161,7 @@ func driveExtender(ctx context.Context, o options, kubeconfig string) error {
 	return nil
 }
 
-// waitingFile holds the waiting pods as the API server returns them.
+// waitingFile returns the path of the file with the waiting pods, as the API server returns them.
 func waitingFile(kubeconfig string) string {
 	return filepath.Join(filepath.Dir(kubeconfig), "waiting.json")
 }
@@ -222,7 +222,7 @@ type binding struct {
 }
 
 // round calls the extender for each pod. Without bindings only the extender and this program work.
-func (s *started) round(nodes int, pods []waitingPod, binds bool) error {
+func (s *runningScheduler) round(nodes int, pods []waitingPod, binds bool) error {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: binders + 1}}
 	lists := orders(nodes)
 	queue := make(chan binding, binders)

@@ -37,15 +37,15 @@ func main() {
 	root := filepath.Join(filepath.Dir(file), "../../..")
 	var o options
 	var drive string
-	flag.IntVar(&o.nodes, "nodes", 0, "nodes of 8 GPUs; 5000, or 1000 with --through")
-	flag.IntVar(&o.running, "running", -1, "pods of one GPU that run already; four for each node")
-	flag.IntVar(&o.pods, "pods", 0, "pods that come; 1000, or 500 with --through")
+	flag.IntVar(&o.nodes, "nodes", 0, "nodes of 8 GPUs; default: 5000, or 1000 with --through")
+	flag.IntVar(&o.running, "running", -1, "pods of one GPU that run already; default: four for each node")
+	flag.IntVar(&o.pods, "pods", 0, "pods to place; default: 1000, or 500 with --through")
 	flag.BoolVar(&o.through, "through", false, "through kube-scheduler")
-	flag.StringVar(&o.program, "program", filepath.Join(root, "build/release/bin/tessera-scheduler"), "what is measured")
-	flag.StringVar(&drive, "drive", "", "the part inside the control plane: a kubeconfig; not for people")
+	flag.StringVar(&o.program, "program", filepath.Join(root, "build/release/bin/tessera-scheduler"), "the program to measure")
+	flag.StringVar(&drive, "drive", "", "internal: runs the part inside the control plane, with this kubeconfig")
 	flag.Parse()
-	o.nodes = either(o.nodes, o.through, 1000, 5000)
-	o.pods = either(o.pods, o.through, 500, 1000)
+	o.nodes = orDefault(o.nodes, o.through, 1000, 5000)
+	o.pods = orDefault(o.pods, o.through, 500, 1000)
 	if o.running < 0 {
 		o.running = 4 * o.nodes
 	}
@@ -66,14 +66,15 @@ func main() {
 	}
 }
 
-func either(given int, first bool, one, other int) int {
+// orDefault returns the given value, or else the default for this mode.
+func orDefault(given int, through bool, withThrough, withoutThrough int) int {
 	if given > 0 {
 		return given
 	}
-	if first {
-		return one
+	if through {
+		return withThrough
 	}
-	return other
+	return withoutThrough
 }
 
 // bench is a cluster with its objects.
