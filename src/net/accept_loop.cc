@@ -63,7 +63,7 @@ void AcceptLoop::Accept() {
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});
   }
   Unwatch();
-  runner_->PostDelayed(kPause, [this, weak = weak_.Get()] {
+  runner_->PostDelayed(kRetryWait, [this, weak = weak_.Get()] {
     if (weak) Watch();
   });
 }

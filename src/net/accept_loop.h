@@ -16,7 +16,8 @@ namespace tessera::net {
 
 class AcceptLoop {
  public:
-  static constexpr Duration kPause = std::chrono::milliseconds(100);
+  // The wait after the process or the machine ran out of descriptors.
+  static constexpr Duration kRetryWait = std::chrono::milliseconds(100);
 
   AcceptLoop(TaskRunner* runner, std::function<void(Fd)> on_connection)
       : runner_(runner), on_connection_(std::move(on_connection)) {}

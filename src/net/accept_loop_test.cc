@@ -32,7 +32,7 @@ class AcceptLoopTest : public ::testing::Test {
     for (Fd fd(::dup(0)); fd.valid(); fd = Fd(::dup(0))) all.push_back(std::move(fd));
     // Would never return if the loop spun.
     runner_.RunUntilIdle();
-    for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+    for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kRetryWait);
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
 
@@ -52,7 +52,7 @@ TEST_F(AcceptLoopTest, WithoutDescriptorsTheLoopPausesAndAcceptsLater) {
   RunWithoutDescriptors();
   EXPECT_TRUE(accepted_.empty());
   EXPECT_EQ(lines, 1);
-  runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  runner_.AdvanceTimeAndRun(AcceptLoop::kRetryWait);
   EXPECT_EQ(accepted_.size(), 1u);
 }
 
@@ -63,7 +63,7 @@ TEST_F(AcceptLoopTest, APauseByTheOwnerOutlastsALackOfDescriptors) {
   ASSERT_TRUE(client.ok());
   RunWithoutDescriptors();
   loop_.Pause();
-  runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  runner_.AdvanceTimeAndRun(AcceptLoop::kRetryWait);
   EXPECT_TRUE(accepted_.empty());
   loop_.Resume();
   runner_.RunUntilIdle();

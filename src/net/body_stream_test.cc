@@ -69,6 +69,9 @@ class BodyStreamTest : public ::testing::Test {
     reader.join();
     return got;
   }
+  std::string ReceiveUntilClose(RawClient& client) {
+    return ReceiveUntil(client, "text that the server never sends");
+  }
 
   testing::TestRunner runner_;
   IoThread io_;
@@ -110,7 +113,7 @@ TEST_F(BodyStreamTest, AnHttp10ClientGetsAPlainBodyUntilTheEnd) {
   ASSERT_TRUE(runner_.RunUntil([&] { return stream_ != nullptr; }));
   stream_->Push(PieceOf("one"));
   stream_->Finish();
-  const std::string got = ReceiveUntil(client, "never");
+  const std::string got = ReceiveUntilClose(client);
   EXPECT_EQ(got.find("chunked"), std::string::npos);
   EXPECT_EQ(got.substr(got.find("\r\n\r\n")), "\r\n\r\none");
 }
@@ -237,7 +240,7 @@ TEST_F(BodyStreamTest, DestroyingAnOpenStreamBreaksTheConnection) {
   stream_->Push(PieceOf("one"));
   ReceiveUntil(client, "one\r\n");
   stream_.reset();
-  EXPECT_EQ(ReceiveUntil(client, "never").find("0\r\n\r\n"), std::string::npos);
+  EXPECT_EQ(ReceiveUntilClose(client).find("0\r\n\r\n"), std::string::npos);
 }
 
 TEST_F(BodyStreamTest, DestroyingTheServerClosesStreams) {
@@ -270,7 +273,7 @@ TEST_F(BodyStreamTest, AHalfClosedClientStillGetsItsResponses) {
   ASSERT_TRUE(runner_.RunUntil([&] { return held_.size() == 2; }));
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_[1].presence->gone(); }));
   held_[1](TextResponse(200, "here as well"));
-  const std::string got = ReceiveUntil(client, "never");
+  const std::string got = ReceiveUntilClose(client);
   EXPECT_NE(got.find("still here"), std::string::npos);
   EXPECT_NE(got.find("here as well"), std::string::npos);
 }

@@ -67,9 +67,10 @@ std::vector<std::string> SplitCertificates(std::string_view pem);
 // The validity of the first certificate.
 Result<Validity> ValidityOf(std::string_view certificate);
 
-// Whether a client that trusts `authorities` accepts `pair` from a server under each of `names`: the
-// key matches the certificate, one of the authorities signed the certificate, and the certificate
-// contains all names. Ignores validity times. INVALID_ARGUMENT names the failed condition.
+// Whether a client that trusts `authorities` accepts `pair` from a server under each of `names`:
+// the key matches the certificate, one of the authorities signed the certificate, and the
+// certificate contains all names. Ignores validity times. INVALID_ARGUMENT names the failed
+// condition.
 Status CheckServerPair(const CertificatePair& pair, std::string_view authorities,
                        const std::vector<std::string>& names);
 

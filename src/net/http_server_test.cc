@@ -32,7 +32,7 @@ class HttpServerTest : public ::testing::Test {
   }
   RawClient Dial() { return RawClient(server_->address()); }
   // Returns the bytes that a raw client receives until the server closes, while the runner serves.
-  std::string Talk(RawClient& client) {
+  std::string ReceiveAll(RawClient& client) {
     std::string answer;
     std::atomic<bool> closed = false;
     std::thread reader([&] {
@@ -43,10 +43,10 @@ class HttpServerTest : public ::testing::Test {
     reader.join();
     return answer;
   }
-  std::string Talk(std::string_view bytes) {
+  std::string SendAndReceiveAll(std::string_view bytes) {
     RawClient client = Dial();
     client.Send(bytes);
-    return Talk(client);
+    return ReceiveAll(client);
   }
 
   testing::TestRunner runner_;
@@ -61,7 +61,8 @@ class HttpServerTest : public ::testing::Test {
 
 TEST_F(HttpServerTest, AnswersAndClosesOnRequest) {
   Start();
-  const std::string answer = Talk("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const std::string answer =
+      SendAndReceiveAll("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(answer.substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_NE(answer.find("\r\n\r\nGET /metrics "), std::string::npos);
 }
@@ -74,7 +75,7 @@ TEST_F(HttpServerTest, ClosesTheConnectionIfTheHandlerRequestsIt) {
   };
   Start();
   const std::string answer =
-      Talk("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n");
+      SendAndReceiveAll("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n");
   const size_t closes = answer.find("Connection: close");
   EXPECT_LT(answer.find("\r\n\r\n/1"), closes);
   EXPECT_EQ(answer.substr(answer.size() - 2), "/2");
@@ -84,7 +85,7 @@ TEST_F(HttpServerTest, ClosesTheConnectionIfTheHandlerRequestsIt) {
 
 TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
   Start();
-  const std::string answer = Talk(
+  const std::string answer = SendAndReceiveAll(
       "GET /1 HTTP/1.1\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nab"
       "GET /3 HTTP/1.1\r\nConnection: close\r\n\r\n");
   const size_t one = answer.find("GET /1");
@@ -97,14 +98,14 @@ TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
 
 TEST_F(HttpServerTest, HeadGetsTheLengthAndNoBody) {
   Start();
-  const std::string answer = Talk("HEAD /x HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const std::string answer = SendAndReceiveAll("HEAD /x HTTP/1.1\r\nConnection: close\r\n\r\n");
   EXPECT_NE(answer.find("Content-Length: 8\r\n"), std::string::npos);
   EXPECT_EQ(answer.substr(answer.size() - 4), "\r\n\r\n");
 }
 
 TEST_F(HttpServerTest, AnHttp10ConnectionIsClosedAfterTheResponse) {
   Start();
-  EXPECT_NE(Talk("GET / HTTP/1.0\r\n\r\n").find("200 OK"), std::string::npos);
+  EXPECT_NE(SendAndReceiveAll("GET / HTTP/1.0\r\n\r\n").find("200 OK"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, SendsContinueToAWaitingClient) {
@@ -115,18 +116,20 @@ TEST_F(HttpServerTest, SendsContinueToAWaitingClient) {
       "Connection: close\r\n\r\n");
   EXPECT_EQ(client.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("ok");
-  EXPECT_NE(Talk(client).find("POST / ok"), std::string::npos);
+  EXPECT_NE(ReceiveAll(client).find("POST / ok"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, RejectsInvalidAndOversizedRequests) {
   Start({.limits = {.max_header_bytes = 512, .max_body_bytes = 100}});
-  EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
-  EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");
-  EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").substr(9, 3), "413");
+  EXPECT_EQ(SendAndReceiveAll("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
+  EXPECT_EQ(SendAndReceiveAll("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3),
+            "431");
+  EXPECT_EQ(SendAndReceiveAll("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").substr(9, 3),
+            "413");
   // The rejection arrives although the peer is still sending.
   for (const size_t size : {99'999, 8'000'000}) {
-    EXPECT_EQ(Talk(fmt::format("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", size) +
-                   std::string(size, 'x'))
+    EXPECT_EQ(SendAndReceiveAll(fmt::format("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", size) +
+                                std::string(size, 'x'))
                   .substr(9, 3),
               "413");
   }
@@ -141,7 +144,7 @@ TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
     client.Send("GET / HTTP/1.1\r\n");
     while (!stop) client.Send("X: y\r\n");
   });
-  const std::string answer = Talk(client);
+  const std::string answer = ReceiveAll(client);
   stop = true;
   trickle.join();
   // The limit of the header may end it, too; both bound its duration.
@@ -155,17 +158,18 @@ TEST_F(HttpServerTest, ASilentPeerIsClosed) {
   RawClient silent = Dial();
   RawClient slow = Dial();
   slow.Send("GET /");
-  EXPECT_EQ(Talk(silent), "");
-  EXPECT_EQ(Talk(slow).substr(9, 3), "408");
-  EXPECT_NE(Talk("GET / HTTP/1.1\r\n\r\n").find("200 OK"), std::string::npos);
+  EXPECT_EQ(ReceiveAll(silent), "");
+  EXPECT_EQ(ReceiveAll(slow).substr(9, 3), "408");
+  EXPECT_NE(SendAndReceiveAll("GET / HTTP/1.1\r\n\r\n").find("200 OK"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, IdlePeersMakeRoomForNewPeers) {
   Start({.limits = {.max_connections = 4}});
   std::vector<RawClient> idle;
   for (int i = 0; i < 12; ++i) idle.push_back(Dial());
-  EXPECT_NE(Talk("GET /probe HTTP/1.1\r\nConnection: close\r\n\r\n").find("GET /probe"),
-            std::string::npos);
+  EXPECT_NE(
+      SendAndReceiveAll("GET /probe HTTP/1.1\r\nConnection: close\r\n\r\n").find("GET /probe"),
+      std::string::npos);
 }
 
 TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
@@ -177,10 +181,10 @@ TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
   first.Send("GET /1 HTTP/1.1\r\nConnection: close\r\n\r\n");
   second.Send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
   ASSERT_TRUE(runner_.RunUntil([&] { return replies.size() == 2; }));
-  EXPECT_EQ(Talk("GET /3 HTTP/1.1\r\n\r\n"), "");
+  EXPECT_EQ(SendAndReceiveAll("GET /3 HTTP/1.1\r\n\r\n"), "");
   for (const auto& reply : replies) reply(TextResponse(200, "done"));
-  EXPECT_NE(Talk(first).find("done"), std::string::npos);
-  EXPECT_NE(Talk(second).find("done"), std::string::npos);
+  EXPECT_NE(ReceiveAll(first).find("done"), std::string::npos);
+  EXPECT_NE(ReceiveAll(second).find("done"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
@@ -199,8 +203,9 @@ TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 16; }));
   runner_.RunFor(milliseconds(100));  // until the kernel's buffers are full
   for (int i = 0; i < 3; ++i) {
-    EXPECT_NE(Talk("GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").find("healthy"),
-              std::string::npos);
+    EXPECT_NE(
+        SendAndReceiveAll("GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").find("healthy"),
+        std::string::npos);
   }
 }
 
@@ -229,9 +234,9 @@ TEST_F(HttpServerTest, APeerThatReadsStaysLongerThanAPeerThatDoesNotRead) {
   for (int i = 0; i < 200; ++i) got += reads.Receive().size();
   RawClient probe = Dial();
   EXPECT_TRUE(runner_.RunUntil([&] { return requests_[1].presence->gone(); }));
-  got += Talk(reads).size();
+  got += ReceiveAll(reads).size();
   EXPECT_GT(got, size_t{32} << 20);
-  EXPECT_LT(Talk(stuck).size(), size_t{32} << 20);
+  EXPECT_LT(ReceiveAll(stuck).size(), size_t{32} << 20);
 }
 
 TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
@@ -245,12 +250,12 @@ TEST_F(HttpServerTest, BoundsTheSumOfLargeBodiesAndServesSmallBodies) {
     large.back().Send("POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" +
                       std::string(900'000, 'x'));
   }
-  EXPECT_NE(
-      Talk("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab").find(" 200 "),
-      std::string::npos);
+  EXPECT_NE(SendAndReceiveAll("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab")
+                .find(" 200 "),
+            std::string::npos);
   int refused = 0, late = 0;
   for (RawClient& client : large) {
-    const std::string response = Talk(client);
+    const std::string response = ReceiveAll(client);
     refused += response.starts_with("HTTP/1.1 503 ") ? 1 : 0;
     late += response.starts_with("HTTP/1.1 408 ") ? 1 : 0;
   }
@@ -263,7 +268,7 @@ TEST_F(HttpServerTest, ARequestThatTheHandlerNeverAnswersGets503) {
   Start({.limits = {.handler_timeout = milliseconds(50)}});
   HttpServer::Reply late;
   handler_ = [&](const Request&, HttpServer::Reply reply) { late = std::move(reply); };
-  EXPECT_EQ(Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(9, 3), "503");
+  EXPECT_EQ(SendAndReceiveAll("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(9, 3), "503");
   late(TextResponse(200, "too late"));
 }
 
@@ -277,7 +282,7 @@ TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
   ASSERT_TRUE(runner_.RunUntil([&] { return !requests_.empty(); }));
   // A peer that reads at once may receive everything in time.
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_[0].presence->gone(); }));
-  const std::string got = Talk(client);
+  const std::string got = ReceiveAll(client);
   EXPECT_LT(got.size(), size_t{32} << 20);
 }
 
@@ -348,7 +353,7 @@ int64_t VoluntarySwitches() {
 
 TEST_F(HttpServerTest, SleepsWhenNothingHappens) {
   Start();
-  Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  SendAndReceiveAll("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
   RawClient idle = Dial();
   // Each wake-up of a thread is a voluntary switch: a few for the connection and our own timer. On
   // a busy machine some periods have more of them.

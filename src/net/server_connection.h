@@ -44,8 +44,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   std::chrono::steady_clock::time_point waiting_since() const;
   // Size of the body being read, or of the request being handled.
   size_t body_bytes() const;
-  // REQUIRES: a body is being read. Responds with 503 to the incomplete request; with HTTP/2, to the
-  // incomplete request that has the largest body.
+  // REQUIRES: a body is being read. Responds with 503 to the incomplete request; with HTTP/2, to
+  // the incomplete request that has the largest body.
   void RejectLargestRequest();
   void Close();
 

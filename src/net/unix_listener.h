@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening unix socket that can check, by device and inode, whether the file at its path is still
-// this socket. Threads: one.
+// A listening unix socket that can check, by device and inode, whether the file at its path is
+// still this socket. Threads: one.
 #pragma once
 
 #include <sys/types.h>
