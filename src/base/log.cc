@@ -18,8 +18,8 @@ namespace {
 LogOptions options;
 std::function<void(std::string_view)> sink_for_test;
 
-constexpr std::array<char, 4> kLetters = {'D', 'I', 'W', 'E'};
-constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", "error"};
+constexpr std::array<char, 4> kSeverityLetters = {'D', 'I', 'W', 'E'};
+constexpr std::array<std::string_view, 4> kSeverityNames = {"debug", "info", "warning", "error"};
 
 void AppendTextValue(std::string_view value, std::string* out) {
   const bool plain = !value.empty() && value.find_first_of(" \t\n\"=") == std::string_view::npos;
@@ -30,7 +30,7 @@ void AppendTextValue(std::string_view value, std::string* out) {
   }
 }
 
-std::string Stamp(LogFormat format) {
+std::string Timestamp(LogFormat format) {
   timeval now;
   ::gettimeofday(&now, nullptr);
   tm parts;
@@ -51,7 +51,7 @@ std::string FormatLogLine(LogFormat format, Severity severity, std::string_view 
   const auto index = static_cast<size_t>(severity);
   std::string line;
   if (format == LogFormat::kJson) {
-    line = fmt::format(R"({{"ts":"{}","level":"{}","msg":)", timestamp, kNames[index]);
+    line = fmt::format(R"({{"ts":"{}","level":"{}","msg":)", timestamp, kSeverityNames[index]);
     AppendJsonString(message, &line);
     for (const LogField& field : fields) {
       line += ',';
@@ -62,7 +62,7 @@ std::string FormatLogLine(LogFormat format, Severity severity, std::string_view 
     line += '}';
     return line;
   }
-  line = fmt::format("{}{} {}", kLetters[index], timestamp, message);
+  line = fmt::format("{}{} {}", kSeverityLetters[index], timestamp, message);
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;
@@ -75,7 +75,7 @@ std::string FormatLogLine(LogFormat format, Severity severity, std::string_view 
 void Log(Severity severity, std::string_view message, std::initializer_list<LogField> fields) {
   if (severity < options.min_severity) return;
   std::string line =
-      FormatLogLine(options.format, severity, Stamp(options.format), message, fields);
+      FormatLogLine(options.format, severity, Timestamp(options.format), message, fields);
   if (sink_for_test) return sink_for_test(line);
   line += '\n';
   // A full or closed standard error must not stop the program.

@@ -5,6 +5,11 @@
 #include <charconv>
 
 namespace tessera {
+namespace {
+
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+}  // namespace
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -50,13 +55,12 @@ Result<int64_t> ParseInt(std::string_view text) {
 }
 
 std::string HexEncode(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
   text.reserve(bytes.size() * 2);
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
+    text += kHexDigits[byte >> 4];
+    text += kHexDigits[byte & 15];
   }
   return text;
 }
@@ -121,7 +125,6 @@ std::string TruncateUtf8(std::string text, size_t limit) {
 }
 
 void AppendJsonString(std::string_view text, std::string* out) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   *out += '"';
   size_t plain = 0;  // start of the current run of plain characters
   for (size_t i = 0; i < text.size(); ++i) {
@@ -139,8 +142,8 @@ void AppendJsonString(std::string_view text, std::string* out) {
       *out += "\\t";
     } else {
       *out += "\\u00";
-      *out += kDigits[byte >> 4];
-      *out += kDigits[byte & 15];
+      *out += kHexDigits[byte >> 4];
+      *out += kHexDigits[byte & 15];
     }
   }
   out->append(text, plain);

@@ -90,8 +90,8 @@ int EpollTaskRunner::WaitMillis() const {
   if (impl_->tasks.empty()) return -1;
   const Duration wait = impl_->tasks.begin()->first.first - clock_.Now();
   if (wait <= Duration::zero()) return 0;
-  // Bounded, because epoll_wait takes an int; Run then waits again. Rounded up, because waking early
-  // would only spin.
+  // Bounded, because epoll_wait takes an int; Run then waits again. Rounded up, because waking
+  // early would only spin.
   constexpr Duration kMaxWait = std::chrono::hours(24);
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(std::min(wait, kMaxWait));
   return static_cast<int>(rounded.count());
