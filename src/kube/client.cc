@@ -38,7 +38,7 @@ class QueryBuilder {
     text_.append(key).append("=").append(net::PercentEncode(value));
     return *this;
   }
-  std::string After(std::string path) const {
+  std::string AppendTo(std::string path) const {
     return text_.empty() ? path : std::move(path) + "?" + text_;
   }
   const std::string& text() const { return text_; }
@@ -266,7 +266,7 @@ Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_
   // A subresource (binding, eviction, token) is created under the path of its object.
   std::string path =
       object.subresource.empty() ? CollectionPath(object.type, object.ns) : PathOf(object);
-  net::Request request = MakeRequest("POST", query.After(std::move(path)));
+  net::Request request = MakeRequest("POST", query.AppendTo(std::move(path)));
   return SendForObject(WithBody(std::move(request), body, "application/json"), object,
                        /*repeatable=*/false, std::move(on_done), options.before_send);
 }
@@ -282,7 +282,7 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
   query.Add("fieldManager", options.field_manager);
   if (options.force) query.Add("force", "true");
   if (options.dry_run) query.Add("dryRun", "All");
-  net::Request request = MakeRequest("PATCH", query.After(PathOf(object)));
+  net::Request request = MakeRequest("PATCH", query.AppendTo(PathOf(object)));
   return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)), object,
                        kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }

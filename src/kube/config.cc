@@ -91,7 +91,7 @@ class KubeconfigFile {
     if (config->tls.certificate.empty() != config->tls.key.empty()) {
       return Invalid(user, "client-certificate and client-key require each other");
     }
-    config->token_file = File(Text(user, "tokenFile"));
+    config->token_file = ResolvePath(Text(user, "tokenFile"));
     if (config->token_file.empty()) config->token = Text(user, "token");
     RETURN_IF_ERROR(ReadImpersonation(user, &config->impersonation));
     const Json* exec = user.Find("exec");
@@ -184,10 +184,10 @@ class KubeconfigFile {
         return Invalid(object, fmt::format("{}-data: {}", key, pem.status().message()));
       return net::PemSource{.text = *std::move(pem)};
     }
-    return net::PemSource{.file = File(Text(object, key))};
+    return net::PemSource{.file = ResolvePath(Text(object, key))};
   }
 
-  std::string File(const std::string& name) const {
+  std::string ResolvePath(const std::string& name) const {
     return name.empty() || name[0] == '/' ? name : JoinPath(DirName(path_), name);
   }
 
@@ -208,7 +208,7 @@ class KubeconfigFile {
     if (command.empty()) return Invalid(exec, "exec: command is missing");
     // Like kubectl: a path is relative to the kubeconfig's directory, a bare name is looked up in
     // PATH.
-    plugin.argv = {command.find('/') == std::string::npos ? command : File(command)};
+    plugin.argv = {command.find('/') == std::string::npos ? command : ResolvePath(command)};
     const Json* args = exec.Find("args");
     for (size_t i = 0; args != nullptr && args->is_array() && i < args->items().size(); ++i) {
       if (!args->items()[i].is_string())

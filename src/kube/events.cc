@@ -113,7 +113,7 @@ struct EventRecorder::Core {
     RecordedEvent& event = recorded[key];
     ++event.count;
     const std::string ns = object.EventNamespace();
-    if (event.count > 1) return CountUp(ns, event, message, object, kind, reason);
+    if (event.count > 1) return IncreaseCount(ns, event, message, object, kind, reason);
     const int64_t nanos = client.runner().clock().WallNow().time_since_epoch().count();
     // client-go names Events like this, too: the object and the time in nanoseconds.
     event.name = fmt::format("{}.{:x}", object.name, nanos + serial++);
@@ -128,7 +128,7 @@ struct EventRecorder::Core {
   }
 
   void Create(const std::string& ns, const Json& body) {
-    const int64_t number = ++operations_made;
+    const int64_t number = ++last_operation;
     operations[number] = client.Create({kEvents, "", ns, ""}, body, [this, number](const auto& a) {
       const Status status = a.status();
       operations.erase(number);
@@ -136,15 +136,15 @@ struct EventRecorder::Core {
     });
   }
 
-  void CountUp(const std::string& ns, const RecordedEvent& event, const std::string& message,
-               const InvolvedObject& object, EventKind kind, std::string_view reason) {
+  void IncreaseCount(const std::string& ns, const RecordedEvent& event, const std::string& message,
+                     const InvolvedObject& object, EventKind kind, std::string_view reason) {
     const Json patch = Json::MakeObject(
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
     // The API server deletes an Event after an hour; then the patch fails with NOT_FOUND.
     Json new_event = ObjectOf(event, message, object, kind, reason);
-    const int64_t number = ++operations_made;
+    const int64_t number = ++last_operation;
     operations[number] = client.Patch(
         {kEvents, event.name, ns, ""}, PatchKind::kMerge, patch, {},
         [this, number, ns, new_event = std::move(new_event)](const Result<Json>& answer) {
@@ -161,8 +161,8 @@ struct EventRecorder::Core {
   LruMap<SimilarEvents> similar;   // by object and reason
   LruMap<RecordedEvent> recorded;  // by object, reason and message
   LruMap<TokenBucket> buckets;     // by object
-  int64_t serial = 0;
-  int64_t operations_made = 0;
+  int64_t serial = 0;              // makes the names of simultaneous Events differ
+  int64_t last_operation = 0;
   std::unordered_map<int64_t, Operation> operations;
 };
 

@@ -37,8 +37,8 @@ struct ExecCredential {
   std::optional<WallTime> expires;
 };
 
-// Runs the plugin. UNAUTHENTICATED: the plugin failed, and the message contains its standard error;
-// or its output is invalid. NOT_FOUND: no such program; the message contains the install hint.
+// Runs the plugin. UNAUTHENTICATED: the plugin failed (the message contains its standard error), or
+// its output is invalid. NOT_FOUND: no such program; the message contains the install hint.
 // DEADLINE_EXCEEDED: the plugin ran too long and was killed. No message contains the plugin's
 // standard output, which may have a token.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, const net::Url& server,

@@ -81,7 +81,7 @@ class InformerTest : public ::testing::Test {
         Watch::Options{
             .stall_timeout = patience_, .max_event = 64 << 10, .stream_initial = stream_initial_});
   }
-  bool UntilEqual() {
+  bool WaitUntilEqual() {
     const bool equal = runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); },
                                         std::chrono::seconds(60));
     EXPECT_TRUE(equal) << mirror_.error;
@@ -111,10 +111,10 @@ TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
   ASSERT_NE(informer_->Find("n/a"), nullptr);
   pod.node_name = "node";
   server_->Put(pod);
-  UntilEqual();
+  WaitUntilEqual();
   EXPECT_EQ(informer_->Find("n/a")->node_name, "node");
   server_->Remove("n/a");
-  UntilEqual();
+  WaitUntilEqual();
   EXPECT_EQ(informer_->Find("n/a"), nullptr);
   EXPECT_EQ(mirror_.error, "");
 }
@@ -124,12 +124,12 @@ TEST_F(InformerTest, AnObjectWithAnotherUidReplacesTheObjectOfTheSameName) {
   PodObject pod{.meta = {.name = "a", .ns = "n", .uid = Uid("1")}};
   server_->Put(pod);
   Follow();
-  UntilEqual();
+  WaitUntilEqual();
   int removed = 0;
   mirror_.on_removed = [&] { ++removed; };
   pod.meta.uid = Uid("2");
   server_->Put(pod);
-  UntilEqual();
+  WaitUntilEqual();
   EXPECT_EQ(removed, 1);
 }
 
@@ -211,7 +211,7 @@ TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
   server_->Put({.meta = {.name = "a", .uid = Uid("1")}});
   server_->Put({.meta = {.name = "b", .uid = Uid("2")}});
   Follow();
-  UntilEqual();
+  WaitUntilEqual();
   mirror_.on_removed = [&] { informer_.reset(); };
   server_->Remove("a");
   ASSERT_TRUE(runner_.RunUntil([&] { return informer_ == nullptr; }));
@@ -253,7 +253,7 @@ TEST_P(FaultsTest, TheStoreEqualsTheServersObjectsAfterAllFaults) {
     runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); }, milliseconds(500));
   }
   server_->SetFaults(0);
-  UntilEqual();
+  WaitUntilEqual();
   // Events alone may make the store equal before a list is complete.
   runner_.RunUntil([&] { return mirror_.synced >= 1; }, std::chrono::seconds(10));
   EXPECT_GE(mirror_.synced, 1);

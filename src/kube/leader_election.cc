@@ -50,7 +50,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     ++attempt;
     RunLater(options.renew_deadline / 2, &Core::GiveUpAttempt);
     // A leader knows the lease, so it does not read it first.
-    if (leads && observed && !read_first) return Acquire(*observed);
+    if (leads && observed && !read_first) return WriteLease(*observed);
     lease.Get(CallbackTo(&Core::OnLease));
   }
 
@@ -67,12 +67,12 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
       if (!Observe(*answer)) return;
       const bool free =
           holder.empty() || holder == options.identity || Now() >= observed_at + observed->duration;
-      if (free) return Acquire(*observed);
+      if (free) return WriteLease(*observed);
       if (leads) return StepDown(Error(Code::kAborted, "the lease was taken by {}", holder));
       return RetryLater(Status::Ok());
     }
     if (answer.status().code() != Code::kNotFound) return RetryLater(answer.status());
-    Acquire({});
+    WriteLease({});
   }
 
   // Returns false if the delegate has destroyed the elector.
@@ -91,7 +91,7 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     return delegate != nullptr;
   }
 
-  void Acquire(const LeaseObject& from) {
+  void WriteLease(const LeaseObject& from) {
     const bool is_holder = from.holder == options.identity;
     const WallTime wall = runner.clock().WallNow();
     LeaseObject next = from;
@@ -102,11 +102,11 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     const bool create = from.meta.resource_version.empty();
     if (!is_holder && !create) ++next.transitions;
     sent_at = Now();
-    if (create) return lease.Create(next, CallbackTo(&Core::OnAcquired));
-    lease.Update(next, CallbackTo(&Core::OnAcquired));
+    if (create) return lease.Create(next, CallbackTo(&Core::OnWritten));
+    lease.Update(next, CallbackTo(&Core::OnWritten));
   }
 
-  void OnAcquired(const Result<LeaseObject>& answer) {
+  void OnWritten(const Result<LeaseObject>& answer) {
     if (!answer.ok()) {
       // Another replica wrote the lease, or this write succeeded but its response was lost.
       read_first = true;

@@ -13,7 +13,7 @@ namespace tessera::kube {
 
 class SendLane {
  public:
-  // Half of the renew deadline of leader election (10 s), so that a leader renews in time once its
+  // Half of leader election's renew deadline of 10 s, so that a leader renews in time once its
   // server is back.
   static constexpr Duration kMaxWait = std::chrono::seconds(5);
 

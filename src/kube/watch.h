@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a collection: receives all its objects, then watches for changes from the version of this
-// list on, with bookmarks. Resumes after a broken stream; starts again after 410 (the version is
+// Follows a collection: receives all its objects, then watches for changes since the version of
+// this list, with bookmarks. Resumes after a broken stream; starts again after 410 (the version is
 // too old). Retries forever with growing, jittered waits, and reports the errors.
 //
 // The initial objects come in one stream if the server supports it (sendInitialEvents, on by
@@ -47,9 +47,9 @@ class Watch {
     Duration stall_timeout = std::chrono::minutes(3);
     size_t max_event = 8 << 20;  // bytes
     // Requests the initial objects in one stream. If the server rejects this, or is silent for
-    // `initial_stall_timeout` before their end (servers before 1.27 ignore the parameter and wait
-    // for changes), the Watch lists in pages. After `paging_period` it tries a stream again,
-    // because the server may have been upgraded.
+    // `initial_stall_timeout` before all initial objects have arrived (servers before 1.27 ignore
+    // the parameter and wait for changes), the Watch lists in pages. After `paging_period` it tries
+    // a stream again, because the server may have been upgraded.
     bool stream_initial = true;
     Duration initial_stall_timeout = std::chrono::minutes(1);
     Duration paging_period = std::chrono::minutes(30);

@@ -89,7 +89,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
                                        ClientOptions{.max_attempts = 1});
     watch_ = std::make_unique<Watch>(*client_, std::move(query), *this, options);
   }
-  bool Until(const std::string& log) {
+  bool WaitForLog(const std::string& log) {
     const bool reached = runner_.RunUntil([&] { return log_.find(log) != std::string::npos; });
     EXPECT_TRUE(reached) << log_;
     return reached;
@@ -126,7 +126,7 @@ TEST_F(WatchTest, ListsInPagesThenFollows) {
   Start({ListOf(5, Object("a", 1), "more"), ListOf(5, Object("b", 2)),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("c", 6))) +
              Chunk(Event("MODIFIED", Object("a", 7)) + Event("DELETED", Object("b", 8)))});
-  Until("[+a +b ] +c +a -b ");
+  WaitForLog("[+a +b ] +c +a -b ");
   EXPECT_NE(WatchTarget(1).find("continue=more"), std::string::npos);
   EXPECT_NE(WatchTarget(2).find("watch=1"), std::string::npos);
   EXPECT_NE(WatchTarget(2).find("allowWatchBookmarks=true"), std::string::npos);
@@ -144,7 +144,7 @@ TEST_F(WatchTest, ReceivesInitialObjectsInOneStream) {
                                Chunk(Event("ADDED", Object("b", 3)) + EndOfInitial(7)) +
                                Chunk(Event("MODIFIED", Object("b", 8))) + std::string(kLastChunk),
                            std::string(kStreamHead) + Chunk(Event("DELETED", Object("a", 9)))});
-  Until("[+a +b ] +b -a ");
+  WaitForLog("[+a +b ] +b -a ");
   EXPECT_NE(WatchTarget(0).find("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
             std::string::npos);
   EXPECT_EQ(WatchTarget(0).find("resourceVersion="), std::string::npos);
@@ -157,7 +157,7 @@ TEST_F(WatchTest, RestartsAfterABrokenInitialStream) {
       {.type = kPods},
       {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))) + "CLOSE",
        std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) + Chunk(EndOfInitial(7))});
-  Until("[+a !UNAVAILABLE [+b ] ");
+  WaitForLog("[+a !UNAVAILABLE [+b ] ");
 }
 
 TEST_F(WatchTest, ListsIfTheServerRejectsInitialStreams) {
@@ -166,7 +166,7 @@ TEST_F(WatchTest, ListsIfTheServerRejectsInitialStreams) {
          {fmt::format("HTTP/1.1 422 No\r\nContent-Length: {}\r\n\r\n{}", refusal.size(), refusal),
           ListOf(5, Object("a", 1)), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
           ListOf(6, Object("a", 1)), std::string(kStreamHead)});
-  Until("[+a ] !OUT_OF_RANGE [+a ] ");
+  WaitForLog("[+a ] !OUT_OF_RANGE [+a ] ");
 }
 
 // The time limit is long enough for the first object to arrive on a busy machine.
@@ -175,7 +175,7 @@ TEST_F(WatchTest, ListsIfTheInitialStreamStalls) {
          {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
           ListOf(5, Object("a", 1)), std::string(kStreamHead)},
          {.initial_stall_timeout = milliseconds(2000)});
-  Until("[+a !DEADLINE_EXCEEDED [+a ] ");
+  WaitForLog("[+a !DEADLINE_EXCEEDED [+a ] ");
 }
 
 // The response to the first request comes in pieces with pauses. The time limit is long enough for
@@ -194,7 +194,7 @@ TEST_F(WatchTest, AnInitialStreamMayTakeLongWhileDataArrives) {
   client_ = std::make_unique<Client>(io_, runner_, Config{.server = server.url()}, ClientOptions{});
   watch_ = std::make_unique<Watch>(*client_, ListQuery{.type = kPods}, *this,
                                    Watch::Options{.initial_stall_timeout = milliseconds(2000)});
-  Until("[+a +b +c +d +e ] ");
+  WaitForLog("[+a +b +c +d +e ] ");
   watch_.reset();
   client_.reset();
 }
@@ -207,7 +207,7 @@ TEST_F(WatchTest, RetriesTheInitialStreamAfterThePagingPeriod) {
       {refusal, ListOf(5, Object("a", 1)), gone,
        std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) + Chunk(EndOfInitial(7))},
       {.paging_period = milliseconds(1)});
-  Until("[+a ] !OUT_OF_RANGE [+b ] ");
+  WaitForLog("[+a ] !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(recoveries_, 1);
   EXPECT_NE(WatchTarget(3).find("sendInitialEvents"), std::string::npos);
 }
@@ -242,7 +242,7 @@ TEST_F(WatchTest, ReceivesProtobufEvents) {
            Chunk(testing::WatchFrame("ERROR", "Status", gone)),
        std::string(kProtobufHead) +
            Chunk(testing::WatchFrame("BOOKMARK", "Pod", Message("", "9", true)))});
-  Until("!RESOURCE_EXHAUSTED [+a ] -a !OUT_OF_RANGE [] ");
+  WaitForLog("!RESOURCE_EXHAUSTED [+a ] -a !OUT_OF_RANGE [] ");
 }
 
 TEST_F(WatchTest, ListsInProtobufPages) {
@@ -260,7 +260,7 @@ TEST_F(WatchTest, ListsInProtobufPages) {
       {page("more", "a"), page("", "b"),
        std::string(kProtobufHead) + Chunk(testing::WatchFrame("ADDED", "Pod", Message("c", "6")))},
       options);
-  Until("[+a +b ] +c ");
+  WaitForLog("[+a +b ] +c ");
   EXPECT_NE(WatchTarget(2).find("resourceVersion=5"), std::string::npos);
 }
 
@@ -268,7 +268,7 @@ TEST_F(WatchTest, AnEventMaySpanChunks) {
   const std::string event = Event("ADDED", Object("c", 6));
   Start({ListOf(5, ""), std::string(kStreamHead) + Chunk(event.substr(0, 10)) +
                             Chunk(event.substr(10, 20)) + Chunk(event.substr(30))});
-  Until("[] +c ");
+  WaitForLog("[] +c ");
 }
 
 TEST_F(WatchTest, ResumesFromTheLastBookmark) {
@@ -276,14 +276,14 @@ TEST_F(WatchTest, ResumesFromTheLastBookmark) {
          std::string(kStreamHead) + Chunk(Event("BOOKMARK", Object("", 42))) +
              std::string(kLastChunk),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 43)))});
-  Until("[] +x ");
+  WaitForLog("[] +x ");
   EXPECT_NE(WatchTarget(2).find("resourceVersion=42"), std::string::npos);
 }
 
 TEST_F(WatchTest, ResumesAfterTheConnectionBreaks) {
   Start({ListOf(5, ""), std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6))) + "CLOSE",
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("y", 7)))});
-  Until("[] +x !UNAVAILABLE +y ");
+  WaitForLog("[] +x !UNAVAILABLE +y ");
   EXPECT_EQ(recoveries_, 1);
   EXPECT_NE(WatchTarget(2).find("resourceVersion=6"), std::string::npos);
 }
@@ -293,13 +293,13 @@ TEST_F(WatchTest, ListsAgainWhenItsVersionIsGone) {
   Start({ListOf(5, ""), std::string(kStreamHead) + Chunk(Event("ERROR", gone)),
          ListOf(9, Object("z", 9)), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
          ListOf(10, Object("z", 9)), std::string(kStreamHead)});
-  Until("[] !OUT_OF_RANGE [+z ] !OUT_OF_RANGE [+z ] ");
+  WaitForLog("[] !OUT_OF_RANGE [+z ] !OUT_OF_RANGE [+z ] ");
 }
 
 TEST_F(WatchTest, DoesNotWaitForAServerThatRestartedWithoutItsHistory) {
   Start(
       {ListOf(5, ""), "CLOSE", "CLOSE", "CLOSE", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"});
-  ASSERT_TRUE(Until("!UNAVAILABLE !OUT_OF_RANGE "));
+  ASSERT_TRUE(WaitForLog("!UNAVAILABLE !OUT_OF_RANGE "));
   EXPECT_GE(waits_.rbegin()[1], Backoff::kFirst);
   EXPECT_LE(waits_.back(), Backoff::kFirst);
 }
@@ -307,7 +307,7 @@ TEST_F(WatchTest, DoesNotWaitForAServerThatRestartedWithoutItsHistory) {
 TEST_F(WatchTest, RestartsTheListWhenItsTokenExpiresBetweenPages) {
   Start({ListOf(5, Object("a", 1), "more"), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
          ListOf(6, Object("b", 2)), std::string(kStreamHead)});
-  Until("[+a !OUT_OF_RANGE [+b ] ");
+  WaitForLog("[+a !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(WatchTarget(2).find("continue"), std::string::npos);
   // The pages become larger, because the token of the smaller pages expired.
   EXPECT_NE(WatchTarget(2).find("limit=2000"), std::string::npos);
@@ -318,14 +318,14 @@ TEST_F(WatchTest, ReplacesASilentStream) {
   Start({ListOf(5, ""), std::string(kStreamHead),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))},
         {.stall_timeout = milliseconds(2000)});
-  Until("[] !DEADLINE_EXCEEDED +x ");
+  WaitForLog("[] !DEADLINE_EXCEEDED +x ");
 }
 
 TEST_F(WatchTest, WaitsAsLongAsTheServerRequests) {
   Start({ListOf(5, ""), "HTTP/1.1 429 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))});
   const MonotonicTime began = runner_.clock().Now();
-  Until("[] !RESOURCE_EXHAUSTED +x ");
+  WaitForLog("[] !RESOURCE_EXHAUSTED +x ");
   EXPECT_GE(runner_.clock().Now() - began, std::chrono::seconds(1));
 }
 
@@ -336,7 +336,7 @@ TEST_F(WatchTest, AnInvalidResponseIsAnErrorThatIsRetried) {
          std::string(kStreamHead) + Chunk(std::string(5000, 'x')),
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6)))},
         {.max_event = 4096});
-  Until("!INTERNAL [] !INVALID_ARGUMENT !INVALID_ARGUMENT !RESOURCE_EXHAUSTED +x ");
+  WaitForLog("!INTERNAL [] !INVALID_ARGUMENT !INVALID_ARGUMENT !RESOURCE_EXHAUSTED +x ");
 }
 
 TEST_F(WatchTest, ADelegateMayDestroyTheWatch) {
@@ -344,7 +344,7 @@ TEST_F(WatchTest, ADelegateMayDestroyTheWatch) {
   Start({ListOf(5, Object("a", 1)),
          std::string(kStreamHead) +
              Chunk(Event("ADDED", Object("b", 6)) + Event("ADDED", Object("c", 7)))});
-  Until("[+a ] +b ");
+  WaitForLog("[+a ] +b ");
   runner_.RunFor(milliseconds(50));
   EXPECT_EQ(log_, "[+a ] +b ");
 }
@@ -352,7 +352,7 @@ TEST_F(WatchTest, ADelegateMayDestroyTheWatch) {
 TEST_F(WatchTest, ADelegateMayDestroyTheWatchInTheMiddleOfAList) {
   destroy_after_ = 1;
   Start({ListOf(5, Object("a", 1) + "," + Object("b", 2))});
-  Until("[+a ");
+  WaitForLog("[+a ");
   EXPECT_EQ(log_, "[+a ");
 }
 

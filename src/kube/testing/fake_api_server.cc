@@ -13,7 +13,7 @@
 namespace tessera::kube::testing {
 namespace {
 
-constexpr std::string_view kVersion = "1000000";
+constexpr std::string_view kVersion = "1000000";  // of fixed lists
 
 net::Response ErrorResponse(int status, std::string_view reason) {
   net::Response response = net::TextResponse(
