@@ -141,6 +141,7 @@ std::string Indented(std::string_view lines, size_t columns) {
 }
 
 // The text of a scalar. Without quotes if `plain` is set and ParseYaml then reads the same value.
+// `in_flow`: the scalar is inside brackets (flow style).
 std::string ScalarText(const Json& value, bool plain, bool in_flow) {
   if (plain && value.is_string()) {
     const std::string& text = value.string_value();

@@ -221,8 +221,8 @@ Result<console::ConsoleOptions> ToOptions(const ConsoleFlags& flags) {
   return options;
 }
 
-// With --dashboard, ignores the environment variables of flags, because they may have another meaning
-// in the shell of a user who runs "tessera dashboard".
+// With --dashboard, ignores the environment variables of flags, because they may have another
+// meaning in the shell of a user who runs "tessera dashboard".
 void IgnoreVariablesForDashboard(int argc, char** argv, CLI::App* app) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--dashboard") continue;
