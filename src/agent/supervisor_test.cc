@@ -62,7 +62,7 @@ TEST(SupervisorTest, AnAgentThatExitsIsNotStartedAgain) {
   EXPECT_EQ(ReadFile(file)->size(), 1u);
 }
 
-TEST(SupervisorTest, PassesTermOnAndEndsWithTheAgent) {
+TEST(SupervisorTest, PassesSigtermOnAndEndsWithTheAgent) {
   const int code = InProcess([] {
     const pid_t supervisor = ::getpid();
     return Supervise(
@@ -81,7 +81,7 @@ TEST(SupervisorTest, PassesTermOnAndEndsWithTheAgent) {
   EXPECT_EQ(code, 3);
 }
 
-TEST(SupervisorTest, AnAgentThatCrashesAfterTermIsNotStartedAgain) {
+TEST(SupervisorTest, AnAgentThatCrashesAfterSigtermIsNotStartedAgain) {
   const int code = InProcess([] {
     const pid_t supervisor = ::getpid();
     return Supervise(

@@ -45,7 +45,7 @@ class ManagerStateTest : public ::testing::Test {
 };
 
 // The output in TKEStack's article, except that its 0.30000001192092896 is printed as 0.3.
-TEST_F(ManagerStateTest, TheMetricPageEqualsTheArticle) {
+TEST_F(ManagerStateTest, TheMetricPageEqualsGpuManagersPublishedOutput) {
   Hold("nginx", 0, 300, GiB(5));
   EXPECT_EQ(ManagerMetricPage(State()),
             R"(# HELP container_gpu_memory_total gpu memory usage in MiB

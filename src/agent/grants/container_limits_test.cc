@@ -459,7 +459,7 @@ TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {
             "has its namespace");
 }
 
-TEST_F(LimitedGrantsTest, WithoutADirNoContainerIsLimited) {
+TEST_F(LimitedGrantsTest, WithoutALimitsDirNoContainerIsLimited) {
   limits_dir_ = "";
   Restart();
   AssignShare("a");

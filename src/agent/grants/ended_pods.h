@@ -78,7 +78,7 @@ class EndedPods {
   std::optional<std::string> ReasonStillHeld(
       const std::vector<GrantLedger::Conflict>& conflicts) const;
   // Call when the API server reports the end of pods. Checks soon, then again until the kubelet
-  // agrees and their processes have left.
+  // does not list them and their processes have left.
   void ScheduleCheck();
   // Each minute, tidies the ledger and releases the entries of pods that the kubelet does not list
   // any more. Stops when the ledger has neither an entry nor a spent token.

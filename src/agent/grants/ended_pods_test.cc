@@ -291,7 +291,7 @@ TEST_F(UnsyncedPodsTest, BeforeAllPodsAreKnownNoneIsTakenForDeleted) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(UnsyncedPodsTest, AGpuPassesOnWhereNeitherTheKubeletNorTheApiServerKnowsItsPod) {
+TEST_F(UnsyncedPodsTest, AGpuIsReleasedIfNeitherTheKubeletNorTheApiServerKnowsItsPod) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
   pods_.Remove(Uid("uid-a"));

@@ -135,7 +135,7 @@ TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
             Code::kPermissionDenied);
 }
 
-TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRejected) {
+TEST_F(GrantServiceTest, VariableThatAllocateDidNotReturnIsRejected) {
   grant::GrantRequest request{.pod_uid = Uid("u"),
                               .pod_namespace = "n",
                               .pod_name = "p",
@@ -171,7 +171,7 @@ TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRejectedWithItsName) {
   EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
 }
 
-TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
+TEST_F(GrantServiceTest, GpuOfAPodThatIsGoneIsGrantedToAnotherPod) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   kubelet_.Admit("b", {"GPU-1"});
   EXPECT_TRUE(RequestGrant("b", Allocate({"GPU-1"})).ok());

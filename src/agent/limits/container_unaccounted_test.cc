@@ -79,10 +79,10 @@ TEST_F(ContainerUsageTest, CountsProcessesThatOnlyTheDriverKnows) {
   Report({{.pid = 71, .memory = Bytes(1400 * kMebi)}, {.pid = 73, .memory = Bytes(400 * kMebi)}});
   Start();
   AdvanceSeconds(3);
-  EXPECT_EQ(Use().processes, 2) << "one has a context and has allocated nothing";
+  EXPECT_EQ(Use().processes, 2) << "a process with a context counts, too";
 }
 
-TEST_F(ContainerUsageTest, ADriverThatHangsKeepsNothingUnaccounted) {
+TEST_F(ContainerUsageTest, NoMemoryIsUnaccountedWhileTheDriverHangs) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 1024 * kMebi);

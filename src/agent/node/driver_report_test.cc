@@ -126,7 +126,7 @@ TEST(DriverReportTest, ACandidateIsReadFromItsFiles) {
   EXPECT_EQ(candidate.module_version, "550.1");
 }
 
-TEST(DriverReportTest, ALibraryThatIsStillWrittenIsNotWhole) {
+TEST(DriverReportTest, AnElfFileThatIsStillBeingWrittenIsNotWhole) {
   const std::string own = std::filesystem::read_symlink("/proc/self/exe");
   EXPECT_TRUE(IsWholeElf(own));
   TempDir dir;

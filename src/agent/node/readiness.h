@@ -38,7 +38,7 @@ class NodeReadiness {
 
   // Begins to follow the driver.
   void Start();
-  // `maintenance`: an administrator has closed the driver, so a driver that does not answer has no
+  // `maintenance`: an administrator has closed the driver, so a driver that does not answer is no
   // fault.
   void SetInventory(std::shared_ptr<const device::NodeInventory> inventory, bool maintenance);
   // Why all GPUs must be withheld: the driver's files are missing or incomplete, so a container

@@ -136,7 +136,7 @@ TEST_F(SmokeTestTest, PassesWhenTheLastStepHasPassed) {
   EXPECT_EQ(test_->verdict().state, State::kPassed);
 }
 
-TEST_F(SmokeTestTest, OnlyAKubeletThatStaysAwayIsAFailure) {
+TEST_F(SmokeTestTest, AMissingKubeletFailsTheTestOnlyAfterTheGracePeriod) {
   Start(true, false);
   SetGpus(2);
   test_->SetRegistered(true);

@@ -58,7 +58,7 @@ class ValidationFiles {
 // The content of driver-ready, as NVIDIA's validator writes it.
 std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root);
 // The host path of the driver's root that another writer's driver-ready names; "" if there is no
-// such file, or it names none.
+// such file, or it names no root.
 std::string DriverRootNamedIn(const std::string& driver_ready);
 
 }  // namespace tessera::agent
