@@ -42,14 +42,14 @@ std::unique_ptr<grant::RecordLog> Disk::Open(File file) {
 }
 
 Status Disk::Write(const std::function<void()>& write) {
-  if (killed_) return Status(Code::kAborted, "dead");
-  if (!world_.Chance(danger_)) {
+  if (killed_) return Status(Code::kAborted, "the process died in a write");
+  if (!world_.Chance(kill_percent_)) {
     write();
     return {};
   }
   if (world_.Chance(50)) write();
   killed_ = true;
-  return Status(Code::kAborted, "dead");
+  return Status(Code::kAborted, "the process died in a write");
 }
 
 void Disk::Revive() {

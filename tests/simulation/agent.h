@@ -34,10 +34,10 @@ class Disk {
   std::unique_ptr<grant::RecordLog> Open(File file);
   const std::vector<std::string>& records(File file) const { return files_[file].records; }
 
-  // Whether the process died in the last write. SetDanger sets the percentage of writes that kill
-  // it.
+  // Whether the process died in its last write.
   bool killed() const { return killed_; }
-  void SetDanger(uint64_t percent) { danger_ = percent; }
+  // Sets the percentage of writes in which the process dies.
+  void SetKillPercent(uint64_t percent) { kill_percent_ = percent; }
   // Prepares the disk for the next process. Half of the time the machine has lost power, too.
   void Revive();
 
@@ -51,7 +51,7 @@ class Disk {
 
   World& world_;
   std::array<Content, kFiles> files_;
-  uint64_t danger_ = 0;
+  uint64_t kill_percent_ = 0;
   bool killed_ = false;
 };
 
@@ -60,8 +60,8 @@ class Agent final {
   using OnWithheld = std::function<void(const agent::WithheldGpus&)>;
   using OnOffers = std::function<void(std::shared_ptr<const agent::NodeUse>)>;
 
-  // `kubelet`, `processes` and `devices` outlive the agent. The service calls `on_withheld`; it is
-  // also called with an empty value when a process starts.
+  // `kubelet`, `processes` and `devices` outlive the agent. The service calls `on_withheld`; each
+  // start of a process calls it with an empty value.
   Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
         agent::PodProcesses& processes, const agent::DeviceSetHolder& devices, OnOffers on_offers,
         OnWithheld on_withheld);
@@ -77,8 +77,8 @@ class Agent final {
   // Number of grants before the agent received any pod from the API server.
   size_t granted_from_memory() const { return granted_from_memory_; }
 
-  // Requests of the kubelet and the runtime. UNAVAILABLE while the agent does not run; a response
-  // that is pending at a crash never arrives.
+  // Requests of the kubelet and the runtime. They fail with UNAVAILABLE while the agent does not
+  // run; a response that is pending at a crash never arrives.
   Result<std::vector<grant::Token>> Allocate(const std::string& resource,
                                              const std::vector<std::string>& ids);
   void Grant(const grant::GrantRequest& request, agent::GrantService::Reply reply);

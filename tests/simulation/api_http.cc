@@ -18,17 +18,17 @@ using kube::testing::WatchFrame;
 
 namespace {
 
-net::Response Answer(int status, std::string body) {
+net::Response JsonResponse(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
 }
 
 net::Response ErrorResponse(int status, std::string_view reason) {
-  return Answer(status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","code":{},)"
-                                    R"("reason":"{}","message":"{}"}})",
-                                    status, reason, reason));
+  return JsonResponse(status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","code":{},)"
+                                          R"("reason":"{}","message":"{}"}})",
+                                          status, reason, reason));
 }
 
-// RFC 7386.
+// Applies a JSON merge patch (RFC 7386) that removes no members.
 void Merge(Json* into, const Json& patch) {
   for (const auto& [key, value] : patch.members()) {
     if (value.is_object()) {
@@ -73,7 +73,7 @@ net::Response ApiServer::HandlePod(const net::Request& request,
   const auto known = pods_.find(name);
   if (request.method == "GET") {
     return known == pods_.end() ? ErrorResponse(404, "NotFound")
-                                : Answer(200, JsonOf(known->second));
+                                : JsonResponse(200, JsonOf(known->second));
   }
   const Json body = ParseJson(request.body).value();
   if (path[7] == "eviction") {
@@ -92,9 +92,9 @@ net::Response ApiServer::HandlePod(const net::Request& request,
   }
   if (!may_write) world_.Note("a former leader's binding arrives: " + binding.uid.str());
   const Status status = Bind(binding);
-  if (status.ok() && !may_write) stale_.insert(binding.uid);
-  if (status.ok() && delay > 1s) late_.insert(binding.uid);
-  if (status.ok()) return Answer(201, R"({"kind":"Status","status":"Success"})");
+  if (status.ok() && !may_write) stale_bindings_.insert(binding.uid);
+  if (status.ok() && delay > 1s) late_bindings_.insert(binding.uid);
+  if (status.ok()) return JsonResponse(201, R"({"kind":"Status","status":"Success"})");
   return status.code() == Code::kNotFound ? ErrorResponse(404, "NotFound")
                                           : ErrorResponse(409, "Conflict");
 }
@@ -104,12 +104,12 @@ net::Response ApiServer::Evict(const std::string& name, const Uid& uid) {
   if (known == pods_.end()) return ErrorResponse(404, "NotFound");
   if (known->second.meta.uid != uid) return ErrorResponse(409, "Conflict");
   if (world_.Chance(20))
-    return ErrorResponse(429, "TooManyRequests");  // a budget currently forbids it
+    return ErrorResponse(429, "TooManyRequests");  // a budget currently forbids the eviction
   world_.Note("evicted " + uid.str());
   kube::PodObject pod = known->second;
   pod.meta.deleting = true;
   Put(std::move(pod));
-  return Answer(201, R"({"kind":"Status","status":"Success"})");
+  return JsonResponse(201, R"({"kind":"Status","status":"Success"})");
 }
 
 net::Response ApiServer::HandleObject(const net::Request& request) {
@@ -120,11 +120,11 @@ net::Response ApiServer::HandleObject(const net::Request& request) {
   if (request.method == "POST" && known != objects_.end())
     return ErrorResponse(409, "AlreadyExists");
   if (request.method != "POST" && known == objects_.end()) return ErrorResponse(404, "NotFound");
-  if (request.method == "GET") return Answer(200, known->second.Serialize());
+  if (request.method == "GET") return JsonResponse(200, known->second.Serialize());
   Json next = body;
   if (request.method == "PATCH") {
-    const Json* wanted = VersionIn(body);
-    if (wanted != nullptr && !(*wanted == *VersionIn(known->second))) {
+    const Json* expected = VersionIn(body);
+    if (expected != nullptr && !(*expected == *VersionIn(known->second))) {
       return ErrorResponse(409, "Conflict");
     }
     if (request.headers.Get("Content-Type").find("merge-patch") != std::string_view::npos) {
@@ -136,10 +136,10 @@ net::Response ApiServer::HandleObject(const net::Request& request) {
       .value()
       ->Set("resourceVersion", Json::String(std::to_string(++object_version_)));
   objects_[path] = next;
-  return Answer(200, next.Serialize());
+  return JsonResponse(200, next.Serialize());
 }
 
-std::string ApiServer::Leader() const {
+std::string ApiServer::LeaderAddress() const {
   const auto slice = objects_.find(std::string(kSlicePath));
   if (slice == objects_.end()) return "";
   const Json::Array& endpoints = slice->second.Find("endpoints")->items();

@@ -48,21 +48,21 @@ void ApiServer::Remove(const kube::PodObject& pod) {
 }
 
 void ApiServer::Call(const Life& life, std::function<Status()> effect, Done done) {
-  const Status away(Code::kUnavailable, "no response from the API server");
-  if (down_ || (!calm_ && world_.Chance(3))) {  // the request is lost
-    return world_.After(world_.Between(10ms, 3s), life, [done, away] { done(away); });
+  const Status no_response(Code::kUnavailable, "no response from the API server");
+  if (down_ || (!calm_ && world_.Chance(3))) {  // the request does not arrive
+    return world_.After(world_.Between(10ms, 3s), life, [done, no_response] { done(no_response); });
   }
-  const bool answer_lost = !calm_ && world_.Chance(3);
+  const bool response_lost = !calm_ && world_.Chance(3);
   // A request outlives its sender. It takes effect soon or never, because the API server cancels a
   // request whose client has disconnected.
   world_.runner().PostDelayed(
       calm_ || world_.Chance(90) ? world_.Between(1ms, 30ms) : world_.Between(30ms, 3s),
       [this, weak = std::weak_ptr(life), effect = std::move(effect), done = std::move(done),
-       answer_lost, away] {
-        const Status status = down_ ? away : effect();
+       response_lost, no_response] {
+        const Status status = down_ ? no_response : effect();
         if (const Life alive = weak.lock()) {
-          world_.After(world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)), alive,
-                       [done, status = answer_lost ? away : status] { done(status); });
+          world_.After(world_.Between(1ms, response_lost ? Duration(4s) : Duration(20ms)), alive,
+                       [done, status = response_lost ? no_response : status] { done(status); });
         }
       });
 }
@@ -102,7 +102,7 @@ void ApiServer::Feed::Plan() {
     Deliver();
     if (weak.expired()) return;
     if (server_.down_ || received_ < server_.log_.size()) return Plan();
-    server_.idle_feeds_.emplace(node_, Idle{life_, this});
+    server_.idle_feeds_.emplace(node_, IdleFeed{life_, this});
   });
 }
 

@@ -46,18 +46,19 @@ class ApiServer {
   Status Annotate(const Uid& uid, const StringMap& annotations);
 
   // --- Requests over HTTP, and their faults. `may_write`: whether the sender still leads;
-  // otherwise a write is recorded as stale. `delay`: how long the request took.
+  // otherwise its binding is recorded as stale. `delay`: how long the request took.
   net::Response Handle(const net::Request& request, bool may_write, Duration delay);
-  bool Loses() { return !calm_ && world_.Chance(3); }
+  // Decides at random whether a request, a response or a watch is lost.
+  bool LosesNext() { return !calm_ && world_.Chance(3); }
   bool calm() const { return calm_; }
   Duration RequestDelay();
   Duration WatchDelay();
   // Pods that were bound by a former leader.
-  const std::set<Uid>& stale() const { return stale_; }
-  // Pods whose binding was delayed for so long that the cluster had changed.
-  const std::set<Uid>& late() const { return late_; }
+  const std::set<Uid>& stale_bindings() const { return stale_bindings_; }
+  // Pods whose binding was delayed for so long that the cluster may have changed.
+  const std::set<Uid>& late_bindings() const { return late_bindings_; }
   // The address in the EndpointSlice; "" if it has none.
-  std::string Leader() const;
+  std::string LeaderAddress() const;
 
   // --- Watches over HTTP.
   enum class Kind { kNodes, kPods, kConfigMaps, kBudgets };
@@ -71,7 +72,7 @@ class ApiServer {
 
   void SetDown(bool down) { down_ = down; }
   bool down() const { return down_; }
-  // Stops all faults.
+  // Ends all faults.
   void SetCalm() { calm_ = true; }
 
   // --- Watches of pods without HTTP.
@@ -80,7 +81,7 @@ class ApiServer {
     virtual ~Listener() = default;
     virtual void OnPod(const kube::PodObject& pod) = 0;
     virtual void OnPodGone(const kube::PodObject& last) = 0;
-    // The first list is complete.
+    // The listener has received the first list.
     virtual void OnSynced() = 0;
   };
   using PodPtr = std::shared_ptr<const kube::PodObject>;
@@ -118,7 +119,7 @@ class ApiServer {
     std::string frame;  // empty until it is requested
   };
   // A feed that has received all events of its node.
-  struct Idle {
+  struct IdleFeed {
     std::weak_ptr<const bool> life;
     Feed* feed;
   };
@@ -131,15 +132,15 @@ class ApiServer {
   World& world_;
   std::map<std::string, kube::NodeObject> nodes_;
   std::map<std::string, kube::PodObject> pods_;
-  std::map<std::string, PodPtr> shown_;          // shared copies of pods_ for events
-  std::multimap<std::string, Idle> idle_feeds_;  // by node
+  std::map<std::string, PodPtr> shown_;              // shared copies of pods_ for events
+  std::multimap<std::string, IdleFeed> idle_feeds_;  // by node
   std::vector<Event> log_;
   std::map<std::string, Json> objects_;  // Lease and EndpointSlice, by path
   size_t object_version_ = 0;
   size_t assignments_ = 0;
   kube::ConfigMapObject quota_;
   std::vector<kube::PodDisruptionBudgetObject> budgets_;
-  std::set<Uid> stale_, late_;
+  std::set<Uid> stale_bindings_, late_bindings_;
   bool down_ = false;
   bool calm_ = false;
 };

@@ -10,11 +10,11 @@ namespace tessera::simulation {
 
 using namespace std::chrono_literals;
 
-void Connection::Answer(const std::weak_ptr<const bool>& request, const OnResponse& on_done,
-                        Result<net::Response> response, Duration delay) {
+void Connection::Respond(const std::weak_ptr<const bool>& request, const OnResponse& on_done,
+                         Result<net::Response> response, Duration delay) {
   world_.After(delay, life_, [this, request, on_done, response = std::move(response)] {
     process_.Post([request, on_done, response] {
-      // Not locked while it runs, because the callback may drop the request.
+      // `request` is not locked during the callback, which may drop the request.
       if (!request.expired()) on_done(response);
     });
   });
@@ -23,26 +23,27 @@ void Connection::Answer(const std::weak_ptr<const bool>& request, const OnRespon
 kube::Operation Connection::Send(net::Request request, const net::HttpClient::CallOptions&,
                                  OnResponse on_done) {
   Life held = Born();
-  const std::weak_ptr<const bool> wanted = held;
+  const std::weak_ptr<const bool> waiting = held;
   kube::Operation operation([held = std::move(held)]() mutable { held.reset(); });
-  const Status away(Code::kUnavailable, "no response from the API server");
-  if (server_.down() || server_.Loses()) {
-    Answer(wanted, on_done, away, world_.Between(10ms, 3s));
+  const Status no_response(Code::kUnavailable, "no response from the API server");
+  if (server_.down() || server_.LosesNext()) {
+    Respond(waiting, on_done, no_response, world_.Between(10ms, 3s));
     return operation;
   }
-  const bool answer_lost = server_.Loses();
+  const bool response_lost = server_.LosesNext();
   // The write takes effect even if its sender has given up or died.
   const Duration delay = server_.RequestDelay();
-  world_.runner().PostDelayed(
-      delay, [this, &server = server_, weak = std::weak_ptr(life_), term = term_, sent_in = term_(),
-              wanted, on_done, away, answer_lost, delay, request = std::move(request)] {
-        const bool may_write = sent_in != 0 && term() == sent_in;
-        const Result<net::Response> response =
-            server.down() ? Result<net::Response>(away) : server.Handle(request, may_write, delay);
-        if (weak.expired()) return;
-        Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
-               world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
-      });
+  world_.runner().PostDelayed(delay, [this, &server = server_, weak = std::weak_ptr(life_),
+                                      term = term_, sent_term = term_(), waiting, on_done,
+                                      no_response, response_lost, delay,
+                                      request = std::move(request)] {
+    const bool may_write = sent_term != 0 && term() == sent_term;
+    const Result<net::Response> response = server.down() ? Result<net::Response>(no_response)
+                                                         : server.Handle(request, may_write, delay);
+    if (weak.expired()) return;
+    Respond(waiting, on_done, response_lost ? Result<net::Response>(no_response) : response,
+            world_.Between(1ms, response_lost ? Duration(4s) : Duration(20ms)));
+  });
   return operation;
 }
 
@@ -67,7 +68,7 @@ class Stream final : public std::enable_shared_from_this<Stream> {
     Later(world_.Between(1ms, 20ms), [this] {
       handler_.on_head(
           {200, {{"Content-Type", "application/vnd.kubernetes.protobuf;stream=watch"}}, ""});
-      if (!initial_ && (server_.Loses() || version_ == 0)) {
+      if (!initial_ && (server_.LosesNext() || version_ == 0)) {
         const auto gone = kube::testing::WireWriter().Bytes(3, "too old").Bytes(4, "Expired");
         return Data(kube::testing::WatchFrame(
             "ERROR", "Status", kube::testing::WireWriter(gone).Varint(6, 410).text()));
@@ -88,7 +89,7 @@ class Stream final : public std::enable_shared_from_this<Stream> {
   }
   void Deliver() {
     if (server_.down()) return Plan();
-    if (server_.Loses()) return End(Status(Code::kUnavailable, "the connection broke"));
+    if (server_.LosesNext()) return End(Status(Code::kUnavailable, "the connection broke"));
     const size_t until = server_.calm()
                              ? server_.version()
                              : std::min(server_.version(), version_ + 1 + world_.random().Below(8));

@@ -28,8 +28,8 @@ class Connection final : public kube::ApiTransport {
   void SetCertificate(const std::string&, const std::string&) override {}
 
  private:
-  void Answer(const std::weak_ptr<const bool>& request, const OnResponse& on_done,
-              Result<net::Response> response, Duration delay);
+  void Respond(const std::weak_ptr<const bool>& request, const OnResponse& on_done,
+               Result<net::Response> response, Duration delay);
 
   World& world_;
   ApiServer& server_;

@@ -44,15 +44,15 @@ class History {
 
   Outcome Play() {
     chaos_ = Born();
-    world_.Every(300ms, chaos_, [this] { ComeAndGo(); });
-    world_.Every(2s, chaos_, [this] { Break(); });
+    world_.Every(300ms, chaos_, [this] { CreateOrDeletePod(); });
+    world_.Every(2s, chaos_, [this] { InjectFault(); });
     RunFor(options_.chaos);
     chaos_.reset();
-    Mend();
+    EndFaults();
     RunFor(3min);
     ExpectRepaired();
     ExpectEverythingRuns();
-    ExpectLedgerIsTrue();
+    ExpectLedgerMatchesAnnotations();
     DeleteAll();
     for (int i = 0; i < 8 && !IsEmpty(); ++i) RunFor(30s);
     RunFor(30s);
@@ -61,15 +61,15 @@ class History {
             .fingerprint = world_.fingerprint(),
             .events = world_.events(),
             .containers = truth_.started(),
-            .from_memory = FromMemory(),
-            .stale = server_.stale().size(),
+            .grants_from_memory = GrantsFromMemory(),
+            .stale_bindings = server_.stale_bindings().size(),
             .repairs = Repairs(),
             .preemptions = kube_scheduler_->preemptions(),
             .last_notes = {world_.notes().begin(), world_.notes().end()}};
   }
 
  private:
-  size_t FromMemory() const {
+  size_t GrantsFromMemory() const {
     size_t sum = 0;
     for (const auto& node : nodes_) sum += node->agent().granted_from_memory();
     return sum;
@@ -85,7 +85,7 @@ class History {
     for (; time > Duration::zero() && world_.failure().empty(); time -= 100ms) {
       world_.runner().AdvanceTimeAndRun(100ms);
       NoteNominations();
-      if (std::exchange(looked_at_, server_.assignments()) < server_.assignments()) {
+      if (std::exchange(checked_assignments_, server_.assignments()) < server_.assignments()) {
         ExpectNotOversubscribed();
         ExpectQuotaKept();
         ExpectNominationsKept();
@@ -93,7 +93,7 @@ class History {
     }
   }
 
-  void ComeAndGo() {
+  void CreateOrDeletePod() {
     const std::string name = fmt::format("p{}", world_.random().Below(options_.names));
     const auto known = server_.pods().find(name);
     if (known == server_.pods().end()) return server_.Put(MakePod(name));
@@ -136,7 +136,7 @@ class History {
     return pod;
   }
 
-  void Break() {
+  void InjectFault() {
     Node& node = *nodes_[world_.random().Below(nodes_.size())];
     switch (world_.random().Below(12)) {
       case 0:
@@ -144,7 +144,7 @@ class History {
         if (node.agent().running()) node.agent().Crash();
         return;
       case 2:
-        return node.agent().disk().SetDanger(world_.random().Below(20));
+        return node.agent().disk().SetKillPercent(world_.random().Below(20));
       case 3:
         return replicas_[world_.random().Below(2)]->Crash();
       case 4:
@@ -162,7 +162,7 @@ class History {
           if (key.ends_with(" on " + node.name()))
             since = world_.clock().Now() + Node::kMaxUnhealthy;
         }
-        return node.BecomeUnhealthy();
+        return node.BreakGpu();
       case 6: {
         const auto known = server_.nodes().find(
             fmt::format("n{}", world_.random().Below(static_cast<uint64_t>(options_.nodes))));
@@ -173,7 +173,7 @@ class History {
       }
       case 7:
         // Mostly longer than the lease duration.
-        return replicas_[world_.random().Below(2)]->Freeze(
+        return replicas_[world_.random().Below(2)]->Suspend(
             world_.Chance(70) ? Duration(30s) : world_.Between(1s, 14s));
       case 8:
         left_[node.name()] = world_.clock().Now();
@@ -182,12 +182,12 @@ class History {
     }
   }
 
-  void Mend() {
+  void EndFaults() {
     world_.Note("calm");
     server_.SetDown(false);
     server_.SetCalm();
     for (const auto& node : nodes_) {
-      node->agent().disk().SetDanger(0);
+      node->agent().disk().SetKillPercent(0);
       node->Join();
     }
     for (const auto& [name, node] : std::map(server_.nodes())) {
@@ -204,8 +204,8 @@ class History {
       for (const std::string& container : node->stuck()) {
         const Uid uid(container.substr(0, container.find('/')));
         const kube::PodObject* pod = server_.Find(uid);
-        const bool asked = !kube_scheduler_->bypassed().contains(uid);
-        if (pod != nullptr && !asked && !WouldFit(*pod)) continue;
+        const bool bypassed = kube_scheduler_->bypassed().contains(uid);
+        if (pod != nullptr && bypassed && !WouldFit(*pod)) continue;
         world_.Fail("never started: " + container);
       }
     }
@@ -221,7 +221,7 @@ class History {
            entry->node != pod.nominated_node;
   }
 
-  // Whether the annotations name the GPUs of each container that requests some.
+  // Whether the annotations name the GPUs of each container that requests GPUs.
   static bool IsAssigned(const kube::PodObject& pod) {
     const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
     if (text == pod.meta.annotations.end()) return false;
@@ -234,7 +234,7 @@ class History {
   }
 
   // A ledger of the API server's current objects, without some of the pods.
-  std::unique_ptr<ledger::ClusterLedger> Account(
+  std::unique_ptr<ledger::ClusterLedger> MakeLedger(
       const std::function<bool(const kube::PodObject&)>& without) const {
     auto ledger = ledger::ClusterLedger::Make({.policy = "BestFit"}, &world_.clock()).value();
     for (const auto& [name, node] : server_.nodes()) ledger->SetNode(node);
@@ -245,7 +245,7 @@ class History {
   }
 
   bool WouldFit(const kube::PodObject& bound) const {
-    const auto ledger = Account([&](const auto& pod) { return pod.meta.uid == bound.meta.uid; });
+    const auto ledger = MakeLedger([&](const auto& pod) { return pod.meta.uid == bound.meta.uid; });
     auto query = ledger->MakeQuery(bound);
     return query.ok() && ledger->Evaluate(*query, bound.node_name).fits;
   }
@@ -276,7 +276,7 @@ class History {
     for (const auto& node : nodes_) {
       if (node->agent().entries() > 0) world_.Fail("an agent's ledger is not empty");
     }
-    ExpectLedgerIsTrue();
+    ExpectLedgerMatchesAnnotations();
   }
 
   const Replica* Leader() const {
@@ -288,15 +288,15 @@ class History {
 
   // One replica leads and the EndpointSlice names it; its ledger has for each GPU the same compute
   // and memory as the pods' annotations.
-  void ExpectLedgerIsTrue() {
+  void ExpectLedgerMatchesAnnotations() {
     if (!world_.failure().empty()) return;
     const Replica* leader = Leader();
     if (leader == nullptr) return world_.Fail("no replica leads");
-    if (server_.Leader() != leader->address()) {
+    if (server_.LeaderAddress() != leader->address()) {
       return world_.Fail(fmt::format("the EndpointSlice names \"{}\", and {} leads",
-                                     server_.Leader(), leader->address()));
+                                     server_.LeaderAddress(), leader->address()));
     }
-    // A bound pod without a complete assignment holds guessed GPUs.
+    // The scheduler guesses the GPUs of a bound pod without a complete assignment.
     for (const auto& [name, pod] : server_.pods()) {
       if (!pod.node_name.empty() && !pod.ended() && !IsAssigned(pod)) return;
     }
@@ -312,10 +312,10 @@ class History {
         const int64_t has_milli = 1000 - view.gpus[i].free_milli;
         const int64_t has_bytes = view.gpus[i].total_bytes - view.gpus[i].free_bytes;
         if (has_milli == wanted_milli && has_bytes == wanted_bytes) continue;
-        world_.Fail(
-            fmt::format("for {} the scheduler counts {} thousandths and {} bytes, "
-                        "and the annotations {} and {}",
-                        uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
+        world_.Fail(fmt::format(
+            "for {} the scheduler counts {} thousandths of the GPU and {} bytes, but the "
+            "annotations have {} and {}",
+            uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
       }
     }
   }
@@ -334,7 +334,7 @@ class History {
         const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
         if (text == pod.meta.annotations.end() || pod.ended()) continue;
         if (text->second.find('"' + uuid + '"') == std::string::npos) continue;
-        explained = explained || !IsOurs(pod);
+        explained = explained || !IsBoundByLeader(pod);
         holders += fmt::format(" {} ({}{})", pod.meta.uid, text->second,
                                pod.meta.deleting ? ", deleting" : "");
       }
@@ -342,9 +342,9 @@ class History {
     }
   }
 
-  // Whether the current leader bound the pod.
-  bool IsOurs(const kube::PodObject& pod) const {
-    return !server_.stale().contains(pod.meta.uid) &&
+  // Whether a replica bound the pod while it led.
+  bool IsBoundByLeader(const kube::PodObject& pod) const {
+    return !server_.stale_bindings().contains(pod.meta.uid) &&
            !kube_scheduler_->bypassed().contains(pod.meta.uid);
   }
 
@@ -355,8 +355,9 @@ class History {
     }
   }
 
-  // The GPUs of pods are unknown if their node was deleted meanwhile.
-  bool WasAway(const kube::PodObject& pod) const {
+  // Whether the pod's node was deleted after the pod was bound, or up to 45 s before. The scheduler
+  // then does not know the pod's GPUs.
+  bool WasNodeDeleted(const kube::PodObject& pod) const {
     const auto left = left_.find(pod.node_name);
     const auto bound = bound_.find(pod.meta.uid);
     return left != left_.end() && bound != bound_.end() && bound->second < left->second + 45s;
@@ -366,8 +367,8 @@ class History {
     int64_t milli = 0;
     for (const auto& [name, pod] : server_.pods()) {
       const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
-      if (text == pod.meta.annotations.end() || pod.ended() || !IsOurs(pod)) continue;
-      if (WasAway(pod)) continue;
+      if (text == pod.meta.annotations.end() || pod.ended() || !IsBoundByLeader(pod)) continue;
+      if (WasNodeDeleted(pod)) continue;
       for (const auto& [container, shares] :
            ledger::testing::DecodeCached(text->second).containers) {
         if (container == "init") continue;
@@ -378,8 +379,8 @@ class History {
       }
     }
     if (milli > kQuota * 1000) {
-      world_.Fail(
-          fmt::format("{} thousandths are assigned with a quota of {}", milli, kQuota * 1000));
+      world_.Fail(fmt::format("{} thousandths of a GPU are assigned with a quota of {}", milli,
+                              kQuota * 1000));
     }
   }
 
@@ -406,38 +407,38 @@ class History {
   }
 
   // A pod of lower priority must not take GPUs that a nominated pod would get, once the nomination
-  // is older than any watch delay. Checked when the pod is bound, because later a pod of higher
+  // is older than any watch delay. Checked when that pod is bound, because later a pod of higher
   // priority may take the rest.
   void ExpectNominationsKept() {
-    constexpr Duration kKnown = 45s;
+    constexpr Duration kMaxWatchDelay = 45s;
     // The longest time between a decision and its binding, in which pods may have been deleted or
     // created.
-    constexpr Duration kDecided = 10s;
+    constexpr Duration kMaxBindDelay = 10s;
     const MonotonicTime now = world_.clock().Now();
     const auto has_left = [&](const kube::PodObject& pod) {
       const auto since = leaving_since_.find(pod.meta.uid);
-      return since != leaving_since_.end() && now - since->second >= kDecided;
+      return since != leaving_since_.end() && now - since->second >= kMaxBindDelay;
     };
     for (const auto& [name, pod] : server_.pods()) {
       const auto since = nominated_since_.find(NominationOf(pod));
-      if (since == nominated_since_.end() || now - since->second < kKnown) continue;
+      if (since == nominated_since_.end() || now - since->second < kMaxWatchDelay) continue;
       const auto came_now = [&](const kube::PodObject& other) {
         return other.node_name == pod.nominated_node && other.priority < pod.priority &&
-               IsOurs(other) && !server_.late().contains(other.meta.uid) &&
+               IsBoundByLeader(other) && !server_.late_bindings().contains(other.meta.uid) &&
                bound_.contains(other.meta.uid) && bound_.at(other.meta.uid) == now;
       };
       const auto may_take_it = [&](const kube::PodObject& other) {
         const auto bound = bound_.find(other.meta.uid);
         return other.priority > pod.priority && bound != bound_.end() &&
-               now - bound->second < kDecided;
+               now - bound->second < kMaxBindDelay;
       };
       std::string takers;
-      for (const auto& [key2, other] : server_.pods()) {
+      for (const auto& [other_name, other] : server_.pods()) {
         if (came_now(other)) takers += fmt::format(" {} ({})", other.meta.uid, other.priority);
       }
       if (takers.empty()) continue;
       const auto fits = [&](const std::function<bool(const kube::PodObject&)>& without) {
-        const auto ledger = Account([&](const auto& other) {
+        const auto ledger = MakeLedger([&](const auto& other) {
           return has_left(other) || may_take_it(other) || without(other);
         });
         auto query = ledger->MakeQuery(pod);
@@ -458,9 +459,9 @@ class History {
   std::unique_ptr<KubeScheduler> kube_scheduler_;
   Life chaos_;
   int next_uid_ = 0;
-  size_t looked_at_ = 0;  // last checked value of the API server's assignments()
+  size_t checked_assignments_ = 0;  // last checked value of the API server's assignments()
   std::map<std::string, MonotonicTime> left_;             // time of each node's last deletion
-  std::map<Uid, MonotonicTime> bound_;                    // when first observed bound
+  std::map<Uid, MonotonicTime> bound_;                    // when first observed as bound
   std::map<Uid, MonotonicTime> leaving_since_;            // when first observed as being deleted
   std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"
 };

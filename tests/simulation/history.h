@@ -19,20 +19,20 @@ namespace tessera::simulation {
 struct HistoryOptions {
   uint64_t seed = 0;
   int nodes = 8;
-  int gpus = 4;            // of each node
-  int names = 60;          // number of pod names
-  int bypass_percent = 0;  // percent of pods that bypass the scheduler
-  Duration chaos = std::chrono::minutes(2);
+  int gpus = 4;                              // of each node
+  int names = 60;                            // number of pod names
+  int bypass_percent = 0;                    // percent of pods that bypass the scheduler
+  Duration chaos = std::chrono::minutes(2);  // how long faults happen
 };
 
 struct Outcome {
   std::string failure;  // empty: all invariants held
   uint64_t fingerprint = 0;
   size_t events = 0;
-  size_t containers = 0;   // started containers
-  size_t from_memory = 0;  // grants by agents that had not reached the API server yet
-  size_t stale = 0;        // bindings by former leaders
-  size_t repairs = 0;      // evictions of newer pods of oversubscribed GPUs
+  size_t containers = 0;          // started containers
+  size_t grants_from_memory = 0;  // grants by agents that had not reached the API server yet
+  size_t stale_bindings = 0;      // bindings by former leaders
+  size_t repairs = 0;             // evictions of newer pods of oversubscribed GPUs
   size_t preemptions = 0;
   std::vector<std::string> last_notes;
 };

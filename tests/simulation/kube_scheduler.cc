@@ -22,7 +22,7 @@ KubeScheduler::KubeScheduler(World& world, ApiServer& server,
 }
 
 Replica* KubeScheduler::Leader() {
-  const std::string address = server_.Leader();
+  const std::string address = server_.LeaderAddress();
   for (const auto& replica : replicas_) {
     if (replica->address() == address) return replica.get();
   }
@@ -35,7 +35,7 @@ void KubeScheduler::RetryLater(const Uid& uid) {
   Waiting& waiting = found->second;
   waiting.busy = false;
   waiting.pause = std::clamp<Duration>(waiting.pause * 2, 1s, 10s);
-  waiting.next = world_.clock().Now() + waiting.pause;
+  waiting.next_attempt = world_.clock().Now() + waiting.pause;
 }
 
 void KubeScheduler::Cycle() {
@@ -47,8 +47,8 @@ void KubeScheduler::Cycle() {
     if (!pod.node_name.empty() || pod.meta.deleting || pod.ended()) continue;
     Waiting& waiting = waiting_[pod.meta.uid];
     waiting.seen = cycle_;
-    if (waiting.busy || waiting.next > now) continue;
-    const std::pair order(-pod.priority, waiting.next);
+    if (waiting.busy || waiting.next_attempt > now) continue;
+    const std::pair order(-pod.priority, waiting.next_attempt);
     if (chosen != nullptr && first <= order) continue;
     chosen = &pod;
     first = order;
@@ -63,7 +63,7 @@ void KubeScheduler::Cycle() {
   Schedule(pod, waiting);
 }
 
-// Acts like kube-scheduler without an extender, which does not know single GPUs.
+// Acts like a kube-scheduler without an extender, which does not know which GPUs are free.
 void KubeScheduler::BindWithoutExtender(const kube::PodObject& pod, Waiting& waiting) {
   if (server_.nodes().empty()) return RetryLater(pod.meta.uid);
   auto node = server_.nodes().begin();
@@ -124,7 +124,7 @@ KubeScheduler::CycleResult KubeScheduler::Decide(scheduler::Extender& extender,
 }
 
 // Proposes the pod of the lowest priority on each node, and sometimes one more, because
-// kube-scheduler counts resources and does not know single GPUs.
+// kube-scheduler counts resources and does not know on which GPUs they are.
 KubeScheduler::CycleResult KubeScheduler::Preempt(scheduler::Extender& extender,
                                                   const kube::PodObject& pod) {
   scheduler::PreemptionArgs args{.pod = pod};
@@ -133,7 +133,7 @@ KubeScheduler::CycleResult KubeScheduler::Preempt(scheduler::Extender& extender,
     if (other.node_name.empty() || other.ended() || other.priority >= pod.priority) continue;
     const auto node = server_.nodes().find(other.node_name);
     if (node == server_.nodes().end() || node->second.unschedulable) continue;
-    // Its earlier victims still end.
+    // The earlier victims of the pod have not ended yet.
     if (other.meta.deleting && other.node_name == pod.nominated_node) return {};
     const kube::PodObject*& known = lowest[other.node_name];
     if (known == nullptr || other.priority < known->priority) known = &other;
@@ -152,7 +152,8 @@ KubeScheduler::CycleResult KubeScheduler::Preempt(scheduler::Extender& extender,
     for (const Uid& uid : of_node.uids) {
       const kube::PodObject* victim = server_.Find(uid);
       if (victim != nullptr && victim->priority >= pod.priority) {
-        world_.Fail(fmt::format("{} would evict {} of no lower priority", pod.meta.uid, uid));
+        world_.Fail(
+            fmt::format("{} would evict {} of the same or higher priority", pod.meta.uid, uid));
       }
     }
   }

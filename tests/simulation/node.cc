@@ -54,7 +54,7 @@ void Node::SetDevices() {
   healthy_.clear();
 }
 
-const std::vector<std::string>& Node::Healthy(const std::string& resource) {
+const std::vector<std::string>& Node::HealthyIds(const std::string& resource) {
   const auto [known, is_new] = healthy_.try_emplace(resource);
   if (is_new) {
     for (agent::DeviceSet::Offer& offer : agent::OffersOf(resource, *devices_.Get(), *use_)) {
@@ -64,9 +64,9 @@ const std::vector<std::string>& Node::Healthy(const std::string& resource) {
   return known->second;
 }
 
-void Node::BecomeUnhealthy() {
+void Node::BreakGpu() {
   const size_t gpu = world_.random().Below(inventory_->gpus.size());
-  const auto set = [this, gpu](device::Health health) {
+  const auto set_health = [this, gpu](device::Health health) {
     world_.Note(fmt::format("{} of {} is {}", inventory_->gpus[gpu].uuid, name_,
                             health.ok() ? "healthy" : "unhealthy"));
     inventory_ = std::make_shared<device::NodeInventory>(*inventory_);
@@ -75,8 +75,9 @@ void Node::BecomeUnhealthy() {
     agent_->OnInventoryChanged();
     Publish();
   };
-  set(device::Health::Unhealthy("XID 79"));
-  world_.After(world_.Between(5s, kMaxUnhealthy), life_, [set] { set(device::Health::Healthy()); });
+  set_health(device::Health::Unhealthy("XID 79"));
+  world_.After(world_.Between(5s, kMaxUnhealthy), life_,
+               [set_health] { set_health(device::Health::Healthy()); });
 }
 
 void Node::Leave() {
@@ -163,20 +164,20 @@ Status Node::Allocate(Pod& pod, Container& container, const std::string& resourc
       const auto had = before.ids.find(resource);
       if (before.spec->kind != kube::ContainerKind::kInit || had == before.ids.end()) continue;
       for (const std::string& id : had->second) {
-        const bool again =
+        const bool reused =
             std::any_of(pod.containers.begin(), pod.containers.end(), [&](const Container& other) {
               const auto has = other.ids.find(resource);
               return other.spec->kind != kube::ContainerKind::kInit && has != other.ids.end() &&
                      std::find(has->second.begin(), has->second.end(), id) != has->second.end();
             });
-        if (!again && std::find(ids.begin(), ids.end(), id) == ids.end() &&
+        if (!reused && std::find(ids.begin(), ids.end(), id) == ids.end() &&
             ids.size() < static_cast<size_t>(amount)) {
           ids.push_back(id);
         }
       }
     }
   }
-  for (const std::string& id : Healthy(resource)) {
+  for (const std::string& id : HealthyIds(resource)) {
     if (!used.contains(id)) free.push_back(id);
   }
   world_.random().Shuffle(free);
@@ -208,56 +209,56 @@ void Node::StartNext(Pod& pod) {
   }
 }
 
-void Node::RequestGrant(Pod& pod, size_t number) {
+void Node::RequestGrant(Pod& pod, size_t index) {
   if (pod.stopping) return;
-  const Container& container = pod.containers[number];
+  const Container& container = pod.containers[index];
   const auto answered = std::make_shared<bool>(false);
-  const auto again = [this, &pod, number] {
+  const auto retry = [this, &pod, index] {
     world_.After(world_.Between(1s, 5s), pod.life,
-                 [this, &pod, number] { RequestGrant(pod, number); });
+                 [this, &pod, index] { RequestGrant(pod, index); });
   };
   agent_->Grant({.pod_uid = pod.object.meta.uid,
                  .pod_namespace = pod.object.meta.ns,
                  .pod_name = pod.object.meta.name,
                  .container = container.spec->name,
                  .tokens = container.tokens},
-                [this, &pod, number, again, answered,
+                [this, &pod, index, retry, answered,
                  life = std::weak_ptr(pod.life)](Result<grant::Grant> grant) {
                   if (life.expired() || std::exchange(*answered, true) || pod.stopping) return;
-                  if (grant.ok()) return Run(pod, number, *grant);
-                  Container& refused = pod.containers[number];
+                  if (grant.ok()) return Run(pod, index, *grant);
+                  Container& refused = pod.containers[index];
                   if (refused.rejection != grant.status().message()) {
                     refused.rejection = grant.status().message();
                     world_.Note(fmt::format("rejected {}/{}: {}", pod.object.meta.uid,
                                             refused.spec->name, refused.rejection));
                   }
-                  again();
+                  retry();
                 });
-  world_.After(kRuntimePatience, pod.life, [again, answered] {
-    if (!std::exchange(*answered, true)) again();
+  world_.After(kRuntimePatience, pod.life, [retry, answered] {
+    if (!std::exchange(*answered, true)) retry();
   });
 }
 
-void Node::Run(Pod& pod, size_t number, const grant::Grant& grant) {
-  Container& container = pod.containers[number];
+void Node::Run(Pod& pod, size_t index, const grant::Grant& grant) {
+  Container& container = pod.containers[index];
   container.rejection.clear();
   const Uid uid = pod.object.meta.uid;
   const kube::PodObject* now = server_.Find(uid);
   truth_.Starts(now != nullptr ? *now : pod.object, container.spec->name, grant);
   if (container.spec->kind == kube::ContainerKind::kInit) {
-    return world_.After(world_.Between(50ms, 2s), pod.life, [this, &pod, number, uid] {
-      truth_.Ends(uid, pod.containers[number].spec->name);
-      pod.containers[number].ran = true;
+    return world_.After(world_.Between(50ms, 2s), pod.life, [this, &pod, index, uid] {
+      truth_.Ends(uid, pod.containers[index].spec->name);
+      pod.containers[index].ran = true;
       StartNext(pod);
     });
   }
   container.ran = true;
   if (!world_.Chance(10)) return;
   // The program ends, and the kubelet starts it again.
-  world_.After(world_.Between(1s, 30s), pod.life, [this, &pod, number, uid] {
+  world_.After(world_.Between(1s, 30s), pod.life, [this, &pod, index, uid] {
     if (pod.stopping) return;
-    truth_.Ends(uid, pod.containers[number].spec->name);
-    RequestGrant(pod, number);
+    truth_.Ends(uid, pod.containers[index].spec->name);
+    RequestGrant(pod, index);
   });
 }
 
@@ -271,7 +272,7 @@ void Node::OnPodGone(const kube::PodObject& last) {
 void Node::Stop(const Uid& uid) {
   Pod* pod = Find(uid);
   if (pod == nullptr) {
-    if (!seen_.contains(uid)) seen_.insert(uid);
+    seen_.insert(uid);
     return Delete(uid);
   }
   if (std::exchange(pod->stopping, true)) return;

@@ -30,15 +30,13 @@ class Node final : private ApiServer::Listener,
 
   Agent& agent() { return *agent_; }
   const std::string& name() const { return name_; }
-  // Makes one GPU unhealthy for a while.
   static constexpr Duration kMaxUnhealthy = std::chrono::seconds(20);
-  void BecomeUnhealthy();
-  // Deletes the Node object; the kubelet creates it again.
+  // Makes one GPU unhealthy for at most kMaxUnhealthy.
+  void BreakGpu();
+  // Leave deletes the Node object; Join is the kubelet that creates it again.
   void Leave();
   void Join();
-  // Number of admitted pods.
-  size_t pods() const { return pods_.size(); }
-  // Containers that wait for a grant, with the last rejection.
+  // Containers that wait for a grant, each with its last rejection.
   std::vector<std::string> stuck() const;
 
  private:
@@ -71,11 +69,11 @@ class Node final : private ApiServer::Listener,
   void Publish();
   void Admit(const kube::PodObject& object);
   Status Allocate(Pod& pod, Container& container, const std::string& resource, int64_t amount);
-  const std::vector<std::string>& Healthy(const std::string& resource);
+  const std::vector<std::string>& HealthyIds(const std::string& resource);
   std::unordered_set<std::string> InUse(const std::string& resource) const;
   void StartNext(Pod& pod);
-  void RequestGrant(Pod& pod, size_t number);
-  void Run(Pod& pod, size_t number, const grant::Grant& grant);
+  void RequestGrant(Pod& pod, size_t index);
+  void Run(Pod& pod, size_t index, const grant::Grant& grant);
   void Stop(const Uid& uid);
   void SetPhase(const Uid& uid, kube::PodPhase phase);
   void Delete(const Uid& uid);
@@ -91,7 +89,7 @@ class Node final : private ApiServer::Listener,
   std::map<std::string, std::vector<std::string>> healthy_;  // ids by resource, computed on demand
   std::shared_ptr<const agent::NodeUse> use_ = std::make_shared<const agent::NodeUse>();
   std::map<Uid, std::unique_ptr<Pod>> pods_;  // admitted
-  std::set<Uid> seen_;                        // already processed
+  std::set<Uid> seen_;                        // pods that were admitted, rejected or stopped
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<ApiServer::Feed> feed_;
   const Life life_ = Born();

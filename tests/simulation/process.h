@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The task runner of one simulated process, which can crash and can be suspended, as by SIGSTOP or
-// on a stalled machine. Time continues meanwhile: on resume all due tasks run at once, and received
-// messages are read. Threads: one.
+// on a stalled machine. Time continues during a suspension; at its end all due tasks run at once,
+// and received messages are read. Threads: one.
 #pragma once
 
 #include <utility>
@@ -15,11 +15,11 @@ class Process final : public TaskRunner {
  public:
   explicit Process(World& world) : world_(world) {}
 
-  void Freeze(Duration time) {
-    frozen_ = true;
-    world_.After(time, life_, [this] { Thaw(); });
+  void Suspend(Duration time) {
+    suspended_ = true;
+    world_.After(time, life_, [this] { Resume(); });
   }
-  bool frozen() const { return frozen_; }
+  bool suspended() const { return suspended_; }
 
   void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
   void PostDelayed(Duration delay, Task task) override {
@@ -33,17 +33,17 @@ class Process final : public TaskRunner {
 
  private:
   void Run(Task task) {
-    if (frozen_) return stalled_.push_back(std::move(task));
+    if (suspended_) return delayed_.push_back(std::move(task));
     task();
   }
-  void Thaw() {
-    frozen_ = false;
-    for (Task& task : std::exchange(stalled_, {})) Post(std::move(task));
+  void Resume() {
+    suspended_ = false;
+    for (Task& task : std::exchange(delayed_, {})) Post(std::move(task));
   }
 
   World& world_;
-  bool frozen_ = false;
-  std::vector<Task> stalled_;
+  bool suspended_ = false;
+  std::vector<Task> delayed_;
   const Life life_ = Born();
 };
 

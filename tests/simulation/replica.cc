@@ -38,13 +38,13 @@ void Replica::Start() {
     return leading->term() != 0 ? Status::Ok()
                                 : Error(Code::kFailedPrecondition, "no longer leads");
   };
-  feed_ = ClientFor(8, 60s);
+  feed_client_ = ClientFor(8, 60s);
   // Few concurrent requests, so that bindings queue.
-  bind_ = ClientFor(2, scheduler::kBindDeadline);
+  bind_client_ = ClientFor(2, scheduler::kBindDeadline);
   lease_client_ = ClientFor(1, 5s);
   endpoint_client_ = ClientFor(1, 2s);
-  bindings_ = std::make_unique<scheduler::KubeBindingApi>(*bind_);
-  evictions_ = std::make_unique<scheduler::KubeEvictionApi>(*bind_, check_leading);
+  bindings_ = std::make_unique<scheduler::KubeBindingApi>(*bind_client_);
+  evictions_ = std::make_unique<scheduler::KubeEvictionApi>(*bind_client_, check_leading);
   lease_ = std::make_unique<kube::KubeLease>(*lease_client_, kNamespace, kName);
   elector_ = std::make_unique<kube::LeaderElector>(
       *process_, *lease_, kube::ElectionOptions{.identity = fmt::format("{}-{}", number_, ++runs_)},
@@ -63,8 +63,8 @@ void Replica::Stop() {
   bindings_.reset();
   endpoint_client_.reset();
   lease_client_.reset();
-  bind_.reset();
-  feed_.reset();
+  bind_client_.reset();
+  feed_client_.reset();
   process_.reset();
 }
 
@@ -76,10 +76,10 @@ void Replica::Crash() {
   world_.After(world_.Between(100ms, 5s), life_, [this] { Start(); });
 }
 
-void Replica::Freeze(Duration time) {
-  if (!process_ || process_->frozen()) return;
+void Replica::Suspend(Duration time) {
+  if (!process_ || process_->suspended()) return;
   world_.Note(fmt::format("scheduler {} is suspended", number_));
-  process_->Freeze(time);
+  process_->Suspend(time);
 }
 
 void Replica::Tick() {
@@ -106,7 +106,7 @@ void Replica::OnStartedLeading() {
   options.feed.watches_budgets = true;
   auto term = scheduler::Term::Begin(
       options,
-      {.client = *feed_,
+      {.client = *feed_client_,
        .bindings = *bindings_,
        .evictions = *evictions_,
        .clock = world_.clock(),

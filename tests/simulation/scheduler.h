@@ -34,12 +34,11 @@ class Replica final : private kube::LeaderElector::Delegate {
   ~Replica() override;
 
   void Crash();
-  // Suspends the process for this long.
-  void Freeze(Duration time);
-  bool frozen() const { return process_ && process_->frozen(); }
+  // Suspends the process for `time`.
+  void Suspend(Duration time);
   std::string address() const { return fmt::format("10.0.0.{}", number_ + 1); }
-  // Calls `request` once the process has read it, with null if it cannot decide; never if it
-  // crashes before.
+  // Calls `request` when the process reads the request, with null if the replica cannot decide.
+  // Does not call it if the process crashes first.
   void Handle(std::function<void(scheduler::Extender*)> request);
 
   bool decides() const { return term_ && term_->synced() && elector_->leading(); }
@@ -70,7 +69,7 @@ class Replica final : private kube::LeaderElector::Delegate {
   };
   std::shared_ptr<Leading> leading_;
   std::unique_ptr<Process> process_;
-  std::unique_ptr<kube::Client> feed_, bind_, lease_client_, endpoint_client_;
+  std::unique_ptr<kube::Client> feed_client_, bind_client_, lease_client_, endpoint_client_;
   std::unique_ptr<scheduler::KubeBindingApi> bindings_;
   std::unique_ptr<scheduler::KubeEvictionApi> evictions_;
   std::unique_ptr<kube::KubeLease> lease_;
@@ -92,7 +91,7 @@ class KubeScheduler {
 
  private:
   struct Waiting {
-    MonotonicTime next;
+    MonotonicTime next_attempt;
     Duration pause{};
     bool busy = false;
     uint64_t seen = 0;  // last cycle in which the pod waited

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// 300 histories, each from its seed. This plays a failing one again and prints it:
+// 300 histories, each from its own seed. This command plays one history again and prints it:
 //   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*ReplaysOne*'
-// More of them:
+// This command plays more histories, from the seed in TESSERA_SIMULATION_FROM:
 //   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'
-// with TESSERA_SIMULATION_FROM=<seed>.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,9 +14,9 @@ namespace tessera::simulation {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kHistoriesEach = 2;
+constexpr uint64_t kHistoriesPerTest = 2;
 #else
-constexpr uint64_t kHistoriesEach = 15;
+constexpr uint64_t kHistoriesPerTest = 15;
 #endif
 
 HistoryOptions OptionsOf(uint64_t seed) {
@@ -25,7 +24,7 @@ HistoryOptions OptionsOf(uint64_t seed) {
   return {.seed = seed, .bypass_percent = seed % 2 == 0 ? 0 : 15};
 }
 
-std::string Told(const Outcome& outcome) {
+std::string LogOf(const Outcome& outcome) {
   std::string text = outcome.failure + "\n";
   for (const std::string& note : outcome.last_notes) text += note + "\n";
   return text;
@@ -37,26 +36,26 @@ class SimulationTest : public ::testing::TestWithParam<uint64_t> {
   ScopedLogSinkForTest quiet_{[](std::string_view) {}};
 };
 
-TEST_P(SimulationTest, NoGpuIsGivenTwiceNoPodGetsAnotherAndNothingIsLeft) {
-  size_t from_memory = 0, stale = 0, preemptions = 0;
-  for (uint64_t i = 0; i < kHistoriesEach; ++i) {
-    const uint64_t seed = GetParam() * kHistoriesEach + i;
+TEST_P(SimulationTest, EachHistoryKeepsTheInvariants) {
+  size_t grants_from_memory = 0, stale_bindings = 0, preemptions = 0;
+  for (uint64_t i = 0; i < kHistoriesPerTest; ++i) {
+    const uint64_t seed = GetParam() * kHistoriesPerTest + i;
     const Outcome outcome = Play(OptionsOf(seed));
-    ASSERT_EQ(outcome.failure, "") << "seed " << seed << "\n" << Told(outcome);
+    ASSERT_EQ(outcome.failure, "") << "seed " << seed << "\n" << LogOf(outcome);
     EXPECT_GT(outcome.containers, 20u) << "seed " << seed << ": nothing happened";
-    from_memory += outcome.from_memory;
-    stale += outcome.stale;
+    grants_from_memory += outcome.grants_from_memory;
+    stale_bindings += outcome.stale_bindings;
     preemptions += outcome.preemptions;
   }
-  if (kHistoriesEach < 15) return;
-  EXPECT_GT(from_memory, 0u) << "no agent started while the API server was away";
-  EXPECT_GT(stale, 0u) << "no former leader's binding took effect";
+  if (kHistoriesPerTest < 15) return;
+  EXPECT_GT(grants_from_memory, 0u) << "no agent started while the API server was down";
+  EXPECT_GT(stale_bindings, 0u) << "no former leader's binding took effect";
   EXPECT_GT(preemptions, 0u) << "no pod was preempted";
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimulationTest, ::testing::Range<uint64_t>(0, 20));
 
-TEST(HistoryTest, ASeedRepeatsItself) {
+TEST(HistoryTest, TwoRunsOfASeedAreEqual) {
   for (const uint64_t seed : {7, 8}) {
     const Outcome first = Play(OptionsOf(seed)), second = Play(OptionsOf(seed));
     EXPECT_GT(first.events, 100u);
@@ -72,14 +71,14 @@ TEST(HistoryTest, ReplaysOneSeed) {
   std::printf(
       "%s%zu events, %zu containers, %zu grants before the API server was reached, "
       "%zu stale bindings, %zu repairs, %zu preemptions\n",
-      Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory, outcome.stale,
-      outcome.repairs, outcome.preemptions);
+      LogOf(outcome).c_str(), outcome.events, outcome.containers, outcome.grants_from_memory,
+      outcome.stale_bindings, outcome.repairs, outcome.preemptions);
   EXPECT_EQ(outcome.failure, "");
 }
 
-uint64_t NumberIn(const char* variable, uint64_t otherwise) {
+uint64_t NumberIn(const char* variable, uint64_t fallback) {
   const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+  return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
 }
 
 TEST(HistoryTest, PlaysMany) {
@@ -88,12 +87,12 @@ TEST(HistoryTest, PlaysMany) {
   const uint64_t from = NumberIn("TESSERA_SIMULATION_FROM", 1000);
   const ScopedLogSinkForTest quiet([](std::string_view) {});
   const auto began = std::chrono::steady_clock::now();
-  size_t containers = 0, stale = 0, repairs = 0, preemptions = 0;
+  size_t containers = 0, stale_bindings = 0, repairs = 0, preemptions = 0;
   int failed = 0;
   for (uint64_t seed = from; seed < from + count && failed < 20; ++seed) {
     const Outcome outcome = Play(OptionsOf(seed));
     containers += outcome.containers;
-    stale += outcome.stale;
+    stale_bindings += outcome.stale_bindings;
     repairs += outcome.repairs;
     preemptions += outcome.preemptions;
     EXPECT_EQ(outcome.failure, "") << "seed " << seed;
@@ -103,7 +102,7 @@ TEST(HistoryTest, PlaysMany) {
   std::printf(
       "%d failed; %zu containers, %zu stale bindings, %zu repairs, %zu preemptions; "
       "%.1f ms a history\n",
-      failed, containers, stale, repairs, preemptions,
+      failed, containers, stale_bindings, repairs, preemptions,
       took.count() * 1000 / static_cast<double>(count));
 }
 

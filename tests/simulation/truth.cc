@@ -21,7 +21,7 @@ void Truth::Starts(const kube::PodObject& pod, const std::string& container,
   if (!world_.failure().empty()) {
     for (const auto& [key, value] : pod.meta.annotations) world_.Note(key + " = " + value);
   }
-  const auto [had, first] = had_[uid].try_emplace(container, grant.devices);
+  const auto [had, first] = first_devices_[uid].try_emplace(container, grant.devices);
   if (!first && had->second != grant.devices) {
     world_.Fail(fmt::format("{}/{} started again with other GPUs:{}", uid, container, uuids));
   }
@@ -55,7 +55,8 @@ void Truth::CheckAssigned(const kube::PodObject& pod, const std::string& contain
   const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
   if (text == pod.meta.annotations.end()) return;  // bypassed the scheduler
   const Result<device::Assignment> assignment = device::DecodeAssignment(text->second);
-  if (!assignment.ok()) return world_.Fail("assignment of " + pod.meta.uid.str());
+  if (!assignment.ok())
+    return world_.Fail("the assignment of " + pod.meta.uid.str() + " cannot be decoded");
   const auto shares = assignment->containers.find(container);
   if (shares == assignment->containers.end()) return;
   bool same = shares->second.size() == grant.devices.size();

@@ -27,7 +27,7 @@ class Truth {
   void Starts(const kube::PodObject& pod, const std::string& container, const grant::Grant& grant);
   void Ends(const Uid& uid, const std::string& container);
   // The pod was deleted.
-  void Forget(const Uid& uid) { had_.erase(uid); }
+  void Forget(const Uid& uid) { first_devices_.erase(uid); }
 
   size_t running() const { return running_.size(); }
   size_t started() const { return started_; }
@@ -40,7 +40,8 @@ class Truth {
 
   World& world_;
   std::map<Key, std::vector<grant::GrantedDevice>> running_;
-  std::map<Uid, std::map<std::string, std::vector<grant::GrantedDevice>>> had_;  // by container
+  std::map<Uid, std::map<std::string, std::vector<grant::GrantedDevice>>>
+      first_devices_;  // by container
   size_t started_ = 0;
 };
 

@@ -36,7 +36,7 @@ class World {
 
   void After(Duration delay, const Life& life, std::function<void()> task) {
     runner_.PostDelayed(delay, [weak = std::weak_ptr(life), task = std::move(task)] {
-      // Not locked while it runs, because the task may end the process.
+      // The life is not locked while the task runs, because the task may end the process.
       if (!weak.expired()) task();
     });
   }
@@ -45,10 +45,10 @@ class World {
     Every(period, life, std::make_shared<const std::function<void()>>(std::move(task)));
   }
 
-  // Records a line for debugging.
+  // Adds a line to the log of the history.
   void Note(std::string line);
   const std::deque<std::string>& notes() const { return notes_; }
-  // Hash of all notes; equal in two runs of one seed.
+  // Hash of all notes: the same in each run of one seed.
   uint64_t fingerprint() const { return fingerprint_; }
   size_t events() const { return events_; }
 
