@@ -40,8 +40,8 @@ class Truth {
 
   World& world_;
   std::map<Key, std::vector<grant::GrantedDevice>> running_;
-  std::map<Uid, std::map<std::string, std::vector<grant::GrantedDevice>>>
-      first_devices_;  // by container
+  // What each container of a pod had at its first start.
+  std::map<Uid, std::map<std::string, std::vector<grant::GrantedDevice>>> first_devices_;
   size_t started_ = 0;
 };
 
