@@ -207,8 +207,8 @@ class ClusterLedger {
     bool requests_gpus() const { return !demand.demand.gpu_demands.empty(); }
     // Results of the quota check, by model, pool and the GPU's device memory.
     std::map<std::tuple<std::string, std::string, int64_t>, Status> quota_results;
-    // By node: for which nominated pod its free GPUs are reserved.
-    std::map<std::string, std::string> reserved;
+    // By node: a text that names the nominated pod for which the node's free GPUs are reserved.
+    std::map<std::string, std::string> reserved_reasons;
   };
   // INVALID_ARGUMENT for a request that breaks a rule of its dialect. Forgets the pod first if it
   // is assumed, so that its own GPUs count as free.
@@ -217,8 +217,8 @@ class ClusterLedger {
   Verdict Evaluate(Query& query, std::string_view node) { return Evaluate(query, FindNode(node)); }
   // `node` is the result of FindNode.
   Verdict Evaluate(Query& query, const NodeEntry* node);
-  // Whether the quota of the pod's namespace allows its GPUs on the node, whether the node has room
-  // or not. RESOURCE_EXHAUSTED, PERMISSION_DENIED: the reason. Valid as long as the query.
+  // Whether the quota of the pod's namespace allows its GPUs on the node. Ignores whether the node
+  // has room. RESOURCE_EXHAUSTED and PERMISSION_DENIED give the reason. Valid as long as the query.
   const Status& CheckQuota(Query& query, const NodeEntry& node) const;
   // Why kube-scheduler rejects the node for this pod before it calls the extender. Besides the
   // kinds of kube::Exclusion: "cordoned", "not-ready" and "not-offered". Only with

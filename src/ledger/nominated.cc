@@ -100,7 +100,7 @@ std::string_view ClusterLedger::ReservedReason(Query& query, const NodeEntry& no
   const std::optional<NodeTrial> trial = WithReserved(query.request, node);
   if (!trial || trial->Fits(GpusOnly(query.demand.demand))) return "";
   const PodEntry& first = *NominatedBefore(query.request, node.node.name).front();
-  return query.reserved
+  return query.reserved_reasons
       .insert_or_assign(node.node.name,
                         fmt::format("its GPUs are reserved for pod {} of priority {}, which is "
                                     "nominated to the node",

@@ -4,8 +4,8 @@
 // (policy.h), and does not know the names of pods: the caller maps names to ids.
 //
 // Place never exceeds the capacity of a GPU or a node, and a whole GPU excludes all other pods.
-// Adopt records pods that already run, even if they hold more than there is. Free amounts are then
-// negative, and nothing more is placed there until enough pods have left.
+// Adopt records pods that already run, even if they hold more than the node has. Free amounts are
+// then negative, and nothing more is placed there until enough pods have left.
 //
 // Threads: one. Cost: Place and Remove touch one node.
 #pragma once

@@ -51,7 +51,7 @@ std::string_view MetricLabelOf(UnfitReason reason);
 // Why a demand does not fit on one node: the first reason found.
 struct NodeShortfall {
   UnfitReason reason = UnfitReason::kNothing;
-  // The node itself is too small even without pods, so preemption cannot help.
+  // The pod would not fit even if the node had no pods, so preemption cannot help.
   bool unresolvable = false;
   uint8_t gpu_demand_index = 0;  // index of the GPU demand for which too few GPUs fit
   int64_t wanted = 0;            // CPU in thousandths, memory in bytes, or number of GPUs

@@ -5,8 +5,8 @@
 //
 // A namespace without an entry is unlimited. A namespace with an entry may use a model if each
 // matching line of its quota has used + wanted ≤ GPUs × 1000. A model that matches no line is
-// rejected; without "quota" models are unlimited. With a list of pools only nodes of these pools
-// are allowed.
+// rejected. An entry without "quota" limits no model. If an entry lists pools, only nodes of these
+// pools are allowed.
 //
 // Threads: one. Cost: some string compares; check once for each model and pool, not for each node.
 #pragma once

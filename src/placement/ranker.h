@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the scores of all nodes for each shape from one decision to the next, and scores only nodes
 // that changed since the shape's last decision. For policies whose score depends only on the node
-// and the shape, apart from a penalty that the policy looks up by `group` at decision time.
+// and the shape. A policy may put nodes into groups and add a penalty for each group at decision
+// time.
 //
 // Memory: six bytes for each node and shape, for at most kMaxShapes shapes (the least recently used
 // shape is dropped). Threads: one.

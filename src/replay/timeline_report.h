@@ -13,8 +13,9 @@
 
 namespace tessera::replay {
 
-// {"timelines":[{"policy","seed","nodes","gpus","peak_gpus","gpu_hours","allocation","fragmentation",
-// "last_end","never","blocked":{…},"waiting":{"share":{"pods","mean","p50","p99","max"},…},
+// {"timelines":[{"policy","seed","nodes","gpus","peak_gpus","pods","seconds","gpu_hours",
+// "allocation","fragmentation","mean_wait","last_end","never","blocked":{…},
+// "waiting":{"share":{"pods","mean","p50","p99","max"},…},
 // "points":[{"seconds","allocation","fragmentation","waiting_gpus"},…]},…]}. Times are seconds.
 std::string ToJson(const std::vector<TimelineResult>& results);
 // A line for each point.

@@ -14,9 +14,9 @@ namespace tessera::scheduler {
 void WriteAllocation(const ledger::ClusterLedger& ledger, MetricsText* text);
 
 // The part of the free compute that a typical pod cannot use: F_n(M) of placement/fragmentation.h,
-// summed over all nodes and divided by all idle thousandths. The mix M consists of the kMaxMixShapes
-// most frequent shapes of the pods that hold GPUs. The value is 0 if no GPU is free or no pod holds
-// a GPU.
+// summed over all nodes and divided by all idle thousandths. The mix M consists of the most
+// frequent shapes of the pods that hold GPUs, at most kMaxMixShapes. The value is 0 if no GPU is
+// free or no pod holds a GPU.
 inline constexpr size_t kMaxMixShapes = 32;
 double FragmentationOf(const ledger::ClusterLedger& ledger);
 void WriteFragmentation(const ledger::ClusterLedger& ledger, MetricsText* text);

@@ -42,7 +42,7 @@ bool Holds::HasOpenAttempt(const Uid& uid, std::string_view name) const {
          node->id < found->second.fitting_nodes.size() && found->second.fitting_nodes[node->id];
 }
 
-Duration Holds::HoldTime(const SchedulingAttempt& attempt) const {
+Duration Holds::RemainingHoldTime(const SchedulingAttempt& attempt) const {
   const bool failure_is_visible =
       attempt.failed_hash_in_request == 0 || !attempt.nominated_node.empty();
   return (failure_is_visible ? options_.limit : options_.limit_if_failure_invisible) -
@@ -61,12 +61,12 @@ void Holds::Hold(const kube::PodObject& pod, const Query& query, std::string_vie
   attempt.failed_hash_in_watch = received->failed_attempt_hash;
   attempt.nominated_node = received->nominated_node;
   // Assume fails only if the quota is exceeded. The bind call then reports the error.
-  (void)ledger_.Assume(query, node, HoldTime(attempt));
+  (void)ledger_.Assume(query, node, RemainingHoldTime(attempt));
 }
 
 void Holds::AssumeGpus(const kube::PodObject& pod, const SchedulingAttempt& attempt) {
   const Result<Query> query = ledger_.MakeQuery(pod);
-  if (query.ok()) (void)ledger_.Assume(*query, attempt.node, HoldTime(attempt));
+  if (query.ok()) (void)ledger_.Assume(*query, attempt.node, RemainingHoldTime(attempt));
 }
 
 void Holds::EndAttempt(const Uid& uid) {
@@ -101,7 +101,7 @@ void Holds::OnPod(const kube::PodObject& pod) {
   attempt.nominated_node = pod.nominated_node;
   if (attempt.nominated_node == attempt.node ||
       !HasOpenAttempt(pod.meta.uid, attempt.nominated_node)) {
-    return ledger_.ExtendAssumption(pod.meta.uid, HoldTime(attempt));
+    return ledger_.ExtendAssumption(pod.meta.uid, RemainingHoldTime(attempt));
   }
   // kube-scheduler chose a node other than the best node.
   attempt.node = attempt.nominated_node;

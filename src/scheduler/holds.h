@@ -53,7 +53,8 @@ class Holds {
   Holds(ledger::ClusterLedger& ledger, const Binder& binder, const Clock& clock, FindPod find_pod,
         HoldOptions options);
 
-  // Records that filter named the nodes whose NodeId is set in `fitting_nodes`. Replaces earlier results.
+  // Records that filter named the nodes whose NodeId is set in `fitting_nodes`. Replaces earlier
+  // results.
   void RecordFitting(const kube::PodObject& pod, std::vector<bool> fitting_nodes);
   // Whether filter named the node for the pod and the attempt is still open: the pod is not bound,
   // and kube-scheduler has not given up.
@@ -84,7 +85,7 @@ class Holds {
 
   // The feed's pod of this name and UID, if it still waits for a node; else null.
   const kube::PodObject* FindWaiting(const kube::PodObject& pod) const;
-  Duration HoldTime(const SchedulingAttempt& attempt) const;
+  Duration RemainingHoldTime(const SchedulingAttempt& attempt) const;
   void AssumeGpus(const kube::PodObject& pod, const SchedulingAttempt& attempt);
 
   ledger::ClusterLedger& ledger_;

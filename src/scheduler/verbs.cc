@@ -79,9 +79,9 @@ Json NodeOf(const ledger::NodeEntry& node, const UsesByUuid& uses, int64_t unit_
 
 class Verbs : public std::enable_shared_from_this<Verbs> {
  public:
-  Verbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
+  Verbs(GetActiveTerm get_active_term, const Clock& clock, SchedulerMetrics& metrics,
         trace::SpanRecorder record_span)
-      : get_active_term_(std::move(get)),
+      : get_active_term_(std::move(get_active_term)),
         clock_(clock),
         metrics_(metrics),
         record_span_(std::move(record_span)) {}
@@ -254,10 +254,10 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   return limits;
 }
 
-void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
+void AddVerbs(GetActiveTerm get_active_term, const Clock& clock, SchedulerMetrics& metrics,
               trace::SpanRecorder record_span, Router* router) {
   const auto verbs =
-      std::make_shared<Verbs>(std::move(get), clock, metrics, std::move(record_span));
+      std::make_shared<Verbs>(std::move(get_active_term), clock, metrics, std::move(record_span));
   const auto add = [&](std::string_view prefix, int bind_error) {
     const std::string base(prefix);
     router->Post(base + "/filter", verbs->Filter(&Extender::Filter));

@@ -47,7 +47,7 @@ inline constexpr size_t kMaxBindsInFlight = 128;
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 // `record_span` may be null; filter and bind are then not traced.
-void AddVerbs(GetActiveTerm get, const Clock& clock, SchedulerMetrics& metrics,
+void AddVerbs(GetActiveTerm get_active_term, const Clock& clock, SchedulerMetrics& metrics,
               trace::SpanRecorder record_span, Router* router);
 
 // Usage of each GPU by pods, in the format of gpushare's extender:

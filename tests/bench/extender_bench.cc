@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the scheduler extender at its socket. There are N nodes of 8 GPUs; on each node four
 // GPUs are held by one pod each. Pods of several kinds come one after the other, as from
-// kube-scheduler: filter over all nodes, prioritize over the nodes that fit, and bind while the next
-// pod is decided. Bindings go to a stand-in for the API server, which answers at once. Everything
-// runs in one process, the callers included. Requests are built before the time starts. Answers are
-// read to their end within the time, but parsed after it. "null" is GET /version: the cost of
-// sockets and threads. "CPU" is the time of the threads that answer, for all three verbs of a pod.
+// kube-scheduler: filter over all nodes, prioritize over the nodes that fit, and bind while the
+// next pod is decided. Bindings go to a stand-in for the API server, which answers at once.
+// Everything runs in one process, the callers included. Requests are built before the time starts.
+// Answers are read to their end within the time, but parsed after it. "null" is GET /version: the
+// cost of sockets and threads. "CPU" is the time of the threads that answer, for all three verbs of
+// a pod.
 //   extender_bench [--pods P, 2000] [N …, 100 1213 5000]
 #include <pthread.h>
 

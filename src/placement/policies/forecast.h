@@ -8,8 +8,9 @@
 //   horizon and K the number of slots, a slot is worth 1000 · GPUs · P(D >= K). Classes are nested:
 //   the demand of a class counts every larger pod (Hall's condition). As in a linear program, the
 //   value of capacity is the sum over all constraints in which it occurs.
-// - Scarcity: a pod that names GPU models can run nowhere else. Every placement on such a model
-//   costs its own size times the chance that those pods fill the model.
+// - Scarcity: a pod that names GPU models can run only on these models. So every placement on such
+//   a model costs the thousandths that it takes, times the chance that pods that name the model
+//   will fill it.
 //
 // D follows a negative binomial distribution, the posterior predictive of a Poisson rate, so that a
 // rate learned from few pods counts as uncertain. The horizon is the number of arrivals until the
@@ -78,8 +79,9 @@ class Forecast {
   // Call for each new or changed node: pods that take a whole node of the largest size become a
   // class.
   void OnNodeChanged(const NodeView& node);
-  // Bit j: class j is new and may reuse the index of a dropped class. The caller counts its slots
-  // on every node and adds them with AddSlots. The call clears the bits.
+  // Returns the new classes and clears the list: bit j stands for class j, which may reuse the
+  // index of a dropped class. The caller counts their slots on every node and adds them with
+  // AddSlots.
   uint32_t TakeNewClasses() { return std::exchange(new_classes_, 0); }
   uint32_t new_classes() const { return new_classes_; }
 

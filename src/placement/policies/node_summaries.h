@@ -22,7 +22,7 @@ namespace tessera::placement {
 struct NodeSummary {
   NodeKey key;
   int64_t cpu_free = -1, memory_free = -1;  // negative where the node takes no pods
-  // If a pod leaves at least these amounts free, it takes no slot of any class.
+  // A placement after which at least these amounts are free takes no slot of any class.
   int64_t min_free_cpu = 0, min_free_memory = 0;
   int min_idle = 0;  // GPUs
   int idle = 0;      // GPUs

@@ -15,10 +15,10 @@
 //   fits, and g the thousandths that this pod takes:
 //     w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
 //   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
-//   (normal distributions). The part of a GPU for whose pods CPU or memory is missing counts as
-//   idle. The closed form has no sampling noise, but ignores how pods of several GPUs pack, and
-//   pods without GPUs. Its weight is therefore f^1.5, at most half, with f the fraction of the
-//   mix's CPU that pods with GPUs request.
+//   (normal distributions). If CPU or memory is missing for a fraction of these pods, the same
+//   fraction of the GPU counts as idle. The closed form has no sampling noise, but ignores how pods
+//   of several GPUs pack, and pods without GPUs. Its weight is therefore f^1.5, at most half, with
+//   f the fraction of the mix's CPU that pods with GPUs request.
 // Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
 // of its thousandths and its bytes / m.
 //
