@@ -73,6 +73,10 @@ class Inventory::Impl {
 
   // Probes: inventory_probes.cc.
   void Probe(int index);
+  // Runs `work` for the GPU at `index`, and passes its report to `on_report`.
+  template <typename Report>
+  void Query(int index, std::function<void(CurrentNvmlCall*, Report*)> work,
+             void (Impl::*on_report)(int index, const Report&));
   void Identify(int index);
   void Poll(int index, const GpuTable::GpuRecord& record);
   void OnIdentityReport(int index, const IdentityReport& report);

@@ -28,23 +28,31 @@ void Inventory::Impl::Probe(int index) {
   }
 }
 
-void Inventory::Impl::Identify(int index) {
+template <typename Report>
+void Inventory::Impl::Query(int index, std::function<void(CurrentNvmlCall*, Report*)> work,
+                            void (Impl::*on_report)(int index, const Report&)) {
   queries_[index].busy = true;
-  jobs_.Start<IdentityReport>(
-      fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
-          CurrentNvmlCall* current_call, IdentityReport* report) {
-        IdentifyGpu(*nvml, index, SysRootOf(root, sys), current_call, report);
-      },
-      [this, index](IdentityReport& report, JobRunner::AnswerState state) {
+  jobs_.Start<Report>(
+      fmt::format("nvml-gpu{}", index), options_.call_deadline, std::move(work),
+      [this, index, on_report](Report& report, JobRunner::AnswerState state) {
         if (!state.current) return;
         if (state.late) --queries_[index].stuck;
         if (!state.late) queries_[index].busy = false;
-        OnIdentityReport(index, report);
+        (this->*on_report)(index, report);
       },
       [this, index](NvmlCall call, JobRunner::AnswerState state) {
         if (state.current) OnOverdue(index, call);
       });
+}
+
+void Inventory::Impl::Identify(int index) {
+  Query<IdentityReport>(
+      index,
+      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
+          CurrentNvmlCall* current_call, IdentityReport* report) {
+        IdentifyGpu(*nvml, index, SysRootOf(root, sys), current_call, report);
+      },
+      &Impl::OnIdentityReport);
 }
 
 void Inventory::Impl::OnIdentityReport(int index, const IdentityReport& report) {
@@ -62,22 +70,13 @@ void Inventory::Impl::OnIdentityReport(int index, const IdentityReport& report) 
 }
 
 void Inventory::Impl::Poll(int index, const GpuTable::GpuRecord& record) {
-  queries_[index].busy = true;
-  jobs_.Start<PollReport>(
-      fmt::format("nvml-gpu{}", index), options_.call_deadline,
+  Query<PollReport>(
+      index,
       [nvml = nvml_, handle = record.handle, memory = record.supports_memory_info,
        fabric = record.supports_fabric_info](CurrentNvmlCall* current_call, PollReport* report) {
         PollGpu(*nvml, handle, memory, fabric, current_call, report);
       },
-      [this, index](PollReport& report, JobRunner::AnswerState state) {
-        if (!state.current) return;
-        if (state.late) --queries_[index].stuck;
-        if (!state.late) queries_[index].busy = false;
-        OnPollReport(index, report);
-      },
-      [this, index](NvmlCall call, JobRunner::AnswerState state) {
-        if (state.current) OnOverdue(index, call);
-      });
+      &Impl::OnPollReport);
 }
 
 void Inventory::Impl::OnPollReport(int index, const PollReport& report) {

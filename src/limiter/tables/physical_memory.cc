@@ -22,6 +22,18 @@ void PhysicalPieces::Reset() {
   next_sweep_count_.store(kFirstSweepCount);
 }
 
+PhysicalPieces::Piece* PhysicalPieces::AddPiece(uint64_t handle, EndedCharge* ended) {
+  bool is_new = false;
+  auto* entry = pieces_.Add(handle, &is_new);
+  if (entry == nullptr) return nullptr;
+  if (!is_new) {
+    entry->value.references = 1;
+    *ended = DropReference(handle);
+    entry = pieces_.Add(handle, &is_new);
+  }
+  return &entry->value;
+}
+
 EndedCharge PhysicalPieces::DropReference(uint64_t handle) {
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || --piece->value.references != 0) return {};
@@ -74,21 +86,15 @@ bool PhysicalPieces::AddImported(uint64_t handle, int gpu, const PieceMark& mark
   bool is_added = true;
   {
     const SpinGuard lock(&lock_);
-    bool is_new = false;
-    auto* entry = pieces_.Add(handle, &is_new);
-    if (entry == nullptr) return false;
-    if (!is_new) {
-      entry->value.references = 1;
-      ended = DropReference(handle);
-      entry = pieces_.Add(handle, &is_new);
-    }
-    entry->value = {.bytes = mark.bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
-    entry->value.is_growing = mark.id == 0;
+    Piece* const piece = AddPiece(handle, &ended);
+    if (piece == nullptr) return false;
+    *piece = {.bytes = mark.bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
+    piece->is_growing = mark.id == 0;
     *charge = mark.bytes;
     if (mark.id != 0) {
       if (shared_charges_.Find(mark.id) != nullptr) *charge = 0;
-      if (!JoinSharedCharge(mark.id, &entry->value)) {
-        pieces_.Erase(entry);
+      if (!JoinSharedCharge(mark.id, piece)) {
+        pieces_.Erase(pieces_.Find(handle));
         is_added = false;
       }
     }
@@ -204,15 +210,9 @@ bool PhysicalPieces::Add(uint64_t handle, int gpu, uint64_t bytes) {
   EndedCharge ended;
   {
     const SpinGuard lock(&lock_);
-    bool added = false;
-    auto* piece = pieces_.Add(handle, &added);
+    Piece* const piece = AddPiece(handle, &ended);
     if (piece == nullptr) return false;
-    if (!added) {
-      piece->value.references = 1;
-      ended = DropReference(handle);
-      piece = pieces_.Add(handle, &added);
-    }
-    piece->value = {.bytes = bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
+    *piece = {.bytes = bytes, .added_moment = NextMoment(), .references = 1, .gpu = gpu};
   }
   NotifyEnd(ended);
   return true;

@@ -100,6 +100,9 @@ class PhysicalPieces {
     uint64_t handle;
     uint64_t added_moment;
   };
+  // REQUIRES lock_. Adds a piece, which the caller fills in. Null: out of host memory. `*ended`
+  // becomes the charge of an older piece with the same handle.
+  Piece* AddPiece(uint64_t handle, EndedCharge* ended);
   // REQUIRES lock_.
   EndedCharge DropReference(uint64_t handle);
   EndedCharge EndSharedChargeIfUnused(uint64_t id);
