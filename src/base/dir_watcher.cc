@@ -30,9 +30,9 @@ class DirWatcher::Inotify : public std::enable_shared_from_this<Inotify> {
     }
     Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (!fd.valid()) return nullptr;
-    auto made = std::make_shared<Inotify>(runner, std::move(fd));
-    instances.emplace(runner, made);
-    return made;
+    auto instance = std::make_shared<Inotify>(runner, std::move(fd));
+    instances.emplace(runner, instance);
+    return instance;
   }
 
   Inotify(TaskRunner* runner, Fd fd) : runner_(runner), fd_(std::move(fd)) {

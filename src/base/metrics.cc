@@ -15,15 +15,15 @@ std::string Seconds(Duration duration) {
 template <const auto& bounds>
 void WriteBuckets(std::string_view name, std::string_view labels,
                   const Histogram<bounds>& histogram, MetricsText* text) {
-  const std::string before = labels.empty() ? "" : std::string(labels) + ",";
+  const std::string first_labels = labels.empty() ? "" : std::string(labels) + ",";
   uint64_t count = 0;
   for (size_t i = 0; i < bounds.size(); ++i) {
     count += histogram.bucket(i);
-    text->AddSample(fmt::format("{}_bucket", name), before + MetricLabel("le", Seconds(bounds[i])),
-                    count);
+    text->AddSample(fmt::format("{}_bucket", name),
+                    first_labels + MetricLabel("le", Seconds(bounds[i])), count);
   }
   count += histogram.bucket(bounds.size());
-  text->AddSample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
+  text->AddSample(fmt::format("{}_bucket", name), first_labels + MetricLabel("le", "+Inf"), count);
   text->AddSample(fmt::format("{}_sum", name), labels,
                   std::chrono::duration<double>(histogram.sum()).count());
   text->AddSample(fmt::format("{}_count", name), labels, count);

@@ -92,8 +92,8 @@ class CertificateBuilder {
   }
 
  private:
-  void Expect(bool good, std::string_view step) {
-    if (!good && status_.ok()) status_ = OpenSslError(step);
+  void Expect(bool ok, std::string_view step) {
+    if (!ok && status_.ok()) status_ = OpenSslError(step);
   }
   void SetTime(ASN1_TIME* at, WallTime time) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(time.time_since_epoch());

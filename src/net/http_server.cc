@@ -80,11 +80,11 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
 
   // Rejects the largest body first, so that small requests are served regardless of large requests.
   void RejectExcessBody() {
-    size_t all = 0;
+    size_t total = 0;
     ServerConnection* largest = nullptr;
     for (const auto& [connection, unused] : connections) {
       const size_t bytes = connection->body_bytes();
-      all += bytes;
+      total += bytes;
       // A request that is being handled can no longer be rejected.
       if (!connection->evictable() || bytes == 0) continue;
       if (!largest || bytes > largest->body_bytes()) largest = connection;
@@ -92,7 +92,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     const ServerLimits& limits = options.limits;
     const size_t max =
         limits.max_total_body_bytes > 0 ? limits.max_total_body_bytes : 4 * limits.max_body_bytes;
-    if (all > max && largest) largest->RejectLargestRequest();
+    if (total > max && largest) largest->RejectLargestRequest();
   }
 
   void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from,

@@ -69,11 +69,11 @@ class StreamTransport : public Transport,
         asio::buffer(held->head), asio::buffer(*held->body), asio::buffer(held->tail)};
     written_at_ = std::chrono::steady_clock::now();
     // Writes as much at a time as the socket accepts; Asio would write 64 KiB.
-    const auto all = [this](const error_code& error, size_t count) {
+    const auto until_all_is_written = [this](const error_code& error, size_t count) {
       if (count > 0) written_at_ = std::chrono::steady_clock::now();
       return error ? 0 : SIZE_MAX;
     };
-    asio::async_write(stream_, buffers, all,
+    asio::async_write(stream_, buffers, until_all_is_written,
                       [self = this->shared_from_this(), held, on_done = std::move(on_done)](
                           const error_code& error, size_t) {
                         on_done(error ? FromErrorCode("write", error) : Status::Ok());
