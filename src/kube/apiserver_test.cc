@@ -342,7 +342,7 @@ TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
   EXPECT_EQ(bind(uid).code(), Code::kAborted);
 }
 
-TEST_F(ApiServerTest, EventsAreCountedUp) {
+TEST_F(ApiServerTest, ARepeatedEventIncreasesTheCount) {
   ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
   Status error;
   EventRecorder recorder(*client_, {.component = "tessera-test", .instance = "i"},

@@ -296,7 +296,7 @@ Operation Client::Apply(const ResourceType& type, const Json& object, const Appl
                      .before_send = options.before_send};
   if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, patch, std::move(on_done));
   // The error goes through the queue, so that it arrives later, like any other error, and not at
-  // all if the operation is canceled.
+  // all if the operation is cancelled.
   patch.before_send = [status = ref.status()] { return status; };
   return Patch({type, "", "", ""}, PatchKind::kApply, object, patch,
                [on_done = std::move(on_done), status = ref.status()](const Result<Json>&) {

@@ -62,7 +62,7 @@ TEST(ProxyTest, NoProxyMatchesHostsDomainsAddressesAndNetworks) {
   EXPECT_TRUE(bypasses("", "::1"));
 }
 
-TEST(ProxyTest, ProxyVariablesCountOnlyForTls) {
+TEST(ProxyTest, ProxyVariablesApplyOnlyToHttpsServers) {
   std::map<std::string, std::string> env{{"https_proxy", "http://lower:1"}, {"no_proxy", "direct"}};
   const auto proxy = [&](const std::string& server) {
     return ProxyFromEnvironment(

@@ -51,7 +51,7 @@ struct RequestQueue::Item {
   int attempts = 0;
   Status last_error;
   CredentialSource::Credential credential;  // of the last attempt
-  bool done = false;
+  bool done = false;                        // answered, cancelled, or the queue is closed
   Operation call;
   std::multimap<MonotonicTime, std::shared_ptr<Item>>::iterator timer;
 };
@@ -307,7 +307,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     if (item->done) return;
     item->on_answer = nullptr;
     Forget(item);
-    // Posted, because the caller may be canceling all its requests: none of the others may be sent
+    // Posted, because the caller may be cancelling all its requests: none of the others may be sent
     // in between.
     runner.Post([weak = weak_from_this()] {
       if (const auto self = weak.lock(); self && !self->closed) self->SendReady();
@@ -369,7 +369,7 @@ Operation RequestQueue::Submit(net::Request request, std::string flow, bool repe
 
 // A stream that waits for its credential.
 struct StreamState {
-  bool canceled = false;
+  bool cancelled = false;
   Operation call;
 };
 
@@ -380,7 +380,7 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
   core->credentials.Get(
       [core, state, request = std::move(request), deadlines, handler = std::move(handler)](
           const Result<CredentialSource::Credential>& credential) mutable {
-        if (state->canceled) return;
+        if (state->cancelled) return;
         // Sent even without a credential, because the server's 401 states the reason.
         core->AddCredentials(&request, credential.value_or({}));
         handler.on_head = [core, sent_credential = credential.value_or({}),
@@ -391,7 +391,7 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
         state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));
       });
   return Operation([state] {
-    state->canceled = true;
+    state->cancelled = true;
     state->call.Cancel();
   });
 }

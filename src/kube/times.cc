@@ -32,11 +32,11 @@ class Cursor {
   // Parses "Y-M-D" or "h:m:s": three numbers with separators.
   bool ThreeNumbers(size_t first_digits, char separator, int* a, int* b, int* c) {
     const auto x = Digits(first_digits);
-    const bool between = Take(separator);
+    const bool first_separator = Take(separator);
     const auto y = Digits(2);
-    const bool again = Take(separator);
+    const bool second_separator = Take(separator);
     const auto z = Digits(2);
-    if (!x || !between || !y || !again || !z) return false;
+    if (!x || !first_separator || !y || !second_separator || !z) return false;
     *a = *x;
     *b = *y;
     *c = *z;

@@ -65,12 +65,12 @@ struct TypeCatalog::Core {
 
   // Posts a call of `on_done` with a known result.
   Operation Post(Result<ResourceType> type, OnType on_done) {
-    const auto canceled = std::make_shared<bool>(false);
+    const auto cancelled = std::make_shared<bool>(false);
     client.runner().Post(
-        [canceled, weak = weak.Get(), type = std::move(type), on_done = std::move(on_done)] {
-          if (!*canceled && weak) on_done(type);
+        [cancelled, weak = weak.Get(), type = std::move(type), on_done = std::move(on_done)] {
+          if (!*cancelled && weak) on_done(type);
         });
-    return Operation([canceled] { *canceled = true; });
+    return Operation([cancelled] { *cancelled = true; });
   }
 
   Client& client;
