@@ -104,8 +104,8 @@ void AdmissionServer::OnCertificate(const net::CertificatePair& pair) {
   ready_ = true;
 }
 
-void AdmissionServer::OnProgress(const std::string& what) {
-  Log(Severity::kInfo, "webhook: " + what);
+void AdmissionServer::OnProgress(const std::string& step) {
+  Log(Severity::kInfo, "webhook: " + step);
 }
 
 void AdmissionServer::OnError(const Status& status) {

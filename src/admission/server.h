@@ -72,7 +72,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   void Trace(const AdmissionRequest& review, WallTime began, const AdmissionAnswer& answer) const;
   const ClusterCapacity* Capacity();
   void OnCertificate(const net::CertificatePair& pair) override;
-  void OnProgress(const std::string& what) override;
+  void OnProgress(const std::string& step) override;
   void OnError(const Status& status) override;
 
   const Clock& clock_;

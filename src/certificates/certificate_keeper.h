@@ -49,7 +49,7 @@ class CertificateKeeper {
     // Serve `pair` from now on. The Secret contains it.
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
     // For logs. OnProgress names a completed step; after an error the keeper retries.
-    virtual void OnProgress(const std::string& what) = 0;
+    virtual void OnProgress(const std::string& step) = 0;
     virtual void OnError(const Status& status) = 0;
   };
 

@@ -21,7 +21,7 @@ struct Replica : CertificateKeeper::Delegate {
           CertificateKeeperOptions options)
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
   void OnCertificate(const net::CertificatePair& pair) override { served.push_back(pair); }
-  void OnProgress(const std::string& what) override { progress.push_back(what); }
+  void OnProgress(const std::string& step) override { progress.push_back(step); }
   void OnError(const Status& status) override { last_error = status; }
 
   std::vector<net::CertificatePair> served;

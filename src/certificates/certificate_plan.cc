@@ -83,10 +83,10 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, W
   const bool serving_is_usable = IsUsable(current.serving, current, time, options);
   const bool next_is_usable =
       !current.next.empty() && IsUsable(current.next, current, time, options);
-  const auto promote = [&](std::string what) {
+  const auto promote = [&](std::string description) {
     const std::string newest = net::SplitCertificates(current.bundle).front();
     return CertificateStep{{BundleOf(newest, current.bundle, time, options), current.next, {}},
-                           std::move(what)};
+                           std::move(description)};
   };
   if (!serving_is_usable && next_is_usable)
     return {promote("promoted the next certificate at once")};

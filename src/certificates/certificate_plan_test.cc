@@ -34,7 +34,7 @@ class CertificatePlanTest : public ::testing::Test {
   WallTime now_ = kStart;
 };
 
-TEST_F(CertificatePlanTest, ServiceNamesAreItsDnsNames) {
+TEST_F(CertificatePlanTest, CertificateHasTheDnsNamesAndAddressOfTheService) {
   EXPECT_EQ(options_.names, (std::vector<std::string>{"svc.ns.svc", "svc.ns.svc.cluster.local",
                                                       "svc.ns", "svc", "10.0.0.9"}));
 }

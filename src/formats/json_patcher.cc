@@ -212,7 +212,7 @@ class JsonPatch {
       const auto indent = IndentAt(object.members.back().begin);
       if (indent) return *indent;
     }
-    // Without members that start a line, one level below the line on which the object opens.
+    // No member starts a line: one level below the line on which the object opens.
     const size_t line = text_.rfind('\n', object.open);
     const size_t begin = line == std::string::npos ? 0 : line + 1;
     const size_t end = std::min(text_.find_first_not_of(" \t", begin), object.open);
