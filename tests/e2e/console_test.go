@@ -76,7 +76,7 @@ func TestTheConsoleShowsWhatAContainerUses(t *testing.T) {
 		}
 	})
 	bed.Eventually(t, bed.PodTimeout, "the console shows the use of the container", func() bool {
-		time.Sleep(500 * time.Millisecond) // a person may ask ten times a second
+		time.Sleep(500 * time.Millisecond) // the console limits a person to ten requests a second
 		answer, err := client.Get(base + "/api/v1/nodes/" + node + "/usage")
 		if err != nil {
 			return false

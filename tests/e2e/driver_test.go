@@ -16,7 +16,7 @@ import (
 
 const startupTaint = "tessera.dev/not-ready"
 
-// taintKeys are the keys of the node's taints, in order.
+// taintKeys returns the keys of the node's taints, in order.
 func taintKeys(t *testing.T) (keys []string) {
 	t.Helper()
 	object, err := bed.Node(node)
@@ -75,7 +75,7 @@ func TestAStartupTaintLeavesAfterTheSmokeTestAndOthersStay(t *testing.T) {
 	})
 	waitCondition(t, "True GPUsHealthy")
 	if got := bed.Phase(t, pod); got != "Pending" {
-		t.Errorf("behind a taint of another owner the pod is %s", got)
+		t.Errorf("the node still has a taint of another owner, but the pod is %s", got)
 	}
 	setTaints(t)
 	bed.WaitPhase(t, pod, "Succeeded")
@@ -107,7 +107,7 @@ func startDriver(t *testing.T, name string, args ...string) (stop func()) {
 	return stop
 }
 
-func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T) {
+func TestANodeComesUpWithItsDriverContainerAndReportsWhatABadOneLacks(t *testing.T) {
 	profile, err := pairsProfile()
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 	// driver container.
 	bed.UpgradeChart(t, "--set", "agent.driverRoot=/")
 	simgpu(t, "destroy")
-	// Allocatable was 0 for a moment while the agent was replaced, too: the condition is the new agent's.
+	// Allocatable is also 0 for a moment while the agent is replaced, so wait for the condition of the new agent.
 	waitCondition(t, "False DriverNotReady: ")
 	bed.WaitStatusSays(t, "DriverNotReady: ", "fix: install the driver")
 	setTaints(t, startupTaint)
@@ -142,7 +142,7 @@ func TestANodeComesUpWithItsDriverContainerAndSaysWhatABadOneLacks(t *testing.T)
 		if got := taintKeys(t); len(got) != 1 {
 			t.Errorf("%s: the startup taint is gone", mode)
 		}
-		// No container could use them. The kubelet publishes the plugin's report up to ten seconds later.
+		// No container could use these GPUs. The kubelet publishes the plugin's report up to ten seconds later.
 		waitAllocatable(t, 0, 30*time.Second)
 		stop()
 		waitCondition(t, "False DriverNotReady: ")

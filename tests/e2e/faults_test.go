@@ -34,9 +34,8 @@ func agentPID(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// disturb repeats a disturbance while a pod with a GPU runs through all of it. The disturbance returns the
-// moment from which everything needed is there again (the agent's process, the kubelet's); not more than
-// two seconds later all GPUs must be offered.
+// disturb repeats a disturbance while a pod with a GPU runs. The disturbance returns the time at which the
+// stopped process (the agent, the kubelet) ran again. At most two seconds later, all GPUs must be offered.
 func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time) {
 	rounds := 3
 	if *bed.Long {
@@ -48,20 +47,20 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 	var worst, longestGap time.Duration
 	for round := range rounds {
 		began := time.Now()
-		there := disturbance(t)
+		recovered := disturbance(t)
 		waitAllocatable(t, gpus, 30*time.Second)
 		longestGap = max(longestGap, watch.longestBelow(gpus, began))
-		back := watch.lastReached(gpus, began)
-		if back.IsZero() {
+		offeredAgain := watch.lastReached(gpus, began)
+		if offeredAgain.IsZero() {
 			continue // the API never showed fewer
 		}
-		late := back.Sub(there)
-		worst = max(worst, late)
-		if late > 2*time.Second {
-			t.Errorf("round %d: all %d GPUs were offered only %s after everything was there again", round, gpus, late)
+		delay := offeredAgain.Sub(recovered)
+		worst = max(worst, delay)
+		if delay > 2*time.Second {
+			t.Errorf("round %d: all %d GPUs were offered only %s after the recovery", round, gpus, delay)
 		}
 	}
-	t.Logf("%s, %d rounds: all GPUs offered at the latest %s after; longest gap in the API %s", name, rounds, worst, longestGap)
+	t.Logf("%s, %d rounds: all GPUs were offered at most %s after the recovery; longest gap in the API %s", name, rounds, worst, longestGap)
 	if status := bed.ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the running pod was affected: %+v", status)
 	}
@@ -80,20 +79,20 @@ func registrations() int {
 	return number
 }
 
-// killAgent kills the agent, and returns when the next one ran. The kubelet offers the next one's GPUs by then;
-// before, it rejects pods, while the API may still show all GPUs.
-func killAgent(t *testing.T) (there time.Time) {
+// killAgent kills the agent, and returns the time at which the next agent ran. When the function returns, the
+// kubelet offers the GPUs of the next agent. Until then the kubelet rejects pods, though the API may show all GPUs.
+func killAgent(t *testing.T) (recovered time.Time) {
 	t.Helper()
 	old, before := agentPID(t), registrations()
 	onNode(t, "kill", "-9", old)
 	// After many kills the agent's parent pauses for up to five seconds.
 	bed.Eventually(t, time.Minute, "the agent runs again", func() bool {
 		now := agentPID(t)
-		there = time.Now()
+		recovered = time.Now()
 		return now != "" && now != old
 	})
 	bed.Eventually(t, 30*time.Second, "the agent has registered again", func() bool { return registrations() > before })
-	return there
+	return recovered
 }
 
 func TestAgentKilledWhilePodsRun(t *testing.T) { disturb(t, "agent-kill", killAgent) }
@@ -104,8 +103,8 @@ func TestAKilledAgentIsStartedAgainInItsContainer(t *testing.T) {
 			"-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}")
 	}
 	before, began := containers(), time.Now()
-	there := killAgent(t)
-	t.Logf("another agent runs after %s", there.Sub(began))
+	recovered := killAgent(t)
+	t.Logf("another agent runs after %s", recovered.Sub(began))
 	waitAllocatable(t, gpus, 10*time.Second)
 	if after := containers(); after != before {
 		t.Errorf("the kubelet restarted the container: %s, before %s", after, before)
@@ -122,7 +121,7 @@ func kubeletSocket() string {
 }
 
 func TestKubeletRestartedWhilePodsRun(t *testing.T) {
-	// The kubelet may be back before the API shows fewer GPUs, so its own API is used.
+	// The kubelet may run again before the API server shows fewer GPUs, so the test reads the kubelet's metrics.
 	var slowest time.Duration
 	disturb(t, "kubelet-restart", func(t *testing.T) time.Time {
 		old := kubeletSocket()
@@ -133,28 +132,28 @@ func TestKubeletRestartedWhilePodsRun(t *testing.T) {
 			now := kubeletSocket()
 			return now != "" && now != old
 		})
-		there := time.Now()
+		recovered := time.Now()
 		bed.Eventually(t, 30*time.Second, "the agent has registered with the new kubelet",
 			func() bool { return registrations() > 0 })
-		slowest = max(slowest, time.Since(there))
+		slowest = max(slowest, time.Since(recovered))
 		bed.Kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=60s")
-		return there
+		return recovered
 	})
-	t.Logf("registered with the new kubelet at the latest %s after it listens, as it says itself", slowest)
+	t.Logf("the kubelet counted the registration at most %s after it listened", slowest)
 	if slowest > 5*time.Second {
-		t.Errorf("registered only %s after the kubelet listens", slowest)
+		t.Errorf("the agent registered only %s after the kubelet listened", slowest)
 	}
 }
 
 func TestPluginSocketDeletedWhilePodsRun(t *testing.T) {
 	disturb(t, "socket-delete", func(t *testing.T) time.Time {
 		onNode(t, "/bin/sh", "-c", "rm /var/lib/kubelet/device-plugins/tessera-*.sock")
-		there := time.Now()
+		recovered := time.Now()
 		bed.Eventually(t, 10*time.Second, "a new socket", func() bool {
 			_, err := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c", "ls /var/lib/kubelet/device-plugins/tessera-*.sock")
 			return err == nil
 		})
-		return there
+		return recovered
 	})
 }
 
@@ -172,11 +171,11 @@ func TestContainerdRestartedWhilePodsRun(t *testing.T) {
 }
 
 func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
-	// The pod is bound while the API server lives; its container starts again and again without it.
+	// The pod is bound while the API server runs. Its container starts again and again without the API server.
 	pod := bed.Pod{Name: "restarting", RestartPolicy: "Always",
 		Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--fail", "--hold=1s"}}}}
 	pod.Create(t)
-	// The container's output is on the node: N.log of its start N, with the GPUs that it saw.
+	// The node keeps the output of the container's start N in N.log. The output names the GPUs that the container saw.
 	starts := func() int {
 		text, _ := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c",
 			"grep -l /dev/nvidia[0-9] /var/log/pods/default_restarting_*/main/*.log /dev/null | sort -V | tail -n 1")
@@ -187,7 +186,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 		return count
 	}
 	bed.Eventually(t, bed.PodTimeout, "the first start", func() bool { return starts() >= 0 })
-	// SIGKILL, because at SIGTERM it would wait for its watches.
+	// SIGKILL, because after SIGTERM the API server would wait for its watches to end.
 	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	known := starts()
 	bed.Eventually(t, 20*time.Second, "two starts without the API server", func() bool { return starts() >= known+2 })
 	bed.StartAPIServer(t)
-	// The agent lists its pods again before it knows this one, and rejects it until then.
+	// The agent knows this pod only after it has listed the pods again, and rejects the pod until then.
 	after := bed.Single("after-api-server", 1)
 	after.RestartPolicy = "OnFailure"
 	after.Create(t)
@@ -225,15 +224,15 @@ func TestADamagedRuntimeConfigurationStopsOnlyPodsWithGPUs(t *testing.T) {
 	bed.RequirePassed(t, mended, 1)
 }
 
-// freezePod keeps all processes of a pod from running and from ending, as a hang in the driver does, until the
-// returned function or the test's end lets them go on.
+// freezePod freezes all processes of a pod. They neither run nor end, like processes that hang in the driver. They
+// go on when the returned function is called or the test ends.
 func freezePod(t *testing.T, uid string) (thaw func()) {
 	t.Helper()
 	// Both cgroup drivers: pod<uid>, or <uid> with underscores in the name of a slice.
 	find := "find /sys/fs/cgroup/freezer -type d \\( -name 'pod" + uid + "' -o -name '*pod" + strings.ReplaceAll(uid, "-", "_") + ".slice' \\)"
 	folders := strings.Fields(onNode(t, "/bin/sh", "-c", find+" 2>/dev/null || true"))
 	if len(folders) != 1 {
-		t.Skipf("the pod's freezer cgroup of version 1 is one of %q: a frozen process of version 2 can be killed", folders)
+		t.Skipf("the pod has the freezer cgroups %q of version 1, not one: version 2 can kill a frozen process", folders)
 	}
 	set := func(state string) error {
 		_, err := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c", "echo "+state+" >"+folders[0]+"/freezer.state")
@@ -262,15 +261,15 @@ func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
 	next := bed.Single("after-frozen", gpus)
 	next.RestartPolicy = "OnFailure" // rejected while the old one runs
 	next.Create(t)
-	// The kubelet has removed the pod and gives its ids to the next one; the agent still tracks it.
+	// The kubelet has removed the pod and gives its device ids to the next pod. The agent still tracks the removed pod.
 	waitAllocatable(t, 0, time.Minute)
 	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "pod default/frozen is gone, but") {
-		t.Errorf("the condition does not say who holds the GPUs: %s", got)
+		t.Errorf("the condition does not name the pod that holds the GPUs: %s", got)
 	}
 	// The kubelet reports a pod as Running if its only container was rejected and will start again.
 	if status := bed.ReadPod(t, next.Name).Status; status.Phase == "Succeeded" ||
 		slices.ContainsFunc(status.ContainerStatuses, func(c bed.ContainerStatus) bool { return c.State["running"] != nil }) {
-		t.Errorf("the next pod runs while the first one's processes are there: %+v", status)
+		t.Errorf("the next pod runs before the processes of the first pod have ended: %+v", status)
 	}
 	thaw()
 	waitAllocatable(t, gpus, time.Minute)
@@ -287,7 +286,7 @@ func TestAGPUInMIGModeIsWithdrawn(t *testing.T) {
 	simgpu(t, "inject", "mig", "--gpu", "2", "--mode", "on")
 	waitAllocatable(t, gpus-1, 30*time.Second)
 	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "MIG mode is on") {
-		t.Errorf("the condition does not say why: %s", got)
+		t.Errorf("the condition does not give the reason: %s", got)
 	}
 }
 
@@ -302,11 +301,11 @@ func TestAnXIDOfAnApplicationLeavesTheGPUOnOffer(t *testing.T) {
 	}
 }
 
-// agentHasDriver: the agent has a session with the driver. The simulated library keeps a file open during
-// one, as the real one keeps /dev/nvidiactl; the library itself stays mapped.
+// agentHasDriver reports whether the agent has a session with the driver. The simulated library keeps a file open
+// during a session, as NVIDIA's library keeps /dev/nvidiactl open. The library itself stays mapped afterwards.
 func agentHasDriver(t *testing.T) bool {
 	t.Helper()
-	// The status 1 of ls: a file was closed between its reading of the folder and of the entry.
+	// ls ends with status 1 if a file was closed after ls had read the folder.
 	files := onNode(t, "/bin/sh", "-c", "ls -l /proc/"+agentPID(t)+"/fd || [ $? -eq 1 ]")
 	return strings.Contains(files, "/run/simgpu/state")
 }

@@ -47,7 +47,7 @@ func allocates(t *testing.T, pod string, bytes int) error {
 	return err
 }
 
-func (pods limitedPods) hold(t *testing.T, when string) {
+func (pods limitedPods) checkLimits(t *testing.T, when string) {
 	t.Helper()
 	waitComputeUse(t, when, map[string]int{pods.small: 30, pods.large: 70})
 	err := allocates(t, pods.holder, 1024*mib)
@@ -59,7 +59,7 @@ func (pods limitedPods) hold(t *testing.T, when string) {
 	}
 	for _, pod := range []string{pods.small, pods.large, pods.holder} {
 		if status := bed.ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s %s was touched: %+v", when, pod, status)
+			t.Errorf("%s %s was stopped or restarted: %+v", when, pod, status)
 		}
 	}
 }
@@ -83,10 +83,10 @@ func (pods limitedPods) followLimits(t *testing.T, when string) {
 
 func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
 	pods := createLimitedPods(t)
-	pods.hold(t, "at first")
+	pods.checkLimits(t, "at first")
 
 	killAgent(t)
-	pods.hold(t, "after the agent was killed")
+	pods.checkLimits(t, "after the agent was killed")
 	pods.followLimits(t, "after the agent was killed")
 
 	old := agentPID(t)
@@ -95,7 +95,7 @@ func TestLimitsHoldThroughAKilledAgentAndAnUpgrade(t *testing.T) {
 	if now := agentPID(t); now == old {
 		t.Error("the upgrade started no other agent")
 	}
-	pods.hold(t, "after an upgrade")
+	pods.checkLimits(t, "after an upgrade")
 	if text := bed.Tessera(t, "explain", pods.small); !strings.Contains(text, "main on GPU ") || !strings.Contains(text, " in the last minute: ") {
 		t.Errorf("tessera explain does not say how well the share held: %s", text)
 	}

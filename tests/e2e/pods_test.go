@@ -98,7 +98,7 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 // where compute is not divided. It is empty while no agent answers, as during an upgrade.
 func computeUsed() map[string]int { return containerNumbers("used_milli") }
 
-// driverUsed is computeUsed by the driver's samples.
+// driverUsed is like computeUsed, but returns what the driver's samples show.
 func driverUsed() map[string]int { return containerNumbers("driver_milli") }
 
 // containerNumbers returns a number of each pod on the agent's page of containers; 0 where it is missing.
@@ -163,7 +163,7 @@ func waitComputeUse(t *testing.T, what string, hundredths map[string]int) {
 }
 
 // execAlwaysBusy starts a second process in the container of a pod, which always has work in kernels of 2 ms. The
-// result waits for its end and returns the hundredths of the GPU that it used.
+// returned function waits for its end and returns the hundredths of the GPU that it used.
 func execAlwaysBusy(t *testing.T, pod string, seconds int) func() float64 {
 	type result struct {
 		text string
@@ -406,7 +406,7 @@ func TestAGrantedContainerSeesItsOwnGPUAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAPrivilegedPodNeedsLeaveAndSeesItsOwnGPUAlone(t *testing.T) {
+func TestAPrivilegedPodNeedsPermissionAndSeesItsOwnGPUAlone(t *testing.T) {
 	refused := bed.Pod{Name: "privileged-refused", Containers: []bed.Container{{Name: "main", GPUs: 1, Privileged: true}}}
 	if err := refused.TryCreate(t); err == nil || !strings.Contains(err.Error(), "tessera.dev/privileged-gpus=allowed") {
 		t.Errorf("a privileged pod was created: %v", err)
@@ -422,7 +422,8 @@ func TestAPrivilegedPodNeedsLeaveAndSeesItsOwnGPUAlone(t *testing.T) {
 	numbered := slices.DeleteFunc(slices.Clone(report.Devices), func(device string) bool {
 		return strings.Trim(strings.TrimPrefix(device, "/dev/nvidia"), "0123456789") != ""
 	})
-	// No kernel driver stands behind a simulated node, so open ends with ENXIO; a cgroup's no is EPERM.
+	// A simulated device node has no kernel driver, so open() fails with ENXIO. If the device cgroup rejected it, the
+	// error would be EPERM.
 	if len(numbered) != 1 || strings.Contains(report.OpenErrors[numbered[0]], "not permitted") {
 		t.Errorf("devices %v, open: %v", report.Devices, report.OpenErrors)
 	}
@@ -526,7 +527,7 @@ func TestExecFindsNvidiaSmi(t *testing.T) {
 }
 
 func TestPodsStartQuickly(t *testing.T) {
-	// Not a limit on speed: it fails if a start waits for a timeout somewhere.
+	// The limit is not about speed. The test fails if a start waits for a timeout somewhere.
 	bed.Single("quick", 1).Create(t)
 	began := time.Now()
 	bed.WaitPhase(t, "quick", "Succeeded")

@@ -31,7 +31,7 @@ func TestUpgradeFromTheEarlierReleaseAndBack(t *testing.T) {
 
 	check := func(when string) {
 		t.Helper()
-		pods.hold(t, when)
+		pods.checkLimits(t, when)
 		bed.Untouched(t, when, held...)
 		// A new pod gets none of the GPUs that others hold, and the next release keeps its grant.
 		next := "whole-" + strings.ReplaceAll(when, " ", "-")

@@ -113,7 +113,7 @@ func sendAsAgent(t *testing.T, token, method, path, contentType, body string) er
 	return nil
 }
 
-func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
+func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyNamesOfTessera(t *testing.T) {
 	other := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"other"}}`
 	if err := bed.Shared.Apply(ctx, other); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func Untouched(t *testing.T, when string, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
 		if status := ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s %s was touched: %+v", when, pod, status)
+			t.Errorf("%s %s was stopped or restarted: %+v", when, pod, status)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestTheChartPassesLint(t *testing.T) {
 	helm(t, "lint", "--strict", chartDir(), "--namespace", "tessera-system")
 }
 
-func TestTheChartRefusesWhatItCannotDo(t *testing.T) {
+func TestTheChartRejectsValuesThatItDoesNotSupport(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--namespace=other":               "use --namespace tessera-system",
 		"--set=driver.enabled=true":       "only tessera-operator installs drivers",
@@ -117,7 +117,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 		return bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "deployment/tessera-scheduler",
 			"-o", "jsonpath={.items[*].spec.template.spec.containers[0].args}")
 	}
-	// Certificates that the scheduler wrote into objects of the chart.
+	// Returns the certificates that the scheduler wrote into objects of the chart.
 	written := func() string {
 		return bed.Kubectl(t, "-n", "tessera-system", "get", "secret/tessera-scheduler-client", "secret/tessera-scheduler-authority", "-o", "jsonpath={.items[*].data}") +
 			bed.Kubectl(t, "get", "validatingwebhookconfiguration/tessera-webhook", "-o", "jsonpath={.webhooks[0].clientConfig.caBundle}")

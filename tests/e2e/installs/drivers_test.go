@@ -18,11 +18,11 @@ import (
 
 const (
 	upgradeState = "nvidia.com/gpu-driver-upgrade-state"
-	// A driver's installation takes some 20 s: the agent closes the old one for 6, the probe starts after 5.
+	// To install a driver takes some 20 s. The agent closes the old driver for 6 s, and the probe starts after 5 s.
 	driverTimeout = 3 * time.Minute
 )
 
-// driverSettings is a driver section for the version.
+// driverSettings returns a driver section for the version.
 func driverSettings(version string, policy bed.Object) bed.Object {
 	manager := bed.Object{"repository": "tessera.dev/tests", "image": "driver", "version": "dev"}
 	return bed.Object{"enabled": version != "", "repository": "tessera.dev/tests", "image": "driver", "version": version,
@@ -83,7 +83,7 @@ func installOperator(t *testing.T) {
 	}
 }
 
-// driverOn is the version of the driver pod that is ready on a node; "": none.
+// driverOn returns the version of the driver pod that is ready on a node, or "" if there is none.
 func driverOn(node string) string {
 	text, _ := bed.TryKubectl("-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/component=nvidia-driver",
 		"--field-selector", "spec.nodeName="+node, "-o",
@@ -125,13 +125,13 @@ func waitDriver(t *testing.T, i int, version, state string) {
 		events, pods)
 }
 
-// poolStatus is a field of the status of a pool's drivers.
+// poolStatus returns a field of the status of a pool's drivers.
 func poolStatus(pool, field string) string {
 	text, _ := bed.TryKubectl("get", "tessera/tessera", "-o", `jsonpath={.status.drivers[?(@.name=="`+pool+`")].`+field+`}`)
 	return text
 }
 
-// watched is what a watch has delivered, as lines.
+// watched holds the lines that a watch has delivered.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -170,7 +170,7 @@ func inProgress(state string) bool {
 	return strings.HasSuffix(state, "-required") && state != "upgrade-required"
 }
 
-// versionOfFirst is the resourceVersion, the first word, of the first line that matches.
+// versionOfFirst returns the first word, the resourceVersion, of the first line that matches.
 func versionOfFirst(t *testing.T, lines []string, matches func(fields []string) bool) int {
 	t.Helper()
 	for _, line := range lines {
@@ -187,7 +187,7 @@ func versionOfFirst(t *testing.T, lines []string, matches func(fields []string) 
 	return 0
 }
 
-// mostAtOnce is how many nodes upgraded at the same time, from lines "VERSION NODE STATE".
+// mostAtOnce returns how many nodes upgraded at the same time, from lines "VERSION NODE STATE".
 func mostAtOnce(lines []string) (most int) {
 	states := map[string]string{}
 	for _, line := range lines {
@@ -204,7 +204,7 @@ func mostAtOnce(lines []string) (most int) {
 	return most
 }
 
-// gpuWorkload is a Deployment whose pod holds a GPU of a node.
+// gpuWorkload creates a Deployment whose pod holds a GPU of a node.
 func gpuWorkload(t *testing.T, name, node string) {
 	t.Helper()
 	labels := bed.Object{"app": name}
@@ -230,8 +230,8 @@ func waitWorkload(t *testing.T, name string) {
 	bed.Kubectl(t, "rollout", "status", "deployment/"+name, "--timeout="+strconv.Itoa(int(bed.PodTimeout.Seconds()))+"s")
 }
 
-// TestTheOperatorInstallsAndUpgradesDrivers proves it on real nodes, from nodes without a driver on, with driver
-// containers that work, hang, and leave half of their files.
+// TestTheOperatorInstallsAndUpgradesDrivers begins with nodes without a driver. Its driver containers work, hang, or
+// install only a part of their files.
 func TestTheOperatorInstallsAndUpgradesDrivers(t *testing.T) {
 	tag := systemTag(t)
 	good := "good --after=1s -- --profile h100-sxm5-80gb --gpus 2"
@@ -258,12 +258,12 @@ func TestTheOperatorInstallsAndUpgradesDrivers(t *testing.T) {
 	t.Run("rights of the driver's pods", driverMayChangeOnlyItsNode)
 	t.Run("upgrade", upgradesOneNodeAfterTheOther)
 	t.Run("hangs", aDriverThatHangsIsRolledBackAndDelaysNoOtherPool)
-	t.Run("half", halfADriverIsRolledBack)
+	t.Run("half", anIncompleteDriverIsRolledBack)
 	t.Run("wanted again", theEarlierDriverIsWantedAgain)
 	t.Run("release", anUnwantedDriverStaysWhileItIsUsed)
 }
 
-// The driver's admission policy, with a token of the driver's pod on n1.
+// Tests the admission policy for drivers with a token of the driver's pod on n1.
 func driverMayChangeOnlyItsNode(t *testing.T) {
 	pod := strings.Fields(bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/component=nvidia-driver",
 		"--field-selector", "spec.nodeName=n1", "-o", "jsonpath={.items[0].metadata.name} {.items[0].metadata.uid}"))
@@ -328,11 +328,11 @@ func upgradesOneNodeAfterTheOther(t *testing.T) {
 }
 
 // upgradeFails upgrades to a version that does not work, and expects the first node to go back, and the other to stay.
-// `patience` is the time in seconds until the driver's container must be ready.
-func upgradeFails(t *testing.T, version, why string, patience int) {
+// The driver's container must be ready after readySeconds.
+func upgradeFails(t *testing.T, version, why string, readySeconds int) {
 	t.Helper()
 	patchTessera(t, bed.Object{"driver": bed.Object{"version": version,
-		"upgradePolicy": bed.Object{"restartTimeoutSeconds": patience, "validationTimeoutSeconds": 10}}})
+		"upgradePolicy": bed.Object{"restartTimeoutSeconds": readySeconds, "validationTimeoutSeconds": 10}}})
 	bed.Eventually(t, driverTimeout, "n1 says why driver "+version+" failed", func() bool {
 		object, _ := bed.Node("n1")
 		return stateOf("n1") == "upgrade-failed" &&
@@ -367,12 +367,12 @@ func aDriverThatHangsIsRolledBackAndDelaysNoOtherPool(t *testing.T) {
 	waitDriver(t, 3, "2.0", "upgrade-done")
 }
 
-func halfADriverIsRolledBack(t *testing.T) {
+func anIncompleteDriverIsRolledBack(t *testing.T) {
 	gpuWorkload(t, "works", "n2")
 	upgradeFails(t, "4.0", "did not pass the smoke test", 120)
 }
 
-// The version that failed is not wanted any more.
+// The settings no longer ask for the version that failed.
 func theEarlierDriverIsWantedAgain(t *testing.T) {
 	patchTessera(t, bed.Object{"driver": bed.Object{"version": "2.0"}})
 	waitDriver(t, 1, "2.0", "upgrade-done")

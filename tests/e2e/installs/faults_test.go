@@ -19,8 +19,8 @@ func giveHostDriver(t *testing.T, i int, version string) (remove func()) {
 	return func() { bed.OnNode(t, i, "/bin/sh", "-c", "rm -f "+files) }
 }
 
-// statusWorks waits until "tessera status" finds no problem.
-func statusWorks(t *testing.T) {
+// waitNoProblem waits until "tessera status" finds no problem.
+func waitNoProblem(t *testing.T) {
 	t.Helper()
 	bed.Eventually(t, bed.PodTimeout, "tessera status finds no problem", func() bool {
 		_, code := status()
@@ -34,7 +34,7 @@ func TestANodeWithTwoDriversIsNamedWithTheFix(t *testing.T) {
 	removeAtTheEnd(t)
 	bed.Tessera(t, append([]string{"install", "--set", "agent.driverRoot=/"}, settings()...)...)
 	waitGPUs(t, "n1", "n2", "n3")
-	statusWorks(t)
+	waitNoProblem(t)
 
 	remove := giveHostDriver(t, 1, "470.1.2")
 	t.Cleanup(remove)
@@ -49,5 +49,5 @@ func TestANodeWithTwoDriversIsNamedWithTheFix(t *testing.T) {
 	bed.RequirePassed(t, pod.Name, bed.NodeGPUs[0].Count)
 
 	remove()
-	statusWorks(t)
+	waitNoProblem(t)
 }

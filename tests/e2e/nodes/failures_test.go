@@ -63,7 +63,7 @@ func heldBack(t *testing.T, name string, limits map[string]int) string {
 	pod.NodeSelector, pod.NoToken = onH200, true
 	pod.Init = []bed.Container{{Name: "before", Image: "probe", Args: []string{"--hold=6s"}}}
 	pod.Create(t)
-	bed.Eventually(t, bed.PodTimeout, "the container before runs", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the init container runs", func() bool {
 		statuses := bed.ReadPod(t, name).Status.InitContainerStatuses
 		return len(statuses) > 0 && statuses[0].State["running"] != nil
 	})
@@ -128,7 +128,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			if err := bed.Shared.Start(ctx, "kubelet", index); err != nil {
 				t.Fatal(err)
 			}
-			bed.Eventually(t, bed.PodTimeout, "the node says what it has", func() bool {
+			bed.Eventually(t, bed.PodTimeout, "the node publishes its GPUs", func() bool {
 				object, err := bed.Node(node)
 				return err == nil && object.Metadata.Annotations["tessera.dev/devices"] != "" &&
 					object.Metadata.Labels[product] == models[index-1]
@@ -194,7 +194,7 @@ func TestPlainKubeSchedulerDoesNotOversellBetweenDialects(t *testing.T) {
 		t.Errorf("only %d of %d pods run on four GPUs", len(running), len(names))
 	}
 	for _, name := range running {
-		bed.Eventually(t, bed.PodTimeout, "the agent says what it gave", func() bool {
+		bed.Eventually(t, bed.PodTimeout, "the agent publishes what it assigned", func() bool {
 			return json.Valid([]byte(bed.ReadPod(t, name).Metadata.Annotations["tessera.dev/assignment"]))
 		})
 	}

@@ -96,7 +96,7 @@ func (c *collector) trace(uid string) map[string]ptrace.Span {
 	return spans
 }
 
-func TestThePodsStartIsATraceOfACollector(t *testing.T) {
+func TestACollectorGetsTheTraceOfAPodsStart(t *testing.T) {
 	bed.WireScheduler(t)
 	listener := listenInCluster(t)
 	spans := &collector{}

@@ -45,9 +45,9 @@ func (p *plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 	return nil
 }
 
-func (p *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.AllocateResponse, error) {
+func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	answer := &api.AllocateResponse{}
-	for _, container := range asked.ContainerRequests {
+	for _, container := range request.ContainerRequests {
 		units := fmt.Sprint(len(container.DevicesIds))
 		answer.ContainerResponses = append(answer.ContainerResponses, &api.ContainerAllocateResponse{Envs: map[string]string{
 			"NVIDIA_VISIBLE_DEVICES":       fmt.Sprint(p.minor),

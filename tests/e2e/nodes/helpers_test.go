@@ -20,7 +20,7 @@ const (
 	ours        = "/api/v1/namespaces/tessera-system"
 )
 
-// onT4 chooses node n2 with its four T4 of 15 GiB; onH200 node n3 with two of 140 GiB.
+// onT4 chooses node n2, which has four T4 of 15 GiB. onH200 chooses node n3, which has two H200 of 140 GiB.
 var (
 	onT4   = map[string]string{product: models[1]}
 	onH200 = map[string]string{product: models[2]}
