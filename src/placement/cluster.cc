@@ -22,7 +22,7 @@ int16_t SlackNow(const GpuState& gpu) {
   return static_cast<int16_t>(slack);
 }
 
-uint32_t EntryIndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
+uint32_t IndexOf(PodId pod) { return static_cast<uint32_t>(pod); }
 uint32_t GenerationOf(PodId pod) { return static_cast<uint32_t>(pod >> 32); }
 
 Result<size_t> FindOrAdd(std::vector<std::string>& names, std::string_view name, size_t limit,
@@ -39,7 +39,7 @@ Result<size_t> FindOrAdd(std::vector<std::string>& names, std::string_view name,
 
 }  // namespace
 
-struct Cluster::PodEntry {
+struct Cluster::StoredPod {
   PlacedPod pod;
   uint32_t generation = 0;
   uint32_t index_in_node = 0;  // position in the node's list in node_pods_
@@ -246,7 +246,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   }
   // Maps each GPU to its new position; held GPUs that are gone come last, as unhealthy.
   uint64_t held = 0;
-  for (const PodId pod : node_pods_[id]) held |= pods_[EntryIndexOf(pod)].pod.pick.all();
+  for (const PodId pod : node_pods_[id]) held |= pods_[IndexOf(pod)].pod.pick.all();
   std::array<size_t, kMaxGpusPerNode> moved_to{};
   for (size_t i = 0; i < old.gpus.size(); ++i) {
     const auto same = [&](const GpuSpec& gpu) { return gpu.uuid == old.gpus[i].uuid; };
@@ -270,7 +270,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   CountMilli(node(id), -1);
   SetNode(id, std::move(spec), state, std::move(gpus));
   for (const PodId pod : node_pods_[id]) {
-    PlacedPod& moved = pods_[EntryIndexOf(pod)].pod;
+    PlacedPod& moved = pods_[IndexOf(pod)].pod;
     for (size_t n = 0; n < demand(moved.shape).gpu_demands.size(); ++n) {
       uint64_t& mask = moved.pick.masks[n];
       uint64_t now = 0;
@@ -332,49 +332,49 @@ Result<PodId> Cluster::Adopt(ShapeId shape, NodeId id, const Pick& pick) {
 }
 
 PodId Cluster::Record(ShapeId shape, NodeId id, const Pick& pick) {
-  uint32_t number;
-  if (free_entries_.empty()) {
-    number = static_cast<uint32_t>(pods_.size());
+  uint32_t index;
+  if (free_indices_.empty()) {
+    index = static_cast<uint32_t>(pods_.size());
     pods_.emplace_back();
   } else {
-    number = free_entries_.back();
-    free_entries_.pop_back();
+    index = free_indices_.back();
+    free_indices_.pop_back();
   }
-  PodEntry& entry = pods_[number];
-  entry.pod = {shape, id, pick};
-  entry.used = true;
-  entry.index_in_node = static_cast<uint32_t>(node_pods_[id].size());
-  const PodId pod = static_cast<PodId>(entry.generation) << 32 | number;
+  StoredPod& stored = pods_[index];
+  stored.pod = {shape, id, pick};
+  stored.used = true;
+  stored.index_in_node = static_cast<uint32_t>(node_pods_[id].size());
+  const PodId pod = static_cast<PodId>(stored.generation) << 32 | index;
   node_pods_[id].push_back(pod);
   shapes_.Ref(shape);
   ++pod_count_;
-  Apply(entry.pod, 1);
+  Apply(stored.pod, 1);
   return pod;
 }
 
-Cluster::PodEntry* Cluster::EntryOf(PodId pod) {
-  if (EntryIndexOf(pod) >= pods_.size()) return nullptr;
-  PodEntry& entry = pods_[EntryIndexOf(pod)];
-  return entry.used && entry.generation == GenerationOf(pod) ? &entry : nullptr;
+Cluster::StoredPod* Cluster::FindStored(PodId pod) {
+  if (IndexOf(pod) >= pods_.size()) return nullptr;
+  StoredPod& stored = pods_[IndexOf(pod)];
+  return stored.used && stored.generation == GenerationOf(pod) ? &stored : nullptr;
 }
 
 const PlacedPod* Cluster::Find(PodId pod) const {
-  const PodEntry* entry = const_cast<Cluster*>(this)->EntryOf(pod);
-  return entry ? &entry->pod : nullptr;
+  const StoredPod* stored = const_cast<Cluster*>(this)->FindStored(pod);
+  return stored ? &stored->pod : nullptr;
 }
 
 Status Cluster::Remove(PodId pod) {
-  PodEntry* entry = EntryOf(pod);
-  if (entry == nullptr) return Error(Code::kNotFound, "the pod is gone");
-  Apply(entry->pod, -1);
-  std::vector<PodId>& pods_on_node = node_pods_[entry->pod.node];
-  pods_[EntryIndexOf(pods_on_node.back())].index_in_node = entry->index_in_node;
-  pods_on_node[entry->index_in_node] = pods_on_node.back();
+  StoredPod* stored = FindStored(pod);
+  if (stored == nullptr) return Error(Code::kNotFound, "the pod is gone");
+  Apply(stored->pod, -1);
+  std::vector<PodId>& pods_on_node = node_pods_[stored->pod.node];
+  pods_[IndexOf(pods_on_node.back())].index_in_node = stored->index_in_node;
+  pods_on_node[stored->index_in_node] = pods_on_node.back();
   pods_on_node.pop_back();
-  shapes_.Unref(entry->pod.shape);
-  entry->used = false;
-  ++entry->generation;
-  free_entries_.push_back(EntryIndexOf(pod));
+  shapes_.Unref(stored->pod.shape);
+  stored->used = false;
+  ++stored->generation;
+  free_indices_.push_back(IndexOf(pod));
   --pod_count_;
   return {};
 }
@@ -385,7 +385,7 @@ std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]
 // only for adopted pods.
 bool Cluster::OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const {
   return std::ranges::any_of(node_pods_[pod.node], [&](PodId id) {
-    const PlacedPod& other = pods_[EntryIndexOf(id)].pod;
+    const PlacedPod& other = pods_[IndexOf(id)].pod;
     if (&other == &pod) return false;
     const std::vector<GpuDemand>& gpu_demands = demand(other.shape).gpu_demands;
     for (size_t n = 0; n < gpu_demands.size(); ++n) {

@@ -210,7 +210,7 @@ class Cluster {
   bool ChangesSince(uint64_t version, std::vector<NodeId>* changed) const;
 
  private:
-  struct PodEntry;
+  struct StoredPod;
 
   NodeId NewNodeId();
   NodeChunk& ChunkOf(NodeId id) { return *chunks_[id / kChunkNodes]; }
@@ -226,7 +226,7 @@ class Cluster {
   void Apply(const PlacedPod& pod, int sign);
   bool OtherPodHoldsWhole(const PlacedPod& pod, size_t i) const;
   void CountMilli(const NodeView& view, int sign);
-  PodEntry* EntryOf(PodId pod);
+  StoredPod* FindStored(PodId pod);
 
   std::vector<std::string> models_, kinds_;
   GpuNames gpu_names_;
@@ -237,8 +237,8 @@ class Cluster {
   std::vector<std::vector<PodId>> node_pods_;
 
   Shapes shapes_;
-  std::vector<PodEntry> pods_;
-  std::vector<uint32_t> free_entries_;
+  std::vector<StoredPod> pods_;
+  std::vector<uint32_t> free_indices_;
   size_t pod_count_ = 0;
 
   int64_t total_milli_ = 0;
