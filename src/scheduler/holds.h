@@ -85,6 +85,7 @@ class Holds {
 
   // The feed's pod of this name and UID, if it still waits for a node; else null.
   const kube::PodObject* FindWaiting(const kube::PodObject& pod) const;
+  // How much longer the attempt's GPUs may be held, counted from now.
   Duration RemainingHoldTime(const SchedulingAttempt& attempt) const;
   void AssumeGpus(const kube::PodObject& pod, const SchedulingAttempt& attempt);
 
