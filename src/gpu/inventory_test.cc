@@ -52,7 +52,8 @@ TEST(InventoryTest, MakesFewCallsAndNoSnapshotsWhenNothingChanges) {
   for (const auto& [call, count] : f.driver().calls) calls += count;
   // Six polls of three calls for each of 8 GPUs and a count, and 12 waits.
   EXPECT_LE(calls, 6 * (8 * 3 + 1) + 12);
-  EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
+  EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12)
+      << "the listener pauses after a wait that does not block";
 }
 
 TEST(InventoryTest, ReportsAMissingDriverAndFindsADriverThatIsInstalledLater) {

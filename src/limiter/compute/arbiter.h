@@ -13,7 +13,8 @@
 // with false values harms itself. It takes from other containers at most the GPU time that NVML
 // does not report. A low-class container with false values delays a high class by at most 8 ms at
 // each stop. A program that waits for its own launches cannot use its share beside programs that
-// keep the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
+// keep the GPU busy. So its container gets turns, in which the other containers launch nothing
+// (DecideTurn).
 // Without an agent, the limiter itself enforces hard limits, by `cap` and `floor` of ComputeLimit.
 // Threads: one. Cost of a tick: linear in the number of containers, and n log n in the number of
 // processes that were active within the last 50 ms. Ticks allocate nothing once all containers are

@@ -114,8 +114,8 @@ void Arbiter::UpdateOwedTime(int64_t now) {
 }
 
 // A program that waits for its own launches gets one batch in each round of the driver's turns,
-// which is little beside many processes or long kernels. Once its container is owed enough, it gets
-// a turn: the other containers launch nothing until it has used the time that it is owed. The pools
+// which is little beside many processes or long kernels. Once its container is owed enough, the
+// container gets a turn: other containers launch nothing until it has used the owed time. The pools
 // alone would not stop containers that are ahead of their share: if a launch was shorter than its
 // price, the difference returns to the pool, and another launch of 10 ms may begin.
 void Arbiter::DecideTurn(int64_t now) {

@@ -13,9 +13,9 @@ constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
 // the longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits
 // into 64 bits.
 constexpr int64_t kMaxGrowth = 100 * kSecond;
-// If no work in flight ends for this long, one more launch is made, and another one each time that
-// this time passes again. The time is longer than most kernels take beside other processes, because
-// a launch cannot be revoked.
+// If no work in flight ends for this time, one launch is made without waiting for the work, and
+// then one launch each time that kStalled passes. The time is longer than most kernels take beside
+// other processes, because a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
 // GPU time of a pair of events without a launch between them, until it is measured, and the number
 // of such pairs that each process times on a GPU.

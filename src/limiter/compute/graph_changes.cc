@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that change nodes of an executable graph. Later launches may take a
-// different time, so the graph is timed anew. The time of a launch includes the waits of its nodes.
+// different time, so the limiter forgets the price of the graph. Wait nodes count, too, because the
+// time of a launch includes the waits of its nodes.
 #include "src/limiter/compute/throttle.h"
 #include "src/limiter/loader/driver.h"
 #include "src/limiter/process/process.h"

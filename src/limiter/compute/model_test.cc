@@ -555,7 +555,7 @@ TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
                 length / kUs, double(drains[drains.size() / 2]) / kMs, double(drains.back()) / kMs);
     EXPECT_LE(drains.back(), 10'000'000) << length;
     EXPECT_GT(high, 37.5) << "the high class hardly waits";
-    EXPECT_GT(low, 40) << "the low class works while the high one pauses";
+    EXPECT_GT(low, 40) << "the low class works while the high class pauses";
   }
 }
 

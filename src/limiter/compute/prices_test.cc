@@ -55,7 +55,7 @@ TEST_F(PricesTest, AnUnknownFunctionHasNoSimilarPrice) {
 TEST_F(PricesTest, APriceIsEstimatedFromTheNearestSizes) {
   Learn(1024, 10'000);
   EXPECT_EQ(Similar(4096).price, 40'000) << "grows with the size";
-  EXPECT_EQ(Similar(2).price, 10'000) << "at most that of a larger size";
+  EXPECT_EQ(Similar(2).price, 10'000) << "at most the price of a larger size";
   Learn(4096, 22'000);
   EXPECT_EQ(Similar(2048).price, 14'000);
   EXPECT_EQ(Similar(8192).price, 44'000);

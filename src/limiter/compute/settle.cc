@@ -243,8 +243,8 @@ bool Books::SettleSegment(const Mark& mark, int64_t segment, int64_t own, bool c
   const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price != nullptr) noisy_ = IsNoisy(*price);
   const bool overlaps = mark.overlaps || Overlaps(now);
-  // A mark that times no launch and was claimed while work was in flight proves no overlap. If it
-  // did, short programs of two streams would exceed their limits, although they hardly overlap.
+  // A mark that times no launch and was claimed while work was in flight proves no overlap.
+  // Otherwise short programs of two streams, which hardly overlap, would exceed their limits.
   if (mark.overlaps && (mark.timed || !mark.kept_busy)) overlapped_at_ = now;
   // If it is not known whether the process kept the GPU busy, its work took at most `segment`,
   // provided that only few of its launches can still run in other streams.

@@ -55,7 +55,8 @@ int64_t DriverGpu::Now() {
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
-// An event belongs to a context, so a change of context creates it again.
+// An event belongs to a context, so this function creates the event again after a change of
+// context.
 bool DriverGpu::Record(int event, LaunchStream stream) {
   ContextEvent& event_slot = events_[event];
   if (event_slot.event == nullptr || event_slot.context != context_) {

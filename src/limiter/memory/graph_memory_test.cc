@@ -77,7 +77,7 @@ TEST_F(LimitedGraphTest, MemoryThatTheDriverKeepsForGraphsIsCharged) {
     }
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));
     EXPECT_EQ(CU(cuda, cuGraphExecDestroy)(exec), Result::kInvalidValue);
-    EXPECT_EQ(node.Held(0), 60 * kMiB) << "the driver keeps it";
+    EXPECT_EQ(node.Held(0), 60 * kMiB) << "the driver keeps the memory";
     EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(0));
     EXPECT_EQ(node.Held(0), 0u);
   }));
@@ -172,7 +172,7 @@ TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCharged) {
     const GraphExec exec = program.Instantiate();
     EXPECT_OK(program.Launch(exec));
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&other, 40 * kMiB));
-    EXPECT_OK(program.Launch(exec)) << "its memory is there";
+    EXPECT_OK(program.Launch(exec)) << "the graph has its memory";
     ASSERT_OK(CU(cuda, cuStreamCreate)(&program.stream, 1));
     EXPECT_OK(program.Launch(exec)) << "idle memory is returned, and allocated again";
     EXPECT_EQ(node.Held(0), 100 * kMiB);
@@ -251,11 +251,12 @@ TEST_F(LimitedGraphTest, ALaunchThatTheDriverRefusesIsNotCharged) {
     EXPECT_EQ(node.usage(0).pending[0], 0u) << "the reservation of the graph has ended";
     ASSERT_OK(CU(real, cuMemFree_v2)(other));
     EXPECT_OK(program.Launch(exec));
-    EXPECT_EQ(program.Launch(exec), Result::kInvalidValue) << "its memory is not freed yet";
+    EXPECT_EQ(program.Launch(exec), Result::kInvalidValue)
+        << "the memory of the graph is not freed yet";
     EXPECT_EQ(node.Held(0), 200 * kMiB);
     EXPECT_OK(CU(cuda, cuMemFree_v2)(pointer));
     EXPECT_EQ(CU(cuda, cuMemFree_v2)(pointer), Result::kInvalidValue);
-    EXPECT_EQ(node.Held(0), 200 * kMiB) << "the driver keeps it";
+    EXPECT_EQ(node.Held(0), 200 * kMiB) << "the driver keeps the memory";
     EXPECT_EQ(CU(cuda, cuGraphLaunch)(nullptr, program.stream), Result::kInvalidValue);
   }));
   EXPECT_EQ(node.usage(0).refused, 0u);
@@ -289,7 +290,7 @@ TEST_F(LimitedGraphTest, GraphsOfAnotherLibraryAreNotCharged) {
     program.Free(program.Alloc(200 * kMiB));
     GraphExec exec = nullptr;
     EXPECT_OK(CU(real, cuGraphInstantiateWithFlags)(&exec, program.graph, 0))
-        << "by a library that calls the driver directly";
+        << "instantiated by a library that calls the driver directly";
     EXPECT_OK(program.Launch(exec));
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));

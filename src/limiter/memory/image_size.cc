@@ -48,7 +48,7 @@ uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
   return sum < kMaxBytes ? sum : kMaxBytes;
 }
 
-// Reads PTX text word by word. Punctuation that matters is a word of its own.
+// Reads PTX text word by word. Each punctuation character is a separate word.
 class PtxWords {
  public:
   PtxWords(const char* text, size_t max_image_bytes)

@@ -302,7 +302,7 @@ TEST_F(LimiterTest, ForeignPointersAndFailedFreesChangeNothing) {
     DevicePtr ours = 0, foreign = 0;
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&ours, 10 * kMiB));
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&foreign, 10 * kMiB))
-        << "by a library that calls the driver directly";
+        << "allocated by a library that calls the driver directly";
     EXPECT_OK(CU(cuda, cuMemFree_v2)(foreign));
     EXPECT_EQ(node.Held(0), 10 * kMiB);
     EXPECT_EQ(CU(cuda, cuMemFree_v2)(ours + 512), Result::kInvalidValue);

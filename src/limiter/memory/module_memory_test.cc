@@ -111,7 +111,7 @@ TEST_F(LimitedModuleTest, ALibraryIsChargedInEachContextUntilTheContextEnds) {
     EXPECT_EQ(LoadLibrary(cuda, 20 * kMiB, &other), Result::kOutOfMemory) << "20 in each";
     EXPECT_EQ(node.Held(0), 60 * kMiB + kContextBytes);
     ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(first));
-    EXPECT_EQ(node.Held(0), 30 * kMiB) << "for the context that is left";
+    EXPECT_EQ(node.Held(0), 30 * kMiB) << "one context is left";
     ASSERT_OK(CU(cuda, cuLibraryUnload)(library));
     EXPECT_EQ(node.Held(0), 0u);
   }));
@@ -143,7 +143,8 @@ TEST_F(LimitedModuleTest, NothingIsLoadedOrCreatedWhileTheLimitIsReached) {
     ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, image.c_str()));
     ASSERT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0));
     node.SetUnaccounted(0, 200 * kMiB);
-    EXPECT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0)) << "it exists already";
+    EXPECT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0))
+        << "the primary context exists already";
   }));
   EXPECT_EQ(node.usage(0).refused, 5u);
   const std::string log = ::testing::internal::GetCapturedStderr();

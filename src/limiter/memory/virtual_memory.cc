@@ -18,9 +18,9 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 
 // Charges a piece of memory that the driver has imported. On an error, the caller releases the
-// piece. No bytes are reserved for a piece that another process of the container holds, because it
-// does not count again. If that process releases the piece during this call, the piece does count,
-// so the limit is checked afterwards.
+// piece. No bytes are reserved for a piece that another process of the container holds, because
+// such a piece does not count again. If that process releases the piece during this call, the piece
+// does count, so the limit is checked afterwards.
 Result ChargeImported(PhysicalMemory memory, const PieceMark& mark) {
   Process& process = Process::Get();
   PhysicalMemoryProperties properties = {};

@@ -145,7 +145,7 @@ TEST_F(LimitedVirtualMemoryTest, ClosedExportsKeepNeitherDescriptorsNorCharges) 
     size_t free = 0;
     MakeContext(cuda);
     ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));
-    EXPECT_EQ(node.Held(0), kBlock) << "its descriptor is open";
+    EXPECT_EQ(node.Held(0), kBlock) << "the descriptor of `parked` is open";
     ::close(parked_fd);
     ASSERT_OK(CU(cuda, cuMemGetInfo_v2)(&free, nullptr));
     EXPECT_EQ(node.Held(0), 0u);
@@ -284,7 +284,7 @@ TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnce) {
   first.End();
   second.End();
   exporter.ReleasePiece();
-  EXPECT_EQ(node.Held(0), 3 * kBlock) << "the third process holds it";
+  EXPECT_EQ(node.Held(0), 3 * kBlock) << "the third process holds the piece";
   EXPECT_EQ(node.DeviceBytes(0), 3 * kBlock + kContextBytes);
   third.End();
   EXPECT_EQ(node.Held(0), 0u);

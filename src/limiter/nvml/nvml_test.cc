@@ -103,7 +103,7 @@ TEST_F(LimitedNvmlTest, DoesNotCountAProcessThatHasEnded) {
     ASSERT_EQ(CU(cuda, cuCtxCreate_v2)(&context, 0, 0), cuda::Result::kSuccess);
     ASSERT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB), cuda::Result::kSuccess);
   }));
-  EXPECT_EQ(node.Held(0), 30 * kMiB) << "no process has cleared its slot";
+  EXPECT_EQ(node.Held(0), 30 * kMiB) << "the slot is not cleared yet";
   EXPECT_TRUE(node.Run([](const CudaLibrary&) {
     const Nvml nvml;
     EXPECT_EQ(nvml.MemoryOf(0).used, 0u);

@@ -44,7 +44,7 @@ TEST_F(ContextMemoryTest, ContextsAreRefusedAtTheLimit) {
       for (const Context context : contexts) EXPECT_OK(CU(cuda, cuCtxDestroy_v2)(context));
       EXPECT_EQ(node.Held(0), 0u);
       EXPECT_EQ(node.DeviceBytes(0), 0u);
-      EXPECT_EQ(CreateAll(cuda, floating).size(), 5u) << "as before";
+      EXPECT_EQ(CreateAll(cuda, floating).size(), 5u) << "all contexts were released";
     }));
   }
 }

@@ -226,7 +226,7 @@ Contexts::Info Process::CurrentContext() {
   info.gpu = GpuOf(device);
   info.id = contexts_.Add(context, info.gpu);
   // A library has created the context by calling the driver directly, so the limiter cannot refuse
-  // it.
+  // the context.
   (void)ChargeLibraries(info);
   return info;
 }

@@ -102,7 +102,7 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
     ASSERT_EQ(::write(to_reader[1], "h", 1), 1);
     ASSERT_EQ(::read(from_reader[0], &byte, 1), 1);
   }));
-  EXPECT_EQ(node.Held(0), 80 * kMiB) << "no process has cleared its slot";
+  EXPECT_EQ(node.Held(0), 80 * kMiB) << "the slot is not cleared yet";
   ASSERT_EQ(::write(to_reader[1], "e", 1), 1);
   int status = -1;
   EXPECT_EQ(::waitpid(reader, &status, 0), reader);

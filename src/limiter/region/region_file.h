@@ -31,11 +31,11 @@ constexpr bool CanRead(const Layout& layout, const Header& header) {
   return header.version == layout.version || header.oldest_reader <= layout.version;
 }
 
-// Gives an empty file its size, its header and `mode`, whatever the umask is.
+// Gives an empty file its size, its header and `mode`, independently of the umask.
 int FillNewFile(int fd, const Layout& layout, mode_t mode);
 
 // Maps as many bytes as the layout has. Fields that an older file lacks read as 0. A file that is
-// mapped writable grows to the size of the layout. It keeps the version in its header, which its
+// mapped writable grows to the size of the layout. The file keeps the version in its header, which
 // other readers check. EPROTO: the file is shorter than its header says, or CanRead is false.
 int MapFile(int fd, const Layout& layout, bool writable, void** mapping);
 

@@ -45,10 +45,10 @@ TEST_F(RegionFileTest, AnOlderFileGrowsWhenANewerProgramMapsItWritable) {
   uint64_t* newer = Map(kNewer, true);
   ASSERT_TRUE(older != nullptr && newer != nullptr);
   At(newer, kOldFieldOffset) = 7;
-  EXPECT_EQ(At(older, kOldFieldOffset), 7u) << "a running reader follows";
+  EXPECT_EQ(At(older, kOldFieldOffset), 7u) << "a running reader gets the new value";
   EXPECT_EQ(At(newer, kNewFieldOffset), 0u);
   At(newer, kNewFieldOffset) = 8;
-  EXPECT_NE(Map(kOlder, false), nullptr) << "the next reader of the older version, too";
+  EXPECT_NE(Map(kOlder, false), nullptr) << "other readers of the older version can map the file";
   EXPECT_EQ(At(Map(kNewer, false), kNewFieldOffset), 8u);
 }
 

@@ -48,8 +48,8 @@ class SharedPieces {
 // Removes the slot of a dead process from all pieces. Called before the slot is cleared.
 void LeaveAllPieces(Usage* usage, uint32_t slot);
 
-// Bytes of a GPU that the slots count more than once: the size of each piece, for each holder but
-// one.
+// Bytes of a GPU that the slots count more than once: the size of each piece times the number of
+// its further holders.
 uint64_t DuplicateBytes(const Usage& usage, int gpu);
 
 }  // namespace tessera::limiter

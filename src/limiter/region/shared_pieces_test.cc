@@ -70,7 +70,7 @@ TEST_F(SharedPiecesTest, APieceCountsOnceForAllItsHolders) {
 
 TEST_F(SharedPiecesTest, HoldersBeyondTheSizeOfTheTableAreCountedInAddition) {
   for (Member& member : members_) member.Join(7);
-  EXPECT_EQ(Held(), 3 * kPiece) << "two holders too many";
+  EXPECT_EQ(Held(), 3 * kPiece) << "two holders are not in the table";
   for (Member& member : members_) member.Leave(7);
   EXPECT_EQ(Held(), 0u);
   for (uint64_t id = 1; id <= kMaxPieces + 1; ++id) {
@@ -100,7 +100,7 @@ TEST_F(SharedPiecesTest, ADeadProcessLeavesAllPieces) {
     members_[1].Join(id);
   }
   LeaveAllPieces(usage_, 1);
-  EXPECT_EQ(Held(), 4 * kPiece) << "its slot is cleared afterwards";
+  EXPECT_EQ(Held(), 4 * kPiece) << "the caller clears the slot afterwards";
   usage_->gpus[0].held[1] = 0;
   EXPECT_EQ(Held(), 2 * kPiece);
   EXPECT_FALSE(members_[0].pieces.HasOtherHolders(7));

@@ -22,7 +22,7 @@
 namespace tessera::limiter {
 namespace {
 
-// Number of temporary names to try. Each process that starts at the same instant takes one.
+// Number of temporary names to try. Processes that start at the same time use different names.
 constexpr int kMaxNames = 1000;
 
 class ScopedFd {

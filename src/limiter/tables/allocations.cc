@@ -93,7 +93,7 @@ bool Allocations::RemoveRestored(uint64_t pointer, Allocation* removed) {
     shard.table.Erase(entry);
     return true;
   }
-  // Keeps only the last kMaxFreedPointers pointers: no other thread is still freeing an older one.
+  // Keeps only the last kMaxFreedPointers pointers: no other thread still frees an older pointer.
   (void)shard.RemoveFreed(pointer);
   if (shard.freed_pointer_count == kMaxFreedPointers) {
     for (uint32_t i = 1; i < kMaxFreedPointers; ++i)

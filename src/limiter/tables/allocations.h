@@ -94,8 +94,8 @@ class SharedBlocks {
   // Adds an allocation to a block. True: the caller charges a block, because the allocation is the
   // first, or there is no memory for the table.
   bool Join(uint64_t block);
-  // Removes an allocation from a block, after Join. True: the caller releases a block. For a block,
-  // Leave returns true as often as Join did, in whatever order its allocations leave.
+  // Removes an allocation from a block, after Join. True: the caller releases a block. For each
+  // block, Leave returns true as often as Join did, in any order of its allocations.
   bool Leave(uint64_t block);
 
  private:

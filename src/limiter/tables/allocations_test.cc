@@ -135,11 +135,11 @@ TEST(AllocationsTest, OneOfTwoConcurrentFreesEndsTheCharge) {
     ASSERT_FALSE(allocations.Remove(kPointer, &again));
     if (refused_first) {
       EXPECT_TRUE(allocations.Restore(kPointer, removed));
-      ASSERT_TRUE(allocations.RemoveRestored(kPointer, &again)) << "its caller ends the charge";
+      ASSERT_TRUE(allocations.RemoveRestored(kPointer, &again)) << "the caller ends the charge";
       EXPECT_EQ(again.own_blocks(), 5u);
     } else {
       EXPECT_FALSE(allocations.RemoveRestored(kPointer, &again));
-      EXPECT_FALSE(allocations.Restore(kPointer, removed)) << "its caller ends the charge";
+      EXPECT_FALSE(allocations.Restore(kPointer, removed)) << "the caller ends the charge";
     }
     EXPECT_FALSE(allocations.Remove(kPointer, &again));
   }

@@ -33,8 +33,8 @@ class LimitedNode {
   uint64_t Held(uint32_t gpu);
   const GpuUsage& usage(uint32_t gpu);
   const ComputeUsage& compute(uint32_t gpu) { return usage_->compute[gpu]; }
-  // Waits until the first process of the container has no work in flight on the GPU. False: it
-  // still has some after ten seconds.
+  // Waits until the first process of the container has no work in flight on the GPU. False: the
+  // process still has work after ten seconds.
   bool WaitUntilSettled(uint32_t gpu);
   sim::testing::SimNode& node() { return node_; }
   // Clears the slots of dead processes, as the next process of the container would.

@@ -30,10 +30,11 @@ struct Load {
   Grids grids = Grids::kFixed;
   double power = 0;        // a launch takes `length` * (blocks / mean blocks)^power
   bool exchanges = false;  // before a launch of another length, changes the graph that it launches
-  double wake = 10 * kUs;  // from the end of the work to the return of the program's wait for it
+  double wake = 10 * kUs;  // from the end of the work until the program's wait returns
   double begins = 0, ends = 1e18;  // when the process starts, and when it is killed for good
   double meter_error = 1;          // factor of the times that its events report
-  // If not 0: the process is killed so many nanoseconds after its first launch, and starts anew.
+  // If not 0: nanoseconds from the first launch of a process until it is killed. Then the next
+  // process of the load starts.
   double killed_after = 0;
 };
 

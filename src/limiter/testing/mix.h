@@ -16,9 +16,9 @@ class Mix {
   explicit Mix(uint64_t seed, double new_grids = 0);
 
   SharedGpuOptions& options() { return options_; }
-  // The percentages of the GPU that the tenants should have used: by weight, and none above its
-  // limit or its demand. A tenant that could have used more, but waited for its own launches, is
-  // still expected to get its share. The other tenants may use the time that this tenant missed.
+  // The percentages of the GPU that the tenants should have used: by weight, and no tenant above
+  // its limit or its demand. A tenant that could have used more, but waited for its own launches,
+  // is still expected to get its share. The other tenants may use the time that this tenant missed.
   // All tenants share the time that the GPU loses between batches.
   std::vector<double> Expected(const SharedGpu& gpu) const;
 

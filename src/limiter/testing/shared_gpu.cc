@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
 constexpr int64_t kOvershoot = 60'000;  // maximum delay of a wake-up
-// From the end of a process to the first launch of the next one.
+// From the end of a process to the first launch of the next process.
 constexpr int64_t kStart = 1 * kMillisecond;
 constexpr int64_t kSamplePeriod = 100'000'000;
 // A share is kept in windows of this many times the longest kernel.
@@ -158,7 +158,7 @@ void SharedGpu::ClearSlot(Process* process) {
   }
 }
 
-// Kills the process, and starts another one, which gets the same slot and clears it.
+// Kills the process, and starts another process, which clears and reuses the slot.
 void SharedGpu::Restart(Process* process) {
   gpu_.Kill(process->driver.context);
   ClearSlot(process);
