@@ -33,8 +33,8 @@ MappedState* g_mapped = nullptr;
 std::atomic<sim::State*> g_state{nullptr};  // an element of g_mapped
 std::atomic<unsigned> g_references{0};
 VisibleGpus g_visible;  // written while g_references is 0
-// The state file, open while g_references > 0, as the real library keeps /dev/nvidiactl open, so
-// that /proc/<pid>/fd shows users of the driver.
+// The state file, open while g_references > 0. Like /dev/nvidiactl of the real library, it shows
+// users of the driver in /proc/<pid>/fd.
 int g_session_fd = -1;
 // nvmlInit and nvmlShutdown may race in a client's threads. Other calls do not take this lock.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;

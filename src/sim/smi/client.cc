@@ -27,8 +27,8 @@ NvmlClient::~NvmlClient() {
 }
 
 nvml::Return NvmlClient::Open() {
-  // The program's RUNPATH names the folders beside it (see CMakeLists.txt), so the copy in a driver
-  // root finds the library of the same root; otherwise the dynamic loader's own search decides.
+  // The program's RUNPATH names the folders beside it (see CMakeLists.txt). So a copy in a driver
+  // root finds the library of that root. Elsewhere the dynamic loader searches.
   library_ = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library_ == nullptr) return nvml::Return::kLibraryNotFound;
   const nvml::Return result = NVML_CALL(*this, nvmlInit_v2);
