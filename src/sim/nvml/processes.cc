@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes on a GPU, and how much of the GPU they use. Like the real driver, these functions do not
-// list processes outside of the caller's pid namespace.
+// Processes on a GPU, and how much of the GPU they use. Like the real driver, these functions do
+// not list processes outside of the caller's pid namespace.
 #include <atomic>
 #include <memory>
 #include <new>
