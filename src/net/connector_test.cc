@@ -211,8 +211,8 @@ class ProxyTest : public ConnectorTest {
                                 })
                   .value();
   }
-  Result<Response> AskThrough(const ProxyServer& proxy) { return AskThrough(proxy.address()); }
-  Result<Response> AskThrough(const Address& proxy) {
+  Result<Response> GetThrough(const ProxyServer& proxy) { return GetThrough(proxy.address()); }
+  Result<Response> GetThrough(const Address& proxy) {
     HttpClient client(io_, runner_,
                       {.server = {.tls = true, .address = {.host = "api.example", .port = 6443}},
                        .tls = {.ca = {.text = ca_.certificate()}},
@@ -229,7 +229,7 @@ class ProxyTest : public ConnectorTest {
 
 TEST_F(ProxyTest, ReachesTheServerThroughATunnel) {
   ProxyServer proxy("HTTP/1.1 200 Connection established\r\n\r\n", server_->address().port);
-  const auto answer = AskThrough(proxy);
+  const auto answer = GetThrough(proxy);
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_EQ(answer->body, "/version");
   EXPECT_EQ(proxy.request(),
@@ -239,7 +239,7 @@ TEST_F(ProxyTest, ReachesTheServerThroughATunnel) {
 
 TEST_F(ProxyTest, NamesAProxyThatRejectsTheTunnelAndItsReason) {
   ProxyServer proxy("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n");
-  const Status status = AskThrough(proxy).status();
+  const Status status = GetThrough(proxy).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(
                 "the proxy " + proxy.address().ToString() +
@@ -249,12 +249,12 @@ TEST_F(ProxyTest, NamesAProxyThatRejectsTheTunnelAndItsReason) {
 }
 
 TEST_F(ProxyTest, NamesAnUnreachableProxy) {
-  const Status refused = AskThrough(Address{.host = "127.0.0.1", .port = 1}).status();
+  const Status refused = GetThrough(Address{.host = "127.0.0.1", .port = 1}).status();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_NE(refused.message().find("the proxy 127.0.0.1:1 ($HTTPS_PROXY): connect: "),
             std::string::npos)
       << refused.message();
-  const Status unknown = AskThrough(Address{.host = "proxy.invalid", .port = 1}).status();
+  const Status unknown = GetThrough(Address{.host = "proxy.invalid", .port = 1}).status();
   EXPECT_NE(unknown.message().find("the proxy proxy.invalid:1 ($HTTPS_PROXY): name lookup: "),
             std::string::npos)
       << unknown.message();
@@ -262,7 +262,7 @@ TEST_F(ProxyTest, NamesAnUnreachableProxy) {
 
 TEST_F(ProxyTest, ProxyThatAnswersInsteadOfTheServerIsRejected) {
   ProxyServer proxy("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
-  EXPECT_NE(AskThrough(proxy).status().message().find("sent data before the client"),
+  EXPECT_NE(GetThrough(proxy).status().message().find("sent data before the client"),
             std::string::npos);
 }
 

@@ -33,7 +33,7 @@ class HttpTlsTest : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
   }
-  Result<Response> Ask(HttpClient& client) {
+  Result<Response> Get(HttpClient& client) {
     std::optional<Result<Response>> answer;
     const HttpCall call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
@@ -42,9 +42,9 @@ class HttpTlsTest : public ::testing::Test {
   HttpClient::Options ClientOptions(TlsOptions tls) {
     return {.server = {.tls = true, .address = server_->address()}, .tls = std::move(tls)};
   }
-  Result<Response> AskWith(TlsOptions tls) {
+  Result<Response> GetWith(TlsOptions tls) {
     HttpClient client(io_, runner_, ClientOptions(std::move(tls)));
-    return Ask(client);
+    return Get(client);
   }
 
   testing::TestRunner runner_;
@@ -56,20 +56,20 @@ class HttpTlsTest : public ::testing::Test {
 
 TEST_F(HttpTlsTest, AcceptsACertificateOfATrustedAuthority) {
   Start(ServerTls(ca_));
-  const auto answer = AskWith({.ca = {.text = ca_.certificate()}});
+  const auto answer = GetWith({.ca = {.text = ca_.certificate()}});
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_EQ(answer->body, "secret");
 }
 
 TEST_F(HttpTlsTest, RejectsACertificateOfAnUnknownAuthority) {
   Start(ServerTls(TestCa()));
-  EXPECT_EQ(AskWith({.ca = {.text = ca_.certificate()}}).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(GetWith({.ca = {.text = ca_.certificate()}}).status().code(), Code::kUnauthenticated);
 }
 
 TEST_F(HttpTlsTest, RejectsACertificateForAnotherName) {
   Start(ServerTls(ca_, {"10.9.8.7", "other.example"}));
   const TlsOptions tls{.ca = {.text = ca_.certificate()}};
-  const Status status = AskWith(tls).status();
+  const Status status = GetWith(tls).status();
   EXPECT_EQ(status.code(), Code::kUnauthenticated);
   EXPECT_NE(status.message().find("mismatch"), std::string::npos) << status.ToString();
 }
@@ -77,14 +77,14 @@ TEST_F(HttpTlsTest, RejectsACertificateForAnotherName) {
 TEST_F(HttpTlsTest, ExpectsTheConfiguredName) {
   Start(ServerTls(ca_, {"api.example"}));
   const PemSource ca{.text = ca_.certificate()};
-  EXPECT_TRUE(AskWith({.ca = ca, .server_name = "api.example"}).ok());
-  EXPECT_FALSE(AskWith({.ca = ca, .server_name = "other.example"}).ok());
+  EXPECT_TRUE(GetWith({.ca = ca, .server_name = "api.example"}).ok());
+  EXPECT_FALSE(GetWith({.ca = ca, .server_name = "other.example"}).ok());
 }
 
 TEST_F(HttpTlsTest, TheCommonNameOfACertificateDoesNotCount) {
   const TestCa::Pair pair = ca_.Issue("api.example", {});
   Start({.certificate = {.text = pair.certificate}, .key = {.text = pair.key}});
-  const auto answer = AskWith({.ca = {.text = ca_.certificate()}, .server_name = "api.example"});
+  const auto answer = GetWith({.ca = {.text = ca_.certificate()}, .server_name = "api.example"});
   EXPECT_EQ(answer.status().code(), Code::kUnauthenticated);
 }
 
@@ -93,7 +93,7 @@ TEST_F(HttpTlsTest, AnInvalidExpectedNameIsAnError) {
   // OpenSSL rejects the name. If the client ignored this error, it would accept each certificate of
   // the authority.
   const std::string name("api.example\0.evil.example", 24);
-  const Status status = AskWith({.ca = {.text = ca_.certificate()}, .server_name = name}).status();
+  const Status status = GetWith({.ca = {.text = ca_.certificate()}, .server_name = name}).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
 }
 
@@ -118,9 +118,9 @@ TEST_F(HttpTlsTest, TrustsAnIntermediateAuthorityWithoutItsRoot) {
   const std::string intermediate = AsIntermediate(ca_.certificate());
   const TestCa::Pair pair = ca_.Issue("server", {"127.0.0.1"});
   Start({.certificate = {.text = pair.certificate + intermediate}, .key = {.text = pair.key}});
-  const auto answer = AskWith({.ca = {.text = intermediate}});
+  const auto answer = GetWith({.ca = {.text = intermediate}});
   EXPECT_TRUE(answer.ok()) << answer.status().ToString();
-  EXPECT_FALSE(AskWith({.ca = {.text = AsIntermediate(TestCa().certificate())}}).ok());
+  EXPECT_FALSE(GetWith({.ca = {.text = AsIntermediate(TestCa().certificate())}}).ok());
 }
 
 TEST_F(HttpTlsTest, ANewConnectionReplacesTheOldestHandshake) {
@@ -135,7 +135,7 @@ TEST_F(HttpTlsTest, ANewConnectionReplacesTheOldestHandshake) {
   std::vector<testing::RawClient> silent;
   for (int i = 0; i < 4; ++i) silent.emplace_back(server_->address());
   runner_.RunFor(std::chrono::milliseconds(50));
-  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_TRUE(GetWith({.ca = {.text = ca_.certificate()}}).ok());
   EXPECT_EQ(silent[0].Receive(), "");  // closed
   char byte;
   for (int i = 1; i < 4; ++i) {
@@ -146,8 +146,8 @@ TEST_F(HttpTlsTest, ANewConnectionReplacesTheOldestHandshake) {
 
 TEST_F(HttpTlsTest, SkipsVerificationOnlyIfConfigured) {
   Start(ServerTls(TestCa()));
-  EXPECT_TRUE(AskWith({.skip_verify = true}).ok());
-  EXPECT_EQ(AskWith({}).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(GetWith({.skip_verify = true}).ok());
+  EXPECT_EQ(GetWith({}).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(HttpTlsTest, AClientPresentsANewCertificateOnNewConnectionsOnly) {
@@ -159,12 +159,12 @@ TEST_F(HttpTlsTest, AClientPresentsANewCertificateOnNewConnectionsOnly) {
   const TestCa::Pair known = ca_.Issue("agent", {});
   HttpClient client(io_, runner_, ClientOptions({.ca = {.text = ca_.certificate()}}));
   client.SetCertificate({.text = known.certificate}, {.text = known.key});
-  EXPECT_TRUE(Ask(client).ok());
+  EXPECT_TRUE(Get(client).ok());
   // The connection that used the first certificate is not reused.
   client.SetCertificate({.text = stranger.certificate}, {.text = stranger.key});
-  EXPECT_FALSE(Ask(client).ok());
+  EXPECT_FALSE(Get(client).ok());
   client.SetCertificate({.text = known.certificate}, {.text = known.key});
-  EXPECT_TRUE(Ask(client).ok());
+  EXPECT_TRUE(Get(client).ok());
 }
 
 TEST_F(HttpTlsTest, AServerMayRequireAClientsCertificate) {
@@ -172,14 +172,14 @@ TEST_F(HttpTlsTest, AServerMayRequireAClientsCertificate) {
   tls.ca.text = ca_.certificate();
   Start(tls);
   const PemSource ca{.text = ca_.certificate()};
-  EXPECT_FALSE(AskWith({.ca = ca}).ok());
+  EXPECT_FALSE(GetWith({.ca = ca}).ok());
   const TestCa::Pair client = ca_.Issue("agent", {});
   EXPECT_TRUE(
-      AskWith({.ca = ca, .certificate = {.text = client.certificate}, .key = {.text = client.key}})
+      GetWith({.ca = ca, .certificate = {.text = client.certificate}, .key = {.text = client.key}})
           .ok());
   const TestCa::Pair stranger = TestCa().Issue("agent", {});
   EXPECT_FALSE(
-      AskWith(
+      GetWith(
           {.ca = ca, .certificate = {.text = stranger.certificate}, .key = {.text = stranger.key}})
           .ok());
 }
@@ -190,9 +190,9 @@ TEST_F(HttpTlsTest, ReadsAReplacedBundleAgain) {
   ASSERT_TRUE(WriteFileAtomically(bundle, TestCa().certificate(), 0644).ok());
   Start(ServerTls(ca_));
   HttpClient client(io_, runner_, ClientOptions({.ca = {.file = bundle}}));
-  EXPECT_EQ(Ask(client).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(Get(client).status().code(), Code::kUnauthenticated);
   ASSERT_TRUE(WriteFileAtomically(bundle, ca_.certificate(), 0644).ok());
-  EXPECT_TRUE(Ask(client).ok());
+  EXPECT_TRUE(Get(client).ok());
 }
 
 TEST_F(HttpTlsTest, AServerPresentsItsRenewedCertificate) {
@@ -206,16 +206,16 @@ TEST_F(HttpTlsTest, AServerPresentsItsRenewedCertificate) {
   };
   write(TestCa());
   Start({.certificate = {.file = cert}, .key = {.file = key}});
-  EXPECT_FALSE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_FALSE(GetWith({.ca = {.text = ca_.certificate()}}).ok());
   write(ca_);
-  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_TRUE(GetWith({.ca = {.text = ca_.certificate()}}).ok());
 }
 
 TEST_F(HttpTlsTest, NamesAnInvalidBundle) {
   Start(ServerTls(ca_));
-  const Status missing = AskWith({.ca = {.file = "/nonexistent/ca.crt"}}).status();
+  const Status missing = GetWith({.ca = {.file = "/nonexistent/ca.crt"}}).status();
   EXPECT_NE(missing.message().find("/nonexistent/ca.crt"), std::string::npos);
-  EXPECT_EQ(AskWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(GetWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(HttpTlsTest, DistinguishesAnUnreadableKeyFromAnotherKey) {
@@ -252,7 +252,7 @@ TEST_F(HttpTlsTest, TheRequestHasTheExpiryOfTheClientsCertificate) {
   tls.ca = {.text = clients.certificate()};
   Start(tls);
   const TestCa::Pair pair = clients.Issue("client", {});
-  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()},
+  EXPECT_TRUE(GetWith({.ca = {.text = ca_.certificate()},
                        .certificate = {.text = pair.certificate},
                        .key = {.text = pair.key}})
                   .ok());
@@ -269,22 +269,22 @@ TEST_F(HttpTlsTest, TheAuthorityOfClientsCanBeReplacedWhileTheServerRuns) {
   const TlsOptions client{.ca = {.text = ca_.certificate()},
                           .certificate = {.text = pair.certificate},
                           .key = {.text = pair.key}};
-  EXPECT_FALSE(AskWith(client).ok());
+  EXPECT_FALSE(GetWith(client).ok());
   tls.ca = {.text = after.certificate()};
   server_->SetTls(tls);
-  EXPECT_TRUE(AskWith(client).ok());
+  EXPECT_TRUE(GetWith(client).ok());
 }
 
 TEST_F(HttpTlsTest, AServerPresentsANewCertificateOnNewConnectionsOnly) {
   Start(ServerTls(ca_));
   const TestCa next;
   HttpClient old(io_, runner_, ClientOptions({.ca = {.text = ca_.certificate()}}));
-  ASSERT_TRUE(Ask(old).ok());
+  ASSERT_TRUE(Get(old).ok());
   const TlsOptions fresh = ServerTls(next);
   server_->SetTls({.certificate = fresh.certificate, .key = fresh.key});
-  EXPECT_TRUE(AskWith({.ca = {.text = next.certificate()}}).ok());
-  EXPECT_FALSE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
-  EXPECT_TRUE(Ask(old).ok()) << "an open connection broke";
+  EXPECT_TRUE(GetWith({.ca = {.text = next.certificate()}}).ok());
+  EXPECT_FALSE(GetWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_TRUE(Get(old).ok()) << "an open connection broke";
 }
 
 }  // namespace

@@ -18,13 +18,13 @@ constexpr size_t kMaxPemSize = 4 << 20;
 
 std::string NameOf(const PemSource& source) { return source.file.empty() ? "inline" : source.file; }
 
-Result<std::string> Read(const PemSource& source) {
+Result<std::string> ReadPem(const PemSource& source) {
   if (source.file.empty()) return source.text;
   return ReadFile(source.file, kMaxPemSize);
 }
 
 Status AddAuthorities(SSL_CTX* context, const PemSource& ca) {
-  ASSIGN_OR_RETURN(const std::string pem, Read(ca));
+  ASSIGN_OR_RETURN(const std::string pem, ReadPem(ca));
   const BioPtr bio = OpenText(pem);
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   int count = 0;
@@ -42,7 +42,7 @@ Status AddAuthorities(SSL_CTX* context, const PemSource& ca) {
 }
 
 Status UseCertificate(SSL_CTX* context, const TlsOptions& options) {
-  ASSIGN_OR_RETURN(const std::string chain_pem, Read(options.certificate));
+  ASSIGN_OR_RETURN(const std::string chain_pem, ReadPem(options.certificate));
   const BioPtr chain = OpenText(chain_pem);
   const X509Ptr leaf = NextCertificate(chain.get());
   if (!leaf || SSL_CTX_use_certificate(context, leaf.get()) != 1) {
@@ -53,7 +53,7 @@ Status UseCertificate(SSL_CTX* context, const TlsOptions& options) {
     if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) break;
   }
   ERR_clear_error();
-  ASSIGN_OR_RETURN(const std::string key_pem, Read(options.key));
+  ASSIGN_OR_RETURN(const std::string key_pem, ReadPem(options.key));
   const KeyPtr key = ReadPrivateKey(key_pem);
   if (!key) {
     ERR_clear_error();

@@ -45,7 +45,7 @@ class TracerTest : public ::testing::Test {
     tracer_ = *std::move(tracer);
   }
 
-  static PodSpan Step(std::string name, Status status = {}) {
+  static PodSpan MakeSpan(std::string name, Status status = {}) {
     return {.name = std::move(name),
             .subject = {kPod, "ml", "train", "main"},
             .start = WallTime(milliseconds(1'000)),
@@ -74,8 +74,8 @@ class TracerTest : public ::testing::Test {
 };
 
 TEST_F(TracerTest, SendsSpansOfAPodAsOneTrace) {
-  tracer_->Record(Step("grant"));
-  tracer_->Record(Step("bind", Status(Code::kAborted, "the node is gone")));
+  tracer_->Record(MakeSpan("grant"));
+  tracer_->Record(MakeSpan("bind", Status(Code::kAborted, "the node is gone")));
   tracer_->Record(RootSpan({kPod, "ml", "train", ""}, WallTime(milliseconds(500)),
                            WallTime(milliseconds(1'250))));
   ASSERT_TRUE(WaitForRequests(1));
@@ -100,10 +100,10 @@ TEST_F(TracerTest, SendsSpansOfAPodAsOneTrace) {
 
 TEST_F(TracerTest, ARetriedBatchHasTheSameIds) {
   status_ = 503;
-  tracer_->Record(Step("grant"));
+  tracer_->Record(MakeSpan("grant"));
   ASSERT_TRUE(WaitForRequests(1));
   status_ = 200;
-  tracer_->Record(Step("bind"));
+  tracer_->Record(MakeSpan("bind"));
   ASSERT_TRUE(WaitForRequests(2));
   EXPECT_TRUE(runner_.RunUntil([&] { return metrics_.sent.value() == 2; }));
   EXPECT_EQ(SpansOf(bodies_[0])[0].Serialize(), SpansOf(bodies_[1])[0].Serialize());
@@ -113,10 +113,10 @@ TEST_F(TracerTest, ARetriedBatchHasTheSameIds) {
 TEST_F(TracerTest, WaitsForRetryAfter) {
   status_ = 429;
   retry_after_ = "2";
-  tracer_->Record(Step("grant"));
+  tracer_->Record(MakeSpan("grant"));
   ASSERT_TRUE(WaitForRequests(1));
   status_ = 200;
-  tracer_->Record(Step("bind"));  // does not end the pause
+  tracer_->Record(MakeSpan("bind"));  // does not end the pause
   ASSERT_TRUE(WaitForRequests(2));
   EXPECT_GE(request_times_[1] - request_times_[0], milliseconds(1'900));
   EXPECT_EQ(metrics_.dropped.value(), 0u);
@@ -127,17 +127,17 @@ TEST_F(TracerTest, SpansThatTheCollectorRejectsAreDroppedAndCounted) {
   const std::vector<int> statuses = {400, 500};
   for (size_t i = 0; i < statuses.size(); ++i) {
     status_ = statuses[i];
-    tracer_->Record(Step("grant"));
+    tracer_->Record(MakeSpan("grant"));
     EXPECT_TRUE(runner_.RunUntil([&] { return metrics_.dropped.value() == i + 1; })) << status_;
   }
   status_ = 200;
-  tracer_->Record(Step("bind"));
+  tracer_->Record(MakeSpan("bind"));
   ASSERT_TRUE(WaitForRequests(3));
   EXPECT_EQ(SpansOf(bodies_[2]).size(), 1u);
 }
 
 TEST_F(TracerTest, TheQueueIsBounded) {
-  for (size_t i = 0; i < Tracer::kMaxWaiting + 10; ++i) tracer_->Record(Step("grant"));
+  for (size_t i = 0; i < Tracer::kMaxWaiting + 10; ++i) tracer_->Record(MakeSpan("grant"));
   EXPECT_TRUE(runner_.RunUntil([&] { return metrics_.dropped.value() == 10; }));
   ASSERT_TRUE(WaitForRequests(1));
   EXPECT_EQ(SpansOf(bodies_[0]).size(), Tracer::kMaxBatch);
