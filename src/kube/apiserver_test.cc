@@ -28,12 +28,12 @@ class ApiServerTest : public testing::RealApiServerTest, public Watch::Delegate 
   }
   void TearDown() override {
     if (!client_) return;
-    for (const ObjectRef& object : made_) {
+    for (const ObjectRef& object : created_) {
       (void)Wait([&](auto f) { return client_->Delete(object, {}, f); });
     }
   }
-  Result<Json> Make(const ObjectRef& object, const std::string& text) {
-    made_.push_back(object);
+  Result<Json> CreateObject(const ObjectRef& object, const std::string& text) {
+    created_.push_back(object);
     ObjectRef collection = object;
     collection.name.clear();
     return Wait([&](auto f) { return client_->Create(collection, ParseJson(text).value(), f); });
@@ -61,21 +61,21 @@ class ApiServerTest : public testing::RealApiServerTest, public Watch::Delegate 
     const auto object = Decode<ConfigMapObject>(raw).value();
     if (object.meta.name != name_) return;
     deleted_ = deleted;
-    seen_ = object.data.contains("k") ? object.data.at("k") : "";
+    last_value_ = object.data.contains("k") ? object.data.at("k") : "";
   }
 
   std::string name_;
-  std::vector<ObjectRef> made_;
+  std::vector<ObjectRef> created_;
   int lists_ = 0;
   bool listed_ = false;
   bool deleted_ = false;
-  std::string seen_;
+  std::string last_value_;
   Status error_;
 };
 
 TEST_F(ApiServerTest, EveryKindOfPatchWritesALabel) {
-  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
-  EXPECT_EQ(Make(Node(name_), NodeText()).status().code(), Code::kAlreadyExists);
+  ASSERT_TRUE(CreateObject(Node(name_), NodeText()).ok());
+  EXPECT_EQ(CreateObject(Node(name_), NodeText()).status().code(), Code::kAlreadyExists);
   EXPECT_TRUE(Patch(PatchKind::kMerge, R"({"metadata":{"labels":{"nvidia.com/a":"1"}}})").ok());
   EXPECT_EQ(LabelA(), "1");
   EXPECT_TRUE(
@@ -103,14 +103,14 @@ TEST_F(ApiServerTest, AMissingObjectIsNotFound) {
 }
 
 TEST_F(ApiServerTest, AnOldVersionConflicts) {
-  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  ASSERT_TRUE(CreateObject(Node(name_), NodeText()).ok());
   const std::string old = R"({"metadata":{"resourceVersion":"1","labels":{"nvidia.com/a":"1"}}})";
   EXPECT_EQ(Patch(PatchKind::kMerge, old).status().code(), Code::kAborted);
 }
 
 TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
   const ObjectRef map{kConfigMaps, name_, "default", ""};
-  made_.push_back(map);
+  created_.push_back(map);
   const auto apply = [&](const std::string& value, const ApplyOptions& options) {
     const auto text = fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":)"
                                   R"("{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
@@ -151,7 +151,7 @@ TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
       *client_, {.type = kConfigMaps, .ns = "default", .label_selector = "test=" + name_}, kept,
       handler);
   const ObjectRef map{kConfigMaps, name_, "default", ""};
-  made_.push_back(map);
+  created_.push_back(map);
   Json object = ParseJson(fmt::format(
                               R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{0}",
       "namespace":"default","labels":{{"test":"{0}"}},"finalizers":["example.com/f"]}},
@@ -213,7 +213,7 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
       find("apiextensions.k8s.io/v1", "CustomResourceDefinition").value();
   const std::string group = name_ + ".example.com";
   const ObjectRef definition{definitions, "things." + group, "", ""};
-  made_.push_back(definition);
+  created_.push_back(definition);
   const Json crd =
       ParseJson(fmt::format(
                     R"({{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
@@ -274,7 +274,7 @@ constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"na
                   {{"nvidia.com/gpu":"1","cpu":"1500m","memory":"1Gi"}}}}}}]}}}})";
 
 template <typename T>
-std::map<std::string, T> Keyed(const std::vector<T>& objects) {
+std::map<std::string, T> ByNameAndVersion(const std::vector<T>& objects) {
   std::map<std::string, T> out;
   for (const T& o : objects) {
     out[fmt::format("{}/{}@{}", o.meta.ns, o.meta.name, o.meta.resource_version)] = o;
@@ -283,8 +283,8 @@ std::map<std::string, T> Keyed(const std::vector<T>& objects) {
 }
 
 TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
-  ASSERT_TRUE(Make({kPods, name_, "default", ""}, fmt::format(kPodText, name_)).ok());
-  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  ASSERT_TRUE(CreateObject({kPods, name_, "default", ""}, fmt::format(kPodText, name_)).ok());
+  ASSERT_TRUE(CreateObject(Node(name_), NodeText()).ok());
   const auto expect_equal_objects = [&]<typename T>(T) {
     std::map<std::string, T> both[2];
     for (const Encoding encoding : {Encoding::kJson, Encoding::kProtobuf}) {
@@ -300,7 +300,7 @@ TEST_F(ApiServerTest, BothEncodingsDecodeToEqualObjects) {
       });
       EXPECT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
       EXPECT_TRUE(done && done->ok()) << done->ToString();
-      both[static_cast<int>(encoding)] = Keyed(objects);
+      both[static_cast<int>(encoding)] = ByNameAndVersion(objects);
     }
     int compared = 0;
     for (const auto& [key, object] : both[0]) {
@@ -322,9 +322,9 @@ TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
                   R"("schedulerName":"no-scheduler","containers":[{{"name":"m","image":"x"}}]}}}})",
                   name_);
   const ObjectRef pod = Pod("default", name_);
-  const auto made = Make(pod, text);
+  const auto made = CreateObject(pod, text);
   ASSERT_TRUE(made.ok()) << made.status().ToString();
-  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  ASSERT_TRUE(CreateObject(Node(name_), NodeText()).ok());
   const auto bind = [&](const Uid& uid) {
     std::optional<Status> done;
     const Operation operation = BindPod(*client_, {"default", name_, uid, name_, {{"a/b", "c"}}},
@@ -343,7 +343,7 @@ TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
 }
 
 TEST_F(ApiServerTest, ARepeatedEventIncreasesTheCount) {
-  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  ASSERT_TRUE(CreateObject(Node(name_), NodeText()).ok());
   Status error;
   EventRecorder recorder(*client_, {.component = "tessera-test", .instance = "i"},
                          [&](const Status& s) { error = s; });
@@ -389,7 +389,7 @@ class Candidate : public LeaderElector::Delegate {
 };
 
 TEST_F(ApiServerTest, TheSecondReplicaLeadsAfterARelease) {
-  made_.push_back({kLeases, name_, "default", ""});
+  created_.push_back({kLeases, name_, "default", ""});
   Candidate a(runner_, *client_, name_, "a");
   ASSERT_TRUE(runner_.RunUntil([&] { return a.leads; })) << a.error.ToString();
   Candidate b(runner_, *client_, name_, "b");
@@ -426,12 +426,12 @@ TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
   const auto text = fmt::format(
       R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}"}},"data":{{"k":"1"}}}})",
       name_);
-  ASSERT_TRUE(Make(map, text).ok());
-  EXPECT_TRUE(runner_.RunUntil([&] { return seen_ == "1"; }));
+  ASSERT_TRUE(CreateObject(map, text).ok());
+  EXPECT_TRUE(runner_.RunUntil([&] { return last_value_ == "1"; }));
   const Json patch = ParseJson(R"({"data":{"k":"2"}})").value();
   ASSERT_TRUE(
       Wait([&](auto f) { return client_->Patch(map, PatchKind::kMerge, patch, {}, f); }).ok());
-  EXPECT_TRUE(runner_.RunUntil([&] { return seen_ == "2"; }));
+  EXPECT_TRUE(runner_.RunUntil([&] { return last_value_ == "2"; }));
   ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return deleted_; }));
   EXPECT_EQ(lists_, 1);

@@ -52,7 +52,7 @@ net::Response LevelRejected(const std::string& level) {
   return answer;
 }
 
-net::Response Fine(const std::string& level = "") {
+net::Response OkResponse(const std::string& level = "") {
   net::Response answer{.body = "{}"};
   if (!level.empty()) answer.headers.Set("X-Kubernetes-PF-PriorityLevel-UID", level);
   return answer;
@@ -119,10 +119,10 @@ TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
     }
     // A connection attempt takes time, in which more than one new request arrives.
     runner_.PostDelayed(milliseconds(300), [&down, sent] {
-      if (!sent->cancelled) sent->on_done(down ? Result<net::Response>(kRefused) : Fine());
+      if (!sent->cancelled) sent->on_done(down ? Result<net::Response>(kRefused) : OkResponse());
     });
   };
-  Answer(0, Fine());
+  Answer(0, OkResponse());
   down = true;
   int failed_late = 0;
   for (int i = 0; i < 900; ++i) {
@@ -189,7 +189,7 @@ TEST_F(RequestQueueTest, TheNewestWaitingRequestProbesTheServer) {
   runner_.AdvanceTimeAndRun(milliseconds(200));
   ASSERT_EQ(sent(), 2u);
   EXPECT_EQ(Target(1), "/new");
-  Answer(1, Fine());
+  Answer(1, OkResponse());
   ASSERT_EQ(sent(), 3u);
   EXPECT_EQ(Target(2), "/old");
 }
@@ -217,7 +217,7 @@ TEST_F(RequestQueueTest, OneRequestProbesAnUnreachableServer) {
   EXPECT_EQ(sent(), 5u);
   runner_.AdvanceTimeAndRun(seconds(10));
   EXPECT_EQ(sent(), 5u);
-  Answer(4, Fine());
+  Answer(4, OkResponse());
   EXPECT_EQ(sent(), 7u);
   EXPECT_FALSE(hangs.answer.has_value());
 }
@@ -231,9 +231,9 @@ TEST_F(RequestQueueTest, ALoadBalancersErrorMeansAnUnreachableServer) {
     EXPECT_EQ(sent(), before + 1) << status;
     runner_.AdvanceTimeAndRun(milliseconds(200));
     ASSERT_EQ(sent(), before + 2) << status;
-    Answer(before + 1, Fine());
+    Answer(before + 1, OkResponse());
     EXPECT_EQ(sent(), before + 3) << status;
-    Answer(before + 2, Fine());
+    Answer(before + 2, OkResponse());
   }
   // Status 504 is about one request: the server is reachable.
   const size_t before = sent();
@@ -253,7 +253,7 @@ TEST_F(RequestQueueTest, OnlyAnUnreachableServerClosesTheLane) {
     EXPECT_EQ(sent(), before + 1) << InfoOf(code).name;
     runner_.AdvanceTimeAndRun(milliseconds(200));
     ASSERT_EQ(sent(), before + 2);
-    Answer(before + 1, Fine());
+    Answer(before + 1, OkResponse());
   }
   // A retry does not fix a certificate.
   const size_t before = sent();
@@ -280,7 +280,7 @@ TEST_F(RequestQueueTest, RetriesAServerErrorWithRetryAfter) {
   EXPECT_EQ(sent(), 2u);
   runner_.AdvanceTimeAndRun(milliseconds(1));
   ASSERT_EQ(sent(), 3u);
-  Answer(2, Fine());
+  Answer(2, OkResponse());
   EXPECT_EQ(CodeOf(submitted), Code::kOk);
 }
 
@@ -333,13 +333,13 @@ TEST_F(RequestQueueTest, LongRetryAfterDelaysOnlyItsRequest) {
   Answer(0, EvictionForbidden("workload-high", 90));
   const Submission& other = Submit("/b", "POST pods/eviction");
   ASSERT_EQ(sent(), 2u);
-  Answer(1, Fine("workload-high"));
+  Answer(1, OkResponse("workload-high"));
   EXPECT_EQ(CodeOf(other), Code::kOk);
   runner_.AdvanceTimeAndRun(seconds(89));
   EXPECT_EQ(sent(), 2u);
   runner_.AdvanceTimeAndRun(seconds(1));
   ASSERT_EQ(sent(), 3u);
-  Answer(2, Fine());
+  Answer(2, OkResponse());
   EXPECT_EQ(CodeOf(evicted), Code::kOk);
 }
 
@@ -349,9 +349,9 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   Submit("/1", "POST pods/binding");
   Submit("/2", "PATCH pods/");
   Submit("/3", "PUT leases/");
-  Answer(0, Fine("workload"));
-  Answer(1, Fine("workload"));
-  Answer(2, Fine("leader-election"));
+  Answer(0, OkResponse("workload"));
+  Answer(1, OkResponse("workload"));
+  Answer(2, OkResponse("leader-election"));
   Submit("/4", "POST pods/binding");
   Answer(3, LevelRejected("workload"));
   Submit("/5", "PATCH pods/");
@@ -364,7 +364,7 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
   EXPECT_EQ(Target(5), "/5");
   Submit("/7", "POST pods/binding");
   EXPECT_EQ(sent(), 6u);
-  Answer(5, Fine("workload"));
+  Answer(5, OkResponse("workload"));
   ASSERT_EQ(sent(), 7u);
   EXPECT_EQ(Target(6), "/7");
   runner_.AdvanceTimeAndRun(milliseconds(800));
@@ -415,7 +415,7 @@ TEST_F(RequestQueueTest, CallsBeforeSendAtEachAttempt) {
   Submit("/1", "POST pods/binding", false, before_send);
   const Submission& waits = Submit("/2", "POST pods/binding", false, before_send);
   leads = false;
-  Answer(0, Fine());
+  Answer(0, OkResponse());
   EXPECT_EQ(sent(), 1u);
   EXPECT_EQ(CodeOf(waits), Code::kAborted);
   leads = true;

@@ -14,7 +14,7 @@ NodeConstraints ConstraintsIn(const std::string& spec) {
 }
 
 // "kind: reason"; "" if the node is not excluded.
-std::string Why(const std::string& spec, const NodeTraits& node) {
+std::string ExclusionOf(const std::string& spec, const NodeTraits& node) {
   const auto excluded = FindExclusion(ConstraintsIn(spec), "n1", node);
   return excluded ? std::string(excluded->kind) + ": " + excluded->reason : "";
 }
@@ -27,24 +27,26 @@ std::string AffinityTo(const std::string& terms) {
 
 TEST(NodeConstraintsTest, ANodeSelectorNeedsEachLabel) {
   const std::string spec = R"({"nodeSelector":{"disk":"ssd","zone":"a"}})";
-  EXPECT_EQ(Why(spec, {.labels = {{"disk", "ssd"}, {"zone", "a"}}}), "");
-  EXPECT_EQ(Why(spec, {.labels = {{"disk", "ssd"}}}),
+  EXPECT_EQ(ExclusionOf(spec, {.labels = {{"disk", "ssd"}, {"zone", "a"}}}), "");
+  EXPECT_EQ(ExclusionOf(spec, {.labels = {{"disk", "ssd"}}}),
             "node-selector: the node selector zone=a does not match");
-  EXPECT_EQ(Why(spec, {.labels = {{"disk", "hdd"}, {"zone", "a"}}}),
+  EXPECT_EQ(ExclusionOf(spec, {.labels = {{"disk", "hdd"}, {"zone", "a"}}}),
             "node-selector: the node selector disk=ssd does not match");
 }
 
 TEST(NodeConstraintsTest, ANodeHasItsNameAsHostName) {
-  EXPECT_EQ(Why(R"({"nodeSelector":{"kubernetes.io/hostname":"n1"}})", {}), "");
-  EXPECT_NE(Why(R"({"nodeSelector":{"kubernetes.io/hostname":"n2"}})", {}), "");
-  EXPECT_NE(Why(R"({"nodeSelector":{"kubernetes.io/hostname":"n1"}})",
-                {.labels = {{"kubernetes.io/hostname", "host"}}}),
+  EXPECT_EQ(ExclusionOf(R"({"nodeSelector":{"kubernetes.io/hostname":"n1"}})", {}), "");
+  EXPECT_NE(ExclusionOf(R"({"nodeSelector":{"kubernetes.io/hostname":"n2"}})", {}), "");
+  EXPECT_NE(ExclusionOf(R"({"nodeSelector":{"kubernetes.io/hostname":"n1"}})",
+                        {.labels = {{"kubernetes.io/hostname", "host"}}}),
             "");
 }
 
 TEST(NodeConstraintsTest, OneTermOfAnAffinityMustMatch) {
   const NodeTraits node{.labels = {{"zone", "a"}, {"gpus", "8"}, {"name", "x"}}};
-  const auto matches = [&](const std::string& terms) { return Why(AffinityTo(terms), node) == ""; };
+  const auto matches = [&](const std::string& terms) {
+    return ExclusionOf(AffinityTo(terms), node) == "";
+  };
   EXPECT_TRUE(
       matches(R"([{"matchExpressions":[{"key":"zone","operator":"In","values":["b"]}]},)"
               R"({"matchExpressions":[{"key":"zone","operator":"In","values":["a","c"]}]}])"));
@@ -64,16 +66,16 @@ TEST(NodeConstraintsTest, OneTermOfAnAffinityMustMatch) {
       matches(R"([{"matchFields":[{"key":"metadata.name","operator":"In","values":["n2"]}]}])"));
   EXPECT_FALSE(matches("[{}]"));
   EXPECT_FALSE(matches("[]"));
-  EXPECT_EQ(Why(AffinityTo("[{}]"), node),
+  EXPECT_EQ(ExclusionOf(AffinityTo("[{}]"), node),
             "node-affinity: the required node affinity does not match the node's labels");
 }
 
 TEST(NodeConstraintsTest, TaintsMustBeTolerated) {
   const NodeTraits node{.taints = {{"soft", "", "PreferNoSchedule"}, {"team", "ml", "NoSchedule"}}};
   const auto with = [&](const std::string& toleration) {
-    return Why(R"({"tolerations":[)" + toleration + "]}", node);
+    return ExclusionOf(R"({"tolerations":[)" + toleration + "]}", node);
   };
-  EXPECT_EQ(Why("{}", node), "taint: taint team=ml:NoSchedule is not tolerated");
+  EXPECT_EQ(ExclusionOf("{}", node), "taint: taint team=ml:NoSchedule is not tolerated");
   EXPECT_EQ(with(R"({"key":"team","value":"ml","effect":"NoSchedule"})"), "");
   EXPECT_EQ(with(R"({"key":"team","operator":"Equal","value":"ml"})"), "");
   EXPECT_EQ(with(R"({"key":"team","operator":"Exists"})"), "");
@@ -81,7 +83,7 @@ TEST(NodeConstraintsTest, TaintsMustBeTolerated) {
   EXPECT_NE(with(R"({"key":"team","value":"web"})"), "");
   EXPECT_NE(with(R"({"key":"team","operator":"Exists","effect":"NoExecute"})"), "");
   EXPECT_NE(with(R"({"key":"other","operator":"Exists"})"), "");
-  EXPECT_NE(Why("{}", {.taints = {{"gone", "", "NoExecute"}}}), "");
+  EXPECT_NE(ExclusionOf("{}", {.taints = {{"gone", "", "NoExecute"}}}), "");
 }
 
 TEST(NodeConstraintsTest, TolerationsOfTheUnschedulableTaintTolerateACordon) {
