@@ -54,7 +54,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     // Deleting a namespace takes a while, so each test uses a new one.
     static int count = 0;
     ns_ = fmt::format("tessera-test-{}-{}", ::getpid(), ++count);
-    Must("POST", "/api/v1/namespaces", MetaOf("v1", "Namespace", ns_));
+    ExpectSuccess("POST", "/api/v1/namespaces", MetaOf("v1", "Namespace", ns_));
     // The controller manager creates it too, but too late.
     (void)Send("POST", fmt::format("/api/v1/namespaces/{}/serviceaccounts", ns_),
                MetaOf("v1", "ServiceAccount", "default").Serialize());
@@ -63,7 +63,8 @@ class AdmissionApiServerTest : public ::testing::Test {
 
   void TearDown() override {
     server_.reset();
-    for (auto made = made_.rbegin(); made != made_.rend(); ++made) (void)Send("DELETE", *made, "");
+    for (auto path = created_.rbegin(); path != created_.rend(); ++path)
+      (void)Send("DELETE", *path, "");
     if (!ns_.empty()) (void)Send("DELETE", "/api/v1/namespaces/" + ns_, "");
   }
 
@@ -96,7 +97,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     }
     return out;
   }
-  void Must(const std::string& method, const std::string& target, const Json& body) {
+  void ExpectSuccess(const std::string& method, const std::string& target, const Json& body) {
     const Answer answer = Send(method, target, body.Serialize());
     ASSERT_TRUE(answer.status == 200 || answer.status == 201) << target << ": " << answer.text;
   }
@@ -109,17 +110,17 @@ class AdmissionApiServerTest : public ::testing::Test {
       Json& name = *object.Find("metadata")->Find("name");
       name = Json::String(fmt::format("{}-{}", name.string_value(), ns_));
       if (Json* webhooks = object.Find("webhooks")) PointAtThisServer(webhooks);
-      if (Json* policy = object.Find("spec")) {
-        if (Json* named = policy->Find("policyName")) {
-          *named = Json::String(fmt::format("{}-{}", named->string_value(), ns_));
+      if (Json* spec = object.Find("spec")) {
+        if (Json* policy_name = spec->Find("policyName")) {
+          *policy_name = Json::String(fmt::format("{}-{}", policy_name->string_value(), ns_));
         }
       }
-      const bool policy = kind.ends_with("Policy");
+      const bool is_policy = kind.ends_with("Policy");
       const std::string plural = fmt::format(
           "{}/{}", kRegistration,
-          ToLower(policy ? kind.substr(0, kind.size() - 1) : kind) + (policy ? "ies" : "s"));
-      Must("POST", plural, object);
-      made_.push_back(plural + "/" + name.string_value());
+          ToLower(is_policy ? kind.substr(0, kind.size() - 1) : kind) + (is_policy ? "ies" : "s"));
+      ExpectSuccess("POST", plural, object);
+      created_.push_back(plural + "/" + name.string_value());
     }
   }
   void PointAtThisServer(Json* webhooks) {
@@ -164,7 +165,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     ASSERT_TRUE(called) << "the API server does not call both webhooks";
   }
 
-  std::string Pods() const { return fmt::format("/api/v1/namespaces/{}/pods", ns_); }
+  std::string PodsPath() const { return fmt::format("/api/v1/namespaces/{}/pods", ns_); }
   static Json InvalidPod() {
     return PodJson({{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "1"}});
   }
@@ -175,10 +176,10 @@ class AdmissionApiServerTest : public ::testing::Test {
     return pod;
   }
   Answer DryRun(const Json& pod, const User& user = {"alice", ""}) {
-    return Send("POST", Pods() + "?dryRun=All", pod.Serialize(), user);
+    return Send("POST", PodsPath() + "?dryRun=All", pod.Serialize(), user);
   }
   Answer Create(const Json& pod, const User& user = {"alice", ""}) {
-    return Send("POST", Pods(), pod.Serialize(), user);
+    return Send("POST", PodsPath(), pod.Serialize(), user);
   }
   Answer Annotate(const std::string& pod, const StringMap& annotations,
                   const User& user = {"alice", ""}, const std::string& subresource = "") {
@@ -188,7 +189,7 @@ class AdmissionApiServerTest : public ::testing::Test {
     }
     const Json patch =
         Json::MakeObject({{"metadata", Json::MakeObject({{"annotations", std::move(map)}})}});
-    return Send("PATCH", Pods() + "/" + pod + subresource, patch.Serialize(), user,
+    return Send("PATCH", PodsPath() + "/" + pod + subresource, patch.Serialize(), user,
                 "application/merge-patch+json");
   }
   Answer Bind(const std::string& pod, const User& user, const std::string& path) {
@@ -209,7 +210,7 @@ class AdmissionApiServerTest : public ::testing::Test {
   std::unique_ptr<net::HttpClient> http_;
   std::unique_ptr<AdmissionServer> server_;
   std::string ns_;
-  std::vector<std::string> made_;
+  std::vector<std::string> created_;
 };
 
 TEST_F(AdmissionApiServerTest, WebhookRejectsPodsAndRemovesForgedAnnotations) {
@@ -230,7 +231,7 @@ TEST_F(AdmissionApiServerTest, WebhookRejectsPodsAndRemovesForgedAnnotations) {
   EXPECT_EQ(forged.status, 201) << forged.text;
   EXPECT_THAT(forged.text,
               AllOf(HasSubstr("mine/own"), HasSubstr("removed: ALIYUN_COM_GPU_MEM_IDX")));
-  const Answer kept = Send("GET", Pods() + "/forged", "");
+  const Answer kept = Send("GET", PodsPath() + "/forged", "");
   const Json annotations = *ParseJson(kept.text)->Find("metadata")->Find("annotations");
   EXPECT_EQ(annotations.Serialize(), R"({"mine/own":"stays"})");
   // A later change of the request within the rules is allowed.
@@ -287,7 +288,7 @@ TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
   for (int i = 0; i < 100 && DryRun(PodJson({}, forged)).status == 201; ++i) {
     runner_.RunFor(milliseconds(200));
   }
-  const std::string binding = Pods() + "/p/binding";
+  const std::string binding = PodsPath() + "/p/binding";
   const std::string legacy = fmt::format("/api/v1/namespaces/{}/bindings", ns_);
   EXPECT_EQ(Bind("p", {"alice", ""}, binding).status, 403);
   EXPECT_EQ(Bind("p", {"system:kube-scheduler", ""}, binding).status, 403);

@@ -22,16 +22,16 @@ using testing::UpdateOf;
 
 class AdmissionTest : public ::testing::Test {
  protected:
-  AdmissionRules Make(AdmissionOptions options = {}) const {
+  AdmissionRules MakeRules(AdmissionOptions options = {}) const {
     return AdmissionRules(std::move(options), [this] { return capacity_; });
   }
   std::string RejectionOf(const Json& pod) const {
-    const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
+    const AdmissionAnswer answer = MakeRules().Validate(CreateOf(pod));
     EXPECT_TRUE(answer.patch.empty());
     return answer.rejection.message();
   }
   std::vector<std::string> WarningsOf(const Json& pod) const {
-    const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
+    const AdmissionAnswer answer = MakeRules().Validate(CreateOf(pod));
     EXPECT_TRUE(answer.rejection.ok()) << answer.rejection.ToString();
     return answer.warnings;
   }
@@ -70,7 +70,7 @@ TEST_F(AdmissionTest, ValidRequestsPassWithoutAWarning) {
         StringMap{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}},
         StringMap{{"tencent.com/vcuda-core", "200"}}, StringMap{{"cpu", "1"}}, StringMap{}}) {
     EXPECT_THAT(WarningsOf(PodJson(limits)), IsEmpty());
-    const AdmissionAnswer answer = Make().Mutate(CreateOf(PodJson(limits)));
+    const AdmissionAnswer answer = MakeRules().Mutate(CreateOf(PodJson(limits)));
     EXPECT_TRUE(answer.rejection.ok() && answer.patch.empty() && answer.warnings.empty());
   }
 }
@@ -176,7 +176,7 @@ TEST_F(AdmissionTest, ForgedAssignmentsAreRemovedAtCreation) {
                                           {"tencent.com/gpu-assigned", "true"},
                                           {"tessera.dev/policy", "spread"},
                                           {"mine/own", "stays"}});
-  const AdmissionAnswer answer = Make().Mutate(CreateOf(pod));
+  const AdmissionAnswer answer = MakeRules().Mutate(CreateOf(pod));
   ASSERT_TRUE(answer.rejection.ok());
   EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("ALIYUN_COM_GPU_MEM_IDX")));
   const auto patched = ApplyPatch(pod, answer.patch);
@@ -188,31 +188,31 @@ TEST_F(AdmissionTest, ForgedAssignmentsAreRemovedAtCreation) {
 TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
   const Json pod = PodJson({{"tencent.com/vcuda-core", "150"}},
                            {{"tessera.dev/assignment", "x"}, {"kubernetes.io/config.mirror", "h"}});
-  EXPECT_TRUE(Make().Mutate(UpdateOf(pod, pod)).patch.empty());
+  EXPECT_TRUE(MakeRules().Mutate(UpdateOf(pod, pod)).patch.empty());
   AdmissionRequest mirror = CreateOf(pod);
   mirror.user = "system:node:n1";
-  EXPECT_TRUE(Make().Mutate(mirror).patch.empty());
-  EXPECT_TRUE(Make().Validate(mirror).rejection.ok());
+  EXPECT_TRUE(MakeRules().Mutate(mirror).patch.empty());
+  EXPECT_TRUE(MakeRules().Validate(mirror).rejection.ok());
   // Any user may write that annotation; it counts only from a kubelet.
-  EXPECT_FALSE(Make().Mutate(CreateOf(pod)).patch.empty());
-  EXPECT_FALSE(Make().Validate(CreateOf(pod)).rejection.ok());
+  EXPECT_FALSE(MakeRules().Mutate(CreateOf(pod)).patch.empty());
+  EXPECT_FALSE(MakeRules().Validate(CreateOf(pod)).rejection.ok());
 }
 
 TEST_F(AdmissionTest, AnUpdateIsJudgedByItsChanges) {
   const StringMap limits{{"nvidia.com/gpu", "1"}};
   const Json good = PodJson(limits), bad = PodJson(limits, {{"tessera.dev/policy", "best"}});
-  EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).rejection.ok());
-  EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).rejection.ok());
-  EXPECT_TRUE(Make().Validate(UpdateOf(bad, good)).rejection.ok());
+  EXPECT_TRUE(MakeRules().Validate(UpdateOf(good, good)).rejection.ok());
+  EXPECT_FALSE(MakeRules().Validate(UpdateOf(good, bad)).rejection.ok());
+  EXPECT_TRUE(MakeRules().Validate(UpdateOf(bad, good)).rejection.ok());
   // The pod is older than the webhook: changes of its finalizers and labels must be allowed.
-  EXPECT_TRUE(Make().Validate(UpdateOf(bad, bad)).rejection.ok());
+  EXPECT_TRUE(MakeRules().Validate(UpdateOf(bad, bad)).rejection.ok());
   Json leaving = bad;
   leaving.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
-  EXPECT_TRUE(Make().Validate(UpdateOf(good, leaving)).rejection.ok());
+  EXPECT_TRUE(MakeRules().Validate(UpdateOf(good, leaving)).rejection.ok());
 }
 
 TEST_F(AdmissionTest, SetsTheConfiguredRuntimeClassUnlessThePodNamesOne) {
-  const AdmissionRules rules = Make({.runtime_class = "nvidia"});
+  const AdmissionRules rules = MakeRules({.runtime_class = "nvidia"});
   const Json pod = PodJson({{"nvidia.com/gpu", "1"}});
   const auto patched = ApplyPatch(pod, rules.Mutate(CreateOf(pod)).patch);
   ASSERT_TRUE(patched.ok());
@@ -221,7 +221,7 @@ TEST_F(AdmissionTest, SetsTheConfiguredRuntimeClassUnlessThePodNamesOne) {
   other.Find("spec")->Set("runtimeClassName", Json::String("gvisor"));
   EXPECT_TRUE(rules.Mutate(CreateOf(other)).patch.empty());
   EXPECT_TRUE(rules.Mutate(CreateOf(PodJson({{"cpu", "1"}}))).patch.empty());
-  EXPECT_TRUE(Make().Mutate(CreateOf(pod)).patch.empty());
+  EXPECT_TRUE(MakeRules().Mutate(CreateOf(pod)).patch.empty());
 }
 
 TEST_F(AdmissionTest, WarnsOfAPodThatCanNeverBePlaced) {
@@ -238,21 +238,22 @@ TEST_F(AdmissionTest, OtherObjectsThanPodsPass) {
   AdmissionRequest request = CreateOf(PodJson({{"tencent.com/vcuda-core", "150"}}));
   request.resource = "deployments";
   request.group = "apps";
-  for (const AdmissionAnswer& answer : {Make().Mutate(request), Make().Validate(request)}) {
+  for (const AdmissionAnswer& answer :
+       {MakeRules().Mutate(request), MakeRules().Validate(request)}) {
     EXPECT_TRUE(answer.rejection.ok() && answer.patch.empty());
     EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("correct the webhook's rules")));
   }
   request = CreateOf(PodJson({}));
   request.subresource = "status";
-  EXPECT_TRUE(Make().Validate(request).rejection.ok());
+  EXPECT_TRUE(MakeRules().Validate(request).rejection.ok());
   request.object = Json();
   request.subresource.clear();
-  EXPECT_TRUE(Make().Mutate(request).patch.empty());
+  EXPECT_TRUE(MakeRules().Mutate(request).patch.empty());
 }
 
 // The API server calls webhooks again after others, and may retry.
 TEST_F(AdmissionTest, ApplyingAPatchTwiceEqualsApplyingItOnce) {
-  const AdmissionRules rules = Make({.runtime_class = "nvidia"});
+  const AdmissionRules rules = MakeRules({.runtime_class = "nvidia"});
   const char* keys[] = {"tessera.dev/assignment",
                         "ALIYUN_COM_GPU_MEM_A/~b",
                         "tencent.com/predicate-~1",

@@ -20,13 +20,13 @@ std::string PatchOf(const std::string& webhooks) {
   return patch ? patch->Serialize() : "none";
 }
 
-std::string WithBundle(const std::string& name, const std::string& bundle) {
+std::string WebhookWithBundle(const std::string& name, const std::string& bundle) {
   return fmt::format(R"({{"name":"{}","clientConfig":{{"caBundle":"{}"}}}})", name,
                      Base64Encode(bundle));
 }
 
 // The operations that write the bundle into the webhook if it still has that name.
-std::string WritesInto(int index, const std::string& name) {
+std::string OperationsFor(int index, const std::string& name) {
   return fmt::format(R"({{"op":"test","path":"/webhooks/{0}/name","value":"{1}"}},)"
                      R"({{"op":"add","path":"/webhooks/{0}/clientConfig/caBundle","value":"{2}"}})",
                      index, name, Base64Encode(kBundle));
@@ -35,21 +35,21 @@ std::string WritesInto(int index, const std::string& name) {
 TEST(BundlePatchTest, SetsTheBundleOnlyIfTheWebhookHasItsName) {
   EXPECT_EQ(
       PatchOf(fmt::format(R"([{{"name":"a.tessera.dev","clientConfig":{{"service":{{}}}}}},{}])",
-                          WithBundle("b.tessera.dev", "another CA"))),
-      fmt::format("[{},{}]", WritesInto(0, "a.tessera.dev"), WritesInto(1, "b.tessera.dev")));
+                          WebhookWithBundle("b.tessera.dev", "another CA"))),
+      fmt::format("[{},{}]", OperationsFor(0, "a.tessera.dev"), OperationsFor(1, "b.tessera.dev")));
 }
 
 TEST(BundlePatchTest, WebhookWithTheBundleIsNotPatched) {
-  EXPECT_EQ(
-      PatchOf(fmt::format("[{},{}]", WithBundle("a", kBundle), WithBundle("b", "another CA"))),
-      fmt::format("[{}]", WritesInto(1, "b")));
-  EXPECT_EQ(PatchOf(fmt::format("[{}]", WithBundle("a", kBundle))), "none");
+  EXPECT_EQ(PatchOf(fmt::format("[{},{}]", WebhookWithBundle("a", kBundle),
+                                WebhookWithBundle("b", "another CA"))),
+            fmt::format("[{}]", OperationsFor(1, "b")));
+  EXPECT_EQ(PatchOf(fmt::format("[{}]", WebhookWithBundle("a", kBundle))), "none");
 }
 
 TEST(BundlePatchTest, WebhookWithoutNameOrClientConfigIsNotPatched) {
   EXPECT_EQ(PatchOf(R"([{"clientConfig":{}},{"name":"b"},{"name":"c","clientConfig":"text"},)"
                     R"({"name":"d","clientConfig":{}}])"),
-            fmt::format("[{}]", WritesInto(3, "d")));
+            fmt::format("[{}]", OperationsFor(3, "d")));
 }
 
 TEST(BundlePatchTest, ConfigurationWithoutWebhooksNeedsNoPatch) {

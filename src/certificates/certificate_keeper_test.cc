@@ -44,7 +44,7 @@ class CertificateKeeperTest : public ::testing::Test {
   std::unique_ptr<Replica> Start(CertificateKeeperOptions options) {
     return std::make_unique<Replica>(io_, runner_, store_.config(), std::move(options));
   }
-  void PutHooks(const char* bundle = "") {
+  void PutWebhooks(const char* bundle = "") {
     store_.Put(kHooks, ParseJson(fmt::format(
                                      R"({{"webhooks":[{{"name":"a","clientConfig":{{"url":"x"}}}},
                                 {{"name":"b","clientConfig":{{"caBundle":"{}"}}}}]}})",
@@ -57,7 +57,7 @@ class CertificateKeeperTest : public ::testing::Test {
     return Base64Decode(secret->Find("data")->StringAt(key).value_or("")).value();
   }
   // Whether every webhook has the Secret's bundle.
-  bool HooksTrust() const {
+  bool WebhooksHaveBundle() const {
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle = hook.Find("clientConfig")->StringAt("caBundle").value_or("");
       if (bundle.empty() || Base64Decode(bundle).value() != SecretText("ca.crt")) return false;
@@ -71,9 +71,9 @@ class CertificateKeeperTest : public ::testing::Test {
 };
 
 TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {
-  PutHooks("cnViYmlzaA==");
+  PutWebhooks("cnViYmlzaA==");
   const auto replica = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty() && HooksTrust(); }))
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty() && WebhooksHaveBundle(); }))
       << replica->last_error.ToString();
   EXPECT_EQ(replica->served[0].certificate, SecretText("tls.crt"));
   EXPECT_EQ(replica->served[0].key, SecretText("tls.key"));
@@ -101,14 +101,14 @@ TEST_F(CertificateKeeperTest, FillsAnEmptySecretFromTheManifests) {
 }
 
 TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
-  PutHooks();
+  PutWebhooks();
   std::vector<std::unique_ptr<Replica>> replicas;
   for (int i = 0; i < 4; ++i) replicas.push_back(Start(Options()));
   ASSERT_TRUE(runner_.RunUntil([&] {
     for (const auto& replica : replicas) {
       if (replica->served.empty()) return false;
     }
-    return HooksTrust();
+    return WebhooksHaveBundle();
   }));
   // A replica may still finish a write that it began before.
   int writes = -1;
@@ -144,17 +144,18 @@ TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
 }
 
 TEST_F(CertificateKeeperTest, RestoresARemovedBundle) {
-  PutHooks();
+  PutWebhooks();
   const auto replica = Start(Options());
-  ASSERT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
-  PutHooks();
-  EXPECT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return WebhooksHaveBundle(); }));
+  PutWebhooks();
+  EXPECT_TRUE(runner_.RunUntil([&] { return WebhooksHaveBundle(); }));
   store_.Remove(kSecret);
-  EXPECT_TRUE(runner_.RunUntil([&] { return replica->served.size() == 2 && HooksTrust(); }));
+  EXPECT_TRUE(
+      runner_.RunUntil([&] { return replica->served.size() == 2 && WebhooksHaveBundle(); }));
 }
 
 TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthority) {
-  PutHooks();
+  PutWebhooks();
   CertificateKeeperOptions options = Options();
   // A busy machine may stop the replica for a while. The last third of the lifetime, in which the
   // certificate is replaced, must be longer than that.
@@ -164,7 +165,7 @@ TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthori
   bool trusted = true;
   store_.OnRequest([&](const net::Request&) {
     // Checked at every observable moment.
-    if (replica->served.empty() || !HooksTrust()) return;
+    if (replica->served.empty() || !WebhooksHaveBundle()) return;
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle =
           Base64Decode(hook.Find("clientConfig")->StringAt("caBundle").value()).value();

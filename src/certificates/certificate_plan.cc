@@ -38,7 +38,7 @@ struct NewCertificate {
   std::string authority;
 };
 
-Result<NewCertificate> Make(WallTime time, const CertificateOptions& options) {
+Result<NewCertificate> MakeCertificate(WallTime time, const CertificateOptions& options) {
   const Validity validity{time - options.skew, time + options.lifetime};
   ASSIGN_OR_RETURN(const auto authority,
                    net::CertificateAuthority::Make("Tessera webhook authority", validity));
@@ -91,7 +91,7 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, W
   if (!serving_is_usable && next_is_usable)
     return {promote("promoted the next certificate at once")};
   if (!serving_is_usable) {
-    ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
+    ASSIGN_OR_RETURN(NewCertificate made, MakeCertificate(time, options));
     return {
         CertificateStep{{BundleOf(made.authority, current.bundle, time, options), made.pair, {}},
                         "made a certificate"}};
@@ -103,7 +103,7 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& current, W
   }
   const WallTime ends = net::ValidityOf(current.serving.certificate)->to;
   if (time < ends - options.lifetime / 3) return {std::nullopt};
-  ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
+  ASSIGN_OR_RETURN(NewCertificate made, MakeCertificate(time, options));
   return {CertificateStep{
       {BundleOf(made.authority, current.bundle, time, options), current.serving, made.pair},
       "prepared the next certificate"}};
