@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the CPU and memory that pods without GPUs hold, because policies price CPU and memory.
-// Such a pod takes only about 200 bytes here, because they are most pods of a cluster.
+// Most pods of a cluster are such pods, so each takes only about 200 bytes here.
 // Pods on nodes without GPUs are counted as well, because such a node may get GPUs. Included only
 // in src/ledger.
 //

@@ -67,8 +67,8 @@ class LinkedGroups {
 
   // Sum of the link scores of all pairs in `set`: 0 for one GPU, and without known links.
   int ScoreOf(uint64_t set) const;
-  // The highest ScoreOf a set of `size` GPUs among `available`, whatever remains. Searches greedily
-  // if there are no tables. 0 if fewer than `size` are available.
+  // The highest ScoreOf of any set of `size` GPUs among `available`, whatever remains. Searches
+  // greedily if there are no tables. 0 if fewer than `size` are available.
   int BestScore(uint64_t available, int size) const;
 
   // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
