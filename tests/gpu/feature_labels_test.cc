@@ -70,11 +70,11 @@ void CompareWith(const std::string& file, const std::string& profile, size_t gpu
   EXPECT_EQ(LabelsOf(profile, gpus), recorded);
 }
 
-TEST(FeatureLabelsTest, EqualNvidiasLabelsOfEightA100) {
+TEST(FeatureLabelsTest, EqualNvidiasOnEightA100) {
   CompareWith("a100-none-mig_none.labels", "a100-sxm4-40gb", 8);
 }
 
-TEST(FeatureLabelsTest, EqualNvidiasLabelsOfFourT4) {
+TEST(FeatureLabelsTest, EqualNvidiasOnFourT4) {
   CompareWith("t4-none-mig_none.labels",
               "base: t4\nname: recorded\ngpu:\n  name: NVIDIA T4\n  memory_mib: 16384\n", 4);
 }
