@@ -95,7 +95,8 @@ class Arbiter {
   struct ProcessState {
     uint32_t slot = 0;
     size_t rank = 0;  // in short_active_
-    int64_t metered = 0, part_integral = 0, part_integral_at = 0, read_at = 0, busy_at = 0;
+    int64_t metered = 0, part_integral = 0, part_integral_at = 0, read_at = 0;
+    int64_t busy_at = 0;  // when work was last in flight
     int64_t first_read_at = 0;
     int64_t sampled_time = 0;  // GPU time since the last RecordUtilization that NVML includes
     double rate = 0;           // exponential mean of the fraction of the GPU that it uses
@@ -142,8 +143,11 @@ class Arbiter {
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
-    bool is_known = false, is_present = false, is_idle = true, is_below_share = true,
-         is_stopped = false;
+    bool is_known = false;       // was read at least once
+    bool is_present = false;     // worked recently (kAbsentTime), and is not stopped
+    bool is_idle = true;         // no work in flight, and none recently (kIdleTime)
+    bool is_below_share = true;  // idle, or without a backlog while most of its lead is unused
+    bool is_stopped = false;     // kComputeStop is set
     // While another container has a turn, this container is held. Waits during this time and
     // shortly after it do not prove a backlog. `last_denied` is the time of the last wait that
     // proves a backlog.

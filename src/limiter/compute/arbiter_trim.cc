@@ -67,8 +67,8 @@ void Arbiter::CorrectBias(double metered, double surely_sampled_part, double use
 }
 
 // Events are inexact by an amount that depends on the program: on the length of its launches, and
-// on how many of its streams overlap. A factor below 1 lets a container launch more. For the next
-// program it can be wrong several times over, so it ends with the processes or with the length of
+// on how many of its streams overlap. A factor below 1 lets a container launch more. Such a factor
+// can be far too small for the next program, so it ends with the processes or with the length of
 // launches for which it was found. A factor above 1 stays until NVML's measure changes it:
 // otherwise a container could end the factor by reporting another length.
 void Arbiter::EndFavorableBias(int64_t now, ContainerState* container) {

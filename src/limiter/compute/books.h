@@ -54,7 +54,7 @@ class Books {
   // for which this launch waits.
   static constexpr int64_t kMaxChargeRunning = 2'000'000'000;
 
-  static constexpr int kMarks = 64;
+  static constexpr int kMarks = 64;  // maximum number of outstanding marks
   static constexpr int kNoMark = -1;
 
   struct Launch {

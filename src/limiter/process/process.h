@@ -7,8 +7,8 @@
 // before cuInit.
 //
 // Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
-// page with the state in every child, whichever system call created the child.
-// fork waits until a cuInit of another thread has returned, for at most about 0.2 s.
+// page with the state in every child, whichever system call created the child. fork waits until a
+// cuInit of another thread has returned, for at most about 0.2 s.
 //
 // Failure. If the region cannot be used, or kMaxSlots processes of the container already use it,
 // one line on standard error gives the reason, and cuInit returns CUDA_ERROR_NOT_PERMITTED (800).
