@@ -66,9 +66,9 @@ mkdir -p /run/tessera/real /run/tessera/lib
 cp {work}/libcuda /run/tessera/real/libcuda
 cp {limiter} /run/tessera/lib/libcuda.so.1
 {qemu} -L {SYSROOT} {work}/caller"""
-        said = run("unshare", "--mount", "sh", "-c", script)
+        output = run("unshare", "--mount", "sh", "-c", script)
     # CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED.
-    check(said == "800 0 7 801", f"a program on the limiter says {said!r}")
+    check(output == "800 0 7 801", f"a program that uses the limiter printed {output!r}")
 
 
 def main():
@@ -80,12 +80,12 @@ def main():
         program = BUILD / "bin" / name
         check(program.exists(), f"{program} is missing: build the targets of a release with preset release-arm64")
         check("AArch64" in run("readelf", "-h", program), f"{program} is not for arm64")
-        # tessera-runtime --version runs runc, which is not there for arm64.
+        # tessera-runtime --version runs runc, and there is no runc for arm64 here.
         if name == "tessera-runtime":
             check("Usage: tessera-runtime explain" in run(qemu, program, "explain", "--help"), f"{name} explain --help shows no usage")
         else:
             version = run(qemu, "-L", SYSROOT, program, "--version")
-            check(VERSION in version, f"{name} --version says {version!r}, not {VERSION}")
+            check(VERSION in version, f"{name} --version prints {version!r}, not {VERSION}")
             check("usage" in run(qemu, "-L", SYSROOT, program, "--help").lower(), f"{name} --help shows no usage")
         check("runpath" not in run("readelf", "-d", program).lower(), f"{name} has a library path of this machine")
     check("INTERP" not in run("readelf", "-lW", BUILD / "bin/tessera-runtime"), "tessera-runtime is not static")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""flags_test.py PROGRAM [FLAG=VALUE...]: a flag that a program does not know, and each of these, ends
-it with 64 (EX_USAGE), and help that cannot be written with 75 (EX_TEMPFAIL). --version prints one
-line and needs no other flag."""
+"""flags_test.py PROGRAM [FLAG=VALUE...]: checks that PROGRAM ends with 64 (EX_USAGE) if it gets an
+unknown flag or one of the given flags, and with 75 (EX_TEMPFAIL) if it cannot write its help, and
+that --version prints one line and needs no other flag."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ def fail_unless(command, out, wanted):
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
                            text=True, timeout=60)
     if ended.returncode != wanted or not ended.stderr:
-        sys.exit(f"{' '.join(command)}: {ended.returncode}, not {wanted}; said: {ended.stderr!r}")
+        sys.exit(f"{' '.join(command)}: {ended.returncode}, not {wanted}; printed: {ended.stderr!r}")
 
 
 program = sys.argv[1:2]
@@ -23,4 +23,4 @@ with open("/dev/full", "w") as full:
     fail_unless(program + ["--help"], full, 75)
 version = subprocess.run(program + ["--version"], capture_output=True, text=True, timeout=60)
 if version.returncode != 0 or not re.fullmatch(r"\d+\.\d+\.\d+\S*\n", version.stdout):
-    sys.exit(f"{program[0]} --version: {version.returncode}; said: {version.stdout!r} {version.stderr!r}")
+    sys.exit(f"{program[0]} --version: {version.returncode}; printed: {version.stdout!r} {version.stderr!r}")

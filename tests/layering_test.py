@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of the layering: walks every #include below src/, and fails on an edge that goes up,
-on a product that includes another product, on a product's source that includes a header of testing/,
-on a library that a room uses without naming it in its README, and on a type name that two files of
-different meaning define.
+"""Checks the layering: reads every #include below src/, and fails if a room includes a room of a
+higher level, if a product includes another product or a header of testing/, if a room uses a
+library that its README does not name, or if two files define types with one name but different
+meanings.
 
-  layering_test.py ROOT   checks the tree; `--self-test` checks the judge with planted offences.
+  layering_test.py ROOT   checks the tree; `--self-test` checks this program with planted offences.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 
-# A room may include itself, rooms of lower levels, and what stands in SAME_LEVEL.
+# A room may include itself, rooms of lower levels, and the rooms that SAME_LEVEL pairs it with.
 LEVELS = {
     "base": 0,
     "formats": 1, "device": 1, "limiter": 1,
@@ -26,8 +26,8 @@ LEVELS = {
     "cmd": 6,
 }
 PRODUCT = 5
-# Rooms inside the agent, with the same rule: downward only. What stands in src/agent itself puts
-# them together, and none of them includes it.
+# Rooms inside the agent. They too may include only rooms of lower levels. The files in src/agent
+# itself use all of them, and none of them includes these files.
 AGENT_LEVELS = {
     "agent/kubelet": 0, "agent/pods": 0, "agent/node": 0,
     "agent/grants": 1,
@@ -38,7 +38,7 @@ AGENT_LEVELS = {
 SAME_LEVEL = {("device", "formats"), ("gpu", "oci")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.
 ALLOWED_IN = {"sim": {"base", "formats"}}
-# Loaded into other people's programs: without its tests it includes no other room.
+# The limiter is loaded into other people's programs, so only its tests include other rooms.
 STANDALONE = {"limiter"}
 # Pure rooms: no files, clocks, threads or sockets.
 PURE = {"device": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"],

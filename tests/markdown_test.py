@@ -18,7 +18,7 @@ import re
 import sys
 import tempfile
 
-THIS_FILE = pathlib.Path(__file__).resolve()  # names pages and tests that there are not
+THIS_FILE = pathlib.Path(__file__).resolve()  # names pages and tests that do not exist
 COLUMNS = 100
 # A long code span may be broken at a space, which Markdown shows as a space. A short one is not.
 LONGEST_UNBROKEN_SPAN = 80

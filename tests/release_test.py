@@ -30,7 +30,7 @@ def run(*command, **options):
 
 
 def release(out, *flags, source=SOURCE, **options):
-    # "build" is a step of a person's release; here the programs are there.
+    # A person's release also builds the programs. Here they are built already.
     run(source / "scripts/release", "--no-build", "--arch", "all" if len(ARCHITECTURES) > 1 else NATIVE, "--out", out, *flags, **options)
     return {file.name: file for file in out.iterdir()}
 

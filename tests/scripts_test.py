@@ -81,7 +81,7 @@ class Scripts(unittest.TestCase):
         answer = tidy()
         self.assertEqual(answer.returncode, 1)
         self.assertEqual([line.split(": ")[0] for line in answer.stdout.splitlines()], [f"{self.root}/name.h:12:5"])
-        # clang-tidy crashes with few sources, so a program in its place does.
+        # Few sources make clang-tidy crash, so a program that crashes takes its place.
         (self.root / "bin").mkdir()
         (self.root / "bin/clang-tidy").write_text("#!/bin/sh\necho stack >&2\nkill -SEGV $$\n")
         (self.root / "bin/clang-tidy").chmod(0o755)
@@ -134,21 +134,21 @@ class Scripts(unittest.TestCase):
         commit, time = git("rev-parse", "--short=12", "HEAD"), git("log", "-1", "--format=%ct")
         self.assertEqual(source_of_release(), [commit, time])
         self.assertEqual(source_of_release(SOURCE_DATE_EPOCH="1600000000"), [commit, "1600000000"])
-        # An archive unpacked in another repository.
+        # The archive is unpacked inside another repository.
         inner = self.root / "inner"
         shutil.copytree(self.root / "scripts", inner / "scripts")
         shutil.copy2(self.root / "CHANGELOG.md", inner)
         self.root = inner
         self.assertEqual(source_of_release(), ["unknown", "1700000000"])
 
-    def test_without_a_cluster_they_say_how_to_get_one(self):
+    def test_without_a_cluster_the_scripts_name_the_command_that_starts_one(self):
         for command in (("kubectl", "get", "nodes"), ("node", "true")):
             answer = run(self.script(command[0]), *command[1:])
             self.assertEqual(answer.returncode, 1)
             self.assertIn("run scripts/quickstart", answer.stderr)
 
     @unittest.skipUnless(os.getuid() == 0, "becoming another user needs root")
-    def test_the_first_thing_another_user_hears_is_that_root_is_wanted(self):
+    def test_the_scripts_first_tell_another_user_that_they_need_root(self):
         for name in ("check", "quickstart"):
             answer = run(self.script(name), user=65534, group=65534, extra_groups=[],
                          env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})

@@ -93,8 +93,8 @@ void ContainerFixture::AddLinkerCache() {
   ASSERT_TRUE(
       WriteFileAtomically(rootfs() + "/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n", 0644)
           .ok());
-  const auto made = RunProgram({"/sbin/ldconfig", "-r", rootfs()}, std::chrono::seconds(30));
-  ASSERT_TRUE(made.ok() && made->exit_code == 0);
+  const auto ldconfig = RunProgram({"/sbin/ldconfig", "-r", rootfs()}, std::chrono::seconds(30));
+  ASSERT_TRUE(ldconfig.ok() && ldconfig->exit_code == 0);
 }
 
 void ContainerFixture::UseTreeDir(const std::string& dir) {

@@ -26,7 +26,7 @@ class ContainerFixture : public ::testing::TestWithParam<const char*> {
   std::string rootfs() const { return path("bundle/rootfs"); }
   std::string log() const { return path("log.json"); }
 
-  // The configuration of the next Run. Changed in place by tests.
+  // The configuration of the next Run. Tests change it in place.
   Json& config() { return config_; }
   void SetArgs(const std::vector<std::string>& args);
   void AddEnv(const std::string& entry);
@@ -44,10 +44,10 @@ class ContainerFixture : public ::testing::TestWithParam<const char*> {
   // Runs a command of tessera-runtime itself, such as "explain", without options before it.
   SubprocessResult RunOwn(const std::vector<std::string>& arguments);
   void WriteRuntimeToml(const std::string& more);
-  // The folder in which shared trees of driver files are made; empty for no shared trees.
+  // Sets the folder in which shared trees of driver files are made. If it is empty, none are made.
   void UseTreeDir(const std::string& dir);
 
-  // Every name below `dir` with its type, size and link target.
+  // Returns every path below `dir`, with its type, size and link target.
   static std::map<std::string, std::string> Tree(const std::string& dir);
 
  private:

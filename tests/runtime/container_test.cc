@@ -136,8 +136,8 @@ TEST_P(Container, StartsAgainFromTheSameBundle) {
   EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), edited);
 }
 
-// The mounts in the edited config.json whose source is below `dir`.
-int MountsFrom(const std::string& bundle, const std::string& dir) {
+// Returns the number of mounts in the edited config.json whose source is below `dir`.
+int CountMountsFrom(const std::string& bundle, const std::string& dir) {
   const auto document = oci::ConfigDocument::Load(bundle);
   if (!document.ok()) return -1;
   const auto mounts = document->Mounts();
@@ -154,8 +154,8 @@ TEST_P(Container, GetsAllDriverFilesByOneMount) {
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
   EXPECT_THAT(result.out, HasSubstr("driver folder read only"));
   EXPECT_THAT(result.out, HasSubstr("driver file Read-only file system"));
-  EXPECT_EQ(MountsFrom(bundle(), path("trees")), 1);
-  EXPECT_EQ(MountsFrom(bundle(), path("driver/usr")), 0);
+  EXPECT_EQ(CountMountsFrom(bundle(), path("trees")), 1);
+  EXPECT_EQ(CountMountsFrom(bundle(), path("driver/usr")), 0);
   EXPECT_THAT(ReadFile(path("runtime.log")).value(), HasSubstr("driver files by one mount of"));
 }
 
@@ -169,7 +169,7 @@ TEST_P(Container, GetsAMountForEachDriverFileWhereTheyCannotBeShared) {
     const SubprocessResult result = Run();
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.out, shared.out);
-    EXPECT_EQ(MountsFrom(bundle(), path("driver/usr")), 4);
+    EXPECT_EQ(CountMountsFrom(bundle(), path("driver/usr")), 4);
     EXPECT_THAT(ReadFile(path("runtime.log")).value(), HasSubstr("driver files by a mount each: "));
     EXPECT_EQ(RunAsItIs().out, shared.out);
   }
@@ -186,7 +186,7 @@ TEST_P(Container, GetsTheFilesOfADriverThatWasReplaced) {
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
-  EXPECT_EQ(MountsFrom(bundle(), path("trees")), 1);
+  EXPECT_EQ(CountMountsFrom(bundle(), path("trees")), 1);
 }
 
 TEST_P(Container, IsRejectedWhereTheDriverIsTooOld) {
@@ -315,7 +315,7 @@ TEST_P(Container, ADamagedConfigurationConcernsOnlyContainersWithGpus) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST_P(Container, ExplainSaysWhatItWouldGetAndChangesNothing) {
+TEST_P(Container, ExplainPrintsWhatTheContainerWouldGetAndChangesNothing) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   fs::create_directories(rootfs() + "/usr/lib64");
   const std::string file = bundle() + "/config.json";
@@ -341,7 +341,7 @@ TEST_P(Container, HelpNamesOurCommandsAndDashDashHelpGoesToTheLowLevelRuntime) {
   EXPECT_THAT(RunOwn({"--help"}).out, Not(HasSubstr("tessera-runtime")));
 }
 
-TEST_P(Container, EachOwnCommandHasTheVersion) {
+TEST_P(Container, EachOwnCommandPrintsTheVersion) {
   const std::string version = fmt::format("tessera-runtime: {}\n", kTesseraVersion);
   EXPECT_THAT(RunOwn({"--version"}).out, HasSubstr(version));
   for (const char* command : {"explain", "configure"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The container engines of Kubernetes, each in its own namespaces. A test configures the engine,
-// runs containers through the kubelet's interface, and undoes the configuration. cri-run stands in
-// for the kubelet, OneAnswer for the agent.
+// runs containers through the kubelet's interface, and undoes the configuration. cri-run takes the
+// place of the kubelet, and OneAnswer takes the place of the agent.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -156,11 +156,11 @@ find etc -type f)",
   // Returns what the script printed.
   std::string ExpectConfiguredUsedAndPutBack(const CriEngine& engine) {
     std::optional<SubprocessResult> result;
-    std::optional<grant::GrantRequest> asked;
+    std::optional<grant::GrantRequest> request;
     {
       OneAnswer agent(path("grant.sock"), GrantOfSecondGpu(path("driver")));
       result = ConfigureRunUndo(engine);
-      asked = agent.Finish();
+      request = agent.Finish();
     }
     EXPECT_EQ(result->exit_code, 0)
         << result->out << result->err << ReadFile(path("engine.log")).value_or("");
@@ -182,10 +182,10 @@ find etc -type f)",
     }
     EXPECT_EQ(ReadFile(path("etc/config.toml")).value(), engine.config);
     EXPECT_THAT(result->out, HasSubstr("\nthat is all\netc/config.toml\n"));
-    EXPECT_TRUE(asked.has_value()) << "the runtime did not ask for the grant";
-    if (!asked) return result->out;
-    EXPECT_EQ(asked->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
-    EXPECT_EQ(asked->container, "main");
+    EXPECT_TRUE(request.has_value()) << "the runtime did not request the grant";
+    if (!request) return result->out;
+    EXPECT_EQ(request->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
+    EXPECT_EQ(request->container, "main");
     return result->out;
   }
 

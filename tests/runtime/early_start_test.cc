@@ -89,8 +89,8 @@ TEST_F(EarlyStart, APlainVerbCostsLittle) {
   }
 }
 
-// go-runc (containerd) wants "runc version" in the first line, Docker takes the last line with the
-// word "version".
+// go-runc, which containerd uses, expects "runc version" in the first line. Docker reads the last
+// line with the word "version".
 TEST_F(EarlyStart, TheVersionFollowsThatOfTheLowLevelRuntime) {
   const SubprocessResult result = Run({"--version"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -116,7 +116,7 @@ TEST_F(EarlyStart, AConfigurationThatNamesRuntimesIsObeyed) {
   MakeRuntime("third/mine");
   WriteConfig("runtimes = [\"" + path("third/mine") + "\"]\n");
   EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
-  // The early code reads only the beginning of the file; the setting may stand behind that part.
+  // The early code reads only the beginning of the file; the setting may follow that part.
   WriteConfig("#" + std::string(8192, '-') + "\nruntimes = [\"" + path("third/mine") + "\"]\n");
   EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
 }
@@ -155,13 +155,13 @@ TEST_F(EarlyStart, ExecInTheFolderOfABundleWithGpusIsEdited) {
   EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin:/dev/tessera/bin"]})");
 }
 
-TEST_F(EarlyStart, ExecInAContainerWithoutGpusIsNot) {
+TEST_F(EarlyStart, ExecInAContainerWithoutGpusIsNotEdited) {
   const std::string bundle = MakeBundle(false);
   Run({"--log", bundle + "/log.json", "exec", "--process", path("process"), "x"});
   EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin"]})");
 }
 
-TEST_F(EarlyStart, WithoutAnyRuntimeSaysWhatWasTried) {
+TEST_F(EarlyStart, WithoutAnyRuntimeNamesTheTriedPrograms) {
   WriteConfig("runtimes = [\"no-such-runtime\"]\n");
   const SubprocessResult result = Run({"state", "x"});
   EXPECT_NE(result.exit_code, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real containerd does not come back with our configuration, and the container that changed the
-// configuration is killed with all its processes. The guard runs in another container of the same
-// containerd, as it does in the DaemonSet.
+// Tests the guard with a real containerd that does not serve with our configuration. The container
+// that changed the configuration is killed with all its processes. The guard runs in another
+// container of the same containerd, as it does in the DaemonSet.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ using ::testing::Not;
 constexpr char kNoBuiltContainerd[] = "no containerd: build the test cluster's parts";
 
 // How the engine behaves with our configuration.
-enum class Fate {
+enum class EngineBehavior {
   kEnds,        // the engine ends each time it is started
   kServesNoCri  // the engine serves its own API, but not the kubelet's interface
 };
@@ -48,7 +48,8 @@ class EngineGuard : public EngineFixture {
   }
 
   // Prints what happens, and "back" once the engine serves as before.
-  SubprocessResult KillTheWholeRun(const std::string& programs, int version, Fate fate) {
+  SubprocessResult KillTheWholeRun(const std::string& programs, int version,
+                                   EngineBehavior behavior) {
     EXPECT_TRUE(WriteFileAtomically(path("etc/config.toml"), Config(version, true), 0644).ok());
     EXPECT_TRUE(WriteFileAtomically(path("no-cri.toml"), Config(version, false), 0644).ok());
     return Shell(fmt::format(
@@ -97,12 +98,13 @@ cat guard.log
 ls etc
 echo back)",
         programs,
-        fate == Fate::kEnds ? "false" : "containerd --config no-cri.toml >>containerd.log 2>&1",
+        behavior == EngineBehavior::kEnds ? "false"
+                                          : "containerd --config no-cri.toml >>containerd.log 2>&1",
         cgroup(), rootfs()));
   }
 
-  void ExpectPutBack(const std::string& programs, int version, Fate fate) {
-    const SubprocessResult result = KillTheWholeRun(programs, version, fate);
+  void ExpectPutBack(const std::string& programs, int version, EngineBehavior behavior) {
+    const SubprocessResult result = KillTheWholeRun(programs, version, behavior);
     const std::string all = result.out + result.err + ReadFile(path("run.log")).value_or("") +
                             ReadFile(path("guard.log")).value_or("") +
                             ReadFile(path("containerd.log")).value_or("");
@@ -120,25 +122,25 @@ INSTANTIATE_TEST_SUITE_P(LowLevel, EngineGuard, ::testing::Values("runc"),
 TEST_P(EngineGuard, UndoesTheChangeOfAContainerThatWasKilledWithAllItsProcesses) {
   const std::string built = BuiltContainerd();
   if (built.empty()) GTEST_SKIP() << kNoBuiltContainerd;
-  ExpectPutBack(built, 3, Fate::kEnds);
+  ExpectPutBack(built, 3, EngineBehavior::kEnds);
 }
 
 TEST_P(EngineGuard, UndoesAChangeThatLeavesTheKubeletWithoutItsInterface) {
   const std::string built = BuiltContainerd();
   if (built.empty()) GTEST_SKIP() << kNoBuiltContainerd;
-  ExpectPutBack(built, 3, Fate::kServesNoCri);
+  ExpectPutBack(built, 3, EngineBehavior::kServesNoCri);
 }
 
 TEST_P(EngineGuard, UndoesTheChangeOfContainerd17Too) {
   const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
   if (!debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
-  ExpectPutBack(*debian + "/usr/bin", 2, Fate::kEnds);
+  ExpectPutBack(*debian + "/usr/bin", 2, EngineBehavior::kEnds);
 }
 
 TEST_P(EngineGuard, UndoesAChangeThatLeavesTheKubeletWithoutTheInterfaceOfContainerd17) {
   const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
   if (!debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
-  ExpectPutBack(*debian + "/usr/bin", 2, Fate::kServesNoCri);
+  ExpectPutBack(*debian + "/usr/bin", 2, EngineBehavior::kServesNoCri);
 }
 
 }  // namespace

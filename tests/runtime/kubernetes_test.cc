@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers of Kubernetes: the grant, which the runtime asks for at the agent's socket, decides
-// what a container gets.
+// Containers of Kubernetes. The runtime requests a grant at the agent's socket, and the grant
+// decides what the container gets.
 #include <gmock/gmock.h>
 
 #include <sys/stat.h>
@@ -118,7 +118,7 @@ TEST_P(KubernetesContainer, PrivilegedInASystemNamespaceSeesAllGpus) {
   EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), text);
 }
 
-TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
+TEST_P(KubernetesContainer, GetsTheGpusOfItsGrant) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=void");
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   AddEnv("CUDA_DEVICE_MEMORY_LIMIT_0=3g");
@@ -131,13 +131,13 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
   EXPECT_THAT(result.out,
               HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222\n"));
-  const auto asked = agent.Finish();
-  ASSERT_TRUE(asked.has_value());
-  EXPECT_EQ(asked->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
-  EXPECT_EQ(asked->container, "main");
-  ASSERT_EQ(asked->tokens.size(), 1u);
-  EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
-  EXPECT_EQ(asked->variables, (StringMap{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
+  const auto request = agent.Finish();
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(request->pod_uid, Uid("0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"));
+  EXPECT_EQ(request->container, "main");
+  ASSERT_EQ(request->tokens.size(), 1u);
+  EXPECT_EQ(request->tokens[0].value, "v1:00:00:GPU-1");
+  EXPECT_EQ(request->variables, (StringMap{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
 }
 
 TEST_P(KubernetesContainer, WithLimitsGetsTheLimiter) {
@@ -232,9 +232,9 @@ TEST_P(KubernetesContainer, StartedByGpushareHasNoTokenAndGetsTheGpuThatTheAgent
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
   EXPECT_THAT(result.out,
               HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222\n"));
-  const auto asked = agent.Finish();
-  ASSERT_TRUE(asked.has_value());
-  EXPECT_TRUE(asked->tokens.empty());
+  const auto request = agent.Finish();
+  ASSERT_TRUE(request.has_value());
+  EXPECT_TRUE(request->tokens.empty());
 }
 
 TEST_P(KubernetesContainer, ThatOnlyClaimsToBeOfGpushareGetsNothing) {
@@ -265,7 +265,7 @@ TEST_P(KubernetesContainer, GivesNoAdviceAboutTheAgentIfTheAgentAnswered) {
   EXPECT_THAT(result.err, Not(HasSubstr("check that tessera-agent runs")));
 }
 
-TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
+TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileNoAgentRuns) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, InfoOf(Code::kUnavailable).exit_code);

@@ -24,7 +24,7 @@ class Ldconfig : public ContainerFixture {
     ContainerFixture::SetUp();
     if (IsSkipped()) return;
     if (!PathExists("/usr/bin/dpkg") || !PathExists("/sbin/ldconfig")) {
-      GTEST_SKIP() << "this machine is no Debian";
+      GTEST_SKIP() << "this machine does not run Debian";
     }
     fs::create_directories(path("layer"));
     ASSERT_EQ(::mount("tmpfs", path("layer").c_str(), "tmpfs", 0, "mode=0755"), 0);
@@ -99,7 +99,7 @@ TEST_P(Ldconfig, PrefersTheDriversLibcudaToTheImagesOwn) {
   EXPECT_THAT(result.out, HasSubstr("=> /dev/tessera/lib/libcuda.so.1")) << result.err;
 }
 
-// As tinygrad does, which asks no linker.
+// tinygrad searches directories itself, without the dynamic linker.
 TEST_P(Ldconfig, ProgramsThatSearchDirectoriesFindTheDriverBeforeAndAfter) {
   const std::string search =
       "for name in libcuda.so.1 libcuda.so libnvidia-ml.so.1; do "
@@ -148,7 +148,7 @@ TEST_P(Ldconfig, AptInstallsAPackageWhoseTriggerRunsIt) {
   EXPECT_THAT(result.out, Not(HasSubstr("half-configured")));
 }
 
-// The links to the libraries, in the layer.
+// Returns the paths in the layer of the links to the libraries.
 std::vector<std::string> LinksInLayer() {
   std::vector<std::string> names;
   for (const char* name :
@@ -166,7 +166,7 @@ TEST_P(Ldconfig, ACommittedImageHoldsTwoSmallFilesOfTheRuntimeAndLinksButNoLibra
   struct stat info;
   ASSERT_EQ(::stat((rootfs() + "/etc/ld.so.cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0644u);
-  // Without a GPU, the committed image finds its own libraries, and ldconfig has nothing to say.
+  // Without a GPU, the committed image finds its own libraries, and ldconfig prints nothing.
   config().Find("process")->Set("env", Json::Strings({"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}));
   const SubprocessResult without = Shell("probe; ldconfig; probe; ldconfig -p");
   EXPECT_EQ(without.exit_code, 0) << without.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for tessera-agent: the tests need an answer, not an agent with a kubelet.
+// A fake of tessera-agent, because the tests need only its answer, and not an agent with a kubelet.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Gives one answer to each question at a unix socket, as the agent would.
+// Gives the same answer to each request at a unix socket, as the agent would.
 class OneAnswer {
  public:
   OneAnswer(const std::string& path, Result<grant::Grant> answer) : path_(path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs inside a limited container. For each way in which programs load libcuda, it prints what
-// cuInit answers. The driver of these tests has no functions, so any answer is the limiter's.
-//   reach          tries every way; prints a line each: NAME ANSWER, or NAME and the reason
+// cuInit returns. The driver of these tests has no functions, so every result is the limiter's.
+//   reach          tries every way, and prints a line for each: NAME RESULT, or NAME and the reason
 //   reach NAME     loads the library, and prints the line under that name
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int say(const char* name, void* library) {
+static int print_result(const char* name, void* library) {
   int (*init)(unsigned) = library ? (int (*)(unsigned))dlsym(library, "cuInit") : NULL;
   if (init)
     printf("%s %d\n", name, init(0));
@@ -32,13 +32,13 @@ static void run(const char* program, const char* name, char** environment) {
 }
 
 int main(int argc, char** argv) {
-  if (argc == 2) return say(argv[1], dlopen("libcuda.so.1", RTLD_NOW));
-  say("dlopen", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL));
-  say("deepbind", dlopen("libcuda.so.1", RTLD_LAZY | RTLD_DEEPBIND));
-  say("dlmopen", dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
-  say("unversioned", dlopen("libcuda.so", RTLD_NOW));
-  say("path", dlopen("/usr/local/cuda/compat/libcuda.so.1", RTLD_NOW));
-  say("directory", dlopen("/usr/lib/x86_64-linux-gnu/libcuda.so.1", RTLD_NOW));
+  if (argc == 2) return print_result(argv[1], dlopen("libcuda.so.1", RTLD_NOW));
+  print_result("dlopen", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL));
+  print_result("deepbind", dlopen("libcuda.so.1", RTLD_LAZY | RTLD_DEEPBIND));
+  print_result("dlmopen", dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
+  print_result("unversioned", dlopen("libcuda.so", RTLD_NOW));
+  print_result("path", dlopen("/usr/local/cuda/compat/libcuda.so.1", RTLD_NOW));
+  print_result("directory", dlopen("/usr/lib/x86_64-linux-gnu/libcuda.so.1", RTLD_NOW));
   char* search[] = {"LD_LIBRARY_PATH=/opt/own:/dev/tessera/real", NULL};
   char* nothing[] = {NULL};
   run("/bin/reach", "LD_LIBRARY_PATH", search);
