@@ -37,7 +37,7 @@ Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, Launc
   return Launch([=] { return KernelWork(function, x, y, z); }, kGuessedKernelTime, stream, call);
 }
 
-// The memory of graphs with nodes that allocate is charged before the launch. Such graphs are rare.
+// The memory of graphs with allocation nodes is charged before the launch. Such graphs are rare.
 template <typename Call>
 Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const auto launch = [&] {

@@ -114,7 +114,7 @@ TEST_F(DoubleDestroyTest, ALibraryIsReleasedOnce) {
       });
 }
 
-TEST_F(DoubleDestroyTest, AContextIsReleasedOnceWithAllThatItHas) {
+TEST_F(DoubleDestroyTest, AContextAndItsMemoryAreReleasedOnce) {
   Run<Context>(
       5'000,
       [](const CudaLibrary& cuda, Context* context, int) {

@@ -119,7 +119,7 @@ TEST(MemoryBudgetTest, ThePeakStaysWhenMemoryIsFreed) {
 TEST(MemoryBudgetTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
   constexpr int kThreads = 8;
   Region region(kThreads / 2);
-  std::atomic<uint64_t> held{0}, most{0};
+  std::atomic<uint64_t> held{0}, max_held{0};
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
@@ -130,7 +130,7 @@ TEST(MemoryBudgetTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
         const bool at_once = random() % 2 == 0;
         if (!(at_once ? budget.Hold(0, bytes) : budget.Reserve(0, bytes))) continue;
         const uint64_t now = held.fetch_add(bytes) + bytes;
-        for (uint64_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        for (uint64_t seen = max_held; now > seen && !max_held.compare_exchange_weak(seen, now);) {
         }
         if (!at_once) {
           budget.Add(0, bytes);
@@ -143,8 +143,8 @@ TEST(MemoryBudgetTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(most.load(), kLimit);
-  EXPECT_GT(most.load(), kLimit / 2) << "the threads did not race";
+  EXPECT_LE(max_held.load(), kLimit);
+  EXPECT_GT(max_held.load(), kLimit / 2) << "the threads did not race";
   EXPECT_EQ(region.budgets[0]->HeldBytes(0), 0u);
   for (size_t i = 0; i < region.budgets.size(); ++i)
     EXPECT_EQ(region.usage->gpus[0].pending[i], 0u);

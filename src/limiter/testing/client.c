@@ -4,8 +4,8 @@
 //
 //   allocate BYTES             allocates device memory
 //   launch COUNT [each]        launches the kernel `work`, and waits at the end or for each launch;
-//                              prints the milliseconds that all of this and the longest launch
-//                              took, and the number of threads
+//                              prints the milliseconds of all launches, the milliseconds of the
+//                              longest launch, and the number of threads
 //
 // Its exit code is the result of the first call that fails, or 0; 200: the library is missing; 201:
 // the arguments are invalid.
