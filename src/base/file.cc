@@ -121,6 +121,13 @@ Status MakeDirs(const std::string& path, mode_t mode) {
 
 bool PathExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
+std::string FileFingerprint(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return "";
+  return fmt::format("{}:{}:{}.{}:{}", info.st_dev, info.st_ino, info.st_mtim.tv_sec,
+                     info.st_mtim.tv_nsec, info.st_size);
+}
+
 Result<std::vector<std::string>> ListDir(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), &::closedir);
   if (!dir) return Status::FromErrno(path, errno);

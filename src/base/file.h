@@ -78,6 +78,9 @@ Status WriteOutput(int fd, std::string_view data);
 // mkdir -p.
 Status MakeDirs(const std::string& path, mode_t mode = 0755);
 bool PathExists(const std::string& path);
+// A text that changes when the file is replaced or written; "" if there is no such file. Follows
+// links, because Kubernetes updates mounted Secrets and tokens by replacing a link.
+std::string FileFingerprint(const std::string& path);
 // Names in a directory without "." and "..", sorted.
 Result<std::vector<std::string>> ListDir(const std::string& path);
 std::string JoinPath(std::string_view a, std::string_view b);

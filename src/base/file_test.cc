@@ -49,6 +49,19 @@ TEST(FileTest, OutputFollowsLinksAndOpensPipes) {
   EXPECT_EQ(OpenOutput(dir.path() + "/none/file").status().code(), Code::kNotFound);
 }
 
+TEST(FileTest, FingerprintChangesWhenTheTargetOfALinkIsReplaced) {
+  const TempDir dir;
+  const std::string link = JoinPath(dir.path(), "link");
+  EXPECT_EQ(FileFingerprint(link), "");
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir.path(), "a"), "token", 0600).ok());
+  ASSERT_EQ(::symlink("a", link.c_str()), 0);
+  const std::string before = FileFingerprint(link);
+  EXPECT_NE(before, "");
+  EXPECT_EQ(FileFingerprint(link), before);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir.path(), "a"), "other", 0600).ok());
+  EXPECT_NE(FileFingerprint(link), before);
+}
+
 TEST(FileTest, ReadRejectsFilesAboveTheLimit) {
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "a");

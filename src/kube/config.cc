@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/config.h"
 
-#include <sys/stat.h>
-
 #include <vector>
 
 #include "src/base/file.h"
@@ -19,14 +17,6 @@ constexpr size_t kMaxFile = 4 << 20;
 std::string EnvOrEmpty(const GetEnv& getenv, const char* name) {
   const char* value = getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string Fingerprint(const std::string& path) {
-  struct stat file {};
-  // Not lstat: the kubelet rotates a token by replacing the ..data link.
-  if (::stat(path.c_str(), &file) != 0) return "";
-  return fmt::format("{}:{}:{}.{}", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
-                     file.st_mtim.tv_nsec);
 }
 
 std::string Text(const Json& object, std::string_view key) {
@@ -382,7 +372,7 @@ TokenSource::TokenSource(const Config& config) : token_(config.token), file_(con
 
 Result<std::string> TokenSource::Get() {
   if (file_.empty()) return token_;
-  std::string fingerprint = Fingerprint(file_);
+  std::string fingerprint = FileFingerprint(file_);
   if (!fingerprint.empty() && fingerprint == fingerprint_) return token_;
   const auto text = ReadFile(file_, kMaxFile);
   if (!text.ok()) {

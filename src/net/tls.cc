@@ -3,7 +3,6 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -144,15 +143,8 @@ TlsContextSource::TlsContextSource(Side side, TlsOptions options)
     : side_(side), options_(std::move(options)) {}
 
 std::string TlsContextSource::Fingerprint() const {
-  std::string out;
-  for (const PemSource* source : {&options_.ca, &options_.certificate, &options_.key}) {
-    struct stat file {};
-    // stat, not lstat: a mounted secret is a link to ..data, which Kubernetes replaces.
-    if (source->file.empty() || ::stat(source->file.c_str(), &file) != 0) continue;
-    out += fmt::format("{}:{}:{}.{}:{};", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
-                       file.st_mtim.tv_nsec, file.st_size);
-  }
-  return out;
+  return FileFingerprint(options_.ca.file) + ";" + FileFingerprint(options_.certificate.file) +
+         ";" + FileFingerprint(options_.key.file);
 }
 
 Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
