@@ -79,8 +79,8 @@ class HttpClient {
     std::optional<Proxy> proxy;  // REQUIRES: server.tls
     size_t max_idle_connections = 4;
     Duration idle_timeout = std::chrono::seconds(60);
-    // A connection is reused for a random time between three quarters of this and all of it. Zero:
-    // no limit.
+    // A connection is reused for a random time between three quarters of `max_age` and `max_age`.
+    // Zero: no limit.
     Duration max_age = std::chrono::minutes(5);
   };
   struct CallOptions {

@@ -55,8 +55,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
     kHandling,
     kWriting,
     kStreaming,
-    kLingering,
-    kHttp2,  // http2_ has the streams
+    kLingering,  // drops the bytes that the peer still sends after a rejection
+    kHttp2,      // http2_ has the streams
     kClosed
   };
 
