@@ -47,7 +47,7 @@ void Mount(const char* source, const std::string& target, const char* type, unsi
   Fail(fmt::format("cannot mount {} at {}: {}", source, target, ::strerror(errno)));
 }
 
-void EnterOwnRun() {
+void EnterPrivateRun() {
   if (::unshare(CLONE_NEWNS) != 0) {
     Fail(fmt::format("cannot enter a mount namespace of its own: {}: run as root",
                      ::strerror(errno)));
@@ -74,7 +74,8 @@ void WriteLimits(const std::string& gpu, uint64_t memory, double compute) {
   if (error != 0) Fail(fmt::format("cannot write the limits of {}: {}", gpu, ::strerror(error)));
 }
 
-// With the code by which tessera-runtime prepares the root of a container.
+// Lets the dynamic linker find the limiter. The code is the same by which tessera-runtime prepares
+// the root of a container.
 void SetUpLinker() {
   const std::vector<std::string> names = {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"};
   const std::string libraries = fmt::format("{}/lib", kDir);
@@ -82,7 +83,7 @@ void SetUpLinker() {
   if (!root.ok()) Fail(root.status().message());
   const std::string dir = oci::FindLibraryDir(*root);
   if (dir.empty()) Fail("this machine has no library directory");
-  // In place of the container's writable layer.
+  // The overlay takes the place of the container's writable layer.
   for (const char* name : {"upper", "work"}) fs::create_directories(fs::path(kDir) / name);
   Mount("overlay", "/" + dir, "overlay", 0,
         fmt::format("lowerdir=/{0},upperdir={1}/upper,workdir={1}/work", dir, kDir));
@@ -108,7 +109,7 @@ int Main(int argc, char** argv) {
   int at = 1;
   for (; at + 1 < argc && std::string(argv[at]) != "--"; at += 2) options[argv[at]] = argv[at + 1];
   if (at + 1 >= argc || options.size() != 4) Fail("usage: see the head of container.cc");
-  EnterOwnRun();
+  EnterPrivateRun();
   PlaceLibraries(options["--driver"]);
   WriteLimits(options["--gpu"], std::strtoull(options["--memory"].c_str(), nullptr, 10),
               std::strtod(options["--compute"].c_str(), nullptr));

@@ -9,7 +9,7 @@ import sys
 
 from cuda.bindings import driver, nvrtc
 
-from facts import FACTS, LARGE, LIMITED, MIB, check_equal, check_pace, device_bytes, hold
+from facts import FACTS, LARGE, LIMITED, MIB, check_equal, check_pace, device_bytes, wait_for_sample
 
 SOURCE = rb"""
 __device__ int counter = 7;
@@ -192,7 +192,7 @@ def check_memory(kind):
     for _ in range(2):  # freed memory can be allocated again
         pointer = kind.allocate(LARGE)
         check_contents(pointer, LARGE)
-        check_equal(free - free_memory(), LARGE, f"{kind.__name__}: what is less free")
+        check_equal(free - free_memory(), LARGE, f"{kind.__name__}: decrease of the free memory")
         check_equal(device_bytes() - used, LARGE, f"{kind.__name__}: used of the device")
         for other in (kind, Linear):
             expect_out_of_memory(other.allocate, LARGE)
@@ -211,7 +211,7 @@ def check_fill():
     check_equal(device_bytes() - used, len(pieces) * piece, "used of the device when it is full")
     if LIMITED:
         check_equal(len(pieces) * piece, FACTS["memory"], "what could be allocated")
-    hold()
+    wait_for_sample()
     for pointer in pieces:
         Linear.free(pointer)
 

@@ -2,7 +2,7 @@
 """Dr.Jit, as from PyPI: arrays and textures, kernels that it compiles, and running out of memory.
 
 Run by run.py, with the whole GPU or with a share of it. The simulated GPU computes none of its
-kernels, so no result is looked at that a kernel has written.
+kernels, so no test reads the results of the kernels.
 """
 import time
 

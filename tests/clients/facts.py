@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all clients: the facts about the node that run.py has made, and functions to check them."""
+"""The facts about the node that run.py has made, and functions by which clients check them."""
 import json
 import os
 import subprocess
@@ -41,7 +41,7 @@ def free_bytes():
     gpu = json.loads(shown)["gpus"][0]
     used = gpu["used_bytes"]
     if LIMITED:  # contexts do not count for a share
-        used -= sum(one["contexts"] for one in gpu["processes"]) * FACTS["context"]
+        used -= sum(process["contexts"] for process in gpu["processes"]) * FACTS["context"]
     return FACTS["memory"] - used
 
 
@@ -53,7 +53,7 @@ def check_filling(piece, size, error, check_copies, slack, flush=lambda: None):
     check_equal(device_bytes() - used, fit * size, "used of the device")
     for _ in range(2):
         expect_error(error, piece)
-    hold()
+    wait_for_sample()
     check(device_bytes() - used <= fit * size + slack, "refused memory is not held")
     pieces.clear()
     check_copies()  # the program goes on
@@ -63,13 +63,13 @@ def check_filling(piece, size, error, check_copies, slack, flush=lambda: None):
     return used
 
 
-def hold():
-    """Waits so long that run.py, which reads the device every 50 ms, has seen the present state."""
+def wait_for_sample():
+    """Waits until run.py, which reads the device every 50 ms, has seen the present state."""
     time.sleep(0.2)
 
 
 def check_pace(what, milliseconds, work):
-    """Checks the time of work that takes `work` ms on a whole GPU: in a share, 1/share as long."""
+    """Checks how long work took that needs `work` ms on a whole GPU and 1/share as long in a share."""
     wanted = work / FACTS["compute"] if LIMITED else work
     # The time may be shorter, because the limiter lends some GPU time at the start, or longer,
     # because the machine may be busy.

@@ -2,7 +2,7 @@
 """numba-cuda, as from PyPI: kernels from Python functions, arrays, and running out of memory.
 
 Run by run.py, with the whole GPU or with a share of it. The simulated GPU computes none of its
-kernels, so no result is looked at that a kernel has written.
+kernels, so no test reads the results of the kernels.
 """
 import warnings
 
@@ -10,7 +10,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError
 
-from facts import FACTS, LARGE, check, check_equal, check_pace, device_bytes, hold
+from facts import FACTS, LARGE, check, check_equal, check_pace, device_bytes, wait_for_sample
 
 KERNEL_MS = 2.0  # the value in $SIMGPU_KERNEL_NS
 
@@ -50,7 +50,7 @@ def check_memory():
     cuda.current_context().deallocations.clear()
     free, used = free_memory(), device_bytes()
     array = cuda.device_array(LARGE, np.uint8)
-    check_equal(free - free_memory(), LARGE, "what is less free")
+    check_equal(free - free_memory(), LARGE, "decrease of the free memory")
     check_equal(device_bytes() - used, LARGE, "used of the device")
     for _ in range(2):
         try:
@@ -60,7 +60,7 @@ def check_memory():
         else:
             raise AssertionError("more than the share was allocated")
     check_arrays()  # the program goes on
-    hold()
+    wait_for_sample()
     del array
     cuda.current_context().deallocations.clear()
     check(device_bytes() <= used, "freed memory is not held")

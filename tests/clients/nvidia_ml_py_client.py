@@ -39,7 +39,7 @@ def check_memory(handles):
 
 
 def check_condition(handle):
-    check(0 <= nv.nvmlDeviceGetUtilizationRates(handle).gpu <= 100, "utilisation")
+    check(0 <= nv.nvmlDeviceGetUtilizationRates(handle).gpu <= 100, "utilization")
     check(nv.nvmlDeviceGetTemperature(handle, nv.NVML_TEMPERATURE_GPU) > 0, "temperature")
     power = nv.nvmlDeviceGetPowerUsage(handle)
     check(0 < power <= nv.nvmlDeviceGetEnforcedPowerLimit(handle), f"power {power}")
@@ -87,24 +87,24 @@ def check_event(handles):
 
 def check_share(handle):
     """NVML reports the share as the GPU's memory, and the container's memory as the used part."""
-    def look(used):
+    def check_memory(used):
         for memory in (nv.nvmlDeviceGetMemoryInfo(handle),
                        nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)):
             check_equal(memory.total, FACTS["memory"], "total")
             check_equal(memory.used, used, "used")
             check_equal(memory.free, memory.total - used, "free")
 
-    look(0)
+    check_memory(0)
     command = [sys.executable, FACTS["allocate"], FACTS["libcuda"], "0", str(300 * MIB)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as other:
         check_equal(other.stdout.readline().strip(), "ready", "the other process")
-        look(300 * MIB)
+        check_memory(300 * MIB)
         processes = nv.nvmlDeviceGetComputeRunningProcesses(handle)
         check_equal([process.pid for process in processes], [other.pid], "processes")
         other.stdin.close()
         check_equal(other.wait(), 0, "exit status of the other process")
-    look(0)
+    check_memory(0)
 
 
 def main():

@@ -3,7 +3,7 @@
 
 Usage: run.py --bin DIR --lib DIR --container PROGRAM [--limited] CLIENT
 With --limited the client runs in a container with a share of the first GPU (container.cc).
-Exit codes: 0 good, 77 skipped (the registry cannot be reached, or root is needed), 1 otherwise.
+Exit codes: 0 success, 77 skipped (the registry cannot be reached, or root is needed), 1 otherwise.
 """
 import argparse
 import contextlib
@@ -21,9 +21,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SKIP = 77
-GPUS = 4
+GPU_COUNT = 4
 BUSY_GPU = 1
-ALLOCATED = 256 << 20
+ALLOCATED_BYTES = 256 << 20
 # NVIDIA's compilers refuse to load their output into a driver that is older than the compiler.
 DRIVER = "575.57.08"
 PROFILE = f"""base: a100-sxm4-80gb
@@ -31,11 +31,11 @@ name: client
 driver: {{version: {DRIVER}}}
 gpu: {{memory_mib: 81920, reserved_mib: 882, context_mib: 400}}
 """
-CONTEXT = 400 << 20
-WHOLE = (81920 - 882) << 20
-SHARE = 8 << 30
+CONTEXT_BYTES = 400 << 20
+WHOLE_BYTES = (81920 - 882) << 20
+SHARE_BYTES = 8 << 30
 COMPUTE_SHARE = 0.3
-# The script of each client in Python, and which packages it needs.
+# The script of each client in Python, and the file that lists its packages.
 CLIENTS = {
     "nvidia-ml-py": ("nvidia_ml_py_client.py", "requirements.txt"),
     "nvitop": ("nvitop_client.py", "requirements.txt"),
@@ -52,9 +52,9 @@ CLIENTS = {
     "go-nvcdi": None,
 }
 # The duration of kernels in nanoseconds, by name.
-KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
-           "tinygrad": "*=1000000", "drjit": "*=2000000", "taichi": "*=2000000",
-           "halide": "*=2000000"}
+KERNEL_NS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000",
+             "numba-cuda": "*=2000000", "tinygrad": "*=1000000", "drjit": "*=2000000",
+             "taichi": "*=2000000", "halide": "*=2000000"}
 # Messages of the tools when there is no network or the registry refuses. No error in Tessera causes
 # these messages.
 UNREACHABLE = re.compile(
@@ -128,7 +128,7 @@ class Node:
         os.makedirs(self.dev_root)
         profile = os.path.join(folder, "profile.yaml")
         pathlib.Path(profile).write_text(PROFILE, encoding="utf-8")
-        self.call("create", "--profile", profile, "--gpus", str(GPUS), "--name", "client",
+        self.call("create", "--profile", profile, "--gpus", str(GPU_COUNT), "--name", "client",
                   "--library-dir", libraries, "--dev-root", self.dev_root, f"--device-{devices}")
         self.libraries = os.path.join(self.root, "usr/lib/x86_64-linux-gnu")
 
@@ -159,7 +159,7 @@ class Container:
 
     def command(self, command):
         return [self.program, "--driver", self.node.libraries, "--gpu",
-                self.node.first_gpu()["uuid"], "--memory", str(SHARE),
+                self.node.first_gpu()["uuid"], "--memory", str(SHARE_BYTES),
                 "--compute", str(COMPUTE_SHARE), "--", *command]
 
     def environment(self):
@@ -169,37 +169,38 @@ class Container:
 
 
 class Watch(threading.Thread):
-    """Samples the memory of the first GPU that each process uses according to the device."""
+    """Samples how much memory of the first GPU all processes use according to the device."""
 
     def __init__(self, node):
         super().__init__(daemon=True)
         self.node = node
         self.samples = 0
-        self.most = 0
+        self.peak_bytes = 0
         self.ended = threading.Event()
 
     def run(self):
         while not self.ended.wait(0.05):
             processes = self.node.first_gpu()["processes"]
-            held = sum(one["bytes"] - one["contexts"] * CONTEXT for one in processes)
-            self.most = max(self.most, held)
+            held = sum(process["bytes"] - process["contexts"] * CONTEXT_BYTES
+                       for process in processes)
+            self.peak_bytes = max(self.peak_bytes, held)
             self.samples += 1
 
     def check(self):
         """Checks that the share was never exceeded. Contexts do not count for the share."""
         self.ended.set()
         self.join()
-        if self.samples == 0 or self.most > SHARE:
-            sys.exit(f"the container had {self.most} bytes of the GPU with a share of {SHARE}, "
-                     f"in {self.samples} samples")
-        print(f"device memory: at most {self.most >> 20} of {SHARE >> 20} MiB")
+        if self.samples == 0 or self.peak_bytes > SHARE_BYTES:
+            sys.exit(f"the container had {self.peak_bytes} bytes of the GPU with a share of "
+                     f"{SHARE_BYTES}, in {self.samples} samples")
+        print(f"device memory: at most {self.peak_bytes >> 20} of {SHARE_BYTES >> 20} MiB")
 
 
 @contextlib.contextmanager
 def gpu_user(node):
-    """Starts another process that holds ALLOCATED bytes on BUSY_GPU. Yields its pid."""
+    """Starts another process that holds ALLOCATED_BYTES on BUSY_GPU. Yields its pid."""
     command = [sys.executable, str(HERE / "allocate.py"),
-               os.path.join(node.libraries, "libcuda.so.1"), str(BUSY_GPU), str(ALLOCATED)]
+               os.path.join(node.libraries, "libcuda.so.1"), str(BUSY_GPU), str(ALLOCATED_BYTES)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env=node.environment()) as process:
         try:
@@ -212,10 +213,10 @@ def gpu_user(node):
 
 @contextlib.contextmanager
 def container_toolkit(node):
-    """Adds what NVIDIA's container toolkit looks for: a MIG device on the last GPU, and the socket of
-    a daemon. Yields the device as "simgpu show" has it."""
+    """Adds what NVIDIA's container toolkit looks for: a MIG device on the last GPU, and the socket
+    of a daemon. Yields the device as "simgpu show" prints it."""
     smi = os.path.join(node.root, "usr/bin/nvidia-smi")
-    gpu = str(GPUS - 1)
+    gpu = str(GPU_COUNT - 1)
     for arguments in (["-i", gpu, "-mig", "1"], ["mig", "-i", gpu, "-cgi", "19", "-C"]):
         subprocess.run([smi, *arguments], check=True, env=node.environment(),
                        stdout=subprocess.DEVNULL)
@@ -230,7 +231,8 @@ def container_toolkit(node):
 
 
 def with_proc_of(node, command):
-    """The toolkit reads the numbers of capabilities in /proc, whatever the driver root is."""
+    """Returns the command with the node's files in /proc/driver. NVIDIA's container toolkit reads
+    the numbers of capabilities there, even if the driver root is another folder."""
     return ["unshare", "--mount", "sh", "-c",
             'mount --bind "$0/proc/driver" /proc/driver && exec "$@"', node.root, *command]
 
@@ -252,7 +254,7 @@ def nvrtc_of(python):
 def settings_of(client, command, folder):
     """Environment variables that the programs themselves read."""
     settings = {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": folder,
-                "SIMGPU_KERNEL_NS": KERNELS.get(client, "")}
+                "SIMGPU_KERNEL_NS": KERNEL_NS.get(client, "")}
     if client == "halide":
         settings["HL_GPU_DEVICE"] = "0"  # by default, Halide chooses the last GPU
     if client == "tinygrad":
@@ -263,8 +265,8 @@ def settings_of(client, command, folder):
 def facts_of(node, limited, busy_pid):
     return {
         "limited": limited,
-        "memory": SHARE if limited else WHOLE,
-        "context": CONTEXT,
+        "memory": SHARE_BYTES if limited else WHOLE_BYTES,
+        "context": CONTEXT_BYTES,
         "compute": COMPUTE_SHARE,
         "show": node.show_command(),
         "uuids": node.call("show", "--uuids").split(),
@@ -276,7 +278,7 @@ def facts_of(node, limited, busy_pid):
         "libcuda": "/run/tessera/lib/libcuda.so.1",
         "busy_gpu": BUSY_GPU,
         "busy_pid": busy_pid,
-        "allocated": ALLOCATED,
+        "allocated": ALLOCATED_BYTES,
         "inject_xid": [node.simgpu, "inject", "xid", "--gpu", "2", "--code", "48",
                        "--root", node.root],
         "xid_gpu": 2,
