@@ -79,9 +79,9 @@ class YamlTree {
     }
     if (node->type != YAML_SEQUENCE_NODE) return nullptr;
     const auto& items = node->data.sequence.items;
-    const Result<int64_t> at = ParseInt(key);
-    if (!at.ok() || *at < 0 || *at >= items.top - items.start) return nullptr;
-    return Node(items.start[*at]);
+    const Result<int64_t> position = ParseInt(key);
+    if (!position.ok() || *position < 0 || *position >= items.top - items.start) return nullptr;
+    return Node(items.start[*position]);
   }
 
   size_t BeginOf(const yaml_node_t* node) const { return ByteAt(node->start_mark.index); }

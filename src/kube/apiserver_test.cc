@@ -29,25 +29,27 @@ class ApiServerTest : public testing::RealApiServerTest, public Watch::Delegate 
   void TearDown() override {
     if (!client_) return;
     for (const ObjectRef& object : created_) {
-      (void)Wait([&](auto f) { return client_->Delete(object, {}, f); });
+      (void)Wait([&](auto on_done) { return client_->Delete(object, {}, on_done); });
     }
   }
   Result<Json> CreateObject(const ObjectRef& object, const std::string& text) {
     created_.push_back(object);
     ObjectRef collection = object;
     collection.name.clear();
-    return Wait([&](auto f) { return client_->Create(collection, ParseJson(text).value(), f); });
+    return Wait([&](auto on_done) {
+      return client_->Create(collection, ParseJson(text).value(), on_done);
+    });
   }
   std::string NodeText() const {
     return fmt::format(R"({{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}"}}}})", name_);
   }
   Result<Json> Patch(PatchKind kind, const std::string& text, PatchOptions options = {}) {
-    return Wait([&](auto f) {
-      return client_->Patch(Node(name_), kind, ParseJson(text).value(), options, f);
+    return Wait([&](auto on_done) {
+      return client_->Patch(Node(name_), kind, ParseJson(text).value(), options, on_done);
     });
   }
   std::string LabelA() {
-    const auto node = Wait([&](auto f) { return client_->Get(Node(name_), f); });
+    const auto node = Wait([&](auto on_done) { return client_->Get(Node(name_), on_done); });
     const Json* labels = node.ok() ? node->Find("metadata")->Find("labels") : nullptr;
     return labels == nullptr ? "" : labels->StringAt("nvidia.com/a").value_or("");
   }
@@ -98,7 +100,7 @@ TEST_F(ApiServerTest, EveryKindOfPatchWritesALabel) {
 }
 
 TEST_F(ApiServerTest, AMissingObjectIsNotFound) {
-  const auto node = Wait([&](auto f) { return client_->Get(Node("no-such-node"), f); });
+  const auto node = Wait([&](auto on_done) { return client_->Get(Node("no-such-node"), on_done); });
   EXPECT_EQ(node.status().code(), Code::kNotFound);
 }
 
@@ -116,7 +118,8 @@ TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
                                   R"("{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
                                   name_, value);
     const Json object = ParseJson(text).value();
-    return Wait([&](auto f) { return client_->Apply(kConfigMaps, object, options, f); });
+    return Wait(
+        [&](auto on_done) { return client_->Apply(kConfigMaps, object, options, on_done); });
   };
   const auto version = [](const Result<Json>& object) {
     return object.value().Find("metadata")->StringAt("resourceVersion").value();
@@ -163,8 +166,9 @@ TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
                              .name = "n",
                              .uid = Uid("00000000-0000-4000-8000-000000000000")};
   SetOwner(&object, owner);
-  const auto applied = Wait(
-      [&](auto f) { return client_->Apply(kConfigMaps, object, {.field_manager = "one"}, f); });
+  const auto applied = Wait([&](auto on_done) {
+    return client_->Apply(kConfigMaps, object, {.field_manager = "one"}, on_done);
+  });
   MetadataObject answer;
   ASSERT_TRUE(DecodeObject(RawObject(applied.value()), kept, &answer).ok());
   const auto digest = [&] {
@@ -177,8 +181,8 @@ TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
   EXPECT_EQ(maps.Find("default/" + name_)->owners, std::vector{owner});
   EXPECT_EQ(answer.owners, std::vector{owner});
   const auto patch = [&](const Json& change) {
-    const auto done =
-        Wait([&](auto f) { return client_->Patch(map, PatchKind::kMerge, change, {}, f); });
+    const auto done = Wait(
+        [&](auto on_done) { return client_->Patch(map, PatchKind::kMerge, change, {}, on_done); });
     EXPECT_TRUE(done.ok()) << done.status().ToString();
     const std::string version = done.value().Find("metadata")->StringAt("resourceVersion").value();
     EXPECT_TRUE(runner_.RunUntil(
@@ -188,11 +192,11 @@ TEST_F(ApiServerTest, MetadataShowsAnotherManagersChangeOfAppliedFields) {
   EXPECT_EQ(digest(), answer.applied_fields);
   patch(ParseJson(R"({"data":{"k":"3"}})").value());
   EXPECT_NE(digest(), answer.applied_fields);
-  ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
+  ASSERT_TRUE(Wait([&](auto on_done) { return client_->Delete(map, {}, on_done); }).ok());
   ASSERT_TRUE(runner_.RunUntil([&] { return maps.Find("default/" + name_)->meta.deleting; }));
   const std::string now = maps.Find("default/" + name_)->meta.resource_version;
-  const auto cleared = Wait([&](auto f) {
-    return client_->Patch(map, PatchKind::kMerge, FinalizersPatch({}, now), {}, f);
+  const auto cleared = Wait([&](auto on_done) {
+    return client_->Patch(map, PatchKind::kMerge, FinalizersPatch({}, now), {}, on_done);
   });
   EXPECT_TRUE(cleared.ok()) << cleared.status().ToString();
   EXPECT_TRUE(runner_.RunUntil([&] { return maps.size() == 0; }));
@@ -223,8 +227,8 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
       {{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}]}}}})",
                     group))
           .value();
-  ASSERT_TRUE(Wait([&](auto f) {
-                return client_->Apply(definitions, crd, {.field_manager = "m"}, f);
+  ASSERT_TRUE(Wait([&](auto on_done) {
+                return client_->Apply(definitions, crd, {.field_manager = "m"}, on_done);
               }).ok());
   // The catalog has seen that the group is missing, and queries the server again.
   std::optional<Result<ResourceType>> type;
@@ -238,7 +242,8 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
                                              group, rest))
                            .value();
     const ApplyOptions options{.field_manager = "m", .subresource = subresource};
-    return Wait([&](auto f) { return client_->Apply(type->value(), thing, options, f); });
+    return Wait(
+        [&](auto on_done) { return client_->Apply(type->value(), thing, options, on_done); });
   };
   ASSERT_TRUE(apply(R"("spec":{"a":1})", "").ok());
   ASSERT_TRUE(apply(R"("status":{"b":2})", "status").ok());
@@ -247,14 +252,15 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
   EXPECT_TRUE(runner_.RunUntil([&] { return things.Find("default/t") != nullptr; }))
       << handler.error.ToString();
   const ObjectRef ref{type->value(), "t", "default", ""};
-  const auto read = Wait([&](auto f) { return client_->Get(ref, f); });
+  const auto read = Wait([&](auto on_done) { return client_->Get(ref, on_done); });
   EXPECT_EQ(read.value().Find("spec")->IntAt("a").value(), 1);
   EXPECT_EQ(read.value().Find("status")->IntAt("b").value(), 2);
   const DeleteOptions stale{.uid = Uid("00000000-0000-4000-8000-000000000000")};
-  EXPECT_EQ(Wait([&](auto f) { return client_->Delete(ref, stale, f); }).status().code(),
-            Code::kAborted);
+  EXPECT_EQ(
+      Wait([&](auto on_done) { return client_->Delete(ref, stale, on_done); }).status().code(),
+      Code::kAborted);
   const DeleteOptions background{.propagation = Propagation::kBackground};
-  EXPECT_TRUE(Wait([&](auto f) { return client_->Delete(ref, background, f); }).ok());
+  EXPECT_TRUE(Wait([&](auto on_done) { return client_->Delete(ref, background, on_done); }).ok());
 }
 
 constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{0}",
@@ -276,8 +282,9 @@ constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"na
 template <typename T>
 std::map<std::string, T> ByNameAndVersion(const std::vector<T>& objects) {
   std::map<std::string, T> out;
-  for (const T& o : objects) {
-    out[fmt::format("{}/{}@{}", o.meta.ns, o.meta.name, o.meta.resource_version)] = o;
+  for (const T& object : objects) {
+    const ObjectMeta& meta = object.meta;
+    out[fmt::format("{}/{}@{}", meta.ns, meta.name, meta.resource_version)] = object;
   }
   return out;
 }
@@ -335,7 +342,7 @@ TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
   EXPECT_EQ(bind(Uid("00000000-0000-4000-8000-000000000000")).code(), Code::kAborted);
   const Uid uid(made->Find("metadata")->StringAt("uid").value());
   EXPECT_TRUE(bind(uid).ok());
-  const auto bound = Wait([&](auto f) { return client_->Get(pod, f); });
+  const auto bound = Wait([&](auto on_done) { return client_->Get(pod, on_done); });
   const auto object = Decode<PodObject>(RawObject(bound.value())).value();
   EXPECT_EQ(object.node_name, name_);
   EXPECT_EQ(object.meta.annotations.at("a/b"), "c");
@@ -429,10 +436,11 @@ TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
   ASSERT_TRUE(CreateObject(map, text).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return last_value_ == "1"; }));
   const Json patch = ParseJson(R"({"data":{"k":"2"}})").value();
-  ASSERT_TRUE(
-      Wait([&](auto f) { return client_->Patch(map, PatchKind::kMerge, patch, {}, f); }).ok());
+  ASSERT_TRUE(Wait([&](auto on_done) {
+                return client_->Patch(map, PatchKind::kMerge, patch, {}, on_done);
+              }).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return last_value_ == "2"; }));
-  ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
+  ASSERT_TRUE(Wait([&](auto on_done) { return client_->Delete(map, {}, on_done); }).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return deleted_; }));
   EXPECT_EQ(lists_, 1);
   EXPECT_TRUE(error_.ok()) << error_.ToString();

@@ -57,12 +57,13 @@ class ClientTest : public ::testing::Test {
     return answer ? *answer : Result<Json>(Error(Code::kUnknown, "no answer"));
   }
   Result<Json> GetNode() {
-    return Wait([&](Client::OnObject f) { return client().Get(Node("n1"), std::move(f)); });
+    return Wait(
+        [&](Client::OnObject on_done) { return client().Get(Node("n1"), std::move(on_done)); });
   }
   Result<Json> PatchNode(PatchKind kind, PatchOptions options = {}) {
     const Json body = ParseJson(R"({"metadata":{"labels":{"a":"b"}}})").value();
-    return Wait([&](Client::OnObject f) {
-      return client().Patch(Node("n1"), kind, body, options, std::move(f));
+    return Wait([&](Client::OnObject on_done) {
+      return client().Patch(Node("n1"), kind, body, options, std::move(on_done));
     });
   }
 
@@ -125,14 +126,16 @@ TEST_F(ClientTest, SendsThePatchKindAsContentType) {
 
 TEST_F(ClientTest, CreatesReplacesAndDeletes) {
   const Json body = Json::MakeObject();
-  Wait([&](auto f) { return client().Create(Pod("ns", ""), body, f); }).value();
+  Wait([&](auto on_done) { return client().Create(Pod("ns", ""), body, on_done); }).value();
   ObjectRef binding = Pod("ns", "p");
   binding.subresource = "binding";
-  Wait([&](auto f) {
-    return client().Create(binding, body, f, {.dry_run = true, .strict = true});
+  Wait([&](auto on_done) {
+    return client().Create(binding, body, on_done, {.dry_run = true, .strict = true});
   }).value();
-  Wait([&](auto f) { return client().Replace(Pod("ns", "p"), body, f); }).value();
-  Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = Uid("u")}, f); }).value();
+  Wait([&](auto on_done) { return client().Replace(Pod("ns", "p"), body, on_done); }).value();
+  Wait([&](auto on_done) {
+    return client().Delete(Pod("ns", "p"), {.uid = Uid("u")}, on_done);
+  }).value();
   ASSERT_EQ(requests_.size(), 4u);
   EXPECT_EQ(requests_[0].method + requests_[0].target, "POST/api/v1/namespaces/ns/pods");
   EXPECT_EQ(requests_[1].target,
@@ -143,8 +146,8 @@ TEST_F(ClientTest, CreatesReplacesAndDeletes) {
 }
 
 TEST_F(ClientTest, EvictsWithTheOptionsOfADeletion) {
-  Wait([&](auto f) {
-    return client().Evict("ns", "p", {.uid = Uid("u"), .dry_run = true}, f);
+  Wait([&](auto on_done) {
+    return client().Evict("ns", "p", {.uid = Uid("u"), .dry_run = true}, on_done);
   }).value();
   ASSERT_EQ(requests_.size(), 1u);
   EXPECT_EQ(requests_[0].method + requests_[0].target, "POST/api/v1/namespaces/ns/pods/p/eviction");
@@ -160,8 +163,8 @@ TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
                               .resource_version = "7",
                               .propagation = Propagation::kForeground,
                               .dry_run = true};
-  Wait([&](auto f) { return client().Delete(object, options, f); }).value();
-  Wait([&](auto f) { return client().Delete(object, {}, f); }).value();
+  Wait([&](auto on_done) { return client().Delete(object, options, on_done); }).value();
+  Wait([&](auto on_done) { return client().Delete(object, {}, on_done); }).value();
   EXPECT_EQ(requests_[0].body,
             R"({"apiVersion":"v1","kind":"DeleteOptions","preconditions":)"
             R"({"uid":"u","resourceVersion":"7"},"propagationPolicy":"Foreground",)"
@@ -171,11 +174,12 @@ TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
 
 TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
   const Json set = ParseJson(R"({"metadata":{"name":"d","namespace":"ns"}})").value();
-  Wait([&](auto f) {
-    return client().Apply(kDaemonSets, set, {.field_manager = "m", .force = true}, f);
+  Wait([&](auto on_done) {
+    return client().Apply(kDaemonSets, set, {.field_manager = "m", .force = true}, on_done);
   }).value();
-  Wait([&](auto f) {
-    return client().Apply(kDaemonSets, set, {.field_manager = "m", .subresource = "status"}, f);
+  Wait([&](auto on_done) {
+    return client().Apply(kDaemonSets, set, {.field_manager = "m", .subresource = "status"},
+                          on_done);
   }).value();
   ASSERT_EQ(requests_.size(), 2u);
   EXPECT_EQ(requests_[0].method, "PATCH");
@@ -189,8 +193,8 @@ TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
 TEST_F(ClientTest, AppliesNoObjectWithoutNameOrNamespace) {
   const auto apply = [&](const char* text) {
     const Json object = ParseJson(text).value();
-    return Wait([&](auto f) {
-             return client().Apply(kDaemonSets, object, {.field_manager = "m"}, f);
+    return Wait([&](auto on_done) {
+             return client().Apply(kDaemonSets, object, {.field_manager = "m"}, on_done);
            })
         .status();
   };
@@ -249,8 +253,9 @@ TEST_F(ClientTest, WaitsForRetryAfter) {
   responses_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
   // Even a create is retried, because 429 means that it was not processed.
-  EXPECT_TRUE(
-      Wait([&](auto f) { return client().Create(Pod("ns", ""), Json::MakeObject(), f); }).ok());
+  EXPECT_TRUE(Wait([&](auto on_done) {
+                return client().Create(Pod("ns", ""), Json::MakeObject(), on_done);
+              }).ok());
   EXPECT_GE(runner_.clock().Now() - began, seconds(1));
   EXPECT_EQ(requests_.size(), 2u);
 }
@@ -276,7 +281,7 @@ TEST_F(ClientTest, A429OfAnEvictionDelaysNoOtherRequest) {
   net::Response forbidden = JsonAnswer(429, R"({"kind":"Status","code":429,"message":"budget"})");
   forbidden.headers.Set("Retry-After", "60");
   responses_ = {forbidden};
-  EXPECT_FALSE(Wait([&](auto f) { return client().Evict("ns", "p", {}, f); }).ok());
+  EXPECT_FALSE(Wait([&](auto on_done) { return client().Evict("ns", "p", {}, on_done); }).ok());
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
   EXPECT_LT(runner_.clock().Now() - began, seconds(5));
@@ -413,8 +418,9 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   hold_replies_ = false;
   Duration shortest = Duration::max();
   for (int i = 0; i < 10 && shortest >= milliseconds(190); ++i) {
-    const auto rejected = Wait([&](auto f) {
-      return client().Create(Pod("ns", ""), Json::MakeObject(), f, {.before_send = before_send});
+    const auto rejected = Wait([&](auto on_done) {
+      return client().Create(Pod("ns", ""), Json::MakeObject(), on_done,
+                             {.before_send = before_send});
     });
     EXPECT_EQ(rejected.status().code(), Code::kFailedPrecondition);
     const MonotonicTime began = runner_.clock().Now();

@@ -99,8 +99,9 @@ struct CredentialSource::Core {
   std::unique_ptr<Worker> worker;
 };
 
-CredentialSource::CredentialSource(TaskRunner& runner, const Config& config, OnCertificate f)
-    : core_(std::make_shared<Core>(runner, config, std::move(f))) {}
+CredentialSource::CredentialSource(TaskRunner& runner, const Config& config,
+                                   OnCertificate on_certificate)
+    : core_(std::make_shared<Core>(runner, config, std::move(on_certificate))) {}
 
 CredentialSource::~CredentialSource() { core_->Close(); }
 

@@ -129,11 +129,12 @@ struct EventRecorder::Core {
 
   void Create(const std::string& ns, const Json& body) {
     const int64_t number = ++last_operation;
-    operations[number] = client.Create({kEvents, "", ns, ""}, body, [this, number](const auto& a) {
-      const Status status = a.status();
-      operations.erase(number);
-      if (!status.ok() && on_error) on_error(status);
-    });
+    operations[number] =
+        client.Create({kEvents, "", ns, ""}, body, [this, number](const auto& answer) {
+          const Status status = answer.status();
+          operations.erase(number);
+          if (!status.ok() && on_error) on_error(status);
+        });
   }
 
   void IncreaseCount(const std::string& ns, const RecordedEvent& event, const std::string& message,

@@ -7,14 +7,15 @@
 
 namespace tessera::kube {
 
-Status CheckElectionOptions(const ElectionOptions& o) {
-  if (o.identity.empty())
+Status CheckElectionOptions(const ElectionOptions& options) {
+  if (options.identity.empty())
     return Error(Code::kInvalidArgument, "leader election: the identity is empty");
-  if (o.retry_period <= Duration::zero() || o.renew_deadline <= 2 * o.retry_period) {
+  if (options.retry_period <= Duration::zero() ||
+      options.renew_deadline <= 2 * options.retry_period) {
     return Error(Code::kInvalidArgument,
                  "leader election: the renew deadline must be longer than two retry periods");
   }
-  if (o.lease_duration <= o.renew_deadline) {
+  if (options.lease_duration <= options.renew_deadline) {
     return Error(Code::kInvalidArgument,
                  "leader election: the lease duration must be longer than the renew deadline");
   }
@@ -77,10 +78,10 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
 
   // Returns false if the delegate has destroyed the elector.
   bool Observe(const LeaseObject& current) {
-    const auto is_same = [&](const LeaseObject& a) {
-      return a.holder == current.holder && a.renew_time == current.renew_time &&
-             a.acquire_time == current.acquire_time && a.transitions == current.transitions &&
-             a.duration == current.duration;
+    const auto is_same = [&](const LeaseObject& known) {
+      return known.holder == current.holder && known.renew_time == current.renew_time &&
+             known.acquire_time == current.acquire_time &&
+             known.transitions == current.transitions && known.duration == current.duration;
     };
     const bool new_leader = !observed || observed->holder != current.holder;
     // renewTime comes from another machine's clock. As in client-go, a lease lasts from the moment
