@@ -24,66 +24,66 @@ void AddText(CLI::App* app, const char* flag, std::string* text, const char* env
   if (value != nullptr && *value == '\0') text->clear();
 }
 
-void AddRootFlags(CLI::App* app, agent::AgentOptions* o) {
-  AddText(app, "--driver-root,--nvidia-driver-root", &o->driver_root, "NVIDIA_DRIVER_ROOT",
+void AddRootFlags(CLI::App* app, agent::AgentOptions* options) {
+  AddText(app, "--driver-root,--nvidia-driver-root", &options->driver_root, "NVIDIA_DRIVER_ROOT",
           "host path of the driver's root");
-  AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
+  AddText(app, "--driver-root-ctr-path,--container-driver-root", &options->driver_root_ctr_path,
           "DRIVER_ROOT_CTR_PATH",
           "path of the driver's root inside the agent's container (default: --driver-root)");
-  o->driver_container_root = names::kDriverContainerRoot;
-  AddText(app, "--driver-container-root", &o->driver_container_root, "DRIVER_CONTAINER_ROOT",
+  options->driver_container_root = names::kDriverContainerRoot;
+  AddText(app, "--driver-container-root", &options->driver_container_root, "DRIVER_CONTAINER_ROOT",
           "host path of a driver container's driver, used while the host has no driver and "
           "--driver-root is /; \"\": driver containers are not used");
-  AddText(app, "--validations-dir", &o->validations_dir, "VALIDATIONS_DIR",
+  AddText(app, "--validations-dir", &options->validations_dir, "VALIDATIONS_DIR",
           "folder of the files driver-ready, toolkit-ready and plugin-ready, for which NVIDIA's "
           "components wait; default: no files are written");
-  AddText(app, "--dev-root,--nvidia-dev-root", &o->dev_root, "NVIDIA_DEV_ROOT",
+  AddText(app, "--dev-root,--nvidia-dev-root", &options->dev_root, "NVIDIA_DEV_ROOT",
           "host path of the folder that contains dev/nvidia* (default: --driver-root, or / if "
           "--driver-root has no dev)");
-  AddText(app, "--dev-root-ctr-path", &o->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
+  AddText(app, "--dev-root-ctr-path", &options->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
           "path inside the agent's container of the folder that contains dev/nvidia*");
 }
 
-void AddSocketFlags(CLI::App* app, agent::AgentOptions* o) {
-  o->kubelet_socket = JoinPath(names::kDevicePluginDir, "kubelet.sock");
-  o->pod_resources_socket = names::kPodResourcesSocket;
-  o->state_dir = names::kStateDir;
-  o->grant_socket = names::kGrantSocket;
-  o->limits_dir = names::kLimitsDir;
-  o->metrics_address = ":9400";
-  o->manager_address = ":5678";
-  o->manager_checkpoint = names::kGpuManagerCheckpoint;
-  AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
+void AddSocketFlags(CLI::App* app, agent::AgentOptions* options) {
+  options->kubelet_socket = JoinPath(names::kDevicePluginDir, "kubelet.sock");
+  options->pod_resources_socket = names::kPodResourcesSocket;
+  options->state_dir = names::kStateDir;
+  options->grant_socket = names::kGrantSocket;
+  options->limits_dir = names::kLimitsDir;
+  options->metrics_address = ":9400";
+  options->manager_address = ":5678";
+  options->manager_checkpoint = names::kGpuManagerCheckpoint;
+  AddText(app, "--kubelet-socket", &options->kubelet_socket, "KUBELET_SOCKET",
           "the kubelet's socket for device plugins; \"\": the agent does not register");
-  AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
+  AddText(app, "--pod-resources-socket", &options->pod_resources_socket, "POD_RESOURCES_SOCKET",
           "the kubelet's pod-resources socket");
-  AddText(app, "--state-dir", &o->state_dir, "STATE_DIR",
+  AddText(app, "--state-dir", &options->state_dir, "STATE_DIR",
           "folder of the grant journal and the token key");
-  AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET",
+  AddText(app, "--grant-socket", &options->grant_socket, "GRANT_SOCKET",
           "socket for tessera-runtime's requests");
-  AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
+  AddText(app, "--limits-dir", &options->limits_dir, "LIMITS_DIR",
           "host folder of the containers' limits, at the same path for this process; \"\": "
           "no container is limited");
   app->add_option(
-         "--limits-fail-open", o->limits_fail_open,
+         "--limits-fail-open", options->limits_fail_open,
          "namespaces, or * for all, whose containers get their GPUs unlimited if they cannot "
          "be limited; in other namespaces such containers get no GPU")
       ->delimiter(',')
       ->envname("LIMITS_FAIL_OPEN");
-  app->add_option("--limits-stop-bypass", o->limits_stop_bypass,
+  app->add_option("--limits-stop-bypass", options->limits_stop_bypass,
                   "namespaces, or * for all, in which the agent kills processes that bypass the "
                   "limiter of their container; in others it reports them")
       ->delimiter(',')
       ->envname("LIMITS_STOP_BYPASS");
-  AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+  AddText(app, "--metrics-address", &options->metrics_address, "METRICS_ADDRESS",
           "address of /metrics, /healthz and /readyz; \"\": they are not served");
-  AddText(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
+  AddText(app, "--otlp-endpoint", &options->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
           "send the steps of containers' starts as OpenTelemetry spans to this collector, such as "
           "http://otel-collector:4318; \"\": no spans are sent");
-  AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
+  AddText(app, "--gpu-manager-address", &options->manager_address, "GPU_MANAGER_ADDRESS",
           "address of TKEStack gpu-manager's pages /metric, /usage and /graph; \"\": they are not "
           "served");
-  AddText(app, "--gpu-manager-checkpoint", &o->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
+  AddText(app, "--gpu-manager-checkpoint", &options->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
           "gpu-manager's checkpoint, to take over the containers to which it gave GPUs");
 }
 
@@ -124,8 +124,8 @@ void AddExporterFlags(CLI::App* app, AgentFlags* flags) {
 }  // namespace
 
 void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
-  agent::AgentOptions* o = &flags->options;
-  o->resource = names::kResourceGpu;
+  agent::AgentOptions* options = &flags->options;
+  options->resource = names::kResourceGpu;
   app->add_option(
          "--binding", flags->binding_mode,
          "late: tessera-runtime requests the grant; allocate: Allocate names the GPUs, and "
@@ -144,11 +144,11 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("MEMORY_UNIT")
       ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
-  AddRootFlags(app, o);
-  app->add_flag("--pass-device-specs", o->pass_device_specs,
+  AddRootFlags(app, options);
+  app->add_flag("--pass-device-specs", options->pass_device_specs,
                 "with --binding=allocate: list device nodes in the answer")
       ->envname("PASS_DEVICE_SPECS");
-  app->add_flag("--create-device-nodes", o->create_device_nodes,
+  app->add_flag("--create-device-nodes", options->create_device_nodes,
                 "create missing /dev/nvidia* nodes")
       ->envname("CREATE_DEVICE_NODES");
   app->add_flag("--supervise", flags->runs_supervised,
@@ -161,35 +161,36 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   app->add_option(
-         "--engine", o->engine,
+         "--engine", options->engine,
          "the container engine to watch: whether its configuration still starts containers "
          "through tessera-runtime; default: none")
       ->envname("ENGINE")
       ->check(CLI::IsMember({"containerd", "docker", "crio"}));
-  AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
+  AddText(app, "--engine-host-root", &options->engine_host_root, "ENGINE_HOST_ROOT",
           "folder where the host's root, or at least the engine's folders, is mounted");
   app->add_flag(
-         "--repair-engine", o->repair_engine,
+         "--repair-engine", options->repair_engine,
          "if the engine's configuration was changed, configure and restart the engine; at most "
          "once in ten minutes")
       ->envname("REPAIR_ENGINE");
-  AddSocketFlags(app, o);
+  AddSocketFlags(app, options);
   AddExporterFlags(app, flags);
-  AddText(app, "--node-name", &o->node_name, "NODE_NAME",
+  AddText(app, "--node-name", &options->node_name, "NODE_NAME",
           "the Node to label; \"\": no label and no annotation is written");
-  o->startup_taints = {std::string(names::kTaintNotReady),
-                       std::string(names::kTaintNotReadyAutoscaler),
-                       std::string(names::kTaintNotReadyOldAutoscaler)};
+  options->startup_taints = {std::string(names::kTaintNotReady),
+                             std::string(names::kTaintNotReadyAutoscaler),
+                             std::string(names::kTaintNotReadyOldAutoscaler)};
   app->add_option(
-         "--startup-taint", o->startup_taints,
+         "--startup-taint", options->startup_taints,
          "keys of taints to remove from the Node when its GPUs have passed the smoke test; "
          "none: no taint is removed")
       ->delimiter(',')
       ->envname("STARTUP_TAINT")
       ->capture_default_str();
-  AddText(app, "--machine-type-file", &o->machine_type_file, "MACHINE_TYPE_FILE",
+  AddText(app, "--machine-type-file", &options->machine_type_file, "MACHINE_TYPE_FILE",
           "file with the machine's name, for the label nvidia.com/gpu.machine");
-  AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
+  AddText(app, "--kubeconfig", &options->kubeconfig, "KUBECONFIG",
+          "default: the pod's service account");
   AddLogFormatFlag(app, &flags->log_format);
 }
 

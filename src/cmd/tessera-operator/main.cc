@@ -22,18 +22,18 @@ struct OperatorFlags {
 
 // Sets the defaults of `flags`, which must outlive `app`.
 void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
-  operators::OperatorOptions* o = &flags->options;
-  o->metrics_address = ":9412";
-  flags->resync_s = SecondsOf(o->controller.resync);
-  AddTextFlag(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG",
+  operators::OperatorOptions* options = &flags->options;
+  options->metrics_address = ":9412";
+  flags->resync_s = SecondsOf(options->controller.resync);
+  AddTextFlag(app, "--kubeconfig", &options->kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
-  AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+  AddTextFlag(app, "--metrics-address", &options->metrics_address, "METRICS_ADDRESS",
               "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
-  AddTextFlag(app, "--namespace", &o->ns, "NAMESPACE",
+  AddTextFlag(app, "--namespace", &options->ns, "NAMESPACE",
               "namespace of the agents (default: that of this pod)");
   AddSecondsFlag(app, "--resync", &flags->resync_s,
                  "interval between checks for a ClusterPolicy of NVIDIA's operator");
-  AddElectionFlags(app, "write only while holding the Lease; off for a single replica", o,
+  AddElectionFlags(app, "write only while holding the Lease; off for a single replica", options,
                    &flags->election);
   AddLogFormatFlag(app, &flags->log_format);
 }

@@ -12,29 +12,29 @@ namespace tessera {
 namespace {
 
 void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
-  scheduler::SchedulerOptions* o = &flags->options;
-  o->address = ":9410";
-  o->metrics_address = ":9411";
-  AddTextFlag(app, "--address", &o->address, "ADDRESS", "address of the extender's verbs");
-  AddTextFlag(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
+  scheduler::SchedulerOptions* options = &flags->options;
+  options->address = ":9410";
+  options->metrics_address = ":9411";
+  AddTextFlag(app, "--address", &options->address, "ADDRESS", "address of the extender's verbs");
+  AddTextFlag(app, "--tls-cert-file", &options->tls.certificate.file, "TLS_CERT_FILE",
               "certificate for the extender's verbs, reloaded when it is replaced; default: the "
               "replicas create the certificates of both sides, kube-scheduler's in Secret "
               "tessera-scheduler-client");
-  AddTextFlag(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE",
+  AddTextFlag(app, "--tls-private-key-file", &options->tls.key.file, "TLS_PRIVATE_KEY_FILE",
               "private key of --tls-cert-file");
   AddTextFlag(
-      app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
+      app, "--client-ca-file", &options->tls.ca.file, "CLIENT_CA_FILE",
       "authority of the callers' certificates: callers without such a certificate are rejected");
-  app->add_flag("--insecure-plain-http", o->plain_http,
+  app->add_flag("--insecure-plain-http", options->plain_http,
                 "serve the extender's verbs over plain HTTP: every caller that reaches the port "
                 "can bind any pod and hold any GPU")
       ->envname("INSECURE_PLAIN_HTTP");
-  AddTextFlag(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+  AddTextFlag(app, "--metrics-address", &options->metrics_address, "METRICS_ADDRESS",
               "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
-  AddTextFlag(app, "--otlp-endpoint", &o->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
+  AddTextFlag(app, "--otlp-endpoint", &options->otlp_endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT",
               "send the steps of pods' starts as OpenTelemetry spans to this collector, such as "
               "http://otel-collector:4318; \"\": no spans are sent");
-  flags->max_request_mib = o->max_request_bytes >> 20;
+  flags->max_request_mib = options->max_request_bytes >> 20;
   app->add_option("--max-request-mib", flags->max_request_mib,
                   "maximum size of a request in MiB; 5,000 whole nodes take about 45")
       ->check(CLI::Range(1, 1024))
@@ -42,15 +42,15 @@ void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
 }
 
 void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
-  scheduler::SchedulerOptions* o = &flags->options;
-  flags->hold_s = SecondsOf(o->extender.hold.limit_if_failure_invisible);
-  flags->hold_limit_s = SecondsOf(o->extender.hold.limit);
-  flags->quota_config_map = o->feed.quota_ns + "/" + o->feed.quota_name;
+  scheduler::SchedulerOptions* options = &flags->options;
+  flags->hold_s = SecondsOf(options->extender.hold.limit_if_failure_invisible);
+  flags->hold_limit_s = SecondsOf(options->extender.hold.limit);
+  flags->quota_config_map = options->feed.quota_ns + "/" + options->feed.quota_name;
   std::vector<std::string> policies;
   for (const placement::PolicyInfo& policy : placement::Policies()) {
     policies.emplace_back(policy.name);
   }
-  app->add_option("--policy", o->ledger.policy, "how nodes and GPUs are chosen")
+  app->add_option("--policy", options->ledger.policy, "how nodes and GPUs are chosen")
       ->envname("POLICY")
       ->check(CLI::IsMember(policies, CLI::ignore_case))
       ->capture_default_str();
@@ -61,11 +61,11 @@ void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
       ->capture_default_str();
   AddTextFlag(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
               "NAMESPACE/NAME of the quotas");
-  AddTextFlag(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY",
+  AddTextFlag(app, "--quota-key", &options->feed.quota_key, "QUOTA_KEY",
               "key of the quotas in the ConfigMap");
-  AddTextFlag(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
+  AddTextFlag(app, "--gpu-model-label", &options->ledger.labels.model, "GPU_MODEL_LABEL",
               "node label with the GPU model to which a quota applies");
-  AddTextFlag(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
+  AddTextFlag(app, "--gpu-pool-label", &options->ledger.labels.pool, "GPU_POOL_LABEL",
               "node label with the pool to which a quota applies");
   AddSecondsFlag(app, "--hold", &flags->hold_s,
                  "how long GPUs are held between filter and bind for a pod that failed before, "
@@ -75,27 +75,27 @@ void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
 }
 
 void AddAdmissionFlags(CLI::App* app, SchedulerFlags* flags) {
-  scheduler::SchedulerOptions* o = &flags->options;
+  scheduler::SchedulerOptions* options = &flags->options;
   AddTextFlag(
-      app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
+      app, "--webhook-address", &options->webhook_address, "WEBHOOK_ADDRESS",
       "address of the admission webhook, HTTPS with its own certificates; \"\": no webhook");
-  app->add_option("--webhook-names", o->webhook_names,
+  app->add_option("--webhook-names", options->webhook_names,
                   "more host names and addresses under which API servers call the webhook, for a "
                   "clientConfig.url")
       ->delimiter(',')
       ->envname("WEBHOOK_NAMES");
   AddTextFlag(
-      app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
+      app, "--default-runtime-class", &options->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
       "RuntimeClass for pods with GPUs that name no RuntimeClass, if tessera-runtime is not "
       "the engine's default");
 }
 
 void AddLeaderElectionFlags(CLI::App* app, SchedulerFlags* flags) {
-  scheduler::SchedulerOptions* o = &flags->options;
-  AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", o,
+  scheduler::SchedulerOptions* options = &flags->options;
+  AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", options,
                    &flags->election);
   AddTextFlag(
-      app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
+      app, "--advertise-address", &options->advertise_address, "ADVERTISE_ADDRESS",
       "IP address to publish as the endpoint of Service tessera-scheduler, in the namespace of "
       "this pod, while this replica leads; \"\": no address is published");
 }
