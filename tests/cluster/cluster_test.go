@@ -154,7 +154,7 @@ func TestNodesShareNothingThatTheyChange(t *testing.T) {
 	}
 }
 
-func TestUpFindsARunningClusterAndRefusesAnotherShape(t *testing.T) {
+func TestUpFindsARunningClusterAndRejectsAnotherShape(t *testing.T) {
 	c := sharedCluster(t)
 	again, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 2, Services: true})
 	if err != nil || again.Head.PID != c.Head.PID {
@@ -170,7 +170,7 @@ func TestUpFindsARunningClusterAndRefusesAnotherShape(t *testing.T) {
 func TestDownLeavesNothingAndAnotherClusterAlone(t *testing.T) {
 	other := sharedCluster(t)
 	dir := testDir("gone")
-	trace := before(dir)
+	trace := newFootprint(dir)
 	t.Cleanup(func() { cluster.Down(dir, nil) })
 	c, err := cluster.Up(t.Context(), cluster.Options{Dir: dir, Tied: true, Log: testLog{t}})
 	if err != nil {
@@ -200,7 +200,7 @@ func TestDownLeavesNothingAndAnotherClusterAlone(t *testing.T) {
 func TestUpFailsInSecondsAndNamesTheComponentAndItsLog(t *testing.T) {
 	requireRoot(t)
 	dir := testDir("fails")
-	trace := before(dir)
+	trace := newFootprint(dir)
 	t.Cleanup(func() { cluster.Down(dir, nil) })
 	options := cluster.Options{
 		Dir: dir, Tied: true, Log: io.Discard,
@@ -240,7 +240,7 @@ func TestDownClearsUpAfterAKilledUp(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	dir := testDir("killed")
-	trace := before(dir)
+	trace := newFootprint(dir)
 	t.Cleanup(func() { cluster.Down(dir, nil) })
 	up := exec.Command(program, "up", "--dir", dir, "--nodes", "2", "--services")
 	if err := up.Start(); err != nil {

@@ -124,7 +124,7 @@ func loadImage(ctx context.Context, o *options, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return errors.New("which file?")
+		return errors.New("load-image needs at least one file")
 	}
 	var nodes []int
 	if o.node > 0 {
@@ -170,7 +170,7 @@ func control(o *options, args []string, act func(*cluster.Cluster, string) error
 		return err
 	}
 	if len(args) == 0 {
-		return errors.New("which component?")
+		return errors.New("the command needs the name of a component")
 	}
 	for _, name := range args {
 		if err := act(c, name); err != nil {
@@ -186,7 +186,7 @@ func configureScheduler(ctx context.Context, o *options, args []string) error {
 		return err
 	}
 	if len(args) != 1 {
-		return errors.New("which file?")
+		return errors.New("the command needs one configuration file")
 	}
 	config, err := os.ReadFile(args[0])
 	if err != nil {
@@ -201,7 +201,7 @@ func logs(ctx context.Context, o *options, args []string) error {
 		return err
 	}
 	if len(args) != 1 {
-		return fmt.Errorf("which component? One of them, not %q", strings.Join(args, " "))
+		return fmt.Errorf("logs needs the name of one component, not %q", strings.Join(args, " "))
 	}
 	path, err := c.LogPath(args[0], o.nodeOr(1))
 	if err != nil {
@@ -220,7 +220,7 @@ func saveLogs(_ context.Context, o *options, args []string) error {
 		return err
 	}
 	if len(args) != 1 {
-		return errors.New("into which folder?")
+		return errors.New("the command needs the folder to which it saves the logs")
 	}
 	return c.SaveLogs(args[0])
 }

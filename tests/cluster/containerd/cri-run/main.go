@@ -24,7 +24,7 @@ import (
 const (
 	deadline  = 30 * time.Second
 	namespace = "team"
-	// podUID is that of every pod: they run one after the other.
+	// podUID is the UID of every pod. The pods run one after the other, so they can share it.
 	podUID = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11"
 )
 
@@ -57,7 +57,7 @@ func parse() (*options, error) {
 	return &o, nil
 }
 
-// labels are those by which the kubelet marks pods and containers.
+// labels returns the labels that the kubelet gives to a pod and its containers.
 func (o *options) labels() map[string]string {
 	return map[string]string{
 		"io.kubernetes.pod.name": o.name, "io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.uid": podUID,
@@ -118,16 +118,16 @@ func (o *options) run(ctx context.Context, engine cri.RuntimeServiceClient) (int
 		_, _ = engine.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
 		_, _ = engine.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 	}()
-	made, err := engine.CreateContainer(ctx, &cri.CreateContainerRequest{
+	created, err := engine.CreateContainer(ctx, &cri.CreateContainerRequest{
 		PodSandboxId: id, Config: o.container(), SandboxConfig: pod})
 	if err != nil {
 		return 0, fmt.Errorf("CreateContainer: %w", err)
 	}
-	if _, err := engine.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := engine.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
 		return 0, fmt.Errorf("StartContainer: %w", err)
 	}
 	for {
-		status, err := engine.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId})
+		status, err := engine.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: created.ContainerId})
 		if err != nil {
 			return 0, fmt.Errorf("ContainerStatus: %w", err)
 		}

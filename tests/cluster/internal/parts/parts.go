@@ -181,7 +181,7 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 		return "", fmt.Errorf("%s: %w", p.name, err)
 	}
 	final := filepath.Join(cache, p.name+"-"+key)
-	if used(final) {
+	if markUsed(final) {
 		return final, nil
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, p.name+".lock"), func() {
@@ -191,7 +191,7 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 		return "", fmt.Errorf("%s: %w", p.name, err)
 	}
 	defer unlock()
-	if used(final) {
+	if markUsed(final) {
 		return final, nil
 	}
 	prune(cache, p.name)
@@ -209,8 +209,8 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 	return final, os.Rename(temp, final)
 }
 
-// used returns whether the part exists, and updates its time for prune.
-func used(dir string) bool {
+// markUsed reports whether the part exists, and updates its time for prune.
+func markUsed(dir string) bool {
 	now := time.Now()
 	return os.Chtimes(dir, now, now) == nil
 }

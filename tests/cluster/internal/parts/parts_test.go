@@ -69,14 +69,14 @@ func TestChangedSourceMakesAnotherPart(t *testing.T) {
 	}
 }
 
-func TestVersionThatNobodyUsesIsRemovedInTheEnd(t *testing.T) {
+func TestVersionThatWasNotUsedForLongIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	first, err := f.get(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := time.Now().Add(-2 * keepUnused)
-	if err := os.Chtimes(first, long, long); err != nil {
+	longAgo := time.Now().Add(-2 * keepUnused)
+	if err := os.Chtimes(first, longAgo, longAgo); err != nil {
 		t.Fatal(err)
 	}
 	f.write(t, "int main(void) { return 1; }\n")
@@ -84,7 +84,7 @@ func TestVersionThatNobodyUsesIsRemovedInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(first); err == nil {
-		t.Error("it is still there")
+		t.Errorf("%s still exists", first)
 	}
 }
 
@@ -105,9 +105,9 @@ func TestVersionThatARunningProcessExecutesIsKept(t *testing.T) {
 		process.Wait()
 	})
 	defer end()
-	long := time.Now().Add(-2 * keepUnused)
+	longAgo := time.Now().Add(-2 * keepUnused)
 	for _, text := range []string{"int main(void) { return 1; }\n", "int main(void) { return 2; }\n"} {
-		if err := os.Chtimes(first, long, long); err != nil {
+		if err := os.Chtimes(first, longAgo, longAgo); err != nil {
 			t.Fatal(err)
 		}
 		f.write(t, text)
@@ -122,7 +122,7 @@ func TestVersionThatARunningProcessExecutesIsKept(t *testing.T) {
 	}
 }
 
-func TestLostCacheIsBuiltAnew(t *testing.T) {
+func TestDeletedPartIsBuiltAgain(t *testing.T) {
 	f := newFixture(t)
 	first, err := f.get(t)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestLostCacheIsBuiltAnew(t *testing.T) {
 	}
 }
 
-func TestFailedBuildShowsTheCompilersWordsAndLeavesNothing(t *testing.T) {
+func TestFailedBuildShowsTheCompilersErrorAndLeavesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "int main(void) { return nonsense; }\n")
 	if _, err := f.get(t); err == nil || !strings.Contains(err.Error(), "nonsense") {

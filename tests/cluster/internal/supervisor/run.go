@@ -50,7 +50,7 @@ func run(specFile string) error {
 	syscall.CloseOnExec(listenerFD)
 	if spec.Tied {
 		syscall.CloseOnExec(tieFD)
-		go endWith(os.NewFile(tieFD, "tie"))
+		go exitWhenClosed(os.NewFile(tieFD, "tie"))
 	}
 	listener, err := listen(spec.Socket)
 	if err != nil {
@@ -74,8 +74,8 @@ func run(specFile string) error {
 	return nil
 }
 
-// endWith ends the machine when a read from the file reaches its end.
-func endWith(tie *os.File) {
+// exitWhenClosed ends the machine when a read from the file reaches its end, as the other side of a pipe was closed.
+func exitWhenClosed(tie *os.File) {
 	io.Copy(io.Discard, tie)
 	fmt.Fprintln(os.Stderr, "supervisor: the process that this cluster is tied to has ended")
 	os.Exit(0)
@@ -193,7 +193,7 @@ func (m *machine) serve(listener net.Listener) {
 				return
 			}
 			reply := Reply{}
-			if err := m.obey(request); err != nil {
+			if err := m.execute(request); err != nil {
 				reply.Error = err.Error()
 			}
 			m.mutex.Lock()
@@ -206,7 +206,7 @@ func (m *machine) serve(listener net.Listener) {
 	}
 }
 
-func (m *machine) obey(request Request) error {
+func (m *machine) execute(request Request) error {
 	if request.Op == "status" {
 		return nil
 	}
