@@ -164,7 +164,7 @@ TEST_F(AdmissionTest, WarnsOfAnEnvironmentThatGivesNoGpu) {
   };
   EXPECT_THAT(WarningsOf(with_env(PodJson({}), "all")), ElementsAre(HasSubstr("gives no GPU")));
   EXPECT_THAT(WarningsOf(with_env(PodJson({}), "void")), IsEmpty());
-  // gpushare's sample does both; its GPU comes from the limit.
+  // The sample of gpushare has both the limit and the variable; the limit gives it a GPU.
   EXPECT_THAT(WarningsOf(with_env(PodJson({{"aliyun.com/gpu-mem", "8"}}), "all")), IsEmpty());
 }
 

@@ -252,7 +252,8 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // Removes the item with its separating comma; a comment in between stays with the other item.
+  // Removes the item and the comma before it, or after the first item. A comment between the comma
+  // and the item stays.
   void EraseItem(const ItemList& list, size_t index) {
     Span span = list.items[index].whole;
     if (index > 0) {

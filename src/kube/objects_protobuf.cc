@@ -190,7 +190,7 @@ Status ReadAffinity(std::string_view message, NodeConstraints* out) {
 }
 
 Status ReadPodSpec(std::string_view message, const KeptFields& kept, PodObject* out) {
-  std::vector<Container> main;  // PodObject has init containers first, the encoding last
+  std::vector<Container> main;  // kept apart: the encoding has init containers last
   WireReader reader(message);
   while (reader.Next()) {
     Status status;

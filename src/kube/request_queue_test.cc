@@ -375,8 +375,8 @@ TEST_F(RequestQueueTest, RejectedPriorityLevelDelaysOnlyItsRequests) {
 TEST_F(RequestQueueTest, ARequestThatExpiresBehindARejectedLevelIsResourceExhausted) {
   options_.deadline = seconds(4);
   options_.max_attempts = 100;
-  // With this jitter both requests still wait when they expire. With another, a rejected request
-  // whose next attempt would be too late ends at once, with the server's 429.
+  // With the jitter of this seed both requests still wait when they expire. With another seed, a
+  // rejected request whose next attempt would be too late ends at once, with the server's 429.
   options_.seed = 1;
   const Submission& rejected = Submit("/1", "PATCH daemonsets/");
   transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {

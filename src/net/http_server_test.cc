@@ -147,7 +147,7 @@ TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
   const std::string answer = ReceiveAll(client);
   stop = true;
   trickle.join();
-  // The limit of the header may end it, too; both bound its duration.
+  // The size limit of the header may end the request, too; both limits bound its duration.
   EXPECT_TRUE(answer.empty() || answer.substr(9, 3) == "408" || answer.substr(9, 3) == "431")
       << answer;
 }
