@@ -65,13 +65,13 @@ class PodInCgroup {
       for (;;) ::pause();
     }
     for (const std::string& folder : {top_, pod_, container_}) {
-      made_ = ::mkdir(folder.c_str(), 0755) == 0;
+      created_ = ::mkdir(folder.c_str(), 0755) == 0;
     }
-    made_ = made_ && Write(container_ + "/cgroup.procs", std::to_string(child_)) &&
-            PathExists(Freezer());
+    created_ = created_ && Write(container_ + "/cgroup.procs", std::to_string(child_)) &&
+               PathExists(Freezer());
   }
   ~PodInCgroup() {
-    if (made_) (void)Freeze(false);
+    if (created_) (void)Freeze(false);
     Kill();
     Reap();
     for (const std::string& folder : {container_, pod_, top_}) {
@@ -84,7 +84,7 @@ class PodInCgroup {
   PodInCgroup(const PodInCgroup&) = delete;
   PodInCgroup& operator=(const PodInCgroup&) = delete;
 
-  bool made() const { return made_; }
+  bool created() const { return created_; }
   pid_t pid() const { return child_; }
   bool Freeze(bool frozen) const {
     return Write(Freezer(), frozen ? hierarchy_.frozen : hierarchy_.thawed);
@@ -103,14 +103,14 @@ class PodInCgroup {
   const Hierarchy& hierarchy_;
   const std::string top_, pod_, container_;
   pid_t child_ = 0;
-  bool made_ = false;
+  bool created_ = false;
 };
 
 std::string Remains() {
   return TakeProcessSnapshot("/proc", {}).DescribeRemaining(Uid(UidText()), {});
 }
 
-// True: systemd.
+// The parameter says whether the kubelet uses the systemd cgroup driver.
 class FrozenPodTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
@@ -118,7 +118,7 @@ TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
   for (const Hierarchy* hierarchy : {&kVersion1, &kVersion2, &kVersion2Beside1}) {
     SCOPED_TRACE(hierarchy->root);
     PodInCgroup pod(*hierarchy, FolderOf(GetParam()));
-    if (!pod.made()) continue;  // not mounted here, or no root
+    if (!pod.created()) continue;  // not mounted here, or no root
     any = true;
     EXPECT_TRUE(Remains().starts_with(fmt::format("its process {} ", pod.pid()))) << Remains();
     ASSERT_TRUE(pod.Freeze(true));

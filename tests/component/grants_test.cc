@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kGpu = "nvidia.com/gpu";
-constexpr auto kPatience = 20s;
+constexpr auto kTimeout = 20s;
 
 class GrantsTest : public ::testing::Test {
  protected:
@@ -61,7 +61,7 @@ class GrantsTest : public ::testing::Test {
                                 .pod_name = pod,
                                 .container = "main",
                                 .tokens = {{grant::TokenVariable(kGpu), token}}},
-                               kPatience);
+                               kTimeout);
   }
   std::string journal() const { return dir_.path() + "/grants.journal"; }
 

@@ -17,13 +17,13 @@ namespace {
 using namespace std::chrono_literals;
 
 // A timeout that a busy machine does not reach. Measured times have bounds of their own.
-constexpr auto kPatience = 20s;
+constexpr auto kTimeout = 20s;
 
 class KubeletTest : public ::testing::Test {
  protected:
   std::string EndpointPath() const { return JoinPath(dir_.path(), kubelet_.endpoint()); }
   void WaitForRegistered(AgentNode* node, const std::vector<int>& unhealthy = {}) {
-    ASSERT_TRUE(kubelet_.WaitForDevices(node->Wanted(unhealthy), kPatience));
+    ASSERT_TRUE(kubelet_.WaitForDevices(node->Wanted(unhealthy), kTimeout));
   }
 
   TempDir dir_;
@@ -63,19 +63,19 @@ TEST_F(KubeletTest, WaitsForAFolderThatComesLater) {
   ASSERT_TRUE(MakeDirs(later).ok());
   FakeKubelet kubelet(later);
   kubelet.Start();
-  EXPECT_TRUE(kubelet.WaitForDevices(node.Wanted(), kPatience));
+  EXPECT_TRUE(kubelet.WaitForDevices(node.Wanted(), kTimeout));
 }
 
 TEST_F(KubeletTest, SocketThatIsBoundBeforeItListensCostsMilliseconds) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   std::vector<double> took_ms;
-  for (int round = 1; round <= 20; ++round) {
+  for (int restart = 1; restart <= 20; ++restart) {
     kubelet_.Bind();
     // Time in which the plugin is refused at least once.
-    std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
+    std::this_thread::sleep_for(std::chrono::milliseconds(7 * restart));
     kubelet_.Listen();
-    ASSERT_TRUE(kubelet_.WaitForRegistrations(round, kPatience)) << round;
+    ASSERT_TRUE(kubelet_.WaitForRegistrations(restart, kTimeout)) << restart;
     took_ms.push_back(std::chrono::duration<double, std::milli>(kubelet_.last_registered() -
                                                                 kubelet_.listening_since())
                           .count());
@@ -91,10 +91,10 @@ TEST_F(KubeletTest, HundredRestartsAreFollowedEachTime) {
   AgentNode node(dir_.path(), 8);
   node.Publish();
   std::vector<double> took_ms;
-  for (int round = 1; round <= 100; ++round) {
+  for (int restart = 1; restart <= 100; ++restart) {
     kubelet_.Start();
-    ASSERT_TRUE(kubelet_.WaitForRegistrations(round, kPatience)) << round;
-    ASSERT_TRUE(kubelet_.WaitForDevices(node.Wanted(), kPatience)) << round;
+    ASSERT_TRUE(kubelet_.WaitForRegistrations(restart, kTimeout)) << restart;
+    ASSERT_TRUE(kubelet_.WaitForDevices(node.Wanted(), kTimeout)) << restart;
     took_ms.push_back(std::chrono::duration<double, std::milli>(kubelet_.last_registered() -
                                                                 kubelet_.listening_since())
                           .count());
@@ -115,7 +115,7 @@ TEST_F(KubeletTest, RemovedSocketIsBackAndTheKubeletNoticesNothing) {
   WaitForRegistered(&node);
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(::unlink(EndpointPath().c_str()), 0);
-    const auto end = FakeKubelet::Clock::now() + kPatience;
+    const auto end = FakeKubelet::Clock::now() + kTimeout;
     while (!net::ConnectUnix(EndpointPath()).ok() && FakeKubelet::Clock::now() < end) {
       ::usleep(500);
     }
@@ -147,7 +147,7 @@ TEST_F(KubeletTest, EveryStreamReceivesAChange) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   WaitForRegistered(&node);
-  const auto end = FakeKubelet::Clock::now() + kPatience;
+  const auto end = FakeKubelet::Clock::now() + kTimeout;
   while (kubelet_.messages() < 2 && FakeKubelet::Clock::now() < end) ::usleep(500);
   node.Publish({1});
   while (kubelet_.messages() < 4 && FakeKubelet::Clock::now() < end) ::usleep(500);
@@ -161,7 +161,7 @@ TEST_F(KubeletTest, RegistersAgainWhenTheKubeletEndsItsStreamAndLivesOn) {
   node.Publish();
   WaitForRegistered(&node);
   kubelet_.EndStreams();
-  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kPatience));
+  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
   WaitForRegistered(&node);
 }
 
@@ -170,7 +170,7 @@ TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  ASSERT_TRUE(kubelet_.WaitForRegistrations(5, kPatience));
+  ASSERT_TRUE(kubelet_.WaitForRegistrations(5, kTimeout));
   WaitForRegistered(&node);
 }
 
@@ -188,7 +188,7 @@ TEST_F(KubeletTest, OutlastsAKubeletThatForgetsItsStream) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kPatience));
+  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
   WaitForRegistered(&node);
 }
 
@@ -198,7 +198,7 @@ TEST_F(KubeletTest, HalfClosedConnectionIsNoticed) {
   node.Publish();
   WaitForRegistered(&node);
   kubelet_.HalfClose();
-  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kPatience));
+  ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
   WaitForRegistered(&node);
 }
 
@@ -263,7 +263,7 @@ TEST_F(KubeletTest, TheEndOfThePluginRemovesTheSocketAndEndsTheStream) {
     WaitForRegistered(&node);
   }
   EXPECT_FALSE(PathExists(EndpointPath()));
-  const auto end = FakeKubelet::Clock::now() + kPatience;
+  const auto end = FakeKubelet::Clock::now() + kTimeout;
   while (kubelet_.live_streams() > 0 && FakeKubelet::Clock::now() < end) ::usleep(500);
   EXPECT_EQ(kubelet_.live_streams(), 0);
 }

@@ -69,7 +69,8 @@ class Drill {
           answers_.get(), &devices_, &kubelet_metrics_);
       plugin_->Publish(agent::OffersOf(kMem, *devices_.Get(), {}));
     });
-    for (const auto& offer : agent::OffersOf(kMem, *devices_.Get(), {})) free_.push_back(offer.id);
+    for (const auto& offer : agent::OffersOf(kMem, *devices_.Get(), {}))
+      free_ids_.push_back(offer.id);
     TESSERA_CHECK(kubelet_.WaitForRegistrations(1, 20s));
   }
   ~Drill() {
@@ -138,21 +139,21 @@ class Drill {
     for (const int gpu : gpus_with_room) {
       Pod pod{.uid = Uid("uid-" + std::to_string(next_uid_++)), .gpu = gpu};
       --room_[gpu];
-      if (names_.empty()) {
+      if (free_names_.empty()) {
         pod.name = "pod-" + std::to_string(next_name_++);
       } else {
-        pod.name = names_.back();
-        names_.pop_back();
+        pod.name = free_names_.back();
+        free_names_.pop_back();
         ++result_.remade;
       }
       waiting_.push_back(std::move(pod));
     }
     for (const Pod& pod : waiting_) {
-      OnGrants([&] { api_->Set(Described(pod)); });
+      OnGrants([&] { api_->Set(PodInfoOf(pod)); });
     }
   }
 
-  agent::PodInfo Described(const Pod& pod) const {
+  agent::PodInfo PodInfoOf(const Pod& pod) const {
     agent::PodInfo info = agent::FakeApiPods::Make(
         pod.name, {{"main", {{kMem, std::to_string(options_.gib_per_pod)}}}}, pod.uid);
     device::Assignment assignment;
@@ -169,9 +170,9 @@ class Drill {
     for (Pod& pod : waiting_) {
       // The kubelet's PodResources lists a pod before the kubelet calls Allocate for it.
       admitted_.Admit(pod.name, {}, kMem);
-      random_.Shuffle(free_);
-      pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
-      free_.resize(free_.size() - pod.ids.size());
+      random_.Shuffle(free_ids_);
+      pod.ids.assign(free_ids_.end() - options_.gib_per_pod, free_ids_.end());
+      free_ids_.resize(free_ids_.size() - pod.ids.size());
       const auto start = Clock::now();
       const Duration agent_time_before = grant_metrics_.allocate_own.sum();
       const auto env = kubelet_.Allocate(pod.ids);
@@ -207,12 +208,12 @@ class Drill {
           const auto start = Clock::now();
           const auto gpu = GpuOf(waiting_[at]);
           const double took = MicrosSince(start);
-          const auto asked = Clock::now();
+          const auto request_start = Clock::now();
           const bool answered = AgentAnswers();
-          const double answer_took = MicrosSince(asked);
+          const double answer_took = MicrosSince(request_start);
           const std::lock_guard lock(mutex);
           if (answered) result_.rejected_us.push_back(answer_took);
-          Judge(waiting_[at], gpu, took);
+          RecordStart(waiting_[at], gpu, took);
         }
       });
     }
@@ -232,7 +233,7 @@ class Drill {
     return answer.status().code() == Code::kInvalidArgument;
   }
 
-  // The GPU that a starting container gets.
+  // Returns the UUID of the GPU that a starting container gets.
   Result<std::string> GpuOf(const Pod& pod) {
     RETURN_IF_ERROR(pod.allocate_error);
     if (AtAllocate()) {
@@ -240,11 +241,11 @@ class Drill {
       RETURN_IF_ERROR(kubelet_.PreStart(ids));
       return pod.visible;
     }
-    ASSIGN_OR_RETURN(const grant::Grant grant, Ask(pod));
+    ASSIGN_OR_RETURN(const grant::Grant grant, RequestGrantFor(pod));
     return grant.env.at(std::string(names::kEnvVisibleDevices));
   }
 
-  Result<grant::Grant> Ask(const Pod& pod) const {
+  Result<grant::Grant> RequestGrantFor(const Pod& pod) const {
     return grant::RequestGrant(dir_.path() + "/grant.sock",
                                {.pod_uid = pod.uid,
                                 .pod_namespace = "default",
@@ -254,7 +255,7 @@ class Drill {
                                20s);
   }
 
-  void Judge(const Pod& pod, const Result<std::string>& gpu, double took) {
+  void RecordStart(const Pod& pod, const Result<std::string>& gpu, double took) {
     ++result_.starts;
     result_.grant_us.push_back(took);
     if (!gpu.ok()) {
@@ -264,7 +265,7 @@ class Drill {
     }
   }
 
-  // Ends about half of the pods: API server and kubelet forget them, and their names are free.
+  // Ends half of the pods. The API server and the kubelet forget them, and their names are free.
   void EndSome() {
     random_.Shuffle(running_);
     const size_t count = running_.size() / 2;
@@ -272,16 +273,16 @@ class Drill {
       Pod& pod = running_.back();
       admitted_.End(pod.name);
       OnGrants([&] { api_->Remove(pod.uid); });
-      free_.insert(free_.end(), pod.ids.begin(), pod.ids.end());
+      free_ids_.insert(free_ids_.end(), pod.ids.begin(), pod.ids.end());
       ++room_[pod.gpu];
-      names_.push_back(pod.name);
+      free_names_.push_back(pod.name);
       running_.pop_back();
     }
     // While PodResources fails, the agent learns only later which pods are gone.
-    while (options_.pod_resources_fails && HoldsForTheGone()) std::this_thread::sleep_for(5ms);
+    while (options_.pod_resources_fails && HoldsGpusOfEndedPods()) std::this_thread::sleep_for(5ms);
   }
 
-  bool HoldsForTheGone() {
+  bool HoldsGpusOfEndedPods() {
     std::promise<bool> holds;
     grants_->GetHoldings([&](const agent::Holdings& now) {
       holds.set_value(std::any_of(
@@ -311,9 +312,9 @@ class Drill {
   std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread
 
-  std::vector<int> room_;           // by GPU: the number of further pods that fit on it
-  std::vector<std::string> free_;   // device IDs that the kubelet can give to a pod
-  std::vector<std::string> names_;  // of pods that ended
+  std::vector<int> room_;                // by GPU: the number of further pods that fit on it
+  std::vector<std::string> free_ids_;    // device IDs that the kubelet can give to a pod
+  std::vector<std::string> free_names_;  // names of pods that ended
   std::vector<Pod> waiting_, running_;
   int next_uid_ = 0;
   int next_name_ = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts and ends many pods of one size on one node, in an order in which gpushare would swap their
-// GPUs. A scheduler in the drill assigns a GPU to each pod. A stand-in for the kubelet admits the
-// pods in another order and gives them any IDs. Containers start in a third order, and pods are
-// deleted and made again under the same name. The agent's parts are real, over real sockets, with
-// the journal on disk. Pods reach the agent as from a watch; there is no API server. A container
-// starts with the runtime's request for its grant, or with PreStartContainer after Allocate.
+// GPUs. A scheduler in the drill assigns a GPU to each pod. A fake kubelet admits the pods in
+// another order and gives them any IDs. Containers start in a third order, and pods are deleted and
+// made again under the same name. The agent's parts are real, use real sockets, and keep their
+// journal on disk. There is no API server. The drill gives pods to the agent as a watch would. A
+// container starts with the runtime's request for its grant, or with PreStartContainer after
+// Allocate.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace tessera::testing {
 
 struct DrillOptions {
   agent::BindingMode binding = agent::BindingMode::kLate;
-  // With BindingMode::kAllocate: PodResources fails, so the kubelet does not answer which pod it is
-  // admitting. The agent then has only the order in which it observed the pods, which is not the
-  // kubelet's order.
+  // With BindingMode::kAllocate: PodResources fails, so the kubelet does not tell the agent which
+  // pod it is admitting. The agent then knows only the order in which it observed the pods, which
+  // is not the kubelet's order.
   bool pod_resources_fails = false;
   int gpus = 8;
   int gib_per_gpu = 141;
@@ -31,9 +32,9 @@ struct DrillOptions {
 
 struct DrillResult {
   int starts = 0;
-  int wrong = 0;    // had another GPU than assigned
-  int refused = 0;  // did not start, though they had been assigned a GPU with room
-  int remade = 0;   // made under the name of an earlier pod
+  int wrong = 0;    // starts with another GPU than the assigned one
+  int refused = 0;  // starts that failed, though a GPU with room was assigned
+  int remade = 0;   // pods made under the name of an earlier pod
   std::vector<double> allocate_us;
   // With BindingMode::kAllocate: the part of allocate_us without the wait for PodResources.
   std::vector<double> allocate_agent_us;

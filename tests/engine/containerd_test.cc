@@ -119,10 +119,10 @@ state = "{}"
   void Start(const std::string& config) {
     ASSERT_TRUE(WriteFileAtomically(options_.settings.config, config, 0644).ok());
     supervisor_.emplace(program_, options_.settings.config, Path("log"));
-    for (int i = 0; i < 600 && !Ask().ok(); ++i) ::usleep(50'000);
-    ASSERT_TRUE(Ask().ok()) << ReadFile(Path("log")).value_or("");
+    for (int i = 0; i < 600 && !Query().ok(); ++i) ::usleep(50'000);
+    ASSERT_TRUE(Query().ok()) << ReadFile(Path("log")).value_or("");
   }
-  Result<EngineInfo> Ask() const {
+  Result<EngineInfo> Query() const {
     return QueryEngine(EngineKind::kContainerd, Path("c.sock"), std::chrono::seconds(5));
   }
   Result<Outcome> Configure() { return Configurator(options_, &host_).Configure(); }
@@ -130,8 +130,8 @@ state = "{}"
 
   void ExpectConfigures(const std::string& config) {
     Start(config);
-    ASSERT_TRUE(Ask()->serves_cri) << ReadFile(Path("log")).value_or("");
-    EXPECT_THAT(Ask()->runtimes, Not(Contains("nvidia")));
+    ASSERT_TRUE(Query()->serves_cri) << ReadFile(Path("log")).value_or("");
+    EXPECT_THAT(Query()->runtimes, Not(Contains("nvidia")));
 
     const auto outcome = Configure();
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -139,7 +139,7 @@ state = "{}"
     // Before containerd 2.1, a drop-in would replace the section of the main file, so the main file
     // is changed instead.
     EXPECT_EQ(PathExists(options_.settings.drop_in), !Is17());
-    const auto answer = Ask();
+    const auto answer = Query();
     ASSERT_TRUE(answer.ok());
     // containerd 1.7 does not report its runtimes.
     if (!Is17()) {
@@ -161,13 +161,13 @@ state = "{}"
     const auto again = Configure();
     ASSERT_TRUE(again.ok());
     EXPECT_FALSE(again->changed);
-    EXPECT_EQ(Ask()->pid, answer->pid) << "it was restarted for nothing";
+    EXPECT_EQ(Query()->pid, answer->pid) << "containerd was restarted without a change";
 
     const auto undone = Undo();
     ASSERT_TRUE(undone.ok()) << undone.status().ToString();
     EXPECT_EQ(ReadFile(options_.settings.config).value_or(""), config);
     EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
-    EXPECT_THAT(Ask()->runtimes, Not(Contains("nvidia")));
+    EXPECT_THAT(Query()->runtimes, Not(Contains("nvidia")));
   }
 
   TempDir dir_;
@@ -205,7 +205,7 @@ TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {
 
 TEST_P(ContainerdTest, ReportsAConfigurationThatContainerdRejectsBeforeWritingAnything) {
   Start(Preamble(OwnVersion()) + PrivatePlugins());
-  const pid_t pid = Ask()->pid;
+  const pid_t pid = Query()->pid;
   // This is valid TOML, but containerd cannot use it, and notices that only when it reads the file
   // again.
   const std::string broken = Preamble(OwnVersion()) + PrivatePlugins() +
@@ -216,13 +216,13 @@ TEST_P(ContainerdTest, ReportsAConfigurationThatContainerdRejectsBeforeWritingAn
   EXPECT_THAT(outcome.status().message(), HasSubstr("rejects the resulting configuration"));
   EXPECT_EQ(ReadFile(options_.settings.config).value_or(""), broken);
   EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
-  EXPECT_EQ(Ask()->pid, pid);
+  EXPECT_EQ(Query()->pid, pid);
 }
 
 TEST_P(ContainerdTest, ReadsTheVersionFromTheSocket) {
   Start(Preamble(OwnVersion()) + PrivatePlugins());
-  ASSERT_TRUE(Ask()->version.has_value());
-  EXPECT_GE(Ask()->version->major, 1);
+  ASSERT_TRUE(Query()->version.has_value());
+  EXPECT_GE(Query()->version->major, 1);
 }
 
 }  // namespace

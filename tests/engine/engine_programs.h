@@ -43,7 +43,7 @@ inline std::string BuiltContainerd() {
 }
 
 // Returns the folder of Debian's package for `name`: "docker" (with the containerd that it starts)
-// or "containerd-1.7". An error says why the package cannot be had.
+// or "containerd-1.7". An error says why the package is not available.
 inline Result<std::string> DebianEngine(const std::string& fetch_debs, const std::string& name) {
   const std::string dir = JoinPath(EngineCache(), "engine-packages");
   ASSIGN_OR_RETURN(const SubprocessResult fetched,
@@ -52,7 +52,7 @@ inline Result<std::string> DebianEngine(const std::string& fetch_debs, const std
                                "containerd-1.7=trixie:containerd"},
                               std::chrono::seconds(240)));
   if (fetched.exit_code == 0) return JoinPath(dir, name);
-  return Error(Code::kUnavailable, "Debian's packages cannot be had: {}", fetched.err);
+  return Error(Code::kUnavailable, "Debian's packages are not available: {}", fetched.err);
 }
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ BUILT_IN = {"up", "ALERTS"}
 
 
 def metrics_of(text):
-    """The families that a text names; _bucket and its like are series of a histogram."""
+    """The metric families that a text names. _bucket, _count and _sum are series of a histogram."""
     found = set(re.findall(r"\b(?:tessera|DCGM|container)_\w+\b(?!\*)", text))
     return {re.sub(r"(seconds)_(bucket|count|sum)$", r"\1", name) for name in found}
 
