@@ -244,12 +244,12 @@ func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
 	bed.Eventually(t, sharesWait, "the low class has the GPU alone", func() bool { return computeUsed()[low] > 900 })
 	high := create("class-high", "high")
 	bed.WaitPhase(t, high, "Running")
-	bed.Eventually(t, sharesWait, "the high class has it", func() bool {
+	bed.Eventually(t, sharesWait, "the high class has the GPU", func() bool {
 		now := computeUsed()
 		return now[high] > 900 && now[low] < 50
 	})
 	bed.DeletePods(t, high)
-	bed.Eventually(t, sharesWait, "the low class has it again", func() bool { return computeUsed()[low] > 900 })
+	bed.Eventually(t, sharesWait, "the low class has the GPU again", func() bool { return computeUsed()[low] > 900 })
 }
 
 // A program that has the driver's library in place of the limiter is reported.

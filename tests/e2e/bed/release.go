@@ -32,7 +32,7 @@ func (r Release) UpgradeChart(t *testing.T) {
 func EarlierRelease(t *testing.T) Release {
 	t.Helper()
 	if !*Long {
-		t.Skip("it builds the programs of an earlier commit: -args -long, with -from COMMIT")
+		t.Skip("the test builds the programs of an earlier commit: run it with -args -long, and -from COMMIT for another one")
 	}
 	r := Release{*earlier, "earlier"}
 	if _, err := os.Stat(filepath.Join(r.Tree, "build/release/bin")); err != nil {

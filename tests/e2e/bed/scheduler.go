@@ -76,8 +76,8 @@ func installClientCertificate() error {
 			return err
 		}
 		command.Stdin = strings.NewReader(text)
-		if said, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s/%s of the control plane: %w: %s", ClientFiles, name, err, said)
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s/%s of the control plane: %w: %s", ClientFiles, name, err, output)
 		}
 	}
 	return nil

@@ -167,7 +167,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 		text := runAsPerson(t, line)
 		if strings.HasPrefix(line, "tessera migrate --wait") {
 			if !strings.Contains(text, "nodes that NVIDIA's operator manages get no agent") || agents() != "" {
-				t.Errorf("agents beside NVIDIA's plugin: %s\n%s", agents(), text)
+				t.Errorf("agents run beside NVIDIA's plugin, or the plan does not say that they will not: %s\n%s", agents(), text)
 			}
 			if text, code := migrate("--dry-run"); code == 0 || !strings.Contains(text, `use "tessera upgrade"`) {
 				t.Errorf("a plan for a cluster that has Tessera ends with %d: %s", code, text)
@@ -175,7 +175,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 		}
 	}
 	if !installed {
-		t.Errorf("the page does not migrate: %q", lines)
+		t.Errorf("the page has no command that migrates: %q", lines)
 	}
 	waitGPUs(t, "n1")
 	if args := bed.Kubectl(t, "-n", "tessera-system", "get", "daemonset/tessera-agent", "-o", "jsonpath={.spec.template.spec.containers[0].args}{.spec.template.spec.tolerations}"); !strings.Contains(args, "--driver-root=/run/nvidia/driver") || !strings.Contains(args, "--collect-interval=0") || !strings.Contains(args, `"batch"`) {
@@ -204,7 +204,7 @@ func migrationPlan(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "spec.gds") {
-		t.Errorf("what is off is listed: %s", text)
+		t.Errorf("the plan lists gds, which is off: %s", text)
 	}
 	file := filepath.Join(t.TempDir(), "tessera.yaml")
 	yaml, code := migrate("--dry-run", "-o", "yaml")
@@ -215,7 +215,7 @@ func migrationPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if objects, err := bed.TesseraCommand("install", "--dry-run", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(objects), "--memory-unit=MiB") {
-		t.Errorf("install does not take what migrate prints: %v %.500s", err, objects)
+		t.Errorf("install does not accept what migrate prints: %v %.500s", err, objects)
 	}
 	if root, _ := migrate("--dry-run", "-o", "jsonpath={.spec.agent.driverRoot}"); root != "/run/nvidia/driver" {
 		t.Errorf("-o jsonpath prints %q", root)
@@ -278,17 +278,17 @@ func statusOfAViewer(t *testing.T) {
 	})
 	viewer := []string{"--as", "system:serviceaccount:default:viewer"}
 	var text string
-	bed.Eventually(t, bed.PodTimeout, "the viewer sees that all works", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "tessera status finds no problem for the viewer", func() bool {
 		var code int
 		text, code = status(viewer...)
 		return code == 0
 	})
 	if strings.Contains(strings.ReplaceAll(text, bed.LineOf(text, "kube-scheduler"), ""), "forbidden") || !strings.Contains(text, "agent of pool a100") {
-		t.Errorf("what the viewer sees:\n%s", text)
+		t.Errorf("the viewer gets errors, or does not see the pool:\n%s", text)
 	}
 	found, _ := bed.TesseraCommand(append([]string{"doctor", "-o", "name"}, viewer...)...).CombinedOutput()
 	if strings.Contains(string(found), "not-checked") {
-		t.Errorf("doctor cannot check all as a viewer:\n%s", found)
+		t.Errorf("doctor skips checks for a viewer:\n%s", found)
 	}
 	for _, question := range [][]string{{"get", "secrets", "-A"}, {"delete", "pods", "-A"}, {"patch", "nodes"}, {"get", "pods", "--subresource=proxy", "-n", "tessera-system"}, {"list", "configmaps", "-A"}} {
 		answer, _ := bed.TryKubectl(append(append([]string{"auth", "can-i"}, question...), viewer...)...)

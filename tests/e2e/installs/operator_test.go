@@ -27,7 +27,7 @@ func applyText(t *testing.T, text string) {
 	bed.Kubectl(t, "apply", "-f", file)
 }
 
-// resourceText is a Tessera with the values of the simulated cluster.
+// resourceText returns the manifest of a Tessera resource with the values of the simulated cluster.
 func resourceText(t *testing.T) string {
 	t.Helper()
 	values, err := os.ReadFile(filepath.Join(bed.Root, "deploy/simulated/values.yaml"))

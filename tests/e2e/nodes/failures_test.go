@@ -44,7 +44,7 @@ func TestTheStandbyKeepsToWhatAKilledLeaderBound(t *testing.T) {
 }
 
 // A rolling update must complete, and pods must be scheduled meanwhile.
-func TestARollingUpdateOfTheSchedulerComesToItsEnd(t *testing.T) {
+func TestARollingUpdateOfTheSchedulerCompletes(t *testing.T) {
 	bed.WireScheduler(t)
 	before := leaseHolder()
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "restart", "deployment/tessera-scheduler")
@@ -83,7 +83,7 @@ func TestABoundShareStartsWhileTheAPIServerIsDown(t *testing.T) {
 		return strings.Contains(printedOnNode(pod, 3), "holding for")
 	})
 	if got := bed.UUIDsIn(printedOnNode(pod, 3)); len(got) != 1 || got[0] != want {
-		t.Errorf("it was assigned %s and has %v", want, got)
+		t.Errorf("the pod was assigned %s and has %v", want, got)
 	}
 }
 
@@ -102,13 +102,13 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 	const node, index = "n3", 3
 	// The pods select the node by a label that the kubelet itself writes. The kubelet admits its pods again before
 	// the agent has written the labels of the GPUs.
-	there := map[string]string{"kubernetes.io/hostname": node}
+	onNode := map[string]string{"kubernetes.io/hostname": node}
 	for _, agentToo := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the-agent-stayed", true: "the-agent-too"}[agentToo], func(t *testing.T) {
 			var names []string
 			for i, limits := range []map[string]int{{gpuMem: 100}, {gpuMem: 90}, {vcudaCore: 50, vcudaMemory: 80}} {
 				pod := sharing(fmt.Sprintf("remains-%d", i), limits)
-				pod.NodeSelector = there
+				pod.NodeSelector = onNode
 				names = append(names, pod.Create(t))
 			}
 			checkGPUs(t, names, sizes(t))
@@ -141,17 +141,17 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			bed.Eventually(t, bed.PodTimeout, "the scheduler counts what runs there", func() bool { return memoryInUse(t) == used })
 			// 70 GiB are free in total, and at most 50 GiB on one GPU.
 			late, never := sharing("afterwards", map[string]int{gpuMem: 25}), sharing("no-room", map[string]int{gpuMem: 60})
-			late.NodeSelector, never.NodeSelector = there, there
+			late.NodeSelector, never.NodeSelector = onNode, onNode
 			late.Create(t)
 			never.Create(t)
 			checkGPUs(t, append(names, late.Name), sizes(t))
 			for _, name := range names {
 				status := bed.ReadPod(t, name).Status
 				if status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-					t.Errorf("%s kept running: %+v", name, status)
+					t.Errorf("%s did not keep running: %+v", name, status)
 				}
 			}
-			bed.Eventually(t, bed.PodTimeout, "what does not fit waits", func() bool {
+			bed.Eventually(t, bed.PodTimeout, "the pod that does not fit waits", func() bool {
 				return bed.ConditionOf(bed.ReadPod(t, never.Name).Status.Conditions, "PodScheduled").Reason == "Unschedulable"
 			})
 		})

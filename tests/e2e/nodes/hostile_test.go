@@ -13,8 +13,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// unharmed is called at the end of every test in this file. It checks that another user's pod still runs on the
-// GPU that the scheduler chose.
+// unharmed checks, at the end of a test, that a pod of another user still runs on the GPU that the scheduler chose.
 func unharmed(t *testing.T) {
 	t.Helper()
 	pod := sharing("unharmed", map[string]int{gpuMem: 4})
@@ -53,24 +52,24 @@ func TestForgedAnnotationsGiveNothing(t *testing.T) {
 	err := bed.Call(http.MethodPatch, "/api/v1/namespaces/default/pods/"+pod.Name,
 		bed.Object{"metadata": bed.Object{"annotations": forged}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "annotations that assign GPUs are written only by Tessera") {
-		t.Errorf("a forged change: %v", err)
+		t.Errorf("a forged change was not rejected: %v", err)
 	}
 	// They are also rejected in a namespace that the webhook does not cover.
 	err = bed.Call(http.MethodPost, "/api/v1/namespaces/kube-system/pods?dryRun=All", bed.Object{"apiVersion": "v1", "kind": "Pod",
 		"metadata": bed.Object{"name": "forger", "annotations": forged},
 		"spec":     bed.Object{"containers": []bed.Object{{"name": "main", "image": "none"}}}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "written only by Tessera") {
-		t.Errorf("a forged creation without the webhook: %v", err)
+		t.Errorf("a forged creation without the webhook was not rejected: %v", err)
 	}
 	unharmed(t)
 }
 
-func TestOversizedAnnotationsAreRefusedOrTakenAway(t *testing.T) {
+func TestOversizedAnnotationsAreRejectedOrRemoved(t *testing.T) {
 	bed.WireScheduler(t)
 	pod := sharing("long-winded", map[string]int{gpuMem: 4})
 	pod.Annotations = map[string]string{"tessera.dev/gpu-uuids": strings.Repeat("GPU-00000000-0000-0000-0000-000000000000,", 4000)}
 	if err := pod.TryCreate(t); err == nil || !strings.Contains(err.Error(), "16384") {
-		t.Errorf("a list of 164 kB: %.300v", err)
+		t.Errorf("a list of 164 kB was not rejected: %.300v", err)
 	}
 	pod.Annotations = forgeries(t)
 	for name := range pod.Annotations {
@@ -125,7 +124,7 @@ func TestAnInvalidNodeAnnotationExcludesOnlyThatNode(t *testing.T) {
 				return strings.Contains(got, "node strange: tessera.dev/devices: ")
 			})
 			if !strings.Contains(got, `"NodeNames":["n3"]`) {
-				t.Errorf("the other node: %.600s", got)
+				t.Errorf("the answer does not name the other node: %.600s", got)
 			}
 			t.Logf("%.400s", got)
 		})
@@ -204,7 +203,7 @@ func TestAPodWithoutTheCertificateIsNotAnsweredByTheExtender(t *testing.T) {
 				t.Fatal(text)
 			}
 			if !strings.Contains(report.Answer, each.want) || strings.HasPrefix(report.Answer, "200") {
-				t.Errorf("it was answered %q", report.Answer)
+				t.Errorf("the extender answered %q", report.Answer)
 			}
 			t.Log(report.Answer)
 		})
@@ -228,10 +227,10 @@ func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := curl(t, "tessera-scheduler", extender+`bind -d '`+stuck(t, name, each.limits)+`'`)
 			if !strings.Contains(got, each.want) {
-				t.Errorf("it was answered %s", got)
+				t.Errorf("the extender answered %s", got)
 			}
 			if node := nodeOf(t, name); node != "" {
-				t.Errorf("it was bound to %s", node)
+				t.Errorf("the pod was bound to %s", node)
 			}
 		})
 	}
@@ -241,15 +240,15 @@ func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
 func TestTheWebhookAnswersNobodyWithoutTLS(t *testing.T) {
 	got := curl(t, "tessera-webhook", `curl -sS -m 10 -w ' HTTP %{http_code}' -d '{}' http://$ADDRESS:443/admission/validate 2>&1`)
 	if !strings.Contains(got, "HTTP 400") || !strings.Contains(got, "this port serves HTTPS only") {
-		t.Errorf("without TLS it said %s", got)
+		t.Errorf("without TLS the webhook answered %s", got)
 	}
 	got = curl(t, "tessera-webhook", `curl -ksS -m 10 -w ' HTTP %{http_code}' -d '{}' https://$ADDRESS:443/admission/validate 2>&1`)
 	if !strings.Contains(got, "HTTP 400") {
-		t.Errorf("with TLS and no question it said %s", got)
+		t.Errorf("with TLS and an empty review the webhook answered %s", got)
 	}
 	wrong := sharing("wrong", map[string]int{vcudaCore: 150})
 	if err := wrong.TryCreate(t); err == nil || !strings.Contains(err.Error(), "multiple of 100") {
-		t.Errorf("the API server was answered %v", err)
+		t.Errorf("the API server did not report the webhook's rejection: %v", err)
 	}
 }
 
@@ -289,7 +288,7 @@ func TestATenantGetsNothingFromTheGrantSocket(t *testing.T) {
 				t.Fatal(text)
 			}
 			if !strings.Contains(strings.ToLower(report.Answer), each.want) || strings.Contains(report.Answer, "devices") || len(report.Devices) > 0 {
-				t.Errorf("it was answered %q and sees %v", report.Answer, report.Devices)
+				t.Errorf("the tenant got the answer %q and sees %v", report.Answer, report.Devices)
 			}
 			t.Log(report.Answer)
 		})

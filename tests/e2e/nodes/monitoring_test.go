@@ -21,7 +21,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// prometheus is the address of a real Prometheus that scrapes the cluster as scripts/monitoring sets it up.
+// prometheus starts a real Prometheus with scripts/monitoring, which scrapes the cluster, and returns its address.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -183,7 +183,7 @@ func checkDashboards(t *testing.T, address string) {
 	}
 }
 
-// The series that NVIDIA's dashboard for dcgm-exporter shows.
+// queriesOf12239 are the queries of NVIDIA's dashboard for dcgm-exporter.
 var queriesOf12239 = map[string][]string{
 	"variables":     {`count by (instance) (DCGM_FI_DEV_GPU_TEMP)`, `count by (gpu) (DCGM_FI_DEV_GPU_TEMP)`},
 	"temperature":   {`DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"}`, `avg(DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"})`},

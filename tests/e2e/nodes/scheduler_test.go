@@ -144,7 +144,7 @@ spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {reques
 		return strings.Contains(waitsFor(t, "next"), "GiB")
 	})
 	if node := nodeOf(t, "next"); node != "" {
-		t.Errorf("it was bound to %s", node)
+		t.Errorf("the next pod was bound to %s", node)
 	}
 	if text := bed.Tessera(t, "explain", "slow-0", "-n", "default"); !strings.Contains(text, "kube-scheduler is placing it on node n3") {
 		t.Errorf("explain says %s", text)

@@ -37,7 +37,7 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 	bed.WaitPhase(t, "high", "Running")
 	uuid := held(t, "high")
 	if given := assigned(t, "high")["main"]; len(given) != 1 || given[0].GPU != uuid {
-		t.Errorf("it was assigned %v and has %s", given, uuid)
+		t.Errorf("the pod was assigned %v and has %s", given, uuid)
 	}
 	for gpu, pod := range had {
 		// The GPU is free when the containers of the evicted pod have ended. The pod's object is deleted later.
@@ -152,7 +152,7 @@ func TestADeploymentScaledUpAndDownLeavesTheLedgerEmpty(t *testing.T) {
 		holders = append(holders, holder(fmt.Sprintf("afterwards-%d", i), models[1]).Create(t))
 	}
 	checkGPUs(t, holders, sizes(t))
-	t.Logf("%d of 100 rounds waited for a binding", bound)
+	t.Logf("%d of %d rounds waited for a binding", bound, rounds)
 }
 
 // There are only 200 starts with -long, because a start costs half a second on two cores.

@@ -126,9 +126,9 @@ func TestACollectorGetsTheTraceOfAPodsStart(t *testing.T) {
 	bed.Eventually(t, 20*time.Second, "the spans "+strings.Join(want, ", "), func() bool {
 		return slices.Equal(slices.Sorted(maps.Keys(spans.trace(uid))), want)
 	})
-	of := spans.trace(uid)
-	for name, span := range of {
-		if name != "pod" && span.ParentSpanID() != of["pod"].SpanID() {
+	spanOf := spans.trace(uid)
+	for name, span := range spanOf {
+		if name != "pod" && span.ParentSpanID() != spanOf["pod"].SpanID() {
 			t.Errorf("%s has parent %s, not the span of the pod", name, span.ParentSpanID())
 		}
 		if span.EndTimestamp() < span.StartTimestamp() || span.Status().Code() == ptrace.StatusCodeError {
@@ -137,15 +137,15 @@ func TestACollectorGetsTheTraceOfAPodsStart(t *testing.T) {
 	}
 	// The order in which the steps begin.
 	for _, pair := range [][2]string{{"webhook", "filter"}, {"filter", "bind"}, {"bind", "allocate"}, {"allocate", "grant"}} {
-		if of[pair[0]].StartTimestamp() > of[pair[1]].StartTimestamp() {
+		if spanOf[pair[0]].StartTimestamp() > spanOf[pair[1]].StartTimestamp() {
 			t.Errorf("%s begins after %s", pair[0], pair[1])
 		}
 	}
-	gpus, _ := of["grant"].Attributes().Get("tessera.gpus")
+	gpus, _ := spanOf["grant"].Attributes().Get("tessera.gpus")
 	if chosen := assigned(t, pod)["main"][0].GPU; gpus.AsString() != chosen {
 		t.Errorf("the grant has %s, the assignment %s", gpus.AsString(), chosen)
 	}
-	if node, _ := of["bind"].Attributes().Get("k8s.node.name"); node == (pcommon.Value{}) || node.AsString() == "" {
+	if node, _ := spanOf["bind"].Attributes().Get("k8s.node.name"); node == (pcommon.Value{}) || node.AsString() == "" {
 		t.Error("the binding names no node")
 	}
 	for _, fault := range spans.faults {
