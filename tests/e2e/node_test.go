@@ -98,7 +98,7 @@ func TestADriverWhoseFilesVanishIsWithdrawnAndComesBack(t *testing.T) {
 
 	onNode(t, "mv", files, files+".away")
 	waitAllocatable(t, 0, 30*time.Second)
-	// The kernel's half of the driver is still there.
+	// The driver's files in /proc are still there.
 	if got := waitCondition(t, "False DriverIncomplete: "); !strings.Contains(got, "libnvidia-ml.so.1") {
 		t.Errorf("the condition does not say what is missing: %s", got)
 	}

@@ -428,7 +428,7 @@ func TestAPrivilegedPodNeedsPermissionAndSeesItsOwnGPUAlone(t *testing.T) {
 		t.Errorf("devices %v, open: %v", report.Devices, report.OpenErrors)
 	}
 	if len(report.Driver) == 0 {
-		t.Error("it has no driver files")
+		t.Error("the privileged pod has no driver files")
 	}
 }
 
@@ -500,7 +500,7 @@ func TestAReadOnlyRootFileSystemWorks(t *testing.T) {
 func TestNothingIsLeftInTheLayerOfTheImage(t *testing.T) {
 	bed.Single("layer", 1, "--hold", "60").Create(t)
 	bed.WaitPhase(t, "layer", "Running")
-	bed.Eventually(t, bed.PodTimeout, "it holds its GPU", func() bool { return len(bed.UUIDsIn(bed.Logs(t, "layer"))) == 1 })
+	bed.Eventually(t, bed.PodTimeout, "the pod holds its GPU", func() bool { return len(bed.UUIDsIn(bed.Logs(t, "layer"))) == 1 })
 	id := strings.TrimPrefix(bed.ReadPod(t, "layer").Status.ContainerStatuses[0].ContainerID, "containerd://")
 	// The writable layer of the container's overlay, as the node's mount table names it.
 	upper := onNode(t, "/bin/sh", "-c", `sed -n 's#.*/`+id+`/rootfs .*upperdir=\([^,]*\),.*#\1#p' /proc/self/mountinfo`)
@@ -519,7 +519,7 @@ func TestNothingIsLeftInTheLayerOfTheImage(t *testing.T) {
 func TestExecFindsNvidiaSmi(t *testing.T) {
 	bed.Single("smi", 1, "--hold", "60").Create(t)
 	bed.WaitPhase(t, "smi", "Running")
-	bed.Eventually(t, bed.PodTimeout, "it holds its GPU", func() bool { return len(bed.UUIDsIn(bed.Logs(t, "smi"))) == 1 })
+	bed.Eventually(t, bed.PodTimeout, "the pod holds its GPU", func() bool { return len(bed.UUIDsIn(bed.Logs(t, "smi"))) == 1 })
 	text := bed.Kubectl(t, "exec", "smi", "--", "nvidia-smi", "-L")
 	if got := bed.UUIDsIn(text); !slices.Equal(got, bed.UUIDsIn(bed.Logs(t, "smi"))) {
 		t.Errorf("nvidia-smi -L shows %v: %s", got, text)

@@ -33,7 +33,7 @@ func TestATokenOfAnotherPodIsRefused(t *testing.T) {
 		return true
 	})
 	if token == "" {
-		t.Fatal("the owner's container shows no token: what can a thief replay?")
+		t.Fatal("the owner's container shows no token, so there is none to replay")
 	}
 	for name, value := range map[string]string{
 		"replayed": token,
@@ -126,24 +126,24 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyNamesOfTessera(t *testing.T) {
 		return err
 	}
 	if err := label(node, `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`); err != nil {
-		t.Errorf("its own node: %v", err)
+		t.Errorf("the agent could not change its own node: %v", err)
 	}
 	if err := label(node, `{"metadata":{"annotations":{"tessera.dev/test":null}}}`); err != nil {
-		t.Errorf("its own node: %v", err)
+		t.Errorf("the agent could not change its own node: %v", err)
 	}
 	status := func(name, patch string) error {
 		return sendAsAgent(t, token, "PATCH", "/api/v1/nodes/"+name+"/status", "application/strategic-merge-patch+json", patch)
 	}
 	ours := `{"status":{"conditions":[{"type":"GPUReady","status":"Unknown","reason":"Test","message":"x"}]}}`
 	if err := status(node, ours); err != nil {
-		t.Errorf("the condition of its own node: %v", err)
+		t.Errorf("the agent could not change the condition of its own node: %v", err)
 	}
 	before := taintKeys(t)
 	setTaints(t, startupTaint, "example.com/mine")
 	t.Cleanup(func() { setTaints(t, before...) })
 	if err := label(node, `{"spec":{"taints":[{"key":"example.com/mine","effect":"NoSchedule"}]}}`); err != nil {
 		// The agent may have changed the object first.
-		t.Errorf("the removal of the startup taint: %v", err)
+		t.Errorf("the agent could not remove the startup taint: %v", err)
 	}
 	for what, err := range map[string]error{
 		"another node":          label("other", `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`),
@@ -199,10 +199,10 @@ func TestTheAgentMakesEventsAboutItsOwnNodeOnly(t *testing.T) {
 		return sendAsAgent(t, token, "POST", "/api/v1/namespaces/"+namespace+"/events", "application/json", string(text))
 	}
 	if err := create("own", "default", "Node", node, "tessera-agent"); err != nil {
-		t.Errorf("about its own node: %v", err)
+		t.Errorf("the agent could not make an Event about its own node: %v", err)
 	}
 	if err := create("limit", "default", "Pod", "a-pod", "tessera-agent", "CUDAOutOfMemory", node); err != nil {
-		t.Errorf("about the limit of a pod: %v", err)
+		t.Errorf("the agent could not make an Event about the limit of a pod: %v", err)
 	}
 	for what, err := range map[string]error{
 		"about another node":    create("other", "default", "Node", "other", "tessera-agent"),

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,14 +41,10 @@ func startOldPlugin(t *testing.T, args ...string) (stop func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := false
-	stop = func() {
-		if !ended {
-			cmd.Process.Kill()
-			cmd.Wait()
-		}
-		ended = true
-	}
+	stop = sync.OnceFunc(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
 	t.Cleanup(stop)
 	return stop
 }
@@ -65,14 +62,14 @@ func TestWhatGpusharesPluginGaveIsTakenOver(t *testing.T) {
 	bed.Pod{Name: pod, RestartPolicy: "Always", Containers: []bed.Container{{Name: "main", Image: "probe",
 		Limits: map[string]int{shares: 8}, Args: []string{"--hold=8s"}}}}.Create(t)
 	bed.WaitPhase(t, pod, "Running")
-	bed.Eventually(t, bed.PodTimeout, "it has no GPU, as Tessera gave it none", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the container has no GPU, because Tessera gave it none", func() bool {
 		text := bed.Logs(t, pod)
 		return strings.Contains(text, `"NVIDIA_VISIBLE_DEVICES":"2"`) && !strings.Contains(text, "/dev/nvidia2")
 	})
 
 	offerShares(t, "SHARED_RESOURCES-")
 	stop()
-	bed.Eventually(t, bed.PodTimeout, "its pod says which GPU it has", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the pod's annotations name the container's GPU", func() bool {
 		annotations := bed.ReadPod(t, pod).Metadata.Annotations
 		return annotations["ALIYUN_COM_GPU_MEM_IDX"] == "2" && strings.Contains(annotations["tessera.dev/assignment"], uuid)
 	})

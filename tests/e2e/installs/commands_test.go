@@ -108,7 +108,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	}
 	nodesStayReady(t)
 
-	// The command does not touch a release of Helm.
+	// The command does not change a release of Helm.
 	for _, verb := range []string{"install", "upgrade", "uninstall"} {
 		if text, code := bed.TryTessera(verb); code != 78 || !strings.Contains(text, "installed by Helm, as release tessera") {
 			t.Errorf("tessera %s over a release of Helm ends with %d: %s", verb, code, text)
@@ -188,7 +188,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 		t.Errorf("the upgrade left a policy that is turned off: %s", text)
 	}
 	if text := bed.Tessera(t, "upgrade"); !strings.Contains(text, "no object changes") {
-		t.Errorf("an upgrade to the same changes %s", text)
+		t.Errorf("an upgrade without new settings changes %s", text)
 	}
 	unchanged("after upgrades")
 
@@ -212,7 +212,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			t.Errorf("%s has %v after the uninstall", node.Name, left)
 		}
 		if text := bed.OnNode(t, i+1, "/bin/sh", "-c", "ls /etc/containerd /etc/containerd/conf.d 2>/dev/null | grep tessera; grep -rl tessera-runtime /etc/containerd; ls /run/tessera-runtime/trees 2>/dev/null; true"); text != "" {
-			t.Errorf("files on %s: %s", node.Name, text)
+			t.Errorf("the uninstall left files on %s: %s", node.Name, text)
 		}
 	}
 	if *rounds == 0 && *bed.Long {

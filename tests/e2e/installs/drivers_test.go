@@ -183,7 +183,7 @@ func versionOfFirst(t *testing.T, lines []string, matches func(fields []string) 
 			return version
 		}
 	}
-	t.Fatal("the watch has not seen it")
+	t.Fatalf("the watch delivered no line that matches: %q", lines)
 	return 0
 }
 
@@ -277,7 +277,7 @@ func driverMayChangeOnlyItsNode(t *testing.T) {
 	}
 	for _, value := range []string{`"paused-for-driver-upgrade"`, "null"} {
 		if err := patch("n1", `{"metadata":{"labels":{"nvidia.com/gpu.deploy.dcgm":`+value+`}}}`); err != nil {
-			t.Errorf("a label of its own node: %v", err)
+			t.Errorf("the driver's pod could not change a label of its own node: %v", err)
 		}
 	}
 	for what, err := range map[string]error{

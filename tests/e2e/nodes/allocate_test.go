@@ -57,15 +57,15 @@ func report(t *testing.T, pod, container string) (seen struct {
 func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignment(t *testing.T) {
 	bed.WireScheduler(t)
 	bindAtAllocate(t)
-	looking := func(name string, limits map[string]int) bed.Container {
+	probing := func(name string, limits map[string]int) bed.Container {
 		return bed.Container{Name: name, Image: "probe", Limits: limits, Args: []string{"--hold=600s"}}
 	}
 	pods := []bed.Pod{
-		{Name: "by-cores", Containers: []bed.Container{looking("main", map[string]int{vcudaCore: 30, vcudaMemory: 20})}},
-		{Name: "two", Containers: []bed.Container{looking("first", map[string]int{gpuMem: 3}), looking("second", map[string]int{gpuMem: 3})}},
+		{Name: "by-cores", Containers: []bed.Container{probing("main", map[string]int{vcudaCore: 30, vcudaMemory: 20})}},
+		{Name: "two", Containers: []bed.Container{probing("first", map[string]int{gpuMem: 3}), probing("second", map[string]int{gpuMem: 3})}},
 		{Name: "with-init", Init: []bed.Container{{Name: "before", Image: "probe", Limits: map[string]int{gpuMem: 2}}},
-			Containers: []bed.Container{looking("main", map[string]int{gpuMem: 3})}},
-		{Name: "whole", Containers: []bed.Container{looking("main", map[string]int{bed.WholeGPU: 1})}},
+			Containers: []bed.Container{probing("main", map[string]int{gpuMem: 3})}},
+		{Name: "whole", Containers: []bed.Container{probing("main", map[string]int{bed.WholeGPU: 1})}},
 	}
 	for i := range pods {
 		pods[i].NodeSelector = onT4
@@ -73,7 +73,7 @@ func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignm
 	// Each pod needs 45 of a GPU's 80 GiB, so each pod has its own GPU.
 	for i := range 6 {
 		pods = append(pods, bed.Pod{Name: fmt.Sprintf("equal-%d", i), NodeSelector: map[string]string{product: models[0]},
-			Containers: []bed.Container{looking("main", map[string]int{gpuMem: 45})}})
+			Containers: []bed.Container{probing("main", map[string]int{gpuMem: 45})}})
 	}
 	for _, pod := range pods {
 		pod.RuntimeClass = foreign
@@ -91,14 +91,14 @@ func TestWithBindingAllocateContainersOfAForeignRuntimeHaveTheGPUsOfTheirAssignm
 				continue
 			}
 			minor := slices.Index(gpus, want[container.Name][0].GPU)
-			// The simulated driver has no kernel module behind its nodes; the device cgroup would say "not permitted".
+			// The simulated driver has no kernel module, so every open fails. Only the device cgroup fails it as "not permitted".
 			node := fmt.Sprintf("/dev/nvidia%d", minor)
 			if !slices.Contains(seen.Devices, node) || strings.Contains(seen.OpenErrors[node], "not permitted") {
 				t.Errorf("%s/%s sees the devices %v, not %s: %v", pod.Name, container.Name, seen.Devices, node, seen.OpenErrors)
 			}
 			for other := range gpus {
 				if other != minor && slices.Contains(seen.Devices, fmt.Sprintf("/dev/nvidia%d", other)) {
-					t.Errorf("%s/%s sees /dev/nvidia%d, which is another's", pod.Name, container.Name, other)
+					t.Errorf("%s/%s sees /dev/nvidia%d, which it was not assigned", pod.Name, container.Name, other)
 				}
 			}
 			if got := seen.Environment["ALIYUN_COM_GPU_MEM_IDX"]; container.Limits[gpuMem] > 0 && got != fmt.Sprint(minor) {
@@ -131,10 +131,10 @@ func TestWithBindingAllocateAContainerOfWhichNothingIsKnownDoesNotStartAgain(t *
 	// A killed agent changes nothing. After that, the agent also loses its state.
 	restarts := status().RestartCount
 	stopAgent(t, 2)
-	bed.Eventually(t, bed.PodTimeout, "it goes on starting", func() bool { return status().RestartCount >= restarts+2 })
+	bed.Eventually(t, bed.PodTimeout, "the container continues to start", func() bool { return status().RestartCount >= restarts+2 })
 	bed.OnNode(t, 2, "rm", "/var/lib/tessera/grants.journal")
 	stopAgent(t, 2)
-	bed.Eventually(t, bed.PodTimeout, "it is refused, and the pod says why", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "a start is refused, and the pod gives the reason", func() bool {
 		waiting := status().State["waiting"]
 		return waiting != nil && strings.Contains(fmt.Sprint(waiting), "delete pod default/again")
 	})
@@ -143,5 +143,5 @@ func TestWithBindingAllocateAContainerOfWhichNothingIsKnownDoesNotStartAgain(t *
 	}
 	bed.DeletePods(t, again.Name)
 	again.Create(t)
-	bed.Eventually(t, bed.PodTimeout, "made again, it starts", func() bool { return status().RestartCount >= 1 })
+	bed.Eventually(t, bed.PodTimeout, "the container of the new pod starts", func() bool { return status().RestartCount >= 1 })
 }

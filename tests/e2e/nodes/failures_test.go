@@ -145,12 +145,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			late.Create(t)
 			never.Create(t)
 			checkGPUs(t, append(names, late.Name), sizes(t))
-			for _, name := range names {
-				status := bed.ReadPod(t, name).Status
-				if status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
-					t.Errorf("%s did not keep running: %+v", name, status)
-				}
-			}
+			bed.Untouched(t, "after the node returned", names...)
 			bed.Eventually(t, bed.PodTimeout, "the pod that does not fit waits", func() bool {
 				return bed.ConditionOf(bed.ReadPod(t, never.Name).Status.Conditions, "PodScheduled").Reason == "Unschedulable"
 			})

@@ -33,8 +33,8 @@ type Report struct {
 func main() {
 	hold := flag.Duration("hold", 0, "stay this long after the report")
 	fail := flag.Bool("fail", false, "end with exit code 1")
-	address := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to post it to")
-	question := flag.String("question", "", "what to ask there")
+	address := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does, or a URL to which the question is posted")
+	question := flag.String("question", "", "the request to send")
 	preload := flag.String("preload", "", "a library that the linker loads first into the program of the arguments")
 	covered := flag.String("cover", "", "a folder of limits to cover with one without a limit; then run the arguments")
 	flag.Parse()
@@ -120,8 +120,7 @@ func ask(socket, question string) string {
 	return string(answer[4:])
 }
 
-// post sends the question as JSON without showing a certificate, and returns status and body, or what went
-// wrong.
+// post sends the question as JSON without a client certificate, and returns status and body, or the error.
 func post(url, question string) string {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Post(url, "application/json", strings.NewReader(question))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simdriver stands in for NVIDIA's driver container. It installs the simulated driver below the host's
+// Simdriver takes the place of NVIDIA's driver container. It installs the simulated driver below the host's
 // /run/nvidia/driver and removes it when the container ends. Like the real container, it can be slow, fail,
 // hang or install only some of the files.
 //
@@ -48,10 +48,10 @@ func main() {
 	}
 }
 
-// driver is where a node has its driver.
+// driver holds the paths of a node's driver.
 type driver struct {
 	root    string
-	staging string // the next root, beside it
+	staging string // the next root, beside the root
 	bus     string // what the root has without a driver; may be missing
 }
 
