@@ -16,14 +16,12 @@
 #include "src/base/version.h"
 #include "src/runtime/command_line.h"
 #include "src/runtime/decision.h"
+#include "src/runtime/engine/configure.h"
 #include "src/runtime/exec_process.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/options.h"
 #include "src/runtime/program_search.h"
 #include "src/runtime/update_resources.h"
-#ifdef TESSERA_WITH_CONFIGURE
-#include "src/runtime/engine/configure.h"
-#endif
 
 namespace tessera::runtime {
 namespace {
@@ -159,9 +157,7 @@ int RuntimeMain(int argc, char** argv) {
   if (WantsOwnHelp(argc, argv)) (void)WriteFd(STDOUT_FILENO, kHelp).ok();
   static char help_option[] = "--help";
   if (argc == 2 && IsOwnVerb(argc, argv, "help")) argv[1] = help_option;  // crun has no verb "help"
-#ifdef TESSERA_WITH_CONFIGURE
   if (IsOwnVerb(argc, argv, "configure")) return engine::ConfigureMain(argc - 1, argv + 1);
-#endif
   const Result<Options> options = LoadOptions(ConfigFile());
   if (IsOwnVerb(argc, argv, "explain")) return ExplainMain(argc, argv, options);
   const CommandLine line = ParseCommandLine(argc, argv);
