@@ -358,8 +358,10 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
   const uint64_t count = std::exchange(gpu->unreported_refusals, 0);
   const std::string part = use.unaccounted == Bytes(0)
                                ? ""
-                               : fmt::format(" ({:.0f} MiB now as modules, contexts and the like)",
-                                             MiB(use.unaccounted));
+                               : fmt::format(
+                                     " ({:.0f} MiB now for modules, contexts and other memory of "
+                                     "the driver)",
+                                     MiB(use.unaccounted));
   // The Event has the peak, because the process that was refused may have ended.
   RecordEvent(
       use.holder, names::kReasonCudaOutOfMemory,
