@@ -104,8 +104,10 @@ Explanation Explainer::Explain() {
   } else {
     explanation_.pod.request = *request;
   }
-  explanation_.request_text = RequestText(*request->devices, ledger_.options().gpu_mem_unit);
+  explanation_.request_text =
+      device::RequestText(*request->devices, ledger_.options().gpu_mem_unit);
   if (!request->devices->requests_devices()) {
+    explanation_.request_text = "none";
     explanation_.finding = Finding::kNoGpus;
     return std::move(explanation_);
   }

@@ -26,7 +26,9 @@ std::vector<Cell> CellsOf(const ClusterView& view, const PodEntry& pod, bool wit
   std::vector<Cell> cells;
   if (with_namespace) cells.emplace_back(pod.request.ns);
   cells.emplace_back(pod.request.name);
-  cells.emplace_back(RequestText(*pod.request.devices, view.ledger().options().gpu_mem_unit));
+  const std::string request =
+      device::RequestText(*pod.request.devices, view.ledger().options().gpu_mem_unit);
+  cells.emplace_back(request.empty() ? "none" : request);
   cells.emplace_back(pod.node.empty() ? "-" : pod.node);
   std::string names, uuids;
   for (const DeviceView& device : view.DevicesOf(pod)) {
@@ -74,7 +76,7 @@ Json JsonOfPod(const ClusterView& view, const PodEntry& pod) {
   for (const device::ContainerRequest& container : pod.request.devices->containers) {
     if (container.dialect == device::Dialect::kNone) continue;
     Json json = Json::MakeObject({{"name", Json::String(container.name)},
-                                  {"asks", Json::String(RequestText(container, unit))}});
+                                  {"asks", Json::String(device::RequestText(container, unit))}});
     Json shares = Json::MakeArray();
     const auto assigned = assignment.containers.find(container.name);
     if (assigned != assignment.containers.end()) {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/console/json_of.h"
 #include "src/console/quota_edit.h"
 #include "src/console/what_if.h"
+#include "src/device/dialects.h"
 #include "src/device/model.h"
 #include "src/ledger/pod_request.h"
 
@@ -210,7 +210,7 @@ Result<Json> Preview(ClusterLedger& ledger, const Manifest& manifest, bool with_
   ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(pod));
   Json out = Json::MakeObject({{"requestsGpus", Json::Bool(query.requests_gpus())}});
   out.Set("request",
-          Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit)));
+          Json::String(device::RequestText(*query.request.devices, ledger.options().gpu_mem_unit)));
   AddEvaluation(ledger, query, /*details=*/false, &out);
   const int64_t replicas = std::min(ReadForm(manifest).form.replicas, kMaxCountedReplicas);
   if (query.requests_gpus() && replicas > 1) {
@@ -235,7 +235,7 @@ Json ExplainPod(ClusterLedger& ledger, const Uid& uid, bool details) {
     return out;
   }
   out.Set("request",
-          Json::String(RequestTextOf(*pod.request.devices, ledger.options().gpu_mem_unit)));
+          Json::String(device::RequestText(*pod.request.devices, ledger.options().gpu_mem_unit)));
   Result<ClusterLedger::Query> query = ledger.MakeQuery(pod.request);
   if (query.ok()) {
     AddEvaluation(ledger, *query, details, &out);

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "api/names.h"
 #include "src/base/strings.h"
 #include "src/device/model.h"
 
@@ -19,36 +18,6 @@ using ledger::PodEntry;
 
 int64_t Seconds(WallTime time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
-}
-
-// "nvidia.com/gpu" becomes "gpu".
-std::string_view WithoutVendor(std::string_view resource) {
-  return resource.substr(resource.find('/') + 1);
-}
-
-std::string TextOfContainer(const device::ContainerRequest& container, device::MemoryUnit unit) {
-  const device::Share& share = container.per_gpu;
-  switch (container.dialect) {
-    case device::Dialect::kNone:
-      return "";
-    case device::Dialect::kNvidiaGpu:
-      return fmt::format("{}: {}", WithoutVendor(names::kResourceGpu), container.count);
-    case device::Dialect::kNvidiaMig:
-      return fmt::format("{}{}: {}", WithoutVendor(names::kResourceMigPrefix),
-                         container.mig_profile, container.count);
-    case device::Dialect::kGpuMem:
-      return fmt::format("{}: {} {}", WithoutVendor(names::kResourceGpuMem),
-                         share.memory.count() / SizeOf(unit).count(), NameOf(unit));
-    case device::Dialect::kVcuda:
-      break;
-  }
-  const int64_t cores = share.compute.count() * container.count / device::kVcudaCore.count();
-  std::string text = fmt::format("{}: {}", WithoutVendor(names::kResourceVcudaCore), cores);
-  if (!container.exclusive) {
-    text += fmt::format(", {}: {}", WithoutVendor(names::kResourceVcudaMemory),
-                        share.memory.count() / device::kVcudaMemoryBlock.count());
-  }
-  return text;
 }
 
 // Writes a JSON object directly into a string. It builds no Json value first, because a new viewer
@@ -247,17 +216,6 @@ Json JsonOfLinks(const device::NodeInventory& inventory) {
   return links;
 }
 
-std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit) {
-  std::string text;
-  for (const device::ContainerRequest& container : request.containers) {
-    const std::string part = TextOfContainer(container, unit);
-    if (part.empty()) continue;
-    if (!text.empty()) text += " + ";
-    text += part;
-  }
-  return text;
-}
-
 std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_view why,
                     const PodRunState& run) {
   std::string text;
@@ -267,7 +225,7 @@ std::string PodJson(const PodEntry& pod, device::MemoryUnit unit, std::string_vi
   out.Add("name", pod.request.name);
   out.Add("state", StateOf(pod, run.running));
   out.Add("node", pod.node);
-  out.Add("request", RequestTextOf(*pod.request.devices, unit));
+  out.Add("request", device::RequestText(*pod.request.devices, unit));
   out.Add("created", Seconds(pod.created));
   if (run.containers.restarts > 0) out.Add("restarts", int64_t{run.containers.restarts});
   for (const std::string_view reason :

@@ -58,9 +58,6 @@ struct PodRunState {
 std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,
                     const PodRunState& run);
 
-// "gpu: 2", "vcuda-core: 30, vcuda-memory: 20"; "" if no container requests devices.
-std::string RequestTextOf(const device::DeviceRequest& request, device::MemoryUnit unit);
-
 // Whether to show the node: it has GPUs, or a problem keeps it from having any.
 bool IsGpuNode(const ledger::NodeEntry& node);
 

@@ -8,7 +8,6 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/console/insight.h"
-#include "src/console/json_of.h"
 #include "src/device/dialects.h"
 
 namespace tessera::console {
@@ -127,12 +126,12 @@ void AddTargets(ClusterLedger& ledger, const Move& move, Json* out) {
 
 Json JsonOfMove(ClusterLedger& ledger, const Move& move) {
   const PodRequest& request = ledger.pods().at(move.uid).request;
-  Json out = Json::MakeObject(
-      {{"namespace", Json::String(request.ns)},
-       {"name", Json::String(request.name)},
-       {"node", Json::String(move.node)},
-       {"request", Json::String(RequestTextOf(*request.devices, ledger.options().gpu_mem_unit))},
-       {"milli", Json::Int(move.milli_gpu)}});
+  Json out = Json::MakeObject({{"namespace", Json::String(request.ns)},
+                               {"name", Json::String(request.name)},
+                               {"node", Json::String(move.node)},
+                               {"request", Json::String(device::RequestText(
+                                               *request.devices, ledger.options().gpu_mem_unit))},
+                               {"milli", Json::Int(move.milli_gpu)}});
   AddTargets(ledger, move, &out);
   return out;
 }
@@ -293,7 +292,7 @@ Result<Json> AnswerWhatIf(ClusterLedger& ledger, const Uid& uid, const WhatIf& w
   ASSIGN_OR_RETURN(ClusterLedger::Query query, ledger.MakeQuery(std::move(changed)));
   Json out = Json::MakeObject(
       {{"request",
-        Json::String(RequestTextOf(*query.request.devices, ledger.options().gpu_mem_unit))}});
+        Json::String(device::RequestText(*query.request.devices, ledger.options().gpu_mem_unit))}});
   AddEvaluation(ledger, query, details, &out);
   return out;
 }

@@ -64,4 +64,10 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 // policy, the elastic limit.
 Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& options);
 
+// A container's request for users, in the units of its dialect: "gpu: 2", "gpu-mem: 8 GiB",
+// "vcuda-core: 30, vcuda-memory: 20", "mig-1g.10gb: 1". "" if it requests no devices.
+std::string RequestText(const ContainerRequest& container, MemoryUnit unit);
+// The requests of all containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "" without requests.
+std::string RequestText(const DeviceRequest& request, MemoryUnit unit);
+
 }  // namespace tessera::device

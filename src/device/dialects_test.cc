@@ -243,6 +243,29 @@ TEST(DialectsTest, RejectsInvalidPods) {
             "container \"b\": an init container after a main container");
 }
 
+TEST(RequestTextTest, IsInTheUnitsOfTheDialect) {
+  const auto text = [](StringMap limits, MemoryUnit unit = MemoryUnit::kGiB) {
+    return RequestText(*Parse(std::move(limits), {}, unit), unit);
+  };
+  EXPECT_EQ(text({{"nvidia.com/gpu", "2"}}), "gpu: 2");
+  EXPECT_EQ(text({{"nvidia.com/mig-1g.10gb", "1"}}), "mig-1g.10gb: 1");
+  EXPECT_EQ(text({{"aliyun.com/gpu-mem", "8"}}), "gpu-mem: 8 GiB");
+  EXPECT_EQ(text({{"aliyun.com/gpu-mem", "512"}}, MemoryUnit::kMiB), "gpu-mem: 512 MiB");
+  EXPECT_EQ(text({{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}}),
+            "vcuda-core: 30, vcuda-memory: 20");
+  EXPECT_EQ(text({{"tencent.com/vcuda-core", "200"}}), "vcuda-core: 200");
+  EXPECT_EQ(text({{"cpu", "1"}}), "");
+}
+
+TEST(RequestTextTest, OmitsContainersWithoutDevices) {
+  DeviceRequest request{.containers = {{.name = "helper"}}};
+  EXPECT_EQ(RequestText(request, MemoryUnit::kGiB), "");
+  request.containers.push_back(*Parse({{"nvidia.com/gpu", "1"}}));
+  request.containers.push_back({.name = "helper"});
+  request.containers.push_back(*Parse({{"nvidia.com/gpu", "2"}}));
+  EXPECT_EQ(RequestText(request, MemoryUnit::kGiB), "gpu: 1 + gpu: 2");
+}
+
 TEST(MemoryUnitTest, HasTwoNames) {
   EXPECT_EQ(MemoryUnitFromName("GiB"), MemoryUnit::kGiB);
   EXPECT_EQ(MemoryUnitFromName("MiB"), MemoryUnit::kMiB);

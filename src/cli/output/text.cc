@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "api/names.h"
+#include <algorithm>
+#include <vector>
+
 #include "src/base/strings.h"
 
 namespace tessera::cli {
@@ -34,10 +36,6 @@ std::string TextOfNumber(double number) {
   std::string text = fmt::format("{:.1f}", number);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text;
-}
-
-std::string_view WithoutDomain(std::string_view resource) {
-  return resource.substr(resource.find('/') + 1);
 }
 
 }  // namespace
@@ -94,42 +92,6 @@ std::string MemoryText(Bytes part, Bytes whole) {
 
 std::string GpuCountText(int64_t milli) {
   return fmt::format("{:.10g}", static_cast<double>(milli) / 1000);
-}
-
-std::string RequestText(const device::ContainerRequest& container, device::MemoryUnit unit) {
-  const device::Share& share = container.per_gpu;
-  switch (container.dialect) {
-    case device::Dialect::kNone:
-      return "";
-    case device::Dialect::kNvidiaGpu:
-      return fmt::format("{}: {}", WithoutDomain(names::kResourceGpu), container.count);
-    case device::Dialect::kNvidiaMig:
-      return fmt::format("{}{}: {}", WithoutDomain(names::kResourceMigPrefix),
-                         container.mig_profile, container.count);
-    case device::Dialect::kGpuMem:
-      return fmt::format("{}: {} {}", WithoutDomain(names::kResourceGpuMem),
-                         share.memory.count() / SizeOf(unit).count(), NameOf(unit));
-    case device::Dialect::kVcuda:
-      break;
-  }
-  const int64_t cores = share.compute.count() * container.count / device::kVcudaCore.count();
-  std::string text = fmt::format("{}: {}", WithoutDomain(names::kResourceVcudaCore), cores);
-  if (!container.exclusive) {
-    text += fmt::format(", {}: {}", WithoutDomain(names::kResourceVcudaMemory),
-                        share.memory.count() / device::kVcudaMemoryBlock.count());
-  }
-  return text;
-}
-
-std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit) {
-  std::string text;
-  for (const device::ContainerRequest& container : request.containers) {
-    const std::string of_container = RequestText(container, unit);
-    if (of_container.empty()) continue;
-    if (!text.empty()) text += " + ";
-    text += of_container;
-  }
-  return text.empty() ? "none" : text;
 }
 
 std::string AlignTabs(std::string_view text) {

@@ -7,12 +7,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "src/base/units.h"
-#include "src/device/dialects.h"
-#include "src/device/request.h"
 
 namespace tessera::cli {
 
@@ -35,12 +34,6 @@ std::string MemoryText(Bytes bytes);
 std::string MemoryText(Bytes part, Bytes whole);
 // Thousandths as a decimal without trailing zeros: 300 is "0.3".
 std::string GpuCountText(int64_t milli);
-
-// A container's device request in the units of its pod: "gpu: 2", "gpu-mem: 8 GiB",
-// "vcuda-core: 30, vcuda-memory: 20", "mig-1g.10gb: 1". "" if it requests no devices.
-std::string RequestText(const device::ContainerRequest& container, device::MemoryUnit unit);
-// The requests of all containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" without requests.
-std::string RequestText(const device::DeviceRequest& request, device::MemoryUnit unit);
 
 // Clears a terminal and its scrollback.
 inline constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";

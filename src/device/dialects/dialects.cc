@@ -126,6 +126,10 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 
 namespace {
 
+std::string_view WithoutDomain(std::string_view resource) {
+  return resource.substr(resource.find('/') + 1);
+}
+
 std::vector<std::string> ListAt(const StringMap& annotations, std::string_view key) {
   std::vector<std::string> list;
   const std::string* text = dialects::FindAnnotation(annotations, key);
@@ -197,6 +201,42 @@ Result<DeviceRequest> ParseRequest(const PodSpec& pod, const DialectOptions& opt
   // Annotations of pods without GPU requests are ignored.
   if (request.requests_devices()) RETURN_IF_ERROR(ParsePodAnnotations(pod.annotations, &request));
   return request;
+}
+
+std::string RequestText(const ContainerRequest& container, MemoryUnit unit) {
+  const Share& share = container.per_gpu;
+  switch (container.dialect) {
+    case Dialect::kNone:
+      return "";
+    case Dialect::kNvidiaGpu:
+      return fmt::format("{}: {}", WithoutDomain(names::kResourceGpu), container.count);
+    case Dialect::kNvidiaMig:
+      return fmt::format("{}{}: {}", WithoutDomain(names::kResourceMigPrefix),
+                         container.mig_profile, container.count);
+    case Dialect::kGpuMem:
+      return fmt::format("{}: {} {}", WithoutDomain(names::kResourceGpuMem),
+                         share.memory.count() / SizeOf(unit).count(), NameOf(unit));
+    case Dialect::kVcuda:
+      break;
+  }
+  const int64_t cores = share.compute.count() * container.count / kVcudaCore.count();
+  std::string text = fmt::format("{}: {}", WithoutDomain(names::kResourceVcudaCore), cores);
+  if (!container.exclusive) {
+    text += fmt::format(", {}: {}", WithoutDomain(names::kResourceVcudaMemory),
+                        share.memory.count() / kVcudaMemoryBlock.count());
+  }
+  return text;
+}
+
+std::string RequestText(const DeviceRequest& request, MemoryUnit unit) {
+  std::string text;
+  for (const ContainerRequest& container : request.containers) {
+    const std::string of_container = RequestText(container, unit);
+    if (of_container.empty()) continue;
+    if (!text.empty()) text += " + ";
+    text += of_container;
+  }
+  return text;
 }
 
 }  // namespace tessera::device
