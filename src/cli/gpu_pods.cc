@@ -10,28 +10,13 @@
 
 namespace tessera::cli {
 
-bool RequestsGpus(const Json& pod) {
-  for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : ItemsAt(pod, {"spec", list})) {
-      for (const char* part : {"limits", "requests"}) {
-        const Json* amounts = FindPath(container, {"resources", part});
-        if (amounts == nullptr || !amounts->is_object()) continue;
-        for (const auto& [resource, unused] : amounts->members()) {
-          if (device::IsGpuResource(resource)) return true;
-        }
-      }
-    }
-  }
-  return false;
-}
-
 bool HasEnded(const Json& pod) {
   const std::string phase = TextAt(pod, {"status", "phase"});
   return phase == "Succeeded" || phase == "Failed";
 }
 
 bool HoldsGpus(const Json& pod) {
-  return !TextAt(pod, {"spec", "nodeName"}).empty() && !HasEnded(pod) && RequestsGpus(pod);
+  return !TextAt(pod, {"spec", "nodeName"}).empty() && !HasEnded(pod) && ledger::RequestsGpus(pod);
 }
 
 std::string ReasonForNoShare(const kube::PodObject& pod) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a pod requests or holds GPUs. Threads: pure functions. Included only in src/cli.
+// Whether a pod holds GPUs or may. Threads: pure functions. Included only in src/cli.
 #pragma once
 
 #include <string>
@@ -9,8 +9,6 @@
 
 namespace tessera::cli {
 
-// Whether a container of the pod requests GPUs.
-bool RequestsGpus(const Json& pod);
 // Whether the pod requests GPUs, is bound, and has not ended.
 bool HoldsGpus(const Json& pod);
 // Whether the pod succeeded or failed.

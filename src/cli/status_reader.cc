@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::cli {
 namespace {
@@ -41,7 +41,7 @@ Json FailedPlacement(const Json& pod) {
   if (scheduled == nullptr || IsTrue(scheduled)) return {};
   const bool mentions_extender = MentionsExtender(scheduled->StringAt("message").value_or(""));
   const bool failed = scheduled->StringAt("reason").value_or("") == "SchedulerError";
-  if (!mentions_extender && !(failed && RequestsGpus(pod))) return {};
+  if (!mentions_extender && !(failed && ledger::RequestsGpus(pod))) return {};
   return Reduced(pod);
 }
 

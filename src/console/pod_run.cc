@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/console/workload.h"
 #include "src/formats/text_edit.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::console {
 namespace {
@@ -72,18 +72,6 @@ Json EventJson(const Json& event) {
                            {"about", Json::String(TextOn(event, {"involvedObject", "name"}))},
                            {"count", Json::Int(count)},
                            {"time", Json::String(TimeOf(event))}});
-}
-
-bool RequestsGpus(const Json& pod) {
-  for (const char* kind : {"containers", "initContainers"}) {
-    const Json* list = FindPath(pod, {"spec", kind});
-    if (list == nullptr || !list->is_array()) continue;
-    for (const Json& container : list->items()) {
-      const Json* limits = FindPath(container, {"resources", "limits"});
-      if (limits != nullptr && HasGpuResource(*limits)) return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace
@@ -200,7 +188,7 @@ void EndedPodReader::ReadNext() {
 void EndedPodReader::OnPods(const Result<kube::ListPage>& page) {
   if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
   for (const kube::RawObject& raw : page->items) {
-    if (RequestsGpus(*raw.json())) pods_.Append(RunOf(*raw.json()));
+    if (ledger::RequestsGpus(*raw.json())) pods_.Append(RunOf(*raw.json()));
   }
   continue_token_ = page->continue_token;
   if (continue_token_.empty()) namespaces_.pop_back();

@@ -306,8 +306,6 @@ std::string RequirementOf(const Json& requirement) {
 
 }  // namespace
 
-bool HasGpuResource(const Json& limits) { return !GpuResourcesIn(&limits).empty(); }
-
 std::string SelectorOf(const Json& deployment) {
   std::string selector;
   const auto add = [&selector](const std::string& part) {

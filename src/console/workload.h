@@ -18,8 +18,6 @@
 
 namespace tessera::console {
 
-// Whether limits of a container request GPUs.
-bool HasGpuResource(const Json& limits);
 // A Deployment's selector as a labelSelector of the API server's queries: "app=web,!old".
 std::string SelectorOf(const Json& deployment);
 

@@ -75,6 +75,12 @@ bool IsPodAnnotation(std::string_view key) {
          key.starts_with(names::kAnnotationPredicateGpuIndexPrefix);
 }
 
+// Whether one of the amounts by resource is of a GPU resource.
+bool NamesGpus(const auto& amounts) {
+  return std::ranges::any_of(
+      amounts, [](const auto& amount) { return device::IsGpuResource(amount.first); });
+}
+
 }  // namespace
 
 Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::DialectOptions& options) {
@@ -98,14 +104,24 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 }
 
 bool HasNoGpus(const kube::PodObject& pod) {
-  const auto names_gpus = [](const StringMap& amounts) {
-    return std::any_of(amounts.begin(), amounts.end(),
-                       [](const auto& amount) { return device::IsGpuResource(amount.first); });
-  };
-  return std::none_of(pod.containers.begin(), pod.containers.end(),
-                      [&](const kube::Container& container) {
-                        return names_gpus(container.limits) || names_gpus(container.requests);
-                      });
+  return std::ranges::none_of(pod.containers, [](const kube::Container& container) {
+    return NamesGpus(container.limits) || NamesGpus(container.requests);
+  });
+}
+
+bool RequestsGpus(const Json& pod) {
+  for (const char* list : {"initContainers", "containers"}) {
+    const Json* containers = FindPath(pod, {"spec", list});
+    if (containers == nullptr || !containers->is_array()) continue;
+    for (const Json& container : containers->items()) {
+      for (const char* part : {"limits", "requests"}) {
+        const Json* amounts = FindPath(container, {"resources", part});
+        if (amounts != nullptr && amounts->is_object() && NamesGpus(amounts->members()))
+          return true;
+      }
+    }
+  }
+  return false;
 }
 
 kube::KeptFields KeptPodFields(ExtraKeptFields extra) {

@@ -17,6 +17,7 @@
 #include "src/device/node.h"
 #include "src/device/quantity.h"
 #include "src/device/request.h"
+#include "src/formats/json.h"
 #include "src/kube/objects.h"
 
 namespace tessera::ledger {
@@ -41,6 +42,8 @@ Result<PodRequest> PodRequestOf(const kube::PodObject& pod, const device::Dialec
 
 // Whether no container requests a GPU resource.
 bool HasNoGpus(const kube::PodObject& pod);
+// Whether a container of a Pod object requests a GPU resource.
+bool RequestsGpus(const Json& pod);
 
 // Fields that informers keep in addition to the annotations and resources that PodRequestOf and the
 // ledger read.

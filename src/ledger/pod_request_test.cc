@@ -61,6 +61,16 @@ TEST(PodRequestTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
   EXPECT_TRUE(HasNoGpus(GpuPod("a", {{"cpu", "1"}, {"rdma/hca", "1"}})));
 }
 
+TEST(PodRequestTest, APodObjectRequestsGpusByAnyOfItsContainers) {
+  const auto requests_gpus = [](const char* text) { return RequestsGpus(*ParseJson(text)); };
+  EXPECT_TRUE(requests_gpus(
+      R"({"spec":{"containers":[{},{"resources":{"limits":{"cpu":1,"nvidia.com/gpu":1}}}]}})"));
+  EXPECT_TRUE(requests_gpus(
+      R"({"spec":{"initContainers":[{"resources":{"requests":{"aliyun.com/gpu-mem":1}}}]}})"));
+  EXPECT_FALSE(requests_gpus(R"({"spec":{"containers":[{"resources":{"limits":{"cpu":1}}}]}})"));
+  EXPECT_FALSE(requests_gpus(R"({"spec":{"containers":[{"resources":{"limits":null}}]}})"));
+}
+
 TEST(PodRequestTest, InformersKeepOnlyFieldsThatAreRead) {
   const kube::KeptFields pods = KeptPodFields(),
                          nodes = KeptNodeFields({.pool = "pool", .model = "model"});

@@ -10,6 +10,7 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/other_plugins.h"
 #include "src/components/cluster_policy.h"
+#include "src/ledger/pod_request.h"
 #include "src/placement/quota.h"
 
 namespace tessera::cli {
@@ -121,7 +122,7 @@ void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   }
   if (extender_called) return;
   for (const Json& pod : *facts.pods) {
-    if (!RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
+    if (!ledger::RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
     findings->AddNote("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
                       "kube-scheduler has no extender, or the scheduler has just restarted",
                       std::string(kConnectKubeScheduler));

@@ -9,6 +9,7 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
 #include "src/cli/selftest/cases.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::cli {
 namespace {
@@ -34,7 +35,8 @@ void CheckAdmissionErrors(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckFailedPods(const ClusterFacts& facts, DoctorFindings* findings) {
   std::map<std::string, size_t> failed;  // by node
   for (const Json& pod : *facts.pods) {
-    if (PhaseOf(pod) == "Failed" && RequestsGpus(pod)) ++failed[TextAt(pod, {"spec", "nodeName"})];
+    if (PhaseOf(pod) == "Failed" && ledger::RequestsGpus(pod))
+      ++failed[TextAt(pod, {"spec", "nodeName"})];
   }
   for (const auto& [node, count] : failed) {
     if (count < kManyFailedPods || node.empty()) continue;
@@ -47,7 +49,7 @@ void CheckFailedPods(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckUnassignedPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
-    if (PhaseOf(pod) != "Running" || !RequestsGpus(pod)) continue;
+    if (PhaseOf(pod) != "Running" || !ledger::RequestsGpus(pod)) continue;
     if (!facts.inventories.contains(TextAt(pod, {"spec", "nodeName"}))) continue;
     if (!TextAt(pod, {"metadata", "annotations", names::kAnnotationAssignment}).empty()) continue;
     findings->Add(PlaceOfPod(pod), "the pod runs, but no assignment names its GPUs",
@@ -120,7 +122,7 @@ void CheckStartErrors(const ClusterFacts& facts, DoctorFindings* findings) {
   static const std::set<std::string> kReasons{"RunContainerError", "CreateContainerError",
                                               "StartError", "ContainerCannotRun"};
   for (const Json& pod : *facts.pods) {
-    if (!RequestsGpus(pod)) continue;
+    if (!ledger::RequestsGpus(pod)) continue;
     for (const Json& container : ItemsAt(pod, {"status", "containerStatuses"})) {
       for (const char* state : {"waiting", "terminated"}) {
         const std::string reason = TextAt(container, {"state", state, "reason"});
@@ -139,7 +141,7 @@ void CheckStartErrors(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
-    if (PhaseOf(pod) != "Running" || RequestsGpus(pod)) continue;
+    if (PhaseOf(pod) != "Running" || ledger::RequestsGpus(pod)) continue;
     for (const Json& container : ItemsAt(pod, {"spec", "containers"})) {
       for (const Json& variable : ItemsAt(container, {"env"})) {
         const std::string value = variable.StringAt("value").value_or("");
@@ -160,7 +162,7 @@ void CheckVisibleDevices(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckWaitingPods(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& pod : *facts.pods) {
-    if (PhaseOf(pod) != "Pending" || !RequestsGpus(pod)) continue;
+    if (PhaseOf(pod) != "Pending" || !ledger::RequestsGpus(pod)) continue;
     const Json* scheduled = ConditionOf(pod, "PodScheduled");
     if (scheduled == nullptr || IsTrue(scheduled)) continue;
     findings->AddNote(

@@ -11,12 +11,12 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/cli/doctor/doctor.h"
-#include "src/cli/gpu_pods.h"
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/sysdump/archive.h"
 #include "src/cli/sysdump/redact.h"
 #include "src/cli/verbs.h"
+#include "src/ledger/pod_request.h"
 
 namespace tessera::cli {
 namespace {
@@ -122,7 +122,7 @@ class Sysdump {
     for (const Json& pod : *facts.pods) {
       if (IsInSystemNamespace(pod)) {
         system_pods.push_back(pod);
-      } else if (RequestsGpus(pod)) {
+      } else if (ledger::RequestsGpus(pod)) {
         with_gpus.push_back(pod);
       }
     }
