@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/base/strings.h"
-#include "src/device/model.h"
+#include "src/device/node.h"
 
 namespace tessera::cli {
 namespace {
@@ -105,15 +105,9 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
 }
 
 NodeRow ClusterView::Describe(const NodeEntry& entry) const {
-  NodeRow view{.entry = &entry, .extras = node_extras_(entry.node.name)};
-  // Most nodes have GPUs of one model, so ShortModel is called only if the model changes.
-  std::string_view previous_model;
-  for (const device::Gpu& gpu : entry.node.inventory.without_uuids().gpus) {
-    if (!view.model.empty() && gpu.model == previous_model) continue;
-    previous_model = gpu.model;
-    const std::string model = device::ShortModel(gpu.model);
-    view.model = view.model.empty() || view.model == model ? model : "mixed";
-  }
+  NodeRow view{.entry = &entry,
+               .extras = node_extras_(entry.node.name),
+               .model = device::ShortModelOf(entry.node.inventory.without_uuids())};
   if (entry.id != placement::kNoNode) {
     const size_t count = ledger_.cluster().node(entry.id).gpus.size();
     for (size_t i = 0; i < count; ++i) view.devices.push_back(Describe(entry, i));

@@ -7,6 +7,7 @@
 
 #include "src/base/strings.h"
 #include "src/device/model.h"
+#include "src/device/node.h"
 
 namespace tessera::console {
 namespace {
@@ -120,18 +121,6 @@ void AppendDevice(const DeviceContext& context, size_t index, std::string* text)
   out.End();
 }
 
-std::string ModelOf(const NodeEntry& node) {
-  std::string model;
-  std::string_view last_model;  // usually all GPUs of a node have the same model
-  for (const device::Gpu& gpu : node.node.inventory.without_uuids().gpus) {
-    if (!model.empty() && gpu.model == last_model) continue;
-    last_model = gpu.model;
-    const std::string short_model = device::ShortModel(gpu.model);
-    model = model.empty() || model == short_model ? short_model : "mixed";
-  }
-  return model;
-}
-
 std::string_view StateOf(const PodEntry& pod, bool running) {
   if (pod.deleting) return "deleting";
   if (pod.binding_state == ledger::BindingState::kWaiting) return "waiting";
@@ -168,7 +157,7 @@ bool IsGpuNode(const NodeEntry& node) {
 std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
                      const SharesByUuid& holders, const ViewerRights& rights) {
   const device::NodeInventory& inventory = node.node.inventory.without_uuids();
-  const std::string model = ModelOf(node);
+  const std::string model = device::ShortModelOf(inventory);
   std::string text;
   ObjectText out(&text);
   out.Add("name", node.node.name);

@@ -50,4 +50,16 @@ Result<Node> ParseNode(const NodeFields& object, const NodeLabelKeys& keys) {
   return Parse(object, keys).Annotate(fmt::format("node {}", object.name));
 }
 
+std::string ShortModelOf(const NodeInventory& inventory) {
+  std::string model;
+  std::string_view last_model;  // usually all GPUs of a node have the same model
+  for (const Gpu& gpu : inventory.gpus) {
+    if (!model.empty() && gpu.model == last_model) continue;
+    last_model = gpu.model;
+    const std::string short_model = ShortModel(gpu.model);
+    model = model.empty() || model == short_model ? short_model : "mixed";
+  }
+  return model;
+}
+
 }  // namespace tessera::device

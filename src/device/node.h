@@ -46,4 +46,7 @@ struct NodeLabelKeys {
 
 Result<Node> ParseNode(const NodeFields& object, const NodeLabelKeys& keys = {});
 
+// For users: the short model of the GPUs, "mixed" if they have several, "" without GPUs.
+std::string ShortModelOf(const NodeInventory& inventory);
+
 }  // namespace tessera::device

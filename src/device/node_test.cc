@@ -46,6 +46,7 @@ TEST(NodeTest, GpusOfDifferentModelsHaveNoCommonModel) {
   const Result<Node> node = ParseNode(FieldsOf(inventory));
   ASSERT_TRUE(node.ok());
   EXPECT_EQ(node->model, "");
+  EXPECT_EQ(ShortModelOf(inventory), "mixed");
   EXPECT_EQ(node->inventory.without_uuids().gpus[1].memory, GiB(80));
 }
 
@@ -55,6 +56,7 @@ TEST(NodeTest, ProductsOfOneChipAreOneModel) {
                     {.uuid = "GPU-b", .index = 1, .model = "NVIDIA A100 80GB PCIe"}};
   inventory.links = LinkMatrix(2);
   EXPECT_EQ(ParseNode(FieldsOf(inventory))->model, "A100");
+  EXPECT_EQ(ShortModelOf(inventory), "A100");
 }
 
 TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {
@@ -62,6 +64,7 @@ TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {
   ASSERT_TRUE(node.ok());
   EXPECT_TRUE(node->inventory.without_uuids().gpus.empty());
   EXPECT_EQ(node->model, "");
+  EXPECT_EQ(ShortModelOf(node->inventory.without_uuids()), "");
   EXPECT_EQ(node->cpu, MilliCpu(0));
 }
 
