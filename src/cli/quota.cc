@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <map>
-#include <set>
-
 #include "src/cli/commands.h"
 #include "src/cli/output/table.h"
 #include "src/cli/output/text.h"
@@ -42,34 +39,20 @@ std::vector<Cell> CellsOf(const QuotaLine& line, bool limits_known) {
 }  // namespace
 
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns) {
-  // Usage by namespace and model, shown for namespaces without quota lines.
-  std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
-  for (const auto& [uid, pod] : ledger.pods()) {
-    for (const placement::QuotaCharge& charge : *pod.charges) {
-      used[charge.namespace_name][charge.model] += charge.amount.count();
-    }
-  }
-  const placement::QuotaConfig& config = ledger.quota().config();
-  std::set<std::string, std::less<>> namespaces;
-  for (const auto& [name, amounts] : used) namespaces.insert(name);
-  for (const auto& [name, quota] : config) namespaces.insert(name);
-
   std::vector<QuotaLine> lines;
-  for (const std::string& name : namespaces) {
+  for (const auto& [name, use] : ledger.QuotaUse()) {
     if (!ns.empty() && name != ns) continue;
-    const auto quota = config.find(name);
-    const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
-    if (quota == config.end() || !quota->second.limits) {
-      for (const auto& [model, milli] : used[name])
-        lines.push_back({name, model, milli, {}, pools});
-      if (used[name].empty()) lines.push_back({name, "any", 0, {}, pools});
+    const auto& [limits, pools] = use.quota;
+    if (!limits) {
+      for (const auto& [model, milli] : use.used) lines.push_back({name, model, milli, {}, pools});
+      if (use.used.empty()) lines.push_back({name, "any", 0, {}, pools});
       continue;
     }
-    for (const placement::QuotaLimit& line : *quota->second.limits) {
+    for (const placement::QuotaLimit& line : *limits) {
       lines.push_back({name, line.model, ledger.quota().Used(name, line.model).count(),
                        line.gpus * kWholeGpu.count(), pools});
     }
-    if (quota->second.limits->empty()) lines.push_back({name, "none", 0, 0, pools});
+    if (limits->empty()) lines.push_back({name, "none", 0, 0, pools});
   }
   return lines;
 }

@@ -248,32 +248,21 @@ Json ExplainPod(ClusterLedger& ledger, const Uid& uid, bool details) {
 
 Json JsonOfQuotas(const ClusterLedger& ledger,
                   const std::function<bool(const std::string&)>& visible) {
-  std::map<std::string, UseByModel, std::less<>> used;
-  for (const auto& [uid, pod] : ledger.pods()) {
-    for (const placement::QuotaCharge& charge : *pod.charges) {
-      used[charge.namespace_name][charge.model] += charge.amount.count();
-    }
-  }
-  const placement::QuotaConfig& config = ledger.quota().config();
-  std::set<std::string> namespaces;
-  for (const auto& [ns, amounts] : used) namespaces.insert(ns);
-  for (const auto& [ns, quota] : config) namespaces.insert(ns);
   Json lines = Json::MakeArray();
-  for (const std::string& ns : namespaces) {
+  for (const auto& [ns, use] : ledger.QuotaUse()) {
     if (!visible(ns)) continue;
-    const auto quota = config.find(ns);
-    const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
-    if (quota == config.end() || !quota->second.limits) {
-      for (const auto& [model, milli] : used[ns]) {
+    const auto& [limits, pools] = use.quota;
+    if (!limits) {
+      for (const auto& [model, milli] : use.used) {
         lines.Append(JsonOfQuotaLine(ns, model, milli, std::nullopt, pools));
       }
       continue;
     }
-    for (const placement::QuotaLimit& line : *quota->second.limits) {
+    for (const placement::QuotaLimit& line : *limits) {
       lines.Append(JsonOfQuotaLine(ns, line.model, ledger.quota().Used(ns, line.model).count(),
                                    line.gpus * kWholeGpu.count(), pools));
     }
-    for (const auto& [model, milli] : UnlistedOf(used[ns], *quota->second.limits)) {
+    for (const auto& [model, milli] : UnlistedOf(use.used, *limits)) {
       lines.Append(JsonOfQuotaLine(ns, model, milli, 0, pools));
     }
   }

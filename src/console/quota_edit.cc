@@ -12,6 +12,7 @@ namespace {
 
 using ledger::ClusterLedger;
 using ledger::PodEntry;
+using ledger::UseByModel;
 
 constexpr size_t kMaxListed = 50;
 
@@ -49,22 +50,6 @@ void AddOver(const std::vector<const PodEntry*>& pods, const std::string& model,
                                    {"model", Json::String(model)},
                                    {"milli", Json::Int(milli)}}));
     excess -= milli;
-  }
-}
-
-void AddUnlisted(const std::vector<const PodEntry*>& pods,
-                 const std::vector<placement::QuotaLimit>& limits, Json* lines, Json* over) {
-  UseByModel used;
-  for (const PodEntry* pod : pods) {
-    for (const placement::QuotaCharge& charge : *pod->charges) {
-      used[charge.model] += charge.amount.count();
-    }
-  }
-  for (const auto& [model, milli] : UnlistedOf(used, limits)) {
-    lines->Append(Json::MakeObject({{"model", Json::String(model)},
-                                    {"usedMilli", Json::Int(milli)},
-                                    {"limitMilli", Json::Int(0)}}));
-    AddOver(pods, model, milli, over);
   }
 }
 
@@ -109,7 +94,12 @@ Json JsonOfLines(const ClusterLedger& ledger, const std::string& ns,
                                    {"limitMilli", Json::Int(limit)}}));
     AddOver(pods, line.model, used - limit, over);
   }
-  AddUnlisted(pods, *quota.limits, &lines, over);
+  for (const auto& [model, milli] : UnlistedOf(ledger.QuotaUse()[ns].used, *quota.limits)) {
+    lines.Append(Json::MakeObject({{"model", Json::String(model)},
+                                   {"usedMilli", Json::Int(milli)},
+                                   {"limitMilli", Json::Int(0)}}));
+    AddOver(pods, model, milli, over);
+  }
   return lines;
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,11 +20,10 @@ namespace tessera::console {
 // A namespace's entry, as in the ConfigMap: {"quota":{"A100":8},"pool":["public"]}; null: no limit.
 Json JsonOfQuota(const placement::QuotaConfig& config, const std::string& ns);
 
-// Thousandths of GPUs by model.
-using UseByModel = std::map<std::string, int64_t>;
 // The use of models that the quota of a namespace does not list. New pods get no GPUs of these
 // models.
-UseByModel UnlistedOf(const UseByModel& used, const std::vector<placement::QuotaLimit>& limits);
+ledger::UseByModel UnlistedOf(const ledger::UseByModel& used,
+                              const std::vector<placement::QuotaLimit>& limits);
 
 struct QuotaChange {
   std::string ns;

@@ -353,6 +353,17 @@ std::optional<Pick> ClusterLedger::FreePick(const Query& query, NodeId id) {
   return pick ? pick : policy.PickOn(query.gpus_only, id);
 }
 
+std::map<std::string, NamespaceUse> ClusterLedger::QuotaUse() const {
+  std::map<std::string, NamespaceUse> uses;
+  for (const auto& [uid, pod] : pods_) {
+    for (const placement::QuotaCharge& charge : *pod.charges) {
+      uses[charge.namespace_name].used[charge.model] += charge.amount.count();
+    }
+  }
+  for (const auto& [ns, quota] : quota_.config()) uses[ns].quota = quota;
+  return uses;
+}
+
 std::vector<placement::QuotaCharge> ClusterLedger::ChargesOf(const PodRequest& request,
                                                              const NodeEntry& node,
                                                              const Demand& demand,

@@ -160,6 +160,13 @@ struct PodEntry {
 // containers and sidecars, or a single init container if it holds more.
 std::vector<std::pair<std::string, device::Share>> SharesOf(const PodEntry& pod);
 
+// Thousandths of GPUs by model.
+using UseByModel = std::map<std::string, int64_t>;
+struct NamespaceUse {
+  UseByModel used;
+  placement::NamespaceQuota quota;  // no limits and no pools if the namespace has no entry
+};
+
 // Whether the GPUs that a pod requests are available on a node, and if not, why.
 struct Verdict {
   bool fits = false;
@@ -299,6 +306,8 @@ class ClusterLedger {
   device::MemoryUnit OfferedMemoryUnit() const;
   const placement::Cluster& cluster() const { return *cluster_; }
   const placement::Quota& quota() const { return quota_; }
+  // The namespaces that have a quota or use GPUs. Cost: a pass over all pods.
+  std::map<std::string, NamespaceUse> QuotaUse() const;
   const LedgerOptions& options() const { return options_; }
 
  private:

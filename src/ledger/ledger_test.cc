@@ -328,6 +328,18 @@ TEST_F(LedgerTest, QuotaCountsAssumedPods) {
   EXPECT_TRUE(Fits(elsewhere, "n"));
 }
 
+TEST_F(LedgerTest, QuotaUseHasNamespacesThatUseGpusOrHaveAQuota) {
+  ledger_->SetNode(GpuNode("n", 4));
+  ASSERT_TRUE(Assume(GpuPod("a", {{names::kResourceGpu, "2"}}), "n").ok());
+  ledger_->SetQuota(placement::ParseQuota(R"({"idle":{"pool":["public"]}})").value());
+  const auto uses = ledger_->QuotaUse();
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses.at("ns").used, (UseByModel{{"NVIDIA A100-SXM4-80GB", 2000}}));
+  EXPECT_EQ(uses.at("ns").quota, placement::NamespaceQuota{});
+  EXPECT_TRUE(uses.at("idle").used.empty());
+  EXPECT_EQ(uses.at("idle").quota.pools.size(), 1u);
+}
+
 TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject guessed = GpuPod("a", {{names::kResourceGpu, "1"}});
