@@ -44,7 +44,7 @@ std::string CandidatesInBash(const std::string& words, int cursor_word) {
   const std::string script = fmt::format(
       "set -eu; PATH={}:$PATH; source <(tessera completion bash)\n"
       "COMP_WORDS=({}); COMP_CWORD={}; _tessera; echo \"${{COMPREPLY[@]}}\"; complete -p tessera",
-      DirName(TESSERA_PROGRAM), words, at);
+      DirName(TESSERA_PROGRAM), words, cursor_word);
   const auto result = RunProgram({"bash", "--norc", "-c", script}, std::chrono::seconds(30));
   EXPECT_TRUE(result.ok() && result->exit_code == 0) << result->err;
   return result->out;
