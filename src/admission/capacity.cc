@@ -85,8 +85,8 @@ void ExplainMemory(const device::DeviceRequest& request, const AllowedGpus& allo
   const Bytes one_gpu = request.OneGpuShare().memory;
   if (one_gpu > allowed.largest_memory) {
     lines->push_back(
-        fmt::format("{} of the pod require {} of one GPU, and the largest GPU {} has {}",
-                    NameOf(Dialect::kGpuMem), MemoryText(one_gpu, one_gpu), which,
+        fmt::format("the pod requests {} of {} on one GPU, and the largest GPU {} has {}",
+                    MemoryText(one_gpu, one_gpu), NameOf(Dialect::kGpuMem), which,
                     MemoryText(allowed.largest_memory, one_gpu)));
   }
   for (const ContainerRequest& container : request.containers) {
@@ -163,7 +163,8 @@ void ExplainQuota(const ledger::PodRequest& pod, const ClusterCapacity& capacity
   placement::Quota quota_without_use;
   quota_without_use.SetConfig({*own});
   const MilliGpu amount = ComputeOf(*pod.devices);
-  std::set<std::string> rejections;  // by each model; raising one of these quotas would suffice
+  // One for each model that the pod may use: the pod waits only if all models' quotas reject it.
+  std::set<std::string> rejections;
   for (const auto& [model, pool] : capacity.quota_keys) {
     if (!Allows(pod.devices->constraints, model)) continue;
     const placement::QuotaCharge charge{pod.ns, model, pool, amount};

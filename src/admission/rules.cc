@@ -284,8 +284,8 @@ void WarnOfContainers(const Json& pod, const ledger::PodRequest& pod_request,
 
 }  // namespace
 
-AdmissionRules::AdmissionRules(AdmissionOptions options, Capacity capacity)
-    : options_(std::move(options)), capacity_(std::move(capacity)) {}
+AdmissionRules::AdmissionRules(AdmissionOptions options, GetCapacity get_capacity)
+    : options_(std::move(options)), get_capacity_(std::move(get_capacity)) {}
 
 AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
@@ -338,7 +338,7 @@ AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) con
   }
   WarnOfAnnotations(request, *pod_request, &answer.warnings);
   WarnOfContainers(request.object, *pod_request, &answer.warnings);
-  const ClusterCapacity* capacity = capacity_();
+  const ClusterCapacity* capacity = get_capacity_();
   if (capacity == nullptr) return answer;
   for (const std::string& line : WhyNeverFits(*pod_request, *capacity)) {
     answer.warnings.push_back("the pod will wait: " + line);

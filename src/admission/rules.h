@@ -14,8 +14,8 @@
 // assign GPUs, also while the scheduler is down. An exhausted quota does not reject a pod: the pod
 // waits.
 //
-// Threads: one. Validate calls `capacity` for each valid request. If it returns null, the cluster
-// is unknown, and Validate gives no warnings about the cluster.
+// Threads: one. Validate calls `get_capacity` for each valid request. If it returns null, the
+// cluster is unknown, and Validate gives no warnings about the cluster.
 #pragma once
 
 #include <functional>
@@ -39,8 +39,8 @@ inline constexpr size_t kMaxConstraintBytes = 16 << 10;
 
 class AdmissionRules {
  public:
-  using Capacity = std::function<const ClusterCapacity*()>;
-  AdmissionRules(AdmissionOptions options, Capacity capacity);
+  using GetCapacity = std::function<const ClusterCapacity*()>;
+  AdmissionRules(AdmissionOptions options, GetCapacity get_capacity);
 
   // Requests for other objects than pods are allowed, with a warning that the webhook is
   // misconfigured.
@@ -51,7 +51,7 @@ class AdmissionRules {
   AdmissionAnswer ValidatePod(const AdmissionRequest& request) const;
 
   const AdmissionOptions options_;
-  const Capacity capacity_;
+  const GetCapacity get_capacity_;
 };
 
 }  // namespace tessera::admission

@@ -16,18 +16,18 @@ constexpr size_t kMaxConnections = 256;
 }  // namespace
 
 AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options,
-                                 trace::SpanRecorder record_span, Ledger ledger)
+                                 trace::SpanRecorder record_span, GetLedger get_ledger)
     : clock_(client.runner().clock()),
-      ledger_(std::move(ledger)),
+      get_ledger_(std::move(get_ledger)),
       record_span_(std::move(record_span)),
       rules_(std::move(options), [this] { return Capacity(); }) {}
 
 Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& io,
                                                                 kube::Client& client,
                                                                 AdmissionServerOptions options,
-                                                                Ledger ledger) {
+                                                                GetLedger get_ledger) {
   std::unique_ptr<AdmissionServer> self(new AdmissionServer(
-      client, std::move(options.admission), std::move(options.record_span), std::move(ledger)));
+      client, std::move(options.admission), std::move(options.record_span), std::move(get_ledger)));
   ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
   tls.ca = {};  // API servers send no client certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
@@ -72,7 +72,7 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   // Only the leader has a ledger. An API server reuses its connections for all reviews. So without
   // a ledger the connection is closed: the next one goes through the Service, and may reach the
   // leader.
-  response.close = ledger_() == nullptr;
+  response.close = get_ledger_() == nullptr;
   return response;
 }
 
@@ -90,7 +90,7 @@ void AdmissionServer::Trace(const AdmissionRequest& review, WallTime began,
 }
 
 const ClusterCapacity* AdmissionServer::Capacity() {
-  const ledger::ClusterLedger* ledger = ledger_();
+  const ledger::ClusterLedger* ledger = get_ledger_();
   if (ledger == nullptr) return nullptr;
   if (!capacity_ || clock_.Now() >= capacity_expires_) {
     capacity_ = CapacityOf(*ledger);

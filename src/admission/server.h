@@ -50,13 +50,13 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
  public:
   // Returns null while the ledger is incomplete; responses then have no warnings about the cluster,
   // and close their connection.
-  using Ledger = std::function<const ledger::ClusterLedger*()>;
+  using GetLedger = std::function<const ledger::ClusterLedger*()>;
 
   // The server listens when Start returns. Until the keeper has a certificate, the server uses one
   // that no caller trusts. Errors: see net::HttpServer::Start.
   static Result<std::unique_ptr<AdmissionServer>> Start(net::IoThread& io, kube::Client& client,
                                                         AdmissionServerOptions options,
-                                                        Ledger ledger);
+                                                        GetLedger get_ledger);
 
   // The listening address, with the port that the system chose.
   const net::Address& address() const { return server_->address(); }
@@ -66,7 +66,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
 
  private:
   AdmissionServer(kube::Client& client, AdmissionOptions options, trace::SpanRecorder record_span,
-                  Ledger ledger);
+                  GetLedger get_ledger);
 
   net::Response Answer(const net::Request& request);
   void Trace(const AdmissionRequest& review, WallTime began, const AdmissionAnswer& answer) const;
@@ -76,7 +76,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   void OnError(const Status& status) override;
 
   const Clock& clock_;
-  const Ledger ledger_;
+  const GetLedger get_ledger_;
   const trace::SpanRecorder record_span_;
   const AdmissionRules rules_;
   std::optional<ClusterCapacity> capacity_;
