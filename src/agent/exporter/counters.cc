@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 5> kTypes = {"gauge", "counter", "histogr
                                                     "label"};
 constexpr size_t kMaxCountersFile = 1 << 20;
 
-// The columns of a line; nullopt if a quote is not closed, or text follows it.
+// The columns of a line; nullopt if a quoted column is not closed, or text follows its closing
+// quote.
 std::optional<std::vector<std::string>> SplitColumns(std::string_view line) {
   std::vector<std::string> columns;
   for (;;) {
@@ -52,8 +53,8 @@ Result<CounterSpec> ParseCounter(std::string_view line) {
   auto columns = SplitColumns(line);
   if (!columns) {
     return Error(Code::kInvalidArgument,
-                 "a double quote is not closed, or text follows it: double each quote inside a "
-                 "quoted column");
+                 "a double quote is not closed, or text follows a closing quote: double each quote "
+                 "inside a quoted column");
   }
   if (columns->size() != 3) {
     return Error(Code::kInvalidArgument,
@@ -96,7 +97,7 @@ CounterSpecs DefaultCounters() {
 
 Result<CounterSpecs> ParseCounters(std::string_view text, std::string_view file) {
   CounterSpecs counters;
-  std::map<std::string, int> lines;
+  std::map<std::string, int> line_of_counter;
   int number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -106,7 +107,7 @@ Result<CounterSpecs> ParseCounters(std::string_view text, std::string_view file)
     if (line.empty() || line.starts_with('#')) continue;
     Result<CounterSpec> counter = ParseCounter(line);
     if (!counter.ok()) return counter.status().Annotate(fmt::format("{}, line {}", file, number));
-    const auto [earlier, is_new] = lines.emplace(counter->name, number);
+    const auto [earlier, is_new] = line_of_counter.emplace(counter->name, number);
     if (!is_new) {
       return Error(Code::kInvalidArgument, "{}, line {}: {} is in line {}, too: remove one of them",
                    file, number, counter->name, earlier->second);

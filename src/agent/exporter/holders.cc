@@ -48,8 +48,8 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
         {.holder = NameOf(use.holder), .percent = PercentOf(use), .bytes = BytesOf(use)});
   }
   for (auto& [uuid, gpu_holders] : holders) {
-    std::ranges::stable_sort(gpu_holders.shares, {}, &SharedUse::holder);
-    const auto repeated = std::ranges::unique(gpu_holders.shares, {}, &SharedUse::holder);
+    std::ranges::stable_sort(gpu_holders.shares, {}, &ShareUse::holder);
+    const auto repeated = std::ranges::unique(gpu_holders.shares, {}, &ShareUse::holder);
     gpu_holders.shares.erase(repeated.begin(), repeated.end());
   }
   return holders;

@@ -22,8 +22,8 @@ struct ContainerName {
   auto operator<=>(const ContainerName&) const = default;
 };
 
-// A container with a share of a GPU.
-struct SharedUse {
+// The use of a GPU by one container with a share of it.
+struct ShareUse {
   ContainerName holder;
   std::optional<double> percent;  // of the GPU's time
   std::optional<double> bytes;    // of its memory
@@ -31,7 +31,7 @@ struct SharedUse {
 
 struct GpuHolders {
   std::optional<ContainerName> sole_holder;  // the container that alone holds all of the GPU
-  std::vector<SharedUse> shares;             // sorted by container; one for each container
+  std::vector<ShareUse> shares;              // sorted by container; one for each container
 };
 using HoldersByUuid = std::map<std::string, GpuHolders, std::less<>>;
 

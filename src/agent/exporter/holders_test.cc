@@ -32,7 +32,7 @@ TEST(HoldersTest, TheUseOfAShareComesFromTheDriverElseFromTheLimiters) {
   uses[1].compute_use = ComputeUse{.used = 0.5};
   uses[2].limited = false;
   const HoldersByUuid holders = HoldersOf({}, &uses);
-  const std::vector<SharedUse>& shares = holders.at("GPU-0").shares;
+  const std::vector<ShareUse>& shares = holders.at("GPU-0").shares;
   ASSERT_EQ(shares.size(), 3u);
   EXPECT_EQ(shares[0].holder.pod, "a");
   EXPECT_EQ(shares[0].percent, 50);

@@ -136,9 +136,9 @@ class PageWriter {
   // One series for each container that shares the GPU, and one for the rest of the device.
   void WriteShares(const GpuOnPage& gpu, int64_t total) {
     const Field& field = *counter_->field;
-    std::vector<const SharedUse*> known_shares;
+    std::vector<const ShareUse*> known_shares;
     std::vector<int64_t> parts;
-    for (const SharedUse& share : gpu.holders->shares) {
+    for (const ShareUse& share : gpu.holders->shares) {
       const bool of_time = field.source == FieldSource::kGpuPercent;
       const std::optional<double> part = of_time ? share.percent : share.bytes;
       if (!part) continue;

@@ -51,12 +51,12 @@ class GrantServerTest : public ::testing::Test {
   FakeTaskRunner runner_;
   GrantMetrics metrics_;
   std::vector<GrantServer::Reply> waiting_;
-  bool hold_ = false;
+  bool delays_replies_ = false;
   GrantServer server_{&runner_,
                       {.max_connections = 4, .request_timeout = 5s, .uid = ::geteuid()},
                       &metrics_,
                       [this](const grant::GrantRequest&, GrantServer::Reply reply) {
-                        if (hold_) return waiting_.push_back(std::move(reply));
+                        if (delays_replies_) return waiting_.push_back(std::move(reply));
                         grant::Grant grant;
                         grant.agent_version = "here";
                         reply(grant);
@@ -73,7 +73,7 @@ TEST_F(GrantServerTest, AnswersARequestThatComesByteByByte) {
 
 TEST_F(GrantServerTest, AnswersAClientThatHasClosedItsSendingSide) {
   const Fd client = Connect();
-  hold_ = true;
+  delays_replies_ = true;
   Send(client, RequestFrame());
   ::shutdown(client.get(), SHUT_WR);
   runner_.RunUntilIdle();
@@ -84,7 +84,7 @@ TEST_F(GrantServerTest, AnswersAClientThatHasClosedItsSendingSide) {
 TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   std::string log;
   const ScopedLogSinkForTest sink([&](std::string_view line) { log.append(line).append("\n"); });
-  hold_ = true;
+  delays_replies_ = true;
   const auto request_grant = [&](const Result<grant::Grant>& reply) {
     log.clear();
     const Fd client = Connect();
@@ -130,7 +130,7 @@ TEST_F(GrantServerTest, StalledClientsDoNotKeepOthersOut) {
 }
 
 TEST_F(GrantServerTest, MoreRequestsThanConnectionsWaitForTheirTurn) {
-  hold_ = true;
+  delays_replies_ = true;
   std::vector<Fd> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(Connect());
@@ -161,7 +161,7 @@ TEST_F(GrantServerTest, RejectsAnInvalidRequestWithAReason) {
 }
 
 TEST_F(GrantServerTest, AClosedConnectionLeavesNoState) {
-  hold_ = true;
+  delays_replies_ = true;
   {
     const Fd silent = Connect();
     const Fd client = Connect();

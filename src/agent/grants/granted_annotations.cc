@@ -16,7 +16,8 @@ StringMap AnnotationsOfChoice(const PodInfo& pod, const device::Assignment& chos
     Result<StringMap> all = device::AnnotationsFor(*pod.request, chosen, inventory, binding);
     if (all.ok()) return *std::move(all);
   }
-  // The older annotations describe whole pods, so they wait until all containers have started.
+  // The older annotations describe all containers of a pod, so they are written only when every
+  // container that requests GPUs has them.
   StringMap annotations;
   Result<std::string> text = device::EncodeAssignment(chosen);
   if (text.ok()) annotations.emplace(names::kAnnotationAssignment, *std::move(text));

@@ -36,16 +36,16 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
   for (const ShareUnits::GpuUnits& gpu_units : units.gpus) {
     const device::Gpu* gpu = set.inventory().Find(gpu_units.uuid);
     const int64_t usable = std::min<int64_t>(UsableUnits(units, *gpu, use), gpu_units.count);
-    const int64_t withdrawn = gpu_units.healthy ? gpu_units.count - usable : 0;
-    to_withdraw += withdrawn;
+    const int64_t excess = gpu_units.healthy ? gpu_units.count - usable : 0;
+    to_withdraw += excess;
     for (int number = 0; number < gpu_units.count; ++number) {
       offers.push_back({ShareUnits::IdOf(gpu_units, number), gpu_units.healthy, std::nullopt});
     }
-    int64_t chosen = 0;
+    int64_t candidate_count = 0;
     for (size_t at = offers.size(); gpu_units.healthy && at > offers.size() - gpu_units.count;) {
       --at;
       if (use.allocated_ids.contains(offers[at].id)) continue;
-      (chosen++ < withdrawn ? candidates : fallback_candidates).push_back(at);
+      (candidate_count++ < excess ? candidates : fallback_candidates).push_back(at);
     }
   }
   candidates.insert(candidates.end(), fallback_candidates.begin(), fallback_candidates.end());
@@ -59,16 +59,16 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
 std::vector<DeviceSet::Offer> WholeOffers(const DeviceSet& set, const NodeUse& use) {
   std::vector<DeviceSet::Offer> offers = set.offers();
   int64_t to_withdraw = 0;
-  std::vector<DeviceSet::Offer*> busy, idle;
+  std::vector<DeviceSet::Offer*> candidates, idle;
   for (DeviceSet::Offer& offer : offers) {
     if (!offer.healthy) continue;
     const bool is_held = !use.accounts.UseOf(offer.id).idle();
     const bool held_whole = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
     if (is_held && !held_whole) ++to_withdraw;
-    if (!use.allocated_ids.contains(offer.id)) (is_held ? busy : idle).push_back(&offer);
+    if (!use.allocated_ids.contains(offer.id)) (is_held ? candidates : idle).push_back(&offer);
   }
-  busy.insert(busy.end(), idle.begin(), idle.end());
-  for (DeviceSet::Offer* offer : busy) {
+  candidates.insert(candidates.end(), idle.begin(), idle.end());
+  for (DeviceSet::Offer* offer : candidates) {
     if (to_withdraw-- <= 0) break;
     offer->healthy = false;
   }
