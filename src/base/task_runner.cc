@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-// The mutex guards tasks posted by other threads; all other data belongs to the runner's thread.
+// The mutex guards `tasks` and `sequence`. Other threads use only these, the atomics and `wake`.
 struct EpollTaskRunner::Impl {
   Fd epoll{::epoll_create1(EPOLL_CLOEXEC)};
   Fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};

@@ -21,8 +21,8 @@ std::string FileIdentity(const std::string& path) {
                      info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// dlopen returns the library that it has already loaded for a path, even if the file was replaced
-// and a hanging call keeps the old library in use. So each load spells the path differently.
+// While a hanging call keeps a library in use, dlopen returns this library for its path, even if
+// the file was replaced. So each load spells the path differently.
 std::string Respell(const std::string& path) {
   static std::atomic<int> loads{0};
   std::string spelled;

@@ -92,8 +92,8 @@ Result<std::optional<std::string_view>> EventReader::NextFrame() {
 }
 
 Result<std::optional<WatchEvent>> EventReader::Next() {
-  const bool lines = encoding_ == Encoding::kJson;
-  ASSIGN_OR_RETURN(const std::optional<std::string_view> piece, lines ? NextLine() : NextFrame());
+  const bool is_json = encoding_ == Encoding::kJson;
+  ASSIGN_OR_RETURN(const std::optional<std::string_view> piece, is_json ? NextLine() : NextFrame());
   if (!piece) {
     // The objects of a large collection fill the buffer once; the changes that follow are small.
     if (begin_ == buffer_.size() && buffer_.capacity() > kMaxIdleBuffer) {
@@ -102,7 +102,7 @@ Result<std::optional<WatchEvent>> EventReader::Next() {
     }
     return std::optional<WatchEvent>();
   }
-  ASSIGN_OR_RETURN(WatchEvent event, lines ? ReadLine(*piece, max_event_) : ReadFrame(*piece));
+  ASSIGN_OR_RETURN(WatchEvent event, is_json ? ReadLine(*piece, max_event_) : ReadFrame(*piece));
   return std::optional(std::move(event));
 }
 

@@ -45,9 +45,9 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
                 .ended_containers = {"prepare"}};
   const std::string message = testing::MessageOf(pod);
   const std::string json = testing::JsonOf(pod);
-  const KeptFields with{.container_status = true};
+  const KeptFields keeps_status{.container_status = true};
   for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
-    const auto complete = Decode<PodObject>(object, with);
+    const auto complete = Decode<PodObject>(object, keeps_status);
     EXPECT_EQ(complete->container_ids, pod.container_ids);
     EXPECT_EQ(complete->ended_containers, pod.ended_containers);
     const auto plain = Decode<PodObject>(object);
@@ -56,7 +56,8 @@ TEST(ObjectsTest, KeepsContainerStatesOnRequest) {
   }
 }
 
-// The numbers of these fields are compared with a real API server in apiserver_test.cc.
+// The protobuf field numbers of the constraints are checked against a real API server in
+// apiserver_test.cc.
 TEST(ObjectsTest, KeepsConstraintsOnRequest) {
   PodObject pod{.constraints = {.selector = {{"disk", "ssd"}}}};
   const RawObject object(ParseJson(R"({"spec":{"nodeSelector":{"disk":"ssd"}}})").value());
@@ -99,7 +100,7 @@ TEST(ObjectsTest, KeepsTheRunSummaryOnRequest) {
     EXPECT_TRUE(pod->container_ids.empty());
     EXPECT_EQ(Decode<PodObject>(object)->run_summary, PodRunSummary{});
   }
-  const auto ended = [](int exit_code) {
+  const auto end_reason = [](int exit_code) {
     const auto pod = Decode<PodObject>(
         RawObject(ParseJson(fmt::format(R"({{"status":{{"containerStatuses":[{{"state":
             {{"terminated":{{"exitCode":{},"reason":"OOMKilled"}}}}}}]}}}})",
@@ -113,25 +114,25 @@ TEST(ObjectsTest, KeepsTheRunSummaryOnRequest) {
   const auto restarted =
       Decode<PodObject>(RawObject(ParseJson(many).value()), {.run_summary = true});
   EXPECT_EQ(restarted->run_summary.restarts, 2147483647);
-  EXPECT_EQ(ended(137), "OOMKilled (exit code 137)");
-  EXPECT_EQ(ended(0), "");
+  EXPECT_EQ(end_reason(137), "OOMKilled (exit code 137)");
+  EXPECT_EQ(end_reason(0), "");
 }
 
 TEST(ObjectsTest, DistinguishesFailedSchedulingAttempts) {
-  const auto decode = [](const char* holds, const char* reason, const char* words) {
+  const auto decode = [](const char* status, const char* reason, const char* text) {
     const std::string json = fmt::format(
         R"({{"status":{{"nominatedNodeName":"n1","conditions":[{{"type":"Ready","status":"False",)"
         R"("reason":"Unschedulable"}},{{"type":"PodScheduled","status":"{}","reason":"{}",)"
         R"("message":"{}"}}]}}}})",
-        holds, reason, words);
+        status, reason, text);
     const std::string condition = WireWriter()
                                       .Bytes(1, "PodScheduled")
-                                      .Bytes(2, holds)
+                                      .Bytes(2, status)
                                       .Bytes(5, reason)
-                                      .Bytes(6, words)
+                                      .Bytes(6, text)
                                       .text();
-    const std::string status = WireWriter().Bytes(2, condition).Bytes(11, "n1").text();
-    const std::string message = WireWriter().Bytes(3, status).text();
+    const std::string pod_status = WireWriter().Bytes(2, condition).Bytes(11, "n1").text();
+    const std::string message = WireWriter().Bytes(3, pod_status).text();
     const PodObject pod = Decode<PodObject>(RawObject(ParseJson(json).value())).value();
     EXPECT_EQ(pod, Decode<PodObject>(RawObject(message)).value());
     EXPECT_EQ(pod.nominated_node, "n1");

@@ -61,7 +61,7 @@ struct ServerStatus {
   std::string reason;
   int code = 0;  // 0: not set
   std::optional<int> retry_after_seconds;
-  // A field of another manager, because of which the server rejected an apply without force. An
+  // A field that another manager owns. It made the server reject an apply without force. An
   // example of a message: `conflict with "kubectl-edit" using apps/v1`.
   struct FieldConflict {
     std::string message;

@@ -52,10 +52,11 @@ TEST(UnfitReasonsTest, EqualsAnEvaluationOfTheNode) {
       const UnfitReasons::Reason* reason = reasons.ReasonFor(query.gpus_only, id);
       ASSERT_EQ(reason == nullptr, shortfall.ok()) << step;
       if (reason == nullptr) continue;
-      // kube-scheduler puts its number of nodes in front, so no text begins with a number.
+      // kube-scheduler writes the number of nodes before each reason, so no text begins with a
+      // number.
       const std::string text = placement::TextOf(shortfall, demand, cluster);
-      const bool number = text.front() >= '0' && text.front() <= '9';
-      ASSERT_EQ(reason->text, number ? "node(s) without room: " + text : text) << step;
+      const bool begins_with_digit = text.front() >= '0' && text.front() <= '9';
+      ASSERT_EQ(reason->text, begins_with_digit ? "node(s) without room: " + text : text) << step;
       ASSERT_EQ(reason->unresolvable, shortfall.unresolvable) << step;
     }
   }

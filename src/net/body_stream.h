@@ -30,7 +30,7 @@ class BodyStream {
   using Piece = std::shared_ptr<const std::string>;
   struct Options {
     size_t queue_bytes = 1 << 20;
-    // After a rejected Push or NotifyWhenDrained: the client has received all queued pieces.
+    // After NotifyWhenDrained, or a rejected Push: the client has received all queued pieces.
     std::function<void()> on_drained;
     // The client is gone, or the server has ended.
     std::function<void()> on_closed;
