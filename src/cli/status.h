@@ -79,7 +79,7 @@ bool MentionsExtender(std::string_view message);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 
-// A table has at most 20 nodes, unless it is wide.
+// A table has at most 20 nodes, unless the format is -o wide.
 Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style);
 
 }  // namespace tessera::cli

@@ -67,7 +67,7 @@ std::string WrittenWith(std::string_view part, std::string_view replacement) {
   return text.replace(at, part.size(), replacement);
 }
 
-TEST(WorkloadTest, AShareOfAGpuIsAPodInVcudaUnits) {
+TEST(WorkloadTest, AShareIsRequestedInVcudaUnits) {
   EXPECT_EQ(ManifestOf(ShareForm()),
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: part\n  namespace: team\n  labels:\n"
             "    app: part\nspec:\n  containers:\n  - name: main\n    image: \"cuda:1\"\n"
@@ -109,23 +109,25 @@ TEST(WorkloadTest, TheFormReadsItsFieldsFromAWrittenManifest) {
 
 TEST(WorkloadTest, FieldsThatTheFormCannotShowAreNamed) {
   const auto unread = [](const std::string& text) { return ReadForm(Parsed(text)).unread; };
-  const auto amount = [&](std::string_view limits) {
+  const auto unread_amount = [&](std::string_view limits) {
     const auto all = unread(WrittenWith("nvidia.com/gpu: 1  # whole", limits));
     const auto found = all.find("amount");
     return found == all.end() ? UnreadField{"read", ""} : found->second;
   };
-  EXPECT_EQ(amount("aliyun.com/gpu-mem: 8"), (UnreadField{"other", "aliyun.com/gpu-mem: 8"}));
-  EXPECT_EQ(amount("nvidia.com/mig-1g.10gb: \"1\""),
+  EXPECT_EQ(unread_amount("aliyun.com/gpu-mem: 8"),
+            (UnreadField{"other", "aliyun.com/gpu-mem: 8"}));
+  EXPECT_EQ(unread_amount("nvidia.com/mig-1g.10gb: \"1\""),
             (UnreadField{"other", "nvidia.com/mig-1g.10gb: 1"}));
-  EXPECT_EQ(amount("{nvidia.com/gpu: 1, tencent.com/vcuda-core: 30}").why, "other");
-  EXPECT_EQ(amount("{tencent.com/vcuda-core: 30, nvidia.com/gpu: 1}").why, "other");
-  EXPECT_EQ(amount("{tencent.com/vcuda-core: 200, tencent.com/vcuda-memory: 4}"),
+  EXPECT_EQ(unread_amount("{nvidia.com/gpu: 1, tencent.com/vcuda-core: 30}").why, "other");
+  EXPECT_EQ(unread_amount("{tencent.com/vcuda-core: 30, nvidia.com/gpu: 1}").why, "other");
+  EXPECT_EQ(unread_amount("{tencent.com/vcuda-core: 200, tencent.com/vcuda-memory: 4}"),
             (UnreadField{"value", "tencent.com/vcuda-core: 200"}));
-  EXPECT_EQ(amount("tencent.com/vcuda-core: 30"),
+  EXPECT_EQ(unread_amount("tencent.com/vcuda-core: 30"),
             (UnreadField{"value", "tencent.com/vcuda-core: 30"}));
-  EXPECT_EQ(amount("nvidia.com/gpu: many"), (UnreadField{"value", "nvidia.com/gpu: many"}));
-  EXPECT_EQ(amount("cpu: 1"), (UnreadField{"no-gpus", ""}));
-  EXPECT_EQ(amount("{tencent.com/vcuda-core: \"30\", tencent.com/vcuda-memory: 4}").why, "read");
+  EXPECT_EQ(unread_amount("nvidia.com/gpu: many"), (UnreadField{"value", "nvidia.com/gpu: many"}));
+  EXPECT_EQ(unread_amount("cpu: 1"), (UnreadField{"no-gpus", ""}));
+  EXPECT_EQ(unread_amount("{tencent.com/vcuda-core: \"30\", tencent.com/vcuda-memory: 4}").why,
+            "read");
   EXPECT_EQ(unread(WrittenWith("replicas: 2", "replicas: two")),
             (std::map<std::string, UnreadField>{{"replicas", {"value", "two"}}}));
   const auto none = unread("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n");
