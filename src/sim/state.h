@@ -95,8 +95,8 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Maps <dir>/state, read-only without permission to write, or the file that the socket `dir`
-  // gives. ENOENT: no simulated node; EPROTO: not a state file of this version.
+  // Maps <dir>/state (read-only if the process may not write it). If `dir` is a socket, maps the
+  // file that it gives. ENOENT: no simulated node; EPROTO: not a state file of this version.
   int Open(const std::string& dir);
   // Creates <dir>/state from `image` (which is too large for the stack), and an empty `slots`.
   // Replaces an old state; processes that have mapped it keep using it.
@@ -211,9 +211,10 @@ class State {
                ? 0
                : SlowCheckFault(function, gpu);
   }
-  // ENOSPC: the table is full. EINVAL: the name is too long.
-  int AddFault(const char* function, int32_t gpu, uint32_t result, bool hang, uint64_t after,
-               uint64_t times);
+  // Adds a fault. The first `skipped_calls` matching calls succeed; then `times` calls fail or hang
+  // (0: all). ENOSPC: the table is full. EINVAL: the name is too long.
+  int AddFault(const char* function, int32_t gpu, uint32_t result, bool hang,
+               uint64_t skipped_calls, uint64_t times);
   // Clears the faults of that name and GPU, or all if `function` is null. Wakes hanging calls.
   void ClearFaults(const char* function, int32_t gpu);
 

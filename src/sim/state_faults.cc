@@ -42,8 +42,8 @@ uint32_t State::SlowCheckFault(const char* function, int32_t gpu) {
   return 0;
 }
 
-int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool hang, uint64_t after,
-                    uint64_t times) {
+int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool hang,
+                    uint64_t skipped_calls, uint64_t times) {
   if (strlen(function) >= sizeof(Fault::function)) return EINVAL;
   for (Fault& fault : file_->faults) {
     uint32_t free = kFaultFree;
@@ -52,7 +52,7 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
     fault.gpu.store(gpu);
     fault.result.store(result);
     fault.hang.store(hang ? 1 : 0);
-    fault.after.store(after);
+    fault.after.store(skipped_calls);
     fault.times.store(times);
     fault.calls.store(0);
     fault.state.store(kFaultActive);

@@ -199,7 +199,8 @@ TEST_F(StateTest, ASlowListenerGetsTheNewestEventsInOrder) {
 }
 
 TEST_F(StateTest, AFaultSkipsItsFirstCallsAndThenAppliesItsTimes) {
-  ASSERT_EQ(state_.AddFault("nvmlDeviceGetName", 1, 15, false, /*after=*/1, /*times=*/2), 0);
+  ASSERT_EQ(state_.AddFault("nvmlDeviceGetName", 1, 15, false, /*skipped_calls=*/1, /*times=*/2),
+            0);
   EXPECT_EQ(state_.CheckFault("nvmlDeviceGetName", 0), 0u);
   std::vector<uint32_t> answers;
   for (int i = 0; i < 5; ++i) answers.push_back(state_.CheckFault("nvmlDeviceGetName", 1));

@@ -6,7 +6,8 @@ namespace {
 
 constexpr uint32_t kMeanSamples = 8;        // samples in the mean of a price
 constexpr uint32_t kNoisyMeanSamples = 32;  // replaces kMeanSamples if samples differ much
-// FindSimilar looks at this many classes of sizes on each side: sixteen powers of two.
+// FindSimilar looks at this many classes of sizes on each side: sixteen powers of two, with four
+// classes in each.
 constexpr uint64_t kMaxClassDistance = 64;
 
 int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
@@ -29,7 +30,7 @@ Price* Prices::Add(uint64_t key) {
   if (Price* entry = Find(key)) return entry;
   // An entry with a launch that is being timed stays, because the entry corrects the charge of that
   // launch.
-  const auto use = [](const Price& entry) {
+  const auto keep_rank = [](const Price& entry) {
     return entry.outstanding != 0 ? UINT32_MAX : entry.samples;
   };
   const uint32_t home = Home(key);
@@ -40,15 +41,15 @@ Price* Prices::Add(uint64_t key) {
       chosen = entry;
       break;
     }
-    if (chosen == nullptr || use(*entry) < use(*chosen)) chosen = entry;
+    if (chosen == nullptr || keep_rank(*entry) < keep_rank(*chosen)) chosen = entry;
   }
   Reset(chosen, key);
   return chosen;
 }
 
 // Between two sizes the price is interpolated. Above the largest it grows with the size, and below
-// the smallest it is constant: an estimate that is too high harms less than one that is too low,
-// because estimates are charged at once.
+// the smallest it is constant. An estimate that is too low harms more than one that is too high:
+// estimates are charged at once, so the container exceeds its limit until a launch is measured.
 Prices::Similar Prices::FindSimilar(const Work& work) {
   struct NearestPrice {
     uint64_t size_class;
@@ -75,13 +76,14 @@ Prices::Similar Prices::FindSimilar(const Work& work) {
   const auto size = [](uint64_t size_class) {
     return size_class == 0 ? 1 : double(LeastSize(size_class));
   };
-  const double least = size(below.size_class), price = double(below.price);
-  if (above.price == kUnpriced) return {int64_t(price * size(own) / least), false};
-  const double part = (size(own) - least) / (size(above.size_class) - least);
+  const double below_size = size(below.size_class), price = double(below.price);
+  if (above.price == kUnpriced) return {int64_t(price * size(own) / below_size), false};
+  const double part = (size(own) - below_size) / (size(above.size_class) - below_size);
   return {int64_t(price + (double(above.price) - price) * part), false};
 }
 
-// An entry without samples may stay in the table, because it is replaced first.
+// An entry without samples may stay in the table, because Add replaces entries with the fewest
+// samples first.
 void Prices::ForgetPrice(Price* entry) {
   const uint32_t outstanding = entry->outstanding;
   Reset(entry, entry->key.load(std::memory_order_relaxed));
@@ -104,18 +106,18 @@ void Prices::Clear() {
   }
 }
 
-void Prices::Learn(Price* entry, int64_t own) {
+void Prices::Learn(Price* entry, int64_t sample_ns) {
   const int64_t price = entry->price.load(std::memory_order_relaxed);
   if (price == kUnpriced) {
     entry->samples = 1;
-    entry->price.store(own, std::memory_order_relaxed);
+    entry->price.store(sample_ns, std::memory_order_relaxed);
     return;
   }
   const uint32_t mean_samples = entry->deviation > price * 3 / 5 ? kNoisyMeanSamples : kMeanSamples;
   if (entry->samples < UINT32_MAX) ++entry->samples;
   const int64_t weight = entry->samples < mean_samples ? entry->samples : mean_samples;
-  const int64_t next = price + (own - price) / weight;
-  entry->deviation += (Distance(own, price) - entry->deviation) / 16;
+  const int64_t next = price + (sample_ns - price) / weight;
+  entry->deviation += (Distance(sample_ns, price) - entry->deviation) / 16;
   entry->price.store(next > 0 ? next : 1, std::memory_order_relaxed);
 }
 

@@ -91,8 +91,8 @@ class Prices {
   // Removes all entries. REQUIRES: no launch is outstanding.
   void Clear();
 
-  // Adds the sample of a timed launch that took `own` nanoseconds.
-  static void Learn(Price* entry, int64_t own);
+  // Adds the sample of a timed launch: the GPU time that it took.
+  static void Learn(Price* entry, int64_t sample_ns);
 
  private:
   static constexpr uint32_t kNear = 8;

@@ -38,7 +38,7 @@ class ThrottleTest : public LimiterTest {
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
-void Open(const CudaLibrary& cuda, cuda::Function* function) {
+void LoadKernel(const CudaLibrary& cuda, cuda::Function* function) {
   cuda::Module module = nullptr;
   MakeContext(cuda);
   ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
@@ -57,8 +57,9 @@ int64_t Work(const CudaLibrary& cuda, cuda::Function function, int launches) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
 }
 
-// The charge for `work`, in nanoseconds. A pause of the program between an event and its kernel
-// counts as work, so on a busy machine a later measurement may be the one that is near `expected`.
+// The charge for `work`, in nanoseconds. A pause of the program between the limiter's start event
+// and the kernel counts as work. So on a busy machine only a later measurement may be near
+// `expected`.
 template <typename Body>
 double ChargeNear(LimitedNode& node, double expected, double tolerance, const Body& work) {
   double charged = 0;
@@ -76,14 +77,14 @@ TEST_F(ThrottleTest, AProgramGetsItsShareOfTheTime) {
   node.SetCompute(0, 0.25);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     // 60 ms of work, of which the first part may use the saved allowance.
     const int64_t took = Work(cuda, function, 60);
     EXPECT_GE(took, 150);
     const ComputeUsage& used = node.compute(0);
     EXPECT_GE(used.charge.waited, 100 * kMillisecond);
     EXPECT_LE(used.charge.waited, (took + 1) * kMillisecond);
-    // A pause of the program between an event and its kernel counts as work.
+    // A pause of the program between the limiter's start event and the kernel counts as work.
     EXPECT_GE(used.charge.charged, 54 * kMillisecond);
     EXPECT_LE(used.charge.charged, 120 * kMillisecond);
     EXPECT_GE(used.slots[0].metered, 54 * kMillisecond);
@@ -97,7 +98,7 @@ TEST_F(ThrottleTest, ALaunchIsChargedOnlyWhileThereIsALimit) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     EXPECT_LT(Work(cuda, function, 20), 10'000);
     EXPECT_EQ(node.compute(0).charge.charged, 0);
     node.SetCompute(0, 0.25);
@@ -117,7 +118,7 @@ TEST_F(ThrottleTest, ProcessesOfTheContainerShareOneLimit) {
   for (int i = 0; i < 3; ++i) {
     pids.push_back(node.Start([&](const CudaLibrary& cuda) {
       cuda::Function function = nullptr;
-      Open(cuda, &function);
+      LoadKernel(cuda, &function);
       Work(cuda, function, 40);
     }));
   }
@@ -185,44 +186,45 @@ TEST_F(ThrottleTest, ALaunchWhoseContextEndsAtOnceIsCharged) {
   }));
 }
 
-// A process that is killed before its kernel ends never measures the kernel. On a busy machine, the
-// helper thread of the process starts late.
+// A process that is killed before its kernel ends never measures the kernel. The limiter's helper
+// thread, which charges a running launch, may start late.
 TEST_F(ThrottleTest, ALaunchWhoseProcessIsKilledIsCharged) {
   setenv("SIMGPU_KERNEL_NS", "work=2000000000", 1);
   LimitedNode node({100 * kMiB});
   constexpr double kShare = 0.25;
   node.SetCompute(0, kShare);
-  constexpr int64_t kRan = 300;  // milliseconds
+  constexpr int64_t kRunMs = 300;
   std::chrono::nanoseconds owed{};
   Clock::time_point launched;  // not later than the launch
   for (int i = 0; i < 2; ++i) {
     const int64_t before = node.compute(0).charge.charged;
     const int pid = node.Start([&](const CudaLibrary& cuda) {
       cuda::Function function = nullptr;
-      Open(cuda, &function);
+      LoadKernel(cuda, &function);
       EXPECT_OK(Launch(cuda, function));
       ::pause();
     });
-    auto not_yet = Clock::now();
-    for (auto look = not_yet; node.compute(0).charge.charged == before; look = Clock::now()) {
-      not_yet = look;
+    auto last_uncharged_at = Clock::now();
+    for (auto checked_at = last_uncharged_at; node.compute(0).charge.charged == before;
+         checked_at = Clock::now()) {
+      last_uncharged_at = checked_at;
       ::usleep(1000);
     }
     if (i == 1) {
       EXPECT_GE(Clock::now() - launched, owed * 9 / 10)
           << "the next process waits for what the container owes";
     }
-    launched = not_yet;
-    ::usleep(kRan * 1000);
+    launched = last_uncharged_at;
+    ::usleep(kRunMs * 1000);
     // The helper thread may be late.
-    for (int j = 0; j < 1000 && node.compute(0).charge.charged - before < kRan / 2 * kMillisecond;
+    for (int j = 0; j < 1000 && node.compute(0).charge.charged - before < kRunMs / 2 * kMillisecond;
          ++j) {
       ::usleep(1000);
     }
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     const int64_t charged = node.compute(0).charge.charged - before;
-    EXPECT_GE(charged, kRan / 2 * kMillisecond);
+    EXPECT_GE(charged, kRunMs / 2 * kMillisecond);
     owed = std::chrono::nanoseconds(int64_t(double(charged) / kShare));
   }
 }
@@ -232,7 +234,7 @@ TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
   node.SetCompute(0, 0.5);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     cuda::Context context = nullptr;
     ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
     const auto work = [&] {
@@ -260,7 +262,7 @@ TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
     cuda::Stream stream = nullptr;
     cuda::Graph graph = nullptr;
     cuda::GraphExec exec = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
     ASSERT_OK(CU(cuda, cuStreamBeginCapture_v2)(stream, 0));
     for (int i = 0; i < 10; ++i) {
@@ -292,7 +294,7 @@ TEST_F(ThrottleTest, LaunchesOfAnotherThreadDoNotEndACapture) {
     cuda::Stream captured = nullptr, busy = nullptr;
     cuda::Graph graph = nullptr;
     cuda::Context context = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
     ASSERT_OK(CU(cuda, cuStreamCreate)(&captured, 1));
     ASSERT_OK(CU(cuda, cuStreamCreate)(&busy, 1));
@@ -351,7 +353,7 @@ TEST_F(ThrottleTest, TheBodyOfAConditionalNodeIsChargedWhenItRuns) {
     cuda::Function function = nullptr;
     cuda::GraphExec exec = nullptr;
     cuda::GraphUpdateResult update{};
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     const auto launch_ten = [&] {
       for (int i = 0; i < 10; ++i) EXPECT_OK(CU(cuda, cuGraphLaunch)(exec, nullptr));
       EXPECT_OK(CU(cuda, cuCtxSynchronize)());
@@ -376,7 +378,7 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
     constexpr int64_t kLeast = kMillisecond / 2;
     cuda::Function function = nullptr;
     cuda::DevicePtr from = 0, to = 0;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&from, kWidth * kRows));
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&to, kWidth * kRows));
     std::vector<char> host(kWidth * kRows);
@@ -448,7 +450,7 @@ TEST_F(ThrottleTest, ALaunchDoesNotWaitForWorkThatItsThreadHoldsBack) {
       while (!open) ::usleep(1000);
     };
     cuda::Function function = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     ASSERT_OK(CU(cuda, cuLaunchHostFunc)(nullptr, wait, nullptr));
     for (int i = 0; i < 2; ++i) EXPECT_EQ(Launch(cuda, function), Result::kSuccess);
     open = true;
@@ -471,7 +473,7 @@ TEST_F(ThrottleTest, ALaunchDoesNotWaitForAGraphThatItsThreadHoldsBack) {
     cuda::Stream stream = nullptr;
     cuda::Graph graph = nullptr;
     cuda::GraphExec exec = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
     ASSERT_OK(CU(cuda, cuStreamBeginCapture_v2)(stream, 0));
     ASSERT_OK(CU(cuda, cuLaunchHostFunc)(stream, wait, nullptr));
@@ -493,7 +495,7 @@ TEST_F(ThrottleTest, AForkedChildDoesNotAffectItsParent) {
   node.SetCompute(0, 0.5);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
-    Open(cuda, &function);
+    LoadKernel(cuda, &function);
     Work(cuda, function, 10);
     const pid_t child = ::fork();
     // CUDA does not work after fork: the driver refuses, and the limiter changes nothing.

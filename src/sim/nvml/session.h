@@ -68,7 +68,8 @@ enum class MigDevice { kNotSupported, kSupported };
 // A call on a device.
 class GpuCall {
  public:
-  // kNotSupported: the device is a MIG device, and the function has no answer for MIG devices.
+  // Return::kNotSupported: the device is a MIG device, and the function has no answer for MIG
+  // devices.
   GpuCall(const char* function, Device device, WhenLost when_lost = WhenLost::kFail,
           MigDevice mig_device = MigDevice::kNotSupported);
   // For the second device of a call: only checks the handle.

@@ -58,7 +58,7 @@ Result Advise(DevicePtr pointer, size_t bytes, int advice, const MemLocation& lo
   CUDA_ENTER(ContextCall, call);
   Allocation* managed = FindManaged(call, pointer, bytes);
   if (managed == nullptr) return Result::kInvalidValue;
-  // Other kinds of advice ignore the location.
+  // Only preferred location and accessed-by use the location.
   Device device = kNone;
   const bool has_location = advice >= kSetPreferred && advice != kUnsetPreferred;
   const Result result = has_location ? ToDevice(call, location, &device) : Result::kSuccess;
