@@ -142,7 +142,7 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
 }
 
 Capabilities RequiredCapabilities(Capabilities capabilities) {
-  return (capabilities & kAllAvailable) != 0 ? kDefaultCapabilities : capabilities;
+  return (capabilities & kRequestedAll) != 0 ? kDefaultCapabilities : capabilities;
 }
 
 std::string CapabilitiesText(Capabilities capabilities) {

@@ -23,13 +23,14 @@ inline constexpr Capabilities kNgx = 32;
 inline constexpr Capabilities kDefaultCapabilities = kCompute | kUtility;
 // "all": every capability that the driver supports. A list of all capability names does not set
 // this bit.
-inline constexpr Capabilities kAllAvailable = 64;
+inline constexpr Capabilities kRequestedAll = 64;
 inline constexpr Capabilities kAllCapabilities = 127;
 
 // Parses "compute,utility", "all"; empty text gives the default. compat32 is valid but has no
 // effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
-// The capabilities without which a container must not start: for "all" the default capabilities.
+// Of the requested capabilities, those that must be available before the container starts. For
+// "all", only the default ones must be.
 Capabilities RequiredCapabilities(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
@@ -57,8 +58,8 @@ std::span<const RequiredDriverFile> RequiredDriverFiles();
 
 // Device nodes besides /dev/nvidiaN.
 struct ControlNode {
-  std::string_view name;  // relative to /dev
-  Capabilities needed_by;
+  std::string_view name;     // relative to /dev
+  Capabilities used_by;      // containers that request one of these get the node
   Capabilities required_by;  // if one of these is required, the node must exist
   std::string_view advice;   // how to create a missing node
 };

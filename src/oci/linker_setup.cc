@@ -76,20 +76,20 @@ std::string FindLibraryDir(const RootedDir& root) {
   return {};
 }
 
-Status LinkLibraries(const RootedDir& root, const std::string& dir, std::string_view library_dir,
-                     const std::vector<std::string>& names) {
+Status LinkLibraries(const RootedDir& root, const std::string& image_dir,
+                     std::string_view driver_dir, const std::vector<std::string>& names) {
   std::vector<SymbolicLink> links;
   links.reserve(names.size());
-  for (const std::string& name : names) links.push_back({name, JoinPath(library_dir, name)});
-  return root.MakeLinks(dir, links, IsInDriverDir);
+  for (const std::string& name : names) links.push_back({name, JoinPath(driver_dir, name)});
+  return root.MakeLinks(image_dir, links, IsInDriverDir);
 }
 
-Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
+Status WriteLinkerFiles(const RootedDir& root, std::string_view driver_dir,
                         std::string_view cache) {
   const std::string conf = fmt::format(
       "# Written by tessera-runtime: the GPU driver's libraries, where the container has "
       "them.\n{}\n",
-      library_dir);
+      driver_dir);
   const auto write = [&](const char* path, std::string_view data) {
     const auto current = root.Read(path, Links::kReject, kMaxLdCacheSize);
     return current.ok() && *current == data ? Status::Ok() : root.ReplaceFile(path, data);

@@ -10,7 +10,8 @@
 //                                there
 //   else (musl, no cache)        LD_LIBRARY_PATH
 //
-// In a container without the driver's directory the two files have no effect.
+// An image that is committed from a container keeps these two files. Without the driver's directory
+// they have no effect.
 //
 // Some programs do not ask the linker, but search directories. For these, the image's own library
 // directory gets a link to each library, also in a read-only root: the container's layer is
@@ -45,14 +46,13 @@ LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only);
 // musl image, or only a link that leads to no library directory of the image.
 std::string FindLibraryDir(const RootedDir& root);
 
-// Makes links from `dir`, which is FindLibraryDir's, to the libraries `names` in `library_dir`.
-// Replaces only links of an earlier start. Errors: see RootedDir::MakeLinks.
-Status LinkLibraries(const RootedDir& root, const std::string& dir, std::string_view library_dir,
-                     const std::vector<std::string>& names);
+// Makes links from `image_dir`, which is FindLibraryDir's, to the libraries `names` in
+// `driver_dir`. Replaces only links of an earlier start. Errors: see RootedDir::MakeLinks.
+Status LinkLibraries(const RootedDir& root, const std::string& image_dir,
+                     std::string_view driver_dir, const std::vector<std::string>& names);
 
-// Writes `cache`, and a file that names `library_dir` for ldconfig, to the root file system.
+// Writes `cache`, and a file that names `driver_dir` for ldconfig, to the root file system.
 // Follows no link in it. Does not rewrite an unchanged cache.
-Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
-                        std::string_view cache);
+Status WriteLinkerFiles(const RootedDir& root, std::string_view driver_dir, std::string_view cache);
 
 }  // namespace tessera::oci

@@ -82,7 +82,7 @@ Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
   if (nodes.empty()) return nodes;
   if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(selection, &nodes);
   for (const oci::ControlNode& control : oci::ControlNodes()) {
-    if (!(control.needed_by & capabilities)) continue;
+    if (!(control.used_by & capabilities)) continue;
     const std::string path = fmt::format("/dev/{}", control.name);
     Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
     if (node.ok()) {
