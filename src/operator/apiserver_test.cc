@@ -58,7 +58,7 @@ class OperatorApiServerTest : public kube::testing::RealApiServerTest {
         ClusterAccess{*client_, *events_, metrics_, nullptr},
         Rendering{.render = render,
                   .definition = components::TesseraDefinition(),
-                  .examples = {Map(), Role()}},
+                  .one_of_each_kind = {Map(), Role()}},
         ControllerOptions{
             .ns = "default", .prune_delay = milliseconds(200), .status_delay = milliseconds(50)});
   }

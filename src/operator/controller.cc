@@ -101,7 +101,7 @@ bool Controller::synced() const {
 }
 
 std::optional<StatusInput> Controller::status() const {
-  return core_->Resource() == nullptr ? std::nullopt : core_->reporter.last();
+  return core_->Resource() == nullptr ? std::nullopt : core_->reporter.last_status();
 }
 
 void Controller::ReconcileForTest() {

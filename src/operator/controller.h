@@ -20,7 +20,7 @@ namespace tessera::operators {
 struct ControllerOptions {
   std::string ns;  // of the agents' pods
   // Time between two reads of ClusterPolicies, which are not watched.
-  Duration resync = std::chrono::minutes(1);
+  Duration cluster_policy_period = std::chrono::minutes(1);
   Duration prune_delay = std::chrono::seconds(1);          // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
   Duration driver_poll = std::chrono::seconds(2);          // as in DriverController::Options

@@ -70,7 +70,7 @@ class ControllerTest : public ::testing::Test {
   }
   void Start() {
     Rendering rendering{
-        .render = RenderMaps, .definition = Json(), .examples = {MapNamed("a1", "")}};
+        .render = RenderMaps, .definition = Json(), .one_of_each_kind = {MapNamed("a1", "")}};
     rendering.cleanup = [this](const Json&) { return cleanup_; };
     if (manages_drivers_) {
       rendering.pools = [](const Json&) { return std::vector<driver::FleetPool>(); };
@@ -78,7 +78,7 @@ class ControllerTest : public ::testing::Test {
     controller_ = std::make_unique<Controller>(
         ClusterAccess{client_, events_, metrics_, nullptr}, std::move(rendering),
         ControllerOptions{.ns = "ns",
-                          .resync = milliseconds(200),
+                          .cluster_policy_period = milliseconds(200),
                           .prune_delay = milliseconds(50),
                           .status_delay = milliseconds(20),
                           .cleanup_timeout = cleanup_timeout_});

@@ -181,7 +181,7 @@ void NodeHealthCollector::AddNode(const GpuNodeState& node) {
   ++summary_.total;
   if (node.has_gpus()) ++summary_.with_gpus;
   if (node.managed_by_nvidia()) ++summary_.managed_by_nvidia;
-  if (skips_nvidia_ && node.managed_by_nvidia()) return;
+  if (excludes_nvidia_nodes_ && node.managed_by_nvidia()) return;
   const std::string& name = node.meta.name;
   const auto found = pods_.find(name);
   const AgentPodState* pod = found == pods_.end() ? nullptr : found->second;

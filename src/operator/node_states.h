@@ -72,8 +72,9 @@ inline constexpr size_t kMaxProblems = 20;
 // Collects pods and nodes, and summarizes their health.
 class NodeHealthCollector {
  public:
-  // `skips_nvidia`: agents are kept off nodes that NVIDIA's operator manages.
-  explicit NodeHealthCollector(bool skips_nvidia) : skips_nvidia_(skips_nvidia) {}
+  // `excludes_nvidia_nodes`: agents are kept off nodes that NVIDIA's operator manages.
+  explicit NodeHealthCollector(bool excludes_nvidia_nodes)
+      : excludes_nvidia_nodes_(excludes_nvidia_nodes) {}
   // Add all pods before the nodes. The arguments must outlive the collector.
   void AddPod(const AgentPodState& pod);
   void AddNode(const GpuNodeState& node);
@@ -82,7 +83,7 @@ class NodeHealthCollector {
  private:
   void AddProblem(const std::string& node, std::string reason, const std::string& message);
 
-  const bool skips_nvidia_;
+  const bool excludes_nvidia_nodes_;
   std::unordered_map<std::string_view, const AgentPodState*> pods_;  // by node
   NodeHealth summary_;
 };

@@ -53,8 +53,8 @@ WireWriter WaitingPod(std::string_view reason, std::string_view message) {
 }
 
 NodeHealth HealthOf(const std::vector<GpuNodeState>& nodes, const std::vector<AgentPodState>& pods,
-                    bool skips_nvidia = false) {
-  NodeHealthCollector collector(skips_nvidia);
+                    bool excludes_nvidia_nodes = false) {
+  NodeHealthCollector collector(excludes_nvidia_nodes);
   for (const AgentPodState& pod : pods) collector.AddPod(pod);
   for (const GpuNodeState& node : nodes) collector.AddNode(node);
   return collector.Take();

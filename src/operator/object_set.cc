@@ -44,7 +44,7 @@ ObjectSet::ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options opt
              [this](const std::string& key, kube::KeyedQueue::Done done) {
                Work(key, std::move(done));
              }) {
-  for (const Json& example : options_.examples) watches_.Follow(example);
+  for (const Json& example : options_.one_of_each_kind) watches_.Follow(example);
 }
 
 ObjectSet::~ObjectSet() = default;

@@ -40,7 +40,7 @@ class ObjectSet : private ObjectWatches::Delegate {
     std::string label_selector;  // of all objects
     // One object of each type and namespace that earlier settings may have rendered. These types
     // are watched from the start, to find objects to delete.
-    std::vector<Json> examples;
+    std::vector<Json> one_of_each_kind;
     // From a change to the deletion of superfluous objects.
     Duration prune_delay = std::chrono::seconds(1);
     Duration first_retry = std::chrono::milliseconds(200);

@@ -24,7 +24,7 @@ struct OperatorOptions {
   std::string ns;               // of the agents; "": the program's own namespace
   bool leader_elect = true;
   std::string lease_ns;              // "": the program's own namespace
-  kube::ElectionOptions election{};  // an empty identity is generated
+  kube::ElectionOptions election{};  // if the identity is empty, one is generated
   ControllerOptions controller;      // without ns
 };
 

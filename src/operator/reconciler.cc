@@ -49,9 +49,9 @@ Reconciler::Reconciler(const ClusterAccess& access, const Rendering& rendering,
       options_(options),
       delegate_(delegate),
       types_(access.client),
-      policies_(access.client, options.resync,
+      policies_(access.client, options.cluster_policy_period,
                 [this] { delegate_.OnReconcileDue(Duration::zero()); }) {
-  objects_ = NewSet(rendering_.examples);
+  objects_ = NewSet(rendering_.one_of_each_kind);
   if (!rendering_.definition.is_null()) {
     definition_ = NewSet({});
     definition_->SetWanted({{"definition", {rendering_.definition}}}, {});
@@ -63,11 +63,11 @@ Reconciler::Reconciler(const ClusterAccess& access, const Rendering& rendering,
   }
 }
 
-std::unique_ptr<ObjectSet> Reconciler::NewSet(std::vector<Json> examples) {
+std::unique_ptr<ObjectSet> Reconciler::NewSet(std::vector<Json> one_of_each_kind) {
   return std::make_unique<ObjectSet>(
       access_.client, types_,
       ObjectSet::Options{.label_selector = std::string(names::kPartOfSelector),
-                         .examples = std::move(examples),
+                         .one_of_each_kind = std::move(one_of_each_kind),
                          .prune_delay = options_.prune_delay,
                          .before_send = access_.before_send},
       access_.metrics, static_cast<ObjectSet::Delegate&>(*this));
@@ -134,18 +134,18 @@ void Reconciler::Render(const kube::JsonObject& resource, const kube::MetadataOb
   std::string text =
       fmt::format("{} {} {}", resource.meta.uid.str(), keeps_off_nvidia_nodes_, spec.Serialize());
   for (const Json& object : DriverObjects()) text += object.Serialize();
-  if (text == wanted_text_) {
+  if (text == rendered_input_) {
     spec_error_ = Status::Ok();
     return;
   }
   auto components = rendering_.render(spec);
   if (!components.ok()) return SetSpecError(components.status());
   spec_error_ = Status::Ok();
-  wanted_text_ = std::move(text);
+  rendered_input_ = std::move(text);
   if (keeps_off_nvidia_nodes_) components::KeepOffNvidiaNodes(&*components);
   AddDriverObjects(&*components);
   objects_->SetWanted(*std::move(components), OwnerOf(resource.meta));
-  applied_by_ = Now() + 5 * options_.prune_delay;
+  apply_deadline_ = Now() + 5 * options_.prune_delay;
 }
 
 void Reconciler::SetSpecError(Status status) {
@@ -236,7 +236,7 @@ std::unique_ptr<Removal> Reconciler::MakeRemoval(const kube::ObjectMeta& meta, c
 bool Reconciler::is_applying() const {
   if (is_removing() || !spec_error_.ok()) return false;
   if (drivers_ != nullptr && !drivers_->ready()) return !drivers_->has_access_error();
-  return !objects_->all_applied() && Now() < applied_by_;
+  return !objects_->all_applied() && Now() < apply_deadline_;
 }
 
 const std::string& Reconciler::respected_policy() const {

@@ -49,9 +49,9 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
 
   // The generation of the resource that was reconciled last; 0 if none was.
   int64_t generation() const { return generation_; }
-  // Whether the first applies of a new term of leading or a new spec are under way, or wait for the
-  // state of the drivers. Most of these applies change nothing, so the status is not written before
-  // they end.
+  // Whether the first applies after the start of a term, or after a change of the spec, have not
+  // ended yet. They may still wait for the drivers. Most of these applies change nothing, so the
+  // status is not written before they end.
   bool is_applying() const;
   bool is_removing() const { return removal_ != nullptr; }
   // The name of the ClusterPolicy whose nodes get no agent; "" if agents run on all nodes.
@@ -64,7 +64,7 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   void OnPublished(const StatusInput& status);
 
  private:
-  std::unique_ptr<ObjectSet> NewSet(std::vector<Json> examples);
+  std::unique_ptr<ObjectSet> NewSet(std::vector<Json> one_of_each_kind);
   void OnObjectsChanged() override;
   void OnRepair(const std::string& component, const std::string& description) override;
   void OnDriversChanged() override;
@@ -88,15 +88,15 @@ class Reconciler : private ObjectSet::Delegate, private DriverController::Delega
   ClusterPolicyReader policies_;
   bool keeps_off_nvidia_nodes_ = false;  // no agents on nodes that NVIDIA's operator manages
   int64_t generation_ = 0;
-  std::string wanted_text_;  // the input of the last rendering
+  std::string rendered_input_;  // the input of the last rendering
   Status spec_error_;
   // From then on is_applying() is false, and the status names objects that are not applied yet.
-  MonotonicTime applied_by_{};
+  MonotonicTime apply_deadline_{};
   kube::Operation finalizer_write_;
   std::unique_ptr<ObjectSet> objects_;
   std::unique_ptr<ObjectSet> definition_;      // null: another program manages the definition
   std::unique_ptr<DriverController> drivers_;  // null: drivers are not managed
-  std::string drivers_spec_text_;              // the spec whose drivers are wanted
+  std::string drivers_spec_text_;              // the spec of the last SetPools
   std::unique_ptr<Removal> removal_;           // null: the resource is not being deleted
 };
 

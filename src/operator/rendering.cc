@@ -11,7 +11,7 @@ Rendering DefaultRendering() {
             return components::RenderComponents(settings);
           },
           .definition = components::TesseraDefinition(),
-          .examples = components::ObjectsOfEveryKind(),
+          .one_of_each_kind = components::ObjectsOfEveryKind(),
           .pools = [](const Json& spec) -> Result<std::vector<driver::FleetPool>> {
             ASSIGN_OR_RETURN(const components::Settings settings, components::ParseSettings(spec));
             return driver::PoolsOf(settings);

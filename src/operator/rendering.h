@@ -19,7 +19,7 @@ struct Rendering {
   Render render;
   Json definition;  // the resource's CustomResourceDefinition; null: another program manages it
   // An object of each type and namespace that settings may render.
-  std::vector<Json> examples = {};
+  std::vector<Json> one_of_each_kind = {};
   Pools pools = nullptr;  // the drivers of a spec; null: drivers are not managed
   // DaemonSets that clean nodes when the resource is deleted; null: nodes are not cleaned.
   std::function<Result<std::vector<Json>>(const Json& spec)> cleanup = nullptr;

@@ -44,13 +44,13 @@ bool StatusReporter::ready() const {
 
 // Collects the health of thousands of nodes only after a node or an agent's pod has changed.
 const NodeHealth& StatusReporter::Health() {
-  const bool skips_nvidia = !reconciler_.respected_policy().empty();
-  if (health_ && health_skips_nvidia_ == skips_nvidia) return *health_;
-  NodeHealthCollector collector(skips_nvidia);
+  const bool excludes_nvidia_nodes = !reconciler_.respected_policy().empty();
+  if (health_ && health_excludes_nvidia_nodes_ == excludes_nvidia_nodes) return *health_;
+  NodeHealthCollector collector(excludes_nvidia_nodes);
   pods_.ForEach([&](const AgentPodState& pod) { collector.AddPod(pod); });
   nodes_.ForEach([&](const GpuNodeState& node) { collector.AddNode(node); });
   health_ = collector.Take();
-  health_skips_nvidia_ = skips_nvidia;
+  health_excludes_nvidia_nodes_ = excludes_nvidia_nodes;
   return *health_;
 }
 
@@ -82,19 +82,19 @@ std::string StatusReporter::WatchError() const {
 }
 
 void StatusReporter::Write(const kube::JsonObject& resource, kube::KeyedQueue::Done done) {
-  last_input_ = Collect();
+  last_status_ = Collect();
   const Json* previous = resource.value.Find("status");
-  Json status = StatusOf(*last_input_, previous, access_.client.runner().clock().WallNow());
+  Json status = StatusOf(*last_status_, previous, access_.client.runner().clock().WallNow());
   const std::string text = CanonicalText(status);
   const bool is_written =
       text == written_text_ && resource.meta.resource_version == version_before_write_;
   const bool is_current = previous != nullptr && CanonicalText(*previous) == text;
-  if (is_current) OnPublished(*last_input_, {});
+  if (is_current) OnPublished(*last_status_, {});
   if (is_written || is_current) return done(Status::Ok());
   std::vector<StatusChange> changes = ChangesBetween(previous, status);
   written_text_ = text;
   version_before_write_ = resource.meta.resource_version;
-  Send(resource, std::move(status), *last_input_, std::move(changes), std::move(done));
+  Send(resource, std::move(status), *last_status_, std::move(changes), std::move(done));
 }
 
 void StatusReporter::Send(const kube::JsonObject& resource, Json status, const StatusInput& input,

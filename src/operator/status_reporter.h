@@ -45,8 +45,8 @@ class StatusReporter {
   // If the resource no longer exists, `done` gets OK. REQUIRES: ready().
   void Write(const kube::JsonObject& resource, kube::KeyedQueue::Done done);
   // The status that was written or compared last; nullopt before that, and after Forget.
-  const std::optional<StatusInput>& last() const { return last_input_; }
-  void Forget() { last_input_.reset(); }
+  const std::optional<StatusInput>& last_status() const { return last_status_; }
+  void Forget() { last_status_.reset(); }
 
  private:
   const NodeHealth& Health();
@@ -64,8 +64,8 @@ class StatusReporter {
   kube::Informer<GpuNodeState> nodes_;
   kube::Informer<AgentPodState> pods_;
   std::optional<NodeHealth> health_;  // nullopt: nodes or pods have changed since it was collected
-  bool health_skips_nvidia_ = false;
-  std::optional<StatusInput> last_input_;
+  bool health_excludes_nvidia_nodes_ = false;
+  std::optional<StatusInput> last_status_;
   std::string written_text_;          // text of the status that was written last
   std::string version_before_write_;  // the resource's resourceVersion before that write
   kube::Operation write_;

@@ -52,12 +52,12 @@ class Fleet {
     sim.node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-done";
     sim.node.annotations[std::string(names::kAnnotationDriverGood)] = "old";
     sim.fate = fate;
-    const int pods = Pick(4);
+    const int pods = RandomBelow(4);
     for (int i = 0; i < pods; ++i) {
       SimPod pod;
       pod.pod = {.ns = "d",
                  .name = fmt::format("{}-{}", sim.node.name, i),
-                 .uses_gpu = Pick(2) == 0,
+                 .uses_gpu = RandomBelow(2) == 0,
                  .controlled = true};
       pod.never_goes = fate == Fate::kPodStays && i == 0;
       if (pod.never_goes) pod.pod.uses_gpu = true;
@@ -95,7 +95,7 @@ class Fleet {
   std::vector<SimNode>& nodes() { return nodes_; }
   int last_actions() const { return last_actions_; }
   WallTime now() const { return now_; }
-  int Pick(int below) { return static_cast<int>(random_() % static_cast<uint64_t>(below)); }
+  int RandomBelow(int below) { return static_cast<int>(random_() % static_cast<uint64_t>(below)); }
 
   // Actions get lost, callers are killed, and administrators cordon nodes.
   bool lossy = true;
@@ -174,13 +174,13 @@ void Fleet::StepOnce() {
   }
   EXPECT_LE(step.counts.in_progress, MaxUnavailable(policy_, step.counts.total));
   // An administrator cordons a node between the reading and the writing.
-  if (lossy && Pick(200) == 0)
-    CordonByAdmin(static_cast<size_t>(Pick(static_cast<int>(nodes_.size()))));
+  if (lossy && RandomBelow(200) == 0)
+    CordonByAdmin(static_cast<size_t>(RandomBelow(static_cast<int>(nodes_.size()))));
   for (const UpgradeAction& action : step.actions) {
-    if (lossy && Pick(4) == 0) continue;  // the action is lost
+    if (lossy && RandomBelow(4) == 0) continue;  // the action is lost
     const auto i = static_cast<size_t>(&Find(action.node) - nodes_.data());
     Apply(action, versions[i]);
-    if (lossy && Pick(20) == 0) return;  // the caller is killed
+    if (lossy && RandomBelow(20) == 0) return;  // the caller is killed
   }
 }
 
@@ -220,7 +220,8 @@ void Fleet::ApplyToPod(const UpgradeAction& action, SimNode* sim) {
   for (SimPod& pod : sim->pods) {
     if (pod.pod.name != action.pod) continue;
     pod.pod.deleting = true;
-    if (!pod.never_goes && node.ready) pod.gone_at = now_ + std::chrono::seconds(1 + Pick(60));
+    if (!pod.never_goes && node.ready)
+      pod.gone_at = now_ + std::chrono::seconds(1 + RandomBelow(60));
   }
 }
 
@@ -242,10 +243,10 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
     policy.force = random() % 2 == 0;
     Fleet fleet(seed, policy);
     const int count = 4 + static_cast<int>(random() % 12);
-    int bad = MaxUnavailable(policy, count);
+    int bad_left = MaxUnavailable(policy, count);
     for (int i = 0; i < count; ++i) {
       Fate fate = static_cast<Fate>(random() % 7);
-      if (IsBad(fate) && bad-- <= 0) fate = Fate::kGood;
+      if (IsBad(fate) && bad_left-- <= 0) fate = Fate::kGood;
       fleet.AddNode(fate);
     }
     for (int i = 0; i < 2; ++i) fleet.CordonByAdmin(random() % static_cast<size_t>(count));
@@ -267,7 +268,7 @@ TEST(UpgradeFleetPropertyTest, UpgradesGoodNodesBesideFailingOnesAndKeepsForeign
       ASSERT_TRUE(sim.node.driver);
       EXPECT_EQ(sim.node.driver->revision, IsBad(sim.fate) ? "old" : "new");
       EXPECT_TRUE(sim.node.driver->ready);
-      EXPECT_EQ(sim.node.unschedulable, sim.cordoned_by_admin) << "the operator's cordon is left";
+      EXPECT_EQ(sim.node.unschedulable, sim.cordoned_by_admin) << "the operator's cordon remains";
     }
     if (HasFailure()) return;
   }
