@@ -9,10 +9,10 @@
 namespace tessera::replay {
 namespace {
 
-Duration Quantile(const std::vector<uint32_t>& ascending, double share) {
+Duration Quantile(const std::vector<uint32_t>& ascending, double fraction) {
   if (ascending.empty()) return {};
   const auto last = static_cast<double>(ascending.size() - 1);
-  return Duration(ascending[static_cast<size_t>(std::lround(share * last))]);
+  return Duration(ascending[static_cast<size_t>(std::lround(fraction * last))]);
 }
 
 DecisionTimes DecisionTimesOf(std::span<const RunResult> runs) {
@@ -53,27 +53,27 @@ PolicyMean MeanOf(std::span<const RunResult> runs) {
 
 Result<Study> RunStudy(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
                        const StudyOptions& options, const Clock& clock) {
-  const size_t seeds = options.seeds.size();
-  const size_t all = options.policies.size() * seeds;
-  std::vector<std::optional<Result<RunResult>>> results(all);
+  const size_t seed_count = options.seeds.size();
+  const size_t run_count = options.policies.size() * seed_count;
+  std::vector<std::optional<Result<RunResult>>> results(run_count);
   const auto run = [&](size_t i) {
     results[i] = Run(nodes, pods,
-                     {.policy = options.policies[i / seeds],
-                      .seed = options.seeds[i % seeds],
+                     {.policy = options.policies[i / seed_count],
+                      .seed = options.seeds[i % seed_count],
                       .load = options.load,
                       .share_resource = options.share_resource,
                       .fragmentation = options.fragmentation,
                       .keep_latencies = options.keep_latencies},
                      clock);
   };
-  RunJobs(all, options.threads, run, options.progress);
+  RunJobs(run_count, options.threads, run, options.progress);
   Study study;
   for (auto& result : results) {
     ASSIGN_OR_RETURN(RunResult run, std::move(*result));
     study.runs.push_back(std::move(run));
   }
-  for (size_t i = 0; i < all; i += seeds) {
-    study.means.push_back(MeanOf(std::span(study.runs).subspan(i, seeds)));
+  for (size_t i = 0; i < run_count; i += seed_count) {
+    study.means.push_back(MeanOf(std::span(study.runs).subspan(i, seed_count)));
   }
   return study;
 }

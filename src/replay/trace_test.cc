@@ -12,22 +12,22 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::string_view kPods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
-constexpr std::string_view kNodes = "sn,cpu_milli,memory_mib,gpu,model\n";
+constexpr std::string_view kPodColumns = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
+constexpr std::string_view kNodeColumns = "sn,cpu_milli,memory_mib,gpu,model\n";
 
 std::string PodError(std::string_view row) {
-  const auto list = ParsePods(std::string(kPods) + std::string(row), "pods.csv");
+  const auto list = ParsePods(std::string(kPodColumns) + std::string(row), "pods.csv");
   return list.ok() ? "no error" : list.status().message();
 }
 
 std::string NodeError(std::string_view rows) {
-  const auto nodes = ParseNodes(std::string(kNodes) + std::string(rows), "nodes.csv");
+  const auto nodes = ParseNodes(std::string(kNodeColumns) + std::string(rows), "nodes.csv");
   return nodes.ok() ? "no error" : nodes.status().message();
 }
 
 TEST(TraceTest, ReadsNodesWithAndWithoutGpus) {
-  const auto nodes =
-      ParseNodes(std::string(kNodes) + "a,64000,262144,2,P100\nb,8000,1024,0,\n", "nodes.csv");
+  const auto nodes = ParseNodes(
+      std::string(kNodeColumns) + "a,64000,262144,2,P100\nb,8000,1024,0,\n", "nodes.csv");
   ASSERT_TRUE(nodes.ok()) << nodes.status().ToString();
   ASSERT_EQ(nodes->size(), 2u);
   EXPECT_EQ((*nodes)[0].name, "a");
@@ -40,7 +40,7 @@ TEST(TraceTest, ReadsNodesWithAndWithoutGpus) {
 }
 
 TEST(TraceTest, ReadsPodsOfFiveColumns) {
-  const auto list = ParsePods(std::string(kPods) + "p,4000,1024,1,460\n", "pods.csv");
+  const auto list = ParsePods(std::string(kPodColumns) + "p,4000,1024,1,460\n", "pods.csv");
   ASSERT_TRUE(list.ok()) << list.status().ToString();
   EXPECT_FALSE(list->has_times);
   ASSERT_EQ(list->pods.size(), 1u);
@@ -138,7 +138,7 @@ TEST(TraceTest, RejectsAPodThatEndsBeforeItBegins) {
   EXPECT_EQ(list.status().message(), "pods.csv:2: deletion_time: 8 is before its creation at 9");
 }
 
-TEST(TraceTest, NamesTheLineThatExceedsTheModels) {
+TEST(TraceTest, NamesTheLineWithTooManyModels) {
   std::string text = "sn,cpu_milli,memory_mib,gpu,model\n";
   for (int i = 0; i < 300; ++i) text += fmt::format("n{},1,1,1,M{}\n", i, i);
   EXPECT_EQ(ParseNodes(text, "n.csv").status().message(),
@@ -164,7 +164,7 @@ TEST(TraceTest, NamesAColumnThatIsMissing) {
 
 TEST(TraceTest, RejectsAListWithoutRows) {
   EXPECT_THAT(ParsePods("", "p.csv").status().message(), HasSubstr("no rows"));
-  EXPECT_THAT(ParseNodes(kNodes, "n.csv").status().message(),
+  EXPECT_THAT(ParseNodes(kNodeColumns, "n.csv").status().message(),
               AllOf(HasSubstr("n.csv:1"), HasSubstr("no rows")));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples computed by hand check how many slots for large pods a node has and a placement takes.
+// Checks, with examples computed by hand, how many slots for large pods a node has, and how many of
+// these a placement takes.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -20,14 +21,14 @@ using testing::PickOf;
 // `none_leave_`, no pod leaves.
 class SlotsTest : public ::testing::Test {
  protected:
-  SlotsTest() : half_leave_(busy_), none_leave_(busy_) {
-    const NodeId node = *busy_.AddNode(MakeNode("busy", 1));
-    const ShapeId shape = *busy_.Intern(MakeDemand(1, 1));
+  SlotsTest() : half_leave_(turnover_cluster_), none_leave_(turnover_cluster_) {
+    const NodeId node = *turnover_cluster_.AddNode(MakeNode("busy", 1));
+    const ShapeId shape = *turnover_cluster_.Intern(MakeDemand(1, 1));
     std::vector<PodId> pods;
-    for (int i = 0; i < 128; ++i) pods.push_back(*busy_.Adopt(shape, node, PickOf(1)));
+    for (int i = 0; i < 128; ++i) pods.push_back(*turnover_cluster_.Adopt(shape, node, PickOf(1)));
     half_leave_.OnDeparture();
     (void)half_leave_.OnArrival();
-    for (int i = 0; i < 64; ++i) EXPECT_TRUE(busy_.Remove(pods[i]).ok());
+    for (int i = 0; i < 64; ++i) EXPECT_TRUE(turnover_cluster_.Remove(pods[i]).ok());
     for (int i = 0; i < 64; ++i) (void)half_leave_.OnArrival();
     EXPECT_EQ(half_leave_.FreeOf(1), 0.5f);
     EXPECT_EQ(half_leave_.FreeOf(2), 0.25f);
@@ -59,7 +60,7 @@ class SlotsTest : public ::testing::Test {
   size_t WholeNode() const { return forecast_.classes().size() - 1; }
 
   static constexpr Slots kNoOwnSlots{};
-  Cluster busy_, cluster_;
+  Cluster turnover_cluster_, cluster_;
   Turnover half_leave_, none_leave_;
   Forecast forecast_{cluster_};
   NodeId node_ = kNoNode;
@@ -103,7 +104,7 @@ TEST_F(SlotsTest, UnhealthyGpusNeverCountAsIdle) {
   EXPECT_EQ(nodes[node_].idle, 6);
 }
 
-// For the whole node one pod must leave (½); with one more pod on it two must leave (¼).
+// The slot for a pod of a whole node counts ½ if one pod must leave, ¼ if two must.
 TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
   AddNode({WithHost(MakeDemand(1, 1000), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_leave_);
@@ -131,9 +132,10 @@ TEST_F(SlotsTest, FutureSlotsEndWhereTheNodeIsFull) {
             kPartsPerSlot / 4);
 }
 
-// A pod holds half of the CPU (or memory), so one slot is present, and a second one when the pod
-// leaves (½). If another pod holds the rest, one of the two must leave for a slot (½), and both for
-// two slots (¼). A third slot has no room.
+// A pod and a slot each take half of the CPU (or memory).
+//   one pod on the node    1 slot is free, and a second one if the pod leaves: 1 + ½
+//   two pods on the node   1 slot is free if one pod leaves, 2 if both leave: ½ + ¼
+// A third slot has no room.
 TEST_F(SlotsTest, FutureSlotsEndWhereCpuOrMemoryEnds) {
   for (const bool by_cpu : {true, false}) {
     Cluster cluster;
@@ -149,12 +151,15 @@ TEST_F(SlotsTest, FutureSlotsEndWhereCpuOrMemoryEnds) {
     NodeSummaries nodes(cluster, forecast, half_leave_);
     nodes.Sync();
     EXPECT_EQ(nodes[node].slots[0], 1);
-    EXPECT_EQ(nodes.SlotsTaken(nodes[node], 1, pod, kNoOwnSlots)[0], (1.5 - 0.75) * kPartsPerSlot);
+    EXPECT_EQ(nodes.SlotsTaken(nodes[node], 1, pod, kNoOwnSlots)[0],
+              ((1 + 0.5) - (0.5 + 0.25)) * kPartsPerSlot);
   }
 }
 
-// The scarcest resource decides. Five pods hold five GPUs: one must leave for one slot, all for
-// two. With six pods two or all must leave: the loss is ½ + 1/32 - ¼ - 1/64 = 17/64.
+// The scarcest resource decides. A slot takes four of the eight GPUs, and each pod holds one.
+//   five pods   1 slot is free if one pod leaves, 2 if five leave: ½ + 1/32
+//   six pods    1 slot is free if two pods leave, 2 if six leave: ¼ + 1/64
+// The sixth pod takes the difference, 17/64 of a slot. kPartsPerSlot is 64.
 TEST_F(SlotsTest, ThePodsThatMustLeaveHoldTheMissingResources) {
   AddNode(std::vector<Demand>(5, WithHost(MakeDemand(1, 1000), 1000, GiB(1))));
   const size_t fours = AddClass(WithHost(MakeDemand(4, 1000), 8000, GiB(32)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binpack or spread, separately for nodes and GPUs, as HAMi and Volcano offer it. A node is as full
-// as its GPUs with this pod on them. Without GPUs in the node or the pod, it is as full as its CPU.
+// Binpack or spread, separately for nodes and GPUs, as HAMi and Volcano offer it. The fullness of a
+// node is that of its GPUs after the placement; for a pod without GPUs, it is that of its CPU.
 #include "src/placement/fit.h"
 #include "src/placement/pick_by.h"
 #include "src/placement/policies/policies.h"
@@ -29,20 +29,24 @@ double UsedWith(const NodeView& node, const Demand& demand) {
 
 class PackSpread : public ScoredPolicy {
  public:
-  PackSpread(const Cluster& cluster, std::string_view name, Preference nodes, Preference gpus)
-      : ScoredPolicy(cluster), name_(name), nodes_(nodes), gpus_(gpus) {}
+  PackSpread(const Cluster& cluster, std::string_view name, Preference node_preference,
+             Preference gpu_preference)
+      : ScoredPolicy(cluster),
+        name_(name),
+        node_preference_(node_preference),
+        gpu_preference_(gpu_preference) {}
   std::string_view name() const override { return name_; }
 
  protected:
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickGpus(node, demand, pick)) return kUnfit;
     const double used = UsedWith(node, demand);
-    return static_cast<float>(nodes_ == Preference::kBinpack ? used : -used);
+    return static_cast<float>(node_preference_ == Preference::kBinpack ? used : -used);
   }
 
  private:
   bool PickGpus(const NodeView& node, const Demand& demand, Pick* pick) const {
-    if (gpus_ == Preference::kBinpack) return PickTightest(node, demand, pick);
+    if (gpu_preference_ == Preference::kBinpack) return PickTightest(node, demand, pick);
     return PickOrTightest(node, demand, pick,
                           [&](std::span<const GpuState> gpus, const GpuDemand& gpu_demand) {
                             return FirstBy(gpus, gpu_demand, demand,
@@ -51,7 +55,7 @@ class PackSpread : public ScoredPolicy {
   }
 
   const std::string_view name_;
-  const Preference nodes_, gpus_;
+  const Preference node_preference_, gpu_preference_;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ std::vector<MixPod> SomeMix() {
 
 constexpr int64_t kDeviceMemory = int64_t{80} << 30;
 
-// Builds a model without some parts, with device memory for GPU model 1.
+// Builds a WasteModel without the excluded parts. The GPU model with ID 1 has kDeviceMemory.
 std::unique_ptr<WasteModel> Model(std::vector<MixPod> mix, PolicyParts excluded_parts = {}) {
   auto model = std::make_unique<WasteModel>(std::move(mix), std::vector<int64_t>{0, kDeviceMemory},
                                             0.3, excluded_parts);
@@ -83,7 +83,8 @@ TEST_P(WasteModelTest, ModelsThatNoPodOfTheMixMayUseAreWaste) {
   EXPECT_NEAR(Model(mix, excluded_parts())->Waste(Key({1000}, 1000000)), 1000, 1);
 }
 
-// An equal fraction of compute or of device memory is the same pod.
+// A pod that requests a fraction of memory is treated like one that requests this fraction of
+// compute.
 TEST_P(WasteModelTest, DeviceMemoryCountsLikeCompute) {
   std::vector<MixPod> by_memory = SomeMix();
   for (MixPod& pod : by_memory) {
@@ -104,15 +105,20 @@ TEST_P(WasteModelTest, PodsThatNeedTooMuchDeviceMemoryFillNothing) {
   EXPECT_EQ(model->Waste(Key({1000}, 1000000)), 1000);
 }
 
-// 190 + 810 fill a GPU; the closed form ignores pods without GPUs and has no sampling noise.
 TEST(WasteModelPartsTest, PodsWithoutGpusCompeteForCpuInRollOuts) {
-  std::vector<MixPod> with = SomeMix();
-  with.back().weight = 40;
+  std::vector<MixPod> cpu_heavy_mix = SomeMix();
+  cpu_heavy_mix.back().weight = 40;
   const NodeKey key = Key({1000, 1000, 1000, 1000}, 64000);
-  const PolicyParts rolled = 1 << kClosedForm, closed = 1 << kRollOuts;
-  EXPECT_GT(Model(with, rolled)->Waste(key), Model(SomeMix(), rolled)->Waste(key) + 500);
-  EXPECT_NEAR(Model(with)->Waste(key), Model(with, rolled)->Waste(key), 300);
-  EXPECT_LT(Model(with, closed)->Waste(key), Model(with, rolled)->Waste(key) - 500);
+  const PolicyParts roll_outs_only = 1 << kClosedForm, closed_form_only = 1 << kRollOuts;
+  // In roll-outs, more pods without GPUs leave less CPU for pods with GPUs.
+  EXPECT_GT(Model(cpu_heavy_mix, roll_outs_only)->Waste(key),
+            Model(SomeMix(), roll_outs_only)->Waste(key) + 500);
+  // If pods without GPUs request most of the CPU, the roll-outs have most of the weight.
+  EXPECT_NEAR(Model(cpu_heavy_mix)->Waste(key), Model(cpu_heavy_mix, roll_outs_only)->Waste(key),
+              300);
+  // The closed form ignores pods without GPUs.
+  EXPECT_LT(Model(cpu_heavy_mix, closed_form_only)->Waste(key),
+            Model(cpu_heavy_mix, roll_outs_only)->Waste(key) - 500);
 }
 
 TEST(WasteModelPartsTest, ValuesDoNotDependOnEarlierCalls) {
@@ -201,13 +207,13 @@ TEST_F(TesseraTest, CpuIntensivePodsGoToNodesWithCpu) {
 
 TEST_F(TesseraTest, TheLastWholeNodeIsReservedForLargePods) {
   const NodeId whole = AddNode("a", 8, 96000);
-  const NodeId broken = AddNode("b", 8, 96000);
-  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), broken, testing::PickOf(1));
+  const NodeId partly_used = AddNode("b", 8, 96000);
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), partly_used, testing::PickOf(1));
   for (int i = 0; i < 20; ++i) {
     Learn(MakeDemand(8, 1000, Bytes(0), 64000), 1);
     Learn(MakeDemand(1, 1000), 4);
   }
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(Arrive(MakeDemand(1, 1000))->node, broken);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(Arrive(MakeDemand(1, 1000))->node, partly_used);
   EXPECT_LT(Term(MakeDemand(1, 1000), whole, "slots of large pods"), -4000);
   EXPECT_EQ(Arrive(MakeDemand(8, 1000, Bytes(0), 64000))->node, whole);
 }
@@ -269,15 +275,16 @@ TEST_F(TesseraTest, SharesOfDeviceMemoryArePackedLikeCompute) {
   EXPECT_NE(Arrive(half)->pick, first.pick);
 }
 
-// 70 GiB leave 10 GiB, which a pod of the mix takes; best fit would put 30 GiB beside 40 GiB.
+// A pod of 30 GiB would leave 20 GiB of GPU 0, where no pod of the mix fits, or 30 GiB of GPU 1,
+// which such a pod fills. Best fit would take GPU 0, because it has less free memory.
 TEST_F(TesseraTest, PodsWhoseMemoryFillsAGpuShareIt) {
   const NodeId node = AddNode("a", 2, 96000);
   for (int i = 0; i < 60; ++i) {
     Learn(MakeDemand(1, 0, GiB(30)), 1);
     Learn(MakeDemand(1, 0, GiB(50)), 1);
   }
-  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(40))), node, testing::PickOf(0b01));
-  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(50))), node, testing::PickOf(0b10));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(30))), node, testing::PickOf(0b01));
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 0, GiB(20))), node, testing::PickOf(0b10));
   EXPECT_EQ(Arrive(MakeDemand(1, 0, GiB(30)))->pick, testing::PickOf(0b10));
 }
 
@@ -433,7 +440,7 @@ TEST_F(TesseraTest, CachedScoresEqualRecomputedScores) {
       pods_.pop_back();
     }
     if (i % 160 != 0) continue;
-    // Prices follow arrivals: 16 more, so that both policies set them for the current cluster.
+    // 16 more arrivals make both policies set their prices for the current cluster.
     for (Policy* policy : {policy_.get(), uncalled.get()}) {
       for (int n = 0; n < 16; ++n) policy->OnArrival(shapes[0]);
     }
@@ -459,7 +466,8 @@ TEST(TurnoverTest, IsTheFractionOfPodsThatLeaveInHalfALifetime) {
   EXPECT_EQ(turnover.FreeOf(1), 0);
   turnover.OnDeparture();
   (void)turnover.OnArrival();
-  // A quarter of the pods leaves before the 128 arrivals of half a lifetime, and others arrive.
+  // There are 256 pods, so 256 arrivals are one lifetime. A quarter of the pods leaves before the
+  // 128 arrivals of half a lifetime, and others take their places.
   for (size_t i = 0; i < pods.size(); i += 4) {
     ASSERT_TRUE(cluster.Remove(pods[i]).ok());
     (void)*cluster.Adopt(shape, node, testing::PickOf(1));
@@ -474,8 +482,8 @@ TEST(TurnoverTest, IsTheFractionOfPodsThatLeaveInHalfALifetime) {
 
 TEST_F(TesseraTest, ANewSizeOfLargePodsReplacesARareSize) {
   const NodeId whole = AddNode("a", 8, 96000);
-  const NodeId broken = AddNode("b", 8, 96000);
-  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), broken, testing::PickOf(1));
+  const NodeId partly_used = AddNode("b", 8, 96000);
+  (void)*cluster_.Adopt(*cluster_.Intern(MakeDemand(1, 1000)), partly_used, testing::PickOf(1));
   for (int i = 0; i < 200; ++i)
     Learn(MakeDemand(2, 1000, Bytes(0), 8000 * i), 1);  // ever new sizes
   Learn(MakeDemand(1, 1000), 4);
