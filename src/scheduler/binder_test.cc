@@ -6,7 +6,7 @@
 
 #include "src/base/random.h"
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using ledger::testing::GpuNode;
 using ledger::testing::Whole;
-using testing::Decider;
+using testing::SchedulerHarness;
 using Outcome = testing::FakeBindingApi::Outcome;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -27,13 +27,13 @@ class BinderTest : public ::testing::Test {
   bool RoomFor(const kube::PodObject& pod) {
     return !d.extender->Filter(d.Args(pod)).fitting.empty();
   }
-  Decider d;
+  SchedulerHarness d;
 };
 
 TEST_F(BinderTest, WritesNodeAndAssignmentInOneRequest) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
   EXPECT_EQ(d.api.requests(), 1);
   EXPECT_EQ(d.api.Find("ns/a")->node_name, "n1");
   EXPECT_EQ(d.AssignedGpus().milli().at("GPU-n1-0"), 1000);
@@ -47,7 +47,7 @@ TEST_F(BinderTest, WritesNodeAndAssignmentInOneRequest) {
 TEST_F(BinderTest, BindsAPodThatTheFeedHasNotSeenYet) {
   const kube::PodObject pod = Whole("a");
   d.api.Put(pod);
-  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
 }
 
 TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
@@ -65,7 +65,7 @@ TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
 TEST_F(BinderTest, RejectsAPodThatIsBoundOrBeingDeleted) {
   const kube::PodObject bound = Whole("a");
   d.AddPod(bound);
-  EXPECT_TRUE(d.Binds(bound, "n1"));
+  EXPECT_TRUE(d.BindSucceeds(bound, "n1"));
   EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
   d.Feed(bound);
   EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
@@ -183,13 +183,13 @@ TEST_F(BinderTest, GivesUpALostRequestOnceItCannotArrive) {
   EXPECT_TRUE(RoomFor(Whole("b")));
   d.Advance(1min);
   d.api.SetOutcome(Outcome::kBinds);
-  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
 }
 
 TEST_F(BinderTest, PodBoundAndDeletedBeforeTheFeedShowsItReleasesItsGpus) {
   const kube::PodObject pod = Whole("a");
   d.api.Put(pod);
-  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
   d.api.Remove("ns/a");
   EXPECT_FALSE(RoomFor(Whole("b")));
   d.Advance(31s);
@@ -303,12 +303,12 @@ TEST_F(BinderTest, AfterItsHoldHasExpiredAPodMayLoseTheGpuToAnotherPod) {
   d.Advance(10s);
   EXPECT_EQ(d.Choose(quick), "n1");
   EXPECT_EQ(d.Bind(slow, "n1")->code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(d.Binds(quick, "n1"));
+  EXPECT_TRUE(d.BindSucceeds(quick, "n1"));
   EXPECT_EQ(d.AssignedGpus().Oversubscribed(GiB(80)), "");
 }
 
 TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 8));
   // Nodes are chosen for all pods before any is bound.
   std::vector<kube::PodObject> pods;
@@ -322,7 +322,7 @@ TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
   // A caller that binds without a filter gets no more GPUs either.
   int bound = 0;
   for (const kube::PodObject& pod : pods) {
-    bound += d.Binds(pod, "n1");
+    bound += d.BindSucceeds(pod, "n1");
   }
   EXPECT_EQ(bound, 8);
   EXPECT_THAT(d.AssignedGpus().milli(), SizeIs(8));
@@ -333,7 +333,7 @@ TEST(BinderRaceTest, AHundredPodsForOneNodeDoNotOversubscribeIt) {
 TEST(BinderRaceTest, NoHistoryOversubscribesAGpu) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
-    Decider d;
+    SchedulerHarness d;
     for (int n = 0; n < 3; ++n) d.AddNode(GpuNode(fmt::format("n{}", n), 2));
     std::vector<kube::PodObject> pods;
     for (int step = 0; step < 200; ++step) {

@@ -6,7 +6,7 @@
 
 #include "api/names.h"
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -28,7 +28,7 @@ class ClusterMetricsTest : public ::testing::Test {
   }
   void Run(const kube::PodObject& pod, const std::string& node) {
     d_.AddPod(pod);
-    ASSERT_TRUE(d_.Binds(pod, node)) << pod.meta.name;
+    ASSERT_TRUE(d_.BindSucceeds(pod, node)) << pod.meta.name;
     d_.Feed(pod);
   }
   std::string Page() {
@@ -37,7 +37,7 @@ class ClusterMetricsTest : public ::testing::Test {
                                     .now = d_.clock.WallNow()});
   }
 
-  testing::Decider d_;
+  testing::SchedulerHarness d_;
 };
 
 TEST_F(ClusterMetricsTest, AllocationByDialect) {

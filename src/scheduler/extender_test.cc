@@ -6,7 +6,7 @@
 
 #include "api/names.h"
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 #include "src/scheduler/verbs.h"
 
 namespace tessera::scheduler {
@@ -17,11 +17,11 @@ using ledger::testing::BoundPod;
 using ledger::testing::GpuNode;
 using ledger::testing::GpuPod;
 using ledger::testing::Whole;
-using testing::Decider;
 using ::testing::ElementsAre;
 using testing::FakeBindingApi;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::SchedulerHarness;
 using ::testing::SizeIs;
 
 kube::PodObject Memory(const std::string& name, int gib) {
@@ -29,7 +29,7 @@ kube::PodObject Memory(const std::string& name, int gib) {
 }
 
 TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   d.AddNode(GpuNode("n2", 2));
   d.AddNode(GpuNode("n3", 4));
@@ -45,7 +45,7 @@ TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
 }
 
 TEST(ExtenderTest, TheNextPodSeesTheHoldOfThePreviousPod) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 2));
   EXPECT_NE(d.Choose(Whole("a", 2)), "");
@@ -56,7 +56,7 @@ TEST(ExtenderTest, TheNextPodSeesTheHoldOfThePreviousPod) {
 }
 
 TEST(ExtenderTest, FilterHoldsTheOnlyFittingNodeBecausePrioritizeIsSkipped) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
@@ -65,14 +65,14 @@ TEST(ExtenderTest, FilterHoldsTheOnlyFittingNodeBecausePrioritizeIsSkipped) {
 }
 
 TEST(ExtenderTest, OnlyTheBestNodeHasTenPoints) {
-  Decider d;
+  SchedulerHarness d;
   for (int i = 0; i < 25; ++i) d.AddNode(GpuNode(fmt::format("n{}", i), 8));
   // Some of the nodes are in use, so that scores differ.
   for (int i = 0; i < 10; ++i) {
     const kube::PodObject pod = Whole(fmt::format("p{}", i), 1 + i % 4);
     d.AddPod(pod);
     const std::string node = d.Choose(pod);
-    ASSERT_TRUE(d.Binds(pod, node));
+    ASSERT_TRUE(d.BindSucceeds(pod, node));
     d.Feed(pod);
   }
   const ExtenderArgs args = d.Args(Whole("a"));
@@ -85,7 +85,7 @@ TEST(ExtenderTest, OnlyTheBestNodeHasTenPoints) {
 }
 
 TEST(ExtenderTest, OtherNodesHavePointsByRankAndUnfitNodesNone) {
-  Decider d({.policy = "BestFit"});
+  SchedulerHarness d({.policy = "BestFit"});
   for (const int gpus : {4, 1, 3, 2}) d.AddNode(GpuNode(fmt::format("n{}", gpus), gpus));
   d.AddNode(GpuNode("cpu", 0));
   d.AddPod(Whole("a"));
@@ -97,7 +97,7 @@ TEST(ExtenderTest, OtherNodesHavePointsByRankAndUnfitNodesNone) {
 }
 
 TEST(ExtenderTest, NodesWithEqualScoresHaveEqualPoints) {
-  Decider d({.policy = "BestFit"});
+  SchedulerHarness d({.policy = "BestFit"});
   const std::vector<std::string_view> names = {"a4", "b2", "c1", "d2", "e1", "f2"};
   for (const std::string_view name : names) d.AddNode(GpuNode(std::string(name), name[1] - '0'));
   d.AddPod(Whole("a"));
@@ -105,7 +105,7 @@ TEST(ExtenderTest, NodesWithEqualScoresHaveEqualPoints) {
 }
 
 TEST(ExtenderTest, FilterHoldsNothingWhileSeveralNodesFit) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   d.AddNode(GpuNode("n2", 1));
   EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(2));
@@ -113,7 +113,7 @@ TEST(ExtenderTest, FilterHoldsNothingWhileSeveralNodesFit) {
 }
 
 TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
   const ExtenderArgs args = d.Args(pod, {"n1", "unknown"});
@@ -123,7 +123,7 @@ TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
 }
 
 TEST(ExtenderTest, UnknownNodesAreRejectedByName) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   const FilterResult result = d.extender->Filter(d.Args(Whole("a"), {"ghost", "n1"}));
   EXPECT_THAT(result.fitting, ElementsAre(1));
@@ -137,7 +137,7 @@ TEST(ExtenderTest, UnknownNodesAreRejectedByName) {
 }
 
 TEST(ExtenderTest, ARequestThatBreaksARuleIsAnErrorAndNoDecision) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   const FilterResult result = d.Filter(GpuPod("a", {{names::kResourceVcudaCore, "150"}}));
   EXPECT_THAT(result.error, HasSubstr("ns/a"));
@@ -145,21 +145,21 @@ TEST(ExtenderTest, ARequestThatBreaksARuleIsAnErrorAndNoDecision) {
 }
 
 TEST(ExtenderTest, AnnotationsForgedByAUserAreIgnored) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   kube::PodObject pod = Whole("a");
   pod.meta.annotations[std::string(names::kAnnotationAssignment)] =
       R"({"version":1,"containers":{"main":[{"gpu":"GPU-n1-0","milli":1,"bytes":1}]}})";
   pod.meta.annotations[std::string(names::kAnnotationGpuMemIndex)] = "99";
   d.AddPod(pod);
-  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
   d.Feed(pod);
   EXPECT_EQ(d.AssignedGpus().milli().at("GPU-n1-0"), 1000);
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
 }
 
 TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
   kube::PodObject held = Whole("a");
@@ -170,15 +170,15 @@ TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
     EXPECT_THAT(result.fitting, IsEmpty());
     EXPECT_THAT(result.unresolvable, SizeIs(1));
   }
-  ASSERT_THAT(d.recorded, SizeIs(1));
-  EXPECT_THAT(d.recorded[0], HasSubstr("GPUQuotaExceeded"));
-  EXPECT_THAT(d.recorded[0], HasSubstr("used"));
+  ASSERT_THAT(d.events, SizeIs(1));
+  EXPECT_THAT(d.events[0], HasSubstr("GPUQuotaExceeded"));
+  EXPECT_THAT(d.events[0], HasSubstr("used"));
   EXPECT_EQ(d.metrics.rejected_pods.values().at("quota"), 3u);
   EXPECT_FALSE(d.metrics.rejected_pods.values().contains("no_node_fits"));
   d.Advance(2min);
   d.Filter(Whole("b"));
   // The hold has ended: the pod fits now.
-  EXPECT_THAT(d.recorded, SizeIs(1));
+  EXPECT_THAT(d.events, SizeIs(1));
 }
 
 class QuotaEventTest : public ::testing::Test {
@@ -192,53 +192,53 @@ class QuotaEventTest : public ::testing::Test {
         placement::ParseQuota(fmt::format(R"({{"ns":{{"quota":{{"A100":{}}}}}}})", gpus)).value());
   }
 
-  Decider d;
+  SchedulerHarness d;
 };
 
 TEST_F(QuotaEventTest, NamesTheRemainderOnce) {
   d.Filter(Whole("a", 2));
-  ASSERT_THAT(d.recorded, SizeIs(1));
-  EXPECT_THAT(d.recorded[0], HasSubstr("1 left"));
-  EXPECT_EQ(d.recorded[0].find("left"), d.recorded[0].rfind("left"));
+  ASSERT_THAT(d.events, SizeIs(1));
+  EXPECT_THAT(d.events[0], HasSubstr("1 left"));
+  EXPECT_EQ(d.events[0].find("left"), d.events[0].rfind("left"));
 }
 
 TEST_F(QuotaEventTest, IsRepeatedAfterAMinute) {
   d.Filter(Whole("a", 3));
   d.Advance(59s);
   d.Filter(Whole("a", 3));
-  EXPECT_THAT(d.recorded, SizeIs(1));
+  EXPECT_THAT(d.events, SizeIs(1));
   d.clock.Advance(1s);
   d.Filter(Whole("a", 3));
-  EXPECT_THAT(d.recorded, SizeIs(2));
+  EXPECT_THAT(d.events, SizeIs(2));
 }
 
 TEST_F(QuotaEventTest, RecordsANewReasonAtOnce) {
   d.Filter(Whole("a", 3));
   SetQuota(2);
   d.Filter(Whole("a", 3));
-  ASSERT_THAT(d.recorded, SizeIs(2));
-  EXPECT_THAT(d.recorded[1], HasSubstr("2 left"));
+  ASSERT_THAT(d.events, SizeIs(2));
+  EXPECT_THAT(d.events[1], HasSubstr("2 left"));
 }
 
 TEST_F(QuotaEventTest, EachPodHasItsOwnEvent) {
   d.Filter(Whole("a", 3));
   d.Filter(Whole("b", 3));
-  EXPECT_THAT(d.recorded, SizeIs(2));
+  EXPECT_THAT(d.events, SizeIs(2));
 }
 
 TEST(ExtenderTest, ARejectedModelWithoutQuotaNamesTheRemainderOfOthers) {
-  Decider d;
+  SchedulerHarness d;
   kube::NodeObject t4 = GpuNode("n1", 4);
   t4.meta.labels["gaia.tencent.com/gpu-model"] = "T4";
   d.AddNode(t4);
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":2}}})").value());
   EXPECT_THAT(d.Filter(Whole("a")).fitting, IsEmpty());
-  ASSERT_THAT(d.recorded, SizeIs(1));
-  EXPECT_THAT(d.recorded[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
+  ASSERT_THAT(d.events, SizeIs(1));
+  EXPECT_THAT(d.events[0], HasSubstr("it has a quota for A100 (A100: 0 used, 2 left)"));
 }
 
 TEST(ExtenderTest, PredicatesNameOnlyTheBestNode) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 2));
   d.AddNode(GpuNode("small", 1));
@@ -259,7 +259,7 @@ TEST(ExtenderTest, PredicatesNameOnlyTheBestNode) {
 }
 
 TEST(ExtenderTest, PredicatesNameAllNodesForAPodWithoutGpus) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 2));
   const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
@@ -269,13 +269,13 @@ TEST(ExtenderTest, PredicatesNameAllNodesForAPodWithoutGpus) {
 }
 
 TEST(ExtenderTest, PreemptionNamesPodsWhoseEvictionMakesRoom) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("n2", 1));
   for (const char* name : {"low1", "low2"}) {
     const kube::PodObject pod = Whole(name);
     d.AddPod(pod);
-    ASSERT_TRUE(d.Binds(pod, "n1"));
+    ASSERT_TRUE(d.BindSucceeds(pod, "n1"));
     d.Feed(pod);
   }
   kube::PodObject high = Whole("high", 2);
@@ -296,12 +296,12 @@ TEST(ExtenderTest, PreemptionNamesPodsWhoseEvictionMakesRoom) {
 // kube-scheduler 1.36 sends only nodes on which it found victims, and drops a whole answer that
 // names a node without victims.
 TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("free", 2));
   d.AddNode(GpuNode("full", 1));
   const kube::PodObject low = Whole("low");
   d.AddPod(low);
-  ASSERT_TRUE(d.Binds(low, "full"));
+  ASSERT_TRUE(d.BindSucceeds(low, "full"));
   d.Feed(low);
   d.ledger->budgets().SetKnown();
   kube::PodObject high = Whole("high");
@@ -317,11 +317,11 @@ TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
 }
 
 TEST(ExtenderTest, GpusOfVictimsAreReservedForTheNominatedPod) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 1));
   const kube::PodObject low = Whole("low");
   d.AddPod(low);
-  ASSERT_TRUE(d.Binds(low, "n1"));
+  ASSERT_TRUE(d.BindSucceeds(low, "n1"));
   d.Feed(low);
   kube::PodObject high = Whole("high");
   high.priority = 1000;
@@ -336,16 +336,16 @@ TEST(ExtenderTest, GpusOfVictimsAreReservedForTheNominatedPod) {
   ASSERT_THAT(result.failed, SizeIs(1));
   EXPECT_THAT(result.failed[0].second, HasSubstr("reserved for pod ns/high"));
   EXPECT_EQ(d.Bind(other, "n1")->code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(d.Binds(high, d.Choose(high)));
+  EXPECT_TRUE(d.BindSucceeds(high, d.Choose(high)));
 }
 
 TEST(InspectTest, HasTheFormatOfGpushare) {
-  Decider d;
+  SchedulerHarness d;
   d.AddNode(GpuNode("n1", 2));
   d.AddNode(GpuNode("cpu", 0));
   const kube::PodObject pod = Memory("a", 8);
   d.AddPod(pod);
-  ASSERT_TRUE(d.Binds(pod, "n1"));
+  ASSERT_TRUE(d.BindSucceeds(pod, "n1"));
   const std::string text = Inspect(*d.ledger, "");
   EXPECT_THAT(text, HasSubstr(R"({"nodes":[{"name":"n1","totalGPU":160,"usedGPU":8,"devs":[)"
                               R"({"id":0,"totalGPU":80,"usedGPU":)"));

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 using ledger::testing::GpuNode;
 using ledger::testing::GpuPod;
 using ledger::testing::Whole;
-using testing::Decider;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::SchedulerHarness;
 using ::testing::SizeIs;
 
 // The pod with condition PodScheduled of an earlier attempt.
@@ -38,7 +38,7 @@ class HoldsTest : public ::testing::Test {
   // The API server shows the pod like this from now on.
   void Show(const kube::PodObject& pod) { d.AddPod(pod); }
 
-  Decider d;
+  SchedulerHarness d;
 };
 
 TEST_F(HoldsTest, AFirstAttemptIsHeldUntilItsFailureIsShown) {

@@ -10,7 +10,7 @@
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/binder.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 #include "src/scheduler/verbs.h"
 
 namespace tessera::scheduler {
@@ -61,7 +61,7 @@ class ServerTest : public ::testing::Test {
                      R"({"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
                      R"("NodeNames":["n1"]})");
 
-  testing::Decider d_;
+  testing::SchedulerHarness d_;
   ActiveTerm active_term_;
   net::testing::TestRunner runner_;
   net::IoThread io_;

@@ -10,15 +10,15 @@
 #include "api/names.h"
 #include "src/formats/json.h"
 #include "src/ledger/testing/objects.h"
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 
 namespace tessera::scheduler {
 namespace {
 
 using ledger::testing::GpuNode;
 using ledger::testing::GpuPod;
-using testing::Decider;
 using ::testing::HasSubstr;
+using testing::SchedulerHarness;
 using ::testing::StartsWith;
 
 class VerbsTest : public ::testing::Test {
@@ -55,7 +55,7 @@ class VerbsTest : public ::testing::Test {
                        node);
   }
 
-  Decider d;
+  SchedulerHarness d;
   Router router;
   std::vector<trace::PodSpan> spans;
   std::string why_not;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/testing/decider.h"
+#include "src/scheduler/testing/scheduler_harness.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ std::string KeyOf(const kube::PodObject& pod) { return pod.meta.ns + "/" + pod.m
 
 }  // namespace
 
-void Decider::Restart() {
+void SchedulerHarness::Restart() {
   extender.reset();
   binder.reset();
   ledger = ledger::ClusterLedger::Make(options_, &clock).value();
@@ -25,29 +25,29 @@ void Decider::Restart() {
       },
       [this](const kube::PodObject&, kube::EventKind, std::string_view reason,
              const std::string& message) {
-        recorded.push_back(std::string(reason) + ": " + message);
+        events.push_back(std::string(reason) + ": " + message);
       },
       ExtenderOptions{});
   for (const kube::NodeObject& node : nodes_) ledger->SetNode(node);
   FeedAll();
 }
 
-void Decider::AddNode(kube::NodeObject node) {
+void SchedulerHarness::AddNode(kube::NodeObject node) {
   ledger->SetNode(node);
   nodes_.push_back(std::move(node));
 }
 
-void Decider::AddPod(const kube::PodObject& pod) {
+void SchedulerHarness::AddPod(const kube::PodObject& pod) {
   api.Put(pod);
   Feed(pod);
 }
 
-void Decider::RemovePod(const kube::PodObject& pod) {
+void SchedulerHarness::RemovePod(const kube::PodObject& pod) {
   api.Remove(KeyOf(pod));
   Feed(pod);
 }
 
-void Decider::Feed(const kube::PodObject& pod) {
+void SchedulerHarness::Feed(const kube::PodObject& pod) {
   const kube::PodObject* now = api.Find(KeyOf(pod));
   const auto before = fed_.find(KeyOf(pod));
   if (before != fed_.end() && (now == nullptr || now->meta.uid != before->second.meta.uid)) {
@@ -63,12 +63,13 @@ void Decider::Feed(const kube::PodObject& pod) {
   extender->OnPod(*now);
 }
 
-void Decider::FeedAll() {
+void SchedulerHarness::FeedAll() {
   const auto known = fed_;
   for (const auto& [key, pod] : known) Feed(pod);
 }
 
-ExtenderArgs Decider::Args(const kube::PodObject& pod, std::vector<std::string_view> names) const {
+ExtenderArgs SchedulerHarness::Args(const kube::PodObject& pod,
+                                    std::vector<std::string_view> names) const {
   ExtenderArgs args;
   args.pod = pod;
   args.node_names = std::move(names);
@@ -78,12 +79,12 @@ ExtenderArgs Decider::Args(const kube::PodObject& pod, std::vector<std::string_v
   return args;
 }
 
-FilterResult Decider::Filter(const kube::PodObject& pod) {
+FilterResult SchedulerHarness::Filter(const kube::PodObject& pod) {
   if (!fed_.contains(KeyOf(pod))) AddPod(pod);
   return extender->Filter(Args(pod));
 }
 
-std::string Decider::Choose(const kube::PodObject& pod) {
+std::string SchedulerHarness::Choose(const kube::PodObject& pod) {
   const ExtenderArgs all = Args(pod);
   const FilterResult filtered = Filter(pod);
   if (filtered.fitting.empty()) return "";
@@ -96,7 +97,7 @@ std::string Decider::Choose(const kube::PodObject& pod) {
   return std::string(args.node_names[static_cast<size_t>(best - points.begin())]);
 }
 
-std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::string& node) {
+std::optional<Status> SchedulerHarness::Bind(const kube::PodObject& pod, const std::string& node) {
   // The response may arrive after this function has returned.
   const auto answer = std::make_shared<std::optional<Status>>();
   const auto found = fed_.find(KeyOf(pod));
@@ -107,8 +108,8 @@ std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::strin
   return *answer;
 }
 
-std::optional<Status> Decider::BindAsKubeScheduler(const kube::PodObject& pod,
-                                                   const std::string& node) {
+std::optional<Status> SchedulerHarness::BindAsKubeScheduler(const kube::PodObject& pod,
+                                                            const std::string& node) {
   const auto answer = std::make_shared<std::optional<Status>>();
   extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
                  [answer](const Status& status) { *answer = status; });
@@ -116,7 +117,7 @@ std::optional<Status> Decider::BindAsKubeScheduler(const kube::PodObject& pod,
   return *answer;
 }
 
-void Decider::Advance(Duration by) {
+void SchedulerHarness::Advance(Duration by) {
   clock.Advance(by);
   extender->Tick();
   binder->Tick();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: ledger, binder and extender on a fake clock with a fake API server, and the steps of
-// kube-scheduler and of a feed that move pods between them. Threads: the test's.
+// For tests: ledger, binder and extender on a fake clock with a fake API server, and the steps by
+// which kube-scheduler and the feed advance a pod. Threads: the test's.
 #pragma once
 
 #include <map>
@@ -16,9 +16,11 @@
 
 namespace tessera::scheduler::testing {
 
-class Decider {
+class SchedulerHarness {
  public:
-  explicit Decider(ledger::LedgerOptions options = {}) : options_(std::move(options)) { Restart(); }
+  explicit SchedulerHarness(ledger::LedgerOptions options = {}) : options_(std::move(options)) {
+    Restart();
+  }
 
   // Simulates a restart: memory is lost, and the cluster is listed again.
   void Restart();
@@ -32,7 +34,7 @@ class Decider {
   void FeedAll();
 
   ExtenderArgs Args(const kube::PodObject& pod, std::vector<std::string_view> names = {}) const;
-  // Adds an unknown pod first.
+  // Calls AddPod first if the feed does not have the pod.
   FilterResult Filter(const kube::PodObject& pod);
   // Filters and prioritizes like kube-scheduler. Returns the node with 10 points, "" if no node
   // fits.
@@ -41,7 +43,7 @@ class Decider {
   std::optional<Status> Bind(const kube::PodObject& pod, const std::string& node);
   // Binds through the extender.
   std::optional<Status> BindAsKubeScheduler(const kube::PodObject& pod, const std::string& node);
-  bool Binds(const kube::PodObject& pod, const std::string& node) {
+  bool BindSucceeds(const kube::PodObject& pod, const std::string& node) {
     const std::optional<Status> status = Bind(pod, node);
     return status && status->ok();
   }
@@ -56,7 +58,7 @@ class Decider {
   FakeBindingApi api;
   SchedulerMetrics metrics;
   bool may_write = true;
-  std::vector<std::string> recorded;  // "reason: message"
+  std::vector<std::string> events;  // "reason: message"
   std::unique_ptr<ledger::ClusterLedger> ledger;
   std::unique_ptr<Binder> binder;
   std::unique_ptr<Extender> extender;
