@@ -18,7 +18,7 @@ class AgentReader {
  public:
   using Done = std::function<void(Result<ClusterUses>)>;
 
-  // The time within which each agent must answer. An agent that hangs delays the output by kTimeout.
+  // The time within which each agent must answer. An agent that hangs delays the output by this.
   static constexpr Duration kTimeout = std::chrono::seconds(3);
 
   explicit AgentReader(kube::Client& client) : pages_(client, kTimeout) {}

@@ -49,7 +49,7 @@ Result<std::string> WhyRejected(ClusterClient& api, const Json& object, bool has
   return fmt::format("{}: {}", id.Text(), why);
 }
 
-// Why a namespace that is being deleted still exists, by the conditions of the namespace controller.
+// Why a namespace that is being deleted still exists, by the namespace controller's conditions.
 std::string WhyNamespaceStays(const Json& ns) {
   std::string why;
   for (const char* type :
@@ -248,8 +248,8 @@ Status Installer::Upgrade(const Json& changes, bool reset, bool dry_run) {
 }
 
 // Removes RuntimeClass "nvidia" from `objects` if the cluster's RuntimeClass has an owner, such as
-// NVIDIA's ClusterPolicy, because that RuntimeClass is deleted together with its owner. Prints which
-// nodes NVIDIA's operator continues to manage.
+// NVIDIA's ClusterPolicy, because that RuntimeClass is deleted together with its owner. Prints
+// which nodes NVIDIA's operator continues to manage.
 Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   ASSIGN_OR_RETURN(const std::vector<Json> policies,
                    api_.List("nvidia.com/v1", "ClusterPolicy", ""));

@@ -23,8 +23,8 @@ constexpr const char* kPartOfSelector = names::kPartOfSelector.data();
 constexpr const char* kOperatorSelector = "app.kubernetes.io/name=tessera-operator";
 constexpr size_t kMaxListedPods = 10;
 
-// Whether the object is the definition of resource Tessera. The definition is deleted last, because all
-// resources of its type are deleted with it.
+// Whether the object is the definition of resource Tessera. The definition is deleted last, because
+// all resources of its type are deleted with it.
 bool IsDefinition(const ObjectId& id) { return id.kind == "CustomResourceDefinition"; }
 
 // Objects that Tessera makes at run time, without a label.
