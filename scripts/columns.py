@@ -36,6 +36,8 @@ def long_lines(text):
 
 
 def main():
+    if len(sys.argv) == 1:
+        sys.exit("usage: columns.py FILE...")
     found = [f"{name}:{number}" for name in sys.argv[1:] for number in long_lines(open(name, encoding="utf-8").read())]
     print("".join(line + "\n" for line in found), end="")
     sys.exit(1 if found else 0)
