@@ -17,6 +17,9 @@ constexpr int64_t kMaxGrowth = 100 * kSecond;
 // then one launch each time that kStalled passes. The time is longer than most kernels take beside
 // other processes, because a launch cannot be revoked.
 constexpr int64_t kStalled = 5 * kSecond;
+// Outstanding marks that no thread has checked for this long may have ended long ago, for example
+// while the process was stopped by a signal. The helper thread checks them every millisecond.
+constexpr int64_t kFreshTime = 5 * kMillisecond;
 // GPU time of a pair of events without a launch between them, until it is measured, and the number
 // of such pairs that each process times on a GPU.
 constexpr int64_t kUsualEmptyPair = 1'500;
@@ -237,7 +240,8 @@ int Books::Claim(uint64_t key, uintptr_t stream, int64_t covers, int64_t now) {
   Mark& mark = marks_[index];
   mark.timed = mark.is_empty_pair = mark.guessed = mark.long_work = mark.dropped = false;
   mark.from_idle = covered_ + unmarked_ <= 0;
-  mark.kept_busy = count_ != 0;
+  mark.kept_busy = count_ != 0 && now - unfinished_at_.load(kRelaxed) < kFreshTime;
+  unfinished_at_.store(now, kRelaxed);
   // The work since the previous mark may be in the stream of that mark.
   const bool follows = !mark.from_idle && previous_ != kNoMark;
   mark.overlaps = HasOtherStreams(stream) || (follows && marks_[previous_].stream != stream);

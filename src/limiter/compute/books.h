@@ -107,6 +107,11 @@ class Books {
   // mark are not recorded yet, there is no mark, or another thread has acquired a mark.
   int AcquireOldest();
   void Release() { settling_.store(false, std::memory_order_release); }
+  // Instead of Release, if the acquired mark has not ended.
+  void ReleaseUnfinished(int64_t now) {
+    unfinished_at_.store(now, std::memory_order_relaxed);
+    Release();
+  }
   void Settle(int mark, const Times& times, int64_t now);
   // True: the mark also has a start event.
   bool HasStart(int mark) const { return marks_[mark].timed || marks_[mark].is_empty_pair; }
@@ -144,7 +149,7 @@ class Books {
     bool is_empty_pair;  // has a start event, and no launch between its events
     bool guessed;        // no price was known, not even a similar one
     bool from_idle;      // nothing was in flight at launch
-    bool kept_busy;      // the previous mark had not ended at launch
+    bool kept_busy;      // the previous mark had not ended shortly before the launch
     bool long_work;
     bool dropped;      // its context ended before its events were recorded
     bool overlaps;     // work of other streams was in flight at launch
@@ -216,6 +221,7 @@ class Books {
   uint32_t first_ = 0, count_ = 0;
   int previous_ = kNoMark;
   std::atomic<bool> settling_{false};
+  std::atomic<int64_t> unfinished_at_{0};          // when a mark was last known not to have ended
   int64_t covered_ = 0;                            // GPU time that outstanding marks cover
   int64_t unmarked_ = 0;                           // GPU time launched since the last mark
   int64_t metered_ = 0;                            // ComputeSlot::metered

@@ -53,7 +53,7 @@ class Gate {
   // Settles the marks whose work has ended.
   void SettleEnded(int64_t now) {
     for (int mark = books_.AcquireOldest(); mark != Books::kNoMark; mark = books_.AcquireOldest()) {
-      if (!gpu_->Done(EndOf(mark))) return books_.Release();
+      if (!gpu_->Done(EndOf(mark))) return books_.ReleaseUnfinished(now);
       Books::Times times;
       if (books_.HasStart(mark)) times.pair = gpu_->Elapsed(StartOf(mark), EndOf(mark));
       if (const int previous = books_.Previous(); previous != Books::kNoMark) {
