@@ -29,8 +29,8 @@ inline constexpr Capabilities kAllCapabilities = 127;
 // Parses "compute,utility", "all"; empty text gives the default. compat32 is valid but has no
 // effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
-// Of the requested capabilities, those that must be available before the container starts. For
-// "all", only the default ones must be.
+// Returns the requested capabilities without which the container must not start. A request for
+// "all" requires only the default capabilities.
 Capabilities RequiredCapabilities(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 

@@ -18,9 +18,9 @@ namespace tessera::testing {
 
 struct DrillOptions {
   agent::BindingMode binding = agent::BindingMode::kLate;
-  // With BindingMode::kAllocate: PodResources fails, so the kubelet does not tell the agent which
-  // pod it is admitting. The agent then knows only the order in which it observed the pods, which
-  // is not the kubelet's order.
+  // True: the kubelet's PodResources API fails. With BindingMode::kAllocate the agent then cannot
+  // ask which pod the kubelet is admitting. It knows only the order in which it observed the pods,
+  // which differs from the kubelet's order.
   bool pod_resources_fails = false;
   int gpus = 8;
   int gib_per_gpu = 141;

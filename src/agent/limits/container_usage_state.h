@@ -22,7 +22,7 @@ struct ContainerUsage::WatchedContainer {
   StringMap env;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;  // readings before and after NVML's report
-  // Of processes with a limiter, in their PID namespaces.
+  // The PIDs of the container's processes that have a limiter, each in its own PID namespace.
   Result<std::vector<int>> pids = std::vector<int>();
   bool readable = false;     // `usage` could be read in this round
   std::string container_id;  // from the region, at the start of this round

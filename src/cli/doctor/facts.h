@@ -45,7 +45,7 @@ struct ClusterFacts {
 
   // Set by DeriveInventoriesAndAssignments from the members above.
   std::map<std::string, device::NodeInventory> inventories;  // by node; only decodable annotations
-  // Of bound pods that have not ended.
+  // Each pod that is bound to a node and has not ended, with its assignment.
   std::vector<std::pair<const Json*, device::Assignment>> assignments;
   void DeriveInventoriesAndAssignments();
 };
