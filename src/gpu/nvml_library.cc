@@ -2,24 +2,16 @@
 #include "src/gpu/nvml_library.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <utility>
 
+#include "src/base/file.h"
 #include "src/gpu/nvml_library_impl.h"
 #include "src/oci/driver_root.h"
 
 namespace tessera::gpu {
 namespace {
-
-// Identifies a file, so that a replaced file is recognized.
-std::string FileIdentity(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return "";
-  return fmt::format("{}:{}:{}:{}:{}.{}", path, info.st_dev, info.st_ino, info.st_size,
-                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-}
 
 // While a hanging call keeps a library in use, dlopen returns this library for its path, even if
 // the file was replaced. So each load spells the path differently.
@@ -41,7 +33,8 @@ std::string NvmlLibraryLoader::FindLibrary() const {
 
 std::string NvmlLibraryLoader::Fingerprint() {
   const std::string library = FindLibrary();
-  return library.empty() ? "" : FileIdentity(library);
+  const std::string fingerprint = FileFingerprint(library);
+  return fingerprint.empty() ? "" : library + ":" + fingerprint;
 }
 
 Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node/driver_watch.h"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -33,16 +30,6 @@ constexpr std::array<std::string_view, 12> kWatchedPaths = {
     "etc/alternatives",
     "proc/driver/nvidia",  // files of a simulated driver
 };
-
-void AppendStamp(const std::string& path, std::string* stamp) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) {
-    stamp->append("- ");
-    return;
-  }
-  fmt::format_to(std::back_inserter(*stamp), "{}.{}.{}.{} ", info.st_dev, info.st_ino,
-                 info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-}
 
 }  // namespace
 
@@ -89,12 +76,14 @@ std::string DriverWatch::Stamp() const {
   std::string stamp;
   for (const DriverRoot& root : Roots()) {
     for (const std::string_view path : kWatchedPaths) {
-      AppendStamp(path.empty() ? root.container_path : JoinPath(root.container_path, path), &stamp);
+      const bool is_root = path.empty();
+      stamp += FileFingerprint(is_root ? root.container_path : JoinPath(root.container_path, path));
+      stamp += ' ';
     }
   }
   // The file exists while the kernel module is loaded, and NVML starts only with the module.
   stamp.append(PathExists("/proc/driver/nvidia/version") ? "module " : "- ");
-  if (!options_.driver_ready.empty()) AppendStamp(options_.driver_ready, &stamp);
+  if (!options_.driver_ready.empty()) stamp += FileFingerprint(options_.driver_ready);
   return stamp;
 }
 
