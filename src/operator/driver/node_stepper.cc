@@ -192,6 +192,11 @@ void NodeStepper::StepAtRest() {
       action.annotations[std::string(names::kAnnotationDriverFailed)] = std::nullopt;
     return;
   }
+  if (state_ == UpgradeState::kFailed && works && IsOwnCordon(node_)) {
+    // The node was rolled back, and its earlier driver was ready only after the deadline.
+    Enter(UpgradeState::kUncordonRequired, "the earlier driver works after all");
+    return;
+  }
   if (state_ == UpgradeState::kDone || state_ == UpgradeState::kFailed) return;
   if (!works || WantsOtherDriver(node_)) return;
   Enter(UpgradeState::kDone, "the driver is up to date")
@@ -313,7 +318,7 @@ void NodeStepper::StepValidation() {
     return;
   }
   if (DeadlineHasPassed(policy_.validation_timeout))
-    RollBack("the node did not pass the smoke test with the new driver");
+    RollBack("the node did not pass the smoke test");
 }
 
 void NodeStepper::StepUncordon() {
@@ -359,7 +364,11 @@ void NodeStepper::RollBack(const std::string& why) {
     return;
   }
   UpgradeAction& action = Enter(UpgradeState::kFailed, "fails: " + why);
-  Fail(why, &action);
+  // The first failure is the cause of the rollback, so the problem names it too.
+  Fail(rolled_back ? fmt::format("{}; after the rollback, {}",
+                                 ValueAt(node_.annotations, names::kAnnotationUpgradeProblem), why)
+                   : why,
+       &action);
   if (node_.annotations.contains(names::kAnnotationUpgradeRequested))
     action.annotations[std::string(names::kAnnotationUpgradeRequested)] = std::nullopt;
 }

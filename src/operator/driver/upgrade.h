@@ -14,9 +14,9 @@
 // If a step misses its deadline before the driver was changed, the node is uncordoned and becomes
 // upgrade-failed. If a later step misses its deadline, the node is rolled back: it takes the states
 // from pod-restart-required on with the last driver that worked on it, and ends as upgrade-failed,
-// but uncordoned. If no such driver is known, or it fails too, the node stays cordoned and waits
-// for an administrator. A revision that failed on a node is not retried there; a newer revision is
-// tried.
+// but uncordoned. If no such driver is known, the node stays cordoned and waits for an
+// administrator; if that driver fails too, the node stays cordoned until it works. A revision that
+// failed on a node is not retried there; a newer revision is tried.
 //
 // One bad node never stops the fleet: failed nodes are not counted as unavailable, and nodes that
 // are unavailable for other reasons slow an upgrade down to one node at a time. An upgrade stops

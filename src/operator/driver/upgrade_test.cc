@@ -232,6 +232,32 @@ TEST(UpgradeTest, ADriverThatIsNotReadyInTimeIsRolledBackToTheLastGoodOne) {
             std::nullopt);
 }
 
+TEST(UpgradeTest, AnEarlierDriverThatIsLateKeepsTheCauseOfTheRollback) {
+  UpgradeNode node = NodeWith("a", UpgradeState::kPodRestartRequired);
+  node.labels[std::string(names::kLabelDriverRevision)] = "old";
+  node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
+  node.annotations[std::string(names::kAnnotationUpgradeProblem)] = "the driver was not ready";
+  node.annotations[std::string(names::kAnnotationUpgradeCordoned)] = "true";
+  node.unschedulable = true;
+  node.driver->ready = false;
+  const UpgradeStep late = StepOf(node, {}, kNow + 20min);
+  ASSERT_EQ(late.actions.size(), 1u);
+  EXPECT_EQ(late.actions[0].labels.at(std::string(names::kLabelUpgradeState)), "upgrade-failed");
+  EXPECT_EQ(late.actions[0].annotations.at(std::string(names::kAnnotationUpgradeProblem)),
+            "the driver was not ready; after the rollback, the driver was not ready in time");
+
+  node.labels[std::string(names::kLabelUpgradeState)] = "upgrade-failed";
+  EXPECT_TRUE(StepOf(node).actions.empty()) << "a node without a working driver is uncordoned";
+  node.driver->ready = true;
+  node.validated = true;
+  EXPECT_EQ(StateAfter(node), "uncordon-required");
+  node.labels[std::string(names::kLabelUpgradeState)] = "uncordon-required";
+  EXPECT_EQ(StepOf(node).actions.at(0).kind, Kind::kUncordon);
+  node.unschedulable = false;
+  node.annotations.erase(std::string(names::kAnnotationUpgradeCordoned));
+  EXPECT_EQ(StateAfter(node), "upgrade-failed");
+}
+
 TEST(UpgradeTest, AFailedRevisionIsTriedAgainOnRequest) {
   UpgradeNode node = NodeWith("a", UpgradeState::kFailed);
   node.annotations[std::string(names::kAnnotationDriverFailed)] = "new";
