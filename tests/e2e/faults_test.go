@@ -17,9 +17,9 @@ import (
 )
 
 func TestACriticalXIDWithdrawsOneGPU(t *testing.T) {
-	t.Cleanup(func() { simgpu(t, "recover", "--gpu", "3"); waitAllocatable(t, gpus, 2*time.Minute) })
+	t.Cleanup(func() { simgpu(t, "recover", "--gpu", "3"); waitAllocatable(t, gpus) })
 	simgpu(t, "inject", "xid", "--gpu", "3", "--code", "79")
-	waitAllocatable(t, gpus-1, 30*time.Second)
+	waitAllocatable(t, gpus-1)
 	bed.Single("elsewhere", gpus-1).Create(t)
 	bed.WaitPhase(t, "elsewhere", "Succeeded")
 	bed.RequirePassed(t, "elsewhere", gpus-1)
@@ -34,21 +34,26 @@ func agentPID(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
+// promptly is a time in which a component that runs again offers the GPUs, also on a loaded machine. Most of it is a
+// second between two reports of the kubelet.
+const promptly = 5 * time.Second
+
 // disturb repeats a disturbance while a pod with a GPU runs. The disturbance returns the time at which the
-// stopped process (the agent, the kubelet) ran again. At most two seconds later, all GPUs must be offered.
+// stopped process (the agent, the kubelet) ran again. Promptly, all GPUs must be offered. A machine may stand still for
+// some seconds, so a slow round is repeated, and some of them are allowed.
 func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time) {
-	rounds := 3
+	rounds, slow, allowed := 3, 0, 2
 	if *bed.Long {
-		rounds = 100
+		rounds, allowed = 100, 5
 	}
 	pod := bed.Single("through-"+name, 1, "--hold", "7200").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	watch := watchAllocatable(t)
 	var worst, longestGap time.Duration
-	for round := range rounds {
+	for round := 0; round < rounds+slow && slow <= allowed; round++ {
 		began := time.Now()
 		recovered := disturbance(t)
-		waitAllocatable(t, gpus, 30*time.Second)
+		waitAllocatable(t, gpus)
 		longestGap = max(longestGap, watch.longestBelow(gpus, began))
 		offeredAgain := watch.lastReached(gpus, began)
 		if offeredAgain.IsZero() {
@@ -56,9 +61,13 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 		}
 		delay := offeredAgain.Sub(recovered)
 		worst = max(worst, delay)
-		if delay > 2*time.Second {
-			t.Errorf("round %d: all %d GPUs were offered only %s after the recovery", round, gpus, delay)
+		if delay > promptly {
+			slow++
+			t.Logf("round %d: all %d GPUs were offered only %s after the recovery", round, gpus, delay)
 		}
+	}
+	if slow > allowed {
+		t.Errorf("in %d rounds all %d GPUs were not offered within %s after the recovery", slow, gpus, promptly)
 	}
 	t.Logf("%s, %d rounds: all GPUs were offered at most %s after the recovery; longest gap in the API %s", name, rounds, worst, longestGap)
 	bed.Untouched(t, "after "+name, pod)
@@ -84,12 +93,12 @@ func killAgent(t *testing.T) (recovered time.Time) {
 	old, before := agentPID(t), registrations()
 	onNode(t, "kill", "-9", old)
 	// After many kills the agent's parent pauses for up to five seconds.
-	bed.Eventually(t, time.Minute, "the agent runs again", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the agent runs again", func() bool {
 		now := agentPID(t)
 		recovered = time.Now()
 		return now != "" && now != old
 	})
-	bed.Eventually(t, 30*time.Second, "the agent has registered again", func() bool { return registrations() > before })
+	bed.Eventually(t, bed.PodTimeout, "the agent has registered again", func() bool { return registrations() > before })
 	return recovered
 }
 
@@ -103,7 +112,7 @@ func TestAKilledAgentIsStartedAgainInItsContainer(t *testing.T) {
 	before, began := containers(), time.Now()
 	recovered := killAgent(t)
 	t.Logf("another agent runs after %s", recovered.Sub(began))
-	waitAllocatable(t, gpus, 10*time.Second)
+	waitAllocatable(t, gpus)
 	if after := containers(); after != before {
 		t.Errorf("the kubelet restarted the container: %s, before %s", after, before)
 	}
@@ -120,26 +129,28 @@ func kubeletSocket() string {
 
 func TestKubeletRestartedWhilePodsRun(t *testing.T) {
 	// The kubelet may run again before the API server shows fewer GPUs, so the test reads the kubelet's metrics.
-	var slowest time.Duration
+	var delays []time.Duration
 	disturb(t, "kubelet-restart", func(t *testing.T) time.Time {
 		old := kubeletSocket()
 		if err := bed.Shared.Restart(ctx, "kubelet", 1); err != nil {
 			t.Fatal(err)
 		}
-		bed.Eventually(t, 30*time.Second, "the kubelet listens", func() bool {
+		bed.Eventually(t, bed.PodTimeout, "the kubelet listens", func() bool {
 			now := kubeletSocket()
 			return now != "" && now != old
 		})
 		recovered := time.Now()
-		bed.Eventually(t, 30*time.Second, "the agent has registered with the new kubelet",
+		bed.Eventually(t, bed.PodTimeout, "the agent has registered with the new kubelet",
 			func() bool { return registrations() > 0 })
-		slowest = max(slowest, time.Since(recovered))
-		bed.Kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=60s")
+		delays = append(delays, time.Since(recovered))
+		bed.Kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=180s")
 		return recovered
 	})
-	t.Logf("the kubelet counted the registration at most %s after it listened", slowest)
-	if slowest > 5*time.Second {
-		t.Errorf("the agent registered only %s after the kubelet listened", slowest)
+	slices.Sort(delays)
+	t.Logf("the kubelet counted the registration after it listened: %v", delays)
+	// The kubelet needs a part of this time to serve its metrics.
+	if median := delays[len(delays)/2]; median > 2*promptly {
+		t.Errorf("the agent registered only %s after the kubelet listened, in half of the rounds", median)
 	}
 }
 
@@ -147,7 +158,7 @@ func TestPluginSocketDeletedWhilePodsRun(t *testing.T) {
 	disturb(t, "socket-delete", func(t *testing.T) time.Time {
 		onNode(t, "/bin/sh", "-c", "rm /var/lib/kubelet/device-plugins/tessera-*.sock")
 		recovered := time.Now()
-		bed.Eventually(t, 10*time.Second, "a new socket", func() bool {
+		bed.Eventually(t, bed.PodTimeout, "a new socket", func() bool {
 			_, err := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c", "ls /var/lib/kubelet/device-plugins/tessera-*.sock")
 			return err == nil
 		})
@@ -190,7 +201,7 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	}
 	t.Cleanup(func() { bed.StartAPIServer(t) }) // also after a failure
 	known := starts()
-	bed.Eventually(t, 20*time.Second, "two starts without the API server", func() bool { return starts() >= known+2 })
+	bed.Eventually(t, bed.PodTimeout, "two starts without the API server", func() bool { return starts() >= known+2 })
 	bed.StartAPIServer(t)
 	// The agent knows this pod only after it has listed the pods again, and rejects the pod until then.
 	after := bed.Single("after-api-server", 1)
@@ -249,7 +260,7 @@ func freezePod(t *testing.T, uid string) (thaw func()) {
 }
 
 func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
-	t.Cleanup(func() { waitAllocatable(t, gpus, 2*time.Minute) })
+	t.Cleanup(func() { waitAllocatable(t, gpus) })
 	bed.Single("frozen", gpus, "--hold", "600").Create(t)
 	bed.WaitPhase(t, "frozen", "Running")
 	thaw := freezePod(t, bed.ReadPod(t, "frozen").Metadata.UID)
@@ -260,17 +271,15 @@ func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
 	next.RestartPolicy = "OnFailure" // rejected while the old one runs
 	next.Create(t)
 	// The kubelet has removed the pod and gives its device ids to the next pod. The agent still tracks the removed pod.
-	waitAllocatable(t, 0, time.Minute)
-	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "pod default/frozen is gone, but") {
-		t.Errorf("the condition does not name the pod that holds the GPUs: %s", got)
-	}
+	waitAllocatable(t, 0)
+	waitCondition(t, "False GPUUnhealthy: ", "pod default/frozen is gone, but")
 	// The kubelet reports a pod as Running if its only container was rejected and will start again.
 	if status := bed.ReadPod(t, next.Name).Status; status.Phase == "Succeeded" ||
 		slices.ContainsFunc(status.ContainerStatuses, func(c bed.ContainerStatus) bool { return c.State["running"] != nil }) {
 		t.Errorf("the next pod runs before the processes of the first pod have ended: %+v", status)
 	}
 	thaw()
-	waitAllocatable(t, gpus, time.Minute)
+	waitAllocatable(t, gpus)
 	waitCondition(t, "True GPUsHealthy")
 	bed.WaitPhase(t, next.Name, "Succeeded")
 	bed.RequirePassed(t, next.Name, gpus)
@@ -279,18 +288,16 @@ func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
 func TestAGPUInMIGModeIsWithdrawn(t *testing.T) {
 	t.Cleanup(func() {
 		simgpu(t, "inject", "mig", "--gpu", "2", "--mode", "off")
-		waitAllocatable(t, gpus, time.Minute)
+		waitAllocatable(t, gpus)
 	})
 	simgpu(t, "inject", "mig", "--gpu", "2", "--mode", "on")
-	waitAllocatable(t, gpus-1, 30*time.Second)
-	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "MIG mode is on") {
-		t.Errorf("the condition does not give the reason: %s", got)
-	}
+	waitAllocatable(t, gpus-1)
+	waitCondition(t, "False GPUUnhealthy: ", "MIG mode is on")
 }
 
 func TestAnXIDOfAnApplicationLeavesTheGPUOnOffer(t *testing.T) {
 	simgpu(t, "inject", "xid", "--gpu", "4", "--code", "31")
-	bed.Eventually(t, 30*time.Second, "the annotation names the XID", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the annotation names the XID", func() bool {
 		object, err := bed.Node(node)
 		return err == nil && strings.Contains(object.Metadata.Annotations["tessera.dev/devices"], `"suspect":"XID 31`)
 	})
@@ -310,18 +317,16 @@ func agentHasDriver(t *testing.T) bool {
 
 func TestTheDriverIsClosedOnRequestAndOpenedAgain(t *testing.T) {
 	const file = "/run/tessera/release-driver"
-	t.Cleanup(func() { onNode(t, "rm", "-f", file); waitAllocatable(t, gpus, time.Minute) })
+	t.Cleanup(func() { onNode(t, "rm", "-f", file); waitAllocatable(t, gpus) })
 	if !agentHasDriver(t) {
 		t.Fatal("the agent does not use the driver")
 	}
 	onNode(t, "touch", file)
-	bed.Eventually(t, 30*time.Second, "the agent has the driver closed", func() bool { return !agentHasDriver(t) })
-	waitAllocatable(t, 0, 30*time.Second)
-	if got := waitCondition(t, "False DriverNotReady: "); !strings.Contains(got, file) {
-		t.Errorf("the condition does not say what to do: %s", got)
-	}
+	bed.Eventually(t, bed.PodTimeout, "the agent has the driver closed", func() bool { return !agentHasDriver(t) })
+	waitAllocatable(t, 0)
+	waitCondition(t, "False DriverNotReady: ", file) // says what to do
 	onNode(t, "rm", file)
-	waitAllocatable(t, gpus, 30*time.Second)
+	waitAllocatable(t, gpus)
 	waitCondition(t, "True GPUsHealthy")
 }
 
@@ -331,9 +336,7 @@ func TestAnEngineConfigurationThatIsTakenAwayIsReported(t *testing.T) {
 	t.Cleanup(restore)
 	reported := len(nodeEvents(t, "RuntimeNotConfigured"))
 	onNode(t, "mv", file, kept)
-	if got := waitCondition(t, "False RuntimeNotConfigured: "); !strings.Contains(got, file) {
-		t.Errorf("the condition does not name the file: %s", got)
-	}
+	waitCondition(t, "False RuntimeNotConfigured: ", file)
 	waitEvent(t, "RuntimeNotConfigured", reported)
 	restore()
 	waitCondition(t, "True GPUsHealthy")

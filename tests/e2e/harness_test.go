@@ -76,15 +76,14 @@ func onNode(t *testing.T, argv ...string) string {
 
 func allocatable() int { return bed.Allocatable(node, bed.WholeGPU) }
 
-// waitAllocatable returns how long it waited. After a timeout it shows why the agent offers other GPUs.
-func waitAllocatable(t *testing.T, want int, within time.Duration) time.Duration {
+// waitAllocatable waits until the node offers that many GPUs. After a timeout it shows why the agent offers others.
+func waitAllocatable(t *testing.T, want int) {
 	t.Helper()
-	began := time.Now()
-	if !bed.Within(within, func() bool { return allocatable() == want }) {
+	if !bed.Within(bed.PodTimeout, func() bool { return allocatable() == want }) {
 		log, _ := bed.TryKubectl("-n", "tessera-system", "logs", bed.AgentOf(node), "-c", "agent", "--tail=20")
-		t.Fatalf("not within %s: allocatable GPUs = %d, but %d\nGPUReady is %s\n%s", within, want, allocatable(), gpuCondition(t), log)
+		t.Fatalf("not within %s: allocatable GPUs = %d, but %d\nGPUReady is %s\n%s", bed.PodTimeout, want, allocatable(),
+			gpuCondition(t), log)
 	}
-	return time.Since(began)
 }
 
 // allocatableWatch records every change of the allocatable GPUs, from a watch of the node.
@@ -122,7 +121,7 @@ func watchAllocatable(t *testing.T) *allocatableWatch {
 		cmd.Wait()
 	}()
 	t.Cleanup(stop)
-	bed.Eventually(t, 10*time.Second, "the watch gives the node", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the watch gives the node", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.seen) > 0

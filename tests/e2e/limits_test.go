@@ -108,7 +108,7 @@ func TestTheSharedSamplesAreLimited(t *testing.T) {
 		bed.Kubectl(t, append([]string{"delete", "--ignore-not-found", "--grace-period=0"}, files...)...)
 	})
 	bed.Kubectl(t, append([]string{"apply"}, files...)...)
-	bed.Kubectl(t, "rollout", "status", "deployment/binpack-1", "--timeout=60s")
+	bed.Kubectl(t, "rollout", "status", "deployment/binpack-1", "--timeout=180s")
 	bed.WaitPhase(t, "nginx", "Running")
 	for what, want := range map[string]string{"deployment/binpack-1": "8192 MiB", "pod/nginx": "5120 MiB"} {
 		got := bed.Kubectl(t, "exec", what, "--", "nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader")

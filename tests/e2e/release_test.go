@@ -50,5 +50,5 @@ func TestUpgradeFromTheEarlierReleaseAndBack(t *testing.T) {
 	now.UpgradeChart(t)
 	check("after the second upgrade")
 	pods.followLimits(t, "after the second upgrade")
-	bed.Tessera(t, "status", "--wait", "--timeout=60")
+	bed.Tessera(t, "status", "--wait", "--timeout=180")
 }

@@ -23,7 +23,7 @@ var administrator = sync.OnceValues(func() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Timeout = 30 * time.Second
+	client.Timeout = time.Minute
 	client.Transport.(*http.Transport).DisableKeepAlives = false
 	return client, nil
 })

@@ -23,8 +23,9 @@ import (
 const (
 	// DriverRoot is the folder of a node's simulated driver, the same as with NVIDIA's GPU operator.
 	DriverRoot = "/run/nvidia/driver"
-	// PodTimeout bounds the start of a pod, which takes about a second on an idle machine.
-	PodTimeout = 60 * time.Second
+	// PodTimeout bounds the start of a pod and the report of a change in the API server. They take some seconds on an
+	// idle machine. A test that passes never waits so long, but a loaded machine may be slow, and stand still for seconds.
+	PodTimeout = 2 * time.Minute
 	// WholeGPU is the resource of a whole GPU.
 	WholeGPU = "nvidia.com/gpu"
 )
@@ -148,7 +149,7 @@ func UpgradeChart(t *testing.T, flags ...string) {
 func applyChart(flags []string) error { return ThisRelease.applyChart(flags) }
 
 func (r Release) applyChart(flags []string) error {
-	args := []string{"upgrade", "--install", "tessera", filepath.Join(r.Tree, "deploy/chart"), "--wait", "--timeout=120s",
+	args := []string{"upgrade", "--install", "tessera", filepath.Join(r.Tree, "deploy/chart"), "--wait", "--timeout=180s",
 		"--namespace", "tessera-system", "--create-namespace",
 		"--values", filepath.Join(Root, "deploy/simulated/values.yaml"),
 		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--set", "image.tag=" + r.Tag,

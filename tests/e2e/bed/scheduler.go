@@ -32,9 +32,9 @@ func WireScheduler(t *testing.T) {
 
 func wireScheduler() error {
 	for _, wait := range [][]string{
-		{"rollout", "status", "deployment/tessera-scheduler", "--timeout=60s"},
-		{"wait", "endpointslice/tessera-scheduler", "--for=jsonpath={.endpoints[0].conditions.ready}=true", "--timeout=60s"},
-		{"wait", "secret/tessera-scheduler-client", `--for=jsonpath={.data.tls\.key}`, "--timeout=60s"},
+		{"rollout", "status", "deployment/tessera-scheduler", "--timeout=180s"},
+		{"wait", "endpointslice/tessera-scheduler", "--for=jsonpath={.endpoints[0].conditions.ready}=true", "--timeout=180s"},
+		{"wait", "secret/tessera-scheduler-client", `--for=jsonpath={.data.tls\.key}`, "--timeout=180s"},
 	} {
 		if _, err := Shared.Kubectl(ctx, append([]string{"-n", "tessera-system"}, wait...)...); err != nil {
 			return err

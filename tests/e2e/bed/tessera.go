@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TesseraCommand returns the command line "tessera ARGS" of an administrator.
@@ -37,7 +36,7 @@ func Tessera(t *testing.T, args ...string) string {
 // WaitStatusSays waits until "tessera status" reports a problem with these texts: its cause and its fix.
 func WaitStatusSays(t *testing.T, texts ...string) {
 	t.Helper()
-	Eventually(t, 30*time.Second, fmt.Sprintf("tessera status says %q", texts), func() bool {
+	Eventually(t, PodTimeout, fmt.Sprintf("tessera status says %q", texts), func() bool {
 		text, code := TryTessera("status")
 		return code == 1 && !slices.ContainsFunc(texts, func(want string) bool { return !strings.Contains(text, want) })
 	})

@@ -109,10 +109,8 @@ func Phase(t *testing.T, pod string) string {
 	return ReadPod(t, pod).Status.Phase
 }
 
-// The log of a running container may be unavailable for a moment, or the kubelet may be restarting.
-const logTimeout = 10 * time.Second
-
-// Logs returns the logs of a pod's only container, or of the named containers.
+// Logs returns the logs of a pod's only container, or of the named containers. It waits, because the log of a running
+// container may be unavailable for a moment, or the kubelet may be restarting.
 func Logs(t *testing.T, pod string, containers ...string) string {
 	t.Helper()
 	if len(containers) == 0 {
@@ -123,7 +121,7 @@ func Logs(t *testing.T, pod string, containers ...string) string {
 		var text string
 		path := podsPath + "/" + pod + "/log?container=" + container
 		err := Call(http.MethodGet, path, nil, &text)
-		for deadline := time.Now().Add(logTimeout); err != nil && time.Now().Before(deadline); time.Sleep(pollPeriod) {
+		for deadline := time.Now().Add(PodTimeout); err != nil && time.Now().Before(deadline); time.Sleep(pollPeriod) {
 			err = Call(http.MethodGet, path, nil, &text)
 		}
 		if err != nil {
@@ -178,9 +176,9 @@ func NodeReady(t *testing.T, name string) string {
 }
 
 // WaitNodeReady waits until the condition Ready of a node has that status.
-func WaitNodeReady(t *testing.T, node, status string, within time.Duration) {
+func WaitNodeReady(t *testing.T, node, status string) {
 	t.Helper()
-	Eventually(t, within, fmt.Sprintf("Ready of node %s is %s", node, status), func() bool {
+	Eventually(t, PodTimeout, fmt.Sprintf("Ready of node %s is %s", node, status), func() bool {
 		return NodeReady(t, node) == status
 	})
 }

@@ -139,7 +139,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	})
 	bed.Simgpu(t, 1, "recover", "--gpu", "7")
 
-	helm(t, "rollback", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s")
+	helm(t, "rollback", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=180s")
 	if text := arguments(); strings.Contains(text, "BestFit") || strings.Contains(text, "log-format") {
 		t.Errorf("the rollback did not reach the pods: %s", text)
 	}
@@ -148,7 +148,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 		t.Error("certificates changed with an upgrade or a rollback")
 	}
 
-	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s")
+	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=180s")
 	if text, code := status(); code != 1 || !strings.Contains(text, "not installed") {
 		t.Errorf("tessera status ends with %d after helm uninstall\n%s", code, text)
 	}
@@ -162,7 +162,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 
 	install()
 	unchanged("after the next install")
-	if text, code := status("--wait", "--timeout=60"); code != 0 || !strings.Contains(text, "3 of 3 nodes ready") {
+	if text, code := status("--wait", "--timeout=180"); code != 0 || !strings.Contains(text, "3 of 3 nodes ready") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
 	second := bed.Single("after-install", 1).Create(t)

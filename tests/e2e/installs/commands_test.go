@@ -23,7 +23,7 @@ var rounds = flag.Int("rounds", 0, "rounds of install, upgrade and uninstall; 0:
 // settings returns the flags with the values for this cluster.
 func settings() []string {
 	return []string{"-f", filepath.Join(bed.Root, "deploy/simulated/values.yaml"),
-		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--wait", "--timeout=90"}
+		"--set", "daemonsets.rollingUpdate.maxUnavailable=100%", "--wait", "--timeout=180"}
 }
 
 // nodesStayReady watches the nodes until the test ends, and fails the test if a node was not Ready meanwhile.
@@ -114,7 +114,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			t.Errorf("tessera %s over a release of Helm ends with %d: %s", verb, code, text)
 		}
 	}
-	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=120s")
+	helm(t, "uninstall", "tessera", "--namespace", "tessera-system", "--wait", "--timeout=180s")
 	bed.Kubectl(t, "delete", "namespace", "tessera-system")
 	// The command also removes from the nodes what Helm left there.
 	if len(marks(t, "n1")) == 0 {

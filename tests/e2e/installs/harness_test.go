@@ -74,12 +74,13 @@ func waitDefinition(t *testing.T) {
 func removeAtTheEnd(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		bed.TryKubectl("delete", "tessera", "--all", "--timeout=120s")
+		bed.TryKubectl("delete", "tessera", "--all", "--timeout=180s")
 		for _, file := range []string{"drivers.yaml", "operator.yaml"} {
-			bed.TryKubectl("delete", "-f", operatorFile(file), "--ignore-not-found", "--timeout=60s")
+			bed.TryKubectl("delete", "-f", operatorFile(file), "--ignore-not-found", "--timeout=180s")
 		}
 		bed.TryKubectl("delete", "crd/tesseras.tessera.dev", "--ignore-not-found")
-		bed.Shared.Helm(ctx, "uninstall", "tessera", "--namespace", "tessera-system", "--ignore-not-found", "--wait", "--timeout=60s")
+		bed.Shared.Helm(ctx, "uninstall", "tessera", "--namespace", "tessera-system", "--ignore-not-found", "--wait",
+			"--timeout=180s")
 		if text, code := bed.TryTessera("uninstall", "--force"); code != 0 {
 			t.Errorf("the uninstall ends with %d: %s", code, text)
 		}

@@ -134,7 +134,7 @@ func TestMigrationByTheCommandsOfThePage(t *testing.T) {
 		t.Errorf("a migration from nothing ends with %d: %s", code, text)
 	}
 	applyText(t, policyDefinition)
-	bed.Kubectl(t, "wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com", "--timeout=30s")
+	bed.Kubectl(t, "wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com", "--timeout=180s")
 	applyText(t, policy)
 	applyText(t, gpushare)
 	bed.Kubectl(t, "label", "nodes", "--all", managedLabel+"=true")
@@ -263,7 +263,7 @@ func statusOfPools(t *testing.T) {
 	if text, err := bed.TesseraCommand("upgrade", "-f", file, "--wait").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	text, code := status("--wait", "--timeout=60")
+	text, code := status("--wait", "--timeout=180")
 	if code != 0 || !strings.Contains(bed.LineOf(text, "agent of pool a100"), "1 of 1 nodes ready") || !strings.Contains(bed.LineOf(text, "agent"), "2 of 2 nodes ready") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
@@ -307,11 +307,13 @@ func installThroughTheOperator(t *testing.T) {
 	if text, err := bed.TesseraCommand("uninstall", "--force").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if text, err := bed.TesseraCommand("install", "--operator", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil || !strings.Contains(string(text), "ready after") {
-		t.Fatalf("%v\n%s", err, text)
+	install := []string{"install", "--operator", "-f", values, "--wait", "--timeout=180"}
+	text, code := bed.TryTessera(install...)
+	if code != 0 || !strings.Contains(text, "ready after") {
+		t.Fatalf("tessera %v ends with %d: %s", install, code, text)
 	}
 	waitGPUs(t, "n1")
-	text, code := status("--wait", "--timeout=60")
+	text, code = status("--wait", "--timeout=180")
 	if code != 0 || !strings.Contains(bed.LineOf(text, "operator"), "2 of 2 replicas ready") || !strings.Contains(bed.LineOf(text, "resource"), "AllComponentsReady") {
 		t.Errorf("tessera status ends with %d\n%s", code, text)
 	}
@@ -320,7 +322,7 @@ func installThroughTheOperator(t *testing.T) {
 		text, code := status()
 		return code == 1 && strings.Contains(bed.LineOf(text, "resource"), "InvalidSpec")
 	})
-	if text, err := bed.TesseraCommand("install", "--operator", "--force", "-f", values, "--wait", "--timeout=90").CombinedOutput(); err != nil {
+	if text, err := bed.TesseraCommand(append(install, "--force")...).CombinedOutput(); err != nil {
 		t.Errorf("--force does not replace the settings: %v\n%s", err, text)
 	}
 	if text, err := bed.TesseraCommand("uninstall").CombinedOutput(); err != nil {

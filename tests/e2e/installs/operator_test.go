@@ -74,7 +74,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	t.Run("invalid", operatorInvalid)
 	t.Run("an image that is missing", operatorWithAMissingImage)
 
-	bed.Kubectl(t, "delete", "tessera", "tessera", "--timeout=60s")
+	bed.Kubectl(t, "delete", "tessera", "tessera", "--timeout=180s")
 	if text, err := bed.Shared.Kubectl(ctx, "-n", "tessera-system", "get", "daemonsets,serviceaccounts,roles", "-l", "app.kubernetes.io/part-of=tessera", "-o", "name"); err != nil || text != "" {
 		t.Errorf("left after the deletion: %s %v", text, err)
 	}
@@ -112,7 +112,7 @@ func operatorRestores(t *testing.T) {
 	want := agentImage()
 	bed.Kubectl(t, "-n", "tessera-system", "set", "image", "daemonset/tessera-agent", "agent=example.com/other:1")
 	bed.Kubectl(t, "delete", "clusterrole/tessera-agent")
-	bed.Eventually(t, 20*time.Second, "edited and deleted objects come back", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "edited and deleted objects come back", func() bool {
 		_, err := bed.Shared.Kubectl(ctx, "get", "clusterrole/tessera-agent")
 		return err == nil && agentImage() == want
 	})
@@ -152,7 +152,7 @@ func operatorWithoutARight(t *testing.T) {
 	}
 	bed.Kubectl(t, "patch", "clusterrole/tessera-operator", "--type=merge", "-p", string(patch))
 	bed.Kubectl(t, "delete", "clusterrole/tessera-view")
-	bed.Eventually(t, 30*time.Second, "the condition names the missing right", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the condition names the missing right", func() bool {
 		return tesseraCondition("Degraded", "reason") == "Forbidden" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), `clusterroles.rbac.authorization.k8s.io "tessera-view" is forbidden`)
 	})
@@ -262,7 +262,7 @@ func operatorInvalid(t *testing.T) {
 		t.Errorf("the schema accepts a unit that does not exist: %s", text)
 	}
 	bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"runtime":{"enabled":false}}}`)
-	bed.Eventually(t, 20*time.Second, "the condition names the field", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the condition names the field", func() bool {
 		return tesseraCondition("Degraded", "reason") == "InvalidSpec" &&
 			strings.Contains(tesseraCondition("Degraded", "message"), "runtime.enabled=false")
 	})
@@ -300,7 +300,7 @@ func TestTheOperatorOfTheEarlierReleaseIsUpgradedAndComesBack(t *testing.T) {
 			applyText(t, resourceText(t))
 		}
 		bed.Kubectl(t, "patch", "tessera/tessera", "--type=merge", "-p", `{"spec":{"image":{"tag":"`+release.Tag+`"}}}`)
-		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-operator", "--timeout=60s")
+		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-operator", "--timeout=180s")
 		bed.Eventually(t, bed.PodTimeout, "the agents are of the release "+release.Tag, func() bool {
 			return agentImage() == "tessera.dev/agent:"+release.Tag && tesseraCondition("Ready", "status") == "True"
 		})

@@ -21,7 +21,7 @@ func bindAtAllocate(t *testing.T) {
 	t.Helper()
 	agents := func(env ...string) {
 		bed.Kubectl(t, append([]string{"-n", "tessera-system", "set", "env", "daemonset/tessera-agent", "-c", "agent"}, env...)...)
-		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=120s")
+		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=180s")
 		for i, gpus := range all {
 			name := fmt.Sprintf("n%d", i+1)
 			bed.Eventually(t, bed.PodTimeout, name+" offers its GPUs", func() bool {

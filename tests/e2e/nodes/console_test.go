@@ -20,7 +20,7 @@ func installConsole(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { bed.UpgradeChart(t) })
 	bed.UpgradeChart(t, "--set", "console.enabled=true", "--set", `console.nodeSelector.kubernetes\.io/hostname=n1`)
-	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-console", "--timeout=60s")
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-console", "--timeout=180s")
 }
 
 // forward makes the console reachable as its documentation says, and returns its address.
@@ -97,10 +97,10 @@ func addTrainingPool(t *testing.T) {
 		bed.TryKubectl("label", "node", "n3", "use-")
 		bed.Kubectl(t, "-n", "tessera-system", "delete", "daemonset", "tessera-agent-training", "--ignore-not-found")
 		bed.Kubectl(t, "-n", "tessera-system", "patch", "daemonset", "tessera-agent", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/affinity"}]`)
-		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=90s")
+		bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=180s")
 	})
 	bed.Kubectl(t, "apply", "-f", file)
-	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=90s")
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=180s")
 }
 
 // Two people use the console that the chart has installed, in a browser. One person may do everything: they create

@@ -49,7 +49,7 @@ func TestARollingUpdateOfTheSchedulerCompletes(t *testing.T) {
 	before := leaseHolder()
 	bed.Kubectl(t, "-n", "tessera-system", "rollout", "restart", "deployment/tessera-scheduler")
 	holder("meanwhile", models[2]).Create(t)
-	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-scheduler", "--timeout=90s")
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-scheduler", "--timeout=180s")
 	bed.Eventually(t, bed.PodTimeout, "a new replica leads", func() bool { now := leaseHolder(); return now != "" && now != before })
 	holder("afterwards", models[2]).Create(t)
 	checkGPUs(t, []string{"meanwhile", "afterwards"}, sizes(t))
@@ -113,7 +113,7 @@ func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
 			}
 			checkGPUs(t, names, sizes(t))
 			const used = 100 + 90 + 20 // GiB
-			bed.Eventually(t, 20*time.Second, "the scheduler counts nothing else", func() bool { return memoryInUse(t) == used })
+			bed.Eventually(t, bed.PodTimeout, "the scheduler counts nothing else", func() bool { return memoryInUse(t) == used })
 			if err := bed.Shared.Stop(ctx, "kubelet", index, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}

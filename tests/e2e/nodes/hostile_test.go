@@ -119,7 +119,7 @@ func TestAnInvalidNodeAnnotationExcludesOnlyThatNode(t *testing.T) {
 			}
 			t.Cleanup(func() { bed.Kubectl(t, "delete", "node", "strange") })
 			var got string
-			bed.Eventually(t, 20*time.Second, "the scheduler says what is wrong with the node", func() bool {
+			bed.Eventually(t, bed.PodTimeout, "the scheduler says what is wrong with the node", func() bool {
 				got = curl(t, "tessera-scheduler", extender+`filter -d '`+asking+`,"NodeNames":["strange","n3"]}'`)
 				return strings.Contains(got, "node strange: tessera.dev/devices: ")
 			})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"tessera.dev/tests/e2e/bed"
 )
@@ -82,27 +81,27 @@ func TestANodeThatLeavesKeepsItsPodsAndTakesNewOnesWhenItReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { bed.Shared.Start(ctx, "kubelet", index) })
-	bed.WaitNodeReady(t, node, "Unknown", time.Minute)
+	bed.WaitNodeReady(t, node, "Unknown")
 	// The taint that excludes the node from scheduling follows the condition after a moment.
-	bed.Eventually(t, 20*time.Second, "the node is tainted as unreachable", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the node is tainted as unreachable", func() bool {
 		object, err := bed.Node(node)
 		return err == nil && slices.Contains(object.Spec.Taints, bed.Taint{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"})
 	})
 	holder("waits", model).Create(t)
-	bed.Eventually(t, 10*time.Second, "the pod cannot be scheduled", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the pod cannot be scheduled", func() bool {
 		return bed.ConditionOf(bed.ReadPod(t, "waits").Status.Conditions, "PodScheduled").Reason == "Unschedulable"
 	})
 
 	if err := bed.Shared.Start(ctx, "kubelet", index); err != nil {
 		t.Fatal(err)
 	}
-	bed.WaitNodeReady(t, node, "True", time.Minute)
+	bed.WaitNodeReady(t, node, "True")
 	bed.WaitPhase(t, "waits", "Running")
 	if other := held(t, "waits"); other == uuid {
 		t.Errorf("both pods hold %s", uuid)
 	}
 	bed.Untouched(t, "after the node returned", "stays")
-	bed.Eventually(t, 30*time.Second, "the node offers all its GPUs again", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the node offers all its GPUs again", func() bool {
 		return bed.Allocatable(node, bed.WholeGPU) == all[index-1].Count
 	})
 }

@@ -50,7 +50,9 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 			t.Errorf("%s held %s, and the pod above it got %s; evicted: %t", pod, gpu, uuid, evicted)
 		}
 	}
-	bed.Eventually(t, 20*time.Second, "the scheduler says that four GPUs are in use", func() bool { return memoryInUse(t) == 4*15 })
+	bed.Eventually(t, bed.PodTimeout, "the scheduler says that four GPUs are in use", func() bool {
+		return memoryInUse(t) == 4*15
+	})
 }
 
 func TestAPodUnderADisruptionBudgetKeepsItsGPU(t *testing.T) {
@@ -81,7 +83,7 @@ func TestAPodUnderADisruptionBudgetKeepsItsGPU(t *testing.T) {
 		low.Create(t)
 		bed.WaitPhase(t, low.Name, "Running")
 	}
-	bed.Eventually(t, 20*time.Second, "the budget counts its pods", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the budget counts its pods", func() bool {
 		var budget struct {
 			Status struct{ CurrentHealthy, ExpectedPods int }
 		}
@@ -203,7 +205,9 @@ func TestInitContainersShareTheGPUOfTheirPod(t *testing.T) {
 	}
 	// The containers that run have 7 GiB, and the init container had 6 GiB, so the pod holds 7 GiB and not 13. The
 	// check waits, because the extender holds GPUs for some seconds after a request.
-	bed.Eventually(t, 20*time.Second, "the scheduler says that 7 GiB are in use", func() bool { return memoryInUse(t) == 7 })
+	bed.Eventually(t, bed.PodTimeout, "the scheduler says that 7 GiB are in use", func() bool {
+		return memoryInUse(t) == 7
+	})
 }
 
 func TestAContainerThatStartsAgainKeepsItsGPU(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -109,7 +108,7 @@ func TestACollectorGetsTheTraceOfAPodsStart(t *testing.T) {
 	bed.UpgradeChart(t, "--set", "agent.extraArgs="+flag, "--set", "scheduler.extraArgs="+flag)
 	// Helm does not wait for all agents, and the API server may use its connection to a webhook that is ending.
 	const args = `jsonpath={range .items[*]}{.spec.containers[*].args}{"\n"}{end}`
-	bed.Eventually(t, 60*time.Second, "only agents and schedulers that send spans", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "only agents and schedulers that send spans", func() bool {
 		pods := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name in (tessera-agent,tessera-scheduler)", "-o", args)
 		return pods != "" && strings.Count(pods, "--otlp-endpoint") == len(strings.Split(strings.TrimSpace(pods), "\n"))
 	})
@@ -123,7 +122,7 @@ func TestACollectorGetsTheTraceOfAPodsStart(t *testing.T) {
 		}
 	})
 	want := []string{"allocate", "bind", "filter", "grant", "pod", "webhook"}
-	bed.Eventually(t, 20*time.Second, "the spans "+strings.Join(want, ", "), func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the spans "+strings.Join(want, ", "), func() bool {
 		return slices.Equal(slices.Sorted(maps.Keys(spans.trace(uid))), want)
 	})
 	spanOf := spans.trace(uid)
