@@ -35,8 +35,15 @@ func TestTesseraTestPassesAndLeavesNothing(t *testing.T) {
 }
 
 func TestTesseraTestNamesTheReasonOfAFailure(t *testing.T) {
-	text, err := bed.TesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev",
-		"--image-pull-policy", "Never", "--case-timeout", "10").CombinedOutput()
+	var text []byte
+	var err error
+	for _, seconds := range []string{"10", "60"} { // on a loaded machine the kubelet may need longer for its report
+		text, err = bed.TesseraCommand("test", "--only", "whole-gpu", "--image", "tessera.dev/missing:dev",
+			"--image-pull-policy", "Never", "--case-timeout", seconds).CombinedOutput()
+		if err == nil || strings.Contains(string(text), "ErrImageNeverPull") {
+			break
+		}
+	}
 	if err == nil || !strings.Contains(string(text), "ErrImageNeverPull") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -62,13 +69,9 @@ func TestAnInterruptedTesseraTestCleansUp(t *testing.T) {
 	}
 }
 
-func TestASysdumpHasNoSecrets(t *testing.T) {
-	const planted = "PLANTED-7f3a"
-	bed.Kubectl(t, "-n", "tessera-system", "create", "secret", "generic", "planted", "--from-literal=x="+planted)
-	t.Cleanup(func() { bed.TryKubectl("-n", "tessera-system", "delete", "secret", "planted") })
-	pod := bed.Pod{Name: "with-secret", Annotations: map[string]string{"example.com/x": planted},
-		Containers: []bed.Container{{Name: "main", GPUs: 1, Args: []string{"--hold", "600"}, Env: map[string]string{"TOKEN": planted}}}}.Create(t)
-	bed.WaitPhase(t, pod, "Running")
+// sysdump returns a folder with the files of a sysdump.
+func sysdump(t *testing.T) string {
+	t.Helper()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "x.tar.gz")
 	if text, err := bed.TesseraCommand("sysdump", "-f", file).CombinedOutput(); err != nil {
@@ -76,6 +79,20 @@ func TestASysdumpHasNoSecrets(t *testing.T) {
 	}
 	if text, err := exec.Command("tar", "-xzf", file, "-C", folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
+	}
+	return folder
+}
+
+func TestASysdumpHasNoSecrets(t *testing.T) {
+	const planted = "PLANTED-7f3a"
+	bed.Kubectl(t, "-n", "tessera-system", "create", "secret", "generic", "planted", "--from-literal=x="+planted)
+	t.Cleanup(func() { bed.TryKubectl("-n", "tessera-system", "delete", "secret", "planted") })
+	pod := bed.Pod{Name: "with-secret", Annotations: map[string]string{"example.com/x": planted},
+		Containers: []bed.Container{{Name: "main", GPUs: 1, Args: []string{"--hold", "600"}, Env: map[string]string{"TOKEN": planted}}}}.Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	folder := sysdump(t)
+	if _, err := os.Stat(filepath.Join(folder, "tessera-sysdump/pages/n1/metrics.txt")); err != nil {
+		folder = sysdump(t) // the agent has three seconds for its answer
 	}
 	all, err := exec.Command("grep", "-rlE", planted+`|PRIVATE KEY|eyJ[A-Za-z0-9_-]+\.`, filepath.Join(folder, "tessera-sysdump")).Output()
 	if err == nil {

@@ -103,12 +103,12 @@ func coverLimits(folder string, argv []string) error {
 
 // ask sends a request with its length, and returns the response without it, or the error.
 func ask(socket, question string) string {
-	connection, err := net.DialTimeout("unix", socket, 5*time.Second)
+	connection, err := net.DialTimeout("unix", socket, 30*time.Second)
 	if err != nil {
 		return err.Error()
 	}
 	defer connection.Close()
-	connection.SetDeadline(time.Now().Add(10 * time.Second))
+	connection.SetDeadline(time.Now().Add(time.Minute))
 	message := binary.LittleEndian.AppendUint32(nil, uint32(len(question)))
 	if _, err := connection.Write(append(message, question...)); err != nil {
 		return err.Error()
@@ -122,7 +122,8 @@ func ask(socket, question string) string {
 
 // post sends the question as JSON without a client certificate, and returns status and body, or the error.
 func post(url, question string) string {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	client := http.Client{Timeout: time.Minute, Transport: transport}
 	response, err := client.Post(url, "application/json", strings.NewReader(question))
 	if err != nil {
 		return err.Error()
